@@ -1,0 +1,80 @@
+# `make demo` and `make test` do all their set-up themselves: they need Python, make and
+# a way to install Python packages. What they set up is in .venv, except for what comes
+# from apt: python3-venv where it is missing, and for `make test` prosody and openssl.
+
+# The first Python that is new enough; or say `make PYTHON=/path/to/python3 …`.
+PYTHON ?= $(firstword $(foreach python,python3 python3.14 python3.13 python3.12 python3.11, \
+  $(shell $(python) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
+    && echo $(python))))
+# How many tests run at once; 0 for one after the other, in this process.
+JOBS ?= auto
+# For example: make test PYTEST_ARGS='-k sender'.
+PYTEST_ARGS ?=
+
+BIN := .venv/bin
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: help demo test check format clean system
+
+help:
+	@echo 'make demo    see it work: two devices, a bad link, no server needed'
+	@echo 'make test    everything that must pass: check, all tests, coverage'
+	@echo 'make check   format, lint and types only'
+	@echo 'make format  rewrite the sources as check wants them'
+	@echo 'make clean   remove all that was built, .venv included'
+
+demo: .venv/runtime.stamp
+	$(BIN)/xmpp-qos demo
+
+test: system check
+	@rm -f .coverage .coverage.*
+	$(BIN)/coverage run -m pytest -n $(JOBS) --dist worksteal $(PYTEST_ARGS)
+	@$(BIN)/coverage combine --quiet
+	$(BIN)/coverage report --include='qos/core/*' --fail-under=100
+
+check: .venv/dev.stamp
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(BIN)/mypy
+
+format: .venv/dev.stamp
+	$(BIN)/ruff format
+	$(BIN)/ruff check --fix
+
+clean:
+	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage .coverage.*
+	rm -rf build dist
+	find qos plugins tests examples -name __pycache__ -prune -exec rm -rf {} +
+
+# $(call apt-install,PACKAGE): install it, or end with one line that says what to install.
+define apt-install
+{ if [ "$$(id -u)" = 0 ]; then root=; else root='sudo -n'; fi; \
+  if command -v apt-get >/dev/null && $$root true 2>/dev/null; then \
+    echo 'Installing the Debian package $(1).'; \
+    $$root apt-get update -qq; \
+    $$root env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y \
+      --no-install-recommends -o DPkg::Lock::Timeout=120 $(1) >/dev/null; \
+  else false; fi || { echo 'Please install $(1) (on Debian: apt-get install $(1)), then try again.' >&2; exit 1; }; }
+endef
+
+# What the live tests run; the daemon that apt may start is not used.
+system:
+	@command -v prosody >/dev/null || $(call apt-install,prosody)
+	@command -v openssl >/dev/null || $(call apt-install,openssl)
+
+# Without python3-venv, Debian's python3 has no ensurepip: `-m venv` fails, and leaves
+# half a .venv behind, without pip.
+.venv/bin/pip:
+	@test -n '$(PYTHON)' || { echo 'Please install Python 3.11 or later, then try again.' >&2; exit 1; }
+	@$(PYTHON) -m venv --clear .venv >/dev/null 2>&1 || { \
+	  $(call apt-install,$(notdir $(PYTHON))-venv) && $(PYTHON) -m venv --clear .venv; }
+
+.venv/runtime.stamp: pyproject.toml | .venv/bin/pip
+	$(BIN)/pip install --quiet --editable .
+	@touch $@
+
+# `--group` needs pip 25.1, and Python 3.11 to 3.13 come with an older one.
+.venv/dev.stamp: pyproject.toml | .venv/bin/pip
+	$(BIN)/pip install --quiet 'pip>=25.1'
+	$(BIN)/pip install --quiet --editable . --group dev
+	@touch $@ .venv/runtime.stamp

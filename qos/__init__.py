@@ -1,0 +1,35 @@
+"""Quality of service for XMPP messages: at most once, acknowledged, assured.
+
+The plugin for slixmpp is `xep_qos`; this package is what stands below it.
+"""
+
+from qos._version import __version__
+from qos.core.model import Level
+from qos.engine import Delivery, Outcome
+from qos.errors import (
+    CannotWithdraw,
+    InDoubt,
+    LocalProtocolError,
+    MessageTooLarge,
+    NotDelivered,
+    OutboxFull,
+    QosError,
+    StoreError,
+    UnknownMessage,
+)
+
+__all__ = [
+    "CannotWithdraw",
+    "Delivery",
+    "InDoubt",
+    "Level",
+    "LocalProtocolError",
+    "MessageTooLarge",
+    "NotDelivered",
+    "OutboxFull",
+    "Outcome",
+    "QosError",
+    "StoreError",
+    "UnknownMessage",
+    "__version__",
+]

@@ -1,0 +1,102 @@
+"""What we ship is what we meant to ship, and importing it costs what it must."""
+
+import subprocess
+import sys
+import tarfile
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+def wheel_packages() -> list[str]:
+    config = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    packages = config["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
+    assert isinstance(packages, list)
+    return packages
+
+
+def build(target: str, folder: Path) -> Path:
+    command = (sys.executable, "-m", "hatchling", "build", "-t", target, "-d", folder)
+    subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+    (path,) = folder.iterdir()
+    return path
+
+
+def modules_after(statement: str, folder: Path) -> set[str]:
+    """The modules of a fresh interpreter, full names, without the standard library."""
+    program = f"{statement}\nimport sys\nprint(*sys.modules)"
+    command = (sys.executable, "-c", program)
+    result = subprocess.run(
+        command, cwd=folder, check=True, stdout=subprocess.PIPE, text=True
+    )
+    return {
+        name
+        for name in result.stdout.split()
+        if name.partition(".")[0] not in sys.stdlib_module_names
+    }
+
+
+def test_every_plugin_directory_is_packaged() -> None:
+    """A new plugins/xep_* directory is listed in pyproject and carries py.typed."""
+    found = [path.parent for path in ROOT.glob("plugins/*/__init__.py")]
+    expected = {"qos", *(str(path.relative_to(ROOT)) for path in found)}
+    assert set(wheel_packages()) == expected
+    for package in expected:
+        assert (ROOT / package / "py.typed").exists()
+
+
+def test_plugins_is_a_source_root_and_not_a_package() -> None:
+    assert not (ROOT / "plugins" / "__init__.py").exists()
+
+
+@pytest.mark.parametrize("name", ["plugins", "tests", "examples"])
+def test_source_roots_are_not_importable(name: str, tmp_path: Path) -> None:
+    """Run elsewhere: in the checkout itself, '' on sys.path would find them."""
+    command = (sys.executable, "-c", f"import {name}")
+    result = subprocess.run(
+        command, cwd=tmp_path, check=False, capture_output=True, text=True
+    )
+    assert result.returncode == 1
+    assert f"No module named '{name}'" in result.stderr
+
+
+def test_a_wheel_contains_exactly_the_packages(tmp_path: Path) -> None:
+    """All of their files, nothing of the tests, and metadata with the licence."""
+    with zipfile.ZipFile(build("wheel", tmp_path)) as wheel:
+        names = set(wheel.namelist())
+    info = next(name.partition("/")[0] for name in names if ".dist-info/" in name)
+    shipped = {name for name in names if not name.startswith(f"{info}/")}
+    assert shipped == {
+        str(path.relative_to((ROOT / package).parent))
+        for package in wheel_packages()
+        for path in (ROOT / package).rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    assert f"{info}/licenses/LICENSE" in names
+    assert f"{info}/entry_points.txt" in names
+
+
+def test_a_source_distribution_can_be_tested(tmp_path: Path) -> None:
+    with tarfile.open(build("sdist", tmp_path)) as sdist:
+        names = {name.partition("/")[2] for name in sdist.getnames()}
+    tests = {str(path.relative_to(ROOT)) for path in ROOT.glob("tests/**/*.py")}
+    for name in ("CHANGELOG.md", "LICENSE", "Makefile", "README.md", "pyproject.toml"):
+        assert name in names
+    assert tests <= names
+
+
+@pytest.mark.parametrize("package", ["qos", "xep_qos"])
+def test_importing_the_library_imports_only_what_it_needs(
+    package: str, tmp_path: Path
+) -> None:
+    """A device has little memory: no command line, no test doubles, no extras."""
+    needed = modules_after("import slixmpp, aiofiles", tmp_path)
+    modules = modules_after(f"import {package}", tmp_path)
+    added = {name.partition(".")[0] for name in modules - needed}
+    # A plugin may load parts of slixmpp and aiofiles that they do not load themselves.
+    assert added <= {"slixmpp", "aiofiles", "qos", "xep_qos", "xep_0337"}
+    assert not modules & {"qos.cli", "qos.testing", "pyspark"}
