@@ -1,0 +1,1 @@
+"""The decisions of the protocol: no I/O, no clock, no randomness."""

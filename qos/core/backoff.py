@@ -1,0 +1,40 @@
+"""How long to wait before the next attempt."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["Backoff"]
+
+#: Doublings after which a delay is at its cap whatever the settings; keeps the
+#: power of two a small number after a year of attempts.
+_DOUBLINGS_MAX = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """Exponential backoff with full jitter, clamped at both ends.
+
+    The lower clamp is there because the same delay is the time that a peer has
+    for its answer: with a jitter near 0 every retry would come too early.
+
+    Attributes:
+        first_s: the first delay, and the least of all.
+        max_s: the cap.
+    """
+
+    first_s: float = 2.0
+    max_s: float = 300.0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.first_s <= self.max_s:
+            raise ValueError(
+                f"retry delays must satisfy 0 < first <= max: {self.first_s} "
+                f"and {self.max_s}"
+            )
+
+    def delay_s(self, tries: int, jitter: float) -> float:
+        """The delay after this many tries (1: the first), jitter in [0, 1)."""
+        doublings = min(tries - 1, _DOUBLINGS_MAX)
+        ceiling = min(self.max_s, self.first_s * 2.0**doublings)
+        return max(self.first_s, jitter * ceiling)

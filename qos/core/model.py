@@ -1,0 +1,199 @@
+"""What a message is, on its way out and on its way in.
+
+Values only. Times are seconds since the epoch (UTC); JIDs are strings as they
+stand on the wire; sizes are bytes of UTF-8. Every limit of the library that is
+not the user's to set stands here, with its reason.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+__all__ = [
+    "ID_CHARS_MAX",
+    "MARKS_NAMESPACE",
+    "NAMESPACES",
+    "Incoming",
+    "IncomingState",
+    "Level",
+    "Outgoing",
+    "OutgoingState",
+    "Route",
+    "bare",
+]
+
+#: The text's namespace first, then its two published successors.
+NAMESPACES = ("urn:xmpp:qos", "urn:ieee:iot:qos:1.0", "urn:nf:iot:qos:1.0")
+
+#: The marks by which two ends of ours close the gaps of the text.
+MARKS_NAMESPACE = "xmpp-qos:store:0"
+
+#: For a msgId, a mark or a hold. Long enough for a hash of a message with a
+#: prefix (the text allows both); short enough that held ids cost nothing.
+ID_CHARS_MAX = 1024
+
+
+def bare(jid: str) -> str:
+    """The account of a JID: all before the resource."""
+    return jid.partition("/")[0]
+
+
+class Level(enum.Enum):
+    """The three levels of the text, by its own words."""
+
+    UNACKNOWLEDGED = "unacknowledged"
+    ACKNOWLEDGED = "acknowledged"
+    ASSURED = "assured"
+
+
+class OutgoingState(enum.Enum):
+    """Where a message stands at its sender; the values are what is stored."""
+
+    QUEUED = "queued"
+    OFFERED = "offered"
+    #: The peer holds it, and its turn to be released has not come. Not stored:
+    #: nobody relies on it, and after a restart it is offered again.
+    RECEIVED = "received"
+    RELEASING = "releasing"
+    DELIVERED = "delivered"
+    NOT_DELIVERED = "not delivered"
+    IN_DOUBT = "in doubt"
+    #: Level unacknowledged only, which is never stored: nothing more is known.
+    SENT = "sent"
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing can happen to the message any more."""
+        return self in _ENDED
+
+
+_ENDED = frozenset(
+    {
+        OutgoingState.DELIVERED,
+        OutgoingState.NOT_DELIVERED,
+        OutgoingState.IN_DOUBT,
+        OutgoingState.SENT,
+    }
+)
+
+
+class IncomingState(enum.Enum):
+    """Where a message stands at its receiver; the values are what is stored."""
+
+    ABSENT = "absent"
+    HELD = "held"
+    RELEASING = "releasing"
+    DONE = "done"
+    EXPIRED = "expired"
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Whom to address an attempt to, and how.
+
+    Attributes:
+        jid: the JID that gets the iq.
+        namespace: one of NAMESPACES.
+        marked: the JID has shown that it knows MARKS_NAMESPACE.
+    """
+
+    jid: str
+    namespace: str = NAMESPACES[0]
+    marked: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outgoing:
+    """A message at its sender.
+
+    The first group never changes; the second is stored at each step; the third
+    lives in memory and starts afresh after a restart.
+    """
+
+    msg_id: str
+    #: Order of acceptance; grows by one for each message of a store.
+    seq: int
+    #: As the application gave it: a full JID, or a bare one to follow.
+    to: str
+    level: Level
+    #: `<message xmlns='jabber:client'>…</message>` without to and from.
+    payload: str
+    #: Bytes of payload in UTF-8.
+    size: int
+    created_at: float
+    #: The deadline as a moment; None: never.
+    expires_at: float | None = None
+    ordered: bool = False
+    #: The own JID to send from ('': the one that is bound).
+    sender: str = ""
+
+    state: OutgoingState = OutgoingState.QUEUED
+    #: The iq id of the first step, and of the second.
+    offer_id: str
+    deliver_id: str
+    #: Fixed once the peer has answered by QoS; until then each attempt may choose.
+    namespace: str | None = None
+    #: The full JID that gave `received`, the token it gave, and the own full
+    #: JID that got it.
+    peer: str | None = None
+    hold: str | None = None
+    own: str | None = None
+    #: iqs sent, repeats included; as far as it was stored.
+    attempts: int = 0
+    #: How many `deliver` may have been sent with this hold.
+    delivers: int = 0
+
+    #: Everyone that the present iq id was addressed to, and the namespace used
+    #: last.
+    addressed: frozenset[str] = frozenset()
+    asked_in: str = NAMESPACES[0]
+    #: The latest attempt has no answer yet.
+    unanswered: bool = False
+    #: An attempt at level acknowledged ended without an answer: it may have arrived.
+    doubted: bool = False
+    #: Attempts since the last step forward, for the backoff.
+    tries: int = 0
+    #: When to try again.
+    due_at: float = 0.0
+    #: The latest stanza error, and the JID that sent it.
+    condition: str | None = None
+    condition_by: str | None = None
+
+    @property
+    def flow(self) -> str:
+        """What its window and its order are counted by: the account it goes to."""
+        return bare(self.to)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Incoming:
+    """A message at its receiver, or the memory of one that has ended.
+
+    Attributes:
+        key: what makes it this message and no other (see `receiver.key_of`).
+        msg_id: msgId of `assured`; the iq id of `acknowledged`.
+        source: the full JID of the iq that brought it.
+        to: the JID that this iq was addressed to.
+        mark: the store id of a sender of ours, or ''.
+        hold: our token for this one held message; '' at level acknowledged.
+        payload: as for Outgoing; '' once it is done or expired.
+        size: bytes of payload in UTF-8, kept when the payload is gone.
+        received_at: when it was first held.
+        changed_at: when it came into this state.
+        redelivered: it may have been handed over before a restart. Not stored.
+    """
+
+    key: str
+    msg_id: str
+    source: str
+    to: str
+    level: Level
+    payload: str
+    size: int
+    received_at: float
+    changed_at: float
+    state: IncomingState = IncomingState.HELD
+    mark: str = ""
+    hold: str = ""
+    redelivered: bool = False

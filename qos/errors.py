@@ -1,0 +1,202 @@
+"""Every error a user of this library can meet.
+
+::
+
+    QosError
+    ├── LocalProtocolError        the caller asked for what cannot be
+    │   ├── MessageTooLarge       over the server's stanza limit
+    │   ├── OutboxFull            the outbox is bounded, and it is full
+    │   ├── UnknownMessage        no such message in the store
+    │   └── CannotWithdraw        it may have been handed over already
+    ├── RemoteProtocolError       the peer broke the protocol; has the answer
+    ├── DeliveryFailed            how a message ended, other than delivered
+    │   ├── NotDelivered          certainly not
+    │   └── InDoubt               it may have been
+    └── StoreError                the disk; always names the store
+        ├── StoreInUse            another process has it open
+        ├── StoreTooNew           written by a newer version
+        ├── StoreDamaged          not ours, or broken
+        ├── StoreReadOnly         cannot be written
+        └── StoreFull             no space left
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+__all__ = [
+    "CannotWithdraw",
+    "DeliveryFailed",
+    "InDoubt",
+    "LocalProtocolError",
+    "MessageTooLarge",
+    "NotDelivered",
+    "OutboxFull",
+    "QosError",
+    "RemoteProtocolError",
+    "StoreDamaged",
+    "StoreError",
+    "StoreFull",
+    "StoreInUse",
+    "StoreReadOnly",
+    "StoreTooNew",
+    "UnknownMessage",
+]
+
+ErrorType = Literal["auth", "cancel", "continue", "modify", "wait"]
+
+
+class QosError(Exception):
+    """The base of all errors of this library."""
+
+
+class LocalProtocolError(QosError):
+    """The caller asked for something that cannot be done. Nothing was changed."""
+
+
+class MessageTooLarge(LocalProtocolError):
+    """A message would break the server's limit, and so the whole stream.
+
+    Attributes:
+        size: bytes of the stanza as it would be sent.
+        limit: bytes that the server takes.
+    """
+
+    def __init__(self, to: str, *, size: int, limit: int) -> None:
+        super().__init__(
+            f"the message to {to} takes {size} bytes as a stanza, "
+            f"over the limit of {limit}"
+        )
+        self.to = to
+        self.size = size
+        self.limit = limit
+
+
+class OutboxFull(LocalProtocolError):
+    """The outbox holds as much as it may; nothing was accepted.
+
+    Attributes:
+        unit: what there is too much of.
+        limit: how much there may be.
+    """
+
+    def __init__(self, *, unit: Literal["messages", "bytes"], limit: int) -> None:
+        super().__init__(f"the outbox is full: its limit is {limit} {unit}")
+        self.unit = unit
+        self.limit = limit
+
+
+class UnknownMessage(LocalProtocolError):
+    """The store has no message with this id (or it has ended)."""
+
+    def __init__(self, msg_id: str) -> None:
+        super().__init__(f"no message {msg_id!r} in the store")
+        self.msg_id = msg_id
+
+
+class CannotWithdraw(LocalProtocolError):
+    """The message may have been handed over already, so it goes on."""
+
+    def __init__(self, msg_id: str, *, state: str) -> None:
+        super().__init__(
+            f"{msg_id!r} cannot be withdrawn: state is {state}, and the peer "
+            "may have acted on it"
+        )
+        self.msg_id = msg_id
+        self.state = state
+
+
+class RemoteProtocolError(QosError):
+    """A peer broke the protocol.
+
+    Attributes:
+        condition: RFC 6120 §8.3.3, what to answer with.
+        type: RFC 6120 §8.3.2, the error type to answer with.
+    """
+
+    def __init__(self, text: str, *, condition: str, type: ErrorType) -> None:  # noqa: A002
+        super().__init__(text)
+        self.condition = condition
+        self.type: ErrorType = type
+
+
+class DeliveryFailed(QosError):
+    """How a message ended when it was not delivered.
+
+    Attributes:
+        msg_id: its id.
+        to: the JID as the application gave it.
+        level: the word for its level, as ``qos.Level(level)`` takes it.
+        attempts: iqs sent for it, repeats included.
+        condition: the stanza error that decided, or None (a deadline, say).
+        by: the JID that sent this error, or None.
+    """
+
+    _ended = "failed"
+
+    def __init__(
+        self,
+        msg_id: str,
+        *,
+        to: str,
+        level: str,
+        attempts: int,
+        condition: str | None = None,
+        by: str | None = None,
+    ) -> None:
+        reason = f": {condition}" if condition else ""
+        source = f" (said {by})" if by else ""
+        super().__init__(
+            f"{msg_id!r} to {to} {self._ended} after {attempts} attempts"
+            f"{reason}{source}"
+        )
+        self.msg_id = msg_id
+        self.to = to
+        self.level = level
+        self.attempts = attempts
+        self.condition = condition
+        self.by = by
+
+
+class NotDelivered(DeliveryFailed):
+    """The message was certainly not handed to the receiving application."""
+
+    _ended = "was not delivered"
+
+
+class InDoubt(DeliveryFailed):
+    """The message may have been handed over; nobody can tell any more."""
+
+    _ended = "is in doubt"
+
+
+class StoreError(QosError):
+    """A store could not be opened, read or written.
+
+    Attributes:
+        url: the store, as it was named.
+    """
+
+    def __init__(self, url: str, text: str) -> None:
+        super().__init__(f"{url}: {text}")
+        self.url = url
+
+
+class StoreInUse(StoreError):
+    """Another process has the store open."""
+
+
+class StoreTooNew(StoreError):
+    """The store was written by a newer version of this library."""
+
+
+class StoreDamaged(StoreError):
+    """The store is broken, or is not one of ours. It was left as it is."""
+
+
+class StoreReadOnly(StoreError):
+    """The store cannot be written."""
+
+
+class StoreFull(StoreError):
+    """There is no space left for the store."""

@@ -1,0 +1,111 @@
+"""XML that we write: namespaces kept, attributes in foreign ones included.
+
+slixmpp's own serialiser leaves out attributes of namespaces that the stream
+does not know, and takes 30 times as long to escape a text.
+"""
+
+from __future__ import annotations
+
+import re
+from xml.etree import ElementTree as ET
+from xml.sax.saxutils import escape
+
+__all__ = ["attribute", "render", "text"]
+
+XML_NAMESPACE = "http://www.w3.org/XML/1998/namespace"
+
+#: XML 1.0 §2.2: what no document can carry, escaped or not.
+_ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+#: A parser turns these into spaces or line feeds unless they are written so.
+_IN_TEXT = {"\r": "&#13;"}
+_IN_ATTRIBUTE = {"\r": "&#13;", "\n": "&#10;", "\t": "&#9;", "'": "&apos;"}
+
+
+def text(value: str) -> str:
+    """Escape character data.
+
+    Raises:
+        ValueError: XML has no way to carry one of the characters.
+    """
+    return escape(_legal(value), _IN_TEXT)
+
+
+def attribute(value: str) -> str:
+    """Escape an attribute's value and put it into (single) quotes.
+
+    Raises:
+        ValueError: XML has no way to carry one of the characters.
+    """
+    return f"'{escape(_legal(value), _IN_ATTRIBUTE)}'"
+
+
+def _legal(value: str) -> str:
+    found = _ILLEGAL.search(value)
+    if found is not None:
+        raise ValueError(
+            f"character U+{ord(found.group()):04X} at position {found.start()} "
+            "cannot be carried by XML"
+        )
+    return value
+
+
+def render(element: ET.Element) -> str:
+    """Write an element, without its tail, so that it can stand anywhere.
+
+    Not recursive: a hostile peer chooses how deep its elements are nested.
+
+    Raises:
+        ValueError: XML has no way to carry one of the characters.
+    """
+    output: list[str] = []
+    # What is still to be written, last first: an element with the namespace
+    # around it, or text that is ready.
+    rest: list[tuple[ET.Element, str | None] | str] = [(element, None)]
+    while rest:
+        item = rest.pop()
+        if isinstance(item, str):
+            output.append(item)
+            continue
+        node, around = item
+        namespace, name = _split(node.tag)
+        if namespace == XML_NAMESPACE:
+            # Its prefix is bound for good, and no other may be bound to it.
+            namespace, name = around or "", f"xml:{name}"
+        output.append(_start(node, name, namespace, around))
+        if not len(node) and not node.text:
+            output.append("/>")
+            continue
+        output.append(">" + text(node.text or ""))
+        rest.append(f"</{name}>")
+        for child in reversed(node):
+            if child.tail:
+                rest.append(text(child.tail))
+            rest.append((child, namespace))
+    return "".join(output)
+
+
+def _start(node: ET.Element, name: str, namespace: str, around: str | None) -> str:
+    parts = [f"<{name}"]
+    if namespace != around and (namespace or around):
+        parts.append(f" xmlns={attribute(namespace)}")
+    prefixes: dict[str, str] = {}
+    for qualified, value in node.attrib.items():
+        of, local = _split(qualified)
+        if of == XML_NAMESPACE:
+            local = f"xml:{local}"
+        elif of:
+            if of not in prefixes:
+                prefixes[of] = f"a{len(prefixes)}"
+                parts.append(f" xmlns:{prefixes[of]}={attribute(of)}")
+            local = f"{prefixes[of]}:{local}"
+        parts.append(f" {local}={attribute(value)}")
+    return "".join(parts)
+
+
+def _split(tag: str) -> tuple[str, str]:
+    """A name as ElementTree writes it, as namespace and local name."""
+    if tag[:1] != "{":
+        return "", tag
+    namespace, _, name = tag[1:].partition("}")
+    return namespace, name
