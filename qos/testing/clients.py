@@ -1,0 +1,97 @@
+"""slixmpp clients at the embedded server, logged in and closed without a trace.
+
+For examples and tests. A client of a real server sets its own connection up, and
+keeps TLS on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+from slixmpp import ClientXMPP
+from slixmpp.basexmpp import BaseXMPP
+
+from qos.testing.server import LoopbackServer
+from xep_qos import XEP_QOS
+
+__all__ = ["close", "friends", "logged_in"]
+
+_PASSWORD = "secret"  # noqa: S105 - of accounts that only exist inside a test
+
+#: A login on loopback takes milliseconds; the rest is for a machine under load.
+_LOGIN_S_MAX = 15.0
+
+Plugins = Mapping[str, Mapping[str, Any]]
+
+
+def friends(*users: str, **options: Any) -> LoopbackServer:
+    """An embedded server where these users have each other in their rosters.
+
+    Args:
+        users: their names, as in `friends("controller", "lamp")`.
+        options: as for LoopbackServer: link, port …
+    """
+    jids = {user: f"{user}@{LoopbackServer.domain}" for user in users}
+    return LoopbackServer(
+        accounts=dict.fromkeys(users, _PASSWORD),
+        rosters={
+            user: {jid: "both" for other, jid in jids.items() if other != user}
+            for user in users
+        },
+        **options,
+    )
+
+
+@contextlib.asynccontextmanager
+async def logged_in(
+    server: LoopbackServer, name: str, plugins: Plugins | None = None
+) -> AsyncIterator[ClientXMPP]:
+    """A client with xep_qos, online; closed on exit, its store included.
+
+    Args:
+        server: one made by friends.
+        name: a user of it, with or without a resource: `lamp/1`.
+        plugins: the options of plugins to load, by plugin name; xep_qos is
+            loaded anyhow.
+
+    Raises:
+        TimeoutError: no session came about.
+    """
+    user, slash, resource = name.partition("/")
+    client = ClientXMPP(
+        f"{user}@{server.domain}{slash}{resource}",
+        _PASSWORD,
+        plugin_config={"feature_mechanisms": {"unencrypted_scram": True}},
+    )
+    client.enable_plaintext = True
+    client.enable_starttls = client.enable_direct_tls = False
+    for plugin, options in {"xep_qos": {}, **(plugins or {})}.items():
+        client.register_plugin(plugin, dict(options))
+    try:
+        client.connect(server.host, server.port)
+        async with asyncio.timeout(_LOGIN_S_MAX):
+            await client.wait_until("session_start", timeout=_LOGIN_S_MAX)
+            await client.get_roster()
+        client.send_presence()
+        yield client
+    finally:
+        await close(client)
+
+
+async def close(xmpp: BaseXMPP) -> None:
+    """End the session in order, and then everything that would outlive it."""
+    await xmpp.disconnect()
+    xmpp.cancel_connection_attempt()
+    for name in list(xmpp.scheduled_events):
+        xmpp.cancel_schedule(name)
+    if "xep_qos" in xmpp.plugin:
+        await XEP_QOS.of(xmpp).aclose()
+    # slixmpp runs this task for ever: nothing of its own ends it.
+    sender = xmpp._run_out_filters
+    if sender is not None:
+        sender.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await sender

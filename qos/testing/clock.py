@@ -1,0 +1,97 @@
+"""A clock that moves only when a test moves it, with timers.
+
+It knows nothing of asyncio, threads or the machine's clock. Whatever takes its time from
+``now()`` and its wake-ups from ``call_at(when, callback)`` can be driven by it, and then
+waits for nothing.
+"""
+
+import heapq
+import itertools
+import math
+from collections.abc import Callable
+
+
+class ManualTimer:
+    """A callback that waits for its moment."""
+
+    __slots__ = ("_callback", "when")
+
+    def __init__(self, when: float, callback: Callable[[], object]) -> None:
+        self.when = when
+        self._callback: Callable[[], object] | None = callback
+
+    @property
+    def pending(self) -> bool:
+        """False once it has run or been cancelled."""
+        return self._callback is not None
+
+    def cancel(self) -> None:
+        """Never run the callback; harmless when it has already run."""
+        self._callback = None
+
+    def _run(self) -> None:
+        callback, self._callback = self._callback, None
+        if callback is not None:
+            callback()
+
+
+class ManualClock:
+    """Time in seconds, from ``now`` on, as the test says.
+
+    An exception from a callback leaves ``advance`` or ``jump`` at once, with the clock at
+    that callback's moment; the timers behind it stay.
+    """
+
+    def __init__(self, now: float = 0.0) -> None:
+        self._now = _finite("now", now)
+        self._timers: list[tuple[float, int, ManualTimer]] = []
+        self._order = itertools.count()
+
+    def now(self) -> float:
+        """Return the present moment."""
+        return self._now
+
+    def call_at(self, when: float, callback: Callable[[], object]) -> ManualTimer:
+        """Run ``callback`` when the clock gets to ``when``.
+
+        Nothing ever runs inside this call: a moment that has passed is due at the next
+        ``advance`` or ``jump``, be it ``advance(0)``.
+        """
+        timer = ManualTimer(_finite("when", when), callback)
+        heapq.heappush(self._timers, (timer.when, next(self._order), timer))
+        return timer
+
+    def deadline(self) -> float | None:
+        """Return the moment of the earliest pending timer; None without one."""
+        while self._timers and not self._timers[0][2].pending:
+            heapq.heappop(self._timers)
+        return self._timers[0][0] if self._timers else None
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass: each due callback runs at its own moment.
+
+        They run in order of time, and of registration within one moment; those that
+        they register run as well if they fall due on the way.
+        """
+        if _finite("seconds", seconds) < 0:
+            raise ValueError(f"seconds must not be negative, got {seconds!r}")
+        end = self._now + seconds
+        while (when := self.deadline()) is not None and when <= end:
+            self._now = max(self._now, when)
+            heapq.heappop(self._timers)[2]._run()
+        self._now = end
+
+    def jump(self, to: float) -> None:
+        """Be at ``to`` at once, like a machine that slept or a clock that was set.
+
+        Unlike with ``advance``, all due callbacks see ``to``. Going back is allowed and
+        makes no timer due that was not.
+        """
+        self._now = _finite("to", to)
+        self.advance(0)
+
+
+def _finite(name: str, value: float) -> float:
+    if not math.isfinite(value):
+        raise ValueError(f"{name} must be a finite number, got {value!r}")
+    return value

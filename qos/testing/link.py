@@ -1,0 +1,101 @@
+"""What a bad network does to each stanza, decided by a seed.
+
+It decides only, and does nothing itself: no I/O and no clock. So one link serves the
+embedded server and tests in memory alike.
+"""
+
+import math
+import random
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Fate:
+    """What becomes of one stanza.
+
+    Deliver ``copies`` of it (0 when it is lost) after ``delay_s``. If ``cut``, the
+    receiver's connection ends as soon as this has been decided: a stanza that was cut and
+    not lost is handed over first, so that an answer to it may be what gets lost.
+    """
+
+    lost: bool
+    copies: int
+    delay_s: float
+    cut: bool
+
+
+@dataclass(slots=True)
+class LinkCounts:
+    """What a link has done so far; one stanza may count as several of these."""
+
+    stanzas: int = 0
+    lost: int = 0
+    duplicated: int = 0
+    delayed: int = 0
+    cut: int = 0
+
+
+class Link:
+    """A seeded bad link: the same seed gives the same fates.
+
+    Args:
+        seed: Decides everything. What happens to the n-th stanza in one respect does not
+            depend on the other probabilities, so a test can turn one up alone.
+        loss: Probability that a stanza vanishes.
+        duplicate: Probability that one which is not lost arrives twice.
+        delay_s: Shortest and longest delay, evenly spread. Unequal ones change the order.
+        cut: Probability that the receiver's connection ends. Half of the cuts lose the
+            stanza too.
+
+    Raises:
+        ValueError: A probability is outside 0 to 1, or a delay is negative, not finite,
+            or shorter at most than at least.
+    """
+
+    def __init__(
+        self,
+        seed: int | str,
+        *,
+        loss: float = 0.0,
+        duplicate: float = 0.0,
+        delay_s: tuple[float, float] = (0.0, 0.0),
+        cut: float = 0.0,
+    ) -> None:
+        for name, value in (("loss", loss), ("duplicate", duplicate), ("cut", cut)):
+            if not 0.0 <= value <= 1.0:
+                raise ValueError(f"{name} must be within 0 and 1, got {value!r}")
+        shortest, longest = delay_s
+        if not (0.0 <= shortest <= longest and math.isfinite(longest)):
+            raise ValueError(f"delay_s must be (shortest, longest), got {delay_s!r}")
+        self.counts = LinkCounts()
+        self._random = random.Random(seed)  # noqa: S311  (repeatable, not secret)
+        self._loss = loss
+        self._duplicate = duplicate
+        self._delay_s = delay_s
+        self._cut = cut
+
+    def fate(self) -> Fate:
+        """Decide, and count, the fate of the next stanza."""
+        # Always the same number of draws: one probability never shifts another's luck.
+        draw = self._random.random
+        lost, duplicated, wait, cut, lost_in_cut = (
+            draw() < self._loss,
+            draw() < self._duplicate,
+            draw(),
+            draw() < self._cut,
+            draw() < 0.5,
+        )
+        lost = lost or (cut and lost_in_cut)
+        shortest, longest = self._delay_s
+        fate = Fate(
+            lost=lost,
+            copies=0 if lost else 1 + duplicated,
+            delay_s=0.0 if lost else shortest + wait * (longest - shortest),
+            cut=cut,
+        )
+        self.counts.stanzas += 1
+        self.counts.lost += fate.lost
+        self.counts.duplicated += fate.copies > 1
+        self.counts.delayed += fate.delay_s > 0
+        self.counts.cut += fate.cut
+        return fate

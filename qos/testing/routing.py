@@ -1,0 +1,261 @@
+"""Where the embedded server sends a stanza, and what it answers itself.
+
+RFC 6121 §8 with the choices of Prosody 0.12, so that a client meets here what it meets
+there: an iq to who is away or unknown is answered ``service-unavailable``, and a message to
+a resource that has gone is given to another one of that user.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Mapping
+from xml.sax.saxutils import quoteattr
+
+from qos.testing.link import Link
+from qos.testing.presence import (
+    ROSTER,
+    Account,
+    PresenceService,
+    prepare_rosters,
+)
+from qos.testing.session import SESSION, ClientSession, ComponentSession, Connection
+from qos.testing.stream import Stanza
+
+STANZA_ERRORS = "urn:ietf:params:xml:ns:xmpp-stanzas"
+DISCO_INFO = "http://jabber.org/protocol/disco#info"
+DISCO_ITEMS = "http://jabber.org/protocol/disco#items"
+PING = "urn:xmpp:ping"
+
+_ROSTER_QUERY = (ROSTER, "query")
+
+# What a slow link may hold back, in all; the client that sends more is shut out.
+DELAYED_BYTES_MAX = 64 * 1024 * 1024
+
+_INFO = "".join(
+    f"<feature var='{feature}'/>" for feature in (DISCO_INFO, DISCO_ITEMS, PING, ROSTER)
+)
+_SERVER_INFO = f"<identity category='server' type='im' name='loopback'/>{_INFO}"
+_ACCOUNT_INFO = f"<identity category='account' type='registered'/>{_INFO}"
+
+
+class Router:
+    """Everything the server knows: accounts, who is connected, and the link.
+
+    Attributes:
+        accounts: By username.
+        passwords: By username.
+        secrets: Of the components, by domain.
+        sessions: Bound clients by full JID.
+        components: Those connected, by domain.
+        connections: Every open connection, logged in or not.
+        stopped: Nobody new is let in.
+        link: What befalls messages and iqs between clients and components.
+        counts: Stanzas passed from one of them to another, by kind, each once, whatever
+            the link then does to it; presence once for each receiver; and those answered
+            with an error instead, as ``refused``.
+    """
+
+    def __init__(
+        self,
+        domain: str,
+        accounts: Mapping[str, str],
+        rosters: Mapping[str, Mapping[str, str]],
+        components: Mapping[str, str],
+        link: Link | None,
+    ) -> None:
+        self.domain = domain
+        self.accounts = {name: Account(f"{name}@{domain}") for name in accounts}
+        prepare_rosters(self.accounts, rosters)
+        self.passwords = accounts
+        self.secrets = components
+        self.sessions: dict[str, ClientSession] = {}
+        self.components: dict[str, ComponentSession] = {}
+        self.connections: set[Connection] = set()
+        self.stopped = False
+        self.link = link
+        self.counts: Counter[str] = Counter()
+        self._presence = PresenceService(self)
+        self._delayed: set[asyncio.TimerHandle] = set()
+        self._delayed_bytes = 0
+
+    def account(self, jid: str) -> Account | None:
+        """Return the account this JID belongs to, if there is one."""
+        bare = jid.partition("/")[0].lower()
+        local, _, domain = bare.rpartition("@")
+        return self.accounts.get(local) if domain == self.domain else None
+
+    def bind(self, session: ClientSession) -> None:
+        """Let a session be addressed; an older one of that JID has to go."""
+        older = self.sessions.get(session.jid)
+        if older is not None:
+            older.end("conflict")
+        self.sessions[session.jid] = session
+        assert session.account is not None
+        session.account.sessions[session.jid.partition("/")[2]] = session
+
+    def client_left(self, session: ClientSession) -> None:
+        """Forget a session that was bound; harmless if it was not, or is forgotten."""
+        if self.sessions.get(session.jid) is session:
+            del self.sessions[session.jid]
+            assert session.account is not None
+            del session.account.sessions[session.jid.partition("/")[2]]
+            self._presence.left(session)
+
+    def accept(self, origin: Connection, sender: str, stanza: Stanza) -> None:
+        """Take a stanza that ``sender`` has sent, and do what is to be done."""
+        if stanza.name == "presence":
+            self._presence.accept(sender, stanza)
+            return
+        receiver = self._receiver(sender, stanza)
+        if receiver is None:
+            return
+        self.counts[stanza.name] += 1
+        if self.link is None:
+            self._pass_on(sender, stanza, receiver)
+            return
+        fate = self.link.fate()
+        for _ in range(fate.copies):
+            if fate.delay_s:
+                self._delay(origin, sender, stanza, fate.delay_s)
+            else:
+                self._pass_on(sender, stanza, receiver)
+        if fate.cut:
+            receiver.flush()
+            receiver.abort()
+
+    def answer(self, to: str, stanza: Stanza, content: str) -> None:
+        """Send the result of an iq."""
+        self._reply(to, stanza, "result", content)
+
+    def refuse(self, to: str, stanza: Stanza, kind: str, condition: str) -> None:
+        """Answer with a stanza error of this type, unless the stanza is an answer."""
+        if stanza.type not in ("error", "result"):
+            self.counts["refused"] += 1
+            error = (
+                f"<error type='{kind}'><{condition} xmlns='{STANZA_ERRORS}'/></error>"
+            )
+            self._reply(to, stanza, "error", error)
+
+    def stop(self) -> None:
+        """Let nobody new in, and drop what the link still holds back."""
+        self.stopped = True
+        for timer in self._delayed:
+            timer.cancel()
+        self._delayed.clear()
+        self._delayed_bytes = 0
+
+    def _receiver(self, sender: str, stanza: Stanza) -> Connection | None:
+        """Find whom to give it to; None when it has been answered or dropped."""
+        iq = stanza.name == "iq"
+        if iq and (
+            stanza.type not in ("get", "set", "result", "error")
+            or not stanza.attributes.get("id")
+        ):
+            self.refuse(sender, stanza, "modify", "bad-request")
+            return None
+        to = stanza.to
+        if to is None and sender not in self.sessions:
+            # XEP-0114: a component has no account that could be meant.
+            self.refuse(sender, stanza, "modify", "bad-request")
+            return None
+        if to is None:
+            to = sender.partition("/")[0]
+        if (session := self.sessions.get(to)) is not None:
+            return session
+
+        bare, slash, resource = to.partition("/")
+        bare = bare.lower()
+        local, at, domain = bare.rpartition("@")
+        found: Connection | None = None
+        if not domain or (at and not local) or (slash and not resource):
+            self.refuse(sender, stanza, "modify", "jid-malformed")
+        elif domain in self.secrets:
+            found = self.components.get(domain)
+            if found is None:
+                self.refuse(sender, stanza, "wait", "service-unavailable")
+        elif domain != self.domain:
+            self.refuse(sender, stanza, "cancel", "remote-server-not-found")
+        elif iq and not resource:
+            self._serve(sender, stanza, local)
+        else:
+            account = self.accounts.get(local)
+            if account is not None and resource in account.sessions:
+                found = account.sessions[resource]
+            elif account is not None and not iq:
+                found = _best(account, stanza)
+            if found is None:
+                self.refuse(sender, stanza, "cancel", "service-unavailable")
+        return found
+
+    def _serve(self, sender: str, stanza: Stanza, local: str) -> None:
+        """Answer an iq to the server, or to an account in its place."""
+        if stanza.type in ("result", "error"):
+            return
+        session = self.sessions.get(sender)
+        account = self.accounts.get(local)
+        if local and account is None:
+            self.refuse(sender, stanza, "cancel", "service-unavailable")
+        elif session and session.account is account and stanza.payload == _ROSTER_QUERY:
+            self._presence.roster(session, stanza)
+        elif (content := self._content(stanza, local)) is None:
+            self.refuse(sender, stanza, "cancel", "service-unavailable")
+        else:
+            self.answer(sender, stanza, content)
+
+    def _content(self, stanza: Stanza, local: str) -> str | None:
+        """Return what the result is to hold; None for a question not known here."""
+        asked = (stanza.type, stanza.payload)
+        if asked == ("get", (DISCO_INFO, "query")):
+            info = _ACCOUNT_INFO if local else _SERVER_INFO
+            return f"<query xmlns='{DISCO_INFO}'>{info}</query>"
+        if asked == ("get", (DISCO_ITEMS, "query")):
+            domains = () if local else self.secrets
+            items = "".join(f"<item jid={quoteattr(domain)}/>" for domain in domains)
+            return f"<query xmlns='{DISCO_ITEMS}'>{items}</query>"
+        if asked in (("get", (PING, "ping")), ("set", (SESSION, "session"))):
+            return ""
+        return None
+
+    def _pass_on(self, sender: str, stanza: Stanza, receiver: Connection) -> None:
+        receiver.send(stanza.render(sender=sender, namespace=receiver.namespace))
+
+    def _delay(
+        self, origin: Connection, sender: str, stanza: Stanza, delay_s: float
+    ) -> None:
+        def arrive() -> None:
+            self._delayed.discard(timer)
+            self._delayed_bytes -= stanza.size
+            receiver = self._receiver(sender, stanza)
+            if receiver is not None:
+                self._pass_on(sender, stanza, receiver)
+
+        timer = asyncio.get_running_loop().call_later(delay_s, arrive)
+        self._delayed.add(timer)
+        self._delayed_bytes += stanza.size
+        if self._delayed_bytes > DELAYED_BYTES_MAX:
+            origin.end("resource-constraint")
+
+    def _reply(self, to: str, stanza: Stanza, kind: str, content: str) -> None:
+        domain = to.partition("/")[0].rpartition("@")[2].lower()
+        receiver = self.sessions.get(to) or self.components.get(domain)
+        if receiver is None:
+            return
+        attributes = {
+            "type": kind,
+            "id": stanza.attributes.get("id"),
+            "from": stanza.to,
+            "to": to,
+        }
+        written = "".join(
+            f" {name}={quoteattr(text)}"
+            for name, text in attributes.items()
+            if text is not None
+        )
+        receiver.send(f"<{stanza.name}{written}>{content}</{stanza.name}>".encode())
+
+
+def _best(account: Account, stanza: Stanza) -> ClientSession | None:
+    """Choose who gets a message to the bare JID, or to a resource that has gone."""
+    if stanza.type in ("error", "groupchat"):
+        return None
+    willing = [session for session in account.available() if session.priority >= 0]
+    return max(willing, key=lambda session: session.priority, default=None)
