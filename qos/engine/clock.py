@@ -1,0 +1,113 @@
+"""Time, and one timer for everything that waits."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+import math
+import time
+from collections.abc import Callable, Hashable
+from typing import Generic, Protocol, TypeVar
+
+__all__ = ["Clock", "LoopClock", "Timers"]
+
+K = TypeVar("K", bound=Hashable)
+
+
+class Handle(Protocol):
+    """A timer that can be cancelled."""
+
+    def cancel(self) -> object:
+        """Do not call. Harmless when it has been called."""
+
+
+class Clock(Protocol):
+    """The time, and a call when it has come; `qos.testing.ManualClock` is one."""
+
+    def now(self) -> float:
+        """Seconds since the epoch; never goes back."""
+
+    def call_at(self, when: float, callback: Callable[[], object]) -> Handle:
+        """Call once, at or soon after this time."""
+
+
+class LoopClock:
+    """The clock of an event loop, set by the wall clock when it is made.
+
+    It does not follow the wall clock when that is set: a deadline is as far
+    away as it was when it was given, and nothing waits an hour longer.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._offset = time.time() - loop.time()
+
+    def now(self) -> float:
+        """Seconds since the epoch, by a clock that only goes forward."""
+        return self._loop.time() + self._offset
+
+    def call_at(
+        self, when: float, callback: Callable[[], object]
+    ) -> asyncio.TimerHandle:
+        """See Clock."""
+        return self._loop.call_at(when - self._offset, callback)
+
+
+class Timers(Generic[K]):
+    """A moment for each key, and one timer of the clock for all of them."""
+
+    def __init__(self, clock: Clock, fire: Callable[[K], object]) -> None:
+        self._clock = clock
+        self._fire = fire
+        self._moments: dict[K, float] = {}
+        # Holds outdated moments too: they are dropped when they come up.
+        self._heap: list[tuple[float, int, K]] = []
+        self._tie = itertools.count()
+        self._handle: Handle | None = None
+        self._handle_at = math.inf
+        self._stopped = False
+
+    def set(self, key: K, when: float) -> None:
+        """Fire for the key at this moment instead of any earlier given; inf: never."""
+        if when == math.inf or self._stopped:
+            self._moments.pop(key, None)
+            return
+        if self._moments.get(key) == when:
+            return
+        self._moments[key] = when
+        heapq.heappush(self._heap, (when, next(self._tie), key))
+        if when < self._handle_at:
+            self._arm(when)
+
+    def clear(self, key: K) -> None:
+        """Do not fire for the key."""
+        self._moments.pop(key, None)
+
+    def stop(self) -> None:
+        """Do not fire any more, whatever is set."""
+        self._stopped = True
+        self._moments.clear()
+        self._heap.clear()
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle, self._handle_at = None, math.inf
+
+    def _arm(self, when: float) -> None:
+        if self._handle is not None:
+            self._handle.cancel()
+        self._handle_at = when
+        self._handle = self._clock.call_at(when, self._due)
+
+    def _due(self) -> None:
+        self._handle, self._handle_at = None, math.inf
+        now = self._clock.now()
+        while self._heap and self._heap[0][0] <= now:
+            when, _, key = heapq.heappop(self._heap)
+            if self._moments.get(key) == when:
+                del self._moments[key]
+                self._fire(key)
+        while self._heap and self._moments.get(self._heap[0][2]) != self._heap[0][0]:
+            heapq.heappop(self._heap)
+        if self._heap and self._heap[0][0] < self._handle_at:
+            self._arm(self._heap[0][0])

@@ -1,0 +1,134 @@
+"""What the application holds of a message that it has sent."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Protocol
+
+from qos.core.model import Level, Outgoing, OutgoingState
+from qos.errors import InDoubt, NotDelivered, UnknownMessage
+
+__all__ = ["Delivery", "Outcome"]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a message ended.
+
+    Attributes:
+        status: delivered, not delivered or in doubt; sent at level
+            unacknowledged, of which nothing more is known.
+        msg_id: its id; None at level unacknowledged.
+        to: the JID as the application gave it.
+        level: its level.
+        attempts: iqs sent for it, repeats included.
+        seconds: from its acceptance to its end.
+        condition: the latest stanza error, or None.
+        by: the JID that sent this error, or None.
+    """
+
+    status: OutgoingState
+    msg_id: str | None
+    to: str
+    level: Level
+    attempts: int
+    seconds: float
+    condition: str | None = None
+    by: str | None = None
+
+    @classmethod
+    def of(cls, record: Outgoing, seconds: float) -> Outcome:
+        """The outcome of a message that has ended."""
+        return cls(
+            status=record.state,
+            msg_id=record.msg_id,
+            to=record.to,
+            level=record.level,
+            attempts=record.attempts,
+            seconds=seconds,
+            condition=record.condition,
+            by=record.condition_by,
+        )
+
+    def raise_for_status(self) -> None:
+        """Raise NotDelivered or InDoubt if it ended so."""
+        error = {
+            OutgoingState.NOT_DELIVERED: NotDelivered,
+            OutgoingState.IN_DOUBT: InDoubt,
+        }.get(self.status)
+        if error is not None:
+            raise error(
+                self.msg_id or "",
+                to=self.to,
+                level=self.level.value,
+                attempts=self.attempts,
+                condition=self.condition,
+                by=self.by,
+            )
+
+
+class Delivery:
+    """A message that was accepted, to ask for its outcome or take it back."""
+
+    def __init__(
+        self, outbox: _Withdraws | None, *, msg_id: str, to: str, level: Level
+    ) -> None:
+        self.msg_id = msg_id
+        self.to = to
+        self.level = level
+        self._outbox = outbox
+        self._outcome: Outcome | None = None
+        self._waiting: asyncio.Future[Outcome] | None = None
+
+    async def outcome(self) -> Outcome:
+        """Wait for the end of the message. May be asked by many, and again."""
+        if self._outcome is not None:
+            return self._outcome
+        if self._waiting is None:
+            self._waiting = asyncio.get_running_loop().create_future()
+        return await asyncio.shield(self._waiting)
+
+    @property
+    def ended(self) -> bool:
+        """Whether the outcome is known."""
+        return self._outcome is not None
+
+    async def withdraw(self) -> None:
+        """Take the message back: it is *not delivered*, certainly.
+
+        Raises:
+            CannotWithdraw: it may have been handed over; it goes on.
+            UnknownMessage: it has ended.
+            StoreError: it could not be written; the message goes on.
+        """
+        if self._outbox is None or self._outcome is not None:
+            raise UnknownMessage(self.msg_id)
+        await self._outbox.withdraw(self.msg_id)
+
+    def settle(self, outcome: Outcome) -> None:
+        """For the outbox: this is how it ended."""
+        self._outcome = outcome
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(outcome)
+
+    @classmethod
+    def sent(cls, to: str) -> Delivery:
+        """A message at level unacknowledged: it has ended as it was sent."""
+        delivery = cls(None, msg_id="", to=to, level=Level.UNACKNOWLEDGED)
+        delivery.settle(
+            Outcome(
+                status=OutgoingState.SENT,
+                msg_id=None,
+                to=to,
+                level=Level.UNACKNOWLEDGED,
+                attempts=0,
+                seconds=0.0,
+            )
+        )
+        return delivery
+
+
+class _Withdraws(Protocol):
+    async def withdraw(self, msg_id: str) -> None:
+        """See Delivery.withdraw."""

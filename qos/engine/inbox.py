@@ -1,0 +1,359 @@
+"""Holds messages for others to release, and hands them to the application.
+
+Memory holds what is held, which the quotas bound, and the memories of ended
+messages, which are bounded in number.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Protocol
+
+from qos.core import receiver
+from qos.core.effects import (
+    Answer,
+    Defer,
+    Deliver,
+    Effect,
+    Forget,
+    Refund,
+    Report,
+    Reserve,
+    Save,
+)
+from qos.core.model import Incoming, IncomingState, bare
+from qos.core.quota import Ledger, Quotas
+from qos.core.receiver import At, ReceiverInput, Request
+from qos.core.tombstones import Tombstones
+from qos.engine.clock import Clock, Timers
+from qos.stores.base import Contents, Store
+
+__all__ = ["Inbox", "InboxLimits", "InboxPort"]
+
+log = logging.getLogger(__name__)
+
+#: Requests that wait while their message is being written. Repeats of a peer
+#: that does not wait for its answer; what is dropped here, it repeats.
+_WAITING_MAX = 16
+
+#: How long a message that could not be written as expired is held on.
+_EXPIRE_AGAIN_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class InboxLimits:
+    """What may be held, and how long.
+
+    Attributes:
+        quotas: how much may be held.
+        hold_ttl_s: how long a message is held for its sender to release it.
+        tombstones: ended messages remembered, at most.
+        tombstone_ttl_s: how long they are remembered.
+        write_acknowledged: write messages at level acknowledged before they are
+            answered; without, a crash may lose what was acknowledged.
+    """
+
+    quotas: Quotas = field(default_factory=Quotas)
+    hold_ttl_s: float = 7 * 24 * 3600.0
+    tombstones: int = 100_000
+    tombstone_ttl_s: float = 14 * 24 * 3600.0
+    write_acknowledged: bool = True
+
+
+class InboxPort(Protocol):
+    """What the inbox asks of the connection."""
+
+    def answer(self, request: Request, answer: Answer) -> None:
+        """Answer the iq. The port drops it when there is no session."""
+
+    def hand_over(self, record: Incoming) -> None:
+        """Feed the message to the application. Never raises."""
+
+    def report(self, source: str, report: Report) -> None:
+        """Log a refusal or an abuse by this full JID."""
+
+    def new_id(self) -> str:
+        """128 random bits as text, never given before."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Arrival:
+    """A request, and what is thought of its sender."""
+
+    request: Request
+    trusted: bool
+    why: str
+
+
+class _Message:
+    """What is held under one key, and what has still to be done about it."""
+
+    __slots__ = ("busy", "deferred", "inputs", "key", "record")
+
+    def __init__(self, key: str, record: Incoming | None) -> None:
+        self.key = key
+        self.record = record
+        #: Effects are being performed: what happens meanwhile waits in inputs.
+        self.busy = False
+        self.inputs: deque[ReceiverInput | _Arrival] = deque()
+        #: Requests to be answered when the hand-over is done.
+        self.deferred: list[_Arrival] = []
+
+
+class Inbox:
+    """Everything that an endpoint receives at level acknowledged or assured."""
+
+    def __init__(
+        self,
+        store: Store,
+        contents: Contents,
+        port: InboxPort,
+        *,
+        clock: Clock,
+        limits: InboxLimits,
+    ) -> None:
+        self._store = store
+        self._port = port
+        self._clock = clock
+        self._limits = limits
+        self._ledger = Ledger(limits.quotas)
+        self._tombstones = Tombstones(
+            count_max=limits.tombstones, ttl_s=limits.tombstone_ttl_s
+        )
+        self._messages: dict[str, _Message] = {}
+        self._stopped = False
+        self._expiry: Timers[str] = Timers(clock, self._expire)
+        self._forgetting: Timers[None] = Timers(clock, self._forget_old)
+        for record in contents.incoming:
+            if record.state in {IncomingState.DONE, IncomingState.EXPIRED}:
+                self._remember(record)
+                continue
+            self._messages[record.key] = _Message(record.key, record)
+            self._ledger.reserve(bare(record.source), record.size)
+            self._expect_expiry(record)
+
+    def restart(self) -> None:
+        """Hand over again what may not have been handed over before the start."""
+        for message in list(self._messages.values()):
+            record = message.record
+            if record is not None and record.state is IncomingState.RELEASING:
+                self._feed(message, ReceiverInput.RESTART)
+
+    def request(self, request: Request, *, trusted: bool, why: str = "") -> None:
+        """Take a well-formed request; it is answered through the port, in time."""
+        if self._stopped:
+            return
+        token = self._port.new_id()
+        key = receiver.key_of(request, token)
+        message = self._messages.get(key)
+        if message is None:
+            message = _Message(key, self._tombstones.get(key))
+        if len(message.inputs) + len(message.deferred) < _WAITING_MAX:
+            self._feed(message, _Arrival(request, trusted, why), token)
+
+    def stop(self) -> None:
+        """Do nothing more, for good; what is held stays in the store."""
+        self._stopped = True
+        self._expiry.stop()
+        self._forgetting.stop()
+
+    def used(self, account: str | None = None) -> tuple[int, int]:
+        """Messages and bytes counted for an account, or for all (None)."""
+        return self._ledger.used(account)
+
+    # -- steps -------------------------------------------------------------
+
+    def _feed(
+        self, message: _Message, input_: ReceiverInput | _Arrival, token: str = ""
+    ) -> None:
+        """Take the input now, or when what is being done is done."""
+        if message.busy:
+            message.inputs.append(input_)
+        else:
+            self._take(message, input_, token or self._port.new_id())
+            self._drain(message)
+
+    def _drain(self, message: _Message) -> None:
+        while message.inputs and not message.busy:
+            self._take(message, message.inputs.popleft(), self._port.new_id())
+
+    def _take(
+        self, message: _Message, input_: ReceiverInput | _Arrival, token: str
+    ) -> None:
+        if not isinstance(input_, _Arrival):
+            self._step(message, input_, At(self._clock.now()), None)
+            return
+        request = input_.request
+        at = At(
+            now=self._clock.now(),
+            token=token,
+            trusted=input_.trusted,
+            why=input_.why,
+            exceeded=self._ledger.refusal(bare(request.source), request.size),
+            written=self._limits.write_acknowledged and self._store.durable,
+        )
+        self._step(message, ReceiverInput(request.kind), at, input_)
+
+    def _step(
+        self,
+        message: _Message,
+        input_: ReceiverInput,
+        at: At,
+        arrival: _Arrival | None,
+    ) -> None:
+        before = message.record
+        request = arrival.request if arrival else None
+        message.record, effects = receiver.step(before, input_, at, request)
+        self._perform(message, before, effects, 0, arrival)
+
+    def _perform(
+        self,
+        message: _Message,
+        before: Incoming | None,
+        effects: tuple[Effect, ...],
+        start: int,
+        arrival: _Arrival | None,
+    ) -> None:
+        """Perform the effects from one on, each when the one before is done."""
+        message.busy = True
+        self._messages[message.key] = message
+        for index in range(start, len(effects)):
+            effect = effects[index]
+            if isinstance(effect, Save | Forget):
+                written = self._store.write((effect,))
+                if written is not None:
+                    written.add_done_callback(
+                        partial(self._written, message, before, effects, index, arrival)
+                    )
+                    return
+            elif isinstance(effect, Deliver):
+                self._port.hand_over(effect.record)
+                self._handed_over(message, arrival)
+                return
+            else:
+                self._at_once(message, effect, arrival)
+        message.busy = False
+        self._settled(message, before)
+
+    def _at_once(
+        self, message: _Message, effect: Effect, arrival: _Arrival | None
+    ) -> None:
+        if isinstance(effect, Reserve):
+            self._ledger.reserve(bare(effect.record.source), effect.record.size)
+        elif isinstance(effect, Refund):
+            self._ledger.refund(bare(effect.record.source), effect.record.size)
+        elif arrival is not None:
+            if isinstance(effect, Answer):
+                self._port.answer(arrival.request, effect)
+            elif isinstance(effect, Report):
+                self._port.report(arrival.request.source, effect)
+            elif isinstance(effect, Defer):
+                message.deferred.append(arrival)
+
+    def _handed_over(self, message: _Message, arrival: _Arrival | None) -> None:
+        released_by = arrival
+        if arrival is not None and arrival.request.kind == "acknowledged":
+            released_by = None
+        at = At(self._clock.now())
+        self._step(message, ReceiverInput.HANDED_OVER, at, released_by)
+
+    def _written(
+        self,
+        message: _Message,
+        before: Incoming | None,
+        effects: tuple[Effect, ...],
+        index: int,
+        arrival: _Arrival | None,
+        done: asyncio.Future[None],
+    ) -> None:
+        error = done.exception()
+        if self._stopped:
+            return  # the store is closing; the next start goes on from here
+        if error is None:
+            self._perform(message, before, effects, index + 1, arrival)
+        else:
+            self._not_written(message, before, effects, arrival, error)
+        self._drain(message)
+
+    def _not_written(
+        self,
+        message: _Message,
+        before: Incoming | None,
+        effects: tuple[Effect, ...],
+        arrival: _Arrival | None,
+        error: BaseException,
+    ) -> None:
+        """Back to what is on disk, and the peer is told to come again.
+
+        But what has been handed over stays so: the disk is behind, and after a
+        restart the message would be handed over again, with the mark.
+        """
+        log.error("a message could not be written: %s", error)
+        handed_over = before is not None and before.state is IncomingState.RELEASING
+        if not handed_over:
+            message.record = before
+            for effect in effects:
+                if isinstance(effect, Reserve):
+                    self._at_once(message, Refund(effect.record), arrival)
+                elif isinstance(effect, Refund):
+                    self._at_once(message, Reserve(effect.record), arrival)
+                    again_at = self._clock.now() + _EXPIRE_AGAIN_S
+                    self._expiry.set(message.key, again_at)
+            refusal = Answer("error", "", "resource-constraint", "wait")
+            self._at_once(message, refusal, arrival)
+        message.busy = False
+        self._settled(message, before)
+
+    def _settled(self, message: _Message, before: Incoming | None) -> None:
+        """The record and the disk agree: keep the message where it belongs."""
+        record = message.record
+        state = record.state if record else IncomingState.ABSENT
+        if message.deferred and state is not IncomingState.RELEASING:
+            message.inputs.extendleft(reversed(message.deferred))
+            message.deferred.clear()
+        if before is not None and record is not before:
+            self._tombstones.discard(before)
+        if record is None or state in {IncomingState.DONE, IncomingState.EXPIRED}:
+            self._expiry.clear(message.key)
+            if not message.inputs:
+                del self._messages[message.key]
+            if record is not None and record is not before:
+                self._remember(record)
+        elif record is not before:
+            self._expect_expiry(record)
+
+    # -- time --------------------------------------------------------------
+
+    def _expect_expiry(self, record: Incoming) -> None:
+        if record.state is IncomingState.HELD:
+            expires_at = record.received_at + self._limits.hold_ttl_s
+            self._expiry.set(record.key, expires_at)
+
+    def _expire(self, key: str) -> None:
+        message = self._messages.get(key)
+        if message is not None:
+            self._feed(message, ReceiverInput.EXPIRE)
+
+    def _remember(self, record: Incoming) -> None:
+        for evicted in self._tombstones.add(record):
+            self._forget(evicted)
+        self._expect_forgetting()
+
+    def _forget_old(self, _key: None) -> None:
+        for record in self._tombstones.outlived(self._clock.now()):
+            self._forget(record)
+        self._expect_forgetting()
+
+    def _expect_forgetting(self) -> None:
+        next_at = self._tombstones.next_at()
+        if next_at is not None:
+            self._forgetting.set(None, next_at)
+
+    def _forget(self, record: Incoming) -> None:
+        message = self._messages.get(record.key)
+        if message is None:
+            self._feed(_Message(record.key, record), ReceiverInput.FORGET)

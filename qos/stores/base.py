@@ -1,0 +1,217 @@
+"""The contract of a store.
+
+A store keeps the records of one endpoint: its outbox (`Outgoing`), what it
+holds for others (`Incoming`), and a few named values. It decides nothing.
+`qos.testing.store_contract` is this contract as tests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeAlias, TypeVar
+
+from qos.core.effects import Forget, Save
+from qos.core.model import Incoming, IncomingState, Level, Outgoing, OutgoingState
+
+__all__ = [
+    "INCOMING_FIELDS",
+    "OUTGOING_FIELDS",
+    "Change",
+    "Contents",
+    "Remember",
+    "Store",
+    "incoming_from",
+    "outgoing_from",
+    "stored",
+]
+
+#: What is stored of a record, in the order of its class. The rest lives in
+#: memory and starts afresh. A field added here needs a migration in each store.
+OUTGOING_FIELDS = (
+    "msg_id",
+    "seq",
+    "to",
+    "level",
+    "payload",
+    "size",
+    "created_at",
+    "expires_at",
+    "ordered",
+    "sender",
+    "state",
+    "offer_id",
+    "deliver_id",
+    "namespace",
+    "peer",
+    "hold",
+    "own",
+    "attempts",
+    "delivers",
+)
+INCOMING_FIELDS = (
+    "key",
+    "msg_id",
+    "source",
+    "to",
+    "level",
+    "payload",
+    "size",
+    "received_at",
+    "changed_at",
+    "state",
+    "mark",
+    "hold",
+)
+
+_FIELDS = {Outgoing: OUTGOING_FIELDS, Incoming: INCOMING_FIELDS}
+_Record = TypeVar("_Record", Outgoing, Incoming)
+
+
+@dataclass(frozen=True, slots=True)
+class Remember:
+    """Keep a named value (the resource last bound, say)."""
+
+    name: str
+    value: str
+
+
+Change: TypeAlias = Save | Forget | Remember
+
+
+@dataclass(slots=True)
+class Contents:
+    """What an endpoint needs to know of its store when it starts.
+
+    Attributes:
+        outgoing: the messages in state offered or releasing, by seq.
+        queued: how many are queued for each flow (`Outgoing.flow`); no flow
+            that has none.
+        outbox_messages: how many messages the outbox holds, in whatever state.
+        outbox_bytes: the sum of their sizes.
+        next_seq: one more than the largest seq that was ever there at the end
+            of a commit.
+        incoming: every record of a received message, in the order of
+            `changed_at`, then of `key`.
+        remembered: the named values.
+    """
+
+    outgoing: list[Outgoing] = field(default_factory=list)
+    queued: dict[str, int] = field(default_factory=dict)
+    outbox_messages: int = 0
+    outbox_bytes: int = 0
+    next_seq: int = 1
+    incoming: list[Incoming] = field(default_factory=list)
+    remembered: dict[str, str] = field(default_factory=dict)
+
+
+class Store(Protocol):
+    """Keeps the records of one endpoint.
+
+    A message of the outbox is known by its seq (`find_outgoing` finds it by its
+    msg_id), a received one by its key. To save one anew replaces it, to forget
+    one that is not there does nothing. What is read back is what `stored` leaves
+    of what was written.
+
+    Used by one thread, that of the event loop; only `open` may run elsewhere.
+
+    Attributes:
+        url: how the user names it: `memory:`, `files:DIR`, `sqlite:PATH`.
+        store_id: random, made with the store and kept as long as it lives (a
+            memory store: until it is closed). Valid once it is open.
+        durable: whether what is written survives the process.
+    """
+
+    url: str
+    store_id: str
+    durable: bool
+
+    def open(self) -> Contents:
+        """Open or create the store, and say what it holds.
+
+        Blocks; a matter of milliseconds unless the outbox is very long. A store
+        that was closed may be opened again.
+
+        Raises:
+            StoreInUse: another process, or another store object of this one,
+                has it open.
+            StoreTooNew, StoreDamaged, StoreReadOnly, StoreFull, StoreError:
+                as they say; the store is left as it was.
+        """
+
+    def write(self, changes: Sequence[Change]) -> asyncio.Future[None] | None:
+        """Write the changes, all or none, after all that was written before.
+
+        Returns:
+            None when they are already as safe as this store makes anything, or
+            a future that is done when they are on disk. It fails with a
+            StoreError; then none of the changes was made, and the next write
+            may succeed. (The one exception: when the disk fails to confirm what
+            is already in place, a store of files refuses every write until it
+            is opened again, and shows then what is there.) The future is shared
+            by all that went into one commit, and cannot be cancelled.
+
+        Raises:
+            StoreError: it is not open.
+        """
+
+    async def close(self) -> None:
+        """Finish what was written, then let go of the store.
+
+        May be repeated. What cannot be written any more fails its own future.
+        """
+
+    def queued(self, flow: str, *, after: int, limit: int) -> list[Outgoing]:
+        """The queued messages of a flow with seq > after, by seq.
+
+        Sees what has been committed, which may be a moment before the future of
+        its write is done. Fewer than the limit: there are no more.
+
+        Raises:
+            StoreError: as for all that follow; it is not open, or damaged.
+        """
+
+    def expiring(self, now: float, *, limit: int) -> list[Outgoing]:
+        """Queued messages whose `expires_at` is at or before now, earliest first."""
+
+    def next_expiry(self) -> float | None:
+        """The earliest `expires_at` of all queued messages."""
+
+    def outgoing(self) -> Iterator[Outgoing]:
+        """The whole outbox, by seq.
+
+        Between two steps the store may change; what is not there any more when
+        its turn comes is left out.
+        """
+
+    def find_outgoing(self, msg_id: str) -> Outgoing | None:
+        """The message with this id, in whatever state."""
+
+    def incoming(self) -> Iterator[Incoming]:
+        """Every record of a received message, ordered as in Contents."""
+
+
+def stored(record: _Record) -> _Record:
+    """What a store keeps of a record: the rest is as after a restart."""
+    names = _FIELDS[type(record)]
+    return type(record)(**{name: getattr(record, name) for name in names})
+
+
+def outgoing_from(plain: dict[str, Any]) -> Outgoing:
+    """A record from the plain values of its stored fields (enums by value).
+
+    Raises:
+        KeyError, TypeError, ValueError: they are not those of a record.
+    """
+    plain["level"] = Level(plain["level"])
+    plain["state"] = OutgoingState(plain["state"])
+    plain["ordered"] = bool(plain["ordered"])
+    return Outgoing(**plain)
+
+
+def incoming_from(plain: dict[str, Any]) -> Incoming:
+    """See outgoing_from."""
+    plain["level"] = Level(plain["level"])
+    plain["state"] = IncomingState(plain["state"])
+    return Incoming(**plain)

@@ -1,0 +1,230 @@
+"""What the stores on disk share: group commit, the lock, what an errno means.
+
+A commit waits for the disk, and the disk does not care whether it takes one
+change or a hundred. So there is one commit at a time, and everything that is
+written meanwhile goes into the next.
+"""
+
+from __future__ import annotations
+
+import abc
+import asyncio
+import errno
+import fcntl
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from qos.errors import StoreError, StoreFull, StoreInUse, StoreReadOnly
+from qos.stores.base import Change, Contents
+
+__all__ = ["DurableStore", "GroupCommit", "disk_error", "sync"]
+
+_ERRORS: dict[int | None, type[StoreError]] = {
+    errno.ENOSPC: StoreFull,
+    errno.EDQUOT: StoreFull,
+    errno.EFBIG: StoreFull,
+    errno.EROFS: StoreReadOnly,
+    errno.EACCES: StoreReadOnly,
+    errno.EPERM: StoreReadOnly,
+}
+
+
+class GroupCommit:
+    """Makes one commit of all that is written while another is under way.
+
+    There is no task and nothing to start: a write costs the caller an append,
+    and the end of a commit begins the next.
+    """
+
+    def __init__(self, start: Callable[[list[Change]], asyncio.Future[None]]) -> None:
+        """Take what starts a commit; its future must not be cancelled."""
+        self._start = start
+        self._enter(None)
+
+    def _enter(self, loop: asyncio.AbstractEventLoop | None) -> None:
+        """Begin in this loop. What was left in another can never be finished."""
+        self._loop = loop
+        self._changes: list[Change] = []
+        self._written: _Shared | None = None
+        self._committing: _Shared | None = None
+        self._busy = False
+
+    def write(self, changes: Sequence[Change]) -> asyncio.Future[None]:
+        """Put the changes into the next commit; the future is that of all in it."""
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:
+            self._enter(loop)
+        if self._written is None:
+            self._written = _Shared(loop=loop)
+            if not self._busy:
+                self._busy = True
+                # Not at once: others that wake in this turn of the loop join.
+                loop.call_soon(self._next)
+        self._changes.extend(changes)
+        return self._written
+
+    async def drain(self) -> None:
+        """Wait until nothing is being written, whether it succeeds or fails."""
+        if asyncio.get_running_loop() is not self._loop:
+            return
+        while (last := self._written or self._committing) is not None:
+            await asyncio.wait([last])
+
+    def _next(self) -> None:
+        written, changes = self._written, self._changes
+        self._written, self._changes = None, []
+        self._committing = written
+        if written is None:
+            self._busy = False
+            return
+        try:
+            commit = self._start(changes)
+        except Exception as error:  # noqa: BLE001 - or its writers would wait for ever
+            self._end(written, error)
+        else:
+            commit.add_done_callback(lambda done: self._end(written, done.exception()))
+
+    def _end(self, written: _Shared, error: BaseException | None) -> None:
+        self._committing = None
+        if error is None:
+            written.set_result(None)
+        else:
+            written.set_exception(error)
+        # After its writers have woken: what they write now joins.
+        written.get_loop().call_soon(self._next)
+
+
+class _Shared(asyncio.Future[None]):
+    """The future of a commit: one who waits for it cannot end it for the others."""
+
+    def cancel(self, msg: object = None) -> bool:
+        """Refuse. A task that waits is cancelled when the commit is done."""
+        return False
+
+
+class DurableStore(abc.ABC):
+    """A store on disk that one store object at a time has open.
+
+    Attributes:
+        probe: called before each step on the disk with what it is, from
+            whichever thread makes it. For tests, which kill the process from
+            it, copy the folder, or raise an OSError as the disk would.
+    """
+
+    durable = True
+
+    def __init__(self, scheme: str, path: str | os.PathLike[str]) -> None:
+        self.url = f"{scheme}:{os.fspath(path)}"
+        self.store_id = ""
+        self.probe: Callable[[str], None] = _no_probe
+        # Resolved, so that two links to one store share its lock.
+        self._path = Path(os.path.realpath(os.path.expanduser(path)))
+        self._lock: int | None = None
+        self._is_open = False
+        self._commits = GroupCommit(self._start)
+
+    # -- what a store adds -------------------------------------------------
+
+    @property
+    @abc.abstractmethod
+    def _lock_path(self) -> Path:
+        """The file that is locked while the store is open, and never removed."""
+
+    @abc.abstractmethod
+    def _recognize(self) -> None:
+        """Raise, and write nothing, unless this is ours or there is nothing yet."""
+
+    @abc.abstractmethod
+    def _load(self) -> Contents:
+        """Create the store if need be, and read it. The lock is held."""
+
+    @abc.abstractmethod
+    def _start(self, changes: list[Change]) -> asyncio.Future[None]:
+        """Start a commit off the event loop."""
+
+    @abc.abstractmethod
+    async def _release(self) -> None:
+        """Close what `_load` opened. Nothing is being written."""
+
+    # -- the contract ------------------------------------------------------
+
+    def open(self) -> Contents:
+        """See Store."""
+        lock: int | None = None
+        try:
+            if not self._path.parent.is_dir():
+                raise StoreError(self.url, f"there is no folder {self._path.parent}")
+            # While a store of this process is open, its files are not touched:
+            # to close one of them would drop SQLite's own locks.
+            if self._lock_path.exists():
+                lock = self._take_lock()
+            self._recognize()
+            if lock is None:
+                lock = self._take_lock()
+            contents = self._load()
+        except BaseException as error:
+            if lock is not None:
+                os.close(lock)
+            if isinstance(error, OSError):
+                raise disk_error(self.url, error) from error
+            raise
+        self._lock = lock
+        self._is_open = True
+        return contents
+
+    def write(self, changes: Sequence[Change]) -> asyncio.Future[None] | None:
+        """See Store."""
+        self._need_open()
+        return self._commits.write(changes) if changes else None
+
+    async def close(self) -> None:
+        """See Store."""
+        self._is_open = False
+        await self._commits.drain()
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            try:
+                await self._release()
+            finally:
+                os.close(lock)
+
+    def _need_open(self) -> None:
+        if not self._is_open:
+            raise StoreError(self.url, "is not open")
+
+    def _take_lock(self) -> int:
+        # flock, not fcntl: it is of the open file, so it holds against another
+        # store of this process, and ends with the process however that ends.
+        lock = os.open(self._lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(lock)
+            if not isinstance(error, BlockingIOError):
+                raise
+            raise StoreInUse(
+                self.url, "another process, or another store of this one, has it open"
+            ) from None
+        return lock
+
+
+def disk_error(url: str, error: OSError) -> StoreError:
+    """The error of the right class for what the system said of a store."""
+    text = error.strerror or str(error)
+    if error.filename is not None:
+        text += f" ({os.fsdecode(error.filename)})"
+    return _ERRORS.get(error.errno, StoreError)(url, text)
+
+
+def sync(path: Path) -> None:
+    """Wait until a file, or the entries of a folder, are on the disk."""
+    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
+def _no_probe(_step: str) -> None:
+    """See DurableStore.probe."""

@@ -1,0 +1,319 @@
+"""A sender and a receiver, whole but for the XML: engines, stores, a bad network.
+
+Virtual time, one thread, one seed. What a process has not committed when it is
+killed is gone; what it sent is on its way all the same.
+"""
+
+import asyncio
+import itertools
+import random
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from qos.core.backoff import Backoff
+from qos.core.effects import Answer, Report, Save, Transmit
+from qos.core.model import Incoming, Level, Outgoing, OutgoingState, Route
+from qos.core.receiver import Request
+from qos.core.sender import Reply
+from qos.engine import Delivery, Inbox, InboxLimits, Outbox, OutboxLimits
+from qos.errors import StoreFull
+from qos.stores.base import Change, Contents
+from qos.stores.memory import MemoryStore
+from qos.testing.clock import ManualClock
+from qos.testing.link import Link
+
+SENDER = "controller@example.org/1"
+RECEIVER = "lamp@example.org/1"
+COMMIT_S = 0.003
+
+
+async def settle() -> None:
+    """Let everything run that is ready, and what that makes ready."""
+    for _ in range(8):
+        await asyncio.sleep(0)
+
+
+class SlowStore(MemoryStore):
+    """A store that takes its time, and loses what it was killed over."""
+
+    durable = True
+
+    def __init__(self, clock: ManualClock, store_id: str) -> None:
+        super().__init__()
+        self._clock = clock
+        self._waiting: list[tuple[Sequence[Change], asyncio.Future[None]]] = []
+        self.killed = False
+        self.full = False
+        self.open()
+        self.store_id = store_id
+
+    def write(  # type: ignore[override]
+        self, changes: Sequence[Change]
+    ) -> asyncio.Future[None]:
+        """Commit a little later, in order."""
+        done = asyncio.get_running_loop().create_future()
+        self._waiting.append((changes, done))
+        self._clock.call_at(self._clock.now() + COMMIT_S, self._commit)
+        return done
+
+    def _commit(self) -> None:
+        if self.killed:
+            return
+        changes, done = self._waiting.pop(0)
+        if self.full:
+            done.set_exception(StoreFull("sim:", "no space left"))
+            return
+        super().write(changes)
+        done.set_result(None)
+
+    def kill(self) -> "SlowStore":
+        """What the next process finds."""
+        self.killed = True
+        after = SlowStore(self._clock, self.store_id)
+        MemoryStore.write(after, [Save(record) for record in self.outgoing()])
+        MemoryStore.write(after, [Save(record) for record in self.incoming()])
+        return after
+
+    def contents(self) -> Contents:
+        outgoing = list(self.outgoing())
+        under_way = {OutgoingState.OFFERED, OutgoingState.RELEASING}
+        return Contents(
+            outgoing=[record for record in outgoing if record.state in under_way],
+            queued=self._queue.counts(),
+            outbox_messages=len(outgoing),
+            outbox_bytes=sum(record.size for record in outgoing),
+            next_seq=max((record.seq for record in outgoing), default=0) + 1,
+            incoming=list(self.incoming()),
+        )
+
+
+@dataclass
+class Alive:
+    """Whether the process that a callback belongs to is still the same one."""
+
+    value: bool = True
+
+
+class World:
+    """One sender, one receiver, and what happened to each message."""
+
+    def __init__(
+        self, seed: int, *, link: Link, limits: InboxLimits | None = None
+    ) -> None:
+        self.random = random.Random(seed)
+        self.clock = ManualClock(1_000_000.0)
+        self.link = link
+        self.limits = limits or InboxLimits(hold_ttl_s=30.0)
+        self.sender_store = SlowStore(self.clock, "store-of-sender")
+        self.receiver_store = SlowStore(self.clock, "store-of-receiver")
+        self.ids = itertools.count()
+        self.handed: list[tuple[str, bool]] = []
+        self.outcomes: dict[str, OutgoingState] = {}
+        self.levels: dict[str, Level] = {}
+        self.events: Counter[str] = Counter()
+        self.epoch = 0
+        self.start_sender()
+        self.start_receiver()
+
+    # -- the two processes -------------------------------------------------
+
+    def start_sender(self) -> None:
+        self.sender_alive = Alive()
+        self.outbox = Outbox(
+            self.sender_store,
+            self.sender_store.contents(),
+            _SenderPort(self, self.sender_alive),
+            clock=self.clock,
+            backoff=Backoff(first_s=1.0, max_s=8.0),
+            limits=OutboxLimits(),
+        )
+        self.watching = [
+            self.outbox.delivery(record.msg_id)
+            for record in self.sender_store.outgoing()
+        ]
+        self.outbox.session_started(SENDER)
+
+    def start_receiver(self) -> None:
+        self.receiver_alive = Alive()
+        self.inbox = Inbox(
+            self.receiver_store,
+            self.receiver_store.contents(),
+            _ReceiverPort(self, self.receiver_alive),
+            clock=self.clock,
+            limits=self.limits,
+        )
+        self.inbox.restart()
+
+    def kill_sender(self) -> None:
+        self.collect()
+        self.events["sender killed"] += 1
+        self.sender_alive.value = False
+        self.outbox.stop()
+        self.sender_store = self.sender_store.kill()
+        self.start_sender()
+
+    def kill_receiver(self) -> None:
+        self.events["receiver killed"] += 1
+        self.receiver_alive.value = False
+        self.inbox.stop()
+        self.receiver_store = self.receiver_store.kill()
+        self.start_receiver()
+
+    def wipe_receiver(self) -> None:
+        """The receiver comes back with an empty disk, and so as another store."""
+        self.kill_receiver()
+        self.events["receiver wiped"] += 1
+        self.inbox.stop()
+        self.receiver_store.killed = True
+        store_id = f"store-of-receiver-{self.events['receiver wiped']}"
+        self.receiver_store = SlowStore(self.clock, store_id)
+        self.start_receiver()
+
+    def soon(self, strike: Callable[[], None]) -> None:
+        """Strike at a moment between any two things that may happen."""
+        self.clock.call_at(self.clock.now() + self.random.uniform(0, 0.1), strike)
+
+    def reconnect(self) -> None:
+        """The connection is cut: what is on its way is lost."""
+        self.events["cut"] += 1
+        self.epoch += 1
+        self.outbox.session_lost()
+        self.outbox.session_started(SENDER)
+
+    # -- the network -------------------------------------------------------
+
+    def carry(self, arrive: Callable[[], None]) -> None:
+        fate = self.link.fate()
+        epoch = self.epoch
+
+        def arrived() -> None:
+            if epoch == self.epoch:
+                arrive()
+
+        for _ in range(fate.copies):
+            self.clock.call_at(self.clock.now() + 0.01 + fate.delay_s, arrived)
+        if fate.cut:
+            self.clock.call_at(self.clock.now() + 0.01, self.reconnect)
+
+    # -- the applications --------------------------------------------------
+
+    async def submit(
+        self,
+        number: int,
+        *,
+        level: Level = Level.ASSURED,
+        ordered: bool = False,
+        deadline_s: float | None = None,
+    ) -> Delivery | None:
+        task = asyncio.ensure_future(
+            self.outbox.submit(
+                RECEIVER,
+                f"<message xmlns='jabber:client'><body>{number}</body></message>",
+                level=level,
+                ordered=ordered,
+                deadline_s=deadline_s,
+            )
+        )
+        for _ in range(20):
+            await settle()
+            if task.done():
+                break
+            self.clock.advance(COMMIT_S)
+        if not task.done():  # its process was killed meanwhile
+            task.cancel()
+            return None
+        try:
+            delivery = task.result()
+        except StoreFull:
+            return None
+        self.watching.append(delivery)
+        self.levels[delivery.msg_id] = level
+        return delivery
+
+    async def run(self, seconds: float, *, step_s: float = 0.02) -> None:
+        until = self.clock.now() + seconds
+        while self.clock.now() < until:
+            self.clock.advance(step_s)
+            await settle()
+            self.collect()
+
+    def collect(self) -> None:
+        """Note the outcomes that are known; none ever changes."""
+        for delivery in self.watching:
+            if delivery.ended:
+                assert delivery._outcome is not None
+                self.outcomes.setdefault(delivery.msg_id, delivery._outcome.status)
+        self.watching = [one for one in self.watching if not one.ended]
+
+    def close(self) -> None:
+        self.outbox.stop()
+        self.inbox.stop()
+
+
+class _SenderPort:
+    def __init__(self, world: World, alive: Alive) -> None:
+        self._world = world
+        self._alive = alive
+
+    def route(self, record: Outgoing) -> Route | None:
+        return Route(record.to, marked=True)
+
+    def transmit(self, transmit: Transmit) -> None:
+        world, record = self._world, transmit.record
+        if not self._alive.value:
+            return
+        deliver = transmit.step == "deliver"
+        request = Request(
+            kind="deliver"
+            if deliver
+            else ("assured" if record.level is Level.ASSURED else "acknowledged"),
+            iq_id=record.deliver_id if deliver else record.offer_id,
+            source=SENDER,
+            to=transmit.route.jid,
+            namespace=transmit.route.namespace,
+            msg_id=record.msg_id if record.level is Level.ASSURED else "",
+            payload="" if deliver else record.payload,
+            size=0 if deliver else record.size,
+            mark=world.sender_store.store_id,
+            hold=record.hold or "" if deliver else "",
+        )
+        if request.kind == "acknowledged":
+            request = replace(request, mark="")
+        world.carry(lambda: world.inbox.request(request, trusted=True))
+
+    def new_id(self) -> str:
+        return f"id{next(self._world.ids)}"
+
+    def jitter(self) -> float:
+        return self._world.random.random()
+
+
+class _ReceiverPort:
+    def __init__(self, world: World, alive: Alive) -> None:
+        self._world = world
+        self._alive = alive
+
+    def answer(self, request: Request, answer: Answer) -> None:
+        if not self._alive.value:
+            return
+        reply = Reply(
+            iq_id=request.iq_id,
+            source=request.to,
+            error=answer.condition or None,
+            error_type=answer.error_type,
+            received=request.msg_id if answer.kind == "received" else None,
+            hold=answer.hold or None,
+        )
+        self._world.carry(lambda: self._world.outbox.reply(reply))
+
+    def hand_over(self, record: Incoming) -> None:
+        assert self._alive.value
+        number = record.payload.partition("<body>")[2].partition("<")[0]
+        self._world.handed.append((number, record.redelivered))
+
+    def report(self, source: str, report: Report) -> None:
+        self._world.events[report.condition or "unknown"] += 1
+
+    def new_id(self) -> str:
+        return f"token{next(self._world.ids)}"
