@@ -1,0 +1,149 @@
+"""What is known of the peers: which are available, and what they support."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+
+from slixmpp import JID
+from slixmpp.basexmpp import BaseXMPP
+from slixmpp.exceptions import XMPPError
+
+from qos.core.model import Outgoing, Route, bare
+from qos.core.route import Resource, choose, namespace_for, to_jid
+
+__all__ = ["Discovery"]
+
+log = logging.getLogger(__name__)
+
+_NOTHING: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What a JID supports, and until when that is believed (None: it is present)."""
+
+    features: AbstractSet[str]
+    until: float | None = None
+
+
+class Discovery:
+    """Finds a route for each attempt; asks a peer once for what it supports.
+
+    Source: the text, Determining Support: entity capabilities (XEP-0115) where
+    there are any, else disco#info (XEP-0030). The first come through slixmpp's
+    cache, which get_info looks into before it asks.
+    """
+
+    def __init__(
+        self,
+        xmpp: BaseXMPP,
+        *,
+        namespaces: Sequence[str],
+        timeout_s: float,
+        now: Callable[[], float],
+        found: Callable[[str], None],
+    ) -> None:
+        """Prepare to ask.
+
+        Args:
+            xmpp: the stream, with xep_0030 and xep_0115.
+            namespaces: those of QoS, in the order of preference.
+            timeout_s: how long to wait for a peer's disco#info, and how long
+                to believe that it gave none.
+            now: the clock.
+            found: called with an account when more is known about it.
+        """
+        self._xmpp = xmpp
+        self._namespaces = namespaces
+        self._timeout_s = timeout_s
+        self._now = now
+        self._found = found
+        self._known: dict[str, _Known] = {}
+        self._asking: dict[str, asyncio.Task[None]] = {}
+
+    def route(self, record: Outgoing) -> Route | None:
+        """Whom to address the next attempt to; None: nobody is known yet."""
+        if "/" in record.to:
+            features = self._features(record.to, record.sender)
+            if features is None:
+                return None
+            return to_jid(record, features, self._namespaces)
+        resources = []
+        for jid, priority in self._available(record.to, record.sender):
+            features = self._features(jid, record.sender)
+            if features is not None:
+                resources.append(Resource(jid, priority, features))
+        route = choose(record, resources, self._namespaces)
+        if route is not None or resources:
+            return route
+        # No resource that we can see: an entity without any (a component, say)
+        # answers for itself.
+        features = self._features(record.to, record.sender) or _NOTHING
+        if namespace_for(features, self._namespaces) is None:
+            return None
+        return to_jid(record, features, self._namespaces)
+
+    def forget(self, jid: str) -> None:
+        """What this full JID supports may have changed."""
+        self._known.pop(jid, None)
+
+    def reset(self) -> None:
+        """The session is over: nothing is known of anybody."""
+        for task in self._asking.values():
+            task.cancel()
+        self._asking.clear()
+        self._known.clear()
+
+    def _available(self, account: str, sender: str) -> list[tuple[str, int]]:
+        own = self._xmpp.roster[JID(sender or self._xmpp.boundjid).bare]
+        if not own.has_jid(account):
+            return []
+        resources = own[account].resources
+        return [
+            (f"{account}/{resource}" if resource else account, _priority(presence))
+            for resource, presence in resources.items()
+        ]
+
+    def _features(self, jid: str, sender: str) -> AbstractSet[str] | None:
+        """What a JID supports; None while it is being asked."""
+        known = self._known.get(jid)
+        if known is not None and (known.until is None or self._now() < known.until):
+            return known.features
+        if jid not in self._asking:
+            task = self._xmpp.loop.create_task(self._ask(jid, sender))
+            self._asking[jid] = task
+        return None
+
+    async def _ask(self, jid: str, sender: str) -> None:
+        disco = self._xmpp.plugin["xep_0030"]
+        features: AbstractSet[str] = _NOTHING
+        try:
+            info = await disco.get_info(
+                jid=JID(jid),
+                ifrom=sender or None,
+                local=False,
+                cached=True,
+                timeout=self._timeout_s,
+            )
+            info = info if info.name == "query" else info["disco_info"]
+            features = frozenset(info["features"])
+        except XMPPError as error:
+            log.debug("%s does not say what it supports: %s", jid, error)
+        finally:
+            self._asking.pop(jid, None)
+        speaks = namespace_for(features, self._namespaces) is not None
+        until = None if speaks else self._now() + self._timeout_s
+        self._known[jid] = _Known(features, until)
+        self._found(bare(jid))
+
+
+def _priority(presence: object) -> int:
+    value = presence.get("priority") if isinstance(presence, dict) else None
+    try:
+        return int(value or 0)
+    except (TypeError, ValueError):
+        return 0

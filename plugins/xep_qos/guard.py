@@ -1,0 +1,148 @@
+"""Who is trusted: gathers the facts of the stream for `qos.core.trust`."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections import deque
+from collections.abc import Callable
+
+from slixmpp import JID, ClientXMPP
+from slixmpp.basexmpp import BaseXMPP
+from slixmpp.exceptions import XMPPError
+
+from qos.core.model import bare
+from qos.core.receiver import Request
+from qos.core.trust import Trusted, TrustPolicy
+from xep_qos.settings import TrustCallback
+
+__all__ = ["Guard"]
+
+log = logging.getLogger(__name__)
+
+#: Requests kept until the roster is known, or the application has decided.
+#: A peer whose request is dropped here repeats it.
+_WAITING_MAX = 1_000
+
+#: Rooms remembered by the presences of their occupants.
+_ROOMS_MAX = 10_000
+
+#: How long to wait for the roster before asking for it again.
+_ROSTER_TIMEOUT_S = 15.0
+
+
+class Guard:
+    """Decides on each request, as soon as there is enough to decide on.
+
+    Nobody is refused before the roster is known: such a request waits.
+    """
+
+    def __init__(
+        self,
+        xmpp: BaseXMPP,
+        *,
+        trust: TrustPolicy | TrustCallback,
+        trust_acknowledged: TrustPolicy | TrustCallback,
+        decided: Callable[[Request, Trusted], None],
+    ) -> None:
+        self._xmpp = xmpp
+        self._trust = trust
+        self._trust_acknowledged = trust_acknowledged
+        self._decided = decided
+        self._waiting: deque[Request] = deque()
+        self._rooms: set[str] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.roster_known = asyncio.Event()
+
+    def session_started(self) -> None:
+        """Learn the roster, if anything depends on it."""
+        rules = (self._trust, self._trust_acknowledged)
+        needed = any(
+            isinstance(rule, TrustPolicy) and rule.needs_roster for rule in rules
+        )
+        if needed and isinstance(self._xmpp, ClientXMPP):
+            if not self.roster_known.is_set():
+                self._spawn(self._learn_roster(self._xmpp))
+        else:
+            self._roster_is_known()
+
+    def session_lost(self) -> None:
+        """Stop what waits for this session."""
+        for task in self._tasks:
+            task.cancel()
+        self._waiting.clear()
+
+    def saw_occupant(self, jid: str) -> None:
+        """A presence came that only an occupant of a room sends (XEP-0045)."""
+        if len(self._rooms) < _ROOMS_MAX:
+            self._rooms.add(bare(jid))
+
+    def consider(self, request: Request) -> None:
+        """Decide on a request, now or later."""
+        rule = self._trust
+        if request.kind == "acknowledged":
+            rule = self._trust_acknowledged
+        if request.kind == "deliver":
+            # Whoever knows what we hold for him was trusted when he sent it.
+            self._decided(request, Trusted(True, "it is held already"))
+        elif not isinstance(rule, TrustPolicy):
+            if len(self._tasks) < _WAITING_MAX:
+                self._spawn(self._ask_application(rule, request))
+        elif rule.needs_roster and not self.roster_known.is_set():
+            if len(self._waiting) < _WAITING_MAX:
+                self._waiting.append(request)
+        else:
+            self._decide(rule, request)
+
+    def _decide(self, rule: TrustPolicy, request: Request) -> None:
+        account = bare(request.source)
+        own = self._xmpp.roster[JID(request.to or self._xmpp.boundjid).bare]
+        known = own.has_jid(account)
+        trusted = Trusted.decide(
+            rule,
+            request.source,
+            own=request.to or self._xmpp.boundjid.full,
+            subscription=own[account]["subscription"] if known else "none",
+            occupant=account in self._rooms or self._joined(account),
+        )
+        self._decided(request, trusted)
+
+    def _joined(self, account: str) -> bool:
+        if "xep_0045" not in self._xmpp.plugin:
+            return False
+        return JID(account) in self._xmpp.plugin["xep_0045"].get_joined_rooms()
+
+    async def _ask_application(self, rule: TrustCallback, request: Request) -> None:
+        if bare(request.source) in self._rooms:
+            self._decided(request, Trusted(False, "an occupant of a room"))
+            return
+        try:
+            answer = rule(request.source)
+            trusted = await answer if inspect.isawaitable(answer) else answer
+        except Exception:
+            log.exception("the trust function failed on %s", request.source)
+            trusted = False
+        self._decided(request, Trusted(bool(trusted), "the application's decision"))
+
+    async def _learn_roster(self, xmpp: ClientXMPP) -> None:
+        while True:
+            try:
+                await xmpp.get_roster(timeout=_ROSTER_TIMEOUT_S)
+            except XMPPError as error:
+                log.warning("the roster is not known yet: %s", error)
+                await asyncio.sleep(1.0)
+            else:
+                self._roster_is_known()
+                return
+
+    def _roster_is_known(self) -> None:
+        self.roster_known.set()
+        while self._waiting:
+            self.consider(self._waiting.popleft())
+
+    def _spawn(self, coroutine: object) -> None:
+        assert inspect.iscoroutine(coroutine)
+        task = self._xmpp.loop.create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)

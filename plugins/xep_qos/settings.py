@@ -1,0 +1,155 @@
+"""The options of the plugin, checked."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, TypeAlias
+
+from qos.core.backoff import Backoff
+from qos.core.model import NAMESPACES
+from qos.core.quota import Quotas
+from qos.core.trust import TrustPolicy
+from qos.engine import InboxLimits, OutboxLimits
+from qos.stores.base import Store
+
+__all__ = ["Settings", "TrustCallback"]
+
+#: Gets the full JID of a sender and decides; may be a coroutine function.
+TrustCallback: TypeAlias = Callable[[str], bool | Awaitable[bool]]
+
+_BACKOFF, _QUOTAS = Backoff(), Quotas()
+_INBOX, _OUTBOX = InboxLimits(), OutboxLimits()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """The options, by the names that `register_plugin` takes them.
+
+    Attributes:
+        store: `memory:`, `files:DIR`, `sqlite:PATH`, or a Store that is not
+            open.
+        retry_first_s: the first delay between two attempts, and the least.
+        retry_max_s: the cap of these delays.
+        deadline_s: after how long a message that has not been delivered ends;
+            None: never. Each message can have its own.
+        ordered: release the messages to one account in the order of sending.
+        namespaces: those of QoS to use, the preferred first.
+        trust: who may have messages held: `roster`, `all`, JIDs (`a@b,c@d/e`
+            or a collection), or a function of the full JID.
+        trust_acknowledged: the same for level acknowledged. The text has no
+            rule there.
+        quota_messages: messages held of one account.
+        quota_bytes: bytes of payload held of one account.
+        quota_total_messages: messages held of all.
+        quota_total_bytes: bytes of payload held of all.
+        hold_ttl_s: how long a message is held for its sender to release it.
+        tombstones_max: ended messages remembered.
+        tombstone_ttl_s: how long they are remembered.
+        write_acknowledged: write a message at level acknowledged before it is
+            answered; without, a crash may lose what was acknowledged.
+        window_max: messages under way to one account, at most.
+        outbox_messages_max: messages outstanding, at most.
+        outbox_bytes_max: bytes of payload outstanding, at most.
+        stanza_bytes_max: the server's limit; beyond it a message is refused.
+        event_log_to: a JID that gets each refusal and abuse by XEP-0337.
+        event_interval_s: at most one such event per source in this time.
+    """
+
+    store: str | Store = "memory:"
+    retry_first_s: float = _BACKOFF.first_s
+    retry_max_s: float = _BACKOFF.max_s
+    deadline_s: float | None = None
+    ordered: bool = False
+    namespaces: tuple[str, ...] = NAMESPACES
+    trust: str | Collection[str] | TrustCallback = "roster"
+    trust_acknowledged: str | Collection[str] | TrustCallback = "all"
+    quota_messages: int = _QUOTAS.messages
+    quota_bytes: int = _QUOTAS.bytes
+    quota_total_messages: int = _QUOTAS.total_messages
+    quota_total_bytes: int = _QUOTAS.total_bytes
+    hold_ttl_s: float = _INBOX.hold_ttl_s
+    tombstones_max: int = _INBOX.tombstones
+    tombstone_ttl_s: float = _INBOX.tombstone_ttl_s
+    write_acknowledged: bool = _INBOX.write_acknowledged
+    window_max: int = _OUTBOX.window
+    outbox_messages_max: int = _OUTBOX.messages
+    outbox_bytes_max: int = _OUTBOX.bytes
+    #: Prosody's default for clients, the strictest that is common.
+    stanza_bytes_max: int = 256 * 1024
+    event_log_to: str | None = None
+    event_interval_s: float = 60.0
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> Settings:
+        """Check what was given to register_plugin.
+
+        Raises:
+            ValueError: an option is unknown or has a value that it cannot have;
+                the message names it.
+        """
+        known = {field.name for field in fields(cls)}
+        for name in config:
+            if name not in known:
+                raise ValueError(
+                    f"xep_qos has no option {name!r}; it has {', '.join(sorted(known))}"
+                )
+        settings = cls(**config)
+        settings.check()
+        return settings
+
+    def check(self) -> None:
+        """Raise ValueError for a value that cannot be."""
+        for name in ("window_max", "outbox_messages_max", "outbox_bytes_max"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1: {getattr(self, name)}")
+        for name in ("hold_ttl_s", "tombstone_ttl_s", "deadline_s"):
+            value = getattr(self, name)
+            if value is not None and value <= 0:
+                raise ValueError(f"{name} must be more than 0: {value}")
+        unknown = set(self.namespaces) - set(NAMESPACES)
+        if unknown or not self.namespaces:
+            raise ValueError(
+                f"namespaces must be some of {', '.join(NAMESPACES)}: "
+                f"{', '.join(sorted(unknown)) or 'none given'}"
+            )
+        _ = self.backoff, self.inbox_limits
+        for value in (self.trust, self.trust_acknowledged):
+            policy_of(value)
+
+    @property
+    def backoff(self) -> Backoff:
+        """The delays between attempts."""
+        return Backoff(first_s=self.retry_first_s, max_s=self.retry_max_s)
+
+    @property
+    def outbox_limits(self) -> OutboxLimits:
+        """How much may be outstanding."""
+        return OutboxLimits(
+            messages=self.outbox_messages_max,
+            bytes=self.outbox_bytes_max,
+            window=self.window_max,
+        )
+
+    @property
+    def inbox_limits(self) -> InboxLimits:
+        """How much may be held."""
+        return InboxLimits(
+            quotas=Quotas(
+                messages=self.quota_messages,
+                bytes=self.quota_bytes,
+                total_messages=self.quota_total_messages,
+                total_bytes=self.quota_total_bytes,
+            ),
+            hold_ttl_s=self.hold_ttl_s,
+            tombstones=self.tombstones_max,
+            tombstone_ttl_s=self.tombstone_ttl_s,
+            write_acknowledged=self.write_acknowledged,
+        )
+
+
+def policy_of(
+    trust: str | Collection[str] | TrustCallback,
+) -> TrustPolicy | TrustCallback:
+    """The rule that users write, or their function."""
+    return trust if callable(trust) else TrustPolicy.parse(trust)

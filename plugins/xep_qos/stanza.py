@@ -1,0 +1,278 @@
+"""What stands on the wire: requests and answers, both ways, as pure functions.
+
+Source: the proto-XEP Quality of Service, Use Cases and XML Schema; the marks
+are our own. Elements are matched by local name where the text's examples and
+its schema differ.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, cast
+from xml.etree import ElementTree as ET
+
+from qos.core.effects import Answer, Transmit
+from qos.core.model import ID_CHARS_MAX, MARKS_NAMESPACE, NAMESPACES, Level
+from qos.core.receiver import Request
+from qos.core.sender import Reply
+from qos.errors import LocalProtocolError, RemoteProtocolError
+from qos.xml import attribute, render, text
+
+__all__ = [
+    "CLIENT",
+    "OVERHEAD_BYTES",
+    "embedded",
+    "message_with_body",
+    "parse_reply",
+    "parse_request",
+    "payload_from_text",
+    "render_answer",
+    "render_error",
+    "render_request",
+    "request_element",
+]
+
+CLIENT = "jabber:client"
+
+#: More than an iq of ours adds to its payload and the two JIDs.
+OVERHEAD_BYTES = 512
+
+_STANZAS = "urn:ietf:params:xml:ns:xmpp-stanzas"
+_SENDER = f"{{{MARKS_NAMESPACE}}}sender"
+_HOLD = f"{{{MARKS_NAMESPACE}}}hold"
+_MARKS = f" xmlns:q='{MARKS_NAMESPACE}' q:"
+_REQUESTS = frozenset({"acknowledged", "assured", "deliver"})
+_REQUEST_TAGS = frozenset(
+    f"{{{namespace}}}{name}" for namespace in NAMESPACES for name in _REQUESTS
+)
+
+_Kind = Literal["acknowledged", "assured", "deliver"]
+
+
+# -- what comes in ---------------------------------------------------------
+
+
+def request_element(iq: ET.Element) -> ET.Element | None:
+    """The request of ours in an iq of type set, or None."""
+    for child in iq:
+        if child.tag in _REQUEST_TAGS:
+            return child
+    return None
+
+
+def parse_request(iq: ET.Element, element: ET.Element) -> Request:
+    """Read a request.
+
+    Args:
+        iq: of type set, with from, to and id.
+        element: what request_element gave.
+
+    Raises:
+        RemoteProtocolError: it is malformed: bad-request/modify.
+    """
+    namespace, _, kind = element.tag[1:].partition("}")
+    msg_id = mark = hold = payload = ""
+    if not iq.get("id"):
+        raise _bad_request("an iq without an id")
+    if kind != "acknowledged":
+        msg_id = _identifier(element, "msgId", required=True)
+        mark = _identifier(element, _SENDER)
+    if kind == "deliver":
+        hold = _identifier(element, _HOLD)
+    else:
+        payload = embedded(_message_in(element))
+    return Request(
+        kind=cast(_Kind, kind),
+        iq_id=iq.get("id", ""),
+        source=iq.get("from", ""),
+        to=iq.get("to", ""),
+        namespace=namespace,
+        msg_id=msg_id,
+        payload=payload,
+        size=len(payload.encode()),
+        mark=mark,
+        hold=hold,
+    )
+
+
+def _identifier(element: ET.Element, name: str, *, required: bool = False) -> str:
+    value = element.get(name, "")
+    word = name.rpartition("}")[2]
+    if required and not value:
+        raise _bad_request(f"{word} is missing or empty")
+    if len(value) > ID_CHARS_MAX:
+        raise _bad_request(f"{word} is longer than {ID_CHARS_MAX} characters")
+    return value
+
+
+def _message_in(element: ET.Element) -> ET.Element:
+    messages = [child for child in element if _local(child) == "message"]
+    if len(messages) != 1:
+        raise _bad_request(f"{len(messages)} message elements instead of one")
+    if any(child.tag in _REQUEST_TAGS for child in messages[0]):
+        raise _bad_request("a request inside the message of a request")
+    return messages[0]
+
+
+def _bad_request(problem: str) -> RemoteProtocolError:
+    return RemoteProtocolError(problem, condition="bad-request", type="modify")
+
+
+def _local(element: ET.Element) -> str:
+    return element.tag.rpartition("}")[2]
+
+
+def embedded(message: ET.Element) -> str:
+    """A message as it is kept and embedded: jabber:client, without to and from.
+
+    Whatever namespace the message itself is in (a component stream has its own,
+    and some peers let it inherit that of the request) means jabber:client.
+    Changes the element.
+
+    Raises:
+        LocalProtocolError: XML cannot carry it.
+    """
+    own = message.tag.rpartition("}")[0] + "}" if "}" in message.tag else ""
+    for element in message.iter():
+        namespace = element.tag.rpartition("}")[0] + "}" if "}" in element.tag else ""
+        if namespace == own:
+            element.tag = f"{{{CLIENT}}}{_local(element)}"
+    message.tail = None
+    for name in ("to", "from"):
+        message.attrib.pop(name, None)
+    try:
+        return render(message)
+    except ValueError as error:
+        raise LocalProtocolError(f"the message cannot be sent: {error}") from error
+
+
+def parse_reply(iq: ET.Element) -> Reply:
+    """Read an iq of type result or error."""
+    received = hold = namespace = error = None
+    error_type = "cancel"
+    for child in iq:
+        name = _local(child)
+        if name == "received":
+            received = child.get("msgId")
+            hold = child.get(_HOLD)
+            namespace = child.tag[1:].partition("}")[0]
+        elif child.tag == f"{{{MARKS_NAMESPACE}}}hold":
+            hold = child.text or ""
+        elif name == "error":
+            error_type = child.get("type", "cancel")
+            error = _condition(child)
+    if iq.get("type") == "error" and error is None:
+        error = "undefined-condition"
+    return Reply(
+        iq_id=iq.get("id", ""),
+        source=iq.get("from", ""),
+        error=error,
+        error_type=error_type,
+        received=received,
+        hold=hold,
+        namespace=namespace,
+    )
+
+
+def _condition(error: ET.Element) -> str:
+    for child in error:
+        name = _local(child)
+        if child.tag == f"{{{_STANZAS}}}{name}" and name != "text":
+            return name
+    return "undefined-condition"
+
+
+# -- what goes out ---------------------------------------------------------
+
+
+def message_with_body(body: str) -> str:
+    """The payload of a plain text message.
+
+    Raises:
+        LocalProtocolError: XML cannot carry it.
+    """
+    try:
+        return f"<message xmlns='{CLIENT}'><body>{text(body)}</body></message>"
+    except ValueError as error:
+        raise LocalProtocolError(f"the body cannot be sent: {error}") from error
+
+
+def payload_from_text(xml: str) -> str:
+    """The payload of a message given as XML: a message, or what goes into one.
+
+    Raises:
+        LocalProtocolError: it is not well-formed.
+    """
+    try:
+        root = ET.fromstring(xml)  # noqa: S314 - expat expands no external entity
+    except ET.ParseError as error:
+        raise LocalProtocolError(f"the XML is not well-formed: {error}") from error
+    if _local(root) != "message":
+        for element in root.iter():
+            if "}" not in element.tag:
+                element.tag = f"{{{CLIENT}}}{element.tag}"
+        message = ET.Element(f"{{{CLIENT}}}message")
+        message.append(root)
+        root = message
+    return embedded(root)
+
+
+def render_request(transmit: Transmit, *, store_id: str, sender: str = "") -> str:
+    """The iq of a step; the same record and route give the same bytes.
+
+    Args:
+        transmit: the step.
+        store_id: the mark of our store.
+        sender: a from, where the stream wants one (a component's).
+    """
+    record, route = transmit.record, transmit.route
+    mark = f"{_MARKS}sender={attribute(store_id)}"
+    if transmit.step == "deliver":
+        iq_id = record.deliver_id
+        hold = f" q:hold={attribute(record.hold)}" if record.hold else ""
+        content = (
+            f"<deliver xmlns='{route.namespace}' msgId={attribute(record.msg_id)}"
+            f"{mark}{hold}/>"
+        )
+    elif record.level is Level.ASSURED:
+        iq_id = record.offer_id
+        content = (
+            f"<assured xmlns='{route.namespace}' msgId={attribute(record.msg_id)}"
+            f"{mark}>{record.payload}</assured>"
+        )
+    else:
+        iq_id = record.offer_id
+        content = (
+            f"<acknowledged xmlns='{route.namespace}'>{record.payload}</acknowledged>"
+        )
+    return _iq("set", iq_id, route.jid, sender, content)
+
+
+def render_answer(request: Request, answer: Answer, *, sender: str = "") -> str:
+    """The answer to a request."""
+    content = ""
+    if answer.kind == "received":
+        hold = f"{_MARKS}hold={attribute(answer.hold)}" if answer.hold else ""
+        content = f"<received msgId={attribute(request.msg_id)}{hold}/>"
+    elif answer.hold:
+        content = f"<hold xmlns='{MARKS_NAMESPACE}'>{text(answer.hold)}</hold>"
+    if answer.kind == "error":
+        content += _error(answer.condition, answer.error_type)
+        return _iq("error", request.iq_id, request.source, sender, content)
+    return _iq("result", request.iq_id, request.source, sender, content)
+
+
+def render_error(iq: ET.Element, error: RemoteProtocolError, *, sender: str) -> str:
+    """The answer to a request that could not be read. Echoes nothing of it."""
+    content = _error(error.condition, error.type)
+    return _iq("error", iq.get("id", ""), iq.get("from", ""), sender, content)
+
+
+def _error(condition: str, error_type: str) -> str:
+    return f"<error type='{error_type}'><{condition} xmlns='{_STANZAS}'/></error>"
+
+
+def _iq(kind: str, iq_id: str, to: str, sender: str, content: str) -> str:
+    source = f" from={attribute(sender)}" if sender else ""
+    target = f" to={attribute(to)}" if to else ""
+    head = f"<iq type='{kind}' id={attribute(iq_id)}{target}{source}"
+    return f"{head}>{content}</iq>" if content else f"{head}/>"

@@ -1,0 +1,195 @@
+"""The stream below the handlers: writes text, feeds messages, keeps counts.
+
+slixmpp has two ways to send. A stanza object passes the filters, among them the
+one by which XEP-0198 counts, but its serialiser leaves out attributes of foreign
+namespaces. A text is written as it is, and nobody counts it. Here a text is
+written and counted; where the application has a filter of its own that wants to
+see what goes out, an object is sent after all, and made a text in a last filter.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+from typing import Any
+from xml.etree import ElementTree as ET
+
+from slixmpp.basexmpp import BaseXMPP
+from slixmpp.stanza import Iq, Message
+
+from qos.core.model import Incoming
+from qos.xml import render
+from xep_qos.stanza import CLIENT
+
+__all__ = ["Wire"]
+
+log = logging.getLogger(__name__)
+
+#: XEP-0198 §4: counters wrap.
+_COUNT_MAX = 2**32
+
+#: Linux only. Acknowledge what was read at once, so that a server that waits
+#: for it before it writes more (Nagle's algorithm) does not wait 40 ms.
+_QUICKACK = getattr(socket, "TCP_QUICKACK", None)
+
+
+class Wire:
+    """What the plugin does to one slixmpp stream."""
+
+    def __init__(self, xmpp: BaseXMPP) -> None:
+        self._xmpp = xmpp
+        self._socket: socket.socket | None = None
+        # While a message is fed in: what XEP-0198 had counted before.
+        self._feeding: tuple[Message, int] | None = None
+        xmpp.add_filter("out_sce", self._write)
+
+    def close(self) -> None:
+        """Leave the stream as it was."""
+        self._xmpp.del_filter("out_sce", self._write)
+        self._socket = None
+
+    def session_started(self) -> None:
+        """There is a connection, to be kept quick."""
+        transport = self._xmpp.transport
+        if transport is not None and _QUICKACK is not None:
+            self._socket = transport.get_extra_info("socket")
+
+    def session_lost(self) -> None:
+        """There is none."""
+        self._socket = None
+
+    def quicken(self) -> None:
+        """Call at each read: the kernel forgets the setting."""
+        if self._socket is not None and _QUICKACK is not None:
+            try:
+                self._socket.setsockopt(socket.IPPROTO_TCP, _QUICKACK, 1)
+            except OSError:  # not TCP, or just closed
+                self._socket = None
+
+    def send(self, text: str) -> None:
+        """Send an iq, given as text in the stream's own namespace."""
+        if self._filtered():
+            xmlns = self._xmpp.default_ns
+            xml = ET.fromstring(text.replace("<iq", f"<iq xmlns='{xmlns}'", 1))  # noqa: S314 - our own text
+            self._xmpp.send(_OwnIq(self._xmpp, xml=xml))  # type: ignore[no-untyped-call]
+            return
+        transport = self._xmpp.transport
+        if transport is None or transport.is_closing():
+            return  # not sent, and not answered: it will be repeated
+        self._xmpp.send_raw(text)
+        self._count_sent(text)
+
+    def feed(self, message: Message) -> None:
+        """Feed a message into normal processing.
+
+        XEP-0198 counts what it sees in its filter, and the server does not know
+        of this one: the count is put back before any handler runs.
+        """
+        management = self._management()
+        self._feeding = (message, management.handled) if management else None
+        try:
+            self._xmpp.recv_stanza(message)
+        finally:
+            self.fed(message)
+
+    def fed(self, stanza: object) -> None:
+        """Call in the last filter: a message that is being fed has passed all."""
+        if self._feeding is not None and self._feeding[0] is stanza:
+            management = self._management()
+            if management is not None:
+                management.handled = self._feeding[1]
+            self._feeding = None
+
+    def message(self, record: Incoming) -> Message:
+        """The message as a stanza of this stream, with the iq's to and from."""
+        xml = self._stanza(record.payload, to=record.to, sender=record.source)
+        message = Message(  # type: ignore[no-untyped-call]
+            self._xmpp, xml=xml, recv=True
+        )
+        if message["lang"] is None and self._xmpp.peer_default_lang:
+            message["lang"] = self._xmpp.peer_default_lang
+        return message
+
+    def plain(self, payload: str, *, to: str, sender: str) -> Message:
+        """A message as it is sent at level unacknowledged."""
+        xml = self._stanza(payload, to=to, sender=sender)
+        message = Message(self._xmpp, xml=xml)  # type: ignore[no-untyped-call]
+        if self._xmpp.is_component and not sender:
+            message["from"] = self._xmpp.boundjid
+        return message
+
+    def _stanza(self, payload: str, *, to: str, sender: str) -> ET.Element:
+        xml = ET.fromstring(payload)  # noqa: S314 - written by qos.xml
+        if self._xmpp.default_ns != CLIENT:
+            for element in xml.iter():
+                if element.tag.startswith(f"{{{CLIENT}}}"):
+                    name = element.tag.rpartition("}")[2]
+                    element.tag = f"{{{self._xmpp.default_ns}}}{name}"
+        xml.set("to", to)
+        if sender:
+            xml.set("from", sender)
+        return xml
+
+    def _management(self) -> Any:
+        """The XEP-0198 plugin, if it is there and counts."""
+        if self._xmpp.is_component or "xep_0198" not in self._xmpp.plugin:
+            return None
+        return self._xmpp.plugin["xep_0198"]
+
+    def _count_sent(self, text: str) -> None:
+        """XEP-0198 §4, as slixmpp's filter does it for a stanza object."""
+        management = self._management()
+        if management is None or not management.enabled_out:
+            return
+        management.seq = (management.seq + 1) % _COUNT_MAX
+        management.unacked_queue.append((management.seq, SentIq(text)))
+        management.window_counter -= 1
+        if management.window_counter == 0:
+            management.window_counter = management.window
+            management.request_ack()
+
+    def _filtered(self) -> bool:
+        """Whether the application wants to see what goes out.
+
+        slixmpp's own filters are for messages and presences, but for that of
+        XEP-0198, which we stand in for.
+        """
+        filters: dict[str, list[Any]] = getattr(self._xmpp, "_XMLStream__filters", {})
+        return any(
+            not str(getattr(filter_, "__module__", "")).startswith("slixmpp.")
+            for mode in ("out", "out_sync", "out_sce")
+            for filter_ in filters.get(mode, ())
+            if filter_ != self._write
+        )
+
+    def _write(self, stanza: Any) -> Any:
+        """The last filter: write an iq of ours as text, lossless."""
+        if not isinstance(stanza, _OwnIq):
+            return stanza
+        text = render(stanza.xml)
+        management = self._management()
+        if management is not None and management.unacked_queue:
+            seq, sent = management.unacked_queue[-1]
+            if sent is stanza:
+                management.unacked_queue[-1] = (seq, SentIq(text))
+        self._xmpp.send_raw(text)
+        return None
+
+
+class _OwnIq(Iq):
+    """An iq of ours on its way through the application's filters."""
+
+
+class SentIq(str):
+    """A sent iq in the queue of XEP-0198: sent again as text, read as a stanza."""
+
+    __slots__ = ()
+
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, str):
+            text = str(self)
+            if not self.startswith("<iq xmlns"):
+                text = self.replace("<iq", f"<iq xmlns='{CLIENT}'", 1)
+            xml = ET.fromstring(text)  # noqa: S314 - our own text
+            return Iq(xml=xml)[key]  # type: ignore[no-untyped-call]
+        return super().__getitem__(key)
