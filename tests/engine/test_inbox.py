@@ -1,0 +1,341 @@
+"""The inbox alone: what is answered when, what is counted, what is remembered."""
+
+import itertools
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Literal
+
+import pytest
+
+from qos.core.effects import Answer, Report
+from qos.core.model import Incoming, IncomingState
+from qos.core.quota import Quotas
+from qos.core.receiver import Request
+from qos.engine import Inbox, InboxLimits
+from qos.testing.clock import ManualClock
+from two_ends import COMMIT_S, SlowStore, settle
+
+SOURCE = "door@example.org/1"
+PAYLOAD = "<message xmlns='jabber:client'><body>one</body></message>"
+
+
+def request(
+    kind: Literal["acknowledged", "assured", "deliver"] = "assured",
+    *,
+    msg_id: str = "m1",
+    mark: str = "sender-store",
+    hold: str = "",
+) -> Request:
+    payload = "" if kind == "deliver" else PAYLOAD
+    return Request(
+        kind=kind,
+        iq_id=f"iq-{kind}-{msg_id}",
+        source=SOURCE,
+        to="counter@example.org/1",
+        namespace="urn:xmpp:qos",
+        msg_id="" if kind == "acknowledged" else msg_id,
+        payload=payload,
+        size=len(payload),
+        mark=mark,
+        hold=hold,
+    )
+
+
+class Port:
+    """Notes what is answered and handed over, in order."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[str, str]] = []
+        self.answers: list[Answer] = []
+        self.handed: list[Incoming] = []
+        self._ids = itertools.count()
+
+    def answer(self, request: Request, answer: Answer) -> None:
+        self.events.append((answer.kind, answer.condition or request.kind))
+        self.answers.append(answer)
+
+    def hand_over(self, record: Incoming) -> None:
+        self.events.append(("hand over", record.msg_id))
+        self.handed.append(record)
+
+    def report(self, source: str, report: Report) -> None:
+        self.events.append(("report", report.condition))
+
+    def new_id(self) -> str:
+        return f"token{next(self._ids)}"
+
+
+class Bench:
+    """An inbox on a slow store, with its clock and its port."""
+
+    def __init__(self, limits: InboxLimits) -> None:
+        self.clock = ManualClock(1000.0)
+        self.store = SlowStore(self.clock, "receiver-store")
+        self.port = Port()
+        self.limits = limits
+        self.inbox = self.start()
+
+    def start(self) -> Inbox:
+        return Inbox(
+            self.store,
+            self.store.contents(),
+            self.port,
+            clock=self.clock,
+            limits=self.limits,
+        )
+
+    async def commit(self, times: int = 3) -> None:
+        for _ in range(times):
+            await settle()
+            self.clock.advance(COMMIT_S)
+        await settle()
+
+    async def take(self, taken: Request, *, trusted: bool = True) -> Answer | None:
+        before = len(self.port.answers)
+        self.inbox.request(taken, trusted=trusted)
+        await self.commit()
+        return self.port.answers[-1] if len(self.port.answers) > before else None
+
+    def restart(self) -> None:
+        self.inbox.stop()
+        self.store = self.store.kill()
+        self.inbox = self.start()
+        self.inbox.restart()
+
+
+@pytest.fixture
+async def bench() -> AsyncIterator[Bench]:
+    made = Bench(InboxLimits())
+    yield made
+    made.inbox.stop()
+
+
+async def test_received_is_said_after_the_write(bench: Bench) -> None:
+    """Never before, a repeated offer included."""
+    for _ in range(3):
+        bench.inbox.request(request(), trusted=True)
+    await settle()
+    assert not bench.port.events
+    bench.clock.advance(COMMIT_S)
+    await settle()
+    assert bench.port.events == [("received", "assured")] * 3
+    assert len({answer.hold for answer in bench.port.answers}) == 1
+    assert bench.inbox.used("door@example.org") == (1, len(PAYLOAD))
+
+
+async def test_releasing_is_written_then_handed_over_then_answered(
+    bench: Bench,
+) -> None:
+    """The order is the crash argument."""
+    received = await bench.take(request())
+    assert received is not None
+    bench.inbox.request(request("deliver", hold=received.hold), trusted=True)
+    await settle()
+    assert not bench.port.handed
+    bench.clock.advance(COMMIT_S)
+    await settle()
+    assert bench.port.events[1:] == [("hand over", "m1"), ("result", "deliver")]
+    assert bench.port.answers[-1].hold == received.hold
+    await bench.commit()
+    assert [record.state for record in bench.store.incoming()] == [IncomingState.DONE]
+    assert bench.inbox.used() == (0, 0)
+
+
+async def test_a_repeated_deliver_is_answered_alike_and_hands_over_once(
+    bench: Bench,
+) -> None:
+    """Also while it is being written, and after a restart."""
+    received = await bench.take(request())
+    assert received is not None
+    deliver = request("deliver", hold=received.hold)
+    for _ in range(5):
+        bench.inbox.request(deliver, trusted=True)
+    await bench.commit()
+    bench.restart()
+    await bench.take(deliver)
+    assert len(bench.port.handed) == 1
+    assert bench.port.events.count(("result", "deliver")) == 6
+
+
+async def test_what_was_being_released_is_handed_over_again_with_the_mark(
+    bench: Bench,
+) -> None:
+    """Killed between the two writes: only the application can know."""
+    received = await bench.take(request())
+    assert received is not None
+    bench.inbox.request(request("deliver", hold=received.hold), trusted=True)
+    await settle()
+    bench.clock.advance(COMMIT_S)
+    await settle()
+    bench.restart()
+    await bench.commit()
+    assert [record.redelivered for record in bench.port.handed] == [False, True]
+    answer = await bench.take(request("deliver", hold=received.hold))
+    assert answer == Answer("result", received.hold)
+    assert len(bench.port.handed) == 2
+
+
+async def test_a_guessed_hold_releases_nothing(bench: Bench) -> None:
+    """Item-not-found with the hold that was asked about, and the message stays."""
+    await bench.take(request())
+    answer = await bench.take(request("deliver", hold="a guess"))
+    assert answer == Answer("error", "a guess", "item-not-found", "cancel")
+    assert not bench.port.handed
+    assert bench.inbox.used("door@example.org")[0] == 1
+
+
+async def test_an_unmarked_deliver_for_nothing_is_acknowledged(bench: Bench) -> None:
+    """As the text has it; it is reported."""
+    answer = await bench.take(request("deliver", mark=""))
+    assert answer == Answer("result")
+    assert bench.port.events[-1] == ("report", "")
+
+
+async def test_acknowledged_is_written_answered_and_handed_over(bench: Bench) -> None:
+    """In this order, and then nothing is left of it."""
+    bench.inbox.request(request("acknowledged"), trusted=True)
+    await settle()
+    assert not bench.port.events
+    await bench.commit()
+    assert bench.port.events == [
+        ("result", "acknowledged"),
+        ("hand over", "iq-acknowledged-m1"),
+    ]
+    assert not list(bench.store.incoming())
+    assert bench.inbox.used() == (0, 0)
+
+
+async def test_two_acknowledged_with_one_iq_id_are_two_messages(bench: Bench) -> None:
+    """A peer that counts its ids from 1 after each start would lose messages."""
+    for _ in range(2):
+        await bench.take(request("acknowledged"))
+    assert len(bench.port.handed) == 2
+
+
+async def test_refusals_are_reported_and_hold_nothing(bench: Bench) -> None:
+    """Not trusted: not-allowed, before anything is looked at."""
+    answer = await bench.take(request(), trusted=False)
+    assert answer == Answer("error", "", "not-allowed", "cancel")
+    assert bench.port.events[-1] == ("report", "not-allowed")
+    assert not list(bench.store.incoming())
+    assert not bench.inbox._messages
+
+
+async def test_a_quota_counts_what_is_being_written(bench: Bench) -> None:
+    """A burst may not slip through while the first write is under way."""
+    bench.inbox.stop()
+    bench.limits = InboxLimits(quotas=Quotas(messages=2))
+    bench.inbox = bench.start()
+    for number in range(5):
+        bench.inbox.request(request(msg_id=f"m{number}"), trusted=True)
+    await bench.commit(6)
+    kinds = [kind for kind, _ in bench.port.events]
+    assert kinds.count("received") == 2
+    assert kinds.count("error") == 3
+
+
+async def test_a_full_disk_is_answered_with_wait_and_gives_the_room_back(
+    bench: Bench,
+) -> None:
+    """The peer comes again; nothing is counted meanwhile."""
+    bench.store.full = True
+    answer = await bench.take(request())
+    assert answer == Answer("error", "", "resource-constraint", "wait")
+    assert bench.inbox.used() == (0, 0)
+    bench.store.full = False
+    answer = await bench.take(request())
+    assert answer is not None
+    assert answer.kind == "received"
+
+
+async def test_a_release_that_cannot_be_written_hands_nothing_over(
+    bench: Bench,
+) -> None:
+    """It is still held, and released when the disk is well again."""
+    received = await bench.take(request())
+    assert received is not None
+    deliver = request("deliver", hold=received.hold)
+    bench.store.full = True
+    answer = await bench.take(deliver)
+    assert answer == Answer("error", "", "resource-constraint", "wait")
+    assert not bench.port.handed
+    bench.store.full = False
+    assert await bench.take(deliver) == Answer("result", received.hold)
+
+
+async def test_held_messages_expire_and_are_remembered_as_expired(
+    bench: Bench,
+) -> None:
+    """A withdrawn message would fill a quota for ever."""
+    received = await bench.take(request())
+    assert received is not None
+    bench.clock.advance(bench.limits.hold_ttl_s)
+    await bench.commit()
+    assert bench.inbox.used() == (0, 0)
+    deliver = request("deliver", hold=received.hold)
+    answer = await bench.take(deliver)
+    assert answer == Answer("error", received.hold, "item-not-found", "cancel")
+    again = await bench.take(request())
+    assert again is not None
+    assert again.kind == "received"
+    assert again.hold != received.hold
+    assert await bench.take(request("deliver", hold=again.hold)) is not None
+    assert len(bench.port.handed) == 1
+
+
+async def test_an_expiry_that_cannot_be_written_is_tried_again(bench: Bench) -> None:
+    """And the message counts until then."""
+    await bench.take(request())
+    bench.store.full = True
+    bench.clock.advance(bench.limits.hold_ttl_s)
+    await bench.commit()
+    assert bench.inbox.used()[0] == 1
+    bench.store.full = False
+    bench.clock.advance(120)
+    await bench.commit()
+    assert bench.inbox.used()[0] == 0
+
+
+async def test_tombstones_are_bounded_in_number_and_time(bench: Bench) -> None:
+    """On disk as well: what is forgotten is removed."""
+    bench.inbox.stop()
+    bench.limits = InboxLimits(tombstones=4, tombstone_ttl_s=100.0)
+    bench.inbox = bench.start()
+    for number in range(10):
+        taken = request(msg_id=f"m{number}")
+        received = await bench.take(taken)
+        assert received is not None
+        await bench.take(
+            replace(request("deliver", msg_id=f"m{number}"), hold=received.hold)
+        )
+        await bench.commit()
+    assert len(list(bench.store.incoming())) == 2  # half of all for one account
+    bench.clock.advance(100)
+    await bench.commit()
+    assert not list(bench.store.incoming())
+
+
+async def test_a_peer_that_does_not_wait_fills_no_memory(bench: Bench) -> None:
+    """The same offer a thousand times while it is being written."""
+    for _ in range(1000):
+        bench.inbox.request(request(), trusted=True)
+    (message,) = bench.inbox._messages.values()
+    assert len(message.inputs) <= 16
+    await bench.commit()
+    assert bench.inbox.used()[0] == 1
+
+
+async def test_a_stopped_inbox_is_silent(bench: Bench) -> None:
+    """Its store is closing: what was on its way to be handed over waits."""
+    received = await bench.take(request())
+    assert received is not None
+    bench.inbox.request(request("deliver", hold=received.hold), trusted=True)
+    await settle()
+    bench.inbox.stop()
+    await bench.commit()
+    bench.inbox.request(request(msg_id="m2"), trusted=True)
+    await bench.commit()
+    assert not bench.port.handed
+    bench.restart()
+    await bench.commit()
+    assert [record.redelivered for record in bench.port.handed] == [True]

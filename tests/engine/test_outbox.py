@@ -1,0 +1,316 @@
+"""The outbox alone: what it keeps in memory, when it sends, what it says."""
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator
+
+import pytest
+
+from qos.core.backoff import Backoff
+from qos.core.effects import Transmit
+from qos.core.flow import WINDOW_FIRST
+from qos.core.model import Level, Outgoing, OutgoingState, Route
+from qos.core.sender import Reply
+from qos.engine import Delivery, Outbox, OutboxLimits
+from qos.errors import CannotWithdraw, OutboxFull, StoreFull, UnknownMessage
+from qos.testing.clock import ManualClock
+from two_ends import COMMIT_S, SlowStore, settle
+
+OWN = "controller@example.org/1"
+LAMP = "lamp@example.org/1"
+PAYLOAD = "<message xmlns='jabber:client'><body>on</body></message>"
+
+
+class Port:
+    """Notes what is sent; routes to whoever is asked for, if `reachable`."""
+
+    def __init__(self) -> None:
+        self.sent: list[Transmit] = []
+        self.reachable = True
+        self._ids = itertools.count()
+
+    def route(self, record: Outgoing) -> Route | None:
+        return Route(record.to, marked=True) if self.reachable else None
+
+    def transmit(self, transmit: Transmit) -> None:
+        self.sent.append(transmit)
+
+    def new_id(self) -> str:
+        return f"id{next(self._ids)}"
+
+    def jitter(self) -> float:
+        return 0.5
+
+
+class Bench:
+    """An outbox on a slow store, with its clock and its port."""
+
+    def __init__(self, limits: OutboxLimits) -> None:
+        self.clock = ManualClock(1000.0)
+        self.store = SlowStore(self.clock, "store")
+        self.port = Port()
+        self.limits = limits
+        self.outbox = self.start()
+
+    def start(self) -> Outbox:
+        return Outbox(
+            self.store,
+            self.store.contents(),
+            self.port,
+            clock=self.clock,
+            backoff=Backoff(first_s=2.0, max_s=16.0),
+            limits=self.limits,
+        )
+
+    async def run(self, seconds: float = 0.1) -> None:
+        for _ in range(round(seconds / 0.05)):
+            self.clock.advance(0.05)
+            await settle()
+
+    async def submit(
+        self, level: Level = Level.ASSURED, deadline_s: float | None = None
+    ) -> Delivery:
+        task = asyncio.ensure_future(
+            self.outbox.submit(LAMP, PAYLOAD, level=level, deadline_s=deadline_s)
+        )
+        await settle()
+        self.clock.advance(COMMIT_S)
+        await settle()
+        return await task
+
+    def answer(self, transmit: Transmit) -> None:
+        """What the lamp answers to this step."""
+        record = transmit.record
+        reply = Reply(record.deliver_id, LAMP, hold=record.hold)
+        if transmit.step == "offer":
+            reply = Reply(record.offer_id, LAMP, received=record.msg_id, hold="hold")
+        self.outbox.reply(reply)
+
+    async def answer_all(self) -> None:
+        while self.port.sent:
+            for transmit in self.port.sent[:]:
+                self.port.sent.remove(transmit)
+                self.answer(transmit)
+            await self.run()
+
+
+@pytest.fixture
+async def bench() -> AsyncIterator[Bench]:
+    made = Bench(OutboxLimits())
+    yield made
+    made.outbox.stop()
+
+
+async def test_on_a_perfect_link_each_step_is_sent_once(bench: Bench) -> None:
+    """A timer that fires while the write is under way must not repeat the step."""
+    bench.outbox.session_started(OWN)
+    delivery = await bench.submit()
+    await bench.run()
+    assert [sent.step for sent in bench.port.sent] == ["offer"]
+    bench.answer(bench.port.sent[0])
+    await bench.run()
+    assert [sent.step for sent in bench.port.sent] == ["offer", "deliver"]
+    bench.answer(bench.port.sent[1])
+    await bench.run()
+    outcome = await delivery.outcome()
+    assert (outcome.status, outcome.attempts) == (OutgoingState.DELIVERED, 2)
+
+
+async def test_nothing_is_sent_before_it_is_on_disk(bench: Bench) -> None:
+    """Written before sent, at each step."""
+    bench.outbox.session_started(OWN)
+    task = asyncio.ensure_future(
+        bench.outbox.submit(LAMP, PAYLOAD, level=Level.ASSURED)
+    )
+    await settle()
+    assert not bench.port.sent
+    assert not task.done()
+    bench.clock.advance(COMMIT_S)
+    await settle()
+    assert task.done()
+    assert len(bench.port.sent) == 1
+    bench.answer(bench.port.sent[0])
+    await settle()
+    assert len(bench.port.sent) == 1
+    bench.clock.advance(COMMIT_S)
+    await settle()
+    assert len(bench.port.sent) == 2
+    stored = next(iter(bench.store.outgoing()))
+    assert (stored.state, stored.delivers) == (OutgoingState.RELEASING, 1)
+
+
+async def test_what_does_not_fit_the_window_waits_on_disk(bench: Bench) -> None:
+    """Memory holds the window and no more, however long the outbox is."""
+    bench.outbox.session_started(OWN)
+    for _ in range(100):
+        await bench.submit()
+    await bench.run()
+    assert len(bench.port.sent) == WINDOW_FIRST
+    assert bench.outbox.outstanding == 100
+    assert len(bench.outbox._messages) == WINDOW_FIRST
+    await bench.answer_all()
+    assert bench.outbox.outstanding == 0
+    assert not list(bench.store.outgoing())
+
+
+async def test_offline_messages_are_kept_and_sent_when_there_is_a_session(
+    bench: Bench,
+) -> None:
+    """Nothing is attempted without a session, and nothing waits for long after."""
+    deliveries = [await bench.submit() for _ in range(20)]
+    await bench.run(10)
+    assert not bench.port.sent
+    bench.outbox.session_started(OWN)
+    await bench.run(3)
+    await bench.answer_all()
+    outcomes = [await delivery.outcome() for delivery in deliveries]
+    assert {outcome.status for outcome in outcomes} == {OutgoingState.DELIVERED}
+
+
+async def test_a_restart_goes_on_with_what_is_on_disk(bench: Bench) -> None:
+    """The same iq id and msgId again, and the application can ask by the id."""
+    bench.outbox.session_started(OWN)
+    first = await bench.submit()
+    await bench.run()
+    offered = bench.port.sent[0].record
+    bench.outbox.stop()
+    bench.port.sent.clear()
+    bench.outbox = bench.start()
+    again = bench.outbox.delivery(first.msg_id)
+    bench.outbox.session_started(OWN)
+    await bench.run(3)
+    assert bench.port.sent[0].record.offer_id == offered.offer_id
+    await bench.answer_all()
+    assert (await again.outcome()).status is OutgoingState.DELIVERED
+
+
+async def test_a_queued_message_ends_at_its_deadline(bench: Bench) -> None:
+    """Although it never had its turn, and is not in memory."""
+    bench.outbox.session_started(OWN)
+    for _ in range(WINDOW_FIRST):
+        await bench.submit()
+    delivery = await bench.submit(deadline_s=5)
+    await bench.run(10)
+    assert (await delivery.outcome()).status is OutgoingState.NOT_DELIVERED
+    assert bench.outbox.outstanding == WINDOW_FIRST
+
+
+@pytest.mark.parametrize("level", [Level.ASSURED, Level.ACKNOWLEDGED])
+async def test_a_deadline_tells_what_is_known(bench: Bench, level: Level) -> None:
+    """Unanswered: certainly not at level assured, in doubt at acknowledged."""
+    bench.outbox.session_started(OWN)
+    delivery = await bench.submit(level, deadline_s=5)
+    await bench.run(10)
+    status = (await delivery.outcome()).status
+    expected = {
+        Level.ASSURED: OutgoingState.NOT_DELIVERED,
+        Level.ACKNOWLEDGED: OutgoingState.IN_DOUBT,
+    }
+    assert status is expected[level]
+
+
+async def test_withdrawing(bench: Bench) -> None:
+    """Queued or offered it can be; once released it goes on."""
+    bench.outbox.session_started(OWN)
+    deliveries = [await bench.submit() for _ in range(WINDOW_FIRST + 2)]
+    await bench.run()
+    queued, offered, releasing = deliveries[-1], deliveries[0], deliveries[1]
+    bench.answer(bench.port.sent[1])
+    await bench.run()
+    for delivery in (queued, offered):
+        withdrawing = asyncio.ensure_future(delivery.withdraw())
+        await bench.run()
+        await withdrawing
+        assert (await delivery.outcome()).status is OutgoingState.NOT_DELIVERED
+        with pytest.raises(UnknownMessage):
+            await delivery.withdraw()
+    with pytest.raises(CannotWithdraw):
+        await releasing.withdraw()
+    # The one that waited has the place of the one that was offered.
+    assert len(bench.outbox._messages) == WINDOW_FIRST
+    with pytest.raises(UnknownMessage):
+        await bench.outbox.withdraw("nobody")
+
+
+@pytest.mark.parametrize(
+    ("limits", "unit"),
+    [
+        (OutboxLimits(messages=2), "messages"),
+        (OutboxLimits(bytes=2 * len(PAYLOAD)), "bytes"),
+    ],
+)
+async def test_a_full_outbox_says_so(limits: OutboxLimits, unit: str) -> None:
+    """A clear error that names the limit; what was accepted is not touched."""
+    bench = Bench(limits)
+    for _ in range(2):
+        await bench.submit()
+    with pytest.raises(OutboxFull, match=unit):
+        await bench.submit()
+    assert bench.outbox.outstanding == 2
+    bench.outbox.stop()
+
+
+async def test_a_full_disk_accepts_nothing_and_counts_nothing(bench: Bench) -> None:
+    """Neither in the window nor in the queue."""
+    bench.outbox.session_started(OWN)
+    bench.store.full = True
+    with pytest.raises(StoreFull):
+        await bench.submit()
+    assert bench.outbox.outstanding == 0
+    bench.store.full = False
+    for _ in range(WINDOW_FIRST):
+        await bench.submit()
+    bench.store.full = True
+    with pytest.raises(StoreFull):
+        await bench.submit()
+    assert bench.outbox.outstanding == WINDOW_FIRST
+
+
+async def test_a_withdrawal_that_cannot_be_written_is_an_error(bench: Bench) -> None:
+    """The message goes on: after a restart it would be sent."""
+    bench.outbox.session_started(OWN)
+    delivery = await bench.submit()
+    await bench.run()
+    bench.store.full = True
+    withdrawing = asyncio.ensure_future(delivery.withdraw())
+    await bench.run()
+    with pytest.raises(StoreFull):
+        await withdrawing
+    bench.store.full = False
+    bench.port.sent.clear()
+    await bench.run(5)
+    await bench.answer_all()
+    assert (await delivery.outcome()).status is OutgoingState.DELIVERED
+
+
+async def test_a_peer_without_a_route_is_tried_when_there_is_one(bench: Bench) -> None:
+    """Nothing is sent to nobody; the message is sent as soon as it can be."""
+    bench.port.reachable = False
+    bench.outbox.session_started(OWN)
+    await bench.submit()
+    await bench.run(10)
+    assert not bench.port.sent
+    bench.port.reachable = True
+    bench.outbox.route_found("lamp@example.org")
+    await bench.run()
+    assert len(bench.port.sent) == 1
+
+
+async def test_a_stopped_outbox_is_silent(bench: Bench) -> None:
+    """Its store is closing: a late reply, write or timer must not reach it."""
+    bench.outbox.session_started(OWN)
+    await bench.submit()
+    await bench.run()
+    offered = bench.port.sent[0]
+    task = asyncio.ensure_future(
+        bench.outbox.submit(LAMP, PAYLOAD, level=Level.ASSURED)
+    )
+    await settle()
+    bench.outbox.stop()
+    await bench.run()
+    assert task.done()  # it was accepted all the same
+    bench.port.sent.clear()
+    bench.answer(offered)
+    await bench.run(30)
+    assert not bench.port.sent
+    assert bench.clock.deadline() is None
