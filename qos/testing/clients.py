@@ -51,6 +51,9 @@ async def logged_in(
 ) -> AsyncIterator[ClientXMPP]:
     """A client with xep_qos, online; closed on exit, its store included.
 
+    When its connection is lost it comes back by itself, as an application has to
+    see to: slixmpp does not.
+
     Args:
         server: one made by friends.
         name: a user of it, with or without a resource: `lamp/1`.
@@ -70,14 +73,22 @@ async def logged_in(
     client.enable_starttls = client.enable_direct_tls = False
     for plugin, options in {"xep_qos": {}, **(plugins or {})}.items():
         client.register_plugin(plugin, dict(options))
-    try:
+
+    def connect(_event: object = None) -> None:
         client.connect(server.host, server.port)
-        async with asyncio.timeout(_LOGIN_S_MAX):
-            await client.wait_until("session_start", timeout=_LOGIN_S_MAX)
-            await client.get_roster()
+
+    def be_available(_event: object = None) -> None:
         client.send_presence()
+
+    client.add_event_handler("disconnected", connect)
+    client.add_event_handler("session_start", be_available)
+    try:
+        connect()
+        await client.wait_until("session_start", timeout=_LOGIN_S_MAX)
+        await client.get_roster(timeout=_LOGIN_S_MAX)
         yield client
     finally:
+        client.del_event_handler("disconnected", connect)
         await close(client)
 
 
