@@ -16,27 +16,33 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 from xml.etree import ElementTree as ET
 
-from slixmpp import JID
+from slixmpp import JID, InvalidJID
 from slixmpp.basexmpp import BaseXMPP
 from slixmpp.plugins.base import BasePlugin
 from slixmpp.stanza import Message
 from slixmpp.xmlstream.stanzabase import StanzaBase
 
 from qos.core.effects import Answer, Report, Transmit
-from qos.core.model import MARKS_NAMESPACE, NAMESPACES, Incoming, Level, Outgoing, Route
+from qos.core.model import (
+    ID_CHARS_MAX,
+    MARKS_NAMESPACE,
+    NAMESPACES,
+    Incoming,
+    Level,
+    Outgoing,
+    Route,
+)
 from qos.core.model import bare as account_of
 from qos.core.rate import RateLimit
 from qos.core.receiver import Request
 from qos.core.trust import Trusted
 from qos.engine import Delivery, Inbox, LoopClock, Outbox, Outcome
-from qos.errors import MessageTooLarge, RemoteProtocolError
-from qos.stores import store_from_url
+from qos.errors import LocalProtocolError, MessageTooLarge, RemoteProtocolError
 from qos.stores.base import Remember, Store
-from qos.xml import render
 from xep_qos import stanza
 from xep_qos.discovery import Discovery
 from xep_qos.guard import Guard
-from xep_qos.settings import Settings, policy_of
+from xep_qos.settings import Settings, policy_of, store_of
 from xep_qos.wire import Wire
 
 __all__ = ["XEP_QOS", "IncomingInfo"]
@@ -160,8 +166,7 @@ class XEP_QOS(BasePlugin):
                 not accepted.
         """
         sender = str(message["from"]) if self.xmpp.is_component else ""
-        # A copy by way of text: the application keeps its stanza as it is.
-        text = stanza.embedded(ET.fromstring(render(message.xml)))  # noqa: S314
+        text = stanza.payload_from_element(message.xml)
         to = str(message["to"])
         return await self._submit(to, text, level, deadline_s, ordered, sender)
 
@@ -234,8 +239,7 @@ class XEP_QOS(BasePlugin):
             import xep_0337  # noqa: F401 - makes the plugin known
 
             self.xmpp.register_plugin("xep_0337")
-        store = settings.store
-        self._store = store_from_url(store) if isinstance(store, str) else store
+        self._store = store_of(settings.store)
         contents = self._store.open()
         self._ask_for_resource(contents.remembered.get(_OWN_JID, ""))
         self._wire = Wire(self.xmpp)
@@ -371,6 +375,11 @@ class XEP_QOS(BasePlugin):
         return received
 
     def _request(self, xml: ET.Element, element: ET.Element) -> None:
+        if len(xml.get("id", "")) > ID_CHARS_MAX:
+            # An answer would have to repeat it, and could break our own stream.
+            too_long = Report("", f"iq id longer than {ID_CHARS_MAX} characters")
+            self.report(xml.get("from", ""), too_long)
+            return
         try:
             request = stanza.parse_request(xml, element)
         except RemoteProtocolError as error:
@@ -402,8 +411,7 @@ class XEP_QOS(BasePlugin):
         ordered: bool | None,
         sender: str = "",
     ) -> Delivery:
-        if not to:
-            raise ValueError("a message needs a JID to be sent to")
+        to = _normal(to)
         self._check_size(to, payload)
         if level is Level.UNACKNOWLEDGED:
             self.xmpp.send(self._wire.plain(payload, to=to, sender=sender))
@@ -467,7 +475,7 @@ class XEP_QOS(BasePlugin):
 
     def report(self, source: str, report: Report) -> None:
         """See qos.engine.inbox.InboxPort: an event by XEP-0337, not too often."""
-        left_out = self._reported.admit(source, self._clock.now())
+        left_out = self._reported.admit(account_of(source), self._clock.now())
         if left_out is None:
             return
         log.warning("%s: %s (%d more left out)", source, report.text, left_out)
@@ -497,3 +505,14 @@ class XEP_QOS(BasePlugin):
     def jitter(self) -> float:
         """See qos.engine.outbox.Port."""
         return random.random()  # noqa: S311 - spreads load, guards nothing
+
+
+def _normal(to: str) -> str:
+    """A JID as a server writes it: answers have to come from just this one."""
+    try:
+        jid = str(JID(to))
+    except InvalidJID as error:
+        raise LocalProtocolError(f"{to!r} is no JID: {error}") from error
+    if not jid:
+        raise LocalProtocolError("a message needs a JID to be sent to")
+    return jid

@@ -2,21 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Mapping
+import math
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, TypeAlias
+
+from slixmpp import JID, InvalidJID
 
 from qos.core.backoff import Backoff
 from qos.core.model import NAMESPACES
 from qos.core.quota import Quotas
 from qos.core.trust import TrustPolicy
 from qos.engine import InboxLimits, OutboxLimits
+from qos.errors import LocalProtocolError
+from qos.stores import store_from_url
 from qos.stores.base import Store
 
 __all__ = ["Settings", "TrustCallback"]
 
 #: Gets the full JID of a sender and decides; may be a coroutine function.
 TrustCallback: TypeAlias = Callable[[str], bool | Awaitable[bool]]
+
+#: The numbers, and the least of each; those that are lengths of time must be
+#: more than that.
+_LEAST: dict[str, int | float] = {
+    "retry_first_s": 0.0,
+    "retry_max_s": 0.0,
+    "deadline_s": 0.0,
+    "hold_ttl_s": 0.0,
+    "tombstone_ttl_s": 0.0,
+    "event_interval_s": 0.0,
+    "quota_messages": 0,
+    "quota_bytes": 0,
+    "quota_total_messages": 0,
+    "quota_total_bytes": 0,
+    "tombstones_max": 1,
+    "window_max": 1,
+    "outbox_messages_max": 1,
+    "outbox_bytes_max": 1,
+    "stanza_bytes_max": 1_000,
+}
 
 _BACKOFF, _QUOTAS = Backoff(), Quotas()
 _INBOX, _OUTBOX = InboxLimits(), OutboxLimits()
@@ -61,7 +86,7 @@ class Settings:
     retry_max_s: float = _BACKOFF.max_s
     deadline_s: float | None = None
     ordered: bool = False
-    namespaces: tuple[str, ...] = NAMESPACES
+    namespaces: Sequence[str] = NAMESPACES
     trust: str | Collection[str] | TrustCallback = "roster"
     trust_acknowledged: str | Collection[str] | TrustCallback = "all"
     quota_messages: int = _QUOTAS.messages
@@ -99,23 +124,33 @@ class Settings:
         return settings
 
     def check(self) -> None:
-        """Raise ValueError for a value that cannot be."""
-        for name in ("window_max", "outbox_messages_max", "outbox_bytes_max"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1: {getattr(self, name)}")
-        for name in ("hold_ttl_s", "tombstone_ttl_s", "deadline_s"):
-            value = getattr(self, name)
-            if value is not None and value <= 0:
-                raise ValueError(f"{name} must be more than 0: {value}")
+        """Raise ValueError for a value that cannot be; the message names it."""
+        for name, least in _LEAST.items():
+            _check_number(name, getattr(self, name), least)
+        if self.retry_max_s < self.retry_first_s:
+            raise ValueError(
+                f"retry_max_s must be at least retry_first_s, {self.retry_first_s}: "
+                f"{self.retry_max_s}"
+            )
+        if isinstance(self.namespaces, str) or not self.namespaces:
+            raise ValueError(f"namespaces must be a sequence: {self.namespaces!r}")
         unknown = set(self.namespaces) - set(NAMESPACES)
-        if unknown or not self.namespaces:
+        if unknown:
             raise ValueError(
                 f"namespaces must be some of {', '.join(NAMESPACES)}: "
-                f"{', '.join(sorted(unknown)) or 'none given'}"
+                f"{', '.join(sorted(unknown))}"
             )
-        _ = self.backoff, self.inbox_limits
-        for value in (self.trust, self.trust_acknowledged):
-            policy_of(value)
+        checks: tuple[tuple[str, Callable[[Any], object]], ...] = (
+            ("trust", policy_of),
+            ("trust_acknowledged", policy_of),
+            ("store", store_of),
+            ("event_log_to", JID),
+        )
+        for name, check in checks:
+            try:
+                check(getattr(self, name))
+            except (InvalidJID, LocalProtocolError, TypeError, ValueError) as error:
+                raise ValueError(f"{name}: {error}") from error
 
     @property
     def backoff(self) -> Backoff:
@@ -153,3 +188,21 @@ def policy_of(
 ) -> TrustPolicy | TrustCallback:
     """The rule that users write, or their function."""
     return trust if callable(trust) else TrustPolicy.parse(trust)
+
+
+def store_of(store: str | Store) -> Store:
+    """The store that users name, not open yet."""
+    return store_from_url(store) if isinstance(store, str) else store
+
+
+def _check_number(name: str, value: object, least: float) -> None:
+    if value is None and name == "deadline_s":
+        return
+    whole = isinstance(least, int)
+    kind = "a whole number" if whole else "a number"
+    if not isinstance(value, int if whole else int | float) or isinstance(value, bool):
+        raise ValueError(f"{name} must be {kind}: {value!r}")
+    enough = value >= least if whole else least < value < math.inf
+    if not enough:
+        bound = "at least" if whole else "more than"
+        raise ValueError(f"{name} must be {kind} of {bound} {least}: {value!r}")

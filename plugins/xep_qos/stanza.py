@@ -24,6 +24,7 @@ __all__ = [
     "message_with_body",
     "parse_reply",
     "parse_request",
+    "payload_from_element",
     "payload_from_text",
     "render_answer",
     "render_error",
@@ -157,11 +158,14 @@ def parse_reply(iq: ET.Element) -> Reply:
             namespace = child.tag[1:].partition("}")[0]
         elif child.tag == f"{{{MARKS_NAMESPACE}}}hold":
             hold = child.text or ""
-        elif name == "error":
+        elif name == "error" and iq.get("type") == "error":
             error_type = child.get("type", "cancel")
             error = _condition(child)
     if iq.get("type") == "error" and error is None:
         error = "undefined-condition"
+    if len(hold or "") > ID_CHARS_MAX:
+        # We would have to repeat it: this answers nothing.
+        received = hold = None
     return Reply(
         iq_id=iq.get("id", ""),
         source=iq.get("from", ""),
@@ -194,6 +198,19 @@ def message_with_body(body: str) -> str:
         return f"<message xmlns='{CLIENT}'><body>{text(body)}</body></message>"
     except ValueError as error:
         raise LocalProtocolError(f"the body cannot be sent: {error}") from error
+
+
+def payload_from_element(message: ET.Element) -> str:
+    """The payload of a message of the application, which stays as it is.
+
+    Raises:
+        LocalProtocolError: XML cannot carry it.
+    """
+    try:
+        copy = ET.fromstring(render(message))  # noqa: S314 - our own text
+    except (ValueError, ET.ParseError) as error:
+        raise LocalProtocolError(f"the message cannot be sent: {error}") from error
+    return embedded(copy)
 
 
 def payload_from_text(xml: str) -> str:

@@ -20,7 +20,7 @@ class Outcome:
         status: delivered, not delivered or in doubt; sent at level
             unacknowledged, of which nothing more is known.
         msg_id: its id; None at level unacknowledged.
-        to: the JID as the application gave it.
+        to: the JID it was sent to, normalized.
         level: its level.
         attempts: iqs sent for it, repeats included.
         seconds: from its acceptance to its end.
