@@ -147,7 +147,7 @@ async def test_what_does_not_fit_the_window_waits_on_disk(bench: Bench) -> None:
     await bench.run()
     assert len(bench.port.sent) == WINDOW_FIRST
     assert bench.outbox.outstanding == 100
-    assert len(bench.outbox._messages) == WINDOW_FIRST
+    assert len(bench.outbox._under_way) == WINDOW_FIRST
     await bench.answer_all()
     assert bench.outbox.outstanding == 0
     assert not list(bench.store.outgoing())
@@ -227,7 +227,7 @@ async def test_withdrawing(bench: Bench) -> None:
     with pytest.raises(CannotWithdraw):
         await releasing.withdraw()
     # The one that waited has the place of the one that was offered.
-    assert len(bench.outbox._messages) == WINDOW_FIRST
+    assert len(bench.outbox._under_way) == WINDOW_FIRST
     with pytest.raises(UnknownMessage):
         await bench.outbox.withdraw("nobody")
 

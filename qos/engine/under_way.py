@@ -1,0 +1,378 @@
+"""The messages under way: performs each step of each, in order.
+
+What happens to a message while its effects are being performed waits until they
+are: a Save is on disk before anything after it begins.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections import deque
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Protocol
+
+from qos.core import sender
+from qos.core.backoff import Backoff
+from qos.core.effects import Effect, Forget, Save, Transmit
+from qos.core.flow import Flow
+from qos.core.model import Outgoing, OutgoingState, Route
+from qos.core.sender import Reply, SenderInput
+from qos.engine.clock import Clock, Timers
+from qos.errors import CannotWithdraw
+from qos.stores.base import Store
+
+__all__ = ["Message", "Port", "UnderWay"]
+
+log = logging.getLogger(__name__)
+
+
+class Port(Protocol):
+    """What the outbox asks of the connection."""
+
+    def route(self, record: Outgoing) -> Route | None:
+        """Whom to address an attempt to, by what is known now.
+
+        None: nobody yet. The port calls Outbox.route_found when that changes.
+        """
+
+    def transmit(self, transmit: Transmit) -> None:
+        """Send the iq. The port drops it when there is no session."""
+
+    def new_id(self) -> str:
+        """128 random bits as text, never given before."""
+
+    def jitter(self) -> float:
+        """A random number in [0, 1)."""
+
+
+class Message:
+    """A message under way, and what has still to be done about it."""
+
+    __slots__ = ("accepted", "busy", "inputs", "no_route", "record", "withdrawn")
+
+    def __init__(self, record: Outgoing) -> None:
+        self.record = record
+        #: Effects are being performed: what happens meanwhile waits in inputs.
+        self.busy = False
+        self.inputs: deque[SenderInput | Reply] = deque()
+        #: There was nobody to address the last attempt to.
+        self.no_route = False
+        self.accepted: asyncio.Future[None] | None = None
+        self.withdrawn: asyncio.Future[None] | None = None
+
+
+class UnderWay:
+    """The messages under way, at most a window for each account (flow)."""
+
+    def __init__(
+        self,
+        store: Store,
+        port: Port,
+        *,
+        clock: Clock,
+        backoff: Backoff,
+        window: int,
+        left: Callable[[Message], None],
+    ) -> None:
+        """Nothing is under way yet.
+
+        Args:
+            store: where each step is written.
+            port: the connection.
+            clock: the time.
+            backoff: the delays between attempts.
+            window: messages under way to one account, at most.
+            left: called when a message is not under way any more: it has ended,
+                or its first write failed.
+        """
+        self._store = store
+        self._port = port
+        self._clock = clock
+        self._backoff = backoff
+        self._window = window
+        self._left = left
+        #: Our full JID while there is a session.
+        self.own: str | None = None
+        self._stopped = False
+        self._flows: dict[str, Flow] = {}
+        self._messages: dict[str, Message] = {}
+        self._by_iq: dict[str, Message] = {}
+        self._by_flow: dict[str, dict[str, Message]] = {}
+        self._timers: Timers[str] = Timers(clock, self._due)
+
+    def get(self, msg_id: str) -> Message | None:
+        """The message with this id, if it is under way."""
+        return self._messages.get(msg_id)
+
+    def __len__(self) -> int:
+        return len(self._messages)
+
+    def flow(self, name: str) -> Flow:
+        """The window and the order of an account."""
+        flow = self._flows.get(name)
+        if flow is None:
+            flow = self._flows[name] = Flow(self._window)
+        return flow
+
+    def begin(self, message: Message) -> None:
+        """Count a message as under way; it is attempted when it is due."""
+        record = message.record
+        self.flow(record.flow).begin(record)
+        self._messages[record.msg_id] = message
+        self._by_flow.setdefault(record.flow, {})[record.msg_id] = message
+        self._index(message)
+        self._timers.set(record.msg_id, sender.wake_at(record))
+
+    def _index(self, message: Message, before: Outgoing | None = None) -> None:
+        if before is not None:
+            self._by_iq.pop(before.offer_id, None)
+            self._by_iq.pop(before.deliver_id, None)
+        self._by_iq[message.record.offer_id] = message
+        self._by_iq[message.record.deliver_id] = message
+
+    def start(self, message: Message) -> None:
+        """Begin with a message that is not on disk yet: write it, or offer it."""
+        self.begin(message)
+        route = self._port.route(message.record) if self.own is not None else None
+        if route is not None:
+            self._step(message, SenderInput.ATTEMPT, route=route)
+        else:
+            message.no_route = True
+            self._perform(message, message.record, (Save(message.record),), 0)
+        self._drain(message)
+
+    def stop(self) -> None:
+        """Do nothing more, for good."""
+        self.own = None
+        self._stopped = True
+        self._timers.stop()
+
+    # -- the connection ----------------------------------------------------
+
+    def session_started(self, own: str) -> None:
+        """There is a session under this full JID: everything is due again."""
+        self.own = own
+        for message in list(self._messages.values()):
+            if message.no_route:
+                self.attempt(message)
+            else:
+                self.feed(message, sender.on_session(message.record, own=own))
+
+    def awaits(self, iq_id: str) -> bool:
+        """Whether a message under way has this iq id."""
+        return iq_id in self._by_iq
+
+    def reply(self, reply: Reply) -> None:
+        """Take an iq result or error; one that is not awaited is ignored."""
+        message = self._by_iq.get(reply.iq_id)
+        if message is not None and not self._stopped:
+            self.feed(message, reply)
+
+    def route_found(self, flow: str) -> None:
+        """It may now be known whom to address the messages of a flow to."""
+        for message in list(self._by_flow.get(flow, {}).values()):
+            if message.no_route:
+                self.attempt(message)
+
+    def peer_came(self, flow: str) -> None:
+        """The account has become available: what waits for it is due soon."""
+        for message in list(self._by_flow.get(flow, {}).values()):
+            meaning = sender.on_peer(message.record)
+            if meaning is not None and not message.no_route:
+                self.feed(message, meaning)
+        self.route_found(flow)
+
+    # -- steps -------------------------------------------------------------
+
+    def _due(self, msg_id: str) -> None:
+        message = self._messages[msg_id]
+        if message.busy:
+            return  # what is being done sets the timer anew
+        expires_at = message.record.expires_at
+        if expires_at is not None and expires_at <= self._clock.now():
+            self.feed(message, SenderInput.DEADLINE)
+        else:
+            self.attempt(message)
+
+    def attempt(self, message: Message) -> None:
+        """Make an attempt, if there is a session."""
+        message.no_route = False
+        if self.own is None:
+            # The next session makes it due again; its deadline may come first.
+            self._wait(message, replace(message.record, due_at=math.inf))
+        else:
+            self.feed(message, SenderInput.ATTEMPT)
+
+    def _wait(self, message: Message, record: Outgoing) -> None:
+        message.record = record
+        self._timers.set(record.msg_id, sender.wake_at(record))
+
+    def feed(self, message: Message, input_: SenderInput | Reply) -> None:
+        """Take the input now, or when what is being done is done."""
+        message.inputs.append(input_)
+        self._drain(message)
+
+    def _drain(self, message: Message) -> None:
+        while message.inputs and not message.busy:
+            self._take(message, message.inputs.popleft())
+
+    def _take(self, message: Message, input_: SenderInput | Reply) -> None:
+        if isinstance(input_, Reply):
+            meaning = sender.classify(message.record, input_, own=self.own or "")
+            if meaning is not None:
+                self._step(message, meaning, reply=input_)
+        elif input_ is SenderInput.ATTEMPT:
+            route = self._port.route(message.record)
+            message.no_route = route is None
+            if route is None:
+                self._step(message, SenderInput.NO_ROUTE)
+            else:
+                self._step(message, input_, route=route)
+        else:
+            self._step(message, input_)
+
+    def _step(
+        self,
+        message: Message,
+        input_: SenderInput,
+        *,
+        route: Route | None = None,
+        reply: Reply | None = None,
+    ) -> None:
+        before = message.record
+        at = sender.Step(
+            now=self._clock.now(),
+            jitter=self._port.jitter(),
+            backoff=self._backoff,
+            new_id=self._port.new_id,
+            route=route,
+            reply=reply,
+            own=self.own or "",
+        )
+        try:
+            message.record, effects = sender.step(before, input_, at)
+        except CannotWithdraw as error:
+            self._not_withdrawn(message, error)
+            return
+        if message.record.offer_id != before.offer_id:
+            self._index(message, before)
+        if input_ is SenderInput.CONFIRMED:
+            self.flow(before.flow).delivered()
+        elif input_ is SenderInput.CONSTRAINED:
+            self.flow(before.flow).constrained()
+        self._perform(message, before, effects, 0)
+
+    def _perform(
+        self,
+        message: Message,
+        before: Outgoing,
+        effects: tuple[Effect, ...],
+        start: int,
+    ) -> None:
+        """Perform the effects from one on, each when the one before is done."""
+        message.busy = True
+        for index in range(start, len(effects)):
+            effect = effects[index]
+            if isinstance(effect, Save | Forget):
+                written = self._store.write((effect,))
+                if written is not None:
+                    written.add_done_callback(
+                        partial(self._written, message, before, effects, index)
+                    )
+                    return
+                self._accepted(message)
+            elif isinstance(effect, Transmit):
+                self._port.transmit(effect)
+            else:
+                self._end(message)
+                return
+        message.busy = False
+        self._performed(message)
+
+    def _written(
+        self,
+        message: Message,
+        before: Outgoing,
+        effects: tuple[Effect, ...],
+        index: int,
+        done: asyncio.Future[None],
+    ) -> None:
+        error = done.exception()
+        if error is None:
+            self._accepted(message)
+        if self._stopped and message.accepted is None:
+            return  # the store is closing; the next start goes on from here
+        if error is None:
+            self._perform(message, before, effects, index + 1)
+        else:
+            message.busy = False
+            self._not_written(message, before, error)
+        self._drain(message)
+
+    def _not_written(
+        self, message: Message, before: Outgoing, error: BaseException
+    ) -> None:
+        """Back to what is on disk. Nobody was told anything."""
+        failed, message.record = message.record, before
+        self._index(message, failed)
+        if message.accepted is not None:
+            self._drop(message)
+            message.accepted.set_exception(error)
+            return
+        log.error("%s cannot go on for now: %s", before.msg_id, error)
+        self._not_withdrawn(message, error)
+        again_at = self._clock.now() + self._backoff.first_s
+        message.record = replace(before, due_at=again_at)
+        self._timers.set(before.msg_id, again_at)
+
+    def _not_withdrawn(self, message: Message, error: BaseException) -> None:
+        if message.withdrawn is not None:
+            message.withdrawn.set_exception(error)
+            message.withdrawn = None
+
+    def _accepted(self, message: Message) -> None:
+        if message.accepted is not None:
+            message.accepted.set_result(None)
+            message.accepted = None
+
+    def _performed(self, message: Message) -> None:
+        record = message.record
+        turn = record.state is OutgoingState.RECEIVED and self.own is not None
+        if turn and self.flow(record.flow).may_release(record):
+            self._step(message, SenderInput.RELEASE)
+        else:
+            self._timers.set(record.msg_id, sender.wake_at(record))
+
+    def _end(self, message: Message) -> None:
+        record = message.record
+        if message.withdrawn is not None:
+            if record.state is OutgoingState.NOT_DELIVERED:
+                message.withdrawn.set_result(None)
+            else:
+                state = record.state.value
+                error = CannotWithdraw(record.msg_id, state=state)
+                self._not_withdrawn(message, error)
+        self._drop(message)
+
+    def _drop(self, message: Message) -> None:
+        """The message is not under way any more: others may move up."""
+        record = message.record
+        message.inputs.clear()
+        self._by_iq.pop(record.offer_id, None)
+        self._by_iq.pop(record.deliver_id, None)
+        self._timers.clear(record.msg_id)
+        del self._messages[record.msg_id]
+        others = self._by_flow[record.flow]
+        del others[record.msg_id]
+        self.flow(record.flow).end(record)
+        if record.ordered:
+            for other in list(others.values()):
+                if other.record.state is OutgoingState.RECEIVED and not other.busy:
+                    self._performed(other)
+        if not others:
+            del self._by_flow[record.flow]
+        self._left(message)
