@@ -307,7 +307,7 @@ class XEP_QOS(BasePlugin):
         return [
             ("connected", self._connected),
             ("session_start", self._session_started),
-            ("session_resumed", self._session_started),
+            ("session_resumed", self._session_resumed),
             ("session_end", self._session_lost),
             ("disconnected", self._session_lost),
             ("presence_available", self._presence_available),
@@ -327,10 +327,16 @@ class XEP_QOS(BasePlugin):
         self.xmpp.add_filter("in", self._filter)
 
     def _session_started(self, _event: object) -> None:
+        self._online(resumed=False)
+
+    def _session_resumed(self, _event: object) -> None:
+        self._online(resumed=True)
+
+    def _online(self, *, resumed: bool) -> None:
         own = self._own = self.xmpp.boundjid.full
         self._store.write((Remember(_OWN_JID, own),))
         self._wire.session_started()
-        self._guard.session_started()
+        self._guard.session_started(resumed=resumed)
         if not self._restarted:
             self._restarted = True
             self._inbox.restart()

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from slixmpp import JID, ClientXMPP
 from slixmpp.basexmpp import BaseXMPP
 from slixmpp.exceptions import XMPPError
+from slixmpp.stanza import Iq
 
 from qos.core.model import bare
 from qos.core.receiver import Request
@@ -55,14 +56,19 @@ class Guard:
         self._tasks: set[asyncio.Task[None]] = set()
         self.roster_known = asyncio.Event()
 
-    def session_started(self) -> None:
-        """Learn the roster, if anything depends on it."""
+    def session_started(self, *, resumed: bool) -> None:
+        """Learn the roster, if anything depends on it.
+
+        In each session anew, but for a resumed one: a server tells of changes
+        only whom has asked (RFC 6121 §2.1.6), and there may have been some.
+        """
         rules = (self._trust, self._trust_acknowledged)
         needed = any(
             isinstance(rule, TrustPolicy) and rule.needs_roster for rule in rules
         )
         if needed and isinstance(self._xmpp, ClientXMPP):
-            if not self.roster_known.is_set():
+            if not (resumed and self.roster_known.is_set()):
+                self.roster_known.clear()
                 self._spawn(self._learn_roster(self._xmpp))
         else:
             self._roster_is_known()
@@ -128,11 +134,12 @@ class Guard:
     async def _learn_roster(self, xmpp: ClientXMPP) -> None:
         while True:
             try:
-                await xmpp.get_roster(timeout=_ROSTER_TIMEOUT_S)
+                answer = await xmpp.get_roster(timeout=_ROSTER_TIMEOUT_S)
             except XMPPError as error:
                 log.warning("the roster is not known yet: %s", error)
                 await asyncio.sleep(1.0)
             else:
+                _forget_others(xmpp, answer)
                 self._roster_is_known()
                 return
 
@@ -146,3 +153,19 @@ class Guard:
         task = self._xmpp.loop.create_task(coroutine)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+def _forget_others(xmpp: ClientXMPP, answer: Iq | None) -> None:
+    """Nobody is a contact any more who is not in the roster as it came.
+
+    slixmpp adds what it is told, and keeps what it is not told of. An answer
+    without a query says that nothing has changed (RFC 6121 §2.6.3).
+    """
+    query = None if answer is None else answer.xml.find("{jabber:iq:roster}query")
+    if query is None:
+        return
+    listed = {item.get("jid") for item in query}
+    for jid in xmpp.client_roster.keys():  # noqa: SIM118 - not a mapping
+        if jid not in listed:
+            for direction in ("to", "from"):
+                xmpp.client_roster[jid][direction] = False
