@@ -1,0 +1,100 @@
+"""Writes numbered records into a store, and dies in the middle of it.
+
+Not a test: `test_crash.py` runs it as a program. Each line of its standard
+input, `FOLDER URL HOW NUMBER`, is one life: a forked child that opens the store,
+writes what comes after what is there, and appends each number to `FOLDER/acks`
+when its write is done. HOW it ends:
+
+- `step`: killed at step NUMBER on the disk, or of acknowledging;
+- `byte`: killed when a file grows over NUMBER bytes, in the middle of that write;
+- `never`: it goes on until it is killed from outside.
+
+It then prints the process id of the child, and when that has ended, its status.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import resource
+import signal
+import sys
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+from qos.core.effects import Forget, Save
+from qos.core.model import OutgoingState
+from qos.stores import Change, FilesStore, Remember, SqliteStore, store_from_url
+from qos.testing.store_contract import incoming, outgoing, write
+
+#: Numbers written in a life, and numbers whose records stay in the store.
+WRITES = 3
+KEPT = 2
+
+
+def changes(number: int) -> list[Change]:
+    """One write: all or none of it must be there."""
+    sent = outgoing(number, payload=f"{number}" * 100)
+    found: list[Change] = [Save(sent), Save(incoming(f"k{number}"))]
+    if number > KEPT:
+        last = number - KEPT
+        found.append(Forget(outgoing(last)))
+        found.append(Forget(incoming(f"k{last}")))
+        before = outgoing(last + 1, payload=f"{last + 1}" * 100)
+        found.append(Save(replace(before, state=OutgoingState.OFFERED)))
+    return [*found, Remember("number", str(number)), Remember(f"n{number}", "")]
+
+
+async def live(folder: Path, url: str, how: str, number: int) -> None:
+    """One life."""
+    store = store_from_url(url)
+    assert isinstance(store, SqliteStore | FilesStore)
+    steps = itertools.count()
+    parent = os.getppid()
+
+    def probe(_step: str) -> None:
+        if os.getppid() != parent:
+            os._exit(1)  # The test was ended: nobody else would end this.
+        if how == "step" and next(steps) == number:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    store.probe = probe
+    if how == "byte":
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (number, number))
+    contents = store.open()
+    first = int(contents.remembered.get("number", "0")) + 1
+    acks = os.open(folder / "acks", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+
+    async def writes(numbers: Iterable[int]) -> None:
+        for each in numbers:
+            await write(store, *changes(each))
+            probe("acknowledge")
+            os.write(acks, f"{each}\n".encode())
+
+    if how == "never":
+        await writes(itertools.count(first))
+    await writes([first])
+    # And some at a time, which share a commit.
+    numbers = range(first + 1, first + WRITES)
+    await asyncio.gather(*[writes([each]) for each in numbers])
+    await store.close()
+
+
+def main() -> None:
+    """Read lives, and live them."""
+    for line in sys.stdin:
+        folder, url, how, number = line.split()
+        child = os.fork()
+        if child == 0:
+            asyncio.run(live(Path(folder), url, how, int(number)))
+            os._exit(0)
+        print(child, flush=True)
+        print(os.waitpid(child, 0)[1], flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,204 @@
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from qos.core.effects import Save
+from qos.errors import StoreError, StoreFull
+from qos.stores import Change, Remember
+from qos.stores.group_commit import GroupCommit
+from qos.testing.store_contract import opened, outgoing, write
+
+if TYPE_CHECKING:
+    from tests.stores.conftest import MakeStore
+
+
+class Disk:
+    """Commits that end when the test says so."""
+
+    def __init__(self) -> None:
+        self.batches: list[list[Change]] = []
+        self._commits: list[asyncio.Future[None]] = []
+
+    def start(self, changes: list[Change]) -> asyncio.Future[None]:
+        self.batches.append(changes)
+        self._commits.append(asyncio.get_running_loop().create_future())
+        return self._commits[-1]
+
+    async def done(self, error: StoreError | None = None) -> None:
+        if error is None:
+            self._commits[-1].set_result(None)
+        else:
+            self._commits[-1].set_exception(error)
+        await turns()
+
+
+async def turns() -> None:
+    for _ in range(3):
+        await asyncio.sleep(0)
+
+
+def named(*names: str) -> list[Change]:
+    return [Remember(name, "") for name in names]
+
+
+async def test_what_is_written_in_one_turn_of_the_loop_is_one_commit() -> None:
+    """Those that a commit wakes write again at once, and together."""
+    disk = Disk()
+    commits = GroupCommit(disk.start)
+    first, second = commits.write(named("a")), commits.write(named("b", "c"))
+    assert first is second
+    await turns()
+    assert disk.batches == [named("a", "b", "c")]
+    await disk.done()
+    assert first.done()
+
+
+async def test_what_is_written_during_a_commit_waits_for_the_next() -> None:
+    """One commit at a time, in the order of the writes."""
+    disk = Disk()
+    commits = GroupCommit(disk.start)
+    first = commits.write(named("a"))
+    await turns()
+    waiting = [commits.write(named(name)) for name in "bcd"]
+    await turns()
+    assert disk.batches == [named("a")]
+    assert waiting[0] is waiting[1] is waiting[2] is not first
+    await disk.done()
+    assert first.done()
+    assert not waiting[0].done()
+    assert disk.batches == [named("a"), named("b", "c", "d")]
+    await disk.done()
+    assert waiting[0].done()
+
+
+async def test_a_commit_that_fails_fails_all_in_it_and_none_after_it() -> None:
+    """The disk was full, and then it was not."""
+    disk = Disk()
+    commits = GroupCommit(disk.start)
+    failing = commits.write(named("a"))
+    await turns()
+    waiting = commits.write(named("b"))
+    await disk.done(StoreFull("x:", "full"))
+    assert isinstance(failing.exception(), StoreFull)
+    await disk.done()
+    assert waiting.exception() is None
+
+
+async def test_a_commit_that_cannot_begin_fails_as_well() -> None:
+    """Or its writers would wait for ever, and all who come after them."""
+    calls = 0
+
+    def start(changes: list[Change]) -> asyncio.Future[None]:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            raise RuntimeError("no threads left")
+        commit = asyncio.get_running_loop().create_future()
+        commit.set_result(None)
+        return commit
+
+    commits = GroupCommit(start)
+    with pytest.raises(RuntimeError, match="no threads"):
+        await commits.write(named("a"))
+    await commits.write(named("b"))
+
+
+async def test_a_commit_cannot_be_cancelled_by_one_of_its_writers() -> None:
+    """A task that waits for it is cancelled when the commit is done."""
+    disk = Disk()
+    commits = GroupCommit(disk.start)
+
+    async def writes() -> None:
+        await commits.write(named("a"))
+
+    tasks = [asyncio.create_task(writes()) for _ in range(2)]
+    await turns()
+    tasks[0].cancel()
+    await turns()
+    assert not tasks[0].done()
+    assert not commits.write(named("b")).cancel()
+    await disk.done()
+    assert tasks[0].cancelled()
+    assert tasks[1].done()
+    assert not tasks[1].cancelled()
+    await disk.done()
+
+
+async def test_draining_waits_for_all_and_leaves_nothing_behind() -> None:
+    """No task is left, and a failure is nobody's but the writer's."""
+    disk = Disk()
+    commits = GroupCommit(disk.start)
+    await commits.drain()
+    failing = commits.write(named("a"))
+    draining = asyncio.create_task(commits.drain())
+    await turns()
+    waiting = commits.write(named("b"))
+    await disk.done(StoreError("x:", "broken"))
+    assert not draining.done()
+    await disk.done()
+    assert draining.done()
+    assert failing.exception() is not None
+    assert waiting.exception() is None
+    assert asyncio.all_tasks() - {draining} == {asyncio.current_task()}
+
+
+async def test_a_thousand_writers_share_a_few_commits(
+    make_store: MakeStore, tmp_path: Path
+) -> None:
+    """That is worth a factor of 20 to 30 on any disk."""
+    store = make_store(tmp_path)
+    commits = 0
+    start = store._start
+
+    def counting(changes: list[Change]) -> asyncio.Future[None]:
+        nonlocal commits
+        commits += 1
+        return start(changes)
+
+    store._commits = GroupCommit(counting)
+    records = [outgoing(seq) for seq in range(1, 1001)]
+    async with opened(store):
+        await asyncio.gather(*[write(store, Save(record)) for record in records])
+        assert list(store.outgoing()) == records
+    assert commits == 1
+
+
+async def test_a_write_costs_its_caller_next_to_nothing(
+    make_store: MakeStore, tmp_path: Path
+) -> None:
+    """No task is made for it."""
+    store = make_store(tmp_path)
+    async with opened(store):
+        tasks = asyncio.all_tasks()
+        futures = {store.write([Save(outgoing(seq))]) for seq in range(1, 101)}
+        assert asyncio.all_tasks() == tasks
+        assert len(futures) == 1
+        (written,) = futures
+        assert written is not None
+        await written
+
+
+def test_a_loop_that_ends_does_not_tear_a_commit(
+    make_store: MakeStore, tmp_path: Path
+) -> None:
+    """`asyncio.run` cancels what is left; what is half written is not left."""
+    store = make_store(tmp_path)
+    changes = [Save(outgoing(seq)) for seq in range(1, 21)]
+
+    async def forgets_to_wait() -> None:
+        store.open()
+        store.write(changes)
+        await turns()
+
+    asyncio.run(forgets_to_wait())
+    asyncio.run(store.close())
+
+    async def finds() -> int:
+        async with opened(make_store(tmp_path)) as contents:
+            return contents.outbox_messages
+
+    assert asyncio.run(finds()) == 20

@@ -1,0 +1,185 @@
+"""What `qos.xml` writes, a parser reads back as it was, and nothing else gets out.
+
+ElementTree is the judge: whatever it can hold must come back from it unchanged.
+"""
+
+import sys
+from xml.etree import ElementTree as ET
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from qos.xml import attribute, render, text
+
+XML = "http://www.w3.org/XML/1998/namespace"
+DEEP = 50_000
+
+# XML 1.0 §2.2, Char.
+LEGAL = st.characters(
+    exclude_categories=("Cs", "Cc"), exclude_characters="\ufffe\uffff"
+)
+CHARACTERS = st.one_of(st.sampled_from("\t\n\r <>&'\"]\x7f\x85\u2028\ufffd😀"), LEGAL)
+TEXTS = st.text(CHARACTERS, max_size=12)
+NAMES = st.sampled_from(["message", "body", "a0", "x-1", "xmlnsy", "é", "_", "item.b"])
+NAMESPACES = st.sampled_from(
+    ["", "jabber:client", "urn:xmpp:qos", "urn:'quoted'&<more>", XML]
+)
+ILLEGAL = st.one_of(
+    st.sampled_from([chr(code) for code in range(32) if code not in {9, 10, 13}]),
+    st.sampled_from(["\ufffe", "\uffff"]),
+    st.characters(categories=["Cs"]),
+)
+
+
+def parse(xml: str) -> ET.Element:
+    return ET.fromstring(xml)  # noqa: S314
+
+
+def qualified(namespace: str, name: str) -> str:
+    return f"{{{namespace}}}{name}" if namespace else name
+
+
+TAGS = st.builds(qualified, NAMESPACES, NAMES)
+
+
+@st.composite
+def elements(draw: st.DrawFn, depth: int = 3) -> ET.Element:
+    """Anything that ElementTree can hold and XML can carry."""
+    element = ET.Element(draw(TAGS), draw(st.dictionaries(TAGS, TEXTS, max_size=3)))
+    element.text = draw(st.none() | TEXTS)
+    if depth:
+        for child in draw(st.lists(elements(depth - 1), max_size=3)):
+            child.tail = draw(st.none() | TEXTS)
+            element.append(child)
+    return element
+
+
+def flat(root: ET.Element) -> list[object]:
+    """All that matters of a tree, without recursion; absent text is ''."""
+    found: list[object] = []
+    rest: list[ET.Element | str] = [root]
+    while rest:
+        item = rest.pop()
+        if isinstance(item, str):
+            found.append(item)
+            continue
+        found.append((item.tag, dict(item.attrib), item.text or ""))
+        rest.append("end")
+        for child in reversed(item):
+            rest.append(child.tail or "")
+            rest.append(child)
+    return found
+
+
+def nested(depth: int) -> ET.Element:
+    return parse("<a>" * depth + "</a>" * depth)
+
+
+@settings(max_examples=300, deadline=None)
+@given(elements())
+@example(parse("<message xmlns='jabber:client'><xml:lang>x</xml:lang></message>"))
+@example(parse("<a xmlns='u'><xml:b><c/></xml:b></a>"))
+@example(parse("<a xml:lang='de' xml:space='preserve'><b xml:lang=''/></a>"))
+@example(parse("<a><b xmlns='u'><c xmlns=''/>t</b></a>"))
+@example(parse("<a xmlns:p='u' p:x='1' x='2'><b p:x='3'/></a>"))
+def test_what_was_written_reads_as_it_was(element: ET.Element) -> None:
+    """A payload is parsed and written at each end, and must not change on the way."""
+    assert flat(parse(render(element))) == flat(element)
+
+
+@settings(max_examples=100, deadline=None)
+@given(elements())
+def test_writing_what_was_read_changes_nothing_more(element: ET.Element) -> None:
+    """A retry repeats the same bytes, however often the payload was stored and read."""
+    once = render(element)
+    assert render(parse(once)) == once
+
+
+@settings(max_examples=100, deadline=None)
+@given(elements(), elements(depth=1), NAMESPACES)
+def test_an_element_of_a_namespace_stands_anywhere(
+    element: ET.Element, other: ET.Element, around: str
+) -> None:
+    """Embedding is to put its text between two tags, whatever their namespace is."""
+    xmlns = f" xmlns={attribute(around)}" if around != XML else ""
+    document = parse(f"<x{xmlns}>{render(other)}{render(element)}</x>")
+    if element.tag.startswith("{"):
+        assert flat(document[1]) == flat(element)
+
+
+def test_the_tail_of_what_is_written_stays_away() -> None:
+    """An embedded message brings no text of its surroundings with it."""
+    root = parse("<x><message>in</message>out</x>")
+    assert render(root[0]) == "<message>in</message>"
+
+
+@given(TEXTS)
+def test_text_and_attribute_are_read_back_whole(value: str) -> None:
+    """Tabs, line feeds and carriage returns included, which parsers like to change."""
+    element = parse(f"<a b={attribute(value)}>{text(value)}</a>")
+    assert element.get("b") == value
+    assert (element.text or "") == value
+
+
+@given(TEXTS)
+def test_no_value_breaks_out_of_its_place(value: str) -> None:
+    """An id of the peer's goes into our answers: it must stay a value."""
+    quoted = attribute(value)
+    assert quoted[0] == quoted[-1] == "'"
+    for character in "'<\t\n\r":
+        assert character not in quoted[1:-1]
+    for character in "<\r":
+        assert character not in text(value)
+    assert "]]>" not in text(value)
+
+
+@given(before=TEXTS, character=ILLEGAL, after=TEXTS)
+def test_what_xml_cannot_carry_is_refused_wherever_it_stands(
+    before: str, character: str, after: str
+) -> None:
+    """The server would close the stream over it, at each attempt anew."""
+    value = before + character + after
+    named = f"U\\+{ord(character):04X} at position {len(before)}"
+    for write in (text, attribute):
+        with pytest.raises(ValueError, match=named):
+            write(value)
+    trees = [ET.Element("a", {"b": value}), ET.Element("a"), ET.Element("a")]
+    trees[1].text = value
+    ET.SubElement(trees[2], "c").tail = value
+    if "}" not in value:  # ElementTree's own mark where a namespace ends
+        trees.append(ET.Element(f"{{{value}}}a"))
+        trees.append(ET.Element("a", {f"{{{value}}}b": ""}))
+    for tree in trees:
+        with pytest.raises(ValueError, match="cannot be carried by XML"):
+            render(tree)
+
+
+def test_depth_that_a_hostile_peer_chooses_does_no_harm() -> None:
+    """50,000 levels fit into one stanza; a recursion over them ends the process."""
+    assert sys.getrecursionlimit() < DEEP
+    written = render(nested(DEEP))
+    assert written == "<a>" * (DEEP - 1) + "<a/>" + "</a>" * (DEEP - 1)
+    assert flat(parse(written)) == flat(nested(DEEP))
+
+
+def test_depth_costs_time_in_proportion() -> None:
+    """A namespace of each level's own is written once at that level and no more."""
+    levels = "".join(f"<a xmlns='u{number}'>" for number in range(DEEP))
+    tree = parse(levels + "</a>" * DEEP)
+    assert render(tree).count(" xmlns=") == DEEP
+
+
+def test_the_form_is_short_and_always_the_same() -> None:
+    """What a person finds in a store or a log is what he would write himself."""
+    source = (
+        "<message xmlns='jabber:client' type='chat' xml:lang='en'><body>a &lt; b "
+        "&amp; \"c\"</body><log xmlns='urn:xmpp:eventlog'><tag/></log></message>"
+    )
+    assert render(parse(source)) == source
+
+
+def test_foreign_attributes_keep_their_namespaces() -> None:
+    """slixmpp's own serialiser drops them, and the marks of ours are such."""
+    source = "<a xmlns='u' xmlns:a0='v' a0:b='1' a0:c='2' xmlns:a1='w' a1:b='3' b='4'/>"
+    assert render(parse(source)) == source
