@@ -1,0 +1,171 @@
+"""Finds the command, runs it, and turns whatever goes wrong into one line."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import importlib
+import io
+import logging
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Coroutine, Iterator, Sequence
+from typing import Any, Protocol, cast
+
+from qos._version import __version__
+from qos.cli.options import Parser, parse
+from qos.cli.output import NoteHandler, note
+from qos.cli.status import CommandError, Status
+from qos.errors import QosError, StoreError
+
+__all__ = ["COMMANDS", "run"]
+
+#: Name, and what it does. The module of this name in qos.cli is imported when the
+#: command is run; see Command for what it has.
+COMMANDS = {
+    "send": "send messages and say how each has ended",
+    "listen": "print what is delivered to an account",
+    "outbox": "see what has not been delivered yet, take it back or go on with it",
+    "inbox": "see what is held for others to release, or drop it",
+    "demo": "see the three levels over a bad link, without a server",
+}
+
+_DESCRIPTION = "Send XMPP messages with quality of service, and receive them."
+
+_EPILOG = """\
+example, in two terminals:
+  export XMPP_QOS_PASSWORD=secret
+  xmpp-qos listen --jid lamp@example.org/1
+  xmpp-qos send lamp@example.org/1 --jid controller@example.org --body on
+
+exit status:
+  0  done
+  1  not delivered, certainly
+  2  wrong usage
+  3  in doubt: it may have been delivered
+  4  no connection or login; what was sent stays in the outbox
+  5  the store is damaged, read-only, full, too new or in use
+  130  stopped by Ctrl-C or SIGTERM; what is unfinished stays in the outbox
+  141  nobody reads stdout any more (74: it cannot be written; 70: our mistake)
+"""
+
+
+class Command(Protocol):
+    """What the module of a command has."""
+
+    def parser(self, prog: str) -> Parser:
+        """Its arguments; `prog` is how the user calls it."""
+
+    def run(self, arguments: argparse.Namespace) -> Coroutine[Any, Any, int]:
+        """Do it.
+
+        Returns:
+            The exit status.
+
+        Raises:
+            CommandError, StoreError: it cannot be done.
+        """
+
+
+def run(argv: Sequence[str] | None) -> int:
+    """See qos.cli.main."""
+    debug = False
+    _prepare_streams()
+    try:
+        words = sys.argv[1:] if argv is None else argv
+        name = _top_parser().parse_args(words[:1]).command
+        command = cast(Command, importlib.import_module(f"qos.cli.{name}"))
+        parser = command.parser(f"xmpp-qos {name}")
+        arguments = parse(parser, words[1:])
+        debug = getattr(arguments, "debug", False)
+        with _logging(debug=debug):
+            return _run(command.run(arguments))
+    except CommandError as error:
+        note(str(error))
+        status = int(error.status)
+    except StoreError as error:
+        note(str(error))
+        status = Status.STORE
+    except SystemExit as error:  # argparse, after --help or --version
+        status = error.code if isinstance(error.code, int) else Status.USAGE
+    except QosError as error:
+        note(str(error))
+        status = Status.NOT_DELIVERED
+    except Exception as error:  # noqa: BLE001 - the last line of defence
+        note(f"this is a mistake of ours: {type(error).__name__}: {error}")
+        if debug:
+            traceback.print_exception(error)
+        status = Status.INTERNAL
+    if status == Status.PIPE:
+        # Or the interpreter complains at its end that it cannot flush.
+        with contextlib.suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return int(status)
+
+
+def _prepare_streams() -> None:
+    # One that is closed is None, and its number would go to the next file opened:
+    # the store, say.
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 - until the end
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8")
+
+
+def _top_parser() -> Parser:
+    width = max(map(len, COMMANDS))
+    commands = "".join(f"\n  {name:{width}}  {what}" for name, what in COMMANDS.items())
+    parser = Parser(
+        prog="xmpp-qos",
+        description=_DESCRIPTION,
+        usage="xmpp-qos COMMAND [options]  (xmpp-qos COMMAND --help says more)",
+        epilog=f"commands:{commands}\n\n{_EPILOG}",
+    )
+    parser.add_argument("--version", action="version", version=__version__)
+    parser.add_argument(
+        "command", metavar="COMMAND", choices=COMMANDS, help="one of those below"
+    )
+    return parser
+
+
+def _run(command: Coroutine[Any, Any, int]) -> int:
+    """Run it to its end, or until SIGINT or SIGTERM cancels it."""
+    with asyncio.Runner() as runner:
+        try:
+            return runner.run(_until_stopped(command))
+        except asyncio.CancelledError:
+            return Status.INTERRUPTED
+
+
+async def _until_stopped(command: Coroutine[Any, Any, int]) -> int:
+    loop = asyncio.get_running_loop()
+    task = asyncio.current_task()
+    assert task is not None
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, task.cancel)
+    return await command
+
+
+@contextlib.contextmanager
+def _logging(*, debug: bool) -> Iterator[None]:
+    """Show warnings of ours as notes.
+
+    Those of slixmpp tell in other words what we tell, and its debug log has
+    passwords in it.
+    """
+    handler = NoteHandler(logging.INFO if debug else logging.WARNING)
+    root, slixmpp = logging.getLogger(), logging.getLogger("slixmpp")
+    before = root.level, slixmpp.level
+    root.addHandler(handler)
+    root.setLevel(handler.level)
+    slixmpp.setLevel(logging.INFO if debug else logging.CRITICAL)
+    try:
+        yield
+    finally:
+        root.removeHandler(handler)
+        root.setLevel(before[0])
+        slixmpp.setLevel(before[1])

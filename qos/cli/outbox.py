@@ -1,0 +1,150 @@
+"""`xmpp-qos outbox`: what has been sent and has not ended."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import time
+from operator import attrgetter
+
+from qos.cli.connection import Connection
+from qos.cli.options import Parser, account_from, add_connection, add_store, store_url
+from qos.cli.output import note, print_json
+from qos.cli.send import Results, attended
+from qos.cli.status import Status
+from qos.cli.stored import in_full, opened, summary, write
+from qos.core import sender
+from qos.core.backoff import Backoff
+from qos.core.effects import Forget
+from qos.core.model import Outgoing
+from qos.core.sender import SenderInput
+from qos.engine import Delivery, Outcome
+from qos.errors import UnknownMessage
+from qos.stores.base import Store
+
+__all__ = ["parser", "run"]
+
+_EPILOG = """\
+examples:
+  xmpp-qos outbox list --jid controller@example.org
+  xmpp-qos outbox show ID --store sqlite:controller.db
+  xmpp-qos outbox withdraw ID --store sqlite:controller.db
+  xmpp-qos outbox resend --jid controller@example.org
+
+Only resend connects. The others open the store, so nobody else may have it open.
+"""
+
+_LIST = """\
+example:
+  xmpp-qos outbox list --jid controller@example.org
+
+One JSON object a line, the oldest first. state: queued (never sent), offered (sent,
+not answered), releasing (the receiver holds it and may have acted on it).
+"""
+
+_SHOW = """\
+example:
+  xmpp-qos outbox show 3f2c… --store sqlite:controller.db
+"""
+
+_WITHDRAW = """\
+example:
+  xmpp-qos outbox withdraw 3f2c… --store sqlite:controller.db
+
+Prints the outcome, not delivered, as send does. A message that may have been
+delivered is not taken back: exit status 1.
+"""
+
+_RESEND = """\
+example:
+  xmpp-qos outbox resend --jid controller@example.org
+
+Goes on with what an interrupted send has left, and ends when it has ended. Output
+and exit status are those of send. With IDs it waits for these alone, though others
+may go out as well.
+"""
+
+
+def parser(prog: str) -> Parser:
+    """See qos.cli.entry.Command."""
+    parser = Parser(
+        prog=prog,
+        description="What has been sent and has not ended yet.",
+        epilog=_EPILOG,
+    )
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    for name, text, epilog, ids in (
+        ("list", "list the messages, without their content", _LIST, None),
+        ("show", "show all that is known of a message", _SHOW, 1),
+        ("withdraw", "take a message back", _WITHDRAW, 1),
+        ("resend", "connect, and finish what is outstanding", _RESEND, "*"),
+    ):
+        action = actions.add_parser(
+            name, help=text, description=text.capitalize() + ".", epilog=epilog
+        )
+        if ids is not None:
+            action.add_argument(
+                "ids", nargs=ids, metavar="ID", help="a msg_id, as list shows it"
+            )
+        if name == "resend":
+            add_connection(action, receives=False)
+        else:
+            add_store(action)
+    return parser
+
+
+async def run(arguments: argparse.Namespace) -> int:
+    """See qos.cli.entry.Command."""
+    if arguments.action == "resend":
+        return await _resend(arguments)
+    async with opened(store_url(arguments)) as store:
+        if arguments.action == "list":
+            for record in store.outgoing():
+                print_json(summary(record))
+            return Status.DONE
+        record = _find(store, arguments.ids[0])
+        if arguments.action == "show":
+            print_json(in_full(record))
+        else:
+            await _withdraw(store, record)
+    return Status.DONE
+
+
+def _find(store: Store, msg_id: str) -> Outgoing:
+    record = store.find_outgoing(msg_id)
+    if record is None or record.state.ended:
+        raise UnknownMessage(msg_id)
+    return record
+
+
+async def _withdraw(store: Store, record: Outgoing) -> None:
+    """Take it back by the rules of the sender: certainly not delivered, or not at all."""
+    now = time.time()
+    at = sender.Step(now=now, jitter=0.0, backoff=Backoff(), new_id=str)
+    ended, effects = sender.step(sender.resumed(record), SenderInput.WITHDRAW, at)
+    for effect in effects:
+        if isinstance(effect, Forget):
+            await write(store, effect)
+    Results().add(Outcome.of(ended, now - ended.created_at), why="withdrawn")
+
+
+async def _resend(arguments: argparse.Namespace) -> int:
+    account = account_from(arguments)
+    async with Connection(account, receives=False) as connection:
+        qos = connection.qos
+        msg_ids = arguments.ids or map(attrgetter("msg_id"), qos.store.outgoing())
+        # All of them now: one that ends before it is asked for is not known any more.
+        deliveries = [qos.delivery(msg_id) for msg_id in msg_ids]
+        if not deliveries:
+            note("the outbox is empty")
+            return Status.DONE
+        results = Results()
+        await attended(connection, _wait_for(deliveries, results))
+        return results.status
+
+
+async def _wait_for(deliveries: list[Delivery], results: Results) -> None:
+    async def one(delivery: Delivery) -> None:
+        results.add(await delivery.outcome())
+
+    await asyncio.gather(*map(one, deliveries))

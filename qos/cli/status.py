@@ -1,0 +1,48 @@
+"""How the command ends: the exit statuses, and the errors that carry one."""
+
+from __future__ import annotations
+
+import enum
+
+__all__ = ["CannotConnect", "CommandError", "Status", "UsageError"]
+
+
+class Status(enum.IntEnum):
+    """The exit statuses; scripts rely on them."""
+
+    DONE = 0
+    NOT_DELIVERED = 1
+    USAGE = 2
+    IN_DOUBT = 3
+    UNREACHABLE = 4
+    STORE = 5
+    #: A mistake of ours (sysexits.h: EX_SOFTWARE).
+    INTERNAL = 70
+    #: stdout cannot be written: the disk, say (sysexits.h: EX_IOERR).
+    OUTPUT = 74
+    #: As a shell reports SIGINT; SIGTERM is taken alike.
+    INTERRUPTED = 130
+    #: Nobody reads stdout any more: as a shell reports SIGPIPE.
+    PIPE = 141
+
+
+class CommandError(Exception):
+    """Ends the command with one line and this status."""
+
+    def __init__(self, text: str, status: Status) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+class UsageError(CommandError):
+    """The command line, the environment or the config file makes no sense."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text, Status.USAGE)
+
+
+class CannotConnect(CommandError):
+    """There is no session with the server, and none is to be expected."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text, Status.UNREACHABLE)

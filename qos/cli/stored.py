@@ -1,0 +1,106 @@
+"""A store looked into without a connection, and what is shown of its records."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+from qos.cli.status import UsageError
+from qos.core.model import Incoming, Outgoing
+from qos.errors import LocalProtocolError, StoreError
+from qos.stores import store_from_url
+from qos.stores.base import Change, Store
+
+__all__ = ["in_full", "opened", "summary", "write"]
+
+
+@contextlib.asynccontextmanager
+async def opened(url: str) -> AsyncIterator[Store]:
+    """Open a store that exists.
+
+    Raises:
+        UsageError: that is no store to look into.
+        StoreError: there is none, or it cannot be opened.
+    """
+    store = _existing(url)
+    store.open()
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+def _existing(url: str) -> Store:
+    try:
+        store = store_from_url(url)
+    except LocalProtocolError as error:
+        raise UsageError(f"--store: {error}") from None
+    if not store.durable:
+        raise UsageError(f"--store {url}: such a store is empty at each start")
+    if not Path(url.partition(":")[2]).expanduser().exists():
+        raise StoreError(url, "there is no such store")
+    return store
+
+
+async def write(store: Store, change: Change) -> None:
+    """Write, and return when it is on disk."""
+    written = store.write((change,))
+    if written is not None:
+        await written
+
+
+def summary(record: Outgoing | Incoming) -> dict[str, object]:
+    """What a list shows of a record."""
+    if isinstance(record, Outgoing):
+        return {
+            "msg_id": record.msg_id,
+            "to": record.to,
+            "level": record.level.value,
+            "state": record.state.value,
+            "bytes": record.size,
+            "attempts": record.attempts,
+            "created_at": _time(record.created_at),
+            "expires_at": _time(record.expires_at),
+        }
+    return {
+        "msg_id": record.msg_id,
+        "from": record.source,
+        "to": record.to,
+        "level": record.level.value,
+        "state": record.state.value,
+        "bytes": record.size,
+        "received_at": _time(record.received_at),
+        "changed_at": _time(record.changed_at),
+    }
+
+
+def in_full(record: Outgoing | Incoming) -> dict[str, object]:
+    """All that is known, the payload included."""
+    if isinstance(record, Outgoing):
+        return {
+            **summary(record),
+            "ordered": record.ordered,
+            "delivers": record.delivers,
+            "peer": record.peer,
+            "own": record.own,
+            "namespace": record.namespace,
+            "hold": record.hold,
+            "offer_id": record.offer_id,
+            "deliver_id": record.deliver_id,
+            "seq": record.seq,
+            "payload": record.payload,
+        }
+    return {
+        **summary(record),
+        "sender": record.mark or None,
+        "hold": record.hold or None,
+        "payload": record.payload,
+    }
+
+
+def _time(moment: float | None) -> str | None:
+    if moment is None:
+        return None
+    return datetime.fromtimestamp(moment, UTC).isoformat(timespec="milliseconds")

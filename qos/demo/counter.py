@@ -1,0 +1,144 @@
+"""The counter: a process of its own, so that it can be killed at any moment.
+
+It is run as ``python -m qos.demo.counter``, and told what it needs by one line of
+JSON on stdin; it ends when stdin does, and so never outlives who started it. It says
+``counted`` on stdout after each event that it has counted.
+
+How it counts exactly once: the event is in its own database, on disk and with the id
+of the message, before the handler returns. Killed before that, it has not counted, and
+the message is handed over again. Killed after that but before the plugin has noted that
+the hand-over is done, the message comes again as well, marked *redelivered*: only then
+the counter looks whether it knows the id.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+import sys
+import time
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from slixmpp.stanza import Message
+
+from qos.demo.device import Device
+from xep_0337 import XEP_0337
+
+__all__ = ["COUNTED", "NAME", "NUMBER", "Book", "Count", "read_book"]
+
+#: The name of its account, and of its files.
+NAME = "counter"
+
+#: What it says on stdout.
+COUNTED = b"counted\n"
+
+#: The tag with the number of a passing. The counter writes it down and does not look
+#: at it: it is there to find out afterwards what was lost and what came twice.
+NUMBER = "number"
+
+_TABLES = """
+CREATE TABLE IF NOT EXISTS counted
+  (source TEXT, msg_id TEXT, event TEXT, number INTEGER, at REAL);
+CREATE TABLE IF NOT EXISTS recognized (source TEXT, msg_id TEXT);
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """One event as the counter has counted it.
+
+    Attributes:
+        event: its id.
+        number: that of the passing.
+        at: when, by `time.monotonic`, which all processes share.
+    """
+
+    event: str
+    number: int
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Book:
+    """What the counter has written down.
+
+    Attributes:
+        counts: all that it has counted, in this order.
+        recognized: how many messages came again, were recognized and not counted.
+    """
+
+    counts: list[Count]
+    recognized: int
+
+
+def read_book(folder: Path) -> Book:
+    """What the counter with this folder has written down."""
+    with closing(_open(folder)) as database:
+        rows = database.execute("SELECT event, number, at FROM counted ORDER BY rowid")
+        counts = [Count(*row) for row in rows]
+        known = database.execute("SELECT COUNT(*) FROM recognized").fetchone()
+        return Book(counts, known[0])
+
+
+def _open(folder: Path) -> sqlite3.Connection:
+    database = sqlite3.connect(folder / "counted.sqlite", isolation_level=None)
+    database.execute("PRAGMA journal_mode = WAL")
+    database.execute("PRAGMA synchronous = FULL")
+    database.executescript(_TABLES)
+    return database
+
+
+class _Counter:
+    """Counts what is handed over to this device."""
+
+    def __init__(self, device: Device, folder: Path) -> None:
+        self._device = device
+        self.database = _open(folder)
+        device.client.add_event_handler("event_log", self._received)
+
+    def _received(self, message: Message) -> None:
+        info = self._device.qos.incoming(message)
+        source = str(message["from"])
+        msg_id = info.msg_id if info else None
+        if info and info.redelivered and self._has_counted(source, msg_id):
+            self._write("recognized", source, msg_id)
+            return
+        for event in XEP_0337.parse(message):
+            number = next(int(tag.value) for tag in event.tags if tag.name == NUMBER)
+            self._write("counted", source, msg_id, event.id, number, time.monotonic())
+            sys.stdout.buffer.write(COUNTED)
+            sys.stdout.buffer.flush()
+
+    def _has_counted(self, *key: str | None) -> bool:
+        found = self.database.execute(
+            "SELECT 1 FROM counted WHERE source = ? AND msg_id = ?", key
+        )
+        return found.fetchone() is not None
+
+    def _write(self, table: str, *row: str | float | None) -> None:
+        """On disk when it returns."""
+        marks = ", ".join("?" * len(row))
+        self.database.execute(f"INSERT INTO {table} VALUES ({marks})", row)  # noqa: S608
+
+
+async def _run() -> None:
+    """Wait to be told what to do, do it, and end with stdin."""
+    loop = asyncio.get_running_loop()
+    line = await loop.run_in_executor(None, sys.stdin.readline)
+    if not line:
+        return
+    told = json.loads(line)
+    folder = Path(told["folder"])
+    device = Device(NAME, password=told["password"], port=told["port"], folder=folder)
+    counter = _Counter(device, folder)
+    device.start()
+    await loop.run_in_executor(None, sys.stdin.read)
+    await device.aclose()
+    counter.database.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(_run())

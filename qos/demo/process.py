@@ -1,0 +1,172 @@
+"""The counter's processes, as their parent sees them: started, killed, replaced."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import signal
+import sys
+from asyncio.subprocess import PIPE, Process
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from qos.demo.counter import COUNTED
+
+__all__ = ["CounterDied", "Spares", "Supervisor"]
+
+#: A kill waits for the next event to be counted, and for no longer than this.
+_KILL_WITHIN_S = 0.3
+
+#: How long a counter may take to log out and close its stores.
+_STOP_S_MAX = 5.0
+
+
+class CounterDied(Exception):
+    """The counter has ended as it should not."""
+
+
+class Spares:
+    """One process that has loaded everything and waits to be told what to do.
+
+    So a restart takes as long as a login, and not as long as Python takes to start.
+
+    Attributes:
+        log: where the processes write their warnings.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.log = folder / "counter.log"
+
+    async def __aenter__(self) -> Self:
+        """Start the first one."""
+        self._spare = await self._spawn()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """End the last one."""
+        await _end(self._spare)
+
+    async def take(self) -> Process:
+        """The spare process; there will be another one soon."""
+        process = self._spare
+        self._spare = await self._spawn()
+        return process
+
+    def last_words(self) -> str:
+        """What a process has said last, before it failed."""
+        lines = self.log.read_text("utf-8", "replace").splitlines()
+        return lines[-1] if lines else "no word"
+
+    async def _spawn(self) -> Process:
+        with self.log.open("ab") as log:
+            return await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-P",
+                "-m",
+                "qos.demo.counter",
+                stdin=PIPE,
+                stdout=PIPE,
+                stderr=log,
+                # Ctrl-C is for the demo, and the demo ends its processes.
+                start_new_session=True,
+            )
+
+
+class Supervisor:
+    """Keeps a counter running, and kills it when asked to.
+
+    Args:
+        spares: where its processes come from.
+        task: what each of them is told.
+
+    Attributes:
+        counted: how many times they have counted so far.
+        kills: how many of them were killed.
+    """
+
+    def __init__(self, spares: Spares, task: dict[str, Any]) -> None:
+        self.counted = 0
+        self.kills = 0
+        self._spares = spares
+        self._task = task
+        self._process: Process | None = None
+        self._stopping = False
+        self._one_at_a_time = asyncio.Lock()
+        self._has_counted = asyncio.Event()
+        self._has_started = asyncio.Event()
+
+    async def run(self) -> None:
+        """Start a counter, and another one after each kill, until `stop`.
+
+        Raises:
+            CounterDied: one has ended by itself, or has not when asked to.
+        """
+        while True:
+            process = await self._start()
+            try:
+                await self._listen(process)
+                status = await process.wait()
+            finally:
+                await _end(process)
+            if self._stopping and status == 0:
+                return
+            if self._stopping or status != -signal.SIGKILL:
+                raise CounterDied(
+                    f"the counter ended with status {status}: {self._spares.last_words()}"
+                )
+            self.kills += 1
+
+    async def kill_soon(self) -> None:
+        """Kill the counter, and return when another one is in its place.
+
+        The moment is just after it has counted something, if there is anything to
+        count: it cannot have noted yet that the message is done with.
+        """
+        async with self._one_at_a_time:
+            self._has_counted.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_KILL_WITHIN_S):
+                    await self._has_counted.wait()
+            self._has_started.clear()
+            assert self._process is not None
+            self._process.kill()
+            await self._has_started.wait()
+
+    async def stop(self) -> None:
+        """Let the counter log out and end; then `run` returns."""
+        self._stopping = True
+        process = self._process
+        assert process is not None
+        assert process.stdin is not None
+        process.stdin.close()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_STOP_S_MAX):
+                await process.wait()
+        await _end(process)
+
+    async def _start(self) -> Process:
+        process = self._process = await self._spares.take()
+        assert process.stdin is not None
+        process.stdin.write(json.dumps(self._task).encode() + b"\n")
+        self._has_started.set()
+        return process
+
+    async def _listen(self, process: Process) -> None:
+        assert process.stdout is not None
+        while line := await process.stdout.readline():
+            if line == COUNTED:
+                self.counted += 1
+                self._has_counted.set()
+
+
+async def _end(process: Process) -> None:
+    if process.returncode is None:
+        process.kill()
+        await process.wait()

@@ -1,0 +1,260 @@
+"""Runs the scenario at one level: the server, the bad link, the doors and the counter."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from qos.core.model import Level
+from qos.demo import counter, scenario
+from qos.demo.device import Device, jid_of
+from qos.demo.process import Spares, Supervisor
+from qos.demo.scenario import DOORS, Passing
+from qos.demo.table import Row, reckon
+from qos.testing.link import Link
+from qos.testing.server import LoopbackServer
+from xep_0337 import XEP_0337, EventTag, LogEvent
+
+__all__ = ["Conditions", "Progress", "run_level"]
+
+#: People a second, on the average.
+PEOPLE_PER_S: Final = 100.0
+
+#: How long the end of a message is waited for; a retry takes a second at most.
+_OUTCOME_S_MAX = 30.0
+
+#: How long devices may take to come online.
+_ONLINE_S_MAX = 15.0
+
+#: Nothing more is expected when nothing has come for this long, beside the delay.
+_QUIET_S = 0.2
+
+_SHOW_EVERY_S = 0.1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conditions:
+    """What all levels are subject to alike.
+
+    Attributes:
+        seed: decides who passes when, what the link does to the n-th stanza, and at
+            which passing the counter is killed.
+        messages: how many people pass.
+        loss: probability that a stanza is lost.
+        cut: probability that a stanza costs its receiver the connection.
+        delay_s: the longest delay of a stanza.
+        kills: of the counter.
+    """
+
+    seed: int
+    messages: int
+    loss: float
+    cut: float
+    delay_s: float
+    kills: int
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a run is."""
+
+    level: Level
+    sent: int
+    messages: int
+    counted: int
+    stanzas_dropped: int
+    cuts: int
+    kills: int
+
+
+async def run_level(
+    level: Level,
+    conditions: Conditions,
+    folder: Path,
+    spares: Spares,
+    show: Callable[[Progress], object] | None = None,
+) -> Row:
+    """Let the people pass, and find out what the counter has made of it.
+
+    Everything is new: the server, so that nothing late from another level comes in
+    between, and the link, so that it is the same for each level.
+
+    Args:
+        level: at which the doors report.
+        conditions: what they are subject to.
+        folder: for the stores; it must be empty.
+        spares: where the counter's processes come from.
+        show: called now and then.
+
+    Raises:
+        CounterDied: the counter has ended by itself.
+        TimeoutError: the devices did not come online.
+    """
+    link = Link(
+        f"{conditions.seed}/link",
+        loss=conditions.loss,
+        cut=conditions.cut,
+        delay_s=(0.0, conditions.delay_s),
+    )
+    passwords = {name: secrets.token_hex(16) for name in (*DOORS, counter.NAME)}
+    contacts = {f"{door}@{LoopbackServer.domain}": "both" for door in DOORS}
+    began_at = time.monotonic()
+    async with LoopbackServer(
+        accounts=passwords, rosters={counter.NAME: contacts}, link=link
+    ) as server:
+        task = {
+            "port": server.port,
+            "password": passwords[counter.NAME],
+            "folder": str(folder),
+        }
+        supervisor = Supervisor(spares, task)
+        async with _doors(passwords, server.port, folder) as doors:
+            run = _Run(level, conditions, server, link, doors, supervisor)
+            await run.run(show)
+        stanzas = server.counts["message"] + server.counts["iq"]
+        # What a client has sent to one that was away is a stanza, too.
+        stanzas += server.counts["refused"]
+    return reckon(
+        level,
+        run.passings,
+        passed_at=run.passed_at,
+        book=counter.read_book(folder),
+        outcomes=dict(run.outcomes),
+        stanzas=stanzas,
+        stanzas_dropped=link.counts.lost,
+        cuts=link.counts.cut,
+        kills=supervisor.kills,
+        seconds=time.monotonic() - began_at,
+    )
+
+
+@asynccontextmanager
+async def _doors(
+    passwords: dict[str, str], port: int, folder: Path
+) -> AsyncIterator[dict[str, Device]]:
+    """The doors, connected."""
+    doors: dict[str, Device] = {}
+    try:
+        for name in DOORS:
+            doors[name] = Device(
+                name, password=passwords[name], port=port, folder=folder
+            )
+            doors[name].start()
+        yield doors
+    finally:
+        for door in doors.values():
+            await door.aclose()
+
+
+class _Run:
+    """One run, from the first passing to the last count."""
+
+    def __init__(
+        self,
+        level: Level,
+        conditions: Conditions,
+        server: LoopbackServer,
+        link: Link,
+        doors: dict[str, Device],
+        supervisor: Supervisor,
+    ) -> None:
+        self._level = level
+        self._conditions = conditions
+        self._server = server
+        self._link = link
+        self._doors = doors
+        self._supervisor = supervisor
+        self.passings = scenario.people(
+            conditions.seed, conditions.messages, per_s=PEOPLE_PER_S
+        )
+        self.passed_at: dict[int, float] = {}
+        self.outcomes: Counter[str] = Counter()
+
+    async def run(self, show: Callable[[Progress], object] | None) -> None:
+        """Do all of it."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._supervisor.run())
+                shown = group.create_task(self._show(show))
+                await self._all_online()
+                await self._let_pass()
+                await self._quiet()
+                await self._supervisor.stop()
+                shown.cancel()
+        except ExceptionGroup as group_error:
+            # One thing has failed, and the rest was cancelled.
+            error: Exception = group_error
+            while isinstance(error, ExceptionGroup):
+                error = error.exceptions[0]
+            raise error from None
+
+    async def _let_pass(self) -> None:
+        """Everybody passes; returns when each message has ended."""
+        conditions = self._conditions
+        kills = scenario.kills(
+            conditions.seed, conditions.kills, among=conditions.messages
+        )
+        begin = time.monotonic()
+        async with asyncio.TaskGroup() as group:
+            for passing in self.passings:
+                await asyncio.sleep(begin + passing.at_s - time.monotonic())
+                group.create_task(self._report(passing))
+                if passing.number in kills:
+                    group.create_task(self._supervisor.kill_soon())
+
+    async def _report(self, passing: Passing) -> None:
+        """What a door does when somebody passes."""
+        self.passed_at[passing.number] = time.monotonic()
+        door = self._doors[passing.door]
+        event = LogEvent(
+            f"{passing.event}.",
+            datetime.now(UTC),
+            id=passing.event,
+            tags=(EventTag(counter.NUMBER, str(passing.number), "xs:int"),),
+        )
+        message = XEP_0337.of(door.client).make_message(jid_of(counter.NAME), event)
+        outcome = "not ended"
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_OUTCOME_S_MAX):
+                delivery = await door.qos.submit(message, level=self._level)
+                outcome = (await delivery.outcome()).status.value
+        self.outcomes[outcome] += 1
+
+    async def _all_online(self) -> None:
+        everybody = {jid_of(name) for name in (*DOORS, counter.NAME)}
+        async with asyncio.timeout(_ONLINE_S_MAX):
+            # The server tells nobody.
+            while not everybody <= self._server.online:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+
+    async def _quiet(self) -> None:
+        """Wait until nothing is on its way any more: a plain message, or a repeat."""
+        counted = -1
+        while counted != self._supervisor.counted:
+            counted = self._supervisor.counted
+            await self._all_online()
+            await asyncio.sleep(self._conditions.delay_s + _QUIET_S)
+
+    async def _show(self, show: Callable[[Progress], object] | None) -> None:
+        while show is not None:
+            show(
+                Progress(
+                    self._level,
+                    sent=len(self.passed_at),
+                    messages=self._conditions.messages,
+                    counted=self._supervisor.counted,
+                    stanzas_dropped=self._link.counts.lost,
+                    cuts=self._link.counts.cut,
+                    kills=self._supervisor.kills,
+                )
+            )
+            await asyncio.sleep(_SHOW_EVERY_S)

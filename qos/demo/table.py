@@ -1,0 +1,170 @@
+"""What came of the runs: counted from what was sent and what the counter has, and shown.
+
+It knows no network; whoever has another thing to show makes another `Row`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from statistics import median
+
+from qos.core.model import Level
+from qos.demo.counter import Book
+from qos.demo.scenario import Passing, inside
+
+__all__ = ["Row", "reckon", "render"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One level: what became of its messages, and what they went through.
+
+    Attributes:
+        level: its word.
+        sent: messages sent.
+        arrived: how many of them were counted, however often.
+        lost: how many were not.
+        duplicated: how many were counted more than once.
+        stanzas_per_message: stanzas from one client to another, repeats included.
+        median_latency_ms: from the passing of the door to its being counted for the
+            first time; None when nothing arrived.
+        inside: people inside at the end, by the counter.
+        inside_truth: people inside.
+        recognized: how many came again after a kill, and were not counted again.
+        outcomes: how many messages ended how, as their senders were told.
+        stanzas_dropped: by the link.
+        cuts: connections cut by the link.
+        kills: of the counter.
+        seconds: that it took.
+    """
+
+    level: str
+    sent: int
+    arrived: int
+    lost: int
+    duplicated: int
+    stanzas_per_message: float
+    median_latency_ms: float | None
+    inside: int
+    inside_truth: int
+    recognized: int
+    outcomes: Mapping[str, int]
+    stanzas_dropped: int
+    cuts: int
+    kills: int
+    seconds: float
+
+    @property
+    def exact(self) -> bool:
+        """Whether each message arrived once, and its sender knows that it did."""
+        return (
+            self.lost == self.duplicated == 0
+            and self.inside == self.inside_truth
+            and self.outcomes == {"delivered": self.sent}
+        )
+
+    def as_dict(self) -> dict[str, object]:
+        """For JSON."""
+        return asdict(self)
+
+
+def reckon(
+    level: Level,
+    passings: Sequence[Passing],
+    *,
+    passed_at: Mapping[int, float],
+    book: Book,
+    outcomes: Mapping[str, int],
+    stanzas: int,
+    stanzas_dropped: int,
+    cuts: int,
+    kills: int,
+    seconds: float,
+) -> Row:
+    """Compare what was sent with what was counted.
+
+    Args:
+        level: at which it was sent.
+        passings: what happened, and was sent.
+        passed_at: when, by the number of the passing, on the counter's clock.
+        book: what the counter has written down.
+        outcomes: see Row; as are the rest.
+        stanzas: how many it took.
+        stanzas_dropped: by the link.
+        cuts: by the link.
+        kills: of the counter.
+        seconds: that it took.
+    """
+    times = Counter(count.number for count in book.counts)
+    first: dict[int, float] = {}
+    for count in book.counts:
+        first.setdefault(count.number, count.at - passed_at[count.number])
+    sent = len(passings)
+    return Row(
+        level=level.value,
+        sent=sent,
+        arrived=len(times),
+        lost=sent - len(times),
+        duplicated=sum(1 for number in times.values() if number > 1),
+        stanzas_per_message=round(stanzas / sent, 2),
+        median_latency_ms=round(median(first.values()) * 1000, 1) if first else None,
+        inside=inside([count.event for count in book.counts]),
+        inside_truth=inside([passing.event for passing in passings]),
+        recognized=book.recognized,
+        outcomes=outcomes,
+        stanzas_dropped=stanzas_dropped,
+        cuts=cuts,
+        kills=kills,
+        seconds=round(seconds, 1),
+    )
+
+
+#: The columns, by what stands above them, in two lines.
+_COLUMNS = (
+    ("level", ""),
+    ("sent", ""),
+    ("arrived", ""),
+    ("lost", ""),
+    ("duplicated", ""),
+    ("stanzas", "a message"),
+    ("median", "latency"),
+    ("inside", "(truth)"),
+)
+
+
+def render(rows: Sequence[Row], *, bold: bool = False) -> str:
+    """The rows as a table of text.
+
+    Args:
+        rows: in their order.
+        bold: mark the heading, for a terminal.
+    """
+    heading = tuple(zip(*_COLUMNS, strict=True))
+    lines = [*heading, *(_cells(row) for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    text = [
+        "  ".join(
+            cell.rjust(width) if place else cell.ljust(width)
+            for place, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in lines
+    ]
+    if bold:
+        text[:2] = (f"\x1b[1m{line}\x1b[0m" for line in text[:2])
+    return "\n".join(text)
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    latency = row.median_latency_ms
+    return (
+        row.level,
+        str(row.sent),
+        str(row.arrived),
+        str(row.lost),
+        str(row.duplicated),
+        f"{row.stanzas_per_message:.1f}",
+        "-" if latency is None else f"{latency:.0f} ms",
+        f"{row.inside} ({row.inside_truth})",
+    )

@@ -1,0 +1,226 @@
+"""The command as users run it: a process of its own, against the embedded server."""
+
+import asyncio
+import contextlib
+import json
+import os
+import sys
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from prosody import Prosody, mutual
+from qos.testing.server import LoopbackServer
+
+# A command that takes longer hangs.
+COMMAND_S_MAX = 40.0
+
+ACCOUNTS = {name: f"secret of {name}" for name in ("alice", "bob", "mallory")}
+
+# Warnings are shown, so that a test of what stands on stderr sees them.
+COMMAND = (
+    *(sys.executable, "-W", "default", "-c"),
+    "import sys; from qos.cli import main; sys.exit(main())",
+)
+
+
+@dataclass
+class Ended:
+    """A command that has ended: its status, its JSON lines, its notes."""
+
+    status: int
+    out: list[dict[str, object]]
+    err: str
+
+    @property
+    def notes(self) -> list[str]:
+        return self.err.splitlines()
+
+
+@dataclass
+class Running:
+    """A command that runs."""
+
+    process: asyncio.subprocess.Process
+    err: list[str] = field(default_factory=list)
+
+    async def note(self, word: str) -> str:
+        """Read stderr up to a line with this word."""
+        assert self.process.stderr is not None
+        async with asyncio.timeout(COMMAND_S_MAX):
+            while line := (await self.process.stderr.readline()).decode():
+                self.err.append(line.rstrip("\n"))
+                if word in line:
+                    return line.rstrip("\n")
+        raise AssertionError(f"ended without {word!r}: {self.err}")
+
+    async def line(self) -> dict[str, object]:
+        """Read a line of stdout."""
+        assert self.process.stdout is not None
+        async with asyncio.timeout(COMMAND_S_MAX):
+            line = await self.process.stdout.readline()
+        return dict(json.loads(line))
+
+    async def end(self, input_: bytes | None = None) -> Ended:
+        """Give it the rest of its stdin, and wait for its end."""
+        async with asyncio.timeout(COMMAND_S_MAX):
+            out, err = await self.process.communicate(input_ or b"")
+        assert self.process.returncode is not None
+        return Ended(
+            self.process.returncode,
+            [json.loads(line) for line in (out or b"").splitlines()],
+            "".join(f"{line}\n" for line in self.err) + err.decode(),
+        )
+
+
+class Commands:
+    """Starts commands that are logged in to one server.
+
+    Args:
+        folder: for the stores, one a user.
+        port: of the server, on 127.0.0.1.
+    """
+
+    def __init__(self, folder: Path, port: int) -> None:
+        self.folder = folder
+        self.port = port
+        self._running: list[asyncio.subprocess.Process] = []
+
+    def store(self, user: str) -> str:
+        return f"sqlite:{self.folder / user}.db"
+
+    def command_line(
+        self, *words: str | Path, user: str | None = None, tls: str = "off"
+    ) -> list[str]:
+        """A command; with a user it gets the options to connect."""
+        options: list[str] = []
+        if user is not None:
+            options = [
+                *("--jid", f"{user}@localhost/1", "--store", self.store(user)),
+                *("--host", "127.0.0.1", "--port", str(self.port), "--tls", tls),
+                *("--retry-first", "0.3", "--retry-max", "1"),
+            ]
+        verbs = 2 if words[0] in {"outbox", "inbox"} else 1
+        return [
+            *COMMAND,
+            *map(str, words[:verbs]),
+            *options,
+            *map(str, words[verbs:]),
+        ]
+
+    def environment(
+        self, user: str | None, password: str | None = None
+    ) -> dict[str, str]:
+        """That of a command: its stores are in the folder."""
+        environment = {**os.environ, "HOME": str(self.folder)}
+        environment.pop("XDG_STATE_HOME", None)
+        if user is not None:
+            environment["XMPP_QOS_PASSWORD"] = password or ACCOUNTS[user]
+        return environment
+
+    async def start(
+        self,
+        *words: str | Path,
+        user: str | None = None,
+        password: str | None = None,
+        tls: str = "off",
+        stdout: int = asyncio.subprocess.PIPE,
+    ) -> Running:
+        """Start a command."""
+        process = await asyncio.create_subprocess_exec(
+            *self.command_line(*words, user=user, tls=tls),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=stdout,
+            stderr=asyncio.subprocess.PIPE,
+            env=self.environment(user, password),
+        )
+        self._running.append(process)
+        return Running(process)
+
+    async def run(
+        self,
+        *words: str | Path,
+        user: str | None = None,
+        password: str | None = None,
+        tls: str = "off",
+        input_: bytes = b"",
+    ) -> Ended:
+        """Start a command and wait for its end."""
+        running = await self.start(*words, user=user, password=password, tls=tls)
+        return await running.end(input_)
+
+    async def listen(self, user: str, *words: str) -> Running:
+        """Start `listen`; returns when it is ready."""
+        running = await self.start("listen", *words, user=user)
+        await running.note("ready")
+        return running
+
+    async def close(self) -> None:
+        """Kill what still runs."""
+        for process in self._running:
+            if process.returncode is None:
+                with contextlib.suppress(ProcessLookupError):
+                    process.kill()
+            with contextlib.suppress(ValueError):
+                await process.communicate()
+
+
+@pytest.fixture
+def accounts() -> dict[str, str]:
+    """Passwords by user; those that `Commands` logs in with."""
+    return ACCOUNTS
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[LoopbackServer]:
+    """Alice and Bob know each other; Mallory is a stranger."""
+    rosters = {"alice": {"bob@localhost": "both"}}
+    async with LoopbackServer(accounts=ACCOUNTS, rosters=rosters) as server:
+        yield server
+
+
+@pytest.fixture
+async def commands(tmp_path: Path, server: LoopbackServer) -> AsyncIterator[Commands]:
+    """Commands at the embedded server."""
+    commands = Commands(tmp_path, server.port)
+    yield commands
+    await commands.close()
+
+
+@pytest.fixture(params=["embedded", pytest.param("prosody", marks=pytest.mark.xmpp)])
+async def commands_anywhere(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> AsyncIterator[Commands]:
+    """Commands at the embedded server, and at a real one."""
+    if request.param == "embedded":
+        rosters = {"alice": {"bob@localhost": "both"}}
+        server: LoopbackServer | Prosody = LoopbackServer(
+            accounts=ACCOUNTS, rosters=rosters
+        )
+    else:
+        folder = tmp_path / "prosody"
+        folder.mkdir()
+        server = Prosody(folder, accounts=ACCOUNTS, rosters=mutual(("alice", "bob")))
+    async with server:
+        port = server.c2s_port if isinstance(server, Prosody) else server.port
+        commands = Commands(tmp_path, port)
+        yield commands
+        await commands.close()
+
+
+@pytest.fixture
+async def commands_at(
+    tmp_path: Path,
+) -> AsyncIterator[Callable[[int], Commands]]:
+    """Commands at whatever listens on a port."""
+    made: list[Commands] = []
+
+    def make(port: int) -> Commands:
+        made.append(Commands(tmp_path, port))
+        return made[-1]
+
+    yield make
+    for commands in made:
+        await commands.close()

@@ -1,0 +1,410 @@
+"""No connection, no login, no trust: one clear line, status 4, and nothing lost."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import subprocess
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+import pytest
+
+from prosody import Prosody
+from qos.cli.connection import Connection
+from qos.cli.listen import parser as listen_parser
+from qos.cli.options import account_from, parse
+from qos.testing.server import LoopbackServer
+
+if TYPE_CHECKING:
+    from tests.cli.conftest import Commands, Ended
+
+    CommandsAt: TypeAlias = Callable[[int], Commands]
+
+TO = "bob@localhost/1"
+QUICK = ("--connect-timeout", "1")
+
+Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+def gave_up(ended: Ended, *said: str) -> None:
+    """It ended for want of a connection, and said so in its last line."""
+    assert ended.status == 4, ended.err
+    assert ended.out == []
+    assert all(note.startswith("xmpp-qos: ") for note in ended.notes), ended.err
+    for words in said:
+        assert words in ended.notes[-1]
+
+
+@contextlib.asynccontextmanager
+async def listening(talk: Talk) -> AsyncIterator[int]:
+    """Something on a port of this machine."""
+    server = await asyncio.start_server(talk, "127.0.0.1", 0)
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
+
+
+def features(*content: str) -> bytes:
+    """The beginning of a stream whose server offers this."""
+    return (
+        "<?xml version='1.0'?><stream:stream from='localhost' version='1.0' id='1'"
+        " xmlns='jabber:client' xmlns:stream='http://etherx.jabber.org/streams'>"
+        f"<stream:features>{''.join(content)}</stream:features>"
+    ).encode()
+
+
+MECHANISMS = (
+    "<mechanisms xmlns='urn:ietf:params:xml:ns:xmpp-sasl'>"
+    "<mechanism>PLAIN</mechanism><mechanism>ANONYMOUS</mechanism></mechanisms>"
+)
+STARTTLS = "<starttls xmlns='urn:ietf:params:xml:ns:xmpp-tls'><required/></starttls>"
+
+
+class Told:
+    """A server that says one thing and remembers all that it is told."""
+
+    def __init__(self, said: bytes) -> None:
+        self.said = said
+        self.heard = b""
+
+    async def talk(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        writer.write(self.said)
+        with contextlib.suppress(ConnectionError):
+            while data := await reader.read(10_000):
+                self.heard += data
+        writer.close()
+
+
+async def test_an_unreachable_host_leaves_the_message_in_the_outbox(
+    server: LoopbackServer, commands: Commands
+) -> None:
+    """And as soon as the server is there, `outbox resend` sends it."""
+    await server.stop()
+    ended = await commands.run("send", TO, "--body", "on", *QUICK, user="alice")
+    url = commands.store("alice")
+    gave_up(
+        ended,
+        f"127.0.0.1:{server.port}: Connection refused; gave up after 1 s; ",
+        f"1 message stays in the outbox ({url})",
+        "`xmpp-qos outbox resend`",
+    )
+    held = await commands.run("outbox", "list", "--store", url)
+    assert [line["state"] for line in held.out] == ["queued"]
+    await server.start()
+    listener = await commands.listen("bob", "--count", "1")
+    resent = await commands.run("outbox", "resend", user="alice")
+    assert resent.status == 0
+    assert [line["outcome"] for line in resent.out] == ["delivered"]
+    assert resent.out[0]["msg_id"] == held.out[0]["msg_id"]
+    assert [line["body"] for line in (await listener.end()).out] == ["on"]
+
+
+async def test_nothing_unacknowledged_is_claimed_to_be_sent(
+    server: LoopbackServer, commands: Commands
+) -> None:
+    """Such a message is kept nowhere."""
+    await server.stop()
+    words = ("send", TO, "--body", "on", "--level", "unacknowledged", *QUICK)
+    ended = await commands.run(*words, user="alice")
+    gave_up(ended, "nothing was sent")
+
+
+async def test_a_server_that_comes_a_little_late_is_waited_for(
+    server: LoopbackServer, commands: Commands
+) -> None:
+    """A device and its server often start together."""
+    await server.stop()
+    listener = await commands.start("listen", user="bob")
+    await listener.note("trying again")
+    await server.start()
+    assert await listener.note("ready") == "ready bob@localhost/1"
+
+
+async def test_a_server_that_says_nothing_is_given_up(commands_at: CommandsAt) -> None:
+    """An open port alone is no server."""
+    async with listening(Told(b"").talk) as port:
+        commands = commands_at(port)
+        ended = await commands.run("listen", *QUICK, user="bob")
+    gave_up(ended, f"127.0.0.1:{port} does not answer; gave up after 1 s")
+
+
+async def test_a_name_without_an_address_is_given_up(commands_at: CommandsAt) -> None:
+    """Often it is misspelt."""
+    words = ("listen", "--host", "no-such-host.invalid", "--tls", "starttls", *QUICK)
+    ended = await commands_at(1).run(*words, user="bob")
+    gave_up(ended, "no-such-host.invalid:1")
+
+
+async def test_a_wrong_password_is_told_at_once(commands: Commands) -> None:
+    """To wait for the time-out would not make it right."""
+    begun = time.monotonic()
+    words = ("send", TO, "--body", "on", "--connect-timeout", "30")
+    ended = await commands.run(*words, user="alice", password="guess")  # noqa: S106
+    assert time.monotonic() - begun < 15
+    gave_up(ended, "refused the login: not-authorized; 1 message stays in the outbox")
+    assert len(ended.notes) == 1
+
+
+async def test_an_unknown_domain_is_told_at_once(commands: Commands) -> None:
+    """It is not that of this server, and will not be in half a minute."""
+    ended = await commands.run("listen", "--jid", "bob@example.org/1", user="bob")
+    gave_up(ended, "host-unknown")
+    assert len(ended.notes) == 1
+
+
+async def test_without_tls_there_is_no_login(commands_at: CommandsAt) -> None:
+    """Somebody on the way can take away the offer of TLS, and read on."""
+    told = Told(features(MECHANISMS))
+    async with listening(told.talk) as port:
+        ended = await commands_at(port).run("listen", user="bob", tls="starttls")
+    gave_up(ended, f"127.0.0.1:{port} offers no TLS")
+    assert b"<auth" not in told.heard
+
+
+async def test_a_server_that_skips_the_login_gets_nothing(
+    commands_at: CommandsAt,
+) -> None:
+    """slixmpp would bind a resource there, and send in the clear."""
+    told = Told(features("<bind xmlns='urn:ietf:params:xml:ns:xmpp-bind'/>"))
+    async with listening(told.talk) as port:
+        ended = await commands_at(port).run(
+            "send", TO, "--body", "a secret", user="alice", tls="starttls"
+        )
+    gave_up(ended, "offers no TLS")
+    assert b"<iq" not in told.heard
+
+
+async def test_a_redirection_is_not_followed(commands_at: CommandsAt) -> None:
+    """Anyone on the way can send one before there is TLS.
+
+    slixmpp then takes the certificate of the other host for good, so that the
+    password would go there.
+    """
+    elsewhere = Told(b"")
+    async with listening(elsewhere.talk) as other:
+        redirection = (
+            "<stream:error><see-other-host xmlns='urn:ietf:params:xml:ns:xmpp-streams'>"
+            f"127.0.0.1:{other}</see-other-host></stream:error>"
+        )
+        said = features().replace(
+            b"<stream:features></stream:features>", redirection.encode()
+        )
+        async with listening(Told(said).talk) as port:
+            commands = commands_at(port)
+            ended = await commands.run("listen", *QUICK, user="bob", tls="starttls")
+    gave_up(ended, "wants to redirect us: not followed; gave up after 1 s")
+    assert elsewhere.heard == b""
+
+
+async def test_a_server_that_insists_on_tls_is_told(commands_at: CommandsAt) -> None:
+    """With --tls off there is no way in, and waiting does not open one."""
+    async with listening(Told(features(STARTTLS)).talk) as port:
+        ended = await commands_at(port).run("listen", user="bob")
+    gave_up(ended, f"127.0.0.1:{port} insists on TLS")
+
+
+async def test_a_connection_that_falls_silent_is_made_again(
+    server: LoopbackServer,
+    commands: Commands,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A peer that vanishes does not close anything; TCP alone notices in hours."""
+    monkeypatch.setattr("qos.cli.connection._PING_INTERVAL_S", 0.1)
+    monkeypatch.setattr("qos.cli.connection._PING_TIMEOUT_S", 0.3)
+    monkeypatch.setenv("XMPP_QOS_PASSWORD", "secret of bob")
+    silent = False
+
+    async def copy(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(ConnectionError):
+            while data := await source.read(10_000):
+                if not silent:
+                    sink.write(data)
+        sink.close()
+
+    async def between(
+        reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        up = await asyncio.open_connection("127.0.0.1", server.port)
+        await asyncio.gather(copy(reader, up[1]), copy(up[0], writer))
+
+    async with listening(between) as port:
+        commands.port = port
+        words = commands.command_line("listen", user="bob")
+        arguments = parse(
+            listen_parser("xmpp-qos listen"), words[words.index("--jid") :]
+        )
+        async with Connection(account_from(arguments), receives=True) as connection:
+            connection.start()
+
+            async def work() -> None:
+                nonlocal silent
+                await connection.announced.wait()
+                silent = True
+                while connection.online.is_set():  # noqa: ASYNC110 - it is cleared
+                    await asyncio.sleep(0.01)
+                silent = False
+                await connection.online.wait()
+
+            await connection.work(work())
+    said = capsys.readouterr().err
+    assert f"127.0.0.1:{port} does not answer any more; trying again" in said
+    assert "connected again as bob@localhost/1" in said
+
+
+async def test_a_server_that_is_none_is_given_up(commands_at: CommandsAt) -> None:
+    """A web server, say."""
+    told = Told(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+    async with listening(told.talk) as port:
+        ended = await commands_at(port).run("listen", *QUICK, user="bob")
+    gave_up(ended, f"127.0.0.1:{port}")
+
+
+# -- against a real server, over TLS -----------------------------------------
+
+
+def make_certificate(prosody: Prosody, *, name: str, days: int) -> None:
+    """Replace the server's certificate by one for this name."""
+    assert prosody.ca_file is not None
+    key = prosody.ca_file.with_suffix(".key")
+    request = prosody.ca_file.with_suffix(".csr")
+    for command in (
+        (
+            *("openssl", "req", "-new", "-newkey", "ec", "-nodes"),
+            *("-pkeyopt", "ec_paramgen_curve:prime256v1", "-subj", "/CN=test"),
+            *("-addext", f"subjectAltName=DNS:{name}"),
+            *("-addext", "keyUsage=critical,digitalSignature,keyCertSign"),
+            *("-keyout", key, "-out", request),
+        ),
+        (
+            *("openssl", "x509", "-req", "-in", request, "-signkey", key),
+            *("-copy_extensions", "copy", "-days", str(days)),
+            *("-out", prosody.ca_file),
+        ),
+    ):
+        subprocess.run(command, check=True, capture_output=True)
+
+
+@pytest.fixture
+async def prosody(
+    tmp_path: Path, accounts: Mapping[str, str]
+) -> AsyncIterator[Prosody]:
+    """A server with TLS, and a certificate of its own."""
+    folder = tmp_path / "prosody"
+    folder.mkdir()
+    async with Prosody(folder, accounts=accounts, tls=True) as server:
+        yield server
+
+
+def port_of(prosody: Prosody, tls: str) -> int:
+    port = prosody.tls_port if tls == "direct" else prosody.c2s_port
+    assert port is not None
+    return port
+
+
+@pytest.mark.xmpp
+@pytest.mark.parametrize("tls", ["starttls", "direct"])
+async def test_a_certificate_that_is_trusted_is_enough(
+    tls: str, prosody: Prosody, commands_at: CommandsAt
+) -> None:
+    """Over TLS, end to end."""
+    commands = commands_at(port_of(prosody, tls))
+    trust: Sequence[str] = ("--ca-file", str(prosody.ca_file), "--trust", "all")
+    listener = await commands.start("listen", *trust, user="bob", tls=tls)
+    await listener.note("ready")
+    sent = await commands.run("send", TO, "--body", "on", *trust, user="alice", tls=tls)
+    assert (sent.status, sent.err) == (0, "")
+    assert (await listener.line())["body"] == "on"
+
+
+@pytest.mark.xmpp
+@pytest.mark.parametrize("tls", ["starttls", "direct"])
+async def test_an_untrusted_certificate_is_refused_at_once(
+    tls: str, prosody: Prosody, commands_at: CommandsAt
+) -> None:
+    """Before any password is sent."""
+    commands = commands_at(port_of(prosody, tls))
+    words = ("send", TO, "--body", "on", "--connect-timeout", "30")
+    begun = time.monotonic()
+    ended = await commands.run(*words, user="alice", tls=tls)
+    assert time.monotonic() - begun < 15
+    gave_up(ended, "the certificate is refused: self", "1 message stays in the outbox")
+    assert len(ended.notes) == 1
+
+
+@pytest.mark.xmpp
+@pytest.mark.parametrize("tls", ["starttls", "direct"])
+@pytest.mark.parametrize(
+    ("name", "days", "said"),
+    [
+        ("other.example", 2, "not valid for 'localhost'"),
+        ("localhost", -1, "certificate has expired"),
+    ],
+)
+async def test_a_certificate_that_does_not_hold_is_refused_at_once(
+    tls: str,
+    name: str,
+    days: int,
+    said: str,
+    prosody: Prosody,
+    commands_at: CommandsAt,
+) -> None:
+    """Trusted or not: it must be for the domain of the JID, and for today."""
+    await prosody.stop()
+    make_certificate(prosody, name=name, days=days)
+    await prosody.start()
+    commands = commands_at(port_of(prosody, tls))
+    words = ("listen", "--ca-file", str(prosody.ca_file))
+    ended = await commands.run(*words, user="bob", tls=tls)
+    gave_up(ended, "the certificate is refused: ", said)
+    assert len(ended.notes) == 1
+
+
+@pytest.mark.xmpp
+async def test_a_real_server_refuses_a_wrong_password_at_once(
+    prosody: Prosody, commands_at: CommandsAt
+) -> None:
+    """It offers several mechanisms, and each is tried."""
+    commands = commands_at(port_of(prosody, "direct"))
+    words = ("listen", "--ca-file", str(prosody.ca_file))
+    begun = time.monotonic()
+    ended = await commands.run(
+        *words,
+        user="bob",
+        password="guess",  # noqa: S106
+        tls="direct",
+    )
+    assert time.monotonic() - begun < 15
+    gave_up(ended, "refused the login: not-authorized")
+    assert len(ended.notes) == 1
+
+
+@pytest.mark.xmpp
+async def test_an_anonymous_login_is_not_taken_for_ours(
+    accounts: Mapping[str, str], tmp_path: Path, commands_at: CommandsAt
+) -> None:
+    """slixmpp falls back to it without a word, and is somebody else then."""
+    folder = tmp_path / "prosody"
+    folder.mkdir()
+    extra = 'VirtualHost "open.localhost"\n  authentication = "anonymous"'
+    async with Prosody(folder, accounts=accounts, extra=extra) as prosody:
+        commands = commands_at(prosody.c2s_port)
+        words = ("listen", "--jid", "bob@open.localhost")
+        ended = await commands.run(*words, user="bob")
+    gave_up(ended, "@open.localhost/", "instead of bob@open.localhost")
+
+
+@pytest.mark.xmpp
+async def test_tls_where_there_is_none_is_told(
+    prosody: Prosody, commands_at: CommandsAt
+) -> None:
+    """Direct TLS to the port for STARTTLS: a common mistake."""
+    commands = commands_at(prosody.c2s_port)
+    ended = await commands.run("listen", *QUICK, user="bob", tls="direct")
+    gave_up(ended, f"127.0.0.1:{prosody.c2s_port}: TLS failed")

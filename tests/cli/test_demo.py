@@ -1,0 +1,279 @@
+"""`xmpp-qos demo`, as a user runs it; what must hold for its figures whatever happens."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from qos.cli import main
+from qos.core.model import Level
+from qos.demo.counter import Book, Count
+from qos.demo.process import CounterDied, Spares, Supervisor
+from qos.demo.scenario import ENTERED, LEFT, Passing, inside, kills, people
+from qos.demo.table import Row, reckon, render
+
+#: A shorter run than the usual one, and one that surely loses something.
+SHORT = ("--messages", "40", "--loss", "0.1", "--cut", "0.02", "--kills", "2")
+
+PERFECT = ("--loss", "0", "--cut", "0", "--delay", "0")
+
+COMMAND = (sys.executable, "-c", "import sys, qos.cli; sys.exit(qos.cli.main())")
+
+
+def demo(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run it to its end, with its temporary files in this folder."""
+    return subprocess.run(
+        [*COMMAND, "demo", *arguments],
+        env=os.environ | {"TMPDIR": str(folder)},
+        capture_output=True,
+        text=True,
+        timeout=40,
+        check=False,
+    )
+
+
+def rows_of(done: subprocess.CompletedProcess[str]) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def cells(table: str, level: str) -> list[str]:
+    (line,) = (line for line in table.splitlines() if line.startswith(f"{level} "))
+    return line.split()
+
+
+def processes_with(word: str) -> list[int]:
+    """Processes that have this word in their environment or arguments."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            text = (folder / "environ").read_bytes() + (folder / "cmdline").read_bytes()
+        except OSError:
+            continue
+        if word.encode() in text and int(folder.name) != os.getpid():
+            found.append(int(folder.name))
+    return found
+
+
+@pytest.mark.crash
+def test_assured_is_exact_and_the_table_says_what_the_json_says(tmp_path: Path) -> None:
+    """And the other levels show why it is there; two runs, so that chance has a say."""
+    seed = ("--seed", "7")
+    first, second = (demo(tmp_path, *SHORT, *seed, "--json") for _ in range(2))
+    for done in (first, second):
+        assert done.returncode == 0, done.stderr
+        unacknowledged, acknowledged, assured = rows_of(done)
+        assert (assured["lost"], assured["duplicated"]) == (0, 0)
+        assert assured["inside"] == assured["inside_truth"]
+        assert assured["outcomes"] == {"delivered": 40}
+        assert acknowledged["lost"] == 0
+        assert unacknowledged["lost"] > 0
+        assert unacknowledged["duplicated"] == 0
+        for row in rows_of(done):
+            assert row["sent"] == row["arrived"] + row["lost"] == 40
+            assert row["stanzas_dropped"] > 0
+            # The same text for people, on stderr.
+            assert cells(done.stderr, row["level"])[1:6] == [
+                *(str(row[name]) for name in ("sent", "arrived", "lost", "duplicated")),
+                f"{row['stanzas_per_message']:.1f}",
+            ]
+    for name in ("seed", "kills", "inside_truth"):
+        assert [row[name] for row in rows_of(first)] == [
+            row[name] for row in rows_of(second)
+        ]
+    assert [row["kills"] for row in rows_of(first)] == [2, 2, 2]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_over_a_perfect_link_it_takes_one_two_and_four_stanzas(tmp_path: Path) -> None:
+    """The text says so of the levels. A few more are there to find out who supports it."""
+    done = demo(tmp_path, *("--messages", "60", "--kills", "0"), *PERFECT)
+    assert done.returncode == 0, done.stderr
+    for level, stanzas in zip(Level, (1, 2, 4), strict=True):
+        assert cells(done.stdout, level.value)[1:5] == ["60", "60", "0", "0"]
+        assert stanzas <= float(cells(done.stdout, level.value)[5]) < stanzas + 0.5
+    assert "Assured: of 60 messages each was counted once" in done.stdout
+    assert "\x1b" not in done.stdout + done.stderr  # no terminal, no colours
+    assert "--seed 1" in done.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_stopped_it_leaves_no_process_and_no_folder(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    """As Ctrl-C does it: every process of the terminal gets the signal."""
+    running = subprocess.Popen(
+        [*COMMAND, "demo"],
+        env=os.environ | {"TMPDIR": str(tmp_path)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        deadline = time.monotonic() + 20
+        while not list(tmp_path.glob("*/unacknowledged/counter.sqlite")):
+            assert time.monotonic() < deadline
+            assert running.poll() is None
+            time.sleep(0.02)
+        assert len(processes_with(str(tmp_path))) >= 2
+        os.killpg(running.pid, number)
+        _, errors = running.communicate(timeout=10)
+    finally:
+        running.kill()
+        running.wait()
+    assert running.returncode == 130
+    assert "Traceback" not in errors
+    assert list(tmp_path.iterdir()) == []
+    assert processes_with(str(tmp_path)) == []
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--messages", "0"),
+        ("--messages", "many"),
+        ("--seed", "-1"),
+        ("--loss", "0.9"),
+        ("--loss", "nan"),
+        ("--cut", "1"),
+        ("--delay", "-1"),
+        ("--kills", "3", "--messages", "2"),
+        ("--level", "assured"),
+        ("now",),
+    ],
+)
+def test_wrong_arguments_are_usage_errors(
+    arguments: Sequence[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["demo", *arguments]) == 2
+    text = capsys.readouterr()
+    assert text.out == ""
+    assert len(text.err.splitlines()) == 1
+
+
+def test_what_is_not_exact_is_said_and_is_the_exit_status(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def lossy(*_: object) -> Row:
+        return row_of((0, ENTERED), (0, ENTERED), outcomes={"delivered": 3})
+
+    monkeypatch.setattr("qos.cli.demo.run_level", lossy)
+    assert main(["demo"]) == 1
+    text = capsys.readouterr().out
+    assert "Assured has failed: 2 lost, 1 duplicated" in text
+    assert "the doors were told: 3 delivered" in text
+
+
+# -- the parts -------------------------------------------------------------
+
+
+@pytest.fixture
+async def spares(tmp_path: Path) -> AsyncIterator[Spares]:
+    async with Spares(tmp_path) as spares:
+        yield spares
+
+
+@pytest.mark.crash
+async def test_a_killed_counter_is_replaced(spares: Spares, tmp_path: Path) -> None:
+    """Whether or not it ever counts; port 9 is where nobody answers."""
+    task = {"port": 9, "password": "x", "folder": str(tmp_path)}
+    supervisor = Supervisor(spares, task)
+    running = asyncio.create_task(supervisor.run())
+    await asyncio.sleep(0)
+    async with asyncio.timeout(20):
+        await asyncio.gather(supervisor.kill_soon(), supervisor.kill_soon())
+        await supervisor.stop()
+        await running
+    assert supervisor.kills == 2
+
+
+async def test_a_counter_that_fails_ends_the_run_and_says_why(
+    spares: Spares, tmp_path: Path
+) -> None:
+    task = {"port": 9, "password": "x", "folder": str(tmp_path / "missing" / "folder")}
+    with pytest.raises(CounterDied, match=r"status 1: .*missing"):
+        async with asyncio.timeout(20):
+            await Supervisor(spares, task).run()
+
+
+def test_the_same_seed_is_the_same_day() -> None:
+    assert people(3, 100, per_s=50) == people(3, 100, per_s=50)
+    assert people(3, 100, per_s=50) != people(4, 100, per_s=50)
+    assert kills(3, 5, among=100) == kills(3, 5, among=100)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_nobody_leaves_who_has_not_entered(seed: int) -> None:
+    events = [passing.event for passing in people(seed, 300, per_s=100)]
+    assert {ENTERED, LEFT} == set(events)
+    assert min(inside(events[:end]) for end in range(len(events))) == 0
+
+
+@pytest.mark.parametrize(("count", "among"), [(0, 5), (1, 1), (3, 3), (7, 100)])
+def test_each_kill_has_a_passing_of_its_own(count: int, among: int) -> None:
+    due = kills(1, count, among=among)
+    assert len(set(due)) == count
+    assert all(0 <= place < among for place in due)
+
+
+def row_of(*counted: tuple[int, str], outcomes: dict[str, int]) -> Row:
+    passings = [
+        Passing(0, "entrance", 0.0),
+        Passing(1, "entrance", 0.1),
+        Passing(2, "exit", 0.2),
+    ]
+    return reckon(
+        Level.ASSURED,
+        passings,
+        passed_at={0: 10.0, 1: 11.0, 2: 12.0},
+        book=Book(
+            [
+                Count(event, number, 10.5 + number + 5 * place)
+                for place, (number, event) in enumerate(counted)
+            ],
+            recognized=4,
+        ),
+        outcomes=outcomes,
+        stanzas=14,
+        stanzas_dropped=1,
+        cuts=2,
+        kills=3,
+        seconds=1.25,
+    )
+
+
+def test_what_is_lost_and_what_came_twice_is_counted_by_message() -> None:
+    """One lost and one doubled leave the number of people right: that is no excuse."""
+    counted = ((0, ENTERED), (2, LEFT), (0, ENTERED), (0, ENTERED), (2, LEFT))
+    row = row_of(*counted, outcomes={"delivered": 3})
+    assert (row.sent, row.arrived, row.lost, row.duplicated) == (3, 2, 1, 2)
+    assert (row.inside, row.inside_truth) == (1, 1)
+    assert row.median_latency_ms == 3000.0  # of 0.5 s and 5.5 s, the first times
+    assert row.stanzas_per_message == 4.67
+    assert not row.exact
+
+
+def test_exact_is_each_message_once_and_each_sender_told() -> None:
+    counted = ((0, ENTERED), (1, ENTERED), (2, LEFT))
+    assert row_of(*counted, outcomes={"delivered": 3}).exact
+    assert not row_of(*counted, outcomes={"delivered": 2, "in doubt": 1}).exact
+    assert not row_of(*counted[:2], outcomes={"delivered": 3}).exact
+
+
+def test_the_table_is_aligned_and_shows_that_nothing_arrived() -> None:
+    nothing = row_of(outcomes={"not ended": 3})
+    something = row_of((0, ENTERED), outcomes={"delivered": 1, "not ended": 2})
+    text = render([nothing, something], bold=False)
+    assert len({len(line) for line in text.splitlines()}) == 1
+    assert text.splitlines()[2].split() == [
+        "assured", "3", "0", "3", "0", "4.7", "-", "0", "(1)",
+    ]  # fmt: skip
+    assert render([nothing], bold=True).startswith("\x1b[1m")

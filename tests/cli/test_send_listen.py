@@ -1,0 +1,564 @@
+"""`send` and `listen`, end to end, as processes of their own."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pty
+import signal
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from qos.testing.server import LoopbackServer
+
+if TYPE_CHECKING:
+    from tests.cli.conftest import Commands
+
+TO = "bob@localhost/1"
+
+
+async def online(server: LoopbackServer, jid: str) -> None:
+    """Wait until somebody is logged in."""
+    while jid not in server.online:  # noqa: ASYNC110 - it is no event
+        await asyncio.sleep(0.01)
+
+
+LEVELS = ("unacknowledged", "acknowledged", "assured")
+
+
+@pytest.mark.parametrize("level", LEVELS)
+async def test_a_message_arrives_at_each_level(level: str, commands: Commands) -> None:
+    """And both ends say what they know of it."""
+    listener = await commands.listen("bob", "--count", "1")
+    words = ("send", TO, "--level", level, "--body", "blå & <røde>")
+    sent = await commands.run(*words, user="alice")
+    assert (sent.status, sent.err) == (0, "")
+    (outcome,) = sent.out
+    received = await listener.end()
+    assert (received.status, received.notes) == (0, ["ready bob@localhost/1"])
+    (message,) = received.out
+    assert list(outcome) == [
+        *("msg_id", "to", "level", "outcome", "condition", "attempts", "seconds")
+    ]
+    assert list(message) == [
+        *("from", "to", "level", "msg_id", "redelivered", "body", "xml")
+    ]
+    plain = level == "unacknowledged"
+    assert outcome["to"] == TO
+    assert outcome["level"] == message["level"] == level
+    assert outcome["outcome"] == ("sent" if plain else "delivered")
+    assert outcome["condition"] is None
+    assert outcome["attempts"] == {"unacknowledged": 0, "acknowledged": 1}.get(level, 2)
+    assert isinstance(outcome["seconds"], float)
+    if plain:
+        assert outcome["msg_id"] is message["msg_id"] is None
+    else:
+        assert message["msg_id"]
+    if level == "assured":
+        assert outcome["msg_id"] == message["msg_id"]
+    assert message["from"] == "alice@localhost/1"
+    assert message["to"] == TO
+    assert message["redelivered"] is False
+    assert message["body"] == "blå & <røde>"
+    stanza = ET.fromstring(str(message["xml"]))  # noqa: S314
+    assert stanza.tag == "{jabber:client}message"
+    assert stanza.get("from") == "alice@localhost/1"
+
+
+async def test_a_bare_jid_is_followed_and_told_as_given(commands: Commands) -> None:
+    """What the user wrote is what he looks for in the output."""
+    listener = await commands.listen("bob", "--count", "1")
+    sent = await commands.run("send", "Bob@LocalHost", "--body", "x", user="alice")
+    assert [line["outcome"] for line in sent.out] == ["delivered"]
+    assert sent.out[0]["to"] == "Bob@LocalHost"
+    assert (await listener.end()).out[0]["to"] == TO
+
+
+async def test_a_message_in_a_file_arrives_as_it_is(
+    commands: Commands, tmp_path: Path
+) -> None:
+    """Most messages to devices have no body at all."""
+    file = tmp_path / "set.xml"
+    file.write_text(
+        "<?xml version='1.0'?>\n<message to='nobody@localhost' type='chat'>"
+        "<set xmlns='urn:xmpp:iot:control' x:kind='a' xmlns:x='urn:x'>"
+        "<boolean name='on' value='true'/></set></message>"
+    )
+    listener = await commands.listen("bob", "--count", "2")
+    for level in ("assured", "unacknowledged"):
+        words = ("send", TO, "--xml", file, "--level", level)
+        assert (await commands.run(*words, user="alice")).status == 0
+    for line in (await listener.end()).out:
+        assert line["body"] is None
+        assert line["to"] == TO
+        stanza = ET.fromstring(str(line["xml"]))  # noqa: S314
+        assert stanza.get("type") == "chat"
+        control = stanza.find("{urn:xmpp:iot:control}set")
+        assert control is not None
+        # slixmpp leaves such attributes out of a plain message.
+        assert line["level"] == "unacknowledged" or control.get("{urn:x}kind") == "a"
+        assert control.find("{urn:xmpp:iot:control}boolean") is not None
+
+
+async def test_a_stranger_is_told_that_it_is_not_delivered(commands: Commands) -> None:
+    """Status 1; the error's condition, and who said so."""
+    listener = await commands.listen("bob")
+    sent = await commands.run("send", TO, "--body", "x", user="mallory")
+    assert sent.status == 1
+    assert sent.out[0]["outcome"] == "not delivered"
+    assert sent.out[0]["condition"] == "not-allowed"
+    assert sent.err == f"xmpp-qos: not delivered to {TO}: not-allowed, said {TO}\n"
+    listener.process.send_signal(signal.SIGINT)
+    assert (await listener.end()).out == []
+
+
+async def test_trust_can_name_a_stranger(commands: Commands) -> None:
+    """The option of `listen` that decides."""
+    listener = await commands.listen(
+        "bob", "--count", "1", "--trust", "mallory@localhost"
+    )
+    sent = await commands.run("send", TO, "--body", "x", user="mallory")
+    assert sent.status == 0
+    assert (await listener.end()).out[0]["from"] == "mallory@localhost/1"
+
+
+async def test_a_deadline_ends_a_message_to_who_is_away(commands: Commands) -> None:
+    """Certainly not delivered: it never went beyond the first step."""
+    words = ("send", TO, "--body", "x", "--deadline", "1")
+    sent = await commands.run(*words, user="alice")
+    assert sent.status == 1
+    assert sent.out[0]["outcome"] == "not delivered"
+    assert sent.out[0]["condition"] == "service-unavailable"
+    left = await commands.run("outbox", "list", "--store", commands.store("alice"))
+    assert (left.status, left.out) == (0, [])
+
+
+async def test_a_receiver_may_come_later(
+    server: LoopbackServer, commands: Commands
+) -> None:
+    """That is what an outbox is for."""
+    sender = await commands.start("send", TO, "--body", "x", user="alice")
+    await online(server, "alice@localhost/1")
+    listener = await commands.listen("bob", "--count", "1")
+    assert (await sender.end()).status == 0
+    assert [line["body"] for line in (await listener.end()).out] == ["x"]
+
+
+async def test_quiet_says_nothing(commands: Commands) -> None:
+    """For those who log stderr."""
+    listener = await commands.start("listen", "--quiet", "--count", "1", user="bob")
+    assert (await commands.run("send", TO, "--body", "x", user="alice")).status == 0
+    ended = await listener.end()
+    assert (ended.status, ended.err) == (0, "")
+
+
+# -- lines -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("level", LEVELS)
+async def test_200_lines_are_200_messages(level: str, commands: Commands) -> None:
+    """Pipelined, and each of them told."""
+    bodies = [f"line {n}" for n in range(200)]
+    listener = await commands.listen("bob", "--count", "200")
+    words = ("send", TO, "--lines", "--level", level)
+    sent = await commands.run(*words, user="alice", input_="\n".join(bodies).encode())
+    assert (sent.status, sent.err) == (0, "")
+    assert len(sent.out) == 200
+    received = await listener.end()
+    assert sorted(str(line["body"]) for line in received.out) == sorted(bodies)
+
+
+async def test_ordered_lines_arrive_in_order(commands: Commands) -> None:
+    """As they were written."""
+    bodies = [str(n) for n in range(100)]
+    listener = await commands.listen("bob", "--count", "100")
+    words = ("send", TO, "--lines", "--ordered")
+    sent = await commands.run(*words, user="alice", input_="\n".join(bodies).encode())
+    assert sent.status == 0
+    assert [line["body"] for line in (await listener.end()).out] == bodies
+
+
+async def test_a_line_that_cannot_be_sent_does_not_stop_the_others(
+    commands: Commands,
+) -> None:
+    """Each has its own JSON line, and a line on stderr that says why."""
+    lines = (
+        b"first",
+        b"x" * 300_000,
+        b"",
+        b"\xff",
+        b"y" * 3_000_000,
+        b"a\x00b",
+        b"crlf\r",
+        "sidste æ".encode(),
+    )
+    listener = await commands.listen("bob", "--count", "4")
+    words = ("send", TO, "--lines")
+    sent = await commands.run(*words, user="alice", input_=b"\n".join(lines))
+    assert sent.status == 1
+    outcomes = sorted((str(x["outcome"]), str(x["condition"])) for x in sent.out)
+    assert outcomes == [
+        *[("delivered", "None")] * 4,
+        *[("not delivered", "bad-request")] * 2,
+        *[("not delivered", "policy-violation")] * 2,
+    ]
+    refused = [line for line in sent.out if line["outcome"] == "not delivered"]
+    assert {line["attempts"] for line in refused} == {0}
+    assert {line["msg_id"] for line in refused} == {None}
+    assert [note.split(": ")[2] for note in sent.notes] == [
+        *("line 2", "line 4", "line 5", "line 6")
+    ]
+    bodies = [line["body"] for line in (await listener.end()).out]
+    assert sorted(map(str, bodies)) == sorted(["first", "", "crlf\r", "sidste æ"])
+
+
+async def test_one_message_that_is_too_large_is_told_and_not_sent(
+    commands: Commands, tmp_path: Path
+) -> None:
+    """It would end the stream at each attempt."""
+    file = tmp_path / "large.xml"
+    file.write_text(f"<message><body>{'x' * 10_000_000}</body></message>")
+    sent = await commands.run("send", TO, "--xml", file, user="alice")
+    assert sent.status == 1
+    assert sent.out[0]["outcome"] == "not delivered"
+    assert sent.out[0]["condition"] == "policy-violation"
+    assert sent.out[0]["attempts"] == 0
+    assert len(sent.notes) == 1
+    assert "10000" in sent.err
+
+
+async def test_no_lines_are_no_messages(commands: Commands) -> None:
+    """And no failure."""
+    sent = await commands.run("send", TO, "--lines", user="alice")
+    assert (sent.status, sent.out, sent.err) == (0, [], "")
+
+
+async def test_a_line_is_sent_before_the_next_one_comes(commands: Commands) -> None:
+    """A sensor that writes a line an hour."""
+    listener = await commands.listen("bob")
+    sender = await commands.start("send", TO, "--lines", user="alice")
+    assert sender.process.stdin is not None
+    for body in ("one", "two"):
+        sender.process.stdin.write(f"{body}\n".encode())
+        assert (await listener.line())["body"] == body
+        assert (await sender.line())["outcome"] == "delivered"
+    assert (await sender.end()).status == 0
+
+
+async def test_a_terminal_gets_a_progress_bar(commands: Commands) -> None:
+    """And the JSON lines stay whole beside it."""
+    listener = await commands.listen("bob", "--count", "20")
+    terminal, end = pty.openpty()
+    process = await asyncio.create_subprocess_exec(
+        *commands.command_line("send", TO, "--lines", user="alice"),
+        env=commands.environment("alice"),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=end,
+    )
+    os.close(end)
+    async with asyncio.timeout(40):
+        out, _ = await process.communicate(b"x\n" * 20)
+    shown = b""
+    try:
+        while data := await asyncio.to_thread(os.read, terminal, 65536):
+            shown += data
+    except OSError:  # the other end is closed: all is read
+        pass
+    os.close(terminal)
+    assert out.count(b'"delivered"') == len(out.splitlines()) == 20
+    assert b"[####################] 20 of 20 ended" in shown
+    assert shown.endswith(b"\r\x1b[K")
+    assert (await listener.end()).status == 0
+
+
+# -- stopping ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+async def test_ctrl_c_says_what_stays_in_the_outbox(
+    number: int, server: LoopbackServer, commands: Commands
+) -> None:
+    """Status 130, one line, and nothing lost."""
+    sender = await commands.start("send", TO, "--body", "x", user="alice")
+    await online(server, "alice@localhost/1")
+    sender.process.send_signal(number)
+    ended = await sender.end()
+    url = commands.store("alice")
+    assert (ended.status, ended.out) == (130, [])
+    assert ended.notes == [
+        f"xmpp-qos: stopped; 1 message stays in the outbox ({url}); "
+        "`xmpp-qos outbox resend` goes on"
+    ]
+    listener = await commands.listen("bob", "--count", "1")
+    resent = await commands.run("outbox", "resend", user="alice")
+    assert (resent.status, resent.err) == (0, "")
+    assert [line["body"] for line in (await listener.end()).out] == ["x"]
+
+
+async def test_ctrl_c_while_stdin_is_open_ends_it_at_once(commands: Commands) -> None:
+    """And says how far stdin was read: what comes after is still to be sent."""
+    listener = await commands.listen("bob")
+    sender = await commands.start("send", TO, "--lines", user="alice")
+    assert sender.process.stdin is not None
+    sender.process.stdin.write(b"one\ntwo\nthr")
+    for _ in range(2):
+        await listener.line()
+        await sender.line()
+    sender.process.send_signal(signal.SIGINT)
+    async with asyncio.timeout(10):
+        assert await sender.process.wait() == 130
+    ended = await sender.end()
+    assert ended.notes == [
+        "xmpp-qos: stopped; nothing is left in the outbox; stdin was read up to line 2"
+    ]
+    listener.process.send_signal(signal.SIGINT)
+    ended = await listener.end()
+    assert ended.status == 130
+    assert ended.notes[1:] == ["xmpp-qos: stopped; nothing is left in the outbox"]
+
+
+async def test_a_sender_whose_stdout_is_closed_ends(commands: Commands) -> None:
+    """As `send … | head -1` does."""
+    listener = await commands.listen("bob")
+    reader, writer = os.pipe()
+    sender = await commands.start("send", TO, "--lines", user="alice", stdout=writer)
+    os.close(writer)
+    os.close(reader)
+    ended = await sender.end(b"one\n")
+    assert ended.status == 141
+    assert len(ended.notes) == 1
+    assert "nobody reads stdout any more; nothing is left in the outbox" in ended.err
+    assert (await listener.line())["body"] == "one"
+
+
+async def test_a_list_whose_stdout_is_closed_ends(
+    server: LoopbackServer, commands: Commands
+) -> None:
+    """Without a complaint of the interpreter at its end."""
+    await server.stop()
+    words = ("send", TO, "--lines", "--connect-timeout", "1")
+    await commands.run(*words, user="alice", input_=b"x\n" * 500)
+    reader, writer = os.pipe()
+    listing = await commands.start(
+        "outbox", "list", "--store", commands.store("alice"), stdout=writer
+    )
+    os.close(writer)
+    os.close(reader)
+    ended = await listing.end()
+    assert ended.status == 141
+    assert ended.err == "xmpp-qos: nobody reads stdout any more\n"
+
+
+async def test_a_full_disk_under_stdout_is_told(commands: Commands) -> None:
+    """The message was delivered; only that could not be written."""
+    listener = await commands.listen("bob", "--count", "1")
+    full = os.open("/dev/full", os.O_WRONLY)
+    sender = await commands.start("send", TO, "--body", "x", user="alice", stdout=full)
+    os.close(full)
+    ended = await sender.end()
+    assert ended.status == 74
+    assert ended.notes == [
+        "xmpp-qos: cannot write to stdout: No space left on device; "
+        "nothing is left in the outbox"
+    ]
+    assert [line["body"] for line in (await listener.end()).out] == ["x"]
+
+
+@pytest.mark.parametrize("closed", ["0<&-", "1>&-", "2>&-"])
+async def test_a_stream_that_is_closed_is_not_mistaken_for_another(
+    closed: str, commands: Commands
+) -> None:
+    """Its number would be that of the next file opened, such as the store."""
+    listener = await commands.listen("bob")
+    words = ("send", TO, "--lines" if closed == "0<&-" else "--body=x")
+    process = await asyncio.create_subprocess_exec(
+        *("sh", "-c", f'exec "$@" {closed}', "sh"),
+        *commands.command_line(*words, user="alice"),
+        env=commands.environment("alice"),
+    )
+    async with asyncio.timeout(40):
+        assert await process.wait() == 0
+    if closed != "0<&-":
+        assert (await listener.line())["body"] == "x"
+    left = await commands.run("outbox", "list", "--store", commands.store("alice"))
+    assert (left.status, left.out) == (0, [])
+
+
+# -- the store ---------------------------------------------------------------
+
+
+async def test_two_commands_cannot_share_a_store(commands: Commands) -> None:
+    """The second is told how to have one of its own."""
+    await commands.listen("bob")
+    second = await commands.run("send", TO, "--body", "x", user="bob")
+    assert (second.status, second.out) == (5, [])
+    assert len(second.notes) == 1
+    assert commands.store("bob") in second.err
+    assert "--jid with another resource" in second.err
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [(b"no database" * 100, "not an SQLite database"), (b"", "is empty")],
+)
+async def test_a_damaged_store_is_told(
+    content: bytes, said: str, commands: Commands, tmp_path: Path
+) -> None:
+    """Before anything is sent."""
+    (tmp_path / "alice.db").write_bytes(content)
+    sent = await commands.run("send", TO, "--body", "x", user="alice")
+    assert (sent.status, sent.out) == (5, [])
+    assert len(sent.notes) == 1
+    assert commands.store("alice") in sent.err
+    assert said in sent.err
+
+
+async def test_a_store_that_cannot_be_made_is_told(commands: Commands) -> None:
+    """Read-only even for root."""
+    words = ("listen", "--store", "sqlite:/sys/xmpp-qos.db")
+    listener = await commands.run(*words, user="bob")
+    assert listener.status == 5
+    assert len(listener.notes) == 1
+    assert "sqlite:/sys/xmpp-qos.db: " in listener.err
+
+
+async def test_resend_of_an_unknown_id_is_told_before_it_connects(
+    server: LoopbackServer, commands: Commands
+) -> None:
+    """Status 1, as for the other actions."""
+    await server.stop()
+    ended = await commands.run("outbox", "resend", "nobody", user="alice")
+    assert (ended.status, ended.out) == (1, [])
+    assert ended.err == "xmpp-qos: no message 'nobody' in the store\n"
+
+
+async def test_resend_of_nothing_is_done(
+    server: LoopbackServer, commands: Commands
+) -> None:
+    """It need not connect for that."""
+    await server.stop()
+    ended = await commands.run("outbox", "resend", user="alice")
+    assert (ended.status, ended.out) == (0, [])
+    assert ended.err == "xmpp-qos: the outbox is empty\n"
+
+
+# -- mishaps -----------------------------------------------------------------
+
+
+async def test_a_connection_that_is_lost_is_made_again(
+    server: LoopbackServer, commands: Commands
+) -> None:
+    """On both sides, in the middle of 300 messages; each arrives once."""
+    listener = await commands.listen("bob", "--count", "300")
+    sender = await commands.start("send", TO, "--lines", user="alice")
+    ending = asyncio.create_task(sender.end("\n".join(map(str, range(300))).encode()))
+    received = []
+    for n in range(300):
+        received.append((await listener.line())["body"])
+        if n in {20, 120}:
+            server.disconnect(f"{('alice', 'bob')[n == 20]}@localhost")
+        if n == 200:
+            await server.restart()
+    sent = await ending
+    ended = await listener.end()
+    assert (sent.status, ended.status) == (0, 0)
+    assert sorted(map(int, map(str, received))) == list(range(300))
+    assert "trying again" in sent.err
+    assert "connected again as bob@localhost/1" in ended.err
+
+
+async def test_a_sender_takes_nothing_that_is_meant_for_a_listener(
+    server: LoopbackServer, commands: Commands
+) -> None:
+    """It has nobody to hand it to: it stays where it is, or is not accepted."""
+    waiting = await commands.start("send", "carol@localhost", "--body", "x", user="bob")
+    await online(server, TO)
+    words = ("send", TO, "--body", "y", "--deadline", "1")
+    sent = await commands.run(*words, user="alice")
+    assert sent.status == 1
+    assert sent.out[0]["condition"] == "service-unavailable"
+    waiting.process.send_signal(signal.SIGINT)
+    await waiting.end()
+
+
+async def test_a_message_that_could_not_be_printed_is_not_lost(
+    commands: Commands,
+) -> None:
+    """`listen | head -1` dies at the second message, which is handed over again."""
+    reader, writer = os.pipe()
+    listener = await commands.start("listen", user="bob", stdout=writer)
+    os.close(writer)
+    await listener.note("ready")
+    os.close(reader)
+    sender = await commands.start("send", TO, "--body", "x", user="alice")
+    ended = await listener.end()
+    assert ended.status == 141
+    assert ended.notes[1:] == [
+        "xmpp-qos: nobody reads stdout any more; a message stays in the store"
+    ]
+    # In between, a command with the same store has no use for it and leaves it.
+    words = ("send", "alice@localhost/2", "--body", "y", "--deadline", "1")
+    await commands.run(*words, user="bob")
+    listener = await commands.listen("bob")
+    line = await listener.line()
+    assert (line["body"], line["redelivered"]) == ("x", True)
+    assert [line["outcome"] for line in (await sender.end()).out] == ["delivered"]
+
+
+@pytest.mark.crash
+async def test_a_listener_that_is_killed_again_and_again_prints_each_line_once(
+    commands_anywhere: Commands,
+) -> None:
+    """But for what it had just printed, and that is marked."""
+    commands = commands_anywhere
+    bodies = [str(n) for n in range(150)]
+    sender = await commands.start("send", TO, "--lines", user="alice")
+    ending = asyncio.create_task(sender.end("\n".join(bodies).encode()))
+    seen: list[str] = []
+    for kill_after in (10, 30, 45, None):
+        listener = await commands.listen("bob")
+        lines = 0
+        while len(set(seen)) < len(bodies) and lines != kill_after:
+            line = await listener.line()
+            lines += 1
+            if not (line["redelivered"] and line["body"] in seen):
+                seen.append(str(line["body"]))
+        if kill_after is not None:
+            listener.process.kill()
+            # What was written before the kill counts, too.
+            for line in (await listener.end()).out:
+                if not (line["redelivered"] and line["body"] in seen):
+                    seen.append(str(line["body"]))
+    sent = await ending
+    assert sent.status == 0
+    assert [line["outcome"] for line in sent.out] == ["delivered"] * 150
+    assert sorted(seen) == sorted(bodies)
+
+
+@pytest.mark.crash
+async def test_a_sender_that_is_killed_is_finished_by_resend(
+    commands_anywhere: Commands,
+) -> None:
+    """Each line that it had taken arrives once."""
+    commands = commands_anywhere
+    listener = await commands.listen("bob")
+    sender = await commands.start("send", TO, "--lines", user="alice")
+    assert sender.process.stdin is not None
+    sender.process.stdin.write("\n".join(map(str, range(400))).encode())
+    received = [str((await listener.line())["body"]) for _ in range(25)]
+    sender.process.kill()
+    told = await sender.end()
+    assert told.status == -signal.SIGKILL
+    resent = await commands.run("outbox", "resend", user="alice")
+    assert resent.status == 0
+    assert {line["outcome"] for line in resent.out} <= {"delivered"}
+    listener.process.send_signal(signal.SIGINT)
+    received += [str(line["body"]) for line in (await listener.end()).out]
+    assert len(received) == len(set(received))
+    # None was skipped: lines are taken in order.
+    assert sorted(map(int, received)) == list(range(len(received)))
+    assert len(received) >= len(told.out) + len(resent.out)

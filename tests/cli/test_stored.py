@@ -1,0 +1,346 @@
+"""`outbox` and `inbox` on a store that a test has made."""
+
+import asyncio
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from qos.cli import main, stored
+from qos.core.effects import Save
+from qos.core.model import Incoming, IncomingState, Level, Outgoing, OutgoingState
+from qos.errors import (
+    StoreDamaged,
+    StoreError,
+    StoreFull,
+    StoreInUse,
+    StoreReadOnly,
+    StoreTooNew,
+)
+from qos.stores import store_from_url
+
+PAYLOAD = "<message xmlns='jabber:client'><body>on</body></message>"
+
+QUEUED = Outgoing(
+    msg_id="queued",
+    seq=1,
+    to="lamp@example.org",
+    level=Level.ASSURED,
+    payload=PAYLOAD,
+    size=len(PAYLOAD),
+    created_at=1_700_000_000.0,
+    expires_at=1_900_000_000.25,
+    offer_id="o1",
+    deliver_id="d1",
+)
+OFFERED = replace(
+    QUEUED, msg_id="offered", seq=2, state=OutgoingState.OFFERED, attempts=3
+)
+RELEASING = replace(
+    QUEUED,
+    msg_id="releasing",
+    seq=3,
+    state=OutgoingState.RELEASING,
+    peer="lamp@example.org/1",
+    hold="h",
+    attempts=2,
+    delivers=1,
+)
+ACKNOWLEDGED = replace(OFFERED, msg_id="acked", seq=4, level=Level.ACKNOWLEDGED)
+
+HELD = Incoming(
+    key="k1",
+    msg_id="held",
+    source="alice@example.org/a",
+    to="lamp@example.org/1",
+    level=Level.ASSURED,
+    payload=PAYLOAD,
+    size=len(PAYLOAD),
+    received_at=1_700_000_000.0,
+    changed_at=1_700_000_001.0,
+    mark="store of alice",
+    hold="token",
+)
+PASSED = replace(HELD, key="k2", msg_id="passed", state=IncomingState.RELEASING)
+DONE = replace(HELD, key="k3", msg_id="done", state=IncomingState.DONE, payload="")
+EXPIRED = replace(DONE, key="k4", msg_id="expired", state=IncomingState.EXPIRED)
+TWIN = replace(HELD, key="k5", msg_id="twin", mark="")
+OTHER_TWIN = replace(TWIN, key="k6", source="bob@example.org/b")
+
+
+@pytest.fixture(params=["sqlite:{}/s.db", "files:{}/s"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A store with all of the above in it."""
+    url = str(request.param).format(tmp_path)
+    records = (QUEUED, OFFERED, RELEASING, ACKNOWLEDGED)
+    received = (HELD, PASSED, DONE, EXPIRED, TWIN, OTHER_TWIN)
+
+    async def fill() -> None:
+        store = store_from_url(url)
+        store.open()
+        written = store.write([Save(record) for record in (*records, *received)])
+        assert written is not None
+        await written
+        await store.close()
+
+    asyncio.run(fill())
+    return url
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Any:
+    """Run a command: its status, its JSON lines, and what it says."""
+
+    def run(*words: str) -> tuple[int, list[dict[str, Any]], str]:
+        status = main(words)
+        out, err = capsys.readouterr()
+        assert err.count("\n") <= 1, err
+        return status, [json.loads(line) for line in out.splitlines()], err
+
+    return run
+
+
+def ids(lines: Sequence[dict[str, Any]]) -> list[str]:
+    return [line["msg_id"] for line in lines]
+
+
+def test_outbox_list_shows_what_has_not_ended(url: str, run: Any) -> None:
+    """In the order of sending, and without payloads: there may be many."""
+    status, lines, err = run("outbox", "list", "--store", url)
+    assert (status, err) == (0, "")
+    assert ids(lines) == ["queued", "offered", "releasing", "acked"]
+    assert lines[0] == {
+        "msg_id": "queued",
+        "to": "lamp@example.org",
+        "level": "assured",
+        "state": "queued",
+        "bytes": len(PAYLOAD),
+        "attempts": 0,
+        "created_at": "2023-11-14T22:13:20.000+00:00",
+        "expires_at": "2030-03-17T17:46:40.250+00:00",
+    }
+
+
+def test_outbox_show_tells_all_that_is_known(url: str, run: Any) -> None:
+    """For whoever wants to know why it does not get on."""
+    status, (line,), err = run("outbox", "show", "releasing", "--store", url)
+    assert (status, err) == (0, "")
+    assert line["payload"] == PAYLOAD
+    assert (line["peer"], line["hold"]) == ("lamp@example.org/1", "h")
+    assert (line["delivers"], line["attempts"]) == (1, 2)
+
+
+@pytest.mark.parametrize("msg_id", ["queued", "offered"])
+def test_outbox_withdraw_takes_back_what_was_not_released(
+    msg_id: str, url: str, run: Any
+) -> None:
+    """Certainly not delivered: nobody acts on it before the second step."""
+    status, (line,), err = run("outbox", "withdraw", msg_id, "--store", url)
+    assert status == 0
+    assert (line["msg_id"], line["outcome"]) == (msg_id, "not delivered")
+    assert set(line) == {
+        *("msg_id", "to", "level", "outcome", "condition", "attempts", "seconds")
+    }
+    assert "withdrawn" in err
+    assert msg_id not in ids(run("outbox", "list", "--store", url)[1])
+
+
+@pytest.mark.parametrize("msg_id", ["releasing", "acked"])
+def test_outbox_withdraw_keeps_what_may_have_been_delivered(
+    msg_id: str, url: str, run: Any
+) -> None:
+    """To say *not delivered* of it could be a lie."""
+    status, lines, err = run("outbox", "withdraw", msg_id, "--store", url)
+    assert (status, lines) == (1, [])
+    assert repr(msg_id) in err
+    assert "cannot be withdrawn" in err
+    assert msg_id in ids(run("outbox", "list", "--store", url)[1])
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("outbox", "show", "nobody"),
+        ("outbox", "withdraw", "nobody"),
+        ("inbox", "show", "nobody"),
+        ("inbox", "drop", "nobody"),
+        ("inbox", "show", "done"),
+        ("inbox", "drop", "done"),
+        ("inbox", "drop", "expired"),
+        ("inbox", "show", "held", "--from", "bob@example.org"),
+    ],
+)
+def test_an_unknown_id_is_one_line_and_status_1(
+    words: tuple[str, ...], url: str, run: Any
+) -> None:
+    """What is only remembered is not a message any more."""
+    status, lines, err = run(*words, "--store", url)
+    assert (status, lines) == (1, [])
+    assert err == f"xmpp-qos: no message {words[2]!r} in the store\n"
+
+
+def test_inbox_list_shows_what_is_held(url: str, run: Any) -> None:
+    """Memories of messages that have ended are not among it."""
+    status, lines, err = run("inbox", "list", "--store", url)
+    assert (status, err) == (0, "")
+    assert sorted(ids(lines)) == ["held", "passed", "twin", "twin"]
+    assert lines[0] == {
+        "msg_id": "held",
+        "from": "alice@example.org/a",
+        "to": "lamp@example.org/1",
+        "level": "assured",
+        "state": "held",
+        "bytes": len(PAYLOAD),
+        "received_at": "2023-11-14T22:13:20.000+00:00",
+        "changed_at": "2023-11-14T22:13:21.000+00:00",
+    }
+
+
+def test_inbox_show_tells_all_that_is_known(url: str, run: Any) -> None:
+    """The payload too: it is what one wants to see before dropping it."""
+    status, (line,), _ = run("inbox", "show", "held", "--store", url)
+    assert status == 0
+    assert (line["payload"], line["hold"]) == (PAYLOAD, "token")
+
+
+def test_inbox_drop_remembers_a_message_as_expired(url: str, run: Any) -> None:
+    """Its sender must learn that it was not delivered when it wants to release it."""
+    status, (line,), err = run("inbox", "drop", "held", "--store", url)
+    assert (status, err) == (0, "")
+    assert (line["msg_id"], line["state"]) == ("held", "expired")
+    assert "held" not in ids(run("inbox", "list", "--store", url)[1])
+
+    async def records() -> list[Incoming]:
+        async with stored.opened(url) as store:
+            return [record for record in store.incoming() if record.key == "k1"]
+
+    (record,) = asyncio.run(records())
+    assert (record.state, record.payload, record.hold) == (
+        IncomingState.EXPIRED,
+        "",
+        "token",
+    )
+
+
+def test_inbox_drop_keeps_what_may_have_been_handed_over(url: str, run: Any) -> None:
+    """Whoever has seen it would see it vanish, and its sender get a wrong answer."""
+    status, lines, err = run("inbox", "drop", "passed", "--store", url)
+    assert (status, lines) == (1, [])
+    assert "'passed' cannot be dropped: state is releasing" in err
+
+
+def test_an_id_that_two_senders_have_used_takes_a_sender(url: str, run: Any) -> None:
+    """Small devices count from 1; an ID is only unique with its sender."""
+    status, lines, err = run("inbox", "drop", "twin", "--store", url)
+    assert (status, lines) == (1, [])
+    assert "alice@example.org/a, bob@example.org/b" in err
+    assert "--from" in err
+    words = ("inbox", "drop", "twin", "--store", url, "--from", "bob@example.org")
+    status, (line,), _ = run(*words)
+    assert (status, line["from"]) == (0, "bob@example.org/b")
+    full = ("--from", "alice@example.org/a")
+    assert run("inbox", "show", "twin", "--store", url, *full)[0] == 0
+
+
+@pytest.mark.parametrize("command", ["outbox", "inbox"])
+@pytest.mark.parametrize("scheme", ["sqlite", "files"])
+def test_a_store_that_is_not_there_is_not_made(
+    command: str, scheme: str, tmp_path: Path, run: Any
+) -> None:
+    """A mistyped path is not an empty outbox."""
+    url = f"{scheme}:{tmp_path / 'none'}"
+    assert run(command, "list", "--store", url) == (
+        5,
+        [],
+        f"xmpp-qos: {url}: there is no such store\n",
+    )
+    assert not (tmp_path / "none").exists()
+
+
+def test_the_store_of_a_jid_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Any
+) -> None:
+    """By the same rule by which `send` has made it."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    folder = tmp_path / "xmpp-qos"
+    folder.mkdir()
+    url = f"sqlite:{folder}/a@example.org.sqlite"
+
+    async def make() -> None:
+        store = store_from_url(url)
+        store.open()
+        await store.close()
+
+    asyncio.run(make())
+    assert run("outbox", "list", "--jid", "A@example.org") == (0, [], "")
+
+
+def test_a_damaged_store_is_one_line_and_status_5(tmp_path: Path, run: Any) -> None:
+    """And it is left as it is."""
+    path = tmp_path / "s.db"
+    path.write_bytes(b"something else" * 100)
+    status, lines, err = run("outbox", "list", "--store", f"sqlite:{path}")
+    assert (status, lines) == (5, [])
+    assert err.startswith(f"xmpp-qos: sqlite:{path}: ")
+    assert path.read_bytes() == b"something else" * 100
+
+
+def test_a_store_in_use_is_one_line_and_status_5(url: str, run: Any) -> None:
+    """Two that write to one store would lose messages."""
+
+    store = store_from_url(url)
+    store.open()
+    status, lines, err = run("outbox", "list", "--store", url)
+    asyncio.run(store.close())
+    assert (status, lines) == (5, [])
+    assert url in err
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [StoreDamaged, StoreError, StoreFull, StoreInUse, StoreReadOnly, StoreTooNew],
+)
+def test_every_error_of_a_store_is_status_5(
+    kind: type[StoreError], url: str, run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The line names the store; the cause is told by the store's own tests."""
+
+    def fail(_store: object, _change: object) -> None:
+        raise kind(url, "for some reason")
+
+    monkeypatch.setattr("qos.cli.outbox.write", fail)
+    status, lines, err = run("outbox", "withdraw", "queued", "--store", url)
+    assert (status, lines) == (5, [])
+    assert err == f"xmpp-qos: {url}: for some reason\n"
+
+
+def test_a_mistake_of_ours_is_one_line(
+    url: str, run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A user has no use for a traceback; with --debug it is there."""
+
+    def fail(_record: object) -> dict[str, object]:
+        raise ZeroDivisionError("seven")
+
+    monkeypatch.setattr("qos.cli.outbox.summary", fail)
+    status, _, err = run("outbox", "list", "--store", url)
+    assert status == 70
+    assert err == "xmpp-qos: this is a mistake of ours: ZeroDivisionError: seven\n"
+
+
+def test_debug_shows_the_traceback(
+    url: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """For the bug report."""
+
+    def fail(_record: object) -> dict[str, object]:
+        raise ZeroDivisionError("seven")
+
+    monkeypatch.setattr("qos.cli.outbox.summary", fail)
+    assert main(["outbox", "list", "--store", url, "--debug"]) == 70
+    assert "Traceback" in capsys.readouterr().err
