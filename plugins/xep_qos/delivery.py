@@ -57,6 +57,7 @@ _RESOURCE_BYTES = 256
 
 _OWN_JID = "own_jid"
 
+_CAPS = "{http://jabber.org/protocol/caps}c"
 _MUC_USER = "{http://jabber.org/protocol/muc#user}x"
 
 
@@ -196,6 +197,14 @@ class XEP_QOS(BasePlugin):
         """Wait until it can be decided whom to trust."""
         await self._guard.roster_known.wait()
 
+    def stop_receiving(self) -> None:
+        """Hand nothing over any more, and answer no request; for good.
+
+        What others have sent stays in the store, or with them. Called in a
+        handler, it lets this one message be the last.
+        """
+        self._inbox.stop()
+
     async def aclose(self) -> None:
         """Disable the plugin, and return when the store is closed."""
         if self.name in self.xmpp.plugin:
@@ -275,6 +284,7 @@ class XEP_QOS(BasePlugin):
         for event, handler in self._events():
             self.xmpp.add_event_handler(event, handler)
         self._started = True
+        self._warn_of_automatic_trust()
         if self.xmpp.session_bind_event.is_set():
             self._session_started(None)
 
@@ -314,6 +324,15 @@ class XEP_QOS(BasePlugin):
             ("presence_unavailable", self._presence_unavailable),
         ]
 
+    def _warn_of_automatic_trust(self) -> None:
+        """With slixmpp's default whoever asks gets into the roster."""
+        if self._guard.needs_roster and self.xmpp.roster.auto_authorize:
+            log.warning(
+                "trust is 'roster', and the client accepts every subscription "
+                "request: set client.roster.auto_authorize to None or False, or "
+                "anybody can make himself trusted"
+            )
+
     def _ask_for_resource(self, remembered: str) -> None:
         """A peer that is not ours knows what it holds by our full JID."""
         wanted = self.xmpp.requested_jid
@@ -351,11 +370,12 @@ class XEP_QOS(BasePlugin):
 
     def _presence_available(self, presence: StanzaBase) -> None:
         jid = str(presence["from"])
-        self._discovery.forget(jid)
+        caps = presence.xml.find(_CAPS)
+        self._discovery.came(jid, None if caps is None else caps.get("ver"))
         self._outbox.peer_came(account_of(jid))
 
     def _presence_unavailable(self, presence: StanzaBase) -> None:
-        self._discovery.forget(str(presence["from"]))
+        self._discovery.went(str(presence["from"]))
 
     # -- the stream --------------------------------------------------------
 
@@ -420,7 +440,7 @@ class XEP_QOS(BasePlugin):
         to = _normal(to)
         self._check_size(to, payload)
         if level is Level.UNACKNOWLEDGED:
-            self.xmpp.send(self._wire.plain(payload, to=to, sender=sender))
+            self._wire.send_plain(payload, to=to, sender=sender)
             return Delivery.sent(to)
         settings = self._settings
         return await self._outbox.submit(

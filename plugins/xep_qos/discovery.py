@@ -34,8 +34,8 @@ class Discovery:
     """Finds a route for each attempt; asks a peer once for what it supports.
 
     Source: the text, Determining Support: entity capabilities (XEP-0115) where
-    there are any, else disco#info (XEP-0030). The first come through slixmpp's
-    cache, which get_info looks into before it asks.
+    there are any, else disco#info (XEP-0030). slixmpp's own cache of the second
+    is passed by: it keeps an answer for ever.
     """
 
     def __init__(
@@ -63,6 +63,8 @@ class Discovery:
         self._now = now
         self._found = found
         self._known: dict[str, _Known] = {}
+        # The version of the capabilities in the latest presence of a JID.
+        self._versions: dict[str, str] = {}
         self._asking: dict[str, asyncio.Task[None]] = {}
 
     def route(self, record: Outgoing) -> Route | None:
@@ -87,6 +89,17 @@ class Discovery:
             return None
         return to_jid(record, features, self._namespaces)
 
+    def came(self, jid: str, version: str | None) -> None:
+        """A full JID is available, with these capabilities (XEP-0115), if any."""
+        self.forget(jid)
+        if version is not None:
+            self._versions[jid] = version
+
+    def went(self, jid: str) -> None:
+        """A full JID is not available any more."""
+        self.forget(jid)
+        self._versions.pop(jid, None)
+
     def forget(self, jid: str) -> None:
         """What this full JID supports may have changed."""
         self._known.pop(jid, None)
@@ -97,6 +110,7 @@ class Discovery:
             task.cancel()
         self._asking.clear()
         self._known.clear()
+        self._versions.clear()
 
     def _available(self, account: str, sender: str) -> list[tuple[str, int]]:
         own = self._xmpp.roster[JID(sender or self._xmpp.boundjid).bare]
@@ -119,17 +133,25 @@ class Discovery:
         return None
 
     async def _ask(self, jid: str, sender: str) -> None:
-        disco = self._xmpp.plugin["xep_0030"]
         features: AbstractSet[str] = _NOTHING
         try:
-            info = await disco.get_info(
-                jid=JID(jid),
-                ifrom=sender or None,
-                local=False,
-                cached=True,
-                timeout=self._timeout_s,
-            )
-            info = info if info.name == "query" else info["disco_info"]
+            info = None
+            version = self._versions.get(jid)
+            if version is not None:
+                caps = self._xmpp.plugin["xep_0115"]
+                info = await caps.get_caps(  # type: ignore[no-untyped-call]
+                    verstring=version
+                )
+            if info is None:
+                disco = self._xmpp.plugin["xep_0030"]
+                answer = await disco.get_info(
+                    jid=JID(jid),
+                    ifrom=sender or None,
+                    local=False,
+                    cached=False,
+                    timeout=self._timeout_s,
+                )
+                info = answer["disco_info"]
             features = frozenset(info["features"])
         except XMPPError as error:
             log.debug("%s does not say what it supports: %s", jid, error)

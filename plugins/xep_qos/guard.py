@@ -29,6 +29,8 @@ _WAITING_MAX = 1_000
 #: Rooms remembered by the presences of their occupants.
 _ROOMS_MAX = 10_000
 
+_ROSTER = "jabber:iq:roster"
+
 #: How long to wait for the roster before asking for it again.
 _ROSTER_TIMEOUT_S = 15.0
 
@@ -55,6 +57,11 @@ class Guard:
         self._rooms: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self.roster_known = asyncio.Event()
+        #: Whether anything is decided by the roster.
+        self.needs_roster = any(
+            isinstance(rule, TrustPolicy) and rule.needs_roster
+            for rule in (trust, trust_acknowledged)
+        )
 
     def session_started(self, *, resumed: bool) -> None:
         """Learn the roster, if anything depends on it.
@@ -62,11 +69,7 @@ class Guard:
         In each session anew, but for a resumed one: a server tells of changes
         only whom has asked (RFC 6121 §2.1.6), and there may have been some.
         """
-        rules = (self._trust, self._trust_acknowledged)
-        needed = any(
-            isinstance(rule, TrustPolicy) and rule.needs_roster for rule in rules
-        )
-        if needed and isinstance(self._xmpp, ClientXMPP):
+        if self.needs_roster and isinstance(self._xmpp, ClientXMPP):
             if not (resumed and self.roster_known.is_set()):
                 self.roster_known.clear()
                 self._spawn(self._learn_roster(self._xmpp))
@@ -134,12 +137,15 @@ class Guard:
     async def _learn_roster(self, xmpp: ClientXMPP) -> None:
         while True:
             try:
-                answer = await xmpp.get_roster(timeout=_ROSTER_TIMEOUT_S)
+                query = xmpp.make_iq_get(_ROSTER)
+                answer = await query.send(  # type: ignore[no-untyped-call]
+                    timeout=_ROSTER_TIMEOUT_S
+                )
             except XMPPError as error:
                 log.warning("the roster is not known yet: %s", error)
                 await asyncio.sleep(1.0)
             else:
-                _forget_others(xmpp, answer)
+                _take_roster(xmpp, answer)
                 self._roster_is_known()
                 return
 
@@ -155,17 +161,18 @@ class Guard:
         task.add_done_callback(self._tasks.discard)
 
 
-def _forget_others(xmpp: ClientXMPP, answer: Iq | None) -> None:
-    """Nobody is a contact any more who is not in the roster as it came.
+def _take_roster(xmpp: ClientXMPP, answer: Iq) -> None:
+    """Make slixmpp's roster agree with the server's.
 
-    slixmpp adds what it is told, and keeps what it is not told of. An answer
-    without a query says that nothing has changed (RFC 6121 §2.6.3).
+    Its own get_roster asks for changes only (RFC 6121 §2.6), which does not say
+    who has gone; from the result on, it follows the server's pushes.
     """
-    query = None if answer is None else answer.xml.find("{jabber:iq:roster}query")
-    if query is None:
-        return
-    listed = {item.get("jid") for item in query}
-    for jid in xmpp.client_roster.keys():  # noqa: SIM118 - not a mapping
-        if jid not in listed:
-            for direction in ("to", "from"):
-                xmpp.client_roster[jid][direction] = False
+    subscriptions = {
+        item.get("jid", ""): item.get("subscription", "none")
+        for item in answer.xml.iterfind(f"{{{_ROSTER}}}query/{{{_ROSTER}}}item")
+    }
+    roster = xmpp.client_roster
+    for jid in {*roster.keys(), *subscriptions}:
+        subscription = subscriptions.get(jid, "none")
+        roster[jid]["to"] = subscription in {"to", "both"}
+        roster[jid]["from"] = subscription in {"from", "both"}

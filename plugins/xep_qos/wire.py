@@ -110,13 +110,13 @@ class Wire:
             message["lang"] = self._xmpp.peer_default_lang
         return message
 
-    def plain(self, payload: str, *, to: str, sender: str) -> Message:
-        """A message as it is sent at level unacknowledged."""
+    def send_plain(self, payload: str, *, to: str, sender: str) -> None:
+        """Send a message at level unacknowledged; without a session, later."""
         xml = self._stanza(payload, to=to, sender=sender)
-        message = Message(self._xmpp, xml=xml)  # type: ignore[no-untyped-call]
+        message = _OwnMessage(self._xmpp, xml=xml)  # type: ignore[no-untyped-call]
         if self._xmpp.is_component and not sender:
             message["from"] = self._xmpp.boundjid
-        return message
+        self._xmpp.send(message)
 
     def _stanza(self, payload: str, *, to: str, sender: str) -> ET.Element:
         xml = ET.fromstring(payload)  # noqa: S314 - written by qos.xml
@@ -142,7 +142,7 @@ class Wire:
         if management is None or not management.enabled_out:
             return
         management.seq = (management.seq + 1) % _COUNT_MAX
-        management.unacked_queue.append((management.seq, SentIq(text)))
+        management.unacked_queue.append((management.seq, SentText(text)))
         management.window_counter -= 1
         if management.window_counter == 0:
             management.window_counter = management.window
@@ -163,15 +163,15 @@ class Wire:
         )
 
     def _write(self, stanza: Any) -> Any:
-        """The last filter: write an iq of ours as text, lossless."""
-        if not isinstance(stanza, _OwnIq):
+        """The last filter: write a stanza of ours as text, lossless."""
+        if not isinstance(stanza, _OwnIq | _OwnMessage):
             return stanza
         text = render(stanza.xml)
         management = self._management()
         if management is not None and management.unacked_queue:
             seq, sent = management.unacked_queue[-1]
             if sent is stanza:
-                management.unacked_queue[-1] = (seq, SentIq(text))
+                management.unacked_queue[-1] = (seq, SentText(text))
         self._xmpp.send_raw(text)
         return None
 
@@ -180,16 +180,22 @@ class _OwnIq(Iq):
     """An iq of ours on its way through the application's filters."""
 
 
-class SentIq(str):
-    """A sent iq in the queue of XEP-0198: sent again as text, read as a stanza."""
+class _OwnMessage(Message):
+    """A plain message of ours, likewise."""
+
+
+class SentText(str):
+    """What was sent, in the queue of XEP-0198: text again, to be read as a stanza."""
 
     __slots__ = ()
 
     def __getitem__(self, key: Any) -> Any:
-        if isinstance(key, str):
-            text = str(self)
-            if not self.startswith("<iq xmlns"):
-                text = self.replace("<iq", f"<iq xmlns='{CLIENT}'", 1)
-            xml = ET.fromstring(text)  # noqa: S314 - our own text
-            return Iq(xml=xml)[key]  # type: ignore[no-untyped-call]
-        return super().__getitem__(key)
+        if not isinstance(key, str):
+            return super().__getitem__(key)
+        name = self[1:].partition(" ")[0]
+        text = str(self)
+        if not self.startswith(f"<{name} xmlns="):
+            text = text.replace(f"<{name}", f"<{name} xmlns='{CLIENT}'", 1)
+        xml = ET.fromstring(text)  # noqa: S314 - our own text
+        stanza_class = Message if name == "message" else Iq
+        return stanza_class(xml=xml)[key]

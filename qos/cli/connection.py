@@ -141,6 +141,9 @@ class Connection:
             self.client.cancel_connection_attempt()
         finally:
             await self.qos.aclose()
+            # slixmpp runs this task for ever: nothing of its own ends it.
+            if self.client._run_out_filters is not None:
+                self.client._run_out_filters.cancel()
 
     def start(self) -> None:
         """Begin to connect. What comes of it, `work` says."""
@@ -217,6 +220,9 @@ class Connection:
         client.enable_starttls = account.tls == "starttls"
         client.enable_direct_tls = account.tls == "direct"
         client.default_port = account.port
+        # slixmpp accepts every request for a subscription by itself, and whoever
+        # is in the roster is trusted. Here nobody gets in without being asked in.
+        client.roster.auto_authorize = None  # type: ignore[assignment]
         client.add_filter("in", self._guard)
         for event, handler in (
             ("session_start", self._session_started),

@@ -73,6 +73,7 @@ class Command(Protocol):
 def run(argv: Sequence[str] | None) -> int:
     """See qos.cli.main."""
     debug = False
+    status: int
     _prepare_streams()
     try:
         words = sys.argv[1:] if argv is None else argv
@@ -82,10 +83,10 @@ def run(argv: Sequence[str] | None) -> int:
         arguments = parse(parser, words[1:])
         debug = getattr(arguments, "debug", False)
         with _logging(debug=debug):
-            return _run(command.run(arguments))
+            status = _run(command.run(arguments))
     except CommandError as error:
         note(str(error))
-        status = int(error.status)
+        status = error.status
     except StoreError as error:
         note(str(error))
         status = Status.STORE
@@ -99,10 +100,10 @@ def run(argv: Sequence[str] | None) -> int:
         if debug:
             traceback.print_exception(error)
         status = Status.INTERNAL
-    if status == Status.PIPE:
-        # Or the interpreter complains at its end that it cannot flush.
-        with contextlib.suppress(OSError, ValueError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    try:
+        sys.stdout.flush()
+    except OSError:  # or the interpreter tries again at its end, and complains
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return int(status)
 
 

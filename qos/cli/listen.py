@@ -47,8 +47,7 @@ def parser(prog: str) -> Parser:
         "--count",
         type=_positive,
         metavar="N",
-        help="end after this many messages; what is being delivered at that moment "
-        "is printed too (default: go on)",
+        help="end after this many messages (default: go on)",
     )
     parser.add_argument(
         "--quiet",
@@ -99,7 +98,7 @@ class _Listening:
 
     def received(self, message: StanzaBase) -> None:
         """Print a message. When this returns it has been handed over."""
-        if message["type"] == "error":
+        if message["type"] == "error" or self._done.is_set():
             return
         info = self._connection.qos.incoming(message)
         level = info.level if info else Level.UNACKNOWLEDGED
@@ -122,6 +121,7 @@ class _Listening:
         if self._left is not None:
             self._left -= 1
             if self._left <= 0:
+                self._connection.qos.stop_receiving()
                 self._done.set()
 
 

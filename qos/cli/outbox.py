@@ -134,7 +134,7 @@ async def _resend(arguments: argparse.Namespace) -> int:
         qos = connection.qos
         msg_ids = arguments.ids or map(attrgetter("msg_id"), qos.store.outgoing())
         # All of them now: one that ends before it is asked for is not known any more.
-        deliveries = [qos.delivery(msg_id) for msg_id in msg_ids]
+        deliveries = [qos.delivery(msg_id) for msg_id in dict.fromkeys(msg_ids)]
         if not deliveries:
             note("the outbox is empty")
             return Status.DONE

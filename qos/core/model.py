@@ -148,6 +148,8 @@ class Outgoing:
     #: last.
     addressed: frozenset[str] = frozenset()
     asked_in: str = NAMESPACES[0]
+    #: Resources that have said, in the second step, that they do not hold it.
+    not_mine: frozenset[str] = frozenset()
     #: The latest attempt has no answer yet.
     unanswered: bool = False
     #: An attempt at level acknowledged ended without an answer: it may have arrived.

@@ -237,11 +237,11 @@ def _hold(
 def _acknowledged(
     request: Request, at: At
 ) -> tuple[Incoming | None, tuple[Effect, ...]]:
+    if at.exceeded:
+        return None, _refusal("resource-constraint", request, at.exceeded)
     record = _incoming(request, at, state=_S.RELEASING, level=Level.ACKNOWLEDGED)
     if not at.written:
         return record, (Reserve(record), Answer("result"), Deliver(record))
-    if at.exceeded:
-        return None, _refusal("resource-constraint", request, at.exceeded)
     return record, (
         Reserve(record),
         Save(record),

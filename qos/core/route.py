@@ -46,8 +46,8 @@ def choose(
 ) -> Route | None:
     """The resource of a bare JID that gets the next attempt, or None.
 
-    The one that gave `received` first, then the highest priority. In the
-    second step another resource may only be asked if a hold makes its answer
+    The one that gave `received` first, then those that have not said that they
+    do not hold it, then the highest priority. In the second step another resource may only be asked if a hold makes its answer
     unmistakable, and if it knows what a hold is.
     """
     candidates = []
@@ -60,5 +60,7 @@ def choose(
         if record.delivers and not first_choice and not (record.hold and marked):
             continue
         route = Route(resource.jid, record.namespace or namespace or order[0], marked)
-        candidates.append(((first_choice, resource.priority, resource.jid), route))
+        unasked = resource.jid not in record.not_mine
+        rank = (first_choice, unasked, resource.priority, resource.jid)
+        candidates.append((rank, route))
     return max(candidates, key=lambda pair: pair[0])[1] if candidates else None

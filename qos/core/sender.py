@@ -188,7 +188,7 @@ def classify(record: Outgoing, reply: Reply, *, own: str) -> SenderInput | None:
 def _first_answer(record: Outgoing, reply: Reply) -> SenderInput | None:
     if reply.error is None:
         if record.level is Level.ACKNOWLEDGED:
-            return _I.CONFIRMED
+            return _I.CONFIRMED if reply.received is None else None
         return _I.RECEIVED if reply.received == record.msg_id else None
     if reply.error == "resource-constraint":
         return _I.CONSTRAINED
@@ -203,7 +203,8 @@ def _second_answer(record: Outgoing, reply: Reply, *, own: str) -> SenderInput |
     if reply.error is None:
         if record.hold is None:
             asked_alike = reply.source == record.peer and own == record.own
-            return _I.CONFIRMED if asked_alike else None
+            answers = asked_alike and reply.received is None
+            return _I.CONFIRMED if answers else None
         return _I.CONFIRMED if held_there else None
     if reply.error == "item-not-found" and held_there:
         if reply.source != record.peer:
@@ -401,6 +402,7 @@ def _offer_again(
         own=None,
         delivers=0,
         addressed=frozenset(),
+        not_mine=frozenset(),
         tries=0,
         unanswered=False,
         due_at=at.now,
@@ -424,7 +426,8 @@ def _wake(
     if state is _S.RECEIVED:
         return record, ()
     soon = at.now + at.jitter * at.backoff.first_s
-    return replace(record, tries=0, due_at=min(record.due_at, soon)), ()
+    due_at = min(record.due_at, soon)
+    return replace(record, tries=0, not_mine=frozenset(), due_at=due_at), ()
 
 
 def _constrained(
@@ -432,6 +435,14 @@ def _constrained(
 ) -> tuple[Outgoing, tuple[Effect, ...]]:
     """An answer by QoS: from now on this namespace and no other."""
     return replace(record, namespace=record.namespace or record.asked_in), ()
+
+
+def _not_mine(
+    record: Outgoing, _state: OutgoingState, at: Step
+) -> tuple[Outgoing, tuple[Effect, ...]]:
+    """Others are asked first, until somebody new has come."""
+    assert at.reply is not None
+    return replace(record, not_mine=record.not_mine | {at.reply.source}), ()
 
 
 def _wait(
@@ -452,7 +463,7 @@ _STEPS: dict[
     _I.RELEASE: _release,
     _I.CONSTRAINED: _constrained,
     _I.UNAVAILABLE: _wait,
-    _I.NOT_MINE: _wait,
+    _I.NOT_MINE: _not_mine,
     _I.STORE_GONE_UNSEEN: _offer_again,
     _I.ORPHANED: _offer_again,
 }

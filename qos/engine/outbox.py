@@ -213,6 +213,8 @@ class Outbox:
         self._count += 1
         self._bytes += record.size
         accepted = asyncio.get_running_loop().create_future()
+        # A caller that was cancelled asks no more: that is no error of its own.
+        accepted.add_done_callback(lambda done: done.cancelled() or done.exception())
         flow = record.flow
         admitted = self._under_way.flow(flow).admits(record)
         if self._backlog.waiting(flow) or not admitted:

@@ -454,12 +454,11 @@ class FilesStore(DurableStore):
         self, folder: str, from_plain: Callable[[dict[str, Any]], _Record]
     ) -> Iterator[_Record]:
         """Read all records of a folder into the index, by name."""
-        for name in self._list(folder):
-            if _MESSAGE.fullmatch(name):
-                record = self._read(f"{folder}/{name}", from_plain)
-                if record is not None:
-                    self._note([Save(record)])
-                    yield record
+        names = filter(_MESSAGE.fullmatch, self._list(folder))
+        read = (self._read(f"{folder}/{name}", from_plain) for name in names)
+        for record in filter(None, read):
+            self._note([Save(record)])
+            yield record
 
     async def _release(self) -> None:
         if self._unfinished:

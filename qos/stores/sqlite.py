@@ -378,8 +378,11 @@ class SqliteStore(DurableStore):
         )
 
     async def _release(self) -> None:
-        # Not on the event loop: the last connection to close copies the WAL
-        # into the file.
+        # From here on nobody reads: not while a connection is being closed.
+        assert self._reader is not None
+        self._reader.close()
+        self._reader = None
+        # In the thread: the last connection to close copies the WAL into the file.
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(self._thread, self._disconnect)
         assert self._thread is not None
