@@ -218,6 +218,7 @@ class XEP_QOS(BasePlugin):
         super().__init__(xmpp, config)
         # slixmpp may call session_bind before plugin_init.
         self._advertised: set[JID] = set()
+        self._announcing: set[asyncio.Task[None]] = set()
         self._started = False
         self._closing: asyncio.Task[None] | None = None
 
@@ -300,6 +301,8 @@ class XEP_QOS(BasePlugin):
         for jid in self._advertised:
             for feature in (*NAMESPACES, MARKS_NAMESPACE):
                 disco.del_feature(jid=jid, feature=feature)
+        if self._own is not None:
+            self._announce(self.xmpp.boundjid)
         self._session_lost()
         self._outbox.stop()
         self._inbox.stop()
@@ -312,6 +315,18 @@ class XEP_QOS(BasePlugin):
         for feature in (*NAMESPACES, MARKS_NAMESPACE):
             disco.add_feature(jid=jid, feature=feature)
         self._advertised.add(jid)
+        self._announce(jid)
+
+    def _announce(self, jid: JID) -> None:
+        """Let presence carry our capabilities (XEP-0115): slixmpp waits to be asked.
+
+        One that was sent already is sent again; none is sent for the first time.
+        """
+        seen = self.xmpp.roster[jid].last_status is not None
+        update = self.xmpp.plugin["xep_0115"].update_caps(jid, broadcast=seen)
+        task = self.xmpp.loop.create_task(update)
+        self._announcing.add(task)
+        task.add_done_callback(self._announcing.discard)
 
     def _events(self) -> list[tuple[str, Any]]:
         return [
@@ -506,7 +521,10 @@ class XEP_QOS(BasePlugin):
             return
         log.warning("%s: %s (%d more left out)", source, report.text, left_out)
         if self._settings.event_log_to is not None and self._own is not None:
-            self._send_event(self._settings.event_log_to, source, report, left_out)
+            try:
+                self._send_event(self._settings.event_log_to, source, report, left_out)
+            except Exception:
+                log.exception("the event could not be sent")
 
     def _send_event(self, to: str, source: str, report: Report, left_out: int) -> None:
         from datetime import UTC, datetime

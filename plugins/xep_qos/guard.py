@@ -106,24 +106,32 @@ class Guard:
 
     def _decide(self, rule: TrustPolicy, request: Request) -> None:
         account = bare(request.source)
-        own = self._xmpp.roster[JID(request.to or self._xmpp.boundjid).bare]
-        known = own.has_jid(account)
         trusted = Trusted.decide(
             rule,
             request.source,
             own=request.to or self._xmpp.boundjid.full,
-            subscription=own[account]["subscription"] if known else "none",
-            occupant=account in self._rooms or self._joined(account),
+            subscription=self._subscription(account, request.to),
+            occupant=self._is_occupant(account),
         )
         self._decided(request, trusted)
 
-    def _joined(self, account: str) -> bool:
+    def _subscription(self, account: str, to: str) -> str:
+        """Looks only: slixmpp makes an entry of whatever is asked for."""
+        rosters = self._xmpp.roster
+        own = bare(to) or self._xmpp.boundjid.bare
+        if own not in rosters.keys() or not rosters[own].has_jid(account):  # noqa: SIM118
+            return "none"
+        return str(rosters[own][account]["subscription"])
+
+    def _is_occupant(self, account: str) -> bool:
+        if account in self._rooms:
+            return True
         if "xep_0045" not in self._xmpp.plugin:
             return False
         return JID(account) in self._xmpp.plugin["xep_0045"].get_joined_rooms()
 
     async def _ask_application(self, rule: TrustCallback, request: Request) -> None:
-        if bare(request.source) in self._rooms:
+        if self._is_occupant(bare(request.source)):
             self._decided(request, Trusted(False, "an occupant of a room"))
             return
         try:
@@ -138,16 +146,34 @@ class Guard:
         while True:
             try:
                 query = xmpp.make_iq_get(_ROSTER)
-                answer = await query.send(  # type: ignore[no-untyped-call]
-                    timeout=_ROSTER_TIMEOUT_S
+                # Taken in the callback: a push may follow in the same read.
+                await query.send(  # type: ignore[no-untyped-call]
+                    callback=self._take_roster, timeout=_ROSTER_TIMEOUT_S
                 )
             except XMPPError as error:
                 log.warning("the roster is not known yet: %s", error)
                 await asyncio.sleep(1.0)
             else:
-                _take_roster(xmpp, answer)
-                self._roster_is_known()
                 return
+
+    def _take_roster(self, answer: Iq) -> None:
+        """Make slixmpp's roster agree with the server's.
+
+        Its own get_roster asks for changes only (RFC 6121 §2.6), which does not
+        say who has gone; from the result on, it follows the server's pushes.
+        """
+        if answer["type"] != "result":
+            return
+        subscriptions = {
+            item.get("jid", ""): item.get("subscription", "none")
+            for item in answer.xml.iterfind(f"{{{_ROSTER}}}query/{{{_ROSTER}}}item")
+        }
+        roster = self._xmpp.client_roster
+        for jid in {*roster.keys(), *subscriptions}:
+            subscription = subscriptions.get(jid, "none")
+            roster[jid]["to"] = subscription in {"to", "both"}
+            roster[jid]["from"] = subscription in {"from", "both"}
+        self._roster_is_known()
 
     def _roster_is_known(self) -> None:
         self.roster_known.set()
@@ -159,20 +185,3 @@ class Guard:
         task = self._xmpp.loop.create_task(coroutine)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-
-
-def _take_roster(xmpp: ClientXMPP, answer: Iq) -> None:
-    """Make slixmpp's roster agree with the server's.
-
-    Its own get_roster asks for changes only (RFC 6121 §2.6), which does not say
-    who has gone; from the result on, it follows the server's pushes.
-    """
-    subscriptions = {
-        item.get("jid", ""): item.get("subscription", "none")
-        for item in answer.xml.iterfind(f"{{{_ROSTER}}}query/{{{_ROSTER}}}item")
-    }
-    roster = xmpp.client_roster
-    for jid in {*roster.keys(), *subscriptions}:
-        subscription = subscriptions.get(jid, "none")
-        roster[jid]["to"] = subscription in {"to", "both"}
-        roster[jid]["from"] = subscription in {"from", "both"}

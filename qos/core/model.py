@@ -184,6 +184,7 @@ class Incoming:
         received_at: when it was first held.
         changed_at: when it came into this state.
         redelivered: it may have been handed over before a restart. Not stored.
+        counted: it counts against the quotas. Not stored.
     """
 
     key: str
@@ -199,3 +200,4 @@ class Incoming:
     mark: str = ""
     hold: str = ""
     redelivered: bool = False
+    counted: bool = True

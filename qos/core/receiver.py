@@ -237,11 +237,13 @@ def _hold(
 def _acknowledged(
     request: Request, at: At
 ) -> tuple[Incoming | None, tuple[Effect, ...]]:
-    if at.exceeded:
-        return None, _refusal("resource-constraint", request, at.exceeded)
     record = _incoming(request, at, state=_S.RELEASING, level=Level.ACKNOWLEDGED)
     if not at.written:
-        return record, (Reserve(record), Answer("result"), Deliver(record))
+        # It is gone before the next one can come: nothing to count.
+        record = replace(record, counted=False)
+        return record, (Answer("result"), Deliver(record))
+    if at.exceeded:
+        return None, _refusal("resource-constraint", request, at.exceeded)
     return record, (
         Reserve(record),
         Save(record),
@@ -292,6 +294,8 @@ def _deliver(
 def _handed_over(
     record: Incoming, request: Request | None, at: At
 ) -> tuple[Incoming | None, tuple[Effect, ...]]:
+    if not record.counted:
+        return None, ()
     effects: tuple[Effect, ...] = (Refund(record),)
     if request is not None:
         effects = (Answer("result", request.hold), *effects)

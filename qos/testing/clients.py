@@ -69,6 +69,8 @@ async def logged_in(
         _PASSWORD,
         plugin_config={"feature_mechanisms": {"unencrypted_scram": True}},
     )
+    # slixmpp's default lets everybody into the roster who asks.
+    client.roster.auto_authorize = None  # type: ignore[assignment]
     client.enable_plaintext = True
     client.enable_starttls = client.enable_direct_tls = False
     for plugin, options in {"xep_qos": {}, **(plugins or {})}.items():

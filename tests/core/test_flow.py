@@ -201,3 +201,9 @@ def test_two_messages_that_differ_in_state_only_are_one() -> None:
     flow.begin(record)
     flow.end(replace(record, attempts=3))
     assert flow.under_way == 0
+
+
+def test_the_flow_of_a_message_is_the_account_it_goes_to() -> None:
+    """A receiver counts by account, whichever of its resources is addressed."""
+    record = replace(outgoing(1), to="lamp@x/kitchen")
+    assert record.flow == "lamp@x"

@@ -487,3 +487,10 @@ def test_parts_cannot_run_into_each_other() -> None:
     one = replace(request("assured", mark=""), source="a@b/c", msg_id="dm1")
     other = replace(one, source="a@b/cd", msg_id="m1")
     assert key_of(one) != key_of(other)
+
+
+def test_unwritten_acknowledged_leaves_nothing_behind() -> None:
+    """Neither on disk nor in the ledger: it was in neither."""
+    record, _ = step(None, I.ACKNOWLEDGED, at(written=False), request("acknowledged"))
+    assert record is not None
+    assert step(record, I.HANDED_OVER, at()) == (None, ())

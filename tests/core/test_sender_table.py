@@ -18,6 +18,7 @@ from qos.core.sender import (
     Reply,
     Step,
     classify,
+    on_peer,
     on_session,
     resumed,
     step,
@@ -252,7 +253,9 @@ ROWS: dict[tuple[S, I], Row] = {
     (S.RELEASING, I.UNAVAILABLE): Row(S.RELEASING, (), noted(I.UNAVAILABLE)),
     (S.OFFERED, I.REFUSED): Row(S.NOT_DELIVERED, END, noted(I.REFUSED)),
     (S.RELEASING, I.REFUSED): Row(S.IN_DOUBT, END, noted(I.REFUSED)),
-    (S.RELEASING, I.NOT_MINE): Row(S.RELEASING, (), noted(I.NOT_MINE)),
+    (S.RELEASING, I.NOT_MINE): Row(
+        S.RELEASING, (), {**noted(I.NOT_MINE), "not_mine": frozenset({PEER})}
+    ),
     (S.RELEASING, I.STORE_GONE_UNSEEN): Row(
         S.OFFERED,
         ("Save",),
@@ -421,7 +424,9 @@ def _result(
     hold: str | None = None,
 ) -> Kind:
     reply = Reply("", "", received=received, hold=hold)
-    return Kind(reply, I.CONFIRMED, offered, releasing, I.CONFIRMED)
+    # Nothing but an empty result answers where there is no hold to go by.
+    empty = I.CONFIRMED if received is None else None
+    return Kind(reply, empty, offered, releasing, empty)
 
 
 def _error(
@@ -720,3 +725,12 @@ def test_acknowledged_can_be_withdrawn_while_the_peer_is_certainly_away() -> Non
     record, _ = step(record, I.UNAVAILABLE, at(I.UNAVAILABLE))
     after, _ = step(record, I.WITHDRAW, at())
     assert after.state is S.NOT_DELIVERED
+
+
+@pytest.mark.parametrize("tries", [1, 2, 5])
+@pytest.mark.parametrize("unanswered", [True, False])
+def test_a_peer_that_comes_wakes_what_has_waited(unanswered: bool, tries: int) -> None:
+    """An attempt that was just made is given its time: presence may be news of else."""
+    record = replace(outgoing(S.OFFERED), unanswered=unanswered, tries=tries)
+    just_asked = unanswered and tries == 1
+    assert on_peer(record) is (None if just_asked else I.WAKE)

@@ -100,3 +100,13 @@ def test_an_account_keeps_its_share_under_every_resource() -> None:
     first = ended("m1", source="a@x/1")
     tombstones.add(first)
     assert tombstones.add(ended("m2", source="a@x/2")) == [first]
+
+
+def test_a_memory_is_found_under_its_key() -> None:
+    """And only while it is remembered."""
+    memories = Tombstones(count_max=4, ttl_s=10.0)
+    record = ended("m1")
+    memories.add(record)
+    assert memories.get(record.key) is record
+    memories.discard(record)
+    assert memories.get(record.key) is None

@@ -39,14 +39,17 @@ class Disk:
         self._mounted = mounted
         self._limits = resource.getrlimit(resource.RLIMIT_FSIZE)
 
-    def fill(self) -> None:
+    def fill(self, *, but: int = 0) -> None:
+        """Leave this many bytes."""
         if not self._mounted:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (1, self._limits[1]))
+            resource.setrlimit(resource.RLIMIT_FSIZE, (but + 1, self._limits[1]))
             return
+        ballast = self.folder / "ballast"
         for size in (2**16, 2**12, 1):
-            with suppress(OSError), (self.folder / "ballast").open("ab", 0) as file:
+            with suppress(OSError), ballast.open("ab", 0) as file:
                 while True:
                     file.write(b"x" * size)
+        os.truncate(ballast, ballast.stat().st_size - but)
 
     def free(self) -> None:
         if self._mounted:
@@ -91,13 +94,14 @@ class Place:
         self._by_mount = by_mount
 
     @contextmanager
-    def read_only(self) -> Iterator[None]:
-        if self._by_mount:
+    def read_only(self, part: Path | None = None) -> Iterator[None]:
+        """All of it, or only a part."""
+        if self._by_mount and part is None:
             with self._mounted_read_only() as mounted:
                 if mounted:
                     yield
                     return
-        places = [self.folder, *self.folder.rglob("*")]
+        places = [part] if part else [self.folder, *self.folder.rglob("*")]
         modes = {place: stat.S_IMODE(place.stat().st_mode) for place in places}
         for place, mode in modes.items():
             place.chmod(mode & 0o555)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import fcntl
 import os
 import shutil
 import sqlite3
@@ -349,6 +351,23 @@ def test_another_process_has_it_until_it_dies(
     fill(store)
 
 
+async def test_who_is_refused_takes_no_lock_away(tmp_path: Path) -> None:
+    """To close a file is to drop all locks that the process has on it: SQLite's."""
+
+    def locks() -> list[str]:
+        inode = os.stat(tmp_path / "store.db").st_ino
+        with open("/proc/locks") as file:
+            lines = [line for line in file if f":{inode} " in line]
+        return [line.partition(":")[2] for line in lines]
+
+    async with opened(SqliteStore(tmp_path / "store.db")):
+        before = locks()
+        assert before
+        with pytest.raises(StoreInUse):
+            SqliteStore(tmp_path / "store.db").open()
+        assert locks() == before
+
+
 async def test_a_tool_that_holds_the_database_is_waited_for(tmp_path: Path) -> None:
     """An operator may look into it; one who locks it is told on."""
     store = SqliteStore(tmp_path / "store.db")
@@ -453,6 +472,26 @@ def test_a_store_on_a_full_disk_can_be_opened_when_there_is_space(
     asyncio.run(finds())
 
 
+def test_a_store_is_made_whole_or_not_at_all(make_store: MakeStore, disk: Disk) -> None:
+    """However much space is left; what was begun is cleared away."""
+    made = 0
+    for step in range(60):
+        folder = disk.folder / str(step)
+        folder.mkdir()
+        store = make_store(folder)
+        disk.fill(but=step * 4096)
+        try:
+            with suppress(StoreFull):
+                store.open()
+                asyncio.run(store.close())
+                made += 1
+        finally:
+            disk.free()
+        fill(store)
+        shutil.rmtree(folder)
+    assert 0 < made < 60
+
+
 # -- it is read-only -------------------------------------------------------
 
 
@@ -473,14 +512,31 @@ def test_a_read_only_folder_is_said_to_be_one(
     fill(store)
 
 
-def test_a_read_only_file_is_said_to_be_one(place: Place) -> None:
+def test_a_part_of_a_store_that_is_read_only_is_named(place: Place) -> None:
     """SQLite would open it, and fail with the first message."""
-    store = SqliteStore(place.folder / "store.db")
-    fill(store)
-    with place.read_only():
-        place.folder.chmod(0o755) if os.access(place.folder, os.W_OK) else None
-        with pytest.raises(StoreReadOnly, match=store.url):
+    parts: list[tuple[SqliteStore | FilesStore, Path]] = [
+        (SqliteStore(place.folder / "store.db"), place.folder / "store.db"),
+        (FilesStore(place.folder / "store"), place.folder / "store/outgoing"),
+    ]
+    for store, part in parts:
+        fill(store)
+        read_only = pytest.raises(StoreReadOnly, match=str(part))
+        with place.read_only(part), read_only:
             store.open()
+        fill(store)
+
+
+def test_a_file_system_that_cannot_lock_is_not_used(
+    make_store: MakeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a lock two processes would use the store at once."""
+
+    def flock(_file: int, _operation: int) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    with pytest.raises(StoreError, match="No locks available"):
+        make_store(tmp_path).open()
 
 
 async def test_a_message_survives_what_is_no_store_error(

@@ -282,3 +282,57 @@ async def test_a_reader_sees_no_half_of_a_commit_that_is_under_way(
         await write(store, Forget(outgoing(1)))
         await write(store, Save(replace(outgoing(3), state=OutgoingState.OFFERED)))
         assert seen == [[3], []]
+
+
+# -- when the power is cut -------------------------------------------------
+
+
+async def test_all_is_synced_before_it_is_named_and_names_before_they_count(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A kill does not show it: what was not synced is lost with the power only."""
+    done: list[tuple[str, str]] = []
+    fsync, replaces = os.fsync, os.replace
+
+    def name_of(file: int) -> str:
+        path = Path(os.readlink(f"/proc/self/fd/{file}"))
+        return "." if path == folder else str(path.relative_to(folder))
+
+    def noted_fsync(file: int) -> None:
+        fsync(file)
+        done.append(("sync", name_of(file)))
+
+    def noted_replace(old: Path, new: Path) -> None:
+        replaces(old, new)
+        done.append(("name", str(new.relative_to(folder))))
+
+    store = FilesStore(folder)
+    async with opened(store):
+        await write(store, *TWO, Save(incoming("old")))
+        monkeypatch.setattr(os, "fsync", noted_fsync)
+        monkeypatch.setattr(os, "replace", noted_replace)
+
+        await write(store, Save(outgoing(3)))
+        assert done == [
+            ("sync", f"{THIRD}.tmp"),
+            ("name", THIRD),
+            ("sync", "outgoing"),
+        ]
+        done.clear()
+
+        await write(store, Forget(incoming("old")))
+        assert done == [("sync", "incoming")]
+        done.clear()
+
+        await write(store, Save(incoming("new")), Forget(outgoing(1)))
+        new = next(name for name in names(folder) if name.startswith("incoming"))
+        assert done[0] == ("sync", f"{new}.tmp")
+        assert set(done[1:3]) == {("sync", "incoming"), ("sync", "outgoing")}
+        assert done[3:7] == [
+            ("sync", "commit.json.tmp"),
+            ("name", "commit.json"),
+            ("sync", "."),
+            ("name", new),
+        ]
+        assert set(done[7:9]) == {("sync", "incoming"), ("sync", "outgoing")}
+        assert done[9:] == [("sync", ".")]

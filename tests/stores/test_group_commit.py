@@ -75,6 +75,24 @@ async def test_what_is_written_during_a_commit_waits_for_the_next() -> None:
     assert waiting[0].done()
 
 
+async def test_those_that_a_commit_wakes_join_those_that_wait() -> None:
+    """Or they would take turns for ever, in commits of half the size."""
+    disk = Disk()
+    commits = GroupCommit(disk.start)
+
+    async def writes_twice() -> None:
+        await commits.write(named("first"))
+        await commits.write(named("second"))
+
+    task = asyncio.create_task(writes_twice())
+    await turns()
+    commits.write(named("other"))
+    await disk.done()
+    assert disk.batches[1:] == [named("other", "second")]
+    await disk.done()
+    await task
+
+
 async def test_a_commit_that_fails_fails_all_in_it_and_none_after_it() -> None:
     """The disk was full, and then it was not."""
     disk = Disk()

@@ -279,6 +279,23 @@ async def test_a_great_batch_is_all_or_none_as_well(tmp_path: Path) -> None:
         assert records(store) == (sent[:-1], [])
 
 
+async def test_what_sqlite_rolls_back_by_itself_is_rolled_back(tmp_path: Path) -> None:
+    """As it does for some errors; then there is nothing left to do."""
+    store = SqliteStore(tmp_path / "store.db")
+    sent = [outgoing(seq) for seq in range(1, 1001)]
+    async with opened(store):
+        assert store._writer is not None
+        store._writer.execute(
+            "CREATE TEMP TRIGGER t BEFORE INSERT ON outgoing WHEN NEW.seq = 900"
+            " BEGIN SELECT RAISE(ROLLBACK, 'rolled back'); END"
+        )
+        with pytest.raises(StoreError, match="rolled back"):
+            await write(store, *map(Save, sent))
+        assert records(store) == ([], [])
+        await write(store, *map(Save, sent[:800]))
+        assert records(store) == (sent[:800], [])
+
+
 # -- reading ---------------------------------------------------------------
 
 

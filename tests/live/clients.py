@@ -1,0 +1,176 @@
+"""slixmpp clients and components, logged in to a `Prosody` and closed without a trace.
+
+    async with connected_client(prosody, "alice/phone", {"xep_qos": {}}) as alice:
+        ...
+
+Import the module of a plugin that is not slixmpp's own first; it registers itself.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Mapping
+from typing import Literal, cast
+
+from slixmpp import ClientXMPP, ComponentXMPP
+from slixmpp.plugins.base import PluginManager
+
+from prosody import Prosody
+
+# A login on loopback takes milliseconds; the rest is for a machine under load.
+LOGIN_S_MAX = 15.0
+
+Tls = Literal["off", "starttls", "direct"]
+Plugins = Mapping[str, dict[str, object]]
+
+
+class LoginError(ConnectionError):
+    """No session came about."""
+
+
+def make_client(
+    server: Prosody, name: str, plugins: Plugins | None = None, *, tls: Tls = "off"
+) -> ClientXMPP:
+    """A client that is ready for `log_in`.
+
+    Args:
+        server: Where the account is.
+        name: A user name of it, with or without a resource: `alice/phone`.
+        plugins: The configurations of the plugins to load, by plugin name.
+        tls: Anything but `off` checks the server's certificate.
+    """
+    user, slash, resource = name.partition("/")
+    jid = f"{user}@{server.domain}{slash}{resource}"
+    client = ClientXMPP(
+        jid,
+        server.accounts[user],
+        plugin_config={"feature_mechanisms": {"unencrypted_plain": tls == "off"}},
+    )
+    client.enable_plaintext = tls == "off"
+    client.enable_starttls = tls == "starttls"
+    client.enable_direct_tls = tls == "direct"
+    if tls != "off":
+        client.ca_certs = server.ca_file
+    _register(client, plugins)
+    return client
+
+
+def make_component(
+    server: Prosody, jid: str, plugins: Plugins | None = None
+) -> ComponentXMPP:
+    """A component that is ready for `log_in`; arguments as for `make_client`."""
+    component = ComponentXMPP(  # type: ignore[no-untyped-call]  # slixmpp's lack
+        jid, server.components[jid], server.address, server.component_port
+    )
+    _register(component, plugins)
+    return component
+
+
+async def log_in(xmpp: ClientXMPP | ComponentXMPP, server: Prosody) -> None:
+    """Connect; returns after `session_start`. Sends no presence, fetches no roster.
+
+    Raises:
+        LoginError: Refused or not answered in time; the client is then closed.
+    """
+    done: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
+
+    def finish(problem: str | None) -> None:
+        if not done.done():
+            done.set_result(problem)
+
+    def started(_: object) -> None:
+        finish(None)
+
+    def refused(_: object) -> None:
+        finish("the password was refused")
+
+    def failed(reason: object) -> None:
+        finish(f"no connection: {reason}")
+
+    if isinstance(xmpp, ComponentXMPP):
+        port: int | None = server.component_port
+    else:
+        port = server.tls_port if xmpp.enable_direct_tls else server.c2s_port
+    with (
+        xmpp.event_handler("session_start", started),
+        xmpp.event_handler("failed_all_auth", refused),
+        xmpp.event_handler("connection_failed", failed),
+        xmpp.event_handler("disconnected", failed),
+    ):
+        try:
+            xmpp.connect(server.address, port)
+            async with asyncio.timeout(LOGIN_S_MAX):
+                problem = await done
+        except TimeoutError:
+            problem = f"no session in {LOGIN_S_MAX} s"
+        if problem is not None:
+            await close(xmpp)
+            raise LoginError(f"{xmpp.boundjid}: {problem}")
+
+
+async def be_available(client: ClientXMPP) -> None:
+    """Fetch the roster and send presence, as most clients do at `session_start`."""
+    await client.get_roster()
+    client.send_presence()
+
+
+async def close(xmpp: ClientXMPP | ComponentXMPP) -> None:
+    """End the session in order and then everything that would outlive it.
+
+    No harm if it is closed already, was never connected, or lost its server.
+    """
+    await xmpp.disconnect()
+    xmpp.cancel_connection_attempt()
+    for name in list(xmpp.scheduled_events):
+        xmpp.cancel_schedule(name)
+    # Plugins that are not slixmpp's own may hold files and tasks.
+    plugins = cast(PluginManager, xmpp.plugin)
+    for name in list(plugins):
+        if not type(plugins[name]).__module__.startswith("slixmpp."):
+            plugins.disable(name)  # type: ignore[no-untyped-call]  # slixmpp's lack
+    # slixmpp runs this task for ever: nothing of its own ends it.
+    sender = xmpp._run_out_filters
+    if sender is not None:
+        sender.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await sender
+
+
+@contextlib.asynccontextmanager
+async def connected_client(
+    server: Prosody,
+    name: str,
+    plugins: Plugins | None = None,
+    *,
+    tls: Tls = "off",
+    available: bool = True,
+) -> AsyncIterator[ClientXMPP]:
+    """A logged-in client; arguments as for `make_client`.
+
+    With `available` false nobody sees it until it sends presence itself.
+    """
+    client = make_client(server, name, plugins, tls=tls)
+    try:
+        await log_in(client, server)
+        if available:
+            await be_available(client)
+        yield client
+    finally:
+        await close(client)
+
+
+@contextlib.asynccontextmanager
+async def connected_component(
+    server: Prosody, jid: str, plugins: Plugins | None = None
+) -> AsyncIterator[ComponentXMPP]:
+    """A component that has done its handshake; arguments as for `make_component`."""
+    component = make_component(server, jid, plugins)
+    try:
+        await log_in(component, server)
+        yield component
+    finally:
+        await close(component)
+
+
+def _register(xmpp: ClientXMPP | ComponentXMPP, plugins: Plugins | None) -> None:
+    for name, config in (plugins or {}).items():
+        xmpp.register_plugin(name, config)

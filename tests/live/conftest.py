@@ -1,0 +1,55 @@
+"""A real server for every test in this folder.
+
+`from prosody import Prosody` and the like work because the folder is on pytest's
+`pythonpath` and in mypy's `mypy_path`.
+"""
+
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from prosody import MakeProsody, Prosody, mutual
+
+HERE = Path(__file__).parent
+
+ACCOUNTS = {user: f"secret of {user}" for user in ("alice", "bob", "carol", "mallory")}
+# Mallory is a stranger to all of them.
+ROSTERS = mutual(("alice", "bob"), ("alice", "carol"))
+COMPONENTS = {"comp.localhost": "secret of comp"}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what is in this folder, and only that."""
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.xmpp)
+
+
+@pytest.fixture
+async def make_prosody(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> AsyncIterator[MakeProsody]:
+    """Start servers with options of the test's own; they end with the test."""
+    async with contextlib.AsyncExitStack() as stack:
+
+        async def make(**options: object) -> Prosody:
+            settings: dict[str, object] = {
+                "accounts": ACCOUNTS,
+                "rosters": ROSTERS,
+                "components": COMPONENTS,
+            }
+            folder = tmp_path_factory.mktemp("prosody")
+            # The options are those of `Prosody`, whatever they are: a wrong one
+            # fails there.
+            prosody = Prosody(folder, **{**settings, **options})  # type: ignore[arg-type]
+            return await stack.enter_async_context(prosody)
+
+        yield make
+
+
+@pytest.fixture
+async def prosody(make_prosody: MakeProsody) -> Prosody:
+    """A server of the usual kind: see the constants of this file."""
+    return await make_prosody()

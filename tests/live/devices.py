@@ -1,0 +1,430 @@
+"""A client or component with `xep_qos`: what it got, what it sent, and its bad days.
+
+    async with device(prosody, "bob/lamp", store=f"sqlite:{path}") as bob:
+        await bob.arrivals.take(1)
+
+The options are those of the plugin; those that make a test wait are short here.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from typing import Any, Self
+from xml.etree import ElementTree as ET
+
+from slixmpp import ClientXMPP, ComponentXMPP, Message
+from slixmpp.xmlstream.stanzabase import StanzaBase
+
+from clients import (
+    Plugins,
+    Tls,
+    be_available,
+    close,
+    log_in,
+    make_client,
+    make_component,
+)
+from prosody import Prosody
+from qos.engine import Delivery, Outcome
+from raw_client import TIMEOUT_S, local
+from xep_qos import XEP_QOS, IncomingInfo
+
+# What the plugin would wait 2 and 300 s for.
+RETRY_FIRST_S = 0.2
+RETRY_MAX_S = 1.0
+
+_POLL_S = 0.005
+
+Matches = Callable[[ET.Element], bool]
+
+
+async def eventually(
+    condition: Callable[[], bool], *, timeout_s: float = TIMEOUT_S
+) -> None:
+    """Wait for what nobody tells us about."""
+    try:
+        async with asyncio.timeout(timeout_s):
+            while not condition():  # noqa: ASYNC110 - there is no event to wait for
+                await asyncio.sleep(_POLL_S)
+    except TimeoutError:
+        raise TimeoutError(f"not within {timeout_s} s") from None
+
+
+async def outcome_of(delivery: Delivery) -> Outcome:
+    """Wait for the end of a message, but not for ever."""
+    async with asyncio.timeout(TIMEOUT_S):
+        return await delivery.outcome()
+
+
+def child(iq: ET.Element) -> str:
+    """The local name of the first child: `assured`, `received`, `error`, …; or ''."""
+    return local(iq[0]) if len(iq) else ""
+
+
+def request(kind: str) -> Matches:
+    """Match an iq by the request in it: `acknowledged`, `assured` or `deliver`."""
+    return lambda xml: xml.get("type") == "set" and child(xml) == kind
+
+
+def error(condition: str) -> Matches:
+    """Match an error stanza by its condition."""
+
+    def matches(xml: ET.Element) -> bool:
+        return xml.get("type") == "error" and any(
+            local(element) == condition for element in xml.iter()
+        )
+
+    return matches
+
+
+def answers(kind: str) -> Matches:
+    """Match an iq result by its first child's name ('': an empty result)."""
+    return lambda xml: (
+        local(xml) == "iq" and xml.get("type") == "result" and child(xml) == kind
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A message that reached the application, and what the plugin says of it."""
+
+    message: Message
+    info: IncomingInfo | None
+
+    @property
+    def body(self) -> str:
+        return str(self.message["body"])
+
+
+class Arrivals:
+    """The application: takes `message` events, as any would."""
+
+    def __init__(self, xmpp: ClientXMPP | ComponentXMPP) -> None:
+        self.all: list[Arrival] = []
+        self._taken = 0
+        self._changed = asyncio.Event()
+        self._qos = XEP_QOS.of(xmpp)
+        xmpp.add_event_handler("message", self._on_message)
+
+    @property
+    def bodies(self) -> list[str]:
+        """In the order of their arrival."""
+        return [arrival.body for arrival in self.all]
+
+    async def reach(self, count: int, *, timeout_s: float = TIMEOUT_S) -> None:
+        """Wait until so many have come, those taken before included."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                while len(self.all) < count:
+                    self._changed.clear()
+                    await self._changed.wait()
+        except TimeoutError:
+            text = f"{len(self.all)} of {count} messages in {timeout_s} s"
+            raise TimeoutError(text) from None
+
+    async def take(
+        self, count: int, *, timeout_s: float = TIMEOUT_S
+    ) -> tuple[Arrival, ...]:
+        """Wait for so many that were not yet taken, and take them."""
+        start = self._taken
+        await self.reach(start + count, timeout_s=timeout_s)
+        self._taken += count
+        return tuple(self.all[start : self._taken])
+
+    def _on_message(self, message: Message) -> None:
+        self.all.append(Arrival(message, self._qos.incoming(message)))
+        self._changed.set()
+
+
+class Tap:
+    """An `in` filter of the application: sees every stanza, and can lose or keep some.
+
+    What is lost here was received by the stream, so XEP-0198 has counted it, and it
+    never reached the plugin, as if the connection had been cut before.
+    """
+
+    def __init__(self, xmpp: ClientXMPP | ComponentXMPP) -> None:
+        self.seen: list[ET.Element] = []
+        self.lost: list[StanzaBase] = []
+        self._losing: Matches | None = None
+        self._changed = asyncio.Event()
+        self._xmpp = xmpp
+        xmpp.add_filter("in", self._filter)
+
+    def lose(self, matches: Matches | None) -> None:
+        """From now on lose what matches; None: nothing."""
+        self._losing = matches
+
+    def count(self, matches: Matches) -> int:
+        """How many stanzas that match were seen, the lost ones included."""
+        return sum(map(matches, self.seen))
+
+    async def wait_lost(self, count: int = 1) -> None:
+        """Wait until so many were lost; repeats of one do not count."""
+        await self._wait(lambda: len({x["id"] for x in self.lost}) >= count)
+
+    async def wait_seen(self, matches: Matches, count: int = 1) -> None:
+        """Wait until so many were seen, since the beginning."""
+        await self._wait(lambda: self.count(matches) >= count)
+
+    def release(self) -> None:
+        """Receive what was lost after all, and lose nothing more."""
+        self._losing = None
+        lost, self.lost = self.lost, []
+        for stanza in lost:
+            self._xmpp.recv_stanza(stanza)
+
+    async def _wait(self, condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(TIMEOUT_S):
+            while not condition():
+                self._changed.clear()
+                await self._changed.wait()
+
+    def _filter(self, stanza: StanzaBase) -> StanzaBase | None:
+        self.seen.append(stanza.xml)
+        self._changed.set()
+        if self._losing is not None and self._losing(stanza.xml):
+            self.lost.append(stanza)
+            return None
+        return stanza
+
+
+class Device:
+    """A client or component with the plugin. `device` and `component` make them."""
+
+    def __init__(self, server: Prosody, xmpp: ClientXMPP | ComponentXMPP) -> None:
+        self.server = server
+        self.xmpp = xmpp
+        self.qos = XEP_QOS.of(xmpp)
+        self.arrivals = Arrivals(xmpp)
+        self.tap = Tap(xmpp)
+        self.sessions = 0
+        self.resumptions = 0
+        self._logins_before = 0
+        self._keeping: asyncio.Task[None] | None = None
+        self._lost = asyncio.Event()
+        xmpp.add_event_handler("session_start", self._started)
+        xmpp.add_event_handler("session_resumed", self._resumed)
+        xmpp.add_event_handler("disconnected", self._disconnected)
+
+    @property
+    def jid(self) -> str:
+        """The full JID of a client, once it is bound."""
+        return str(self.xmpp.boundjid.full)
+
+    @property
+    def client(self) -> ClientXMPP:
+        """For what only a client has."""
+        assert isinstance(self.xmpp, ClientXMPP)
+        return self.xmpp
+
+    @property
+    def stream_management(self) -> Any:
+        """slixmpp's XEP-0198, with its counters."""
+        return self.client.plugin["xep_0198"]
+
+    def message(self, to: str, body: str = "") -> Message:
+        """A message of the stream's own kind, to be filled."""
+        return self.xmpp.make_message(to, body)
+
+    async def log_in(self, *, available: bool = True) -> None:
+        """The first connection."""
+        await log_in(self.xmpp, self.server)
+        if available and isinstance(self.xmpp, ClientXMPP):
+            await be_available(self.xmpp)
+        await self.qos.roster_known()
+
+    def cut(self) -> None:
+        """Lose the connection, without a word to the server."""
+        self._logins_before = self._logins
+        if self.xmpp.transport is not None:
+            self.xmpp.transport.abort()
+
+    async def go_offline(self) -> None:
+        """End the session in order, for `come_back`."""
+        self._logins_before = self._logins
+        await self.xmpp.disconnect()
+
+    async def come_back(self) -> None:
+        """Be connected again after `cut` or `go_offline`; resumes if it may."""
+        if self._keeping is None:
+            await eventually(lambda: not self.xmpp.is_connected())
+            self._connect()
+        await eventually(lambda: self._logins > self._logins_before)
+
+    def keep_connected(self) -> None:
+        """From now on connect again by ourselves, as an application does."""
+        self._keeping = asyncio.create_task(self._keep_connected())
+
+    async def ping(self) -> None:
+        """Return when the server has handled all that was sent before."""
+        iq = self.xmpp.make_iq_get(ito=self.server.domain)
+        iq.append(ET.Element("{urn:xmpp:ping}ping"))
+        await iq.send(timeout=TIMEOUT_S)  # type: ignore[no-untyped-call]
+
+    async def close(self) -> None:
+        """End everything, and return when the store is closed."""
+        if self._keeping is not None:
+            self._keeping.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._keeping
+            self._keeping = None
+        await self.xmpp.disconnect()
+        await self.qos.aclose()
+        await close(self.xmpp)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    @property
+    def _logins(self) -> int:
+        return self.sessions + self.resumptions
+
+    def _connect(self) -> None:
+        component = isinstance(self.xmpp, ComponentXMPP)
+        server = self.server
+        port = server.component_port if component else server.c2s_port
+        self.xmpp.connect(server.address, port)
+
+    async def _keep_connected(self) -> None:
+        if not self.xmpp.is_connected():
+            self._lost.set()
+        while True:
+            await self._lost.wait()
+            self._lost.clear()
+            # slixmpp would wait a second, then three, after a refused connection.
+            await eventually_open(self.server)
+            self._connect()
+
+    def _started(self, _event: object) -> None:
+        self.sessions += 1
+        if self.sessions > 1 and isinstance(self.xmpp, ClientXMPP):
+            self.xmpp.send_presence()
+
+    def _resumed(self, _event: object) -> None:
+        self.resumptions += 1
+
+    def _disconnected(self, _event: object) -> None:
+        self._lost.set()
+
+
+async def counters_agree(end: Device) -> None:
+    """Prove that both ends of a stream with XEP-0198 have counted alike.
+
+    What we sent: the server acknowledges all of it. (Of an acknowledgement of more
+    than was sent slixmpp complains in its log.) What came: cut and resumed, the server
+    refuses a count that is too high, and sends again what a count that is too low
+    leaves out.
+    """
+    management = end.stream_management
+    await end.ping()
+    management.request_ack()
+    await eventually(lambda: not management.unacked_queue)
+    resumptions = end.resumptions
+    before = len(end.tap.seen)
+    end.cut()
+    await end.come_back()
+    assert end.resumptions == resumptions + 1
+    await end.ping()
+    came = [local(xml) for xml in end.tap.seen[before:]]
+    assert [name for name in came if name in {"iq", "message", "presence"}] == ["iq"]
+
+
+async def settle(one: Device, other: Device) -> None:
+    """Return when nothing is on its way between the two: repeats, say."""
+    for sender, receiver in ((one, other), (other, one)):
+        before = len(receiver.arrivals.all)
+        sender.message(receiver.jid, "after all that").send()
+        await receiver.arrivals.reach(before + 1)
+
+
+async def eventually_open(server: Prosody) -> None:
+    """Wait until the server takes connections."""
+    async with asyncio.timeout(30):
+        while True:
+            with contextlib.suppress(OSError):
+                _, writer = await asyncio.open_connection(
+                    server.address, server.c2s_port
+                )
+                writer.transport.abort()
+                return
+            await asyncio.sleep(0.02)
+
+
+def make_device(
+    server: Prosody,
+    name: str,
+    *,
+    smacks: bool = False,
+    plugins: Plugins | None = None,
+    tls: Tls = "off",
+    **settings: object,
+) -> Device:
+    """A client with the plugin that is not connected yet: see `Device.log_in`.
+
+    Args:
+        server: where its account is.
+        name: `user/resource`, or a user alone.
+        smacks: whether it loads XEP-0198.
+        plugins: further plugins.
+        tls: as for `make_client`.
+        settings: the options of xep_qos.
+    """
+    xmpp = make_client(server, name, _plugins(smacks, plugins, settings), tls=tls)
+    # slixmpp's default trusts whoever asks; the plugin says so in the log.
+    xmpp.auto_authorize = None
+    return Device(server, xmpp)
+
+
+@contextlib.asynccontextmanager
+async def device(
+    server: Prosody,
+    name: str,
+    *,
+    smacks: bool = False,
+    plugins: Plugins | None = None,
+    tls: Tls = "off",
+    available: bool = True,
+    **settings: object,
+) -> AsyncIterator[Device]:
+    """A client with the plugin, logged in; arguments as for `make_device`.
+
+    With `available` false nobody sees it until it sends presence itself.
+    """
+    made = make_device(
+        server, name, smacks=smacks, plugins=plugins, tls=tls, **settings
+    )
+    async with made:
+        await made.log_in(available=available)
+        yield made
+
+
+@contextlib.asynccontextmanager
+async def component(
+    server: Prosody, jid: str, *, plugins: Plugins | None = None, **settings: object
+) -> AsyncIterator[Device]:
+    """A component with the plugin; arguments as for `make_device`."""
+    xmpp = make_component(server, jid, _plugins(False, plugins, settings))
+    async with Device(server, xmpp) as made:
+        await made.log_in()
+        yield made
+
+
+def _plugins(
+    smacks: bool, plugins: Plugins | None, settings: dict[str, object]
+) -> Plugins:
+    short: dict[str, object] = {
+        "retry_first_s": RETRY_FIRST_S,
+        "retry_max_s": RETRY_MAX_S,
+    }
+    managed: Plugins = {"xep_0198": {}} if smacks else {}
+    return {**managed, **(plugins or {}), "xep_qos": {**short, **settings}}
+
+
+def numbered(count: int, prefix: str = "") -> list[str]:
+    """So many bodies that sort in their order."""
+    return [f"{prefix}{number:04}" for number in range(count)]

@@ -1,0 +1,690 @@
+"""Bad input from the wire: a clear answer, nothing lost, and the stream stays up.
+
+Issue §7 as far as it is on the wire; the text, Security Considerations. After each
+abuse: no echo of the payload, and one event by XEP-0337 and no flood of them.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pytest
+from slixmpp import Message
+
+from devices import Device, device
+from prosody import MakeProsody, Prosody
+from raw_client import RawClient, stanza
+from test_raw_peers import (
+    ALL_QOS,
+    EVENT_LOG,
+    MARKS,
+    PRIVATE,
+    QOS,
+    acknowledged,
+    answer_to,
+    ask,
+    assured,
+    confirms,
+    deliver,
+    error_of,
+    events,
+    is_empty,
+    message,
+    one_event,
+    raw,
+    received,
+    request_text,
+    shows,
+    synced,
+)
+
+ROOMS = 'Component "rooms.localhost" "muc"\n  muc_room_locking = false\n'
+ROOM = "room@rooms.localhost"
+
+#: Every event at once: these tests count what is reported, not how often.
+UNLIMITED = 0.000_001
+
+
+@contextlib.asynccontextmanager
+async def guarded(
+    server: Prosody, **options: Any
+) -> AsyncIterator[tuple[Device, RawClient]]:
+    """Bob with the plugin, and the log that his events go to."""
+    async with (
+        raw(server, "carol/log") as log,
+        device(server, "bob/b", event_log_to=log.jid, **options) as bob,
+    ):
+        yield bob, log
+
+
+def stored_size(body: str) -> int:
+    """Bytes of a message with this body as it is stored."""
+    stored = f"<message xmlns='jabber:client'><body>{body}</body></message>"
+    return len(stored.encode())
+
+
+async def insist(peer: RawClient, to: str, content: str) -> ET.Element:
+    """Repeat a request until it is answered, as every sender does."""
+    text, iq_id = request_text(to, content)
+    async with asyncio.timeout(10):
+        while True:
+            await peer.send(text)
+            with contextlib.suppress(TimeoutError):
+                return await peer.expect(stanza("iq", id=iq_id), timeout_s=0.2)
+
+
+# -- malformed -------------------------------------------------------------
+
+INNER = message(PRIVATE)
+MALFORMED = {
+    "no message child": "<assured xmlns='{ns}' msgId='1'/>",
+    "text instead": "<assured xmlns='{ns}' msgId='1'>the-private-payload</assured>",
+    "another child": "<assured xmlns='{ns}' msgId='1'><body>{private}</body></assured>",
+    "two": "<assured xmlns='{ns}' msgId='1'>{inner}{inner}</assured>",
+    "two, one inherited": "<assured xmlns='{ns}' msgId='1'>{inner}<message/></assured>",
+    "deeper": "<assured xmlns='{ns}' msgId='1'><x>{inner}</x></assured>",
+    "nested": (
+        "<assured xmlns='{ns}' msgId='1'><message xmlns='jabber:client'>"
+        "<assured xmlns='{ns}' msgId='2'>{inner}</assured></message></assured>"
+    ),
+    "nested, of another namespace": (
+        "<assured xmlns='{ns}' msgId='1'><message xmlns='jabber:client'>"
+        "<acknowledged xmlns='urn:nf:iot:qos:1.0'>{inner}</acknowledged></message>"
+        "</assured>"
+    ),
+    "no msgId": "<assured xmlns='{ns}'>{inner}</assured>",
+    "empty msgId": "<assured xmlns='{ns}' msgId=''>{inner}</assured>",
+    "2,000 characters": "<assured xmlns='{ns}' msgId='{long}'>{inner}</assured>",
+    "2,000 of mark": (
+        "<assured xmlns='{ns}' msgId='1' xmlns:m='xmpp-qos:store:0' m:sender='{long}'>"
+        "{inner}</assured>"
+    ),
+    "200,000 characters": "<assured xmlns='{ns}' msgId='{huge}'>{inner}</assured>",
+    "acknowledged, empty": "<acknowledged xmlns='{ns}'/>",
+    "acknowledged, two": "<acknowledged xmlns='{ns}'>{inner}{inner}</acknowledged>",
+    "acknowledged, nested": (
+        "<acknowledged xmlns='{ns}'><message><acknowledged>{inner}</acknowledged>"
+        "</message></acknowledged>"
+    ),
+    "deliver, no msgId": "<deliver xmlns='{ns}'/>",
+    "deliver, empty msgId": "<deliver xmlns='{ns}' msgId=''/>",
+    "deliver, 2,000 characters": "<deliver xmlns='{ns}' msgId='{long}'/>",
+    "deliver, 2,000 of hold": (
+        "<deliver xmlns='{ns}' msgId='1' xmlns:m='xmpp-qos:store:0' m:hold='{long}'/>"
+    ),
+}
+
+
+@pytest.mark.parametrize("xmlns", ALL_QOS)
+async def test_what_is_malformed_is_a_bad_request_from_friend_and_stranger(
+    prosody: Prosody, xmlns: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """§2, errors we return; §3, step 1: before anything is asked about trust."""
+    async with (
+        guarded(prosody, event_interval_s=UNLIMITED) as (bob, log),
+        raw(prosody, "alice/a") as alice,
+        raw(prosody, "mallory/m") as mallory,
+    ):
+        for number, (name, form) in enumerate(MALFORMED.items()):
+            content = form.format(
+                ns=xmlns,
+                inner=INNER,
+                private=PRIVATE,
+                long="x" * 2_000,
+                huge="&apos;" * 30_000,
+            )
+            peer = (alice, mallory)[number % 2]
+            async with one_event(bob, peer, log):
+                answer = await ask(peer, bob.jid, content)
+                assert error_of(answer) == ("bad-request", "modify", ""), name
+                assert not shows(answer)
+            assert events(log)[-1].get("id") == "bad-request"
+        assert not bob.arrivals.all
+        # Nothing was held, and nothing is in the way.
+        received(await ask(alice, bob.jid, assured("1", "x")))
+        assert is_empty(await ask(alice, bob.jid, deliver("1")))
+        assert bob.arrivals.bodies == ["x"]
+    assert PRIVATE not in caplog.text
+
+
+async def test_an_over_long_iq_id_does_not_end_our_stream(prosody: Prosody) -> None:
+    """It goes into the answer, where each `'` takes six bytes: beyond the server's limit.
+
+    A stranger could keep us off line with it: the server closes the stream of whoever
+    sends more than the limit (§5).
+    """
+    async with (
+        guarded(prosody) as (bob, log),
+        raw(prosody, "alice/a") as alice,
+        raw(prosody, "mallory/m") as mallory,
+    ):
+        huge = "'" * 200_000
+        for content in (
+            assured("1"),
+            acknowledged(),
+            deliver("1"),
+            f"<assured xmlns='{QOS}'/>",
+        ):
+            text = f"<iq type='set' id=\"{huge}\" to='{bob.jid}'>{content}</iq>"
+            await mallory.send(text)
+            await synced(alice, bob.jid, log)
+            await mallory.ping()
+        assert bob.sessions == 1
+        assert len(events(log)) <= 1
+        assert is_empty(await ask(alice, bob.jid, acknowledged("x"), iq_id="y" * 500))
+
+
+async def test_a_very_deep_message_does_no_harm(prosody: Prosody) -> None:
+    """A recursion over what a peer nests would end our process."""
+    depth = 8_000
+    deep = "<a>" * depth + "</a>" * depth
+    content = (
+        f"<assured xmlns='{QOS}' msgId='1'><message xmlns='jabber:client'>"
+        f"<body>deep</body><x xmlns='urn:x'>{deep}</x></message></assured>"
+    )
+    async with raw(prosody, "alice/a") as alice, device(prosody, "bob/b") as bob:
+        received(await ask(alice, bob.jid, content))
+        assert is_empty(await ask(alice, bob.jid, deliver("1")))
+        (arrival,) = await bob.arrivals.take(1)
+        assert arrival.body == "deep"
+        await synced(alice, bob.jid)
+
+
+async def test_10_mb_end_the_stream_of_who_sends_them_and_no_other(
+    prosody: Prosody,
+) -> None:
+    """The server's limit stands before us; what it lets pass we take."""
+    async with guarded(prosody) as (bob, log), raw(prosody, "alice/a") as alice:
+        async with raw(prosody, "mallory/m") as mallory:
+            text, _ = request_text(bob.jid, assured("1", "x" * 10_000_000))
+            with contextlib.suppress(ConnectionError):
+                await mallory.send(text)
+            await mallory.wait_closed()
+        await synced(alice, bob.jid, log)
+        assert not events(log)
+        assert bob.sessions == 1
+
+
+async def test_an_iq_without_an_id_harms_nobody(prosody: Prosody) -> None:
+    """The text: the iq must have one. Whoever is first to see it refuses it."""
+    async with device(prosody, "bob/b") as bob:
+        async with raw(prosody, "alice/a") as alice:
+            await alice.send(f"<iq type='set' to='{bob.jid}'>{assured('1')}</iq>")
+            with contextlib.suppress(ConnectionError, TimeoutError):
+                answer = await alice.expect(stanza("iq", type="error"), timeout_s=2)
+                assert error_of(answer)[0] == "bad-request"
+                assert not shows(answer) or answer.get("from") != bob.jid
+        async with raw(prosody, "alice/a") as alice:
+            await synced(alice, bob.jid)
+        assert bob.sessions == 1
+        assert not bob.arrivals.all
+
+
+# -- repeats ---------------------------------------------------------------
+
+
+async def test_a_thousand_times_the_same_assured_is_one_message(
+    prosody: Prosody,
+) -> None:
+    """Each is answered alike; it is held and counted once."""
+    async with (
+        raw(prosody, "alice/a") as alice,
+        device(prosody, "bob/b", quota_messages=2) as bob,
+    ):
+        for number in range(1_000):
+            content = assured("1", "x", mark="s" if number < 500 else "")
+            text, _ = request_text(bob.jid, content, iq_id=f"n{number}")
+            await alice.send(text)
+        answers = [
+            received(await answer_to(alice, f"n{number}")) for number in range(1_000)
+        ]
+        assert len(set(answers[:500])) == len(set(answers[500:])) == 1
+        full = await ask(alice, bob.jid, assured("2"))
+        assert error_of(full) == ("resource-constraint", "wait", "")
+        for content in (deliver("1", mark="s", hold=answers[0][1]), deliver("1")):
+            assert (await ask(alice, bob.jid, content)).get("type") == "result"
+        await synced(alice, bob.jid)
+        assert bob.arrivals.bodies == ["x", "x"]
+        received(await ask(alice, bob.jid, assured("2")))
+
+
+@pytest.mark.parametrize("scheme", ["sqlite", "files"])
+async def test_a_thousand_times_the_same_assured_is_written_once(
+    prosody: Prosody, tmp_path: Path, scheme: str
+) -> None:
+    """While it is being written a bounded number waits; what is dropped is repeated."""
+    store = f"{scheme}:{tmp_path / 'bob'}"
+    async with (
+        raw(prosody, "alice/a") as alice,
+        device(prosody, "bob/b", quota_messages=1, store=store) as bob,
+    ):
+        texts = (
+            request_text(bob.jid, assured("1", "x", mark="s")) for _ in range(1_000)
+        )
+        await alice.send("".join(text for text, _ in texts))
+        answer = await insist(alice, bob.jid, assured("1", "x", mark="s"))
+        last = received(answer)
+        answers = [received(iq) for iq in alice.received(stanza("iq"))]
+        assert set(answers) <= {last}
+        assert len(answers) >= 16
+        assert len(list(bob.qos.store.incoming())) == 1
+        full = await ask(alice, bob.jid, assured("2"))
+        assert error_of(full) == ("resource-constraint", "wait", "")
+        for _ in range(50):
+            content = deliver("1", mark="s", hold=last[1])
+            await alice.send(request_text(bob.jid, content)[0])
+        assert confirms(await insist(alice, bob.jid, content), last[1])
+        await synced(alice, bob.jid)
+        assert bob.arrivals.bodies == ["x"]
+        received(await ask(alice, bob.jid, assured("2")))
+
+
+async def test_many_unknown_deliver_are_all_answered_and_reported_once(
+    prosody: Prosody,
+) -> None:
+    """§3: not held: the empty result, counted."""
+    async with (
+        guarded(prosody) as (bob, log),
+        raw(prosody, "mallory/m") as mallory,
+        one_event(bob, mallory, log),
+    ):
+        for number in range(200):
+            text, _ = request_text(bob.jid, deliver(str(number)), iq_id=f"n{number}")
+            await mallory.send(text)
+        for number in range(200):
+            assert is_empty(await answer_to(mallory, f"n{number}"))
+
+
+# -- quotas ----------------------------------------------------------------
+
+BODY = "x" * 1_000
+SIZE = stored_size(BODY)
+TRUSTED = "alice@localhost,carol@localhost,bob@localhost"
+
+
+@pytest.mark.parametrize(
+    ("option", "limit", "of_all"),
+    [
+        ("quota_messages", 3, False),
+        ("quota_bytes", 3 * SIZE, False),
+        ("quota_total_messages", 3, True),
+        ("quota_total_bytes", 3 * SIZE, True),
+    ],
+)
+async def test_over_its_quota_a_sender_is_refused_for_now(
+    prosody: Prosody, option: str, limit: int, of_all: bool
+) -> None:
+    """The text, Memory attacks, 2 and 3; to the very byte, and by bare JID (§3)."""
+    options: dict[str, Any] = {option: limit, "event_interval_s": UNLIMITED}
+    async with (
+        guarded(prosody, trust=TRUSTED, **options) as (bob, log),
+        raw(prosody, "alice/1") as one,
+        raw(prosody, "alice/2") as two,
+        raw(prosody, "carol/c") as carol,
+    ):
+        received(await ask(one, bob.jid, assured("1", BODY)))
+        received(await ask(two, bob.jid, assured("1", BODY)))
+        third = carol if of_all else two
+        received(await ask(third, bob.jid, assured("3", BODY)))
+        async with one_event(bob, one, log):
+            full = await ask(one, bob.jid, assured("4", BODY))
+            assert error_of(full) == ("resource-constraint", "wait", "")
+        assert events(log)[-1].get("id") == "resource-constraint"
+        # What is held already is no more than it was.
+        received(await ask(one, bob.jid, assured("1", BODY)))
+        if of_all:
+            full = await ask(carol, bob.jid, assured("4", BODY))
+            assert error_of(full) == ("resource-constraint", "wait", "")
+        else:
+            received(await ask(carol, bob.jid, assured("4", BODY)))
+        # The room of one that is delivered is free, and its size is what was counted.
+        assert is_empty(await ask(two, bob.jid, deliver("1")))
+        if "bytes" in option:
+            over = await ask(one, bob.jid, assured("4", BODY + "x"))
+            assert error_of(over) == ("resource-constraint", "wait", "")
+        received(await ask(one, bob.jid, assured("4", BODY)))
+
+
+async def test_one_message_over_the_quota_of_bytes_is_refused_alone(
+    prosody: Prosody,
+) -> None:
+    """Bytes are those of the stored message in UTF-8 (issue, Receiving)."""
+    body = "ä€😀"
+    size = stored_size(body)
+    async with raw(prosody, "alice/a") as alice:
+        for limit in (size - 1, size):
+            async with device(prosody, "bob/b", quota_bytes=limit) as bob:
+                answer = await ask(alice, bob.jid, assured("1", body))
+                assert (answer.get("type") == "result") is (limit == size)
+
+
+async def test_acknowledged_counts_while_it_is_written(
+    prosody: Prosody, tmp_path: Path
+) -> None:
+    """§3: while it is written it counts against the quotas; without a write it does not."""
+    async with raw(prosody, "alice/a") as alice:
+        store = f"sqlite:{tmp_path / 'bob.db'}"
+        async with guarded(prosody, store=store, quota_bytes=SIZE) as (bob, log):
+            for _ in range(3):
+                done = await ask(alice, bob.jid, acknowledged(BODY))
+                assert is_empty(done), ET.tostring(done)
+            async with one_event(bob, alice, log):
+                full = await ask(alice, bob.jid, acknowledged(BODY + "x"))
+                assert error_of(full) == ("resource-constraint", "wait", "")
+            assert len(bob.arrivals.all) == 3
+        async with guarded(prosody, quota_bytes=SIZE) as (bob, log):
+            assert is_empty(await ask(alice, bob.jid, acknowledged(BODY + "x")))
+            await synced(alice, bob.jid, log)
+            assert not events(log)
+
+
+async def test_a_flood_over_the_quota_is_answered_and_reported_once(
+    prosody: Prosody,
+) -> None:
+    """An attacker must not turn our log into his amplifier (§3)."""
+    async with (
+        guarded(prosody, quota_messages=5) as (bob, log),
+        raw(prosody, "alice/a") as alice,
+    ):
+        async with one_event(bob, alice, log):
+            for number in range(500):
+                text, _ = request_text(
+                    bob.jid, assured(str(number)), iq_id=f"n{number}"
+                )
+                await alice.send(text)
+            kinds = [
+                (await answer_to(alice, f"n{number}")).get("type")
+                for number in range(500)
+            ]
+        assert kinds == ["result"] * 5 + ["error"] * 495
+
+
+# -- trust -----------------------------------------------------------------
+
+
+async def test_a_stranger_is_not_allowed_and_acknowledged_is_his_right(
+    prosody: Prosody,
+) -> None:
+    """The text, Memory attacks, 1; for level acknowledged it has no rule."""
+    async with guarded(prosody) as (bob, log), raw(prosody, "mallory/m") as mallory:
+        async with one_event(bob, mallory, log):
+            for msg_id in ("1", "1", "2"):
+                answer = await ask(mallory, bob.jid, assured(msg_id))
+                assert error_of(answer) == ("not-allowed", "cancel", "")
+        assert events(log)[-1].get("id") == "not-allowed"
+        assert is_empty(await ask(mallory, bob.jid, acknowledged("x")))
+        await bob.arrivals.reach(1)
+
+
+async def test_the_policy_for_acknowledged_is_one_of_its_own(prosody: Prosody) -> None:
+    """§3: "Trust is a separate policy here"."""
+    async with (
+        guarded(prosody, trust="all", trust_acknowledged="roster") as (bob, log),
+        raw(prosody, "mallory/m") as mallory,
+        raw(prosody, "alice/a") as alice,
+    ):
+        async with one_event(bob, mallory, log):
+            answer = await ask(mallory, bob.jid, acknowledged())
+            assert error_of(answer) == ("not-allowed", "cancel", "")
+        received(await ask(mallory, bob.jid, assured("1")))
+        assert is_empty(await ask(alice, bob.jid, acknowledged("x")))
+        assert bob.arrivals.bodies == ["x"]
+
+
+async def test_any_subscription_in_the_roster_is_trusted_and_none_is_not(
+    make_prosody: MakeProsody,
+) -> None:
+    """§3, Trust: `both`, `from` or `to`."""
+    subscriptions = {"alice": "both", "carol": "from", "mallory": "to", "dave": "none"}
+    accounts = dict.fromkeys(("bob", *subscriptions), "secret")
+    server = await make_prosody(accounts=accounts, rosters={"bob": subscriptions})
+    async with device(server, "bob/b") as bob:
+        for user, subscription in subscriptions.items():
+            async with raw(server, f"{user}/x") as peer:
+                answer = await ask(peer, bob.jid, assured("1"))
+                trusted = subscription != "none"
+                assert (answer.get("type") == "result") is trusted, subscription
+        async with raw(server, "bob/other") as other:
+            received(await ask(other, bob.jid, assured("1")))
+
+
+@pytest.mark.parametrize(
+    ("trust", "trusted"),
+    [
+        ("all", {"alice/a", "alice/b", "mallory/m"}),
+        ("mallory@localhost", {"mallory/m"}),
+        ("MALLORY@localhost, alice@localhost/b", {"mallory/m", "alice/b"}),
+        (["alice@localhost"], {"alice/a", "alice/b"}),
+        (lambda jid: jid == "alice@localhost/a", {"alice/a"}),
+    ],
+    ids=["all", "one account", "a list", "a collection", "a function"],
+)
+async def test_an_allow_list_or_a_function_decides_instead_of_the_roster(
+    prosody: Prosody, trust: Any, trusted: set[str]
+) -> None:
+    """§3, Trust; a resource in a list is one resource."""
+    async with device(prosody, "bob/b", trust=trust) as bob:
+        for name in ("alice/a", "alice/b", "mallory/m"):
+            async with raw(prosody, name) as peer:
+                answer = await ask(peer, bob.jid, assured("1"))
+                assert (answer.get("type") == "result") is (name in trusted), name
+
+
+async def test_a_function_that_takes_its_time_or_fails_refuses_nobody_wrongly(
+    prosody: Prosody,
+) -> None:
+    """The answer comes with the decision; an error in it trusts nobody."""
+    decide = asyncio.Event()
+
+    async def trust(jid: str) -> bool:
+        await decide.wait()
+        if "mallory" in jid:
+            raise ZeroDivisionError
+        return True
+
+    async with (
+        device(prosody, "bob/b", trust=trust) as bob,
+        raw(prosody, "alice/a") as alice,
+        raw(prosody, "mallory/m") as mallory,
+    ):
+        for peer in (alice, mallory):
+            await peer.send(request_text(bob.jid, assured("1"), iq_id="1")[0])
+            await synced(peer, bob.jid)
+            assert not peer.received(stanza("iq"))
+        decide.set()
+        received(await answer_to(alice, "1"))
+        answer = await answer_to(mallory, "1")
+        assert error_of(answer) == ("not-allowed", "cancel", "")
+
+
+async def test_who_comes_into_the_roster_is_trusted_and_who_goes_is_not(
+    prosody: Prosody,
+) -> None:
+    """The roster of now decides, also of a session that began after a lost one."""
+    item = (
+        "<iq type='set' id='{id}'><query xmlns='jabber:iq:roster'>{item}</query></iq>"
+    )
+    async with (
+        raw(prosody, "bob/other") as other,
+        raw(prosody, "alice/a") as alice,
+        raw(prosody, "mallory/m") as mallory,
+        device(prosody, "bob/b") as bob,
+    ):
+        await other.send_presence()
+        await mallory.send_presence()
+        received(await ask(alice, bob.jid, assured("1")))
+        await bob.go_offline()
+        # While the device is away, its owner changes the roster elsewhere.
+        await other.send(
+            item.format(
+                id="out",
+                item="<item jid='alice@localhost' subscription='remove'/>",
+            )
+        )
+        await answer_to(other, "out")
+        await mallory.send("<presence to='bob@localhost' type='subscribe'/>")
+        await other.expect(stanza("presence", type="subscribe"))
+        await other.send("<presence to='mallory@localhost' type='subscribed'/>")
+        await other.ping()
+        await mallory.expect(stanza("presence", from_="bob@localhost/other"))
+        await bob.come_back()
+        received(await ask(mallory, bob.jid, assured("1")))
+        answer = await ask(alice, bob.jid, assured("2"))
+        assert error_of(answer) == ("not-allowed", "cancel", "")
+
+
+@pytest.mark.parametrize(
+    "trust", ["all", "roster", f"{ROOM},{ROOM}/mallory", "function"]
+)
+async def test_an_occupant_of_a_room_is_never_trusted(
+    make_prosody: MakeProsody, trust: str
+) -> None:
+    """The text names rooms first: anyone can enter one, and is someone else in it."""
+    server = await make_prosody(extra=ROOMS)
+    rule: Any = (lambda _: True) if trust == "function" else trust
+    join = "<presence to='{}'><x xmlns='http://jabber.org/protocol/muc'/></presence>"
+    async with (
+        guarded(server, trust=rule) as (bob, log),
+        raw(server, "mallory/m") as mallory,
+    ):
+        bob.xmpp.send_raw(join.format(f"{ROOM}/bob"))
+        await bob.tap.wait_seen(
+            lambda xml: xml.get("from") == f"{ROOM}/bob" and "presence" in xml.tag
+        )
+        await mallory.send(join.format(f"{ROOM}/mallory"))
+        await mallory.expect(stanza("presence", from_=f"{ROOM}/mallory"))
+        async with one_event(bob, mallory, log, source=f"{ROOM}/mallory"):
+            answer = await ask(mallory, f"{ROOM}/bob", assured("1"))
+            assert answer.get("from") == f"{ROOM}/bob"
+            assert error_of(answer) == ("not-allowed", "cancel", "")
+        # Under his own name he is what he is.
+        answer = await ask(mallory, bob.jid, assured("1"))
+        assert (answer.get("type") == "result") is (trust in {"all", "function"})
+
+
+async def test_what_is_said_in_a_room_is_no_business_of_qos(
+    make_prosody: MakeProsody,
+) -> None:
+    """A groupchat message that contains a request is a message."""
+    server = await make_prosody(extra=ROOMS)
+    join = "<presence to='{}'><x xmlns='http://jabber.org/protocol/muc'/></presence>"
+    async with device(server, "bob/b") as bob, raw(server, "mallory/m") as mallory:
+        bob.xmpp.send_raw(join.format(f"{ROOM}/bob"))
+        await mallory.send(join.format(f"{ROOM}/mallory"))
+        await mallory.expect(stanza("presence", from_=f"{ROOM}/mallory"))
+        await mallory.send(
+            f"<message type='groupchat' to='{ROOM}'><body>hi</body>{assured('1')}"
+            "</message>"
+        )
+        await bob.tap.wait_seen(
+            lambda xml: (
+                xml.get("type") == "groupchat"
+                and xml.findtext("{jabber:client}body") == "hi"
+            )
+        )
+        assert not list(bob.qos.store.incoming())
+        assert is_empty(await ask(mallory, bob.jid, acknowledged("x")))
+
+
+# -- events ----------------------------------------------------------------
+
+
+async def test_an_account_is_reported_once_in_the_interval_whatever_its_resources(
+    prosody: Prosody,
+) -> None:
+    """§3: a rate limit per source; resources cost their owner nothing, as for quotas."""
+    async with guarded(prosody) as (bob, log):
+        for number in range(4):
+            async with raw(prosody, f"mallory/{number}") as mallory:
+                answer = await ask(mallory, bob.jid, assured("1"))
+                assert error_of(answer)[0] == "not-allowed"
+        async with raw(prosody, "alice/a") as alice:
+            await synced(alice, bob.jid, log)
+            assert len(events(log)) == 1
+            # Another account is another source.
+            async with one_event(bob, alice, log):
+                await ask(alice, bob.jid, f"<assured xmlns='{QOS}'/>")
+
+
+async def test_the_next_event_says_how_many_were_left_out(prosody: Prosody) -> None:
+    """The log shows the extent of an abuse, not every piece of it."""
+    async with (
+        guarded(prosody, event_interval_s=0.5) as (bob, log),
+        raw(prosody, "mallory/m") as mallory,
+    ):
+        counts = []
+        async with asyncio.timeout(10):
+            for number in range(10_000):
+                await ask(mallory, bob.jid, assured(str(number)))
+                await synced(mallory, bob.jid, log)
+                if len(events(log)) > 1:
+                    counts.append(number)
+                    break
+        first, second = events(log)
+        tag = f"{{{EVENT_LOG}}}tag"
+        left_out = [event.find(tag) for event in (first, second)]
+        values = [each.get("value") for each in left_out if each is not None]
+        assert values == ["0", str(counts[0] - 1)]
+        for event in (first, second):
+            assert event.get("module") == "xep_qos"
+            assert event.get("timestamp", "").endswith("Z")
+
+
+async def test_an_event_says_who_and_why_and_cannot_be_forged_by_an_id(
+    prosody: Prosody, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The text: so that the source can be found. An id of the peer stays a value."""
+    evil = "7'\n]]></message><x/>\u2028INFO root: all is well"
+    async with guarded(prosody) as (bob, log), raw(prosody, "mallory/m") as mallory:
+        async with one_event(bob, mallory, log):
+            quoted = evil.replace("\n", "&#10;")
+            content = deliver("@").replace(
+                "@", quoted.replace("<", "&lt;").replace("'", "&apos;")
+            )
+            assert is_empty(await ask(mallory, bob.jid, content))
+        (event,) = events(log)
+        assert [child.tag for child in event] == [
+            f"{{{EVENT_LOG}}}message",
+            f"{{{EVENT_LOG}}}tag",
+        ]
+        assert event.get("subject") == mallory.jid
+    assert "\nINFO" not in caplog.text
+    assert "\u2028INFO" not in caplog.text
+
+
+async def test_without_a_log_to_send_to_it_is_a_line_in_ours(
+    prosody: Prosody, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nobody has to have an event log for it to be logged."""
+    async with device(prosody, "bob/b") as bob, raw(prosody, "mallory/m") as mallory:
+        for _ in range(5):
+            await ask(mallory, bob.jid, assured("1"))
+        lines = [r.getMessage() for r in caplog.records if "refused" in r.getMessage()]
+        assert len(lines) == 1
+        assert mallory.jid in lines[0]
+        assert PRIVATE not in caplog.text
+
+
+async def test_an_event_log_that_refuses_our_events_changes_nothing(
+    prosody: Prosody,
+) -> None:
+    """It may be away: a message to nobody comes back as an error, and that is all."""
+    async with (
+        device(prosody, "bob/b", event_log_to="nobody@localhost/x") as bob,
+        raw(prosody, "mallory/m") as mallory,
+    ):
+        got: list[Message] = []
+        bob.xmpp.add_event_handler("message_error", got.append)
+        for number in range(3):
+            answer = await ask(mallory, bob.jid, assured(str(number)))
+            assert error_of(answer)[0] == "not-allowed"
+        await synced(mallory, bob.jid)
+        assert bob.sessions == 1
+
+
+def test_the_marks_are_a_namespace_of_their_own() -> None:
+    """Else a peer that follows a successor of the text might read them as its own."""
+    assert MARKS not in ALL_QOS

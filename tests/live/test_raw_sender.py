@@ -1,0 +1,1281 @@
+"""protocol.md §2 and §4 as a raw receiver sees them: the plugin sends.
+
+The receiver is not ours: it answers by hand, as scripted, well or badly.
+"""
+
+import asyncio
+import base64
+import contextlib
+import hashlib
+import itertools
+import re
+import time
+from collections.abc import AsyncIterator, Collection, Sequence
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from devices import Device, device, eventually, make_device
+from prosody import Prosody
+from qos import Delivery, Outcome
+from qos.core.model import Level, OutgoingState
+from qos.errors import CannotWithdraw, MessageTooLarge, UnknownMessage
+from raw_client import RawClient
+from test_raw_peers import (
+    ALL_QOS,
+    CLIENT,
+    DISCO,
+    HOLD,
+    IEEE,
+    MARKS,
+    NEURON,
+    QOS,
+    SENDER,
+    answer,
+    asks,
+    bodies,
+    discoverable,
+    message,
+    raw,
+    say_done,
+    say_error,
+    say_received,
+    synced,
+    wiretap,
+)
+
+DELIVERED = OutgoingState.DELIVERED
+NOT_DELIVERED = OutgoingState.NOT_DELIVERED
+IN_DOUBT = OutgoingState.IN_DOUBT
+
+HEX = re.compile(r"[0-9a-f]{32}")
+
+#: Short, so that a retry is not waited for; an answer within it is in time.
+FIRST_S = 0.1
+
+#: For tests that must see no retry.
+NEVER_S = 30.0
+
+
+@contextlib.asynccontextmanager
+async def peers(
+    server: Prosody,
+    features: Collection[str] = (QOS,),
+    *,
+    name: str = "bob/b",
+    sender: str = "alice/a",
+    **options: Any,
+) -> AsyncIterator[tuple[Device, RawClient]]:
+    """Alice with the plugin, and bob by hand, who says what he supports."""
+    settings = {"retry_first_s": FIRST_S, "retry_max_s": 4 * FIRST_S} | options
+    async with (
+        raw(server, name) as bob,
+        discoverable(bob, features),
+        device(server, sender, **settings) as alice,
+    ):
+        yield alice, bob
+
+
+async def submit(
+    alice: Device,
+    to: str,
+    body: str = "x",
+    level: Level = Level.ASSURED,
+    **options: Any,
+) -> Delivery:
+    return await alice.qos.submit(alice.message(to, body), level=level, **options)
+
+
+async def end_of(delivery: Delivery, *, timeout_s: float = 10.0) -> Outcome:
+    async with asyncio.timeout(timeout_s):
+        return await delivery.outcome()
+
+
+async def goes_on(bob: RawClient, delivery: Delivery, *, hold: str = "") -> Outcome:
+    """From here on bob does what the text says, and the message arrives."""
+    await say_received(
+        await bob.expect(asks("assured", delivery.msg_id)), bob, hold=hold
+    )
+    return await released(bob, delivery, hold=hold)
+
+
+async def released(bob: RawClient, delivery: Delivery, *, hold: str = "") -> Outcome:
+    await say_done(await bob.expect(asks("deliver", delivery.msg_id)), bob, hold=hold)
+    outcome = await end_of(delivery)
+    assert outcome.status is DELIVERED
+    return outcome
+
+
+async def held(
+    alice: Device, bob: RawClient, *, hold: str = "", **options: Any
+) -> tuple[Delivery, ET.Element]:
+    """A message that bob has said to hold, and the first `deliver` for it."""
+    delivery = await submit(alice, bob.jid, **options)
+    await say_received(await bob.expect(asks("assured")), bob, hold=hold)
+    return delivery, await bob.expect(asks("deliver"))
+
+
+# -- what stands on the wire -----------------------------------------------
+
+
+async def test_the_exchange_is_that_of_the_text_and_marked(prosody: Prosody) -> None:
+    """§2: ids unguessable and new, to and from left out, our store's id as a mark."""
+    payload = "<message xmlns='jabber:client' id='m7'><body>Entered.</body></message>"
+    async with wiretap(prosody) as (tapped, tap), raw(prosody, "bob/b") as bob:
+        async with (
+            discoverable(bob),
+            device(
+                tapped, "alice/a", retry_first_s=NEVER_S, retry_max_s=NEVER_S
+            ) as alice,
+        ):
+            forged = payload.replace("id=", "to='x@y' from='z@y' id=")
+            sending = asyncio.create_task(alice.qos.send(bob.jid, payload=forged))
+            assured = await bob.expect(asks("assured"))
+            await say_received(assured, bob)
+            deliver = await bob.expect(asks("deliver"))
+            await say_done(deliver, bob)
+            outcome = await sending
+        assert (outcome.status, outcome.attempts) == (DELIVERED, 2)
+        (offered,) = tap.requests("assured")
+        (release,) = tap.requests("deliver")
+    store_id = assured[0].get(SENDER, "")
+    assert offered == (
+        f"<iq type='set' id='{assured.get('id')}' to='{bob.jid}'>"
+        f"<assured xmlns='{QOS}' msgId='{outcome.msg_id}' "
+        f"xmlns:q='{MARKS}' q:sender='{store_id}'>{payload}</assured></iq>"
+    )
+    assert release == (
+        f"<iq type='set' id='{deliver.get('id')}' to='{bob.jid}'>"
+        f"<deliver xmlns='{QOS}' msgId='{outcome.msg_id}' "
+        f"xmlns:q='{MARKS}' q:sender='{store_id}'/></iq>"
+    )
+    ids = [outcome.msg_id or "", assured.get("id", ""), deliver.get("id", "")]
+    assert len(set(ids)) == 3
+    assert all(HEX.fullmatch(each) for each in ids)
+
+
+async def test_ids_are_never_used_twice(prosody: Prosody) -> None:
+    """§2: iq id and msgId, never reused by us."""
+    async with peers(prosody, window_max=64) as (alice, bob):
+        deliveries = [await submit(alice, bob.jid) for _ in range(5)]
+        ids = [delivery.msg_id for delivery in deliveries]
+        for delivery in deliveries:
+            iq = await bob.expect(asks("assured", delivery.msg_id))
+            ids.append(iq.get("id", ""))
+            await say_received(iq, bob)
+            iq = await bob.expect(asks("deliver", delivery.msg_id))
+            ids.append(iq.get("id", ""))
+            await say_done(iq, bob)
+        assert len(set(ids)) == 15
+
+
+async def test_the_hold_is_echoed_and_the_result_must_carry_it(
+    prosody: Prosody,
+) -> None:
+    """§4, delivered: with a hold, a result that carries it; anything else is ignored."""
+    async with peers(prosody, [QOS, MARKS]) as (alice, bob):
+        hold = "<h'&\">"
+        delivery, first = await held(alice, bob, hold=hold)
+        assert first[0].get(HOLD) == hold
+        await say_done(first, bob)
+        second = await bob.expect(asks("deliver"))
+        await say_done(second, bob, hold="another")
+        third = await bob.expect(asks("deliver"))
+        assert first.get("id") == second.get("id") == third.get("id")
+        assert not delivery.ended
+        await answer(third, bob, f"<hold xmlns='{MARKS}'>&lt;h'&amp;\"&gt;</hold>")
+        assert (await end_of(delivery)).status is DELIVERED
+
+
+async def test_all_three_namespaces_are_chosen_in_order_and_kept(
+    prosody: Prosody,
+) -> None:
+    """§2: the first that the peer's disco#info lists, in a configurable order."""
+    async with raw(prosody, "bob/b") as bob:
+        for features, order, expected in (
+            ([QOS, IEEE, NEURON], ALL_QOS, QOS),
+            ([NEURON, IEEE], ALL_QOS, IEEE),
+            ([NEURON], ALL_QOS, NEURON),
+            ([QOS, IEEE, NEURON], (NEURON, IEEE, QOS), NEURON),
+            ([QOS, IEEE], (NEURON, IEEE, QOS), IEEE),
+            ([], ALL_QOS, QOS),
+            (["urn:xmpp:qos:99"], (NEURON, IEEE, QOS), QOS),
+            ([NEURON], (QOS, IEEE), QOS),
+        ):
+            async with (
+                discoverable(bob, features),
+                device(prosody, "alice/a", namespaces=order) as alice,
+            ):
+                delivery, deliver = await held(alice, bob)
+                assert deliver[0].tag == f"{{{expected}}}deliver"
+                await say_done(deliver, bob)
+                assert (await end_of(delivery)).status is DELIVERED
+                delivery = await submit(alice, bob.jid, level=Level.ACKNOWLEDGED)
+                iq = await bob.expect(asks("acknowledged"))
+                assert iq[0].tag == f"{{{expected}}}acknowledged"
+                await answer(iq, bob)
+                assert (await end_of(delivery)).status is DELIVERED
+
+
+@pytest.mark.parametrize("refused", [False, True], ids=["silent", "refused"])
+async def test_without_a_disco_answer_the_texts_namespace_is_used(
+    prosody: Prosody, refused: bool
+) -> None:
+    """§2: "with no disco answer, or one that lists none, use `urn:xmpp:qos`"."""
+    async with (
+        raw(prosody, "bob/b") as bob,
+        device(
+            prosody, "alice/a", namespaces=(NEURON, QOS), retry_first_s=FIRST_S
+        ) as alice,
+    ):
+        delivery = await submit(alice, bob.jid)
+        if refused:
+            iq = await bob.expect(lambda xml: xml.get("type") == "get")
+            await say_error(iq, bob, "service-unavailable", "cancel")
+        iq = await bob.expect(asks("assured"), timeout_s=5)
+        assert iq[0].tag == f"{{{QOS}}}assured"
+        await say_received(iq, bob)
+        await released(bob, delivery)
+
+
+async def test_a_namespace_may_change_until_the_first_answer_by_qos(
+    prosody: Prosody,
+) -> None:
+    """§2: a peer that was away may turn out to speak another; then it is fixed."""
+    async with (
+        raw(prosody, "bob/b") as bob,
+        device(prosody, "alice/a", retry_first_s=FIRST_S, retry_max_s=FIRST_S) as alice,
+    ):
+        async with discoverable(bob, [QOS]):
+            delivery = await submit(alice, bob.jid)
+            first = await bob.expect(asks("assured"))
+            assert first[0].tag == f"{{{QOS}}}assured"
+            # The server of a peer that has gone says so; it comes back as another.
+            await say_error(first, bob, "service-unavailable", "cancel")
+        async with discoverable(bob, [IEEE]):
+            second = await bob.expect(
+                lambda xml: (
+                    asks("assured")(xml) and xml[0].tag.startswith(f"{{{IEEE}}}")
+                )
+            )
+            assert second.get("id") == first.get("id")
+            assert second[0].get("msgId") == first[0].get("msgId")
+            await say_error(second, bob, "resource-constraint", "wait")
+        # That was an answer by QoS: from now on this namespace and no other.
+        async with discoverable(bob, [QOS, NEURON]):
+            await alice.ping()
+            bob.received()
+            for _ in range(3):
+                third = await bob.expect(asks("assured"))
+            assert third[0].tag == f"{{{IEEE}}}assured"
+            await say_received(third, bob)
+            deliver = await bob.expect(asks("deliver"))
+            assert deliver[0].tag == f"{{{IEEE}}}deliver"
+            await say_done(deliver, bob)
+            assert (await end_of(delivery)).status is DELIVERED
+
+
+async def test_entity_capabilities_save_the_question(prosody: Prosody) -> None:
+    """The text, Determining Support: XEP-0115 where possible, else XEP-0030."""
+    # XEP-0115 §5.1: category/type/lang/name, then the features in order.
+    features = sorted([DISCO, NEURON])
+    text = "client/pc//<" + "".join(f"{feature}<" for feature in features)
+    ver = base64.b64encode(hashlib.sha1(text.encode()).digest()).decode()  # noqa: S324
+    caps = (
+        "<c xmlns='http://jabber.org/protocol/caps' hash='sha-1' node='urn:x' "
+        f"ver='{ver}'/>"
+    )
+    asked = []
+
+    async def serve(bob: RawClient) -> None:
+        while True:
+            iq = await bob.expect(lambda xml: xml.get("type") == "get", timeout_s=60)
+            asked.append(iq[0].get("node"))
+            lines = "".join(f"<feature var='{feature}'/>" for feature in features)
+            await answer(
+                iq,
+                bob,
+                f"<query xmlns='{DISCO}' node='urn:x#{ver}'>"
+                f"<identity category='client' type='pc'/>{lines}</query>",
+            )
+
+    async with (
+        raw(prosody, "bob/b") as bob,
+        device(prosody, "alice/a", retry_first_s=NEVER_S, retry_max_s=NEVER_S) as alice,
+    ):
+        serving = asyncio.create_task(serve(bob))
+        try:
+            await bob.send_presence(caps)
+            await eventually(lambda: bool(asked))
+            await synced(bob, alice.jid)
+            for to in (bob.jid, "bob@localhost"):
+                delivery = await submit(alice, to)
+                iq = await bob.expect(asks("assured"), timeout_s=5)
+                assert iq[0].tag == f"{{{NEURON}}}assured"
+                await say_received(iq, bob)
+                await released(bob, delivery)
+            assert asked == [f"urn:x#{ver}"]
+        finally:
+            serving.cancel()
+
+
+async def test_qos_that_comes_later_is_found(prosody: Prosody) -> None:
+    """A device answers disco#info before its plugins are loaded (§4, second step)."""
+    async with (
+        raw(prosody, "bob/b") as bob,
+        device(prosody, "alice/a", retry_first_s=FIRST_S, retry_max_s=FIRST_S) as alice,
+    ):
+        async with discoverable(bob, []):
+            await bob.send_presence()
+            delivery = await submit(alice, "bob@localhost")
+            await alice.tap.wait_seen(
+                lambda xml: xml.get("from") == bob.jid and xml.get("type") == "result"
+            )
+        async with discoverable(bob, [IEEE]):
+            iq = await bob.expect(asks("assured"), timeout_s=5)
+            assert iq[0].tag == f"{{{IEEE}}}assured"
+            await say_received(iq, bob)
+            await released(bob, delivery)
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        "<received msgId='{id}'/>",
+        "<received xmlns='urn:xmpp:qos' msgId='{id}'/>",
+        "<q:received xmlns:q='urn:ieee:iot:qos:1.0' msgId='{id}'/>",
+        "<received xmlns='' msgId='{id}'/>",
+        "\n <received msgId='{id}'></received>\n <x xmlns='urn:x'/>",
+    ],
+)
+async def test_received_is_understood_in_whatever_namespace(
+    prosody: Prosody, form: str
+) -> None:
+    """§2, matching: the examples and the schema of the text differ."""
+    async with peers(prosody) as (alice, bob):
+        delivery = await submit(alice, bob.jid)
+        iq = await bob.expect(asks("assured"))
+        await answer(iq, bob, form.format(id=delivery.msg_id))
+        await released(bob, delivery)
+
+
+# -- retries ---------------------------------------------------------------
+
+
+async def test_a_retry_repeats_id_and_bytes_with_growing_delays(
+    prosody: Prosody,
+) -> None:
+    """§2 iq id; §4: exponential backoff, full jitter, a cap."""
+    first_s, max_s = 0.05, 0.4
+    for level, kind in (
+        (Level.ASSURED, "assured"),
+        (Level.ACKNOWLEDGED, "acknowledged"),
+    ):
+        async with (
+            wiretap(prosody) as (tapped, tap),
+            raw(prosody, "bob/b") as bob,
+            discoverable(bob, [QOS, MARKS]),
+            device(
+                tapped, "alice/a", retry_first_s=first_s, retry_max_s=max_s
+            ) as alice,
+        ):
+            delivery = await submit(alice, bob.jid, level=level)
+            steps = [kind] if level is Level.ACKNOWLEDGED else [kind, "deliver"]
+            for step in steps:
+                times = []
+                for _ in range(7):
+                    iq = await bob.expect(asks(step))
+                    times.append(time.monotonic())
+                gaps = [b - a for a, b in itertools.pairwise(times)]
+                assert min(gaps) > 0.8 * first_s  # it arrives a moment late or early
+                assert max(gaps) < max_s + 0.5  # the rest is for a machine under load
+                if step == "assured":
+                    await say_received(iq, bob, hold="h")
+            await (answer(iq, bob) if len(steps) == 1 else say_done(iq, bob, hold="h"))
+            assert (await end_of(delivery)).attempts >= 7 * len(steps)
+            for step in steps:
+                assert len(tap.requests(step)) >= 7
+                assert len(set(tap.requests(step))) == 1
+
+
+async def test_the_delays_differ_and_grow_on_the_whole(prosody: Prosody) -> None:
+    """Full jitter spreads many messages; what all of them do at once is a burst."""
+    first_s, count = 0.05, 30
+    async with peers(
+        prosody, retry_first_s=first_s, retry_max_s=60.0, window_max=64
+    ) as (alice, bob):
+        # Thirty receivers' worth of messages: a window each would hide the spread.
+        deliveries = [
+            await submit(alice, bob.jid, level=Level.ACKNOWLEDGED) for _ in range(5)
+        ]
+        times: dict[str, list[float]] = {}
+        async with asyncio.timeout(20):
+            while sum(map(len, times.values())) < count:
+                iq = await bob.expect(asks("acknowledged"))
+                times.setdefault(iq.get("id", ""), []).append(time.monotonic())
+        first = [each[0] for each in times.values()]
+        last = [each[-1] for each in times.values()]
+        assert len(times) == len(deliveries)
+        # Together at first, and no more.
+        assert max(last) - min(last) > max(first) - min(first)
+        for delivery in deliveries:
+            await delivery_withdrawn(delivery)
+
+
+async def delivery_withdrawn(delivery: Delivery) -> None:
+    with contextlib.suppress(CannotWithdraw, UnknownMessage):
+        await delivery.withdraw()
+
+
+async def test_nothing_is_sent_twice_before_its_time(prosody: Prosody) -> None:
+    """§5.3: a peer that takes a while to answer gets no burst of copies."""
+    async with peers(prosody, retry_first_s=1.0, retry_max_s=1.0) as (alice, bob):
+        deliveries = [await submit(alice, bob.jid) for _ in range(5)]
+        offers = [await bob.expect(asks("assured")) for _ in range(5)]
+        await synced(bob, alice.jid)
+        assert not bob.received(asks())
+        for delivery, iq in zip(deliveries, offers, strict=True):
+            await say_received(iq, bob)
+            await released(bob, delivery)
+        assert not bob.received(asks())
+
+
+async def test_late_answers_count_and_answers_that_come_twice_do_no_harm(
+    prosody: Prosody,
+) -> None:
+    """§2: the same iq id for each retry, so any of their answers is the answer."""
+    async with peers(prosody) as (alice, bob):
+        delivery = await submit(alice, bob.jid)
+        copies = [await bob.expect(asks("assured")) for _ in range(3)]
+        for iq in copies:
+            await say_received(iq, bob)
+        deliver = await bob.expect(asks("deliver"))
+        for iq in copies:
+            await say_received(iq, bob)
+            await say_error(iq, bob, "not-allowed", "cancel")
+        copies = [deliver, *[await bob.expect(asks("deliver")) for _ in range(2)]]
+        assert len({iq.get("id") for iq in copies}) == 1
+        assert not delivery.ended
+        for iq in copies:
+            await say_done(iq, bob)
+            await say_error(iq, bob, "item-not-found", "cancel")
+        outcome = await end_of(delivery)
+        assert outcome.status is DELIVERED
+        assert alice.qos.outstanding == 0
+        await synced(bob, alice.jid)
+        assert not bob.received(asks("assured"))
+
+
+async def test_what_does_not_answer_the_question_is_ignored_and_asked_again(
+    prosody: Prosody,
+) -> None:
+    """§4: an empty result to `assured`, or another msgId, is ignored and retried."""
+    async with peers(prosody) as (alice, bob):
+        delivery = await submit(alice, bob.jid)
+        for content in (
+            "",
+            "<received/>",
+            "<received msgId=''/>",
+            "<received msgId='other'/>",
+            f"<received msgId='{delivery.msg_id.upper()}x'/>",
+            f"<hold xmlns='{MARKS}'>h</hold>",
+            f"<x xmlns='urn:x'><received msgId='{delivery.msg_id}'/></x>",
+        ):
+            iq = await bob.expect(asks("assured"))
+            await answer(iq, bob, content)
+        iq = await bob.expect(asks("assured"))
+        assert not bob.received(asks("deliver"))
+        await say_received(iq, bob)
+        # The answer to the first step is none to the second.
+        deliver = await bob.expect(asks("deliver"))
+        await say_received(deliver, bob)
+        deliver = await bob.expect(asks("deliver"))
+        assert not delivery.ended
+        await say_done(deliver, bob)
+        assert (await end_of(delivery)).status is DELIVERED
+
+
+async def test_an_answer_counts_only_from_whom_was_asked(prosody: Prosody) -> None:
+    """§4: a third party may know the ids; the server stamps who it is."""
+    async with (
+        peers(prosody) as (alice, bob),
+        raw(prosody, "mallory/m") as mallory,
+        raw(prosody, "bob/other") as other,
+    ):
+        delivery = await submit(alice, bob.jid)
+        iq = await bob.expect(asks("assured"))
+        for liar in (mallory, other):
+            forged: dict[str, str] = {"from_": ""}
+            msg_id = delivery.msg_id
+            await answer(iq, liar, f"<received msgId='{msg_id}'/>", **forged)
+            await answer(
+                iq,
+                liar,
+                "<error type='cancel'><not-allowed "
+                "xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'/></error>",
+                type="error",
+                **forged,
+            )
+            await liar.ping()
+        await synced(bob, alice.jid)
+        assert not bob.received(asks("deliver"))
+        assert not delivery.ended
+        await say_received(iq, bob)
+        deliver = await bob.expect(asks("deliver"))
+        for liar in (mallory, other):
+            await answer(deliver, liar, from_="")
+            await liar.ping()
+        await synced(bob, alice.jid)
+        assert not delivery.ended
+        await say_done(deliver, bob)
+        assert (await end_of(delivery)).status is DELIVERED
+
+
+async def test_everything_outstanding_is_due_again_after_a_reconnect(
+    prosody: Prosody,
+) -> None:
+    """§4: spread by jitter, but soon; by the same ids and bytes."""
+    async with (
+        wiretap(prosody) as (tapped, tap),
+        raw(prosody, "bob/b") as bob,
+        discoverable(bob, [QOS, MARKS]),
+        device(tapped, "alice/a", retry_first_s=1.0, retry_max_s=NEVER_S) as alice,
+    ):
+        offered = await submit(alice, bob.jid, "offered")
+        await bob.expect(asks("assured", offered.msg_id))
+        releasing = await submit(alice, bob.jid, "releasing")
+        iq = await bob.expect(asks("assured", releasing.msg_id))
+        await say_received(iq, bob, hold="h")
+        await bob.expect(asks("deliver", releasing.msg_id))
+        alice.cut()
+        await alice.come_back()
+        await bob.expect(asks("assured", offered.msg_id), timeout_s=5)
+        await bob.expect(asks("deliver", releasing.msg_id), timeout_s=5)
+        assert not bob.received(asks("assured", releasing.msg_id))
+        assert len(set(tap.requests("deliver"))) == 1
+        assert len(set(tap.requests("assured"))) == 2
+
+
+async def test_who_is_away_gets_it_when_he_comes(prosody: Prosody) -> None:
+    """§4: service-unavailable is how a *server* says that the peer is away."""
+    async with device(
+        prosody, "alice/a", retry_first_s=FIRST_S, retry_max_s=NEVER_S
+    ) as alice:
+        delivery = await submit(alice, "bob@localhost/b")
+        await alice.tap.wait_seen(
+            lambda xml: xml.get("type") == "error" and len(xml) > 0, 2
+        )
+        async with raw(prosody, "bob/b") as bob, discoverable(bob):
+            # His presence makes it due at once, however long the backoff had become.
+            await bob.send_presence()
+            await goes_on(bob, delivery)
+
+
+# -- errors of the first step ----------------------------------------------
+
+#: RFC 6120 §8.3.3, with the types that it gives them.
+ENDS = [
+    ("not-allowed", "cancel"),
+    ("forbidden", "auth"),
+    ("not-authorized", "auth"),
+    ("registration-required", "auth"),
+    ("subscription-required", "auth"),
+    ("bad-request", "modify"),
+    ("not-acceptable", "modify"),
+    ("jid-malformed", "modify"),
+    ("policy-violation", "modify"),
+    ("feature-not-implemented", "cancel"),
+    ("item-not-found", "cancel"),
+    ("conflict", "cancel"),
+    ("undefined-condition", "cancel"),
+]
+PASSES = [
+    ("resource-constraint", "wait"),
+    ("resource-constraint", "cancel"),
+    ("recipient-unavailable", "wait"),
+    ("remote-server-timeout", "wait"),
+    ("unexpected-request", "wait"),
+    ("internal-server-error", "wait"),
+    ("undefined-condition", "wait"),
+    ("policy-violation", "wait"),
+    ("service-unavailable", "cancel"),
+    ("recipient-unavailable", "cancel"),
+    ("remote-server-not-found", "cancel"),
+    ("remote-server-timeout", "cancel"),
+    ("gone", "cancel"),
+]
+
+
+async def test_an_error_that_will_not_pass_ends_the_first_step_at_once(
+    prosody: Prosody,
+) -> None:
+    """§4: *not delivered*, with the condition and who said so."""
+    async with peers(prosody, retry_first_s=NEVER_S, retry_max_s=NEVER_S) as (
+        alice,
+        bob,
+    ):
+        for level in (Level.ASSURED, Level.ACKNOWLEDGED):
+            for condition, kind in ENDS:
+                delivery = await submit(alice, bob.jid, level=level)
+                iq = await bob.expect(asks(level.value))
+                await say_error(iq, bob, condition, kind)
+                outcome = await end_of(delivery)
+                assert outcome.status is NOT_DELIVERED, condition
+                assert outcome.condition == condition
+                assert (outcome.by, outcome.attempts) == (bob.jid, 1)
+        assert alice.qos.outstanding == 0
+        await synced(bob, alice.jid)
+        assert not bob.received(asks())
+
+
+async def test_an_error_that_may_pass_is_retried_in_the_first_step(
+    prosody: Prosody,
+) -> None:
+    """§4: time-out, any `wait`, and how a server says that the peer is away."""
+    async with peers(prosody, retry_max_s=FIRST_S) as (alice, bob):
+        for level in (Level.ASSURED, Level.ACKNOWLEDGED):
+            delivery = await submit(alice, bob.jid, level=level)
+            texts = set()
+            for condition, kind in PASSES:
+                iq = await bob.expect(asks(level.value))
+                texts.add((iq.get("id"), ET.tostring(iq[0])))
+                await say_error(iq, bob, condition, kind)
+            iq = await bob.expect(asks(level.value))
+            assert len(texts) == 1
+            assert not delivery.ended
+            if level is Level.ACKNOWLEDGED:
+                await answer(iq, bob)
+            else:
+                await say_received(iq, bob)
+                await say_done(await bob.expect(asks("deliver")), bob)
+            outcome = await end_of(delivery)
+            assert outcome.status is DELIVERED
+            assert outcome.attempts == len(PASSES) + 1 + (level is Level.ASSURED)
+
+
+async def test_an_error_is_waited_out_and_not_answered_by_a_burst(
+    prosody: Prosody,
+) -> None:
+    """§4: retried with backoff: an error that comes at once shortens no delay."""
+    async with peers(prosody, retry_first_s=0.5, retry_max_s=0.5) as (alice, bob):
+        delivery = await submit(alice, bob.jid)
+        times = []
+        for _ in range(3):
+            iq = await bob.expect(asks("assured"))
+            times.append(time.monotonic())
+            await say_error(iq, bob, "resource-constraint", "wait")
+        assert times[1] - times[0] > 0.4
+        assert times[2] - times[1] > 0.4
+        await delivery.withdraw()
+
+
+# -- errors of the second step ---------------------------------------------
+
+
+@pytest.mark.parametrize("hold", ["", "h"])
+async def test_in_the_second_step_every_error_but_bad_request_is_retried(
+    prosody: Prosody, hold: str
+) -> None:
+    """§4: the peer has shown that it can and may; item-not-found without our hold too."""
+    retried = [each for each in [*ENDS, *PASSES] if each[0] != "bad-request"]
+    async with peers(prosody, [QOS, MARKS], retry_max_s=FIRST_S) as (alice, bob):
+        delivery, deliver = await held(alice, bob, hold=hold)
+        ids = {deliver.get("id")}
+        for condition, kind in retried:
+            await say_error(deliver, bob, condition, kind)
+            deliver = await bob.expect(asks())
+            ids.add(deliver.get("id"))
+            assert asks("deliver")(deliver), condition
+        if hold:
+            await say_error(deliver, bob, "item-not-found", "cancel", hold="other")
+            deliver = await bob.expect(asks("deliver"))
+            ids.add(deliver.get("id"))
+        assert not delivery.ended
+        assert len(ids) == 1
+        await say_error(deliver, bob, "bad-request", "modify")
+        outcome = await end_of(delivery)
+        assert outcome.status is IN_DOUBT
+        assert (outcome.condition, outcome.by) == ("bad-request", bob.jid)
+
+
+async def test_a_store_that_is_gone_at_the_first_deliver_is_offered_anew(
+    prosody: Prosody,
+) -> None:
+    """§4: it was certainly not handed over: from the start, new iq ids for both steps."""
+    async with peers(prosody, [QOS, MARKS]) as (alice, bob):
+        delivery = await submit(alice, bob.jid, "the body")
+        offer = await bob.expect(asks("assured"))
+        await say_received(offer, bob, hold="one")
+        deliver = await bob.expect(asks("deliver"))
+        await say_error(deliver, bob, "item-not-found", "cancel", hold="one")
+        again = await bob.expect(asks("assured"))
+        assert again.get("id") not in {offer.get("id"), deliver.get("id")}
+        assert again[0].get("msgId") == offer[0].get("msgId") == delivery.msg_id
+        assert ET.tostring(again[0]) == ET.tostring(offer[0])
+        # A late answer to the first attempt is none to this one.
+        await say_received(offer, bob, hold="one")
+        await synced(bob, alice.jid)
+        assert not bob.received(asks("deliver"))
+        await say_received(again, bob, hold="two")
+        release = await bob.expect(asks("deliver"))
+        assert release.get("id") not in {deliver.get("id"), again.get("id")}
+        assert release[0].get(HOLD) == "two"
+        await say_done(release, bob, hold="two")
+        assert (await end_of(delivery)).status is DELIVERED
+
+
+async def test_a_store_that_is_gone_later_leaves_it_in_doubt(prosody: Prosody) -> None:
+    """§4: an earlier `deliver` may have released it: only *in doubt* is honest."""
+    async with peers(prosody, [QOS, MARKS]) as (alice, bob):
+        delivery, _ = await held(alice, bob, hold="h")
+        second = await bob.expect(asks("deliver"))
+        await say_error(second, bob, "item-not-found", "cancel", hold="h")
+        outcome = await end_of(delivery)
+        assert outcome.status is IN_DOUBT
+        assert outcome.condition == "item-not-found"
+        await synced(bob, alice.jid)
+        assert not bob.received(asks("assured"))
+
+
+async def test_an_enormous_hold_does_not_end_our_stream(prosody: Prosody) -> None:
+    """Echoed it would be over the server's limit, at every reconnect (§5)."""
+    async with peers(prosody) as (alice, bob):
+        delivery = await submit(alice, bob.jid)
+        iq = await bob.expect(asks("assured"))
+        huge = "'" * 200_000
+        await bob.send(
+            f"<iq type='result' id='{iq.get('id')}' to='{alice.jid}'>"
+            f"<received msgId='{delivery.msg_id}' xmlns:m='{MARKS}' m:hold=\"{huge}\"/></iq>"
+        )
+        await synced(bob, alice.jid)
+        for _ in range(2):
+            await bob.expect(asks())
+        await synced(bob, alice.jid)
+        assert alice.sessions == 1
+
+
+# -- acknowledged ----------------------------------------------------------
+
+
+async def test_acknowledged_is_one_step(prosody: Prosody) -> None:
+    """The text: an iq and an empty response; no msgId and no mark."""
+    async with peers(prosody) as (alice, bob):
+        delivery = await submit(alice, bob.jid, "80", level=Level.ACKNOWLEDGED)
+        iq = await bob.expect(asks("acknowledged"))
+        assert iq[0].attrib == {}
+        assert list(bodies([iq])) == ["80"]
+        await answer(iq, bob)
+        outcome = await end_of(delivery)
+        assert (outcome.status, outcome.attempts) == (DELIVERED, 1)
+
+
+async def test_acknowledged_without_an_answer_is_in_doubt_at_its_deadline(
+    prosody: Prosody,
+) -> None:
+    """§1: arrives at least once or the sender learns that it did not, or may have."""
+    async with peers(prosody) as (alice, bob):
+        delivery = await submit(
+            alice, bob.jid, level=Level.ACKNOWLEDGED, deadline_s=0.5
+        )
+        await bob.expect(asks("acknowledged"))
+        assert (await end_of(delivery)).status is IN_DOUBT
+        # Nobody ever got it: certainly not.
+        delivery = await submit(
+            alice, "bob@localhost/gone", level=Level.ACKNOWLEDGED, deadline_s=0.5
+        )
+        outcome = await end_of(delivery)
+        assert outcome.status is NOT_DELIVERED
+        assert outcome.condition == "service-unavailable"
+
+
+async def test_unacknowledged_is_a_plain_message(prosody: Prosody) -> None:
+    """The text: a normal message stanza; nothing is asked and nothing is known."""
+    async with peers(prosody) as (alice, bob):
+        delivery = await submit(alice, bob.jid, "hi", level=Level.UNACKNOWLEDGED)
+        assert (await end_of(delivery)).status is OutgoingState.SENT
+        xml = await bob.expect(lambda xml: xml.tag == f"{{{CLIENT}}}message")
+        assert xml.findtext(f"{{{CLIENT}}}body") == "hi"
+        assert (xml.get("from"), xml.get("to")) == (alice.jid, bob.jid)
+        await synced(bob, alice.jid)
+        assert not bob.received(asks())
+
+
+async def test_a_payload_arrives_whole_at_every_level(prosody: Prosody) -> None:
+    """Foreign attributes included, which slixmpp's own serialiser drops."""
+    payload = (
+        "<message xmlns='jabber:client' id='m7' xml:lang='en' type='chat'>"
+        "<body>ä &lt;&amp;&gt; ' \" \t\n 😀</body>"
+        "<x xmlns='urn:x' xmlns:y='urn:y' y:a='1' xml:lang='de'>t<z/>u</x></message>"
+    )
+    async with peers(prosody) as (alice, bob):
+        for level in Level:
+            sending = asyncio.create_task(
+                alice.qos.send(bob.jid, payload=payload, level=level)
+            )
+            if level is Level.UNACKNOWLEDGED:
+                got = await bob.expect(lambda xml: xml.tag == f"{{{CLIENT}}}message")
+            else:
+                iq = await bob.expect(asks(level.value))
+                got = iq[0][0]
+                if level is Level.ASSURED:
+                    await say_received(iq, bob)
+                    iq = await bob.expect(asks("deliver"))
+                await answer(iq, bob)
+            async with asyncio.timeout(10):
+                await sending
+            assert got.findtext(f"{{{CLIENT}}}body") == "ä <&> ' \" \t\n 😀"
+            x = got.find("{urn:x}x")
+            assert x is not None
+            assert x.attrib == {
+                "{urn:y}a": "1",
+                "{http://www.w3.org/XML/1998/namespace}lang": "de",
+            }, level
+            assert (x.text, x[0].tail) == ("t", "u")
+
+
+# -- the ends that the application can ask for -----------------------------
+
+
+async def test_before_the_first_deliver_a_message_can_be_withdrawn(
+    prosody: Prosody,
+) -> None:
+    """§4: then *not delivered* is certain, although the peer may hold it."""
+    async with peers(prosody, retry_first_s=NEVER_S, retry_max_s=NEVER_S) as (
+        alice,
+        bob,
+    ):
+        delivery = await submit(alice, bob.jid)
+        iq = await bob.expect(asks("assured"))
+        await delivery.withdraw()
+        assert (await end_of(delivery)).status is NOT_DELIVERED
+        await say_received(iq, bob)
+        await synced(bob, alice.jid)
+        assert not bob.received(asks())
+
+
+async def test_after_a_deliver_it_cannot_be_withdrawn_and_goes_on(
+    prosody: Prosody,
+) -> None:
+    """§4: after it only *delivered* or *in doubt* are honest."""
+    async with peers(prosody) as (alice, bob):
+        delivery, deliver = await held(alice, bob)
+        with pytest.raises(CannotWithdraw):
+            await delivery.withdraw()
+        await say_done(deliver, bob)
+        assert (await end_of(delivery)).status is DELIVERED
+        with pytest.raises(UnknownMessage):
+            await delivery.withdraw()
+
+
+async def test_a_deadline_is_not_delivered_before_the_first_deliver_and_in_doubt_after(
+    prosody: Prosody,
+) -> None:
+    """§4: nothing else would be honest."""
+    async with peers(prosody) as (alice, bob):
+        offered = await submit(alice, bob.jid, deadline_s=0.4)
+        outcome = await end_of(offered)
+        assert outcome.status is NOT_DELIVERED
+        assert outcome.attempts >= 1
+        while bob.received(asks()):
+            await bob.expect(asks())
+        releasing, _ = await held(alice, bob, deadline_s=0.6)
+        assert (await end_of(releasing)).status is IN_DOUBT
+        await synced(bob, alice.jid)
+        count = len(bob.received(asks()))
+        await synced(bob, alice.jid)
+        assert len(bob.received(asks())) == count
+
+
+async def test_what_is_over_the_servers_limit_is_refused_before_it_is_accepted(
+    prosody: Prosody,
+) -> None:
+    """§5: else the retry kills every reconnect; what is under it goes through."""
+    async with peers(prosody, retry_first_s=5.0, retry_max_s=5.0) as (alice, bob):
+        for size in (10_000_000, 256 * 1024):
+            for level in Level:
+                with pytest.raises(MessageTooLarge) as caught:
+                    await alice.qos.send(bob.jid, "x" * size, level=level)
+                assert caught.value.limit == 256 * 1024
+                assert caught.value.size > size
+        assert alice.qos.outstanding == 0
+        fits = 256 * 1024 - 700
+        delivery = await submit(alice, bob.jid, "x" * fits)
+        iq = await bob.expect(asks("assured"))
+        assert [len(body) for body in bodies([iq])] == [fits]
+        await say_received(iq, bob)
+        await released(bob, delivery)
+        assert alice.sessions == 1
+
+
+# -- the window ------------------------------------------------------------
+
+
+async def window_of(alice: Device, bob: RawClient) -> list[ET.Element]:
+    """All that alice has under way, once she has had time to send more."""
+    await synced(bob, alice.jid)
+    await synced(bob, alice.jid)
+    found = bob.received(asks("assured"))
+    for _ in found:
+        await bob.expect(asks("assured"))
+    return found
+
+
+async def finish(bob: RawClient, offers: Sequence[ET.Element]) -> None:
+    for iq in offers:
+        await say_received(iq, bob)
+    for iq in offers:
+        deliver = await bob.expect(asks("deliver", iq[0].get("msgId", "")))
+        await say_done(deliver, bob)
+
+
+async def test_the_window_starts_at_5_doubles_and_is_halved_by_a_refusal(
+    prosody: Prosody,
+) -> None:
+    """§4: five is a common limit; it doubles until the first resource-constraint."""
+    async with peers(
+        prosody, retry_first_s=NEVER_S, retry_max_s=NEVER_S, window_max=256
+    ) as (alice, bob):
+        deliveries = [await submit(alice, bob.jid) for _ in range(80)]
+        offers = await window_of(alice, bob)
+        assert len(offers) == 5
+        await finish(bob, offers)
+        offers = await window_of(alice, bob)
+        assert len(offers) == 10
+        await finish(bob, offers)
+        offers = await window_of(alice, bob)
+        assert len(offers) == 20
+        # One refusal, and those of the same window, halve it once.
+        for iq in offers[:3]:
+            await say_error(iq, bob, "resource-constraint", "wait")
+        await finish(bob, offers[3:])
+        offers = await window_of(alice, bob)
+        under_way = 3 + len(offers)
+        assert 10 <= under_way <= 12
+        # From now on by one for each window delivered.
+        await finish(bob, offers)
+        later = 3 + len(await window_of(alice, bob))
+        assert under_way <= later <= under_way + 1
+        assert sum(delivery.ended for delivery in deliveries) >= 5 + 10 + 17
+
+
+async def test_the_window_is_per_account_and_capped(prosody: Prosody) -> None:
+    """§4: whoever does not answer holds up nobody else."""
+    async with (
+        peers(prosody, retry_first_s=NEVER_S, retry_max_s=NEVER_S, window_max=3) as (
+            alice,
+            bob,
+        ),
+        raw(prosody, "carol/c") as carol,
+        discoverable(carol),
+    ):
+        for _ in range(5):
+            await submit(alice, bob.jid)
+        to_carol = [await submit(alice, carol.jid) for _ in range(5)]
+        assert len(await window_of(alice, bob)) == 3
+        for delivery in to_carol:
+            await goes_on(carol, delivery)
+
+
+async def test_ordered_messages_are_released_one_by_one_in_order(
+    prosody: Prosody,
+) -> None:
+    """§4: offered together, released in the order of sending."""
+    async with peers(prosody, retry_first_s=NEVER_S, retry_max_s=NEVER_S) as (
+        alice,
+        bob,
+    ):
+        deliveries = [
+            await submit(alice, bob.jid, str(number), ordered=True)
+            for number in range(4)
+        ]
+        offers = [await bob.expect(asks("assured")) for _ in range(4)]
+        for iq in reversed(offers):
+            await synced(bob, alice.jid)
+            assert not bob.received(asks("deliver"))
+            await say_received(iq, bob)
+        for delivery in deliveries:
+            deliver = await bob.expect(asks("deliver"))
+            assert deliver[0].get("msgId") == delivery.msg_id
+            await synced(bob, alice.jid)
+            assert not bob.received(asks("deliver"))
+            await say_done(deliver, bob)
+            assert (await end_of(delivery)).status is DELIVERED
+
+
+async def test_ordered_acknowledged_messages_wait_for_each_other(
+    prosody: Prosody,
+) -> None:
+    """Their first step is the hand-over, so only one may be under way."""
+    async with peers(prosody, retry_first_s=NEVER_S, retry_max_s=NEVER_S) as (
+        alice,
+        bob,
+    ):
+        deliveries = [
+            await submit(alice, bob.jid, str(number), Level.ACKNOWLEDGED, ordered=True)
+            for number in range(3)
+        ]
+        for number, delivery in enumerate(deliveries):
+            iq = await bob.expect(asks("acknowledged"))
+            assert list(bodies([iq])) == [str(number)]
+            await synced(bob, alice.jid)
+            assert not bob.received(asks())
+            await answer(iq, bob)
+            assert (await end_of(delivery)).status is DELIVERED
+
+
+async def test_an_ordered_message_that_is_refused_lets_the_next_one_go(
+    prosody: Prosody,
+) -> None:
+    """Its end is known; what comes after it waits for nothing any more."""
+    async with peers(prosody, retry_first_s=NEVER_S, retry_max_s=NEVER_S) as (
+        alice,
+        bob,
+    ):
+        first = await submit(alice, bob.jid, "1", ordered=True)
+        second = await submit(alice, bob.jid, "2", ordered=True)
+        one = await bob.expect(asks("assured", first.msg_id))
+        two = await bob.expect(asks("assured", second.msg_id))
+        await say_received(two, bob)
+        await say_error(one, bob, "not-allowed", "cancel")
+        assert (await end_of(first)).status is NOT_DELIVERED
+        await released(bob, second)
+
+
+# -- restarts of the sender ------------------------------------------------
+
+
+@pytest.mark.parametrize("scheme", ["sqlite", "files"])
+async def test_after_a_restart_each_step_is_repeated_by_the_same_bytes(
+    prosody: Prosody, tmp_path: Path, scheme: str
+) -> None:
+    """§4: *offered* repeats `assured`; *releasing* repeats `deliver` and only that."""
+    store = f"{scheme}:{tmp_path / 'alice'}"
+    options: dict[str, Any] = {
+        "store": store,
+        "retry_first_s": FIRST_S,
+        "retry_max_s": FIRST_S,
+    }
+    async with (
+        wiretap(prosody) as (tapped, tap),
+        raw(prosody, "bob/b") as bob,
+        discoverable(bob, [QOS, MARKS]),
+    ):
+        async with device(tapped, "alice/a", **options) as alice:
+            offered = await submit(alice, bob.jid, "offered")
+            releasing = await submit(alice, bob.jid, "releasing")
+            plain = await submit(alice, bob.jid, "plain", Level.ACKNOWLEDGED)
+            await bob.expect(asks("assured", offered.msg_id))
+            iq = await bob.expect(asks("assured", releasing.msg_id))
+            await say_received(iq, bob, hold="h")
+            await bob.expect(asks("deliver", releasing.msg_id))
+            await bob.expect(asks("acknowledged"))
+        before = len(tap.text)
+        bob.received().clear()
+        while bob.received(asks()):
+            await bob.expect(asks())
+        async with device(tapped, "alice/a", **options) as alice:
+            await bob.expect(asks("assured", offered.msg_id))
+            await bob.expect(asks("deliver", releasing.msg_id))
+            await bob.expect(asks("acknowledged"))
+            for kind, count in (("assured", 2), ("deliver", 1), ("acknowledged", 1)):
+                assert len(set(tap.requests(kind))) == count
+            after = tap.text[before:]
+            assert f"<assured xmlns='{QOS}' msgId='{releasing.msg_id}'" not in after
+            done = alice.qos.delivery(releasing.msg_id)
+            deliver = await bob.expect(asks("deliver", releasing.msg_id))
+            # More than one `deliver` in all: a store that is gone is in doubt.
+            await say_error(deliver, bob, "item-not-found", "cancel", hold="h")
+            assert (await end_of(done)).status is IN_DOUBT
+            assert alice.qos.outstanding == 2
+            with pytest.raises(CannotWithdraw):
+                # A copy of it may have arrived before the restart.
+                await alice.qos.delivery(plain.msg_id).withdraw()
+            await alice.qos.delivery(offered.msg_id).withdraw()
+
+
+async def test_the_same_resource_is_asked_for_after_a_restart(
+    prosody: Prosody, tmp_path: Path
+) -> None:
+    """§4: a peer that is not ours knows the message by our full JID."""
+    store = f"sqlite:{tmp_path / 'alice.db'}"
+    async with raw(prosody, "bob/b") as bob, discoverable(bob):
+        options: dict[str, Any] = {"store": store, "retry_first_s": FIRST_S}
+        async with device(prosody, "alice", **options) as alice:
+            jid = alice.jid
+            delivery, _ = await held(alice, bob)
+        async with device(prosody, "alice", **options) as alice:
+            assert alice.jid == jid
+            await released(bob, alice.qos.delivery(delivery.msg_id))
+
+
+@pytest.mark.parametrize("hold", ["", "h"])
+async def test_another_resource_leaves_only_what_has_a_hold(
+    prosody: Prosody, tmp_path: Path, hold: str
+) -> None:
+    """§4: without a hold the result counts only for the full JID that got `received`."""
+    options: dict[str, Any] = {
+        "store": f"sqlite:{tmp_path / 'alice.db'}",
+        "retry_first_s": FIRST_S,
+    }
+    async with raw(prosody, "bob/b") as bob, discoverable(bob, [QOS, MARKS]):
+        async with device(prosody, "alice/a", **options) as alice:
+            delivery, _ = await held(alice, bob, hold=hold)
+        again = make_device(prosody, "alice/new", **options)
+        async with again:
+            waiting = again.qos.delivery(delivery.msg_id)
+            await again.log_in()
+            if hold:
+                await released(bob, waiting, hold=hold)
+            else:
+                assert (await end_of(waiting)).status is IN_DOUBT
+                while bob.received(asks()):
+                    iq = await bob.expect(asks())
+                    assert iq.get("from") == "alice@localhost/a"
+
+
+# -- a bare JID ------------------------------------------------------------
+
+
+async def test_a_bare_jid_goes_to_the_resource_that_supports_qos(
+    prosody: Prosody,
+) -> None:
+    """§4: resolved at each attempt, among those available."""
+    async with (
+        device(prosody, "alice/a", retry_first_s=FIRST_S) as alice,
+        raw(prosody, "bob/phone") as phone,
+        discoverable(phone, []),
+        raw(prosody, "bob/lamp") as lamp,
+        discoverable(lamp, [IEEE]),
+    ):
+        delivery = await submit(alice, "bob@localhost")
+        await phone.send_presence("<priority>10</priority>")
+        await synced(phone, alice.jid)
+        assert not lamp.received(asks())  # it has not said that it is there
+        await lamp.send_presence("<priority>-1</priority>")
+        iq = await lamp.expect(asks("assured"))
+        assert iq.get("to") == lamp.jid
+        assert iq[0].tag == f"{{{IEEE}}}assured"
+        await say_received(iq, lamp)
+        outcome = await released(lamp, delivery)
+        assert outcome.to == "bob@localhost"
+        assert not phone.received(asks())
+
+
+async def test_a_device_is_followed_to_its_new_resource_in_the_first_step(
+    prosody: Prosody,
+) -> None:
+    """§4: with the same ids, and only the answer of who was asked counts."""
+    async with device(
+        prosody, "alice/a", retry_first_s=FIRST_S, retry_max_s=FIRST_S
+    ) as alice:
+        async with raw(prosody, "bob/one") as one, discoverable(one):
+            await one.send_presence()
+            delivery = await submit(alice, "bob@localhost")
+            first = await one.expect(asks("assured"))
+        async with raw(prosody, "bob/two") as two, discoverable(two):
+            await two.send_presence()
+            iq = await two.expect(asks("assured"))
+            assert iq.get("id") == first.get("id")
+            await say_received(iq, two)
+            await released(two, delivery)
+
+
+async def test_in_the_second_step_without_a_hold_only_the_same_resource_is_asked(
+    prosody: Prosody,
+) -> None:
+    """§4: another one would acknowledge by the text what it never had."""
+    async with device(
+        prosody, "alice/a", retry_first_s=FIRST_S, retry_max_s=FIRST_S
+    ) as alice:
+        async with raw(prosody, "bob/one") as one, discoverable(one):
+            await one.send_presence()
+            delivery = await submit(alice, "bob@localhost")
+            await say_received(await one.expect(asks("assured")), one)
+            await one.expect(asks("deliver"))
+        async with raw(prosody, "bob/two") as two, discoverable(two, [QOS, MARKS]):
+            await two.send_presence()
+            await synced(two, alice.jid)
+            async with raw(prosody, "bob/one") as one, discoverable(one):
+                await one.send_presence()
+                await released(one, delivery)
+            assert not two.received(asks())
+
+
+async def test_in_the_second_step_with_a_hold_another_of_ours_is_asked(
+    prosody: Prosody,
+) -> None:
+    """§4: one that lists the marks; "not mine" from it means to look on."""
+    async with device(
+        prosody, "alice/a", retry_first_s=FIRST_S, retry_max_s=FIRST_S
+    ) as alice:
+        async with raw(prosody, "bob/one") as one, discoverable(one, [QOS, MARKS]):
+            await one.send_presence()
+            delivery = await submit(alice, "bob@localhost")
+            await say_received(await one.expect(asks("assured")), one, hold="h")
+            first = await one.expect(asks("deliver"))
+        async with (
+            raw(prosody, "bob/foreign") as foreign,
+            discoverable(foreign, [QOS]),
+            raw(prosody, "bob/two") as two,
+            discoverable(two, [QOS, MARKS]),
+        ):
+            await foreign.send_presence("<priority>50</priority>")
+            await two.send_presence()
+            for _ in range(3):
+                iq = await two.expect(asks("deliver"))
+                assert iq.get("id") == first.get("id")
+                assert iq[0].get(HOLD) == "h"
+                await say_error(iq, two, "item-not-found", "cancel", hold="h")
+            assert not delivery.ended
+            # Its empty result says nothing: by the text it acknowledges anything.
+            await say_done(await two.expect(asks("deliver")), two)
+            await say_done(await two.expect(asks("deliver")), two, hold="h")
+            assert (await end_of(delivery)).status is DELIVERED
+            assert not foreign.received(asks())
+
+
+async def test_an_entity_without_presence_is_asked_for_itself(
+    prosody: Prosody,
+) -> None:
+    """A component has no resources that anybody sees."""
+    from raw_client import RawComponent
+
+    ((jid, secret),) = prosody.components.items()
+    async with (
+        RawComponent(jid, secret, port=prosody.component_port) as lamps,
+        discoverable(lamps, [NEURON]),
+        device(prosody, "alice/a", retry_first_s=FIRST_S) as alice,
+    ):
+        for to in (f"one@{jid}", jid, f"two@{jid}/x"):
+            delivery = await submit(alice, to)
+            iq = await lamps.expect(asks("assured"))
+            assert iq.get("to") == to
+            assert iq[0].tag == f"{{{NEURON}}}assured"
+            await say_received(iq, lamps)
+            iq = await lamps.expect(asks("deliver"))
+            await say_done(iq, lamps)
+            assert (await end_of(delivery)).status is DELIVERED
+
+
+async def test_the_own_server_may_answer_for_the_peer_by_an_error(
+    prosody: Prosody,
+) -> None:
+    """§4: an error counts from the own server as well, a result never."""
+    async with device(
+        prosody, "alice/a", retry_first_s=FIRST_S, retry_max_s=FIRST_S
+    ) as alice:
+        delivery = await submit(alice, "nobody@localhost/x", deadline_s=0.5)
+        outcome = await end_of(delivery)
+        assert outcome.status is NOT_DELIVERED
+        assert outcome.condition == "service-unavailable"
+        delivery = await submit(alice, "x@nowhere.invalid/y", deadline_s=0.5)
+        outcome = await end_of(delivery)
+        assert outcome.status is NOT_DELIVERED
+        await eventually(lambda: alice.qos.outstanding == 0)
+
+
+def test_the_embedded_message_of_these_tests_is_what_it_says() -> None:
+    """It stands for what an application sends."""
+    assert ET.fromstring(message("x"))[0].text == "x"  # noqa: S314
