@@ -28,7 +28,7 @@ demo: .venv/runtime.stamp
 
 test: system check
 	@rm -f .coverage .coverage.*
-	$(BIN)/coverage run -m pytest -n $(JOBS) --dist worksteal $(PYTEST_ARGS)
+	$(BIN)/coverage run -m pytest -n $(JOBS) $(PYTEST_ARGS)
 	@$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report --include='qos/core/*' --fail-under=100
 

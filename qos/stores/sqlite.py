@@ -291,29 +291,31 @@ class SqliteStore(DurableStore):
         new = self._beside("-new")
         self._discard_new()
         try:
-            os.close(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-            with closing(sqlite3.connect(new, isolation_level=None)) as db:
-                db.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
-                db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-                # Here, so that no rollback journal ever lies beside the store.
-                db.execute("PRAGMA journal_mode = WAL")
-                _migrate(db)
-                db.execute(
-                    "INSERT INTO about VALUES ('store_id', ?)", (secrets.token_hex(16),)
-                )
-                # To close would do it too, but would not say when it fails.
-                db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-            self.probe("create")
-            sync(new)
-            new.rename(self._path)
+            with self._errors():
+                os.close(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+                with closing(sqlite3.connect(new, isolation_level=None)) as db:
+                    self._fill_new(db)
+                self.probe("create")
+                sync(new)
+                new.rename(self._path)
         except BaseException:
             self._discard_new()
             raise
         sync(self._path.parent)
 
+    def _fill_new(self, db: sqlite3.Connection) -> None:
+        db.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
+        db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        # Here, so that no rollback journal ever lies beside the store.
+        db.execute("PRAGMA journal_mode = WAL")
+        _migrate(db)
+        db.execute("INSERT INTO about VALUES ('store_id', ?)", (secrets.token_hex(16),))
+        # To close would do it too, but would not say when it fails.
+        db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
     def _discard_new(self) -> None:
-        for suffix in ("-new", "-new-wal", "-new-shm", "-new-journal"):
-            self._beside(suffix).unlink(missing_ok=True)
+        for suffix in ("", "-wal", "-shm", "-journal"):
+            self._beside("-new" + suffix).unlink(missing_ok=True)
 
     def _connect(self) -> None:
         # First without the right to write: to open a file that is not for us
@@ -428,8 +430,9 @@ class SqliteStore(DurableStore):
         if disk.f_bavail * disk.f_frsize < _SPACE_MIN:
             return True
         limit, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
-        files = [self._path, self._beside("-wal"), self._beside("-shm")]
-        sizes = [path.stat().st_size for path in files if path.exists()]
+        suffixes = ("", "-wal", "-shm", "-new", "-new-wal", "-new-shm")
+        files = [self._beside(suffix) for suffix in suffixes]
+        sizes = [file.stat().st_size for file in files if file.exists()]
         return limit != resource.RLIM_INFINITY and max([0, *sizes]) + _SPACE_MIN > limit
 
 

@@ -17,12 +17,12 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from devices import Device, device, eventually, make_device
+from devices import Device, component, device, eventually, make_device
 from prosody import Prosody
 from qos import Delivery, Outcome
 from qos.core.model import Level, OutgoingState
 from qos.errors import CannotWithdraw, MessageTooLarge, UnknownMessage
-from raw_client import RawClient
+from raw_client import RawClient, RawComponent
 from test_raw_peers import (
     ALL_QOS,
     CLIENT,
@@ -556,6 +556,34 @@ async def test_everything_outstanding_is_due_again_after_a_reconnect(
         assert not bob.received(asks("assured", releasing.msg_id))
         assert len(set(tap.requests("deliver"))) == 1
         assert len(set(tap.requests("assured"))) == 2
+
+
+async def test_nothing_piles_up_while_there_is_no_session(prosody: Prosody) -> None:
+    """§5.3: slixmpp would queue each copy, and send all of them when it is back."""
+    first_s = 0.4
+    async with (
+        wiretap(prosody) as (tapped, tap),
+        raw(prosody, "bob/b") as bob,
+        discoverable(bob),
+        device(tapped, "alice/a", retry_first_s=first_s, retry_max_s=first_s) as alice,
+    ):
+        deliveries = [await submit(alice, bob.jid) for _ in range(5)]
+        for _ in deliveries:
+            await bob.expect(asks("assured"))
+        alice.cut()
+        await eventually(lambda: not alice.xmpp.is_connected())
+        before = len(tap.requests("assured"))
+        await asyncio.sleep(3.2 * first_s)  # three attempts would have been due
+        assert len(tap.requests("assured")) == before
+        while bob.received(asks()):
+            await bob.expect(asks())
+        await alice.come_back()
+        for delivery in deliveries:
+            await bob.expect(asks("assured", delivery.msg_id))
+        # Once each, spread over the first delay, and perhaps once more behind it.
+        assert len(tap.requests("assured")) - before < 10
+        for delivery in deliveries:
+            await delivery.withdraw()
 
 
 async def test_who_is_away_gets_it_when_he_comes(prosody: Prosody) -> None:
@@ -1163,6 +1191,14 @@ async def test_a_bare_jid_goes_to_the_resource_that_supports_qos(
         assert not phone.received(asks())
 
 
+async def test_an_account_that_nobody_is_at_costs_no_attempt(prosody: Prosody) -> None:
+    """Whom to ask is not known, so there is nothing to ask; the deadline is kept."""
+    async with device(prosody, "alice/a", retry_first_s=FIRST_S) as alice:
+        delivery = await submit(alice, "bob@localhost", deadline_s=0.4)
+        outcome = await end_of(delivery)
+        assert (outcome.status, outcome.attempts) == (NOT_DELIVERED, 0)
+
+
 async def test_a_device_is_followed_to_its_new_resource_in_the_first_step(
     prosody: Prosody,
 ) -> None:
@@ -1240,8 +1276,6 @@ async def test_an_entity_without_presence_is_asked_for_itself(
     prosody: Prosody,
 ) -> None:
     """A component has no resources that anybody sees."""
-    from raw_client import RawComponent
-
     ((jid, secret),) = prosody.components.items()
     async with (
         RawComponent(jid, secret, port=prosody.component_port) as lamps,
@@ -1257,6 +1291,37 @@ async def test_an_entity_without_presence_is_asked_for_itself(
             iq = await lamps.expect(asks("deliver"))
             await say_done(iq, lamps)
             assert (await end_of(delivery)).status is DELIVERED
+
+
+async def test_a_component_sends_as_each_of_its_addresses(prosody: Prosody) -> None:
+    """Answers come to the address that asked; both steps go out as the same."""
+    async with (
+        raw(prosody, "bob/b") as bob,
+        discoverable(bob, [QOS, MARKS]),
+        component(
+            prosody, "comp.localhost", retry_first_s=FIRST_S, retry_max_s=FIRST_S
+        ) as lamps,
+    ):
+        for sender, hold in (
+            ("comp.localhost", ""),
+            ("one@comp.localhost", "h"),
+            ("two@comp.localhost/x", ""),
+        ):
+            sent = lamps.message(bob.jid, "on")
+            sent["from"] = sender
+            delivery = await lamps.qos.submit(sent)
+            offers = [await bob.expect(asks("assured")) for _ in range(2)]
+            assert {iq.get("from") for iq in offers} == {sender}
+            assert {iq.get("id") for iq in offers} == {offers[0].get("id")}
+            assert list(bodies(offers)) == ["on", "on"]
+            assert not {"to", "from"} & set(offers[0][0][0].attrib)
+            await say_received(offers[0], bob, hold=hold)
+            release = await bob.expect(asks("deliver"))
+            assert release.get("from") == sender
+            await say_done(release, bob, hold=hold)
+            assert (await end_of(delivery)).status is DELIVERED
+            while bob.received(asks()):
+                await bob.expect(asks())
 
 
 async def test_the_own_server_may_answer_for_the_peer_by_an_error(

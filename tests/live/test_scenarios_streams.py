@@ -159,7 +159,7 @@ async def test_a_peer_that_hibernates_gets_what_was_sent_to_it_once(
 async def test_nothing_acknowledged_is_lost_over_a_connection_that_is_cut(
     prosody: Prosody, smacks: bool
 ) -> None:
-    """At least once is what this level promises: doubles are allowed, and marked not."""
+    """At least once is what this level promises; more often is allowed."""
     rng = random.Random(smacks)
     bodies = numbered(200)
     async with (

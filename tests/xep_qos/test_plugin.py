@@ -602,6 +602,16 @@ async def test_what_xml_cannot_carry_is_refused_at_once(level: Level) -> None:
         assert qos.outstanding == 0
 
 
+async def test_a_deadline_that_is_no_time_is_refused_at_once() -> None:
+    """Among the timers of all messages it would compare with none of them."""
+    async with unconnected() as client:
+        qos = XEP_QOS.of(client)
+        with pytest.raises((LocalProtocolError, ValueError)):
+            async with asyncio.timeout(2):
+                await qos.send("a@localhost/r", "x", deadline_s=float("nan"))
+        assert qos.outstanding == 0
+
+
 async def test_the_applications_stanza_stays_as_it_is() -> None:
     """It may be sent again, at another level or to another."""
     async with unconnected() as client:

@@ -1,0 +1,210 @@
+"""Whatever stanza a peer makes up: no exception, an answer that is one, no long one.
+
+The stanzas are made of our own vocabulary, put together at random.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from slixmpp import ClientXMPP, Iq, Message
+from slixmpp.xmlstream.stanzabase import StanzaBase
+
+from qos.core.model import MARKS_NAMESPACE, NAMESPACES, OutgoingState, Route
+from qos.testing.clients import close
+from xep_qos import XEP_QOS
+
+CLIENT = "jabber:client"
+XML = "http://www.w3.org/XML/1998/namespace"
+STANZAS = "urn:ietf:params:xml:ns:xmpp-stanzas"
+
+#: What makes a request well-formed is likely, so that all that follows is reached.
+CHARACTERS = st.one_of(
+    st.sampled_from("'\"<>&\t\n\r{}/@ ]\x7f\u2028"),
+    st.characters(exclude_categories=["Cs", "Cc"], exclude_characters="\ufffe\uffff"),
+)
+VALUES = st.one_of(
+    st.sampled_from(["1", "2", "s", "h", ""]),
+    st.text(CHARACTERS, max_size=8),
+    st.sampled_from(["x" * 1_024, "x" * 1_025, "'" * 3_000]),
+)
+SOURCES = st.sampled_from(
+    ["alice@localhost/a", "alice@localhost/b", "alice@localhost", "localhost", "x/y"]
+)
+NAMES = st.sampled_from(
+    ["assured", "deliver", "acknowledged", "received", "message", "body", "hold"]
+)
+SPACES = st.sampled_from([*NAMESPACES, CLIENT, MARKS_NAMESPACE, XML, "urn:x", ""])
+ATTRIBUTES = st.dictionaries(
+    st.sampled_from(
+        [
+            *("msgId", "to", "from", "type", "id", f"{{{XML}}}lang"),
+            *(f"{{{MARKS_NAMESPACE}}}sender", f"{{{MARKS_NAMESPACE}}}hold"),
+        ]
+    ),
+    VALUES,
+    max_size=4,
+)
+
+
+@st.composite
+def children(draw: st.DrawFn, depth: int = 2) -> ET.Element:
+    namespace, name = draw(SPACES), draw(NAMES)
+    element = ET.Element(f"{{{namespace}}}{name}" if namespace else name)
+    element.attrib.update(draw(ATTRIBUTES))
+    element.text = draw(st.none() | VALUES)
+    if depth:
+        element.extend(draw(st.lists(children(depth - 1), max_size=2)))
+    return element
+
+
+@st.composite
+def requests(draw: st.DrawFn) -> ET.Element:
+    """An iq whose child is one of ours more often than not, and often well-formed."""
+    iq = ET.Element(f"{{{CLIENT}}}iq", {"type": draw(st.sampled_from(TYPES))})
+    iq.set("from", draw(SOURCES))
+    iq.set("to", "bob@localhost/b")
+    iq.set("id", draw(VALUES))
+    kind = draw(st.sampled_from(["assured", "assured", "deliver", "acknowledged"]))
+    request = ET.SubElement(iq, f"{{{draw(st.sampled_from(NAMESPACES))}}}{kind}")
+    request.set("msgId", draw(st.sampled_from(["1", "2"])))
+    request.attrib.update(draw(ATTRIBUTES))
+    message = ET.SubElement(request, f"{{{CLIENT}}}message")
+    message.extend(draw(st.lists(children(), max_size=2)))
+    request.extend(draw(st.lists(children(), max_size=1)))
+    iq.extend(draw(st.lists(children(), max_size=1)))
+    return iq
+
+
+TYPES = ["set", "set", "set", "set", "get", "result", "error", "nonsense"]
+
+
+class Transport:
+    """A connection as far as the plugin looks at it."""
+
+    def is_closing(self) -> bool:
+        return False
+
+    def get_extra_info(self, _name: str) -> None:
+        return None
+
+
+@contextlib.asynccontextmanager
+async def listening(**options: Any) -> AsyncIterator[tuple[ClientXMPP, list[str]]]:
+    """A client that believes that it is in session, and what it writes."""
+    client = ClientXMPP("bob@localhost/b", "")
+    written: list[str] = []
+    inner: Any = client
+    inner.send_raw = written.append
+    inner.transport = Transport()
+    client.register_plugin("xep_qos", {"trust": "all", **options})
+    client.event("session_start", {})
+    try:
+        yield client, written
+    finally:
+        inner.transport = None
+        await close(client)
+
+
+def receive(client: ClientXMPP, xml: ET.Element) -> None:
+    client.recv_stanza(Iq(client, xml=xml))  # type: ignore[no-untyped-call]
+
+
+def answers_in(written: list[str]) -> list[ET.Element]:
+    """All that was written, as a peer's parser sees it."""
+    return [
+        ET.fromstring(f"<stream xmlns='{CLIENT}'>{text}</stream>")[0]  # noqa: S314
+        for text in written
+    ]
+
+
+@settings(
+    max_examples=40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+@given(stanzas=st.lists(requests(), max_size=6))
+async def test_no_stanza_of_a_peer_does_harm(stanzas: list[ET.Element]) -> None:
+    """Each request gets one answer at most, to whom it came from, by its own id."""
+    problems: list[dict[str, Any]] = []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: problems.append(context))
+    async with listening(quota_messages=3, quota_bytes=10_000) as (client, written):
+        for xml in stanzas:
+            receive(client, xml)
+        # slixmpp gives an id to one that has none.
+        asked = [(xml.get("from"), xml.get("id")) for xml in stanzas]
+        # Sent as text; what slixmpp itself answers goes another way.
+        replies = answers_in(written)
+        assert len(replies) <= len(stanzas)
+        for reply, text in zip(replies, written, strict=True):
+            assert (reply.get("to"), reply.get("id")) in asked
+            assert reply.get("type") in {"result", "error"}
+            assert len(text.encode()) < 64 * 1_024
+            if reply.get("type") == "error":
+                error = reply.find(f"{{{CLIENT}}}error")
+                assert error is not None
+                assert error[0].tag.startswith(f"{{{STANZAS}}}")
+        held = list(XEP_QOS.of(client).store.incoming())
+        assert len([record for record in held if record.payload]) <= 3
+    assert not problems
+
+
+@settings(max_examples=40, deadline=None)
+@given(stanzas=st.lists(children(depth=3), max_size=4), kind=st.sampled_from(TYPES))
+async def test_no_answer_of_a_peer_does_harm(
+    stanzas: list[ET.Element], kind: str
+) -> None:
+    """An iq with the id that we wait for may hold anything."""
+    problems: list[dict[str, Any]] = []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: problems.append(context))
+    async with listening(retry_first_s=30) as (client, written):
+        qos: Any = XEP_QOS.of(client)
+        qos.route = lambda _: Route("alice@localhost/a")
+        delivery = await qos.submit(client.make_message("alice@localhost/a", "x"))
+        (offer,) = answers_in(written)
+        for xml_id in (offer.get("id", ""), "", "1"):
+            xml = ET.Element(f"{{{CLIENT}}}iq", {"type": kind, "id": xml_id})
+            xml.set("from", "alice@localhost/a")
+            xml.extend(stanzas)
+            receive(client, xml)
+        # No answer names the message, so nobody has said to hold it.
+        assert not any("<deliver" in text for text in written)
+        if delivery.ended:
+            assert (await delivery.outcome()).status is OutgoingState.NOT_DELIVERED
+            assert kind == "error"
+    assert not problems
+
+
+@pytest.mark.parametrize("kind", ["assured", "acknowledged"])
+async def test_what_is_handed_over_is_what_was_held(kind: str) -> None:
+    """Whatever stands in a payload, the application gets it as it came."""
+    payload = (
+        f"<message xmlns='{CLIENT}' xml:lang='x'><xml:odd xmlns:p='urn:p' p:a='1'>"
+        "<in xmlns=''/>t</xml:odd><body> \r\n\t&lt;&#13;\u2028 </body></message>"
+    )
+    got: list[StanzaBase] = []
+    async with listening() as (client, written):
+
+        def put(message: Message) -> None:
+            got.append(message)
+
+        client.add_event_handler("message", put)
+        for name in (kind, "deliver"):
+            text = (
+                f"<iq xmlns='{CLIENT}' type='set' id='1' from='a@b/c' to='d@e/f'>"
+                f"<{name} xmlns='{NAMESPACES[0]}' msgId='1'>{payload}</{name}></iq>"
+            )
+            receive(client, ET.fromstring(text))  # noqa: S314
+        assert len(answers_in(written)) == 2
+        sent = ET.fromstring(payload)  # noqa: S314
+        assert [
+            (each.tag, each.text, each.tail, dict(each.attrib)) for each in got[0].xml
+        ] == [(each.tag, each.text, each.tail, dict(each.attrib)) for each in sent]
+        assert len(got) == 1
