@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import random
 import secrets
 import weakref
@@ -285,7 +286,6 @@ class XEP_QOS(BasePlugin):
         for event, handler in self._events():
             self.xmpp.add_event_handler(event, handler)
         self._started = True
-        self._warn_of_automatic_trust()
         if self.xmpp.session_bind_event.is_set():
             self._session_started(None)
 
@@ -341,10 +341,10 @@ class XEP_QOS(BasePlugin):
 
     def _warn_of_automatic_trust(self) -> None:
         """With slixmpp's default whoever asks gets into the roster."""
-        if self._guard.needs_roster and self.xmpp.roster.auto_authorize:
+        if self._guard.needs_roster and self.xmpp.auto_authorize:
             log.warning(
                 "trust is 'roster', and the client accepts every subscription "
-                "request: set client.roster.auto_authorize to None or False, or "
+                "request: set client.auto_authorize to None or False, or "
                 "anybody can make himself trusted"
             )
 
@@ -373,6 +373,7 @@ class XEP_QOS(BasePlugin):
         self._guard.session_started(resumed=resumed)
         if not self._restarted:
             self._restarted = True
+            self._warn_of_automatic_trust()
             self._inbox.restart()
         self._outbox.session_started(own)
 
@@ -453,6 +454,8 @@ class XEP_QOS(BasePlugin):
         sender: str = "",
     ) -> Delivery:
         to = _normal(to)
+        if deadline_s is not None and not 0 <= deadline_s < math.inf:
+            raise LocalProtocolError(f"{deadline_s} is no time to wait, in seconds")
         self._check_size(to, payload)
         if level is Level.UNACKNOWLEDGED:
             self._wire.send_plain(payload, to=to, sender=sender)

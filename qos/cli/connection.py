@@ -222,7 +222,7 @@ class Connection:
         client.default_port = account.port
         # slixmpp accepts every request for a subscription by itself, and whoever
         # is in the roster is trusted. Here nobody gets in without being asked in.
-        client.roster.auto_authorize = None  # type: ignore[assignment]
+        client.auto_authorize = None
         client.add_filter("in", self._guard)
         for event, handler in (
             ("session_start", self._session_started),

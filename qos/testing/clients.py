@@ -70,7 +70,7 @@ async def logged_in(
         plugin_config={"feature_mechanisms": {"unencrypted_scram": True}},
     )
     # slixmpp's default lets everybody into the roster who asks.
-    client.roster.auto_authorize = None  # type: ignore[assignment]
+    client.auto_authorize = None
     client.enable_plaintext = True
     client.enable_starttls = client.enable_direct_tls = False
     for plugin, options in {"xep_qos": {}, **(plugins or {})}.items():

@@ -872,15 +872,17 @@ class OurPeer(EitherPeer):
             if not device.up:
                 device.start()
             device.trusts = True
-        # Nobody is away for ever: not the JID that is wanted, nor a device, nor
-        # whoever is at a JID that has once answered.
+        # Nobody is away for ever: neither a device nor the JID that is wanted. And
+        # where a hold is lost for good, somebody must be there to say so.
         for device in self.devices:
             if device not in self.world.bound.values():
                 self._move(device, next(j for j in JIDS if j not in self.world.bound))
-        for jid in JIDS:
-            if jid not in self.world.bound:
-                self.world.bound[jid] = extra = Device(self.world)
-                self.devices.append(extra)
+        holds = {one.hold for device in self.devices for one in device.records.values()}
+        records = self.sender.disk.values()
+        lost = {one.peer for one in records if one.peer and one.hold not in holds}
+        for jid in {FIRST, *lost} - set(self.world.bound):
+            self.devices.append(Device(self.world))
+            self.world.bound[jid] = self.devices[-1]
         self.finish()
         # Twice: an `assured` that waited for a hand-over is held when that is done.
         for _ in range(2):

@@ -406,7 +406,6 @@ async def test_the_delays_differ_and_grow_on_the_whole(prosody: Prosody) -> None
     async with peers(
         prosody, retry_first_s=first_s, retry_max_s=60.0, window_max=64
     ) as (alice, bob):
-        # Thirty receivers' worth of messages: a window each would hide the spread.
         deliveries = [
             await submit(alice, bob.jid, level=Level.ACKNOWLEDGED) for _ in range(5)
         ]

@@ -995,18 +995,15 @@ async def test_another_device_of_the_own_account_is_trusted(
 
 
 async def test_that_everybody_gets_into_the_roster_is_said(
-    caplog: pytest.LogCaptureFixture,
+    server: LoopbackServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     """slixmpp accepts every subscription request unless it is told not to."""
-    async with unconnected():
+    async with online(server, trust="all"):
+        assert "auto_authorize" not in caplog.text
+    async with online(server) as bob:
         assert "auto_authorize" in caplog.text
-    caplog.clear()
-    client = make_client()
-    client.roster.auto_authorize = False
-    register(client)
-    await close(client)
-    async with unconnected(trust="all"):
-        pass
+        caplog.clear()
+        bob.auto_authorize = None
     assert "auto_authorize" not in caplog.text
 
 
