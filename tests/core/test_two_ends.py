@@ -877,7 +877,12 @@ class OurPeer(EitherPeer):
         for device in self.devices:
             if device not in self.world.bound.values():
                 self._move(device, next(j for j in JIDS if j not in self.world.bound))
-        holds = {one.hold for device in self.devices for one in device.records.values()}
+        holds = {
+            one.hold
+            for device in self.devices
+            for one in device.records.values()
+            if one.state is not IncomingState.EXPIRED
+        }
         records = self.sender.disk.values()
         lost = {one.peer for one in records if one.peer and one.hold not in holds}
         for jid in {FIRST, *lost} - set(self.world.bound):

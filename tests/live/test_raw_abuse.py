@@ -20,7 +20,6 @@ from raw_client import RawClient, stanza
 from test_raw_peers import (
     ALL_QOS,
     EVENT_LOG,
-    MARKS,
     PRIVATE,
     QOS,
     acknowledged,
@@ -683,8 +682,3 @@ async def test_an_event_log_that_refuses_our_events_changes_nothing(
             assert error_of(answer)[0] == "not-allowed"
         await synced(mallory, bob.jid)
         assert bob.sessions == 1
-
-
-def test_the_marks_are_a_namespace_of_their_own() -> None:
-    """Else a peer that follows a successor of the text might read them as its own."""
-    assert MARKS not in ALL_QOS

@@ -20,7 +20,7 @@ from prosody import MakeProsody, Prosody
 from qos.core.effects import Save
 from qos.core.model import Incoming, IncomingState, Level
 from qos.core.receiver import Request, key_of
-from qos.errors import StoreError, StoreFull
+from qos.errors import StoreFull
 from qos.stores import MemoryStore, SqliteStore
 from qos.stores.base import Change
 from raw_client import RawComponent, stanza
@@ -970,9 +970,3 @@ async def test_the_server_answers_for_an_address_that_is_not_there(
         assert answer.get("type") == "error"
         await synced(alice, bob.jid)
         assert not bob.tap.count(asks())
-
-
-def test_the_gated_store_is_a_store() -> None:
-    """It stands for a disk in the tests above, its refusals included."""
-    assert issubclass(StoreFull, StoreError)
-    assert GatedStore().durable

@@ -37,7 +37,6 @@ from test_raw_peers import (
     asks,
     bodies,
     discoverable,
-    message,
     raw,
     say_done,
     say_error,
@@ -364,11 +363,23 @@ async def test_received_is_understood_in_whatever_namespace(
 # -- retries ---------------------------------------------------------------
 
 
+async def test_a_jid_may_be_written_in_capitals(prosody: Prosody) -> None:
+    """The answer comes from it as the server writes it (RFC 7622 §3)."""
+    async with peers(prosody, retry_first_s=NEVER_S, retry_max_s=NEVER_S) as (
+        alice,
+        bob,
+    ):
+        for to in ("BOB@LOCALHOST/b", "bob@Localhost/b"):
+            await goes_on(bob, await submit(alice, to))
+        await bob.send_presence()
+        await goes_on(bob, await submit(alice, "Bob@localhost"))
+
+
 async def test_a_retry_repeats_id_and_bytes_with_growing_delays(
     prosody: Prosody,
 ) -> None:
     """§2 iq id; §4: exponential backoff, full jitter, a cap."""
-    first_s, max_s = 0.05, 0.4
+    first_s, max_s = 0.1, 0.3
     for level, kind in (
         (Level.ASSURED, "assured"),
         (Level.ACKNOWLEDGED, "acknowledged"),
@@ -385,18 +396,20 @@ async def test_a_retry_repeats_id_and_bytes_with_growing_delays(
             steps = [kind] if level is Level.ACKNOWLEDGED else [kind, "deliver"]
             for step in steps:
                 times = []
-                for _ in range(7):
+                for _ in range(6):
                     iq = await bob.expect(asks(step))
                     times.append(time.monotonic())
                 gaps = [b - a for a, b in itertools.pairwise(times)]
-                assert min(gaps) > 0.8 * first_s  # it arrives a moment late or early
+                assert (
+                    min(gaps) > 0.5 * first_s
+                )  # some arrive late, and the next then early
                 assert max(gaps) < max_s + 0.5  # the rest is for a machine under load
                 if step == "assured":
                     await say_received(iq, bob, hold="h")
             await (answer(iq, bob) if len(steps) == 1 else say_done(iq, bob, hold="h"))
-            assert (await end_of(delivery)).attempts >= 7 * len(steps)
+            assert (await end_of(delivery)).attempts >= 6 * len(steps)
             for step in steps:
-                assert len(tap.requests(step)) >= 7
+                assert len(tap.requests(step)) >= 6
                 assert len(set(tap.requests(step))) == 1
 
 
@@ -1338,8 +1351,3 @@ async def test_the_own_server_may_answer_for_the_peer_by_an_error(
         outcome = await end_of(delivery)
         assert outcome.status is NOT_DELIVERED
         await eventually(lambda: alice.qos.outstanding == 0)
-
-
-def test_the_embedded_message_of_these_tests_is_what_it_says() -> None:
-    """It stands for what an application sends."""
-    assert ET.fromstring(message("x"))[0].text == "x"  # noqa: S314

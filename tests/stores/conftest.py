@@ -27,6 +27,20 @@ def make_store(request: pytest.FixtureRequest) -> MakeStore:
     return lambda folder: FilesStore(folder / "store")
 
 
+@pytest.fixture
+def ram_path(tmp_path: Path) -> Iterator[Path]:
+    """A folder in memory, where there is such a thing: nothing waits for a disk.
+
+    A process that is killed leaves the same there; only the power does not.
+    """
+    if not os.access("/dev/shm", os.W_OK):  # noqa: S108 - shared memory, not a file of ours
+        yield tmp_path
+        return
+    folder = Path(tempfile.mkdtemp(prefix="stores-", dir="/dev/shm"))  # noqa: S108
+    yield folder
+    shutil.rmtree(folder)
+
+
 class Disk:
     """A folder on a disk that can be full.
 

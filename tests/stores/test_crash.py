@@ -19,7 +19,7 @@ from qos.core.model import OutgoingState
 from qos.stores import Contents, store_from_url
 from qos.testing.store_contract import incoming, opened, outgoing
 
-pytestmark = pytest.mark.crash
+pytestmark = [pytest.mark.crash, pytest.mark.timeout(300)]
 
 #: As in crashing_writer.py.
 WRITES = 3
@@ -132,12 +132,12 @@ def writer() -> Iterator[Writer]:
 
 @pytest.mark.parametrize("scheme", ["sqlite", "files"])
 def test_killed_at_the_nth_step_for_growing_n(
-    writer: Writer, tmp_path: Path, scheme: str
+    writer: Writer, ram_path: Path, scheme: str
 ) -> None:
     """Until it survives; each time it is then killed once more, in its recovery."""
     step, alive = 0, False
     while not alive:
-        life = Life(tmp_path / str(step), scheme)
+        life = Life(ram_path / str(step), scheme)
         writer.start(life, "step", step)
         alive = not writer.died()
         before = life.check()
@@ -153,12 +153,12 @@ def test_killed_at_the_nth_step_for_growing_n(
 
 @pytest.mark.parametrize(("scheme", "stride"), [("sqlite", 2503), ("files", 101)])
 def test_killed_in_the_middle_of_a_write_at_the_nth_byte(
-    writer: Writer, tmp_path: Path, scheme: str, stride: int
+    writer: Writer, ram_path: Path, scheme: str, stride: int
 ) -> None:
     """A page or a file is torn where no program would stop by itself."""
     size, alive = 0, False
     while not alive:
-        life = Life(tmp_path / str(size), scheme)
+        life = Life(ram_path / str(size), scheme)
         writer.start(life, "byte", size)
         alive = not writer.died()
         before = life.check()

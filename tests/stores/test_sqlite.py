@@ -327,17 +327,18 @@ def resident():
     for line in open("/proc/self/status"):
         if line.startswith("VmHWM"):
             return int(line.split()[1]) * 1024
-before, start = resident(), time.perf_counter()
+# Not by the clock on the wall: others may use the machine.
+before, start = resident(), time.process_time()
 store = SqliteStore(sys.argv[1])
 contents = store.open()
-opened = time.perf_counter() - start
+opened = time.process_time() - start
 assert contents.outbox_messages == sum(contents.queued.values()) == 100_000
 flow = next(iter(contents.queued))
 times = []
 for after in range(0, 90_000, 3_000):
-    start = time.perf_counter()
+    start = time.process_time()
     assert len(store.queued(flow, after=after, limit=64)) == 64
-    times.append(time.perf_counter() - start)
+    times.append(time.process_time() - start)
 times.sort()
 print(opened, resident() - before, times[len(times) // 2])
 asyncio.run(store.close())

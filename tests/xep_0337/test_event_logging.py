@@ -407,10 +407,15 @@ async def test_no_record_makes_a_stanza_that_closes_the_stream(
     """Neither by what XML cannot carry nor by its size (256 KiB in Prosody)."""
     rig = new_rig()
     logger = logging.getLogger('"' * 10_000)
+    # Past pytest's own capture: what it captures it may have to encode.
+    logger.addHandler(rig.handler)
+    logger.propagate = False
     try:
         raise RuntimeError('"' * 1_000_000 + "the end")
     except RuntimeError:
         logger.exception("\x00\ud800\uffff%s", '"' * 1_000_000)
+    logger.removeHandler(rig.handler)
+    logger.propagate = True
     await asyncio.sleep(0)
     [event] = events_in(await sent(rig.xmpp, rig.wire))
     assert event.message.startswith('\ufffd\ufffd\ufffd"')

@@ -1002,8 +1002,12 @@ async def test_that_everybody_gets_into_the_roster_is_said(
         assert "auto_authorize" not in caplog.text
     async with online(server) as bob:
         assert "auto_authorize" in caplog.text
-        caplog.clear()
-        bob.auto_authorize = None
+        assert bob.auto_authorize
+    caplog.clear()
+    for choice in (None, False):
+        async with unconnected() as bob:
+            bob.auto_authorize = choice
+            await log_in(bob, server)
     assert "auto_authorize" not in caplog.text
 
 

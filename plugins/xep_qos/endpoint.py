@@ -1,0 +1,369 @@
+"""One end: the engine, joined to a slixmpp stream below its handlers.
+
+It sees every stanza in a filter, before any handler: requests of ours are
+answered there, results of our requests are matched there, and nothing else is
+touched. A message that is delivered is fed back in and goes the way of any.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import random
+import secrets
+import weakref
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from typing import Any
+from xml.etree import ElementTree as ET
+
+from slixmpp import JID, ClientXMPP, ComponentXMPP, InvalidJID
+from slixmpp.xmlstream.stanzabase import StanzaBase
+
+from qos.core.effects import Answer, Report, Transmit
+from qos.core.model import ID_CHARS_MAX, Incoming, Level, Outgoing, Route
+from qos.core.model import bare as account_of
+from qos.core.receiver import Request
+from qos.core.trust import Trusted
+from qos.engine import Delivery, Inbox, LoopClock, Outbox
+from qos.errors import LocalProtocolError, MessageTooLarge, RemoteProtocolError
+from qos.stores.base import Remember
+from xep_qos import stanza
+from xep_qos.discovery import Discovery
+from xep_qos.guard import Guard
+from xep_qos.reporting import Reporter
+from xep_qos.settings import Settings, policy_of, store_of
+from xep_qos.wire import Wire
+
+__all__ = ["Endpoint", "IncomingInfo"]
+
+log = logging.getLogger(__name__)
+
+#: RFC 6120 §2.1, RFC 7622 §3: a JID has at most this many bytes.
+_JID_BYTES_MAX = 3071
+
+#: A resource that is not known yet; servers make them much shorter.
+_RESOURCE_BYTES = 256
+
+_OWN_JID = "own_jid"
+
+_CAPS = "{http://jabber.org/protocol/caps}c"
+_MUC_USER = "{http://jabber.org/protocol/muc#user}x"
+
+
+@dataclass(frozen=True, slots=True)
+class IncomingInfo:
+    """How a message was delivered.
+
+    Attributes:
+        level: acknowledged or assured.
+        msg_id: the sender's id for it: msgId, or at level acknowledged the id of
+            the iq.
+        redelivered: it may have been handed over before this process started.
+    """
+
+    level: Level
+    msg_id: str
+    redelivered: bool
+
+
+class Endpoint:
+    """A sender and a receiver on one stream, with one store."""
+
+    def __init__(self, xmpp: ClientXMPP | ComponentXMPP, settings: Settings) -> None:
+        """Open the store and step into the stream.
+
+        Raises:
+            StoreError: the store cannot be opened.
+        """
+        self.xmpp = xmpp
+        self.settings = settings
+        #: Our full JID while there is a session.
+        self.own: str | None = None
+        self._restarted = False
+        self._delivered: weakref.WeakKeyDictionary[ET.Element, IncomingInfo] = (
+            weakref.WeakKeyDictionary()
+        )
+        self._clock = LoopClock(self.xmpp.loop)
+        self._reporter = Reporter(
+            self.xmpp,
+            to=settings.event_log_to,
+            interval_s=settings.event_interval_s,
+            now=self._clock.now,
+        )
+        self.store = store_of(settings.store)
+        contents = self.store.open()
+        self._ask_for_resource(contents.remembered.get(_OWN_JID, ""))
+        self._wire = Wire(self.xmpp)
+        self.outbox = Outbox(
+            self.store,
+            contents,
+            self,
+            clock=self._clock,
+            backoff=settings.backoff,
+            limits=settings.outbox_limits,
+        )
+        self._inbox = Inbox(
+            self.store,
+            contents,
+            self,
+            clock=self._clock,
+            limits=settings.inbox_limits,
+        )
+        self._discovery = Discovery(
+            self.xmpp,
+            namespaces=settings.namespaces,
+            timeout_s=settings.retry_first_s,
+            now=self._clock.now,
+            found=self.outbox.route_found,
+        )
+        self.guard = Guard(
+            self.xmpp,
+            trust=policy_of(settings.trust),
+            trust_acknowledged=policy_of(settings.trust_acknowledged),
+            decided=self._decided,
+        )
+        xmpp.add_filter("in", self._filter)
+        for event, handler in self._events():
+            xmpp.add_event_handler(event, handler)
+        if xmpp.session_bind_event.is_set():
+            self._session_started(None)
+
+    def leave(self) -> Coroutine[Any, Any, None]:
+        """Leave the stream as it was; what is returned closes the store."""
+        self.xmpp.del_filter("in", self._filter)
+        for event, handler in self._events():
+            self.xmpp.del_event_handler(event, handler)
+        self._session_lost()
+        self.outbox.stop()
+        self._inbox.stop()
+        self._wire.close()
+        return self.store.close()
+
+    # -- the application ---------------------------------------------------
+
+    async def submit(
+        self,
+        to: str,
+        payload: str,
+        level: Level,
+        deadline_s: float | None,
+        ordered: bool | None,
+        sender: str = "",
+    ) -> Delivery:
+        """See XEP_QOS.submit."""
+        to = _normal(to)
+        if deadline_s is not None and not 0 <= deadline_s < math.inf:
+            raise LocalProtocolError(f"{deadline_s} is no time to wait, in seconds")
+        self._check_size(to, payload)
+        if level is Level.UNACKNOWLEDGED:
+            self._wire.send_plain(payload, to=to, sender=sender)
+            return Delivery.sent(to)
+        settings = self.settings
+        return await self.outbox.submit(
+            to,
+            payload,
+            level=level,
+            deadline_s=settings.deadline_s if deadline_s is None else deadline_s,
+            ordered=settings.ordered if ordered is None else ordered,
+            sender=sender,
+        )
+
+    def _check_size(self, to: str, payload: str) -> None:
+        """What a server does not take closes the stream, at each attempt anew.
+
+        Counted as the receiving side's server sees it, with both JIDs.
+        """
+        own = self.xmpp.boundjid.full or str(self.xmpp.requested_jid)
+        resource = 0 if "/" in to else _RESOURCE_BYTES
+        addresses = min(len(to.encode()) + resource, _JID_BYTES_MAX) + len(own.encode())
+        size = len(payload.encode()) + addresses + stanza.OVERHEAD_BYTES
+        limit = self.settings.stanza_bytes_max
+        if size > limit:
+            raise MessageTooLarge(to, size=size, limit=limit)
+
+    def incoming(self, message: StanzaBase) -> IncomingInfo | None:
+        """See XEP_QOS.incoming."""
+        return self._delivered.get(message.xml)
+
+    def stop_receiving(self) -> None:
+        """See XEP_QOS.stop_receiving."""
+        self._inbox.stop()
+
+    # -- the session -------------------------------------------------------
+
+    def _events(self) -> list[tuple[str, Any]]:
+        return [
+            ("connected", self._connected),
+            ("session_start", self._session_started),
+            ("session_resumed", self._session_resumed),
+            ("session_end", self._session_lost),
+            ("disconnected", self._session_lost),
+            ("presence_available", self._presence_available),
+            ("presence_unavailable", self._presence_unavailable),
+        ]
+
+    def _ask_for_resource(self, remembered: str) -> None:
+        """A peer that is not ours knows what it holds by our full JID."""
+        wanted = self.xmpp.requested_jid
+        account, _, resource = remembered.partition("/")
+        if resource and not wanted.resource and account == wanted.bare:
+            wanted.resource = resource
+
+    def _connected(self, _event: object) -> None:
+        """Stay the last filter: XEP-0198 must have counted what we take out."""
+        self.xmpp.del_filter("in", self._filter)
+        self.xmpp.add_filter("in", self._filter)
+
+    def _session_started(self, _event: object) -> None:
+        self._online(resumed=False)
+
+    def _session_resumed(self, _event: object) -> None:
+        self._online(resumed=True)
+
+    def _online(self, *, resumed: bool) -> None:
+        own = self.own = self.xmpp.boundjid.full
+        written = self.store.write((Remember(_OWN_JID, own),))
+        if written is not None:
+            # It is as good as another: without, a resource is not asked for.
+            written.add_done_callback(lambda done: done.exception())
+        self._wire.session_started()
+        self.guard.session_started(resumed=resumed)
+        if not self._restarted:
+            self._restarted = True
+            self._warn_of_automatic_trust()
+            self._inbox.restart()
+        self.outbox.session_started(own)
+
+    def _session_lost(self, _event: object = None) -> None:
+        self.own = None
+        self._wire.session_lost()
+        self.guard.session_lost()
+        self.outbox.session_lost()
+        self._discovery.reset()
+
+    def _presence_available(self, presence: StanzaBase) -> None:
+        jid = str(presence["from"])
+        caps = presence.xml.find(_CAPS)
+        self._discovery.came(jid, None if caps is None else caps.get("ver"))
+        self.outbox.peer_came(account_of(jid))
+
+    def _presence_unavailable(self, presence: StanzaBase) -> None:
+        self._discovery.went(str(presence["from"]))
+
+    def _warn_of_automatic_trust(self) -> None:
+        """With slixmpp's default whoever asks gets into the roster."""
+        if self.guard.needs_roster and self.xmpp.auto_authorize:
+            log.warning(
+                "trust is 'roster', and the client accepts every subscription "
+                "request: set client.auto_authorize to None or False, or "
+                "anybody can make himself trusted"
+            )
+
+    # -- the stream --------------------------------------------------------
+
+    def _filter(self, received: StanzaBase) -> StanzaBase | None:
+        """See every stanza after XEP-0198 has counted it; take out our iqs."""
+        self._wire.quicken()
+        xml = received.xml
+        name = received.name
+        if name == "iq":
+            kind = xml.get("type")
+            if kind == "set":
+                element = stanza.request_element(xml)
+                if element is not None:
+                    self._request(xml, element)
+                    return None
+            elif kind in {"result", "error"} and self.outbox.awaits(xml.get("id", "")):
+                self._reply(xml)
+                return None
+        elif name == "message":
+            self._wire.fed(received)
+        elif name == "presence" and xml.find(_MUC_USER) is not None:
+            self.guard.saw_occupant(xml.get("from", ""))
+        return received
+
+    def _request(self, xml: ET.Element, element: ET.Element) -> None:
+        if len(xml.get("id", "")) > ID_CHARS_MAX:
+            # An answer would have to repeat it, and could break our own stream.
+            too_long = Report("", f"iq id longer than {ID_CHARS_MAX} characters")
+            self.report(xml.get("from", ""), too_long)
+            return
+        try:
+            request = stanza.parse_request(xml, element)
+        except RemoteProtocolError as error:
+            self._wire.send(stanza.render_error(xml, error, sender=self._from(xml)))
+            report = Report(error.condition, f"malformed request: {error}")
+            self.report(xml.get("from", ""), report)
+            return
+        self.guard.consider(request)
+
+    def _decided(self, request: Request, decision: Trusted) -> None:
+        self._inbox.request(request, trusted=decision.trusted, why=decision.reason)
+
+    def _reply(self, xml: ET.Element) -> None:
+        reply = stanza.parse_reply(xml)
+        if reply.error is not None:
+            self._discovery.forget(reply.source)
+        self.outbox.reply(reply)
+
+    def _from(self, xml: ET.Element) -> str:
+        """The from of an answer: a component has to say it, for a client it is known."""
+        return xml.get("to", "") if self.xmpp.is_component else ""
+
+    # -- what the engine asks for ------------------------------------------
+
+    def route(self, record: Outgoing) -> Route | None:
+        """See qos.engine.outbox.Port."""
+        return self._discovery.route(record)
+
+    def transmit(self, transmit: Transmit) -> None:
+        """See qos.engine.outbox.Port."""
+        if self.own is None:
+            return
+        sender = ""
+        if self.xmpp.is_component:
+            sender = transmit.record.sender or self.xmpp.boundjid.full
+        store_id = self.store.store_id
+        self._wire.send(
+            stanza.render_request(transmit, store_id=store_id, sender=sender)
+        )
+
+    def answer(self, request: Request, answer: Answer) -> None:
+        """See qos.engine.inbox.InboxPort."""
+        if self.own is not None:
+            sender = request.to if self.xmpp.is_component else ""
+            self._wire.send(stanza.render_answer(request, answer, sender=sender))
+
+    def hand_over(self, record: Incoming) -> None:
+        """See qos.engine.inbox.InboxPort."""
+        info = IncomingInfo(record.level, record.msg_id, record.redelivered)
+        try:
+            message = self._wire.message(record)
+            self._delivered[message.xml] = info
+            self._wire.feed(message)
+        except Exception:
+            log.exception("a handler failed on %r", record.msg_id)
+
+    def report(self, source: str, report: Report) -> None:
+        """See qos.engine.inbox.InboxPort."""
+        self._reporter.report(source, report, online=self.own is not None)
+
+    def new_id(self) -> str:
+        """See qos.engine.outbox.Port."""
+        return secrets.token_hex(16)
+
+    def jitter(self) -> float:
+        """See qos.engine.outbox.Port."""
+        return random.random()  # noqa: S311 - spreads load, guards nothing
+
+
+def _normal(to: str) -> str:
+    """A JID as a server writes it: answers have to come from just this one."""
+    try:
+        jid = str(JID(to))
+    except InvalidJID as error:
+        raise LocalProtocolError(f"{to!r} is no JID: {error}") from error
+    if not jid:
+        raise LocalProtocolError("a message needs a JID to be sent to")
+    return jid
