@@ -162,17 +162,11 @@ class XEP_QOS(BasePlugin):
 
     def __init__(self, xmpp: Any, config: Any = None) -> None:
         super().__init__(xmpp, config)
-        self._joined: Endpoint | None = None
+        self._started = False
         # slixmpp may call session_bind before plugin_init.
         self._advertised: set[JID] = set()
         self._announcing: set[asyncio.Task[None]] = set()
         self._closing: asyncio.Task[None] | None = None
-
-    @property
-    def _endpoint(self) -> Endpoint:
-        if self._joined is None:
-            raise LookupError("xep_qos was disabled")
-        return self._joined
 
     def plugin_init(self) -> None:
         """Open the store and step into the stream.
@@ -182,7 +176,9 @@ class XEP_QOS(BasePlugin):
             StoreError: the store cannot be opened.
         """
         try:
-            self._joined = Endpoint(self.xmpp, Settings.from_config(self.config))
+            # Kept after the end: whoever asks it then hears that its store is closed.
+            self._endpoint = Endpoint(self.xmpp, Settings.from_config(self.config))
+            self._started = True
         except Exception:
             # slixmpp has put it on its list before; as it is, it is of no use.
             self.xmpp.plugin.disable(self.name)  # type: ignore[attr-defined]
@@ -190,11 +186,11 @@ class XEP_QOS(BasePlugin):
 
     def plugin_end(self) -> None:
         """Leave the stream as it was, and close the store."""
-        if self._joined is None:
+        if not self._started:
             return
-        in_session = self._joined.own is not None
-        self._closing = self.xmpp.loop.create_task(self._joined.leave())
-        self._joined = None
+        self._started = False
+        in_session = self._endpoint.own is not None
+        self._closing = self.xmpp.loop.create_task(self._endpoint.leave())
         disco = self.xmpp.plugin["xep_0030"]
         for jid in self._advertised:
             for feature in (*NAMESPACES, MARKS_NAMESPACE):

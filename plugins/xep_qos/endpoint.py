@@ -303,7 +303,8 @@ class Endpoint:
 
     def _reply(self, xml: ET.Element) -> None:
         reply = stanza.parse_reply(xml)
-        if reply.error is not None:
+        if reply.error not in {None, "resource-constraint"}:
+            # It may be away, and come back as something else.
             self._discovery.forget(reply.source)
         self.outbox.reply(reply)
 

@@ -36,7 +36,7 @@ def ram_path(tmp_path: Path) -> Iterator[Path]:
     if not os.access("/dev/shm", os.W_OK):  # noqa: S108 - shared memory, not a file of ours
         yield tmp_path
         return
-    folder = Path(tempfile.mkdtemp(prefix="stores-", dir="/dev/shm"))  # noqa: S108
+    folder = Path(tempfile.mkdtemp(prefix="stores-", dir="/dev/shm"))
     yield folder
     shutil.rmtree(folder)
 

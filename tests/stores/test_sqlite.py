@@ -163,11 +163,10 @@ async def test_the_schema_has_what_the_records_have(tmp_path: Path) -> None:
 
 
 def test_what_is_stored_comes_first_in_a_record() -> None:
-    """In `model.py` the groups of Outgoing say what is stored."""
-    names = tuple(field.name for field in fields(Outgoing))
-    assert names[: len(OUTGOING_FIELDS)] == OUTGOING_FIELDS
-    names = tuple(field.name for field in fields(Incoming))
-    assert set(names) - set(INCOMING_FIELDS) == {"redelivered"}
+    """A field that `model.py` adds to these groups is not stored yet: see base.py."""
+    for record, stored in ((Outgoing, OUTGOING_FIELDS), (Incoming, INCOMING_FIELDS)):
+        names = tuple(field.name for field in fields(record))
+        assert names[: len(stored)] == stored
 
 
 @contextmanager

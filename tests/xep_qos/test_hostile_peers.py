@@ -166,7 +166,7 @@ async def test_no_answer_of_a_peer_does_harm(
     loop.set_exception_handler(lambda _, context: problems.append(context))
     async with listening(retry_first_s=30) as (client, written):
         qos: Any = XEP_QOS.of(client)
-        qos.route = lambda _: Route("alice@localhost/a")
+        qos._endpoint.route = lambda _: Route("alice@localhost/a")
         delivery = await qos.submit(client.make_message("alice@localhost/a", "x"))
         (offer,) = answers_in(written)
         for xml_id in (offer.get("id", ""), "", "1"):

@@ -980,7 +980,7 @@ async def test_presences_of_occupants_are_remembered_up_to_a_bound() -> None:
             presence["from"] = f"room{number}@rooms.localhost/nick"
             ET.SubElement(presence.xml, "{http://jabber.org/protocol/muc#user}x")
             client.recv_stanza(presence)
-        guard: Any = vars(XEP_QOS.of(client))["_guard"]
+        guard: Any = XEP_QOS.of(client)._endpoint.guard
         assert len(guard._rooms) <= 10_000
 
 
