@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from slixmpp import JID
 from slixmpp.basexmpp import BaseXMPP
 from slixmpp.plugins.base import BasePlugin
+from slixmpp.plugins.xep_0030.stanza.info import DiscoInfo
 from slixmpp.stanza import Message
 from slixmpp.xmlstream.stanzabase import StanzaBase
 
@@ -179,6 +180,9 @@ class XEP_QOS(BasePlugin):
             # Kept after the end: whoever asks it then hears that its store is closed.
             self._endpoint = Endpoint(self.xmpp, Settings.from_config(self.config))
             self._started = True
+            if self.xmpp.is_component:
+                api = self.xmpp.plugin["xep_0030"].api
+                api.register(self._info_at_any_address, "get_info")
         except Exception:
             # slixmpp has put it on its list before; as it is, it is of no use.
             self.xmpp.plugin.disable(self.name)  # type: ignore[attr-defined]
@@ -189,6 +193,9 @@ class XEP_QOS(BasePlugin):
         if not self._started:
             return
         self._started = False
+        if self.xmpp.is_component:
+            disco = self.xmpp.plugin["xep_0030"]
+            disco.api.register(disco.static.get_info, "get_info")
         in_session = self._endpoint.own is not None
         self._closing = self.xmpp.loop.create_task(self._endpoint.leave())
         disco = self.xmpp.plugin["xep_0030"]
@@ -205,6 +212,18 @@ class XEP_QOS(BasePlugin):
             disco.add_feature(jid=jid, feature=feature)
         self._advertised.add(jid)
         self._announce(jid)
+
+    def _info_at_any_address(
+        self, jid: JID | None, node: str | None, sender: JID | None, data: Any
+    ) -> DiscoInfo | None:
+        """A component serves all addresses of its domain, so each has our features."""
+        static = self.xmpp.plugin["xep_0030"].static
+        known = static.node_exists(jid, node)
+        info: DiscoInfo | None = static.get_info(jid, node, sender, data)
+        if info is not None and not known and not node:
+            for feature in (*NAMESPACES, MARKS_NAMESPACE):
+                info.add_feature(feature)
+        return info
 
     def _announce(self, jid: JID) -> None:
         """Let presence carry our capabilities (XEP-0115): slixmpp waits to be asked.

@@ -263,7 +263,19 @@ class Endpoint:
     # -- the stream --------------------------------------------------------
 
     def _filter(self, received: StanzaBase) -> StanzaBase | None:
-        """See every stanza after XEP-0198 has counted it; take out our iqs."""
+        """See every stanza after XEP-0198 has counted it; take out our iqs.
+
+        What fails here must not end the connection: a peer repeats what is not
+        answered.
+        """
+        try:
+            taken = self._take(received)
+        except Exception:
+            log.exception("a stanza could not be looked into")
+            taken = False
+        return None if taken else received
+
+    def _take(self, received: StanzaBase) -> bool:
         self._wire.quicken()
         xml = received.xml
         name = received.name
@@ -273,15 +285,15 @@ class Endpoint:
                 element = stanza.request_element(xml)
                 if element is not None:
                     self._request(xml, element)
-                    return None
+                    return True
             elif kind in {"result", "error"} and self.outbox.awaits(xml.get("id", "")):
                 self._reply(xml)
-                return None
+                return True
         elif name == "message":
             self._wire.fed(received)
         elif name == "presence" and xml.find(_MUC_USER) is not None:
             self.guard.saw_occupant(xml.get("from", ""))
-        return received
+        return False
 
     def _request(self, xml: ET.Element, element: ET.Element) -> None:
         if len(xml.get("id", "")) > ID_CHARS_MAX:

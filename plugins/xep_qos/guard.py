@@ -111,7 +111,7 @@ class Guard:
             request.source,
             own=request.to or self._xmpp.boundjid.full,
             subscription=self._subscription(account, request.to),
-            occupant=self._is_occupant(account),
+            occupant=self._is_occupant(account, request.to),
         )
         self._decided(request, trusted)
 
@@ -123,15 +123,19 @@ class Guard:
             return "none"
         return str(rosters[own][account]["subscription"])
 
-    def _is_occupant(self, account: str) -> bool:
+    def _is_occupant(self, account: str, to: str) -> bool:
         if account in self._rooms:
             return True
         if "xep_0045" not in self._xmpp.plugin:
             return False
-        return JID(account) in self._xmpp.plugin["xep_0045"].get_joined_rooms()
+        muc = self._xmpp.plugin["xep_0045"]
+        # A component may be in rooms as many; each is known as it joined.
+        joined_as = [JID(to), JID(bare(to))] if muc.multi_from else [None]
+        rooms = [room for own in joined_as for room in muc.get_joined_rooms(own)]
+        return JID(account) in rooms
 
     async def _ask_application(self, rule: TrustCallback, request: Request) -> None:
-        if self._is_occupant(bare(request.source)):
+        if self._is_occupant(bare(request.source), request.to):
             self._decided(request, Trusted(False, "an occupant of a room"))
             return
         try:

@@ -557,6 +557,20 @@ class Device(Process):
         with self.mortal():
             self.act(key, ReceiverInput.EXPIRE)
 
+    def expire_if(self, pick: int) -> None:
+        """Expire one of those that are held."""
+        held = [one for one in self.held if one.state is IncomingState.HELD]
+        if held:
+            self.expire(held[pick % len(held)].key)
+
+    def evict(self, pick: int) -> None:
+        """Forget one of those that have ended."""
+        ended = {IncomingState.DONE, IncomingState.EXPIRED}
+        keys = [one.key for one in self.records.values() if one.state in ended]
+        if keys:
+            with self.mortal():
+                self.act(keys[pick % len(keys)], ReceiverInput.FORGET)
+
     @property
     def held(self) -> list[Incoming]:
         """What counts against the quotas."""
@@ -641,7 +655,17 @@ SIZES = st.integers(1, 6)
 LEVELS = st.sampled_from((Level.ASSURED, Level.ASSURED, Level.ACKNOWLEDGED))
 DEADLINES = st.sampled_from((None, None, 3.0, 20.0))
 PICK = st.integers(0, 63)
-FUSE = st.integers(1, 4)
+FAULTS = st.sampled_from(
+    (
+        "dies",
+        "moves",
+        "goes away",
+        "is wiped",
+        "trust",
+        "holds expire",
+        "memories are evicted",
+    )
+)
 
 
 class EitherPeer(RuleBasedStateMachine):
@@ -683,31 +707,32 @@ class EitherPeer(RuleBasedStateMachine):
     def lose(self, pick: int) -> None:
         self.world.flight.pop(pick % len(self.world.flight))
 
-    @precondition(lambda self: self.sender.up)
-    @rule(own=st.sampled_from(OWN))
-    def reconnect(self, own: str) -> None:
-        self.sender.connect(own)
+    @rule(fault=st.sampled_from(("reconnect", "die", "disconnect")), more=PICK)
+    def sender_has_trouble(self, fault: str, more: int) -> None:
+        own = OWN[more % len(OWN)]
+        if not self.sender.up:
+            self.sender.start()
+            self.sender.connect(own)
+        elif fault == "reconnect":
+            self.sender.connect(own)
+        elif fault == "die":
+            self.sender.fuse = 1 + more % 4
+        else:
+            self.sender.own = None
         self.sender.pump()
 
-    @precondition(lambda self: self.sender.own)
-    @rule()
-    def disconnect(self) -> None:
-        self.sender.own = None
-
-    @precondition(lambda self: self.sender.up)
-    @rule(effects=FUSE)
-    def sender_is_about_to_die(self, effects: int) -> None:
-        self.sender.fuse = effects
-
-    @precondition(lambda self: not self.sender.up)
-    @rule(own=st.sampled_from(OWN))
-    def sender_starts_again(self, own: str) -> None:
-        self.sender.start()
-        self.sender.connect(own)
+    @precondition(lambda self: self.world.flight)
+    @rule(stanzas=st.integers(1, 6))
+    def good_weather(self, stanzas: int) -> None:
+        for _ in range(stanzas):
+            for device in list(self.world.bound.values()):
+                device.idle()
+            if self.world.flight:
+                self.world.arrive(self.world.flight[0])
         self.sender.pump()
 
     @rule()
-    def good_weather(self) -> None:
+    def all_is_well(self) -> None:
         self.world.settle_down()
 
     def finish(self) -> None:
@@ -738,6 +763,12 @@ class OurPeer(EitherPeer):
         self.stores_go = stores_go
         self.devices = [Device(self.world, priority) for priority in (1, 2)]
         self.world.bound[FIRST] = self.devices[0]
+
+    # Twice as likely as each fault, so that messages get far enough to fail.
+    @precondition(lambda self: self.world.flight)
+    @rule()
+    def next_arrives(self) -> None:
+        self.world.arrive(self.world.flight[0])
 
     def _device(self, pick: int) -> Device:
         return self.devices[pick % len(self.devices)]
@@ -780,61 +811,37 @@ class OurPeer(EitherPeer):
         if device.up and keys:
             device.hand_over(keys[pick % len(keys)])
 
-    @rule(which=PICK, effects=FUSE)
-    def device_is_about_to_die(self, which: int, effects: int) -> None:
-        self._device(which).fuse = effects
+    @rule(which=PICK, fault=FAULTS, more=PICK)
+    def device_has_trouble(self, which: int, fault: str, more: int) -> None:
+        device = self._device(which)
+        jid = JIDS[more % len(JIDS)]
+        if not device.up:
+            device.start()
+        elif fault == "dies":
+            device.fuse = 1 + more % 4
+        elif fault == "moves":
+            # To a free resource, or to one that it takes from the other device.
+            if jid not in self.world.bound or self.stores_go:
+                self._move(device, jid)
+        elif fault == "goes away":
+            self._unbind(device)
+        elif fault == "is wiped" and self.stores_go:
+            device.wipe()
+        elif fault == "trust":
+            device.trusts = not device.trusts
+        elif fault == "holds expire":
+            device.expire_if(more)
+        elif fault == "memories are evicted" and self.stores_go:
+            device.evict(more)
 
-    @rule(which=PICK)
-    def device_starts_again(self, which: int) -> None:
-        self._device(which).start()
-
-    @rule(which=PICK, jid=st.sampled_from(JIDS))
-    def device_moves(self, which: int, jid: str) -> None:
-        """To a free resource, or to one that it takes from the other device."""
-        if jid in self.world.bound and not self.stores_go:
-            return
-        self._move(self._device(which), jid)
+    def _unbind(self, device: Device) -> None:
+        for jid, one in list(self.world.bound.items()):
+            if one is device:
+                del self.world.bound[jid]
 
     def _move(self, device: Device, jid: str) -> None:
-        bound = self.world.bound
-        for old, one in list(bound.items()):
-            if one is device:
-                del bound[old]
-        bound[jid] = device
-
-    @rule(which=PICK)
-    def device_goes_away(self, which: int) -> None:
-        device = self._device(which)
-        bound = self.world.bound
-        for jid, one in list(bound.items()):
-            if one is device:
-                del bound[jid]
-
-    @precondition(lambda self: self.stores_go)
-    @rule(which=PICK)
-    def device_is_wiped(self, which: int) -> None:
-        self._device(which).wipe()
-
-    @rule(which=PICK, pick=PICK)
-    def hold_expires(self, which: int, pick: int) -> None:
-        device = self._device(which)
-        held = [one for one in device.held if one.state is IncomingState.HELD]
-        if device.up and held:
-            device.expire(held[pick % len(held)].key)
-
-    @precondition(lambda self: self.stores_go)
-    @rule(which=PICK, pick=PICK)
-    def memory_is_evicted(self, which: int, pick: int) -> None:
-        device = self._device(which)
-        ended = {IncomingState.DONE, IncomingState.EXPIRED}
-        keys = [one.key for one in device.records.values() if one.state in ended]
-        if device.up and keys:
-            with device.mortal():
-                device.act(keys[pick % len(keys)], ReceiverInput.FORGET)
-
-    @rule(which=PICK, trusts=st.booleans())
-    def trust_changes(self, which: int, trusts: bool) -> None:
-        self._device(which).trusts = trusts
+        self._unbind(device)
+        self.world.bound[jid] = device
 
     @rule(
         which=PICK,

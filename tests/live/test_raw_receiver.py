@@ -27,6 +27,7 @@ from raw_client import RawComponent, stanza
 from test_raw_peers import (
     ALL_QOS,
     CLIENT,
+    DISCO,
     MARKS,
     PRIVATE,
     QOS,
@@ -840,6 +841,30 @@ async def test_a_component_answers_as_each_of_its_addresses(prosody: Prosody) ->
         answer = await ask(alice, addresses[1], f"<assured xmlns='{QOS}'/>")
         assert answer.get("from") == addresses[1]
         assert error_of(answer) == ("bad-request", "modify", "")
+
+
+async def test_a_component_advertises_qos_at_each_of_its_addresses(
+    prosody: Prosody,
+) -> None:
+    """§2: serve and advertise: it answers requests at all of them.
+
+    To a bare address a sender of ours finds its way by disco#info alone (§4).
+    """
+    async with (
+        raw(prosody, "alice/a") as alice,
+        component(prosody, "comp.localhost", trust="all") as lamps,
+        device(prosody, "bob/b") as bob,
+    ):
+        for to in ("comp.localhost", "lamp@comp.localhost", "lamp@comp.localhost/1"):
+            await alice.send(
+                f"<iq type='get' id='{to}' to='{to}'><query xmlns='{DISCO}'/></iq>"
+            )
+            info = await answer_to(alice, to)
+            features = [each.get("var") for each in info.iter(f"{{{DISCO}}}feature")]
+            assert {*ALL_QOS, MARKS} <= set(features), to
+            outcome = await bob.qos.send(to, "x", deadline_s=5)
+            assert outcome.to == to
+        assert lamps.arrivals.bodies == ["x"] * 3
 
 
 async def test_a_component_that_is_not_ours_sends_as_many(prosody: Prosody) -> None:

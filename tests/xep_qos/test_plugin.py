@@ -12,6 +12,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from unittest import mock
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -54,12 +55,14 @@ from test_raw_peers import (
     say_received,
 )
 from xep_qos import XEP_QOS, IncomingInfo, Settings
+from xep_qos.guard import Guard
 
 USERS = ("alice", "bob", "carol", "mallory")
 PASSWORD = "secret"  # noqa: S105 - of accounts that only exist inside a test
 FRIENDS = {"bob": {"alice@localhost": "both", "carol@localhost": "both"}}
 COMPONENTS = {"comp.localhost": "hush"}
 CAPS = "http://jabber.org/protocol/caps"
+MUC_USER = "http://jabber.org/protocol/muc#user"
 LANG = "{http://www.w3.org/XML/1998/namespace}lang"
 FEATURES = {*NAMESPACES, MARKS_NAMESPACE}
 NEVER_S = 60.0
@@ -972,13 +975,38 @@ async def test_a_room_that_was_joined_before_the_plugin_came_is_a_room(
         await close(client)
 
 
+async def test_rooms_that_a_component_is_in_as_many_are_rooms_of_each(
+    server: LoopbackServer,
+) -> None:
+    """With `multi_from` xep_0045 wants to know for whom it is asked, or raises."""
+    component = ComponentXMPP(  # type: ignore[no-untyped-call]
+        "comp.localhost",
+        COMPONENTS["comp.localhost"],
+        server.host,
+        server.component_port,
+    )
+    try:
+        component.register_plugin("xep_0045", {"multi_from": True})
+        rooms: Any = component.plugin["xep_0045"]
+        rooms.rooms[JID("one@comp.localhost")] = {JID("alice@localhost"): {}}
+        register(component, trust="all")
+        await log_in(component, server)
+        async with raw(server, "alice/nick") as alice:  # for one, this is a room
+            refused = await ask(alice, "one@comp.localhost/x", assured("1"))
+            assert error_of(refused)[0] == "not-allowed"
+        async with raw(server, "mallory/m") as mallory:
+            received(await ask(mallory, "one@comp.localhost/x", assured("1")))
+    finally:
+        await close(component)
+
+
 async def test_presences_of_occupants_are_remembered_up_to_a_bound() -> None:
     """Whoever invents rooms costs us no more memory than that."""
     async with unconnected() as client:
         for number in range(10_500):
             presence = Presence(client)
             presence["from"] = f"room{number}@rooms.localhost/nick"
-            ET.SubElement(presence.xml, "{http://jabber.org/protocol/muc#user}x")
+            ET.SubElement(presence.xml, f"{{{MUC_USER}}}x")
             client.recv_stanza(presence)
         guard: Any = XEP_QOS.of(client)._endpoint.guard
         assert len(guard._rooms) <= 10_000
@@ -1033,6 +1061,30 @@ async def test_requests_to_invented_addresses_leave_nothing_behind(
             assert len(list(component.roster.keys())) == before
     finally:
         await close(component)
+
+
+# -- the edge --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["consider", "saw_occupant"])
+async def test_a_mistake_of_ours_does_not_end_the_connection(
+    server: LoopbackServer, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """protocol.md §5.8: catch everything at the edge.
+
+    What leaves a filter leaves `data_received`, and asyncio then closes the transport.
+    """
+    async with raw(server, "alice/a") as alice, online(server) as bob:
+        jid = bob.boundjid.full
+        with mock.patch.object(Guard, name, side_effect=ZeroDivisionError):
+            stanzas = {
+                "consider": request_text(jid, assured("1"), iq_id="1")[0],
+                "saw_occupant": f"<presence to='{jid}'><x xmlns='{MUC_USER}'/></presence>",
+            }
+            await alice.send(stanzas[name])
+            assert DISCO in await features_seen(alice, jid)
+        assert "ZeroDivisionError" in caplog.text
+        received(await ask(alice, jid, assured("2")))
 
 
 # -- events ----------------------------------------------------------------
