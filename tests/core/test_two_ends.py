@@ -655,15 +655,19 @@ SIZES = st.integers(1, 6)
 LEVELS = st.sampled_from((Level.ASSURED, Level.ASSURED, Level.ACKNOWLEDGED))
 DEADLINES = st.sampled_from((None, None, 3.0, 20.0))
 PICK = st.integers(0, 63)
-FAULTS = st.sampled_from(
+SENDER_FAULTS = st.sampled_from(("reconnect", "reconnect", "die", "disconnect"))
+DEVICE_FAULTS = st.sampled_from(
     (
         "dies",
+        "dies",
         "moves",
-        "goes away",
         "is wiped",
-        "trust",
-        "holds expire",
+        "is wiped",
         "memories are evicted",
+        "memories are evicted",
+        "holds expire",
+        "goes away",
+        "trust",
     )
 )
 
@@ -682,7 +686,7 @@ class EitherPeer(RuleBasedStateMachine):
         self.world.now += seconds
         self.sender.pump()
 
-    @precondition(lambda self: self.sender.up and len(self.world.truth) < 8)
+    @precondition(lambda self: self.sender.up and len(self.world.truth) < 6)
     @rule(
         to=st.sampled_from((FIRST, ACCOUNT)),
         level=LEVELS,
@@ -690,6 +694,11 @@ class EitherPeer(RuleBasedStateMachine):
         ordered=st.booleans(),
         ttl_s=DEADLINES,
     )
+    def message(
+        self, to: str, level: Level, size: int, ordered: bool, ttl_s: float | None
+    ) -> None:
+        self.submit(to, level, size, ordered, ttl_s)
+
     def submit(
         self, to: str, level: Level, size: int, ordered: bool, ttl_s: float | None
     ) -> None:
@@ -707,7 +716,13 @@ class EitherPeer(RuleBasedStateMachine):
     def lose(self, pick: int) -> None:
         self.world.flight.pop(pick % len(self.world.flight))
 
-    @rule(fault=st.sampled_from(("reconnect", "die", "disconnect")), more=PICK)
+    @precondition(lambda self: self.world.flight)
+    @rule()
+    def lose_all_answers(self) -> None:
+        flight = self.world.flight
+        flight[:] = [one for one in flight if isinstance(one, Request)]
+
+    @rule(fault=SENDER_FAULTS, more=PICK)
     def sender_has_trouble(self, fault: str, more: int) -> None:
         own = OWN[more % len(OWN)]
         if not self.sender.up:
@@ -725,10 +740,10 @@ class EitherPeer(RuleBasedStateMachine):
     @rule(stanzas=st.integers(1, 6))
     def good_weather(self, stanzas: int) -> None:
         for _ in range(stanzas):
-            for device in list(self.world.bound.values()):
-                device.idle()
             if self.world.flight:
                 self.world.arrive(self.world.flight[0])
+            for device in list(self.world.bound.values()):
+                device.idle()
         self.sender.pump()
 
     @rule()
@@ -763,6 +778,7 @@ class OurPeer(EitherPeer):
         self.stores_go = stores_go
         self.devices = [Device(self.world, priority) for priority in (1, 2)]
         self.world.bound[FIRST] = self.devices[0]
+        self.submit(FIRST, Level.ASSURED, size=1, ordered=True, ttl_s=None)
 
     # Twice as likely as each fault, so that messages get far enough to fail.
     @precondition(lambda self: self.world.flight)
@@ -811,7 +827,7 @@ class OurPeer(EitherPeer):
         if device.up and keys:
             device.hand_over(keys[pick % len(keys)])
 
-    @rule(which=PICK, fault=FAULTS, more=PICK)
+    @rule(which=PICK, fault=DEVICE_FAULTS, more=PICK)
     def device_has_trouble(self, which: int, fault: str, more: int) -> None:
         device = self._device(which)
         jid = JIDS[more % len(JIDS)]

@@ -235,7 +235,8 @@ async def test_nothing_is_lost_or_doubled_when_the_server_goes(
             await sending
         each_once(bob, bodies)
         each_once(alice, backwards)
-        assert min(alice.sessions, bob.sessions) == 3
+        # A third, unless the server went again before they were back.
+        assert min(alice.sessions, bob.sessions) >= 2
         if smacks:
             await settle(alice, bob)
             for end in (alice, bob):
