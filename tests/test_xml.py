@@ -76,7 +76,7 @@ def nested(depth: int) -> ET.Element:
     return parse("<a>" * depth + "</a>" * depth)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(elements())
 @example(parse("<message xmlns='jabber:client'><xml:lang>x</xml:lang></message>"))
 @example(parse("<a xmlns='u'><xml:b><c/></xml:b></a>"))

@@ -252,10 +252,30 @@ async def test_a_payload_is_written_once(tmp_path: Path) -> None:
         await write(store, Save(replace(held, state=IncomingState.RELEASING)))
         assert os.stat(wal).st_size - before < 100_000
         assert records(store)[1][0].payload == held.payload
+        # Nor is it overwritten when it is forgotten, as Debian's SQLite would.
+        await write(store, Forget(sent))
+        assert os.stat(wal).st_size - before < 200_000
         # But one that is new under the same key is.
         again = replace(held, payload="z" * 2**20)
         await write(store, Save(again))
         assert records(store)[1] == [again]
+
+
+async def test_nothing_is_left_of_what_is_forgotten(tmp_path: Path) -> None:
+    """Its space is used again."""
+    path = tmp_path / "store.db"
+    store = SqliteStore(path)
+    sent = [outgoing(seq, payload="x" * 10_000) for seq in range(1, 51)]
+    held = [incoming(f"k{seq}", payload="x" * 10_000) for seq in range(1, 51)]
+    sizes = []
+    for _ in range(3):
+        async with opened(store):
+            await write(store, *map(Save, sent), *map(Save, held))
+            await write(store, *map(Forget, sent), *map(Forget, held))
+        sizes.append(os.stat(path).st_size)
+    assert sizes[0] == sizes[1] == sizes[2]
+    for table in TABLES:
+        assert query(path, f"SELECT COUNT(*) FROM {table}") == [(0,)]
 
 
 async def test_a_great_batch_is_all_or_none_as_well(tmp_path: Path) -> None:

@@ -124,7 +124,7 @@ def answers_in(written: list[str]) -> list[ET.Element]:
 
 
 @settings(
-    max_examples=40,
+    max_examples=30,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
@@ -155,7 +155,7 @@ async def test_no_stanza_of_a_peer_does_harm(stanzas: list[ET.Element]) -> None:
     assert not problems
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(stanzas=st.lists(children(depth=3), max_size=4), kind=st.sampled_from(TYPES))
 async def test_no_answer_of_a_peer_does_harm(
     stanzas: list[ET.Element], kind: str
