@@ -47,6 +47,8 @@ class Device:
             password,
             plugin_config={"feature_mechanisms": {"unencrypted_plain": True}},
         )
+        # The roster says whom to trust; nobody gets into it by asking.
+        self.client.auto_authorize = None
         self.client.enable_plaintext = True
         self.client.enable_starttls = False
         self.client.enable_direct_tls = False

@@ -101,6 +101,7 @@ def test_over_a_perfect_link_it_takes_one_two_and_four_stanzas(tmp_path: Path) -
         assert stanzas <= float(cells(done.stdout, level.value)[5]) < stanzas + 0.5
     assert "Assured: of 60 messages each was counted once" in done.stdout
     assert "\x1b" not in done.stdout + done.stderr  # no terminal, no colours
+    assert "xmpp-qos: " not in done.stderr  # nor a warning in between
     assert "--seed 1" in done.stderr
 
 
