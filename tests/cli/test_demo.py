@@ -93,12 +93,16 @@ def test_assured_is_exact_and_the_table_says_what_the_json_says(tmp_path: Path) 
 
 
 def test_over_a_perfect_link_it_takes_one_two_and_four_stanzas(tmp_path: Path) -> None:
-    """The text says so of the levels. A few more are there to find out who supports it."""
+    """The text says so of the levels.
+
+    A few more find out who supports it, and repeat what a busy machine answers late;
+    twice as many would be a mistake of ours.
+    """
     done = demo(tmp_path, *("--messages", "60", "--kills", "0"), *PERFECT)
     assert done.returncode == 0, done.stderr
     for level, stanzas in zip(Level, (1, 2, 4), strict=True):
         assert cells(done.stdout, level.value)[1:5] == ["60", "60", "0", "0"]
-        assert stanzas <= float(cells(done.stdout, level.value)[5]) < stanzas + 0.5
+        assert stanzas <= float(cells(done.stdout, level.value)[5]) < stanzas * 1.6
     assert "Assured: of 60 messages each was counted once" in done.stdout
     assert "\x1b" not in done.stdout + done.stderr  # no terminal, no colours
     assert "xmpp-qos: " not in done.stderr  # nor a warning in between
