@@ -33,7 +33,7 @@ import os
 import re
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
@@ -264,7 +264,7 @@ class FilesStore(DurableStore):
                 seq = change.record.seq
                 self._last = max(self._last, seq if seq in self._ids else 0)
 
-    # What follows runs in threads: `_save` in several, the rest in one at a time.
+    # What follows runs in threads, but one `_transact` at a time.
 
     def _save(self, name: str, value: object) -> None:
         """Write a file under its temporary name."""
@@ -303,16 +303,26 @@ class FilesStore(DurableStore):
         self._staged = {}
 
     def _make(self, moves: list[_Move]) -> None:
-        """Make the moves, or those that are not made yet."""
-        for old, new in moves:
-            if new is None:
-                self._remove(old)
-            elif (self._path / old).exists() or not (self._path / new).exists():
-                self._rename(old, new)
-                if _MARKER.fullmatch(os.path.basename(new)):
-                    with suppress(OSError):  # It is made; this is for order's sake.
-                        self._mark(new)
+        """Make the moves, or those that are not made yet; their order is no matter."""
+        if self._threads is None or len(moves) == 1:
+            for move in moves:
+                self._make_one(*move)
+        else:
+            made = [self._threads.submit(self._make_one, *move) for move in moves]
+            # All of them: none may be under way when this one is tried again.
+            wait(made)
+            for one in made:
+                one.result()
         self._sync_folders(moves)
+
+    def _make_one(self, old: str, new: str | None) -> None:
+        if new is None:
+            self._remove(old)
+        elif (self._path / old).exists() or not (self._path / new).exists():
+            self._rename(old, new)
+            if _MARKER.fullmatch(os.path.basename(new)):
+                with suppress(OSError):  # It is made; this is for order's sake.
+                    self._mark(new)
 
     def _mark(self, marker: str) -> None:
         """The largest seq stands in the name of this file now."""
@@ -464,8 +474,9 @@ class FilesStore(DurableStore):
         if self._unfinished:
             with suppress(OSError):
                 self._finish()
-        assert self._threads is not None
-        self._threads.shutdown()
+        threads, self._threads = self._threads, None
+        assert threads is not None
+        threads.shutdown()
         self._clear()
 
 

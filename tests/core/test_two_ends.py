@@ -2,7 +2,7 @@
 
 The engine here is the smallest that performs effects in order; it can be stopped
 after any of them, and then only what was saved remains. `QOS_EXAMPLES=20000
-pytest -o timeout=0 tests/core/test_two_ends.py` searches further, at random.
+pytest tests/core/test_two_ends.py` searches further, at random.
 
 Two faults are left out, because no protocol of this shape survives them: a
 network that doubles a `deliver` while stores get lost (then an item-not-found
@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -962,7 +963,9 @@ PROFILE = settings(
     suppress_health_check=list(HealthCheck),
 )
 
-TestOurPeer = OurPeer.TestCase
+# A loaded machine may need longer than a test is given otherwise; a search has time.
+timeout = pytest.mark.timeout(0 if EXAMPLES else 300)
+TestOurPeer = timeout(OurPeer.TestCase)
 TestOurPeer.settings = PROFILE
-TestPlainPeer = PlainPeer.TestCase
+TestPlainPeer = timeout(PlainPeer.TestCase)
 TestPlainPeer.settings = PROFILE
