@@ -126,6 +126,14 @@ class XEP_QOS(BasePlugin):
         """
         return self._endpoint.outbox.delivery(msg_id)
 
+    async def purge(self) -> int:
+        """Withdraw every message of ours that can still be; returns how many.
+
+        Raises:
+            StoreError: it could not be written; what was withdrawn stays so.
+        """
+        return await self._endpoint.outbox.purge()
+
     def incoming(self, message: StanzaBase) -> IncomingInfo | None:
         """In a handler: how this message came; None: as a plain message."""
         return self._endpoint.incoming(message)

@@ -20,13 +20,16 @@ from qos.engine.backlog import Backlog
 from qos.engine.clock import Clock, Timers
 from qos.engine.delivery import Delivery, Outcome
 from qos.engine.under_way import Message, Port, UnderWay
-from qos.errors import OutboxFull, UnknownMessage
+from qos.errors import CannotWithdraw, OutboxFull, UnknownMessage
 from qos.stores.base import Contents, Store
 
 __all__ = ["Outbox", "OutboxLimits", "Port"]
 
 #: Queued messages ended by their deadline before anything else gets a turn.
 _EXPIRE_CHUNK = 100
+
+#: Messages withdrawn at a time by a purge: one commit or two.
+_PURGE_CHUNK = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +162,25 @@ class Outbox:
         else:
             waiting = message.withdrawn
         await asyncio.shield(waiting)
+
+    async def purge(self) -> int:
+        """Withdraw every message that can still be; returns how many were.
+
+        What may have been handed over goes on, as it does for withdraw.
+        """
+        ids = [record.msg_id for record in self._store.outgoing()]
+        withdrawn = 0
+        for start in range(0, len(ids), _PURGE_CHUNK):
+            chunk = ids[start : start + _PURGE_CHUNK]
+            results = await asyncio.gather(
+                *map(self.withdraw, chunk), return_exceptions=True
+            )
+            for result in results:
+                if result is None:
+                    withdrawn += 1
+                elif not isinstance(result, CannotWithdraw | UnknownMessage):
+                    raise result
+        return withdrawn
 
     @property
     def outstanding(self) -> int:

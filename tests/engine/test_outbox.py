@@ -232,6 +232,24 @@ async def test_withdrawing(bench: Bench) -> None:
         await bench.outbox.withdraw("nobody")
 
 
+async def test_a_purge_takes_back_all_that_can_be(bench: Bench) -> None:
+    """Queued and offered alike; what was released goes on to its end."""
+    bench.outbox.session_started(OWN)
+    deliveries = [await bench.submit() for _ in range(30)]
+    await bench.run()
+    bench.answer(bench.port.sent[0])
+    await bench.run()
+    purging = asyncio.ensure_future(bench.outbox.purge())
+    await bench.run(2)
+    assert await purging == 29
+    assert bench.outbox.outstanding == 1
+    statuses = [(await one.outcome()).status for one in deliveries[1:]]
+    assert set(statuses) == {OutgoingState.NOT_DELIVERED}
+    assert [record.state for record in bench.store.outgoing()] == [
+        OutgoingState.RELEASING
+    ]
+
+
 @pytest.mark.parametrize(
     ("limits", "unit"),
     [
