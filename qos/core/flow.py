@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import bisect
 
-from qos.core.model import Level, Outgoing
+from qos.core.model import Level, Outgoing, OutgoingState
 
 __all__ = ["WINDOW_FIRST", "Flow"]
 
 #: A limit of five held messages is common among receivers that are not ours.
 WINDOW_FIRST = 5
+
+_UNHELD = frozenset({OutgoingState.QUEUED, OutgoingState.OFFERED})
 
 
 class Flow:
@@ -33,6 +35,8 @@ class Flow:
         self._settling = 0
         self._under_way: set[str] = set()
         self._ordered: list[int] = []
+        # Those of them that the peer does not hold yet.
+        self._unheld: set[int] = set()
 
     @property
     def window(self) -> int:
@@ -54,18 +58,30 @@ class Flow:
 
         Messages of one flow are to be asked about by seq. An ordered one at
         level acknowledged is handed over by its very first step, so it waits
-        for all before it.
+        for all before it to end. One at level assured waits until the peer
+        holds all before it: were it held first, it could take the room that
+        they need, and wait for them for ever.
         """
         if self.room == 0:
             return False
-        waits = record.ordered and record.level is Level.ACKNOWLEDGED
-        return not (waits and self._ordered)
+        if not record.ordered:
+            return True
+        before = self._ordered if record.level is Level.ACKNOWLEDGED else self._unheld
+        return not before
 
     def begin(self, record: Outgoing) -> None:
         """Count a message as under way."""
         self._under_way.add(record.msg_id)
         if record.ordered:
             bisect.insort(self._ordered, record.seq)
+            self.update(record)
+
+    def update(self, record: Outgoing) -> None:
+        """A message under way has come into another state."""
+        if record.ordered and record.state in _UNHELD:
+            self._unheld.add(record.seq)
+        else:
+            self._unheld.discard(record.seq)
 
     def may_release(self, record: Outgoing) -> bool:
         """Whether a message that the peer holds may be released now."""
@@ -78,6 +94,7 @@ class Flow:
         self._under_way.remove(record.msg_id)
         if record.ordered:
             self._ordered.remove(record.seq)
+            self._unheld.discard(record.seq)
 
     def delivered(self) -> None:
         """Widen the window: a message has arrived."""

@@ -147,7 +147,7 @@ class Inbox:
         """Take a well-formed request; it is answered through the port, in time."""
         if self._stopped:
             return
-        token = self._port.new_id()
+        token = self._new_token()
         key = receiver.key_of(request, token)
         message = self._messages.get(key)
         if message is None:
@@ -165,6 +165,10 @@ class Inbox:
         """Messages and bytes counted for an account, or for all (None)."""
         return self._ledger.used(account)
 
+    def _new_token(self) -> str:
+        """Names one held message of this store and of no other."""
+        return f"{self._store.store_id}.{self._port.new_id()}"
+
     # -- steps -------------------------------------------------------------
 
     def _feed(
@@ -174,12 +178,12 @@ class Inbox:
         if message.busy:
             message.inputs.append(input_)
         else:
-            self._take(message, input_, token or self._port.new_id())
+            self._take(message, input_, token or self._new_token())
             self._drain(message)
 
     def _drain(self, message: _Message) -> None:
         while message.inputs and not message.busy:
-            self._take(message, message.inputs.popleft(), self._port.new_id())
+            self._take(message, message.inputs.popleft(), self._new_token())
 
     def _take(
         self, message: _Message, input_: ReceiverInput | _Arrival, token: str

@@ -80,6 +80,7 @@ class Outbox:
             backoff=backoff,
             window=limits.window,
             left=self._left,
+            held=self._pump,
         )
         self._queue_timer: Timers[None] = Timers(clock, self._expire_queued)
         for record in contents.outgoing:

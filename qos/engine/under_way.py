@@ -77,6 +77,7 @@ class UnderWay:
         backoff: Backoff,
         window: int,
         left: Callable[[Message], None],
+        held: Callable[[str], None],
     ) -> None:
         """Nothing is under way yet.
 
@@ -88,6 +89,8 @@ class UnderWay:
             window: messages under way to one account, at most.
             left: called when a message is not under way any more: it has ended,
                 or its first write failed.
+            held: called with the account when it holds an ordered message: the
+                next one may be offered.
         """
         self._store = store
         self._port = port
@@ -95,6 +98,7 @@ class UnderWay:
         self._backoff = backoff
         self._window = window
         self._left = left
+        self._held = held
         #: Our full JID while there is a session.
         self.own: str | None = None
         self._stopped = False
@@ -260,11 +264,15 @@ class UnderWay:
             return
         if message.record.offer_id != before.offer_id:
             self._index(message, before)
+        if before.ordered and message.record.state is not before.state:
+            self.flow(before.flow).update(message.record)
         if input_ is SenderInput.CONFIRMED:
             self.flow(before.flow).delivered()
         elif input_ is SenderInput.CONSTRAINED:
             self.flow(before.flow).constrained()
         self._perform(message, before, effects, 0)
+        if before.ordered and input_ is SenderInput.RECEIVED:
+            self._held(before.flow)
 
     def _perform(
         self,
@@ -327,6 +335,7 @@ class UnderWay:
         self._not_withdrawn(message, error)
         again_at = self._clock.now() + self._backoff.first_s
         message.record = replace(before, due_at=again_at)
+        self.flow(before.flow).update(before)
         self._timers.set(before.msg_id, again_at)
 
     def _not_withdrawn(self, message: Message, error: BaseException) -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qos.core.flow import WINDOW_FIRST, Flow
-from qos.core.model import Level, Outgoing
+from qos.core.model import Level, Outgoing, OutgoingState
 
 
 def outgoing(
@@ -183,13 +183,20 @@ def test_a_message_without_order_waits_for_nobody() -> None:
         (Level.ACKNOWLEDGED, True, False),
     ],
 )
-def test_only_what_is_handed_over_by_its_first_step_waits_with_that_step(
+def test_only_what_is_handed_over_by_its_first_step_waits_for_the_end_of_others(
     level: Level, ordered: bool, admitted: bool
 ) -> None:
-    """An assured message can be offered early, and released in its turn."""
+    """An assured message can be offered when those before it are held.
+
+    Not earlier: it could take the room that they need, and wait for them for ever.
+    """
     flow = Flow(10)
     flow.begin(outgoing(1, ordered=True))
+    assert flow.admits(outgoing(2, level, ordered=ordered)) is not ordered
+    flow.update(replace(outgoing(1, ordered=True), state=OutgoingState.RECEIVED))
     assert flow.admits(outgoing(2, level, ordered=ordered)) is admitted
+    flow.update(replace(outgoing(1, ordered=True), state=OutgoingState.OFFERED))
+    assert flow.admits(outgoing(2, level, ordered=ordered)) is not ordered
     flow.end(outgoing(1, ordered=True))
     assert flow.admits(outgoing(2, level, ordered=ordered))
 

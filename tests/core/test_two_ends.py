@@ -270,6 +270,8 @@ class Sender(Process):
         at = replace(at, **more)  # type: ignore[arg-type]  # by name
         record, effects = sender.step(record, input_, at)
         self.records[record.msg_id] = record
+        if record.state is not OutgoingState.QUEUED:
+            self.flow.update(record)
         for effect in effects:
             self.perform(effect)
             self.burn()
@@ -969,3 +971,45 @@ TestOurPeer = timeout(OurPeer.TestCase)
 TestOurPeer.settings = PROFILE
 TestPlainPeer = timeout(PlainPeer.TestCase)
 TestPlainPeer.settings = PROFILE
+
+
+# --- found by the machines above ----------------------------------------------
+
+
+def _time_for_everything(world: World) -> None:
+    for _ in range(100):
+        world.settle_down()
+        world.now += 10.0
+
+
+def test_an_ordered_message_gets_room_before_those_that_wait_for_it() -> None:
+    """Else none of them ever moves again: the peer's room is full of its followers."""
+    world = World()
+    world.bound[FIRST] = PlainDevice(world)
+    for _ in range(3):
+        world.sender.submit(FIRST, Level.ASSURED, 1, ordered=True, ttl_s=None)
+    world.sender.pump()
+    world.flight.pop(0)
+    _time_for_everything(world)
+    assert [truth.handed for truth in world.truth.values()] == [1, 1, 1]
+
+
+def test_a_hold_that_has_expired_under_another_resource_leaves_doubt() -> None:
+    """The device knows that it never handed it over, and has no way to say so.
+
+    Item-not-found from another resource means "not mine", so the message waits
+    for its deadline (README, What it does not promise).
+    """
+    world = World()
+    device = Device(world)
+    world.bound["lamp@x/2"] = device
+    world.sender.submit(ACCOUNT, Level.ASSURED, 1, ordered=False, ttl_s=500.0)
+    world.sender.pump()
+    for _ in range(2):  # the offer, its answer
+        world.arrive(world.flight[0])
+    world.sender.pump()
+    world.flight.clear()  # the first deliver
+    world.bound = {"lamp@x/3": device}
+    device.expire_if(0)
+    _time_for_everything(world)
+    assert world.truth["m0"].outcome is OutgoingState.IN_DOUBT

@@ -137,6 +137,21 @@ async def test_a_receiver_with_little_room_gets_everything_in_the_end(
 
 
 @pytest.mark.parametrize("seed", range(10))
+async def test_ordered_messages_do_not_take_the_room_of_those_before_them(
+    seed: int,
+) -> None:
+    """A peer that holds only later ones could never release any of them."""
+    limits = InboxLimits(quotas=Quotas(messages=2))
+    world = World(seed, link=Link(seed, loss=0.3), limits=limits)
+    for number in range(10):
+        assert await world.submit(number, ordered=True)
+    await world.run(60)
+    await finish(world)
+    assert set(world.outcomes.values()) == {OutgoingState.DELIVERED}
+    assert [int(number) for number, _ in world.handed] == list(range(10))
+
+
+@pytest.mark.parametrize("seed", range(10))
 async def test_a_full_disk_loses_nothing_that_was_accepted(seed: int) -> None:
     """Writes fail for a while, at either end, and work again."""
     world = World(seed, link=Link(seed, loss=0.05))
