@@ -67,11 +67,11 @@ class Wire:
                 self._socket = None
 
     def send(self, text: str) -> None:
-        """Send an iq, given as text in the stream's own namespace."""
+        """Send an iq or a message, given as text in the stream's own namespace."""
         if self._filtered():
-            xmlns = self._xmpp.default_ns
-            xml = ET.fromstring(text.replace("<iq", f"<iq xmlns='{xmlns}'", 1))  # noqa: S314 - our own text
-            self._xmpp.send(_OwnIq(self._xmpp, xml=xml))  # type: ignore[no-untyped-call]
+            xml = _parsed(text, self._xmpp.default_ns)
+            own = _OwnMessage if text.startswith("<message") else _OwnIq
+            self._xmpp.send(own(self._xmpp, xml=xml))  # type: ignore[no-untyped-call]
             return
         transport = self._xmpp.transport
         if transport is None or transport.is_closing():
@@ -159,7 +159,7 @@ class Wire:
             not str(getattr(filter_, "__module__", "")).startswith("slixmpp.")
             for mode in ("out", "out_sync", "out_sce")
             for filter_ in filters.get(mode, ())
-            if filter_ != self._write
+            if not isinstance(getattr(filter_, "__self__", None), Wire)
         )
 
     def _write(self, stanza: Any) -> Any:
@@ -192,10 +192,14 @@ class SentText(str):
     def __getitem__(self, key: Any) -> Any:
         if not isinstance(key, str):
             return super().__getitem__(key)
-        name = self[1:].partition(" ")[0]
-        text = str(self)
-        if not self.startswith(f"<{name} xmlns="):
-            text = text.replace(f"<{name}", f"<{name} xmlns='{CLIENT}'", 1)
-        xml = ET.fromstring(text)  # noqa: S314 - our own text
-        stanza_class = Message if name == "message" else Iq
+        xml = _parsed(str(self), CLIENT)
+        stanza_class = Message if self.startswith("<message") else Iq
         return stanza_class(xml=xml)[key]
+
+
+def _parsed(text: str, namespace: str) -> ET.Element:
+    """A stanza of ours, which names its namespace or is in this one."""
+    name = text[1:].partition(" ")[0]
+    if not text.startswith(f"<{name} xmlns="):
+        text = text.replace(f"<{name}", f"<{name} xmlns='{namespace}'", 1)
+    return ET.fromstring(text)  # noqa: S314 - our own text
