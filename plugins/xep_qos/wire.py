@@ -71,7 +71,7 @@ class Wire:
         if self._filtered():
             xml = _parsed(text, self._xmpp.default_ns)
             own = _OwnMessage if text.startswith("<message") else _OwnIq
-            self._xmpp.send(own(self._xmpp, xml=xml))  # type: ignore[no-untyped-call]
+            self._xmpp.send(own(self._xmpp, xml=xml))
             return
         transport = self._xmpp.transport
         if transport is None or transport.is_closing():
