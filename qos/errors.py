@@ -12,6 +12,11 @@
     ├── DeliveryFailed            how a message ended, other than delivered
     │   ├── NotDelivered          certainly not
     │   └── InDoubt               it may have been
+    ├── RequestFailed             a service did not do what it was asked
+    │   ├── RequestRefused        it said why
+    │   └── NoAnswer              it said nothing: it may have done it
+    ├── JobLost                   a worker's item is not its own any more
+    ├── UnrecoverableError        for a worker's handler to raise: it cannot go on
     └── StoreError                the disk; always names the store
         ├── StoreInUse            another process has it open
         ├── StoreTooNew           written by a newer version
@@ -28,12 +33,16 @@ __all__ = [
     "CannotWithdraw",
     "DeliveryFailed",
     "InDoubt",
+    "JobLost",
     "LocalProtocolError",
     "MessageTooLarge",
+    "NoAnswer",
     "NotDelivered",
     "OutboxFull",
     "QosError",
     "RemoteProtocolError",
+    "RequestFailed",
+    "RequestRefused",
     "StoreDamaged",
     "StoreError",
     "StoreFull",
@@ -41,6 +50,7 @@ __all__ = [
     "StoreReadOnly",
     "StoreTooNew",
     "UnknownMessage",
+    "UnrecoverableError",
 ]
 
 ErrorType = Literal["auth", "cancel", "continue", "modify", "wait"]
@@ -168,6 +178,92 @@ class InDoubt(DeliveryFailed):
     """The message may have been handed over; nobody can tell any more."""
 
     _ended = "is in doubt"
+
+
+class RequestFailed(QosError):
+    """A request to a service did not succeed.
+
+    Attributes:
+        to: the JID that was asked.
+        what: what it was asked for, in a word.
+    """
+
+    def __init__(self, text: str, *, to: str, what: str) -> None:
+        super().__init__(text)
+        self.to = to
+        self.what = what
+
+
+class RequestRefused(RequestFailed):
+    """The answer was a stanza error (RFC 6120 §8.3). Nothing was changed.
+
+    Attributes:
+        condition: such as `item-not-found`; `undefined-condition` if none was given.
+        type: the error type; `wait` may succeed later.
+        pubsub: the condition of XEP-0060 that stood beside, or ''.
+        text: what it says for people, or ''.
+        by: who refused: the service, or a server on the way to it.
+    """
+
+    def __init__(
+        self,
+        condition: str,
+        *,
+        to: str,
+        what: str,
+        type: str,  # noqa: A002 - as in RFC 6120
+        pubsub: str = "",
+        text: str = "",
+        by: str = "",
+    ) -> None:
+        beside = f" ({pubsub})" if pubsub else ""
+        said = f": {text}" if text else ""
+        super().__init__(
+            f"{by or to} refused to {what}: {condition}{beside}{said}",
+            to=to,
+            what=what,
+        )
+        self.condition = condition
+        self.type = type
+        self.pubsub = pubsub
+        self.text = text
+        self.by = by or to
+
+
+class NoAnswer(RequestFailed):
+    """No answer came in time, or the session was lost: it may have been done."""
+
+    def __init__(self, reason: str, *, to: str, what: str) -> None:
+        super().__init__(
+            f"{to} did not answer to {what}: {reason}; it may have been done",
+            to=to,
+            what=what,
+        )
+        self.reason = reason
+
+
+class JobLost(QosError):
+    """An item is not this worker's any more: drop what was done for it.
+
+    Attributes:
+        item_id: which.
+        condition: the stanza error that said so, or None (a deadline, say).
+    """
+
+    def __init__(
+        self, item_id: str, reason: str, *, condition: str | None = None
+    ) -> None:
+        super().__init__(f"item {item_id!r} is lost: {reason}")
+        self.item_id = item_id
+        self.reason = reason
+        self.condition = condition
+
+
+class UnrecoverableError(QosError):
+    """Raised by the handler of a worker: it cannot do this, or any other item.
+
+    The worker unsubscribes and unlocks all that it has (XEP-0254 §4).
+    """
 
 
 class StoreError(QosError):

@@ -138,6 +138,18 @@ class XEP_QOS(BasePlugin):
         """In a handler: how this message came; None: as a plain message."""
         return self._endpoint.incoming(message)
 
+    def take_until(self, message: StanzaBase, done: asyncio.Future[None]) -> None:
+        """In a handler: this message has been taken when the future is done.
+
+        Until then its sender gets no answer, and after a restart it is handed over
+        again, marked as redelivered. No harm for a plain message.
+
+        Args:
+            message: as the handler got it.
+            done: if it fails, nothing more happens to the message until a restart.
+        """
+        self._endpoint.take_until(message, done)
+
     @property
     def outstanding(self) -> int:
         """How many messages of ours have not ended."""

@@ -7,6 +7,7 @@ touched. A message that is delivered is fed back in and goes the way of any.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import math
 import random
@@ -84,6 +85,7 @@ class Endpoint:
         self._delivered: weakref.WeakKeyDictionary[ET.Element, IncomingInfo] = (
             weakref.WeakKeyDictionary()
         )
+        self._until: dict[ET.Element, asyncio.Future[None]] = {}
         self._clock = LoopClock(self.xmpp.loop)
         self._reporter = Reporter(
             self.xmpp,
@@ -348,7 +350,7 @@ class Endpoint:
             sender = request.to if self.xmpp.is_component else ""
             self._wire.send(stanza.render_answer(request, answer, sender=sender))
 
-    def hand_over(self, record: Incoming) -> None:
+    def hand_over(self, record: Incoming) -> asyncio.Future[None] | None:
         """See qos.engine.inbox.InboxPort."""
         info = IncomingInfo(record.level, record.msg_id, record.redelivered)
         try:
@@ -357,6 +359,13 @@ class Endpoint:
             self._wire.feed(message)
         except Exception:
             log.exception("a handler failed on %r", record.msg_id)
+            return None
+        return self._until.pop(message.xml, None)
+
+    def take_until(self, message: StanzaBase, done: asyncio.Future[None]) -> None:
+        """See XEP_QOS.take_until."""
+        if message.xml in self._delivered:
+            self._until[message.xml] = done
 
     def report(self, source: str, report: Report) -> None:
         """See qos.engine.inbox.InboxPort."""

@@ -19,7 +19,7 @@ from qos._version import __version__
 from qos.cli.options import Parser, parse
 from qos.cli.output import NoteHandler, note
 from qos.cli.status import CommandError, Status
-from qos.errors import QosError, StoreError
+from qos.errors import NoAnswer, QosError, StoreError
 
 __all__ = ["COMMANDS", "run"]
 
@@ -30,22 +30,29 @@ COMMANDS = {
     "listen": "print what is delivered to an account",
     "outbox": "see what has not been delivered yet, take it back or go on with it",
     "inbox": "see what is held for others to release, or drop it",
+    "queue": "run a queue service, or put work into its queues",
+    "worker": "run a command for each item of a queue",
     "demo": "see the three levels over a bad link, without a server",
 }
 
-_DESCRIPTION = "Send XMPP messages with quality of service, and receive them."
+_DESCRIPTION = (
+    "Send XMPP messages with quality of service, receive them, and share out work."
+)
 
 _EPILOG = """\
-example, in two terminals:
+examples, in two terminals:
   export XMPP_QOS_PASSWORD=secret
   xmpp-qos listen --jid lamp@example.org/1
   xmpp-qos send lamp@example.org/1 --jid controller@example.org --body on
 
+  xmpp-qos queue serve --component queue.example.org
+  xmpp-qos worker queue.example.org orders --jid bee@example.org -- ./handle-order
+
 exit status:
   0  done
-  1  not delivered, certainly
+  1  not delivered or not done, certainly: it was refused
   2  wrong usage
-  3  in doubt: it may have been delivered
+  3  in doubt: it may have been delivered, or done; there was no answer
   4  no connection or login; what was sent stays in the outbox
   5  the store is damaged, read-only, full, too new or in use
   130  stopped by Ctrl-C or SIGTERM; what is unfinished stays in the outbox
@@ -92,6 +99,9 @@ def run(argv: Sequence[str] | None) -> int:
         status = Status.STORE
     except SystemExit as error:  # argparse, after --help or --version
         status = error.code if isinstance(error.code, int) else Status.USAGE
+    except NoAnswer as error:
+        note(str(error))
+        status = Status.IN_DOUBT
     except QosError as error:
         note(str(error))
         status = Status.NOT_DELIVERED

@@ -6,7 +6,8 @@ import argparse
 import time
 from collections.abc import Iterator
 
-from qos.cli.options import Parser, add_store, address, store_url
+from qos.cli.account import store_url
+from qos.cli.options import Parser, add_store, address
 from qos.cli.output import print_json
 from qos.cli.status import CommandError, Status
 from qos.cli.stored import in_full, opened, summary, write

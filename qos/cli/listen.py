@@ -10,8 +10,9 @@ from slixmpp.xmlstream.handler import Callback
 from slixmpp.xmlstream.matcher import MatchXPath
 from slixmpp.xmlstream.stanzabase import StanzaBase
 
+from qos.cli.account import account_from
 from qos.cli.connection import Connection
-from qos.cli.options import Parser, account_from, add_connection
+from qos.cli.options import Parser, add_connection
 from qos.cli.output import note, print_json
 from qos.cli.send import attended
 from qos.cli.status import CommandError, Status

@@ -1,34 +1,31 @@
-"""The options that commands share, the config file, and what they come to."""
+"""The options that commands share, and the config file.
+
+What they come to, `account` says.
+"""
 
 from __future__ import annotations
 
 import argparse
-import ipaddress
 import math
-import os
 import tomllib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NoReturn
-from urllib.parse import quote
+from typing import Any, NoReturn, TypeAlias
 
 from qos.cli.status import UsageError
 from qos.core.backoff import Backoff
 from qos.core.model import NAMESPACES
 from qos.core.quota import Quotas
-from qos.errors import StoreError
 
 __all__ = [
-    "Account",
     "Parser",
-    "account_from",
     "add_connection",
+    "add_login",
     "add_store",
     "address",
     "jid",
     "parse",
-    "store_url",
+    "seconds",
 ]
 
 PASSWORD_VARIABLE = "XMPP_QOS_PASSWORD"  # noqa: S105 - the name, not the password
@@ -36,6 +33,9 @@ PASSWORD_VARIABLE = "XMPP_QOS_PASSWORD"  # noqa: S105 - the name, not the passwo
 #: RFC 6120 §3.2 and XEP-0368: where a server listens when DNS says nothing.
 PORT_STARTTLS = 5222
 PORT_DIRECT = 5223
+
+#: XEP-0114 names none; this is where servers listen for components.
+PORT_COMPONENT = 5347
 
 _QUOTAS, _BACKOFF = Quotas(), Backoff()
 
@@ -69,7 +69,8 @@ def parse(parser: Parser, argv: Sequence[str]) -> argparse.Namespace:
     if getattr(arguments, "config", None) is None:
         return arguments
     # The file's options go before those of the command line: the last one wins.
-    words = 1 if hasattr(arguments, "action") else 0
+    # A subparser's prog is that of its parent, and its own name.
+    words = len(arguments.leaf.prog.split()) - len(parser.prog.split())
     given = _from_file(arguments.config, arguments.leaf)
     try:
         return parser.parse_args([*argv[:words], *given, *argv[words:]])
@@ -117,7 +118,7 @@ def _as_argument(
 
 
 def add_store(parser: argparse.ArgumentParser) -> None:
-    """Add what every command has: the store, by name or by account."""
+    """Add what the commands for messages have: the store, by name or by account."""
     group = parser.add_argument_group("store")
     group.add_argument(
         "--store",
@@ -125,13 +126,52 @@ def add_store(parser: argparse.ArgumentParser) -> None:
         help="sqlite:PATH, files:DIR or memory: (default: a file for this --jid, "
         "sqlite:$XDG_STATE_HOME/xmpp-qos/JID.sqlite, or in ~/.local/state)",
     )
-    group.add_argument(
-        "--jid",
-        type=jid,
-        metavar="JID",
-        help="the own account; with a resource (a@example.org/meter) that one is "
-        "asked for, without one that of last time",
-    )
+    _add_general(group, jid_help=_JID_HELP)
+
+
+def add_connection(parser: argparse.ArgumentParser, *, receives: bool) -> None:
+    """Add the options of the commands that connect for messages.
+
+    Args:
+        parser: of the command.
+        receives: whether it takes messages. All commands have the same options, so
+            that one set of them fits all.
+    """
+    add_store(parser)
+    _add_server(parser)
+    group = parser.add_argument_group("retry")
+    _add_backoff(group, of="of a message or of a lost connection")
+    _add_sending(group)
+    _add_receiving(parser, receives=receives)
+
+
+def add_login(parser: argparse.ArgumentParser, *, jid_help: str) -> _Group:
+    """Add the options of the commands that connect, and have no messages.
+
+    Args:
+        parser: of the command.
+        jid_help: what is logged in to.
+
+    Returns:
+        The group of those for the connection.
+    """
+    _add_general(parser.add_argument_group("account"), jid_help=jid_help)
+    group = _add_server(parser)
+    _add_backoff(group, of="of a lost connection")
+    return group
+
+
+#: What argparse makes of add_argument_group.
+_Group: TypeAlias = "argparse._ArgumentGroup"
+
+_JID_HELP = (
+    "the own account; with a resource (a@example.org/meter) that one is "
+    "asked for, without one that of last time"
+)
+
+
+def _add_general(group: _Group, *, jid_help: str) -> None:
+    group.add_argument("--jid", type=jid, metavar="JID", help=jid_help)
     group.add_argument(
         "--config",
         type=Path,
@@ -144,15 +184,7 @@ def add_store(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_connection(parser: argparse.ArgumentParser, *, receives: bool) -> None:
-    """Add the options of the commands that connect.
-
-    Args:
-        parser: of the command.
-        receives: whether it takes messages. All commands have the same options, so
-            that one set of them fits all.
-    """
-    add_store(parser)
+def _add_server(parser: argparse.ArgumentParser) -> _Group:
     group = parser.add_argument_group(
         "connection",
         f"The password comes from the variable {PASSWORD_VARIABLE} or a file.",
@@ -188,37 +220,37 @@ def add_connection(parser: argparse.ArgumentParser, *, receives: bool) -> None:
     )
     group.add_argument(
         "--connect-timeout",
-        type=_seconds,
+        type=seconds,
         default=30.0,
         metavar="S",
         help="give up if there is no first connection after this time; one that is "
         "lost later is always tried again (default: %(default)g)",
     )
-    _add_retry(parser)
-    _add_receiving(parser, receives=receives)
+    return group
 
 
-def _add_retry(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("retry")
+def _add_backoff(group: _Group, *, of: str) -> None:
     group.add_argument(
         "--retry-first",
-        type=_seconds,
+        type=seconds,
         default=_BACKOFF.first_s,
         metavar="S",
-        help="seconds before the first repetition, of a message or of a lost "
-        "connection (default: %(default)g)",
+        help=f"seconds before the first repetition, {of} (default: %(default)g)",
     )
     group.add_argument(
         "--retry-max",
-        type=_seconds,
+        type=seconds,
         default=_BACKOFF.max_s,
         metavar="S",
         help="the delay doubles from one to the next, up to this (default: "
         "%(default)g)",
     )
+
+
+def _add_sending(group: _Group) -> None:
     group.add_argument(
         "--deadline",
-        type=_seconds,
+        type=seconds,
         metavar="S",
         help="give a message up after this time (default: never)",
     )
@@ -289,7 +321,8 @@ def jid(text: str) -> str:
     return normal
 
 
-def _seconds(text: str) -> float:
+def seconds(text: str) -> float:
+    """A length of time."""
     try:
         value = float(text)
     except ValueError:
@@ -314,138 +347,3 @@ def _port(text: str) -> int:
 
 def _names(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(",") if name.strip())
-
-
-# -- what they come to -----------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Account:
-    """Who to be, and how to get there.
-
-    Attributes:
-        jid: the own JID, with or without a resource.
-        password: its password.
-        host: the server; None: as DNS says.
-        port: of the server.
-        tls: starttls, direct or off.
-        ca_file: the only certificates to trust; None: those of the system.
-        connect_timeout_s: for the first connection, and for each attempt.
-        backoff: delays between attempts to connect.
-        plugin: the options of xep_qos.
-    """
-
-    jid: str
-    password: str = field(repr=False)
-    host: str | None
-    port: int
-    tls: str
-    ca_file: Path | None
-    connect_timeout_s: float
-    backoff: Backoff
-    plugin: dict[str, Any]
-
-
-def account_from(arguments: argparse.Namespace) -> Account:
-    """Check the options of a command that connects, and read the password.
-
-    Raises:
-        UsageError: they make no sense together.
-    """
-    if arguments.jid is None:
-        raise UsageError("--jid is needed: the account to log in to")
-    user, _, domain = arguments.jid.partition("/")[0].rpartition("@")
-    if not user:
-        raise UsageError(f"--jid {arguments.jid}: an account has the form user@domain")
-    host = arguments.host
-    if host is None and (arguments.port is not None or arguments.tls == "off"):
-        host = domain
-    if arguments.tls == "off" and not _is_loopback(host):
-        raise UsageError(
-            f"--tls off is for a loopback address only, and {host} is not known as one"
-        )
-    try:
-        backoff = Backoff(first_s=arguments.retry_first, max_s=arguments.retry_max)
-    except ValueError as error:
-        raise UsageError(str(error)) from None
-    usual = PORT_DIRECT if arguments.tls == "direct" else PORT_STARTTLS
-    return Account(
-        jid=arguments.jid,
-        password=_password(arguments.password_file),
-        host=host and host.strip("[]"),
-        port=arguments.port or usual,
-        tls=arguments.tls,
-        ca_file=arguments.ca_file,
-        connect_timeout_s=arguments.connect_timeout,
-        backoff=backoff,
-        plugin={
-            "store": store_url(arguments, create=True),
-            "retry_first_s": backoff.first_s,
-            "retry_max_s": backoff.max_s,
-            "deadline_s": arguments.deadline,
-            "ordered": arguments.ordered,
-            "namespaces": arguments.namespaces,
-            "trust": arguments.trust,
-            "quota_messages": arguments.quota_messages,
-            "quota_bytes": arguments.quota_bytes,
-            "quota_total_messages": arguments.quota_total_messages,
-            "quota_total_bytes": arguments.quota_total_bytes,
-        },
-    )
-
-
-def store_url(arguments: argparse.Namespace, *, create: bool = False) -> str:
-    """The store that is meant: --store, or the one that belongs to --jid.
-
-    Args:
-        arguments: with the two.
-        create: make the folder of the latter, if it is not there.
-
-    Raises:
-        UsageError: neither is given.
-        StoreError: the folder cannot be made.
-    """
-    if arguments.store is not None:
-        return str(arguments.store)
-    if arguments.jid is None:
-        raise UsageError("--store is needed, or --jid to find the store of an account")
-    # The XDG Base Directory Specification: a relative path is to be ignored.
-    state = Path(os.environ.get("XDG_STATE_HOME", ""))
-    if not state.is_absolute():
-        state = Path.home() / ".local" / "state"
-    # One store a JID as given, resource included: two processes can be logged in
-    # to one account, but they cannot share a store.
-    folder = state / "xmpp-qos"
-    url = f"sqlite:{folder / quote(arguments.jid, safe='@ ')}.sqlite"
-    if create:
-        try:
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        except OSError as error:
-            text = f"{error.strerror} ({folder})"
-            raise StoreError(url, text) from None
-    return url
-
-
-def _password(path: Path | None) -> str:
-    if path is None:
-        password = os.environ.get(PASSWORD_VARIABLE, "")
-        where = f"{PASSWORD_VARIABLE} is not set, and there is no --password-file"
-    else:
-        where = f"--password-file {path}"
-        try:
-            password = path.read_text("utf-8").partition("\n")[0].rstrip("\r")
-        except OSError as error:
-            raise UsageError(f"{where}: {error.strerror}") from None
-        except UnicodeError:
-            raise UsageError(f"{where}: the password is not UTF-8") from None
-        where = f"{where}: its first line is empty"
-    if not password:
-        raise UsageError(f"no password: {where}")
-    return password
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return host.rstrip(".").lower() == "localhost"

@@ -7,8 +7,9 @@ import asyncio
 import time
 from operator import attrgetter
 
+from qos.cli.account import account_from, store_url
 from qos.cli.connection import Connection
-from qos.cli.options import Parser, account_from, add_connection, add_store, store_url
+from qos.cli.options import Parser, add_connection, add_store
 from qos.cli.output import note, print_json
 from qos.cli.send import Results, attended
 from qos.cli.status import Status

@@ -6,10 +6,11 @@ import json
 import logging
 import sys
 from collections.abc import Mapping
+from datetime import UTC, datetime
 
 from qos.cli.status import CommandError, Status
 
-__all__ = ["NoteHandler", "ProgressBar", "note", "print_json"]
+__all__ = ["NoteHandler", "ProgressBar", "note", "print_json", "time_text"]
 
 #: The progress bar, as it stands in the last line of the terminal. There is one
 #: terminal, and whoever else writes to it has to step around the bar.
@@ -35,6 +36,16 @@ def print_json(record: Mapping[str, object]) -> None:
         text = f"cannot write to stdout: {error.strerror or error}"
         raise CommandError(text, Status.OUTPUT) from None
     _draw_bar()
+
+
+def time_text(moment: float | None) -> str | None:
+    """A moment as all commands print it, in UTC; None: there is none, or no such year."""
+    if moment is None:
+        return None
+    try:
+        return datetime.fromtimestamp(moment, UTC).isoformat(timespec="milliseconds")
+    except (OverflowError, ValueError, OSError):
+        return None
 
 
 def note(text: str, *, name: str = "xmpp-qos: ") -> None:

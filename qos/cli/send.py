@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import os
-import threading
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
 
 from slixmpp.stanza import Message
 
+from qos.cli.account import account_from
 from qos.cli.connection import Connection
-from qos.cli.options import Parser, account_from, add_connection, address
+from qos.cli.lines import stdin_lines
+from qos.cli.options import Parser, add_connection, address
 from qos.cli.output import ProgressBar, note, print_json
 from qos.cli.status import CommandError, Status, UsageError
 from qos.core.model import Level, OutgoingState
@@ -29,8 +29,6 @@ _UNENDED_MAX = 1000
 
 #: A longer line is over every limit: it is read to its end, and not kept.
 _LINE_BYTES_MAX = 1024 * 1024
-
-_CHUNK_BYTES = 64 * 1024
 
 _BAR_INTERVAL_S = 0.1
 
@@ -212,7 +210,7 @@ class _Sending:
         slots = asyncio.Semaphore(_UNENDED_MAX)
         try:
             async with asyncio.TaskGroup() as group:
-                async for line in _stdin_lines():
+                async for line in stdin_lines(_LINE_BYTES_MAX):
                     await slots.acquire()
                     task = group.create_task(self._line(line))
                     task.add_done_callback(lambda _: slots.release())
@@ -316,44 +314,3 @@ def _message_from(path: Path) -> ET.Element:
     if message.tag != f"{{{_CLIENT}}}message":
         raise UsageError(f"--xml {path}: the outermost element must be <message>")
     return message
-
-
-async def _stdin_lines() -> AsyncIterator[bytes | None]:
-    """The lines of stdin as they come; None for one that is too long to be kept.
-
-    A thread reads: files, pipes and terminals want it in different ways, and no
-    loop can wait for a file. It is a daemon and reads without a buffer, so that
-    the command can end while the thread waits for more.
-    """
-    loop = asyncio.get_running_loop()
-    chunks: asyncio.Queue[bytes | OSError] = asyncio.Queue()
-    room = threading.Semaphore(2)
-
-    def read() -> None:
-        chunk: bytes | OSError = b"..."
-        while chunk and not isinstance(chunk, OSError):
-            room.acquire()
-            try:
-                chunk = os.read(0, _CHUNK_BYTES)
-            except OSError as error:
-                chunk = error
-            try:
-                loop.call_soon_threadsafe(chunks.put_nowait, chunk)
-            except RuntimeError:  # the loop is closed: nobody wants to know
-                return
-
-    threading.Thread(target=read, name="stdin", daemon=True).start()
-    line, too_long = bytearray(), False
-    while chunk := await chunks.get():
-        if isinstance(chunk, OSError):
-            raise UsageError(f"cannot read stdin: {chunk.strerror}")
-        for index, part in enumerate(chunk.split(b"\n")):
-            if index:
-                yield None if too_long else bytes(line)
-                line, too_long = bytearray(), False
-            too_long = too_long or len(line) + len(part) > _LINE_BYTES_MAX
-            if not too_long:
-                line += part
-        room.release()
-    if line or too_long:
-        yield None if too_long else bytes(line)

@@ -12,6 +12,8 @@ class Status(enum.IntEnum):
 
     DONE = 0
     NOT_DELIVERED = 1
+    #: Of a request: not done, certainly.
+    REFUSED = 1
     USAGE = 2
     IN_DOUBT = 3
     UNREACHABLE = 4

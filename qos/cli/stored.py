@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime
 from pathlib import Path
 
+from qos.cli.output import time_text
 from qos.cli.status import UsageError
 from qos.core.model import Incoming, Outgoing
 from qos.errors import LocalProtocolError, StoreError
@@ -61,8 +61,8 @@ def summary(record: Outgoing | Incoming) -> dict[str, object]:
             "state": record.state.value,
             "bytes": record.size,
             "attempts": record.attempts,
-            "created_at": _time(record.created_at),
-            "expires_at": _time(record.expires_at),
+            "created_at": time_text(record.created_at),
+            "expires_at": time_text(record.expires_at),
         }
     return {
         "msg_id": record.msg_id,
@@ -71,8 +71,8 @@ def summary(record: Outgoing | Incoming) -> dict[str, object]:
         "level": record.level.value,
         "state": record.state.value,
         "bytes": record.size,
-        "received_at": _time(record.received_at),
-        "changed_at": _time(record.changed_at),
+        "received_at": time_text(record.received_at),
+        "changed_at": time_text(record.changed_at),
     }
 
 
@@ -98,9 +98,3 @@ def in_full(record: Outgoing | Incoming) -> dict[str, object]:
         "hold": record.hold or None,
         "payload": record.payload,
     }
-
-
-def _time(moment: float | None) -> str | None:
-    if moment is None:
-        return None
-    return datetime.fromtimestamp(moment, UTC).isoformat(timespec="milliseconds")

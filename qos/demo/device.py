@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 from slixmpp import ClientXMPP
@@ -10,6 +9,7 @@ from slixmpp import ClientXMPP
 import xep_0337  # noqa: F401 - makes the plugin known
 from qos.testing.server import LoopbackServer
 from xep_qos import XEP_QOS
+from xep_qos.closing import close
 
 __all__ = ["Device", "jid_of"]
 
@@ -72,14 +72,7 @@ class Device:
     async def aclose(self) -> None:
         """Log out and close the store."""
         self._closing = True
-        await self.client.disconnect()
-        self.client.cancel_connection_attempt()
-        await self.qos.aclose()
-        # slixmpp runs this task for ever: nothing of its own ends it.
-        sender = self.client._run_out_filters
-        if sender is not None:
-            sender.cancel()
-            await asyncio.wait((sender,))
+        await close(self.client)
 
     def _session_started(self, _event: object) -> None:
         self.client.send_presence()

@@ -70,8 +70,13 @@ class InboxPort(Protocol):
     def answer(self, request: Request, answer: Answer) -> None:
         """Answer the iq. The port drops it when there is no session."""
 
-    def hand_over(self, record: Incoming) -> None:
-        """Feed the message to the application. Never raises."""
+    def hand_over(self, record: Incoming) -> asyncio.Future[None] | None:
+        """Feed the message to the application. Never raises.
+
+        Returns:
+            None when that is done; or a future for when it is. If it fails, the
+            message is handed over again after a restart.
+        """
 
     def report(self, source: str, report: Report) -> None:
         """Log a refusal or an abuse by this full JID."""
@@ -235,8 +240,11 @@ class Inbox:
                     )
                     return
             elif isinstance(effect, Deliver):
-                self._port.hand_over(effect.record)
-                self._handed_over(message, arrival)
+                until = self._port.hand_over(effect.record)
+                if until is None:
+                    self._handed_over(message, arrival)
+                else:
+                    until.add_done_callback(partial(self._taken, message, arrival))
                 return
             else:
                 self._at_once(message, effect, arrival)
@@ -257,6 +265,18 @@ class Inbox:
                 self._port.report(arrival.request.source, effect)
             elif isinstance(effect, Defer):
                 message.deferred.append(arrival)
+
+    def _taken(
+        self, message: _Message, arrival: _Arrival | None, done: asyncio.Future[None]
+    ) -> None:
+        if self._stopped or done.cancelled():
+            return
+        error = done.exception()
+        if error is not None:
+            log.error("a message could not be taken: %s", error)
+            return
+        self._handed_over(message, arrival)
+        self._drain(message)
 
     def _handed_over(self, message: _Message, arrival: _Arrival | None) -> None:
         released_by = arrival

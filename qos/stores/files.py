@@ -82,7 +82,7 @@ _Move: TypeAlias = tuple[str, str | None]
 _Record = TypeVar("_Record", Outgoing, Incoming)
 
 
-class FilesStore(DurableStore):
+class FilesStore(DurableStore[Contents, Change]):
     """`files:DIR`. Memory holds the ids of the messages, the folder the rest.
 
     For some thousand messages; `sqlite:` takes more, and is several times faster.

@@ -14,11 +14,15 @@ import fcntl
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Generic, TypeVar
 
 from qos.errors import StoreError, StoreFull, StoreInUse, StoreReadOnly
-from qos.stores.base import Change, Contents
 
 __all__ = ["DurableStore", "GroupCommit", "disk_error", "sync"]
+
+#: What a store of this kind writes, and what it says of itself when it is opened.
+_Change = TypeVar("_Change")
+_Contents = TypeVar("_Contents")
 
 _ERRORS: dict[int | None, type[StoreError]] = {
     errno.ENOSPC: StoreFull,
@@ -30,14 +34,14 @@ _ERRORS: dict[int | None, type[StoreError]] = {
 }
 
 
-class GroupCommit:
+class GroupCommit(Generic[_Change]):
     """Makes one commit of all that is written while another is under way.
 
     There is no task and nothing to start: a write costs the caller an append,
     and the end of a commit begins the next.
     """
 
-    def __init__(self, start: Callable[[list[Change]], asyncio.Future[None]]) -> None:
+    def __init__(self, start: Callable[[list[_Change]], asyncio.Future[None]]) -> None:
         """Take what starts a commit; its future must not be cancelled."""
         self._start = start
         self._enter(None)
@@ -45,12 +49,12 @@ class GroupCommit:
     def _enter(self, loop: asyncio.AbstractEventLoop | None) -> None:
         """Begin in this loop. What was left in another can never be finished."""
         self._loop = loop
-        self._changes: list[Change] = []
+        self._changes: list[_Change] = []
         self._written: _Shared | None = None
         self._committing: _Shared | None = None
         self._busy = False
 
-    def write(self, changes: Sequence[Change]) -> asyncio.Future[None]:
+    def write(self, changes: Sequence[_Change]) -> asyncio.Future[None]:
         """Put the changes into the next commit; the future is that of all in it."""
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
@@ -103,7 +107,7 @@ class _Shared(asyncio.Future[None]):
         return False
 
 
-class DurableStore(abc.ABC):
+class DurableStore(abc.ABC, Generic[_Contents, _Change]):
     """A store on disk that one store object at a time has open.
 
     Attributes:
@@ -136,11 +140,11 @@ class DurableStore(abc.ABC):
         """Raise, and write nothing, unless this is ours or there is nothing yet."""
 
     @abc.abstractmethod
-    def _load(self) -> Contents:
+    def _load(self) -> _Contents:
         """Create the store if need be, and read it. The lock is held."""
 
     @abc.abstractmethod
-    def _start(self, changes: list[Change]) -> asyncio.Future[None]:
+    def _start(self, changes: list[_Change]) -> asyncio.Future[None]:
         """Start a commit off the event loop."""
 
     @abc.abstractmethod
@@ -149,7 +153,7 @@ class DurableStore(abc.ABC):
 
     # -- the contract ------------------------------------------------------
 
-    def open(self) -> Contents:
+    def open(self) -> _Contents:
         """See Store."""
         lock: int | None = None
         try:
@@ -173,7 +177,7 @@ class DurableStore(abc.ABC):
         self._is_open = True
         return contents
 
-    def write(self, changes: Sequence[Change]) -> asyncio.Future[None] | None:
+    def write(self, changes: Sequence[_Change]) -> asyncio.Future[None] | None:
         """See Store."""
         self._need_open()
         return self._commits.write(changes) if changes else None

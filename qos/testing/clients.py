@@ -6,16 +6,15 @@ keeps TLS on.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 from slixmpp import ClientXMPP
-from slixmpp.basexmpp import BaseXMPP
 
+import xep_qos  # noqa: F401 - makes the plugin known
 from qos.testing.server import LoopbackServer
-from xep_qos import XEP_QOS
+from xep_qos.closing import close
 
 __all__ = ["close", "friends", "logged_in"]
 
@@ -92,19 +91,3 @@ async def logged_in(
     finally:
         client.del_event_handler("disconnected", connect)
         await close(client)
-
-
-async def close(xmpp: BaseXMPP) -> None:
-    """End the session in order, and then everything that would outlive it."""
-    await xmpp.disconnect()
-    xmpp.cancel_connection_attempt()
-    for name in list(xmpp.scheduled_events):
-        xmpp.cancel_schedule(name)
-    if "xep_qos" in xmpp.plugin:
-        await XEP_QOS.of(xmpp).aclose()
-    # slixmpp runs this task for ever: nothing of its own ends it.
-    sender = xmpp._run_out_filters
-    if sender is not None:
-        sender.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await sender

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, TypeAlias
 import pytest
 
 from prosody import Prosody
+from qos.cli.account import account_from
 from qos.cli.connection import Connection
 from qos.cli.listen import parser as listen_parser
-from qos.cli.options import account_from, parse
+from qos.cli.options import parse
 from qos.testing.server import LoopbackServer
 
 if TYPE_CHECKING:
@@ -216,8 +217,8 @@ async def test_a_connection_that_falls_silent_is_made_again(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """A peer that vanishes does not close anything; TCP alone notices in hours."""
-    monkeypatch.setattr("qos.cli.connection._PING_INTERVAL_S", 0.1)
-    monkeypatch.setattr("qos.cli.connection._PING_TIMEOUT_S", 0.3)
+    monkeypatch.setattr("qos.cli.session._PING_INTERVAL_S", 0.1)
+    monkeypatch.setattr("qos.cli.session._PING_TIMEOUT_S", 0.3)
     monkeypatch.setenv("XMPP_QOS_PASSWORD", "secret of bob")
     silent = False
 

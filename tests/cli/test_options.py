@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from qos.cli.account import Account, account_from, store_url
 from qos.cli.listen import parser as listen_parser
-from qos.cli.options import Account, account_from, parse, store_url
+from qos.cli.options import parse
 from qos.cli.outbox import parser as outbox_parser
 from qos.cli.send import parser as send_parser
 

@@ -9,12 +9,12 @@ Import the module of a plugin that is not slixmpp's own first; it registers itse
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Mapping
-from typing import Literal, cast
+from typing import Literal
 
 from slixmpp import ClientXMPP, ComponentXMPP
-from slixmpp.plugins.base import PluginManager
 
 from prosody import Prosody
+from xep_qos.closing import close
 
 # A login on loopback takes milliseconds; the rest is for a machine under load.
 LOGIN_S_MAX = 15.0
@@ -111,28 +111,6 @@ async def be_available(client: ClientXMPP) -> None:
     """Fetch the roster and send presence, as most clients do at `session_start`."""
     await client.get_roster()
     client.send_presence()
-
-
-async def close(xmpp: ClientXMPP | ComponentXMPP) -> None:
-    """End the session in order and then everything that would outlive it.
-
-    No harm if it is closed already, was never connected, or lost its server.
-    """
-    await xmpp.disconnect()
-    xmpp.cancel_connection_attempt()
-    for name in list(xmpp.scheduled_events):
-        xmpp.cancel_schedule(name)
-    # Plugins that are not slixmpp's own may hold files and tasks.
-    plugins = cast(PluginManager, xmpp.plugin)
-    for name in list(plugins):
-        if not type(plugins[name]).__module__.startswith("slixmpp."):
-            plugins.disable(name)  # type: ignore[no-untyped-call]  # slixmpp's lack
-    # slixmpp runs this task for ever: nothing of its own ends it.
-    sender = xmpp._run_out_filters
-    if sender is not None:
-        sender.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await sender
 
 
 @contextlib.asynccontextmanager

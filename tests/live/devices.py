@@ -16,19 +16,12 @@ from xml.etree import ElementTree as ET
 from slixmpp import ClientXMPP, ComponentXMPP, Message
 from slixmpp.xmlstream.stanzabase import StanzaBase
 
-from clients import (
-    Plugins,
-    Tls,
-    be_available,
-    close,
-    log_in,
-    make_client,
-    make_component,
-)
+from clients import Plugins, Tls, be_available, log_in, make_client, make_component
 from prosody import Prosody
 from qos.engine import Delivery, Outcome
 from raw_client import TIMEOUT_S, local
 from xep_qos import XEP_QOS, IncomingInfo
+from xep_qos.closing import close
 
 # What the plugin would wait 2 and 300 s for.
 RETRY_FIRST_S = 0.2

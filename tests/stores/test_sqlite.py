@@ -18,7 +18,7 @@ import pytest
 from qos.core.effects import Forget, Save
 from qos.core.model import Incoming, IncomingState, Outgoing, OutgoingState
 from qos.errors import StoreDamaged, StoreError, StoreTooNew
-from qos.stores import SqliteStore, Store, sqlite
+from qos.stores import SqliteStore, Store, sqlite, sqlite_file
 from qos.stores.base import INCOMING_FIELDS, OUTGOING_FIELDS
 from qos.testing.store_contract import (
     Probe,
@@ -49,7 +49,7 @@ class TestContractOfGreatCommits(TestContract):
 
     @pytest.fixture(autouse=True)
     def _small_statements(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(sqlite, "_CHANGES_MAX", 2)
+        monkeypatch.setattr(sqlite_file, "_CHANGES_MAX", 2)
 
 
 TABLES = ("outgoing", "outgoing_payload", "incoming", "incoming_payload", "remembered")
@@ -402,7 +402,7 @@ async def test_a_damaged_payload_of_a_great_store_is_found_when_it_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """To read all of it at each start would take too long."""
-    monkeypatch.setattr(sqlite, "_CHECKED_BYTES_MAX", 0)
+    monkeypatch.setattr(sqlite_file, "_CHECKED_BYTES_MAX", 0)
     path = tmp_path / "store.db"
     store = SqliteStore(path)
     async with opened(store):

@@ -1,0 +1,31 @@
+"""XEP-0254: PubSub Queueing, as a slixmpp plugin, and a service.
+
+Importing this package makes the plugin known to slixmpp; `client.register_plugin`
+then enables it, for publishers, owners and workers:
+
+    import xep_0254
+
+    client.register_plugin("xep_0254")
+    queues = xep_0254.XEP_0254.of(client)
+
+`QueueService` serves queues on a stream; `qos.worker` works on them.
+"""
+
+from slixmpp.plugins.base import register_plugin
+
+from xep_0254.asking import BrowsedItem, NewItem, Page
+from xep_0254.events import DeliveredItem, Event
+from xep_0254.queueing import XEP_0254
+from xep_0254.service import QueueService
+
+register_plugin(XEP_0254)
+
+__all__ = [
+    "XEP_0254",
+    "BrowsedItem",
+    "DeliveredItem",
+    "Event",
+    "NewItem",
+    "Page",
+    "QueueService",
+]

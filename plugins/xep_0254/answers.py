@@ -1,0 +1,365 @@
+"""Writes what a queue service answers (XEP-0060, XEP-0254, our extensions), as text.
+
+An iq in the namespace of the stream, whatever that is. Nothing that a peer has
+sent is said again without a bound: an answer over the server's limit for a stanza
+would end the whole stream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import assert_never
+from xml.etree import ElementTree as ET
+
+from qos.core.item import Item, ItemOutcome, ItemState
+from qos.core.node_options import NODE_FIELDS, SUBSCRIBE_FIELDS, subscription_values
+from qos.core.queue_requests import (
+    AffiliationsResult,
+    ConfigureResult,
+    CreateResult,
+    ExtendResult,
+    ItemsResult,
+    Ok,
+    OptionsResult,
+    PublishResult,
+    Refusal,
+    RequeueResult,
+    Result,
+    SubscribeResult,
+    SubscriptionsResult,
+)
+from qos.xml import text
+from xep_0254.elements import (
+    attributes,
+    extended,
+    legal,
+    local,
+    namespace,
+    seconds,
+    timestamp,
+)
+from xep_0254.forms import render_form
+from xep_0254.namespaces import (
+    ERRORS,
+    EXTENSIONS,
+    NODE_CONFIG,
+    OWNER,
+    PUBSUB,
+    RSM,
+    STANZAS,
+    SUBSCRIBE_OPTIONS,
+    UNLOCKS,
+)
+
+__all__ = ["ANSWER_BYTES_MAX", "cut", "render_iq", "render_refusal", "render_result"]
+
+#: What there may be of items in an answer; Prosody takes 256 KiB for a stanza.
+ANSWER_BYTES_MAX = 200 * 1024
+
+#: Of the history of one item; the oldest failures and the newest are shown.
+_HISTORY_BYTES_MAX = 16 * 1024
+
+#: Of a request, in an error: enough for a few items.
+_ECHO_BYTES_MAX = 4096
+
+_PUBSUB = f"{{{PUBSUB}}}pubsub"
+_SUBSCRIBE = f"{{{PUBSUB}}}subscribe"
+_ECHOED = frozenset(
+    (_SUBSCRIBE, f"{{{PUBSUB}}}options", f"{{{PUBSUB}}}retract", *UNLOCKS)
+)
+_Q = f" xmlns:q='{EXTENSIONS}'"
+
+
+def render_iq(iq: ET.Element, kind: str, content: str, *, sender: str = "") -> str:
+    """The answer to an iq.
+
+    Args:
+        iq: what is answered.
+        kind: `result` or `error`.
+        content: of the answer, as XML.
+        sender: who says it; '': whoever the stream is for.
+    """
+    head = "<iq" + attributes(
+        **{
+            "type": kind,
+            "id": iq.get("id", ""),
+            "to": iq.get("from"),
+            "from": sender or None,
+        }
+    )
+    return f"{head}>{content}</iq>" if content else f"{head}/>"
+
+
+# -- refusals --------------------------------------------------------------
+
+
+def render_refusal(iq: ET.Element, refusal: Refusal, *, sender: str = "") -> str:
+    """The error that answers a request.
+
+    Args:
+        iq: the request, which may be malformed.
+        refusal: why.
+        sender: as for render_iq.
+    """
+    echo = _form_to_fill_in(iq) if refusal.form else _echo(iq)
+    pubsub = ""
+    if refusal.pubsub:
+        feature = attributes(feature=refusal.feature or None)
+        pubsub = f"<{refusal.pubsub} xmlns='{ERRORS}'{feature}/>"
+    error = (
+        f"<error type='{refusal.type}'>"
+        f"<{refusal.condition} xmlns='{STANZAS}'/>{pubsub}"
+        f"<text xmlns='{STANZAS}'>{text(legal(str(refusal)))}</text></error>"
+    )
+    return render_iq(iq, "error", echo + error, sender=sender)
+
+
+def _form_to_fill_in(iq: ET.Element) -> str:
+    """XEP-0254 listing 1: which options a subscription needs."""
+    asked = iq.find(f"{_PUBSUB}/{_SUBSCRIBE}")
+    if asked is None:
+        asked = ET.Element(_SUBSCRIBE)
+    who = attributes(jid=asked.get("jid"), node=asked.get("node"))
+    form = render_form("form", SUBSCRIBE_OPTIONS, SUBSCRIBE_FIELDS, {})
+    return _inside(f"<subscribe{who}/><options{who}>{form}</options>")
+
+
+def _echo(iq: ET.Element) -> str:
+    """The request, as XEP-0254 repeats it, without payloads, forms and outcomes."""
+    pubsub = iq.find(_PUBSUB)
+    if pubsub is None:
+        return ""
+    for asked in pubsub:
+        if asked.tag in _ECHOED:
+            break
+    else:
+        return ""
+    size = sum(len(value) for each in (asked, *asked) for value in each.attrib.values())
+    if size > _ECHO_BYTES_MAX:
+        return ""
+    names = ("jid", "node", "subid")
+    given = attributes(**{name: asked.get(name) for name in names})
+    items = "".join(_echoed_item(each) for each in asked if local(each) == "item")
+    name = local(asked)
+    xmlns = "" if namespace(asked) == PUBSUB else f" xmlns='{namespace(asked)}'"
+    head = f"<{name}{xmlns}{given}"
+    echo = _inside(f"{head}>{items}</{name}>" if items else f"{head}/>")
+    return "" if len(echo.encode()) > _ECHO_BYTES_MAX else echo
+
+
+def _echoed_item(item: ET.Element) -> str:
+    token = item.get(extended("token"))
+    bound = "" if token is None else _Q
+    return f"<item{bound}{attributes(id=item.get('id'), q_token=token)}/>"
+
+
+def _inside(content: str, xmlns: str = PUBSUB) -> str:
+    return f"<pubsub xmlns='{xmlns}'>{content}</pubsub>"
+
+
+# -- results ---------------------------------------------------------------
+
+
+def render_result(
+    iq: ET.Element,
+    result: Result,
+    *,
+    sender: str = "",
+    owner_view: bool = False,
+    payloads: Mapping[int, str] | None = None,
+    now: float,
+    answer_bytes_max: int = ANSWER_BYTES_MAX,
+) -> str:
+    """The answer to a request that was done.
+
+    Args:
+        iq: the request.
+        result: what came of it.
+        sender: as for render_iq.
+        owner_view: of items, also who has them, or had them.
+        payloads: of items, by their seq.
+        now: what is not available before, is delayed.
+        answer_bytes_max: of a list; it is cut to whole elements, one at least.
+    """
+    content = ""
+    match result:
+        case Ok():
+            pass
+        case ItemsResult():
+            shown = (
+                (item, (payloads or {}).get(item.seq, "")) for item in result.items
+            )
+            items = [_item(item, xml, now, owner_view) for item, xml in shown]
+            content = _items(result, cut(items, answer_bytes_max))
+        case SubscriptionsResult():
+            content = _subscriptions(result, answer_bytes_max)
+        case AffiliationsResult():
+            content = _affiliations(result, answer_bytes_max)
+        case RequeueResult():
+            items = [f"<item{attributes(id=each)}/>" for each in result.item_ids]
+            content = _list("q:requeue" + _Q, result.node, items, answer_bytes_max)
+        case ExtendResult():
+            given = attributes(node=result.node, seconds=seconds(result.seconds))
+            content = _inside(
+                f"<q:extend{_Q}{given}>{_ids(result.item_ids)}</q:extend>"
+            )
+        case PublishResult():
+            node = attributes(node=result.node)
+            content = _inside(f"<publish{node}>{_ids(result.item_ids)}</publish>")
+        case CreateResult():
+            content = _inside(f"<create{attributes(node=result.node)}/>")
+        case SubscribeResult() | OptionsResult():
+            content = _options(result)
+        case ConfigureResult():
+            content = _configure(result)
+        case _:
+            assert_never(result)
+    return render_iq(iq, "result", content, sender=sender)
+
+
+def _ids(item_ids: Iterable[str]) -> str:
+    return "".join(f"<item{attributes(id=each)}/>" for each in item_ids)
+
+
+def _options(result: SubscribeResult | OptionsResult) -> str:
+    subscription = result.subscription
+    values = subscription_values(subscription)
+    who = attributes(
+        jid=subscription.jid, node=subscription.node, subid=subscription.subid
+    )
+    if isinstance(result, OptionsResult):
+        form = render_form("form", SUBSCRIBE_OPTIONS, SUBSCRIBE_FIELDS, values)
+        return _inside(f"<options{who}>{form}</options>")
+    form = render_form("result", SUBSCRIBE_OPTIONS, SUBSCRIBE_FIELDS, values)
+    return _inside(
+        f"<subscription{who} subscription='subscribed'/><options>{form}</options>"
+    )
+
+
+def _configure(result: ConfigureResult) -> str:
+    if result.node is None:
+        form = render_form("form", NODE_CONFIG, NODE_FIELDS, {})
+        return _inside(f"<default>{form}</default>", OWNER)
+    form = render_form("form", NODE_CONFIG, NODE_FIELDS, result.node.config)
+    node = attributes(node=result.node.name)
+    return _inside(f"<configure{node}>{form}</configure>", OWNER)
+
+
+# -- lists -----------------------------------------------------------------
+
+
+def cut(elements: list[str], bytes_max: int) -> list[str]:
+    """As many elements as fit, and one at least: who asks for pages must get on."""
+    size = 0
+    for number, element in enumerate(elements):
+        size += len(element.encode())
+        if size > bytes_max and number:
+            return elements[:number]
+    return elements
+
+
+def _list(
+    name: str,
+    node: str,
+    elements: list[str],
+    bytes_max: int,
+    xmlns: str = PUBSUB,
+) -> str:
+    """A list that has no pages; if it is cut, its whole number is said."""
+    shown = cut(elements, bytes_max)
+    pages = ""
+    if len(shown) < len(elements):
+        pages = f"<set xmlns='{RSM}'><count>{len(elements)}</count></set>"
+    head = f"<{name}{attributes(node=node or None)}>"
+    end = name.partition(" ")[0]
+    return _inside(f"{head}{''.join(shown)}</{end}>{pages}", xmlns)
+
+
+def _subscriptions(result: SubscriptionsResult, bytes_max: int) -> str:
+    elements = [
+        "<subscription"
+        + attributes(
+            node=None if result.owner else each.node,
+            jid=each.jid,
+            subid=each.subid,
+            subscription="subscribed",
+        )
+        + "/>"
+        for each in result.subscriptions
+    ]
+    xmlns = OWNER if result.owner else PUBSUB
+    return _list("subscriptions", result.node, elements, bytes_max, xmlns)
+
+
+def _affiliations(result: AffiliationsResult, bytes_max: int) -> str:
+    elements = [
+        "<affiliation"
+        + attributes(
+            node=None if result.owner else node,
+            jid=jid if result.owner else None,
+            affiliation=affiliation.value,
+        )
+        + "/>"
+        for node, jid, affiliation in result.affiliations
+    ]
+    xmlns = OWNER if result.owner else PUBSUB
+    return _list("affiliations", result.node, elements, bytes_max, xmlns)
+
+
+# -- items -----------------------------------------------------------------
+
+
+def _items(result: ItemsResult, elements: list[str]) -> str:
+    """XEP-0059: what was asked for is a page, and `count` says that there is more."""
+    pages = ""
+    if elements:
+        # Not the ids: the page after one is found although that is gone meanwhile.
+        first, last = result.items[0].seq, result.items[len(elements) - 1].seq
+        pages = f"<first>{first}</first><last>{last}</last>"
+    return _inside(
+        f"<items{_Q}{attributes(node=result.node)}>{''.join(elements)}</items>"
+        f"<set xmlns='{RSM}'>{pages}<count>{result.count}</count></set>"
+    )
+
+
+def _item(item: Item, payload: str, now: float, owner_view: bool) -> str:
+    dead = item.outcome is ItemOutcome.REJECTED
+    reason = legal(item.history[-1].reason) if item.history else None
+    head = attributes(
+        id=item.item_id,
+        publisher=item.publisher,
+        q_state=_state(item, now),
+        q_priority=str(item.priority),
+        q_delivery_count=str(item.delivery_count),
+        q_published=timestamp(item.published_at),
+        q_holder=(item.holder or None) if owner_view else None,
+        q_origin=item.origin or None,
+        q_origin_id=item.origin_id or None,
+        q_reason=reason,
+    )
+    history = _history(item, owner_view) if dead or item.origin else ""
+    return f"<item{head}>{payload}{history}</item>"
+
+
+def _state(item: Item, now: float) -> str:
+    if item.state is ItemState.ACQUIRED:
+        return "acquired"
+    if item.state is ItemState.ARCHIVED:
+        return "accepted" if item.outcome is ItemOutcome.ACCEPTED else "dead"
+    return "delayed" if item.available_at > now else "available"
+
+
+def _history(item: Item, owner_view: bool) -> str:
+    """What failed: the first failure, and of the others the newest that fit."""
+    failures = [
+        "<q:failure"
+        + attributes(
+            at=timestamp(each.at),
+            by=(each.by or None) if owner_view else None,
+            reason=legal(each.reason),
+        )
+        + "/>"
+        for each in item.history
+    ]
+    newest = cut([*failures[:1], *reversed(failures[1:])], _HISTORY_BYTES_MAX)
+    return f"<q:history>{''.join((*newest[:1], *reversed(newest[1:])))}</q:history>"

@@ -1,0 +1,422 @@
+"""What a publisher or a worker asks a queue service for, as XML; and its answers.
+
+Pure functions: what is asked is text, to be put into an iq; what is answered is the
+iq. Source: XEP-0060, XEP-0254, and our extensions, which a service may not have.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field
+from xml.etree import ElementTree as ET
+
+from qos.core.item import Affiliation, Failure, ItemOutcome
+from qos.core.node_options import NODE_FIELDS, SUBSCRIBE_FIELDS
+from qos.errors import LocalProtocolError, NoAnswer, RequestFailed, RequestRefused
+from qos.xml import attribute, text
+from xep_0254.disco import STATS_FIELDS, parse_stats
+from xep_0254.elements import (
+    attributes,
+    decimal,
+    extended,
+    local,
+    moment,
+    namespace,
+    payload_text,
+    seconds,
+    whole,
+)
+from xep_0254.forms import parse_form, render_form
+from xep_0254.namespaces import (
+    DATA_FORM,
+    DISCO_INFO,
+    ERRORS,
+    EXTENSIONS,
+    NODE_CONFIG,
+    OWNER,
+    PUBSUB,
+    QUEUEING,
+    RSM,
+    STANZAS,
+    SUBSCRIBE_OPTIONS,
+)
+
+__all__ = ["BrowsedItem", "NewItem", "Page", "unreachable"]
+
+#: Who was asked is away, or cannot be reached; the request was not read.
+_AWAY = frozenset(
+    {
+        "recipient-unavailable",
+        "remote-server-not-found",
+        "remote-server-timeout",
+        "service-unavailable",
+    }
+)
+
+
+def _new_id() -> str:
+    return secrets.token_hex(16)
+
+
+@dataclass(frozen=True, slots=True)
+class NewItem:
+    """An item to be published.
+
+    Attributes:
+        payload: one XML element, or '' for none.
+        item_id: names it; who repeats a publish repeats this.
+        priority: 0 to 9, more is earlier; None: the usual one, 4.
+        ttl: seconds it is good for; None: as the node says.
+        delay: seconds before it is delivered; None: at once.
+    """
+
+    payload: str | ET.Element = ""
+    item_id: str = field(default_factory=_new_id)
+    priority: int | None = None
+    ttl: float | None = None
+    delay: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrowsedItem:
+    """An item of a queue, as it was when it was looked at.
+
+    Attributes:
+        item_id: its id.
+        payload: XML, or ''.
+        publisher: the bare JID that published it, or ''.
+        state: `available`, `delayed`, `acquired`, `accepted` or `dead`, as the
+            service says; '' if it does not.
+        priority: 0 to 9; None: not said.
+        delivery_count: prior unsuccessful deliveries; None: not said.
+        published_at: when, in seconds since the epoch; None: not said.
+        holder: the full JID that has it, or ''.
+        origin: of a dead letter, the node where it died; else ''.
+        origin_id: its id there.
+        reason: why it is dead, or ''.
+        history: what failed, the oldest first.
+    """
+
+    item_id: str
+    payload: str
+    publisher: str = ""
+    state: str = ""
+    priority: int | None = None
+    delivery_count: int | None = None
+    published_at: float | None = None
+    holder: str = ""
+    origin: str = ""
+    origin_id: str = ""
+    reason: str = ""
+    history: tuple[Failure, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Some of the items of a queue (XEP-0059).
+
+    Attributes:
+        items: in the order of the service.
+        count: how many there are in all.
+        last: to ask for what comes after them; '' when there is none.
+    """
+
+    items: list[BrowsedItem]
+    count: int
+    last: str
+
+
+def unreachable(error: RequestFailed) -> bool:
+    """Whether nobody said a word: the same request may succeed when it is repeated."""
+    if isinstance(error, RequestRefused):
+        return error.condition in _AWAY
+    return isinstance(error, NoAnswer)
+
+
+# -- what is asked ---------------------------------------------------------
+
+
+def _pubsub(content: str, of: str = PUBSUB) -> str:
+    return f"<pubsub xmlns='{of}' xmlns:q='{EXTENSIONS}'>{content}</pubsub>"
+
+
+def _items(item_ids: Iterable[str], token: str = "") -> str:
+    return "".join(
+        f"<item{attributes(id=item_id, q_token=token or None)}/>"
+        for item_id in item_ids
+    )
+
+
+def create(node: str, config: Mapping[str, str]) -> str:
+    """Create a node (XEP-0060 §8.1.3)."""
+    form = render_form("submit", NODE_CONFIG, NODE_FIELDS, config) if config else ""
+    configure = f"<configure>{form}</configure>" if form else ""
+    return _pubsub(f"<create{attributes(node=node or None)}/>{configure}")
+
+
+def configure(node: str, config: Mapping[str, str]) -> str:
+    """Change the configuration of a node; what is not given stays (§8.2.4)."""
+    form = render_form("submit", NODE_CONFIG, NODE_FIELDS, config)
+    return _pubsub(f"<configure{attributes(node=node)}>{form}</configure>", OWNER)
+
+
+def of_owner(name: str, node: str) -> str:
+    """What an owner does to a node as a whole, by the name of the element (§8)."""
+    return _pubsub(f"<{name}{attributes(node=node)}/>", OWNER)
+
+
+def set_affiliations(node: str, affiliations: Mapping[str, Affiliation]) -> str:
+    """Change affiliations, by bare JID (§8.9.2)."""
+    content = "".join(
+        f"<affiliation{attributes(jid=jid, affiliation=affiliation.value)}/>"
+        for jid, affiliation in affiliations.items()
+    )
+    return _pubsub(
+        f"<affiliations{attributes(node=node)}>{content}</affiliations>", OWNER
+    )
+
+
+def publish(node: str, items: Sequence[NewItem]) -> str:
+    """Publish items, all or none (§7.1).
+
+    Raises:
+        LocalProtocolError: a payload is not one XML element, or cannot be sent.
+    """
+    content = "".join(map(_new_item, items))
+    return _pubsub(f"<publish{attributes(node=node)}>{content}</publish>")
+
+
+def _new_item(item: NewItem) -> str:
+    marks = attributes(
+        id=item.item_id,
+        q_priority=None if item.priority is None else str(item.priority),
+        q_ttl=None if item.ttl is None else seconds(item.ttl),
+        q_delay=None if item.delay is None else seconds(item.delay),
+    )
+    payload = item.payload
+    try:
+        if isinstance(payload, str) and payload.strip():
+            payload = ET.fromstring(payload)  # noqa: S314 - expat loads nothing
+        # It puts attributes in order, and the application's are its own.
+        content = "" if isinstance(payload, str) else payload_text(deepcopy(payload))
+    except (ET.ParseError, ValueError) as error:
+        raise LocalProtocolError(
+            f"the payload of {item.item_id!r} is not one XML element: {error}"
+        ) from error
+    return f"<item{marks}>{content}</item>" if content else f"<item{marks}/>"
+
+
+def subscribe(node: str, jid: str, options: Mapping[str, str]) -> str:
+    """Subscribe, with options (XEP-0254 §2.1)."""
+    who = attributes(node=node, jid=jid)
+    form = render_form("submit", SUBSCRIBE_OPTIONS, SUBSCRIBE_FIELDS, options)
+    return _pubsub(f"<subscribe{who}/><options{who}>{form}</options>")
+
+
+def unsubscribe(node: str, jid: str, subid: str) -> str:
+    """Unsubscribe (XEP-0060 §6.2)."""
+    who = attributes(node=node, jid=jid, subid=subid or None)
+    return _pubsub(f"<unsubscribe{who}/>")
+
+
+def retract(node: str, item_id: str, token: str) -> str:
+    """Delete an item; as a delivery ends, it is accepted (XEP-0254 §2.3)."""
+    content = _items([item_id], token)
+    return _pubsub(f"<retract{attributes(node=node)}>{content}</retract>")
+
+
+def unlock(
+    node: str,
+    item_id: str,
+    token: str,
+    outcome: ItemOutcome,
+    *,
+    delivery_failed: bool,
+    undeliverable_here: bool,
+    reason: str,
+) -> str:
+    """Unlock an item (XEP-0254 §2.4), with the outcome that its delivery had."""
+    how = ""
+    if outcome is ItemOutcome.MODIFIED:
+        marks = attributes(
+            delivery_failed=str(delivery_failed).lower(),
+            undeliverable_here=str(undeliverable_here).lower(),
+        )
+        how = f"<q:modified{marks}/>"
+    elif outcome is ItemOutcome.REJECTED:
+        how = f"<q:rejected>{text(reason)}</q:rejected>"
+    elif outcome is not ItemOutcome.RELEASED:
+        raise LocalProtocolError(f"an item is not unlocked as {outcome.value}")
+    item = f"<item{attributes(id=item_id, q_token=token or None)}>{how}</item>"
+    return _pubsub(f"<unlock xmlns='{QUEUEING}'{attributes(node=node)}>{item}</unlock>")
+
+
+def extend(node: str, item_id: str, token: str, length: float) -> str:
+    """Let a lock last so many seconds from now."""
+    who = attributes(node=node, seconds=seconds(length))
+    return _pubsub(f"<q:extend{who}>{_items([item_id], token)}</q:extend>")
+
+
+def requeue(node: str, item_ids: Sequence[str]) -> str:
+    """Give dead items a new life; none named: all."""
+    content = _items(item_ids)
+    return _pubsub(
+        f"<requeue xmlns='{EXTENSIONS}'{attributes(node=node)}>{content}</requeue>"
+    )
+
+
+def items(node: str, state: str, max_items: int | None, after: str) -> str:
+    """Browse (XEP-0060 §6.5), a page (XEP-0059) of it."""
+    limit = "" if max_items is None else f"<max>{max_items}</max>"
+    start = f"<after>{text(after)}</after>" if after else ""
+    page = f"<set xmlns='{RSM}'>{limit}{start}</set>" if limit or start else ""
+    return _pubsub(f"<items{attributes(node=node, q_state=state)}/>{page}")
+
+
+def info(node: str = "") -> str:
+    """Look a service or a node up (XEP-0030 §3)."""
+    return f"<query xmlns='{DISCO_INFO}'{attributes(node=node or None)}/>"
+
+
+def iq(kind: str, iq_id: str, to: str, sender: str, content: str) -> str:
+    """The whole request, in the namespace of its stream."""
+    source = f" from={attribute(sender)}" if sender else ""
+    return f"<iq type='{kind}' id='{iq_id}' to={attribute(to)}{source}>{content}</iq>"
+
+
+# -- what is answered ------------------------------------------------------
+
+
+def refusal(iq: ET.Element, *, to: str, what: str) -> RequestRefused:
+    """What an iq of type error says."""
+    error = next((child for child in iq if local(child) == "error"), None)
+    if error is None:
+        return RequestRefused("undefined-condition", to=to, what=what, type="cancel")
+    words = {STANZAS: "undefined-condition", ERRORS: ""}
+    explained = error.findtext(f"{{{STANZAS}}}text") or ""
+    for child in error:
+        if namespace(child) in words and local(child) != "text":
+            words[namespace(child)] = local(child)
+    return RequestRefused(
+        words[STANZAS],
+        to=to,
+        what=what,
+        type=error.get("type", "cancel"),
+        pubsub=words[ERRORS],
+        text=explained.strip(),
+        by=error.get("by", "") or iq.get("from", ""),
+    )
+
+
+def _answer(iq: ET.Element, path: str, of: str = PUBSUB) -> ET.Element | None:
+    return iq.find(f"{{{of}}}pubsub/{path}")
+
+
+def created(iq: ET.Element, node: str) -> str:
+    """The name of the new node: the service may have made it, or changed it."""
+    element = _answer(iq, f"{{{PUBSUB}}}create")
+    return node if element is None else element.get("node", node)
+
+
+def published(iq: ET.Element, item_ids: list[str]) -> list[str]:
+    """The ids under which the items are known."""
+    found = iq.findall(f"{{{PUBSUB}}}pubsub/{{{PUBSUB}}}publish/{{{PUBSUB}}}item")
+    return [each.get("id", "") for each in found] or item_ids
+
+
+def subscribed(iq: ET.Element) -> str:
+    """The subid, or ''."""
+    element = _answer(iq, f"{{{PUBSUB}}}subscription")
+    return "" if element is None else element.get("subid", "")
+
+
+def extended_by(iq: ET.Element, length: float) -> float:
+    """How many seconds the lock lasts from when it was extended."""
+    element = _answer(iq, extended("extend"))
+    granted = None if element is None else decimal(element.get("seconds"))
+    return length if granted is None else granted
+
+
+def requeued(iq: ET.Element) -> list[str]:
+    """The ids of the items that live again."""
+    element = _answer(iq, extended("requeue"))
+    if element is None:
+        return []
+    return [each.get("id", "") for each in element if local(each) == "item"]
+
+
+def configuration(iq: ET.Element) -> dict[str, str]:
+    """The values of a node's configuration form."""
+    x = _answer(iq, f"{{{OWNER}}}configure/{{{DATA_FORM}}}x", OWNER)
+    if x is None:
+        return {}
+    return {var: "\n".join(values) for var, values in parse_form(x).values.items()}
+
+
+def affiliations(iq: ET.Element) -> dict[str, Affiliation]:
+    """Affiliations by JID; unknown ones are left out."""
+    known = {each.value: each for each in Affiliation}
+    found = iq.findall(
+        f"{{{OWNER}}}pubsub/{{{OWNER}}}affiliations/{{{OWNER}}}affiliation"
+    )
+    return {
+        each.get("jid", ""): known[each.get("affiliation", "")]
+        for each in found
+        if each.get("affiliation") in known
+    }
+
+
+def features(iq: ET.Element) -> set[str]:
+    """The features of a service or a node."""
+    found = iq.findall(f"{{{DISCO_INFO}}}query/{{{DISCO_INFO}}}feature")
+    return {each.get("var", "") for each in found}
+
+
+def statistics(iq: ET.Element) -> dict[str, int | float | None]:
+    """The numbers of a node, by name; None: there is none. Empty: none at all."""
+    query = iq.find(f"{{{DISCO_INFO}}}query")
+    found = {} if query is None else parse_stats(query)
+    names = [field.var.partition("#")[2] for field in STATS_FIELDS] if found else []
+    return {**dict.fromkeys(names), **found}
+
+
+def page(iq: ET.Element) -> Page:
+    """A page of a queue."""
+    found = iq.findall(f"{{{PUBSUB}}}pubsub/{{{PUBSUB}}}items/{{{PUBSUB}}}item")
+    browsed = [_browsed(each) for each in found]
+    limits = _answer(iq, f"{{{RSM}}}set")
+    if limits is None:
+        return Page(browsed, len(browsed), "")
+    count = whole(limits.findtext(f"{{{RSM}}}count"))
+    last = limits.findtext(f"{{{RSM}}}last") or ""
+    return Page(browsed, len(browsed) if count is None else count, last)
+
+
+def _browsed(item: ET.Element) -> BrowsedItem:
+    history = item.find(extended("history"))
+    payload = [child for child in item if child is not history]
+    return BrowsedItem(
+        item_id=item.get("id", ""),
+        payload=payload_text(payload[0]) if payload else "",
+        publisher=item.get("publisher", ""),
+        state=item.get(extended("state"), ""),
+        priority=whole(item.get(extended("priority"))),
+        delivery_count=whole(item.get(extended("delivery-count"))),
+        published_at=moment(item.get(extended("published"))),
+        holder=item.get(extended("holder"), ""),
+        origin=item.get(extended("origin"), ""),
+        origin_id=item.get(extended("origin-id"), ""),
+        reason=item.get(extended("reason"), ""),
+        history=() if history is None else tuple(map(_failure, history)),
+    )
+
+
+def _failure(failure: ET.Element) -> Failure:
+    at = moment(failure.get("at"))
+    return Failure(
+        at=0.0 if at is None else at,
+        by=failure.get("by", ""),
+        reason=failure.get("reason", ""),
+    )

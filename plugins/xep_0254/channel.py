@@ -1,0 +1,245 @@
+"""One stream, seen by who asks queue services: requests out, answers and events in.
+
+It knows slixmpp, and neither what is asked nor what an event means. Text is written
+below slixmpp's serialiser, which would leave out our attributes, and answers are
+matched in a filter: one dictionary for all, where slixmpp has a handler object for
+each that every stanza is tried on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+from xml.etree import ElementTree as ET
+
+from slixmpp import JID, InvalidJID
+from slixmpp.basexmpp import BaseXMPP
+from slixmpp.xmlstream.stanzabase import StanzaBase
+
+from qos.errors import LocalProtocolError, MessageTooLarge, NoAnswer
+from xep_0254 import asking
+from xep_0254.events import Event, parse_event
+from xep_0254.namespaces import EVENT
+from xep_qos.wire import Wire
+
+__all__ = ["Channel", "Listener", "normal"]
+
+log = logging.getLogger(__name__)
+
+Listener: TypeAlias = Callable[[Event], object]
+
+_EVENT = f"{{{EVENT}}}event"
+
+
+@dataclass(frozen=True, slots=True)
+class _Pending:
+    """A request that waits for its answer, from this JID; None: there will be none."""
+
+    to: str
+    answer: asyncio.Future[ET.Element | None]
+
+
+class Channel:
+    """Asks, and listens.
+
+    Attributes:
+        own: our full JID while there is a session.
+        in_session: set while there is one.
+    """
+
+    def __init__(self, xmpp: BaseXMPP, *, stanza_bytes_max: int) -> None:
+        """Step into the stream.
+
+        Args:
+            xmpp: the stream.
+            stanza_bytes_max: a request that is larger is not sent.
+        """
+        self.own: str | None = None
+        self.in_session = asyncio.Event()
+        self._xmpp = xmpp
+        self._stanza_bytes_max = stanza_bytes_max
+        self._pending: dict[str, _Pending] = {}
+        self._listeners: dict[tuple[str, str], list[Listener]] = {}
+        self._wire = Wire(xmpp)
+        xmpp.add_filter("in", self._filter)
+        for event, handler in self._events():
+            xmpp.add_event_handler(event, handler)
+        if xmpp.session_bind_event.is_set():
+            self._session_started(None)
+
+    def close(self) -> None:
+        """Leave the stream as it was; who waits for an answer gets none."""
+        self._xmpp.del_filter("in", self._filter)
+        for event, handler in self._events():
+            self._xmpp.del_event_handler(event, handler)
+        self._session_lost()
+        self._listeners.clear()
+        self._wire.close()
+
+    # -- requests ----------------------------------------------------------
+
+    async def ask(
+        self,
+        kind: Literal["get", "set"],
+        service: str | JID,
+        content: str,
+        what: str,
+        timeout_s: float,
+    ) -> ET.Element:
+        """Send an iq with this content; returns the one of type result.
+
+        Raises:
+            RequestRefused: the answer is an error.
+            NoAnswer: none came in this time, or the session was lost.
+            MessageTooLarge, LocalProtocolError: it was not sent.
+        """
+        to = normal(service)
+        if self.own is None:
+            raise NoAnswer("there is no session", to=to, what=what)
+        iq_id = secrets.token_hex(12)
+        # A component has to say who it is, for a client it is known.
+        sender = self.own if self._xmpp.is_component else ""
+        text = asking.iq(kind, iq_id, to, sender, content)
+        size = len(text.encode())
+        if size > self._stanza_bytes_max:
+            raise MessageTooLarge(to, size=size, limit=self._stanza_bytes_max)
+        answer: asyncio.Future[ET.Element | None] = self._xmpp.loop.create_future()
+        self._pending[iq_id] = _Pending(to, answer)
+        try:
+            self._wire.send(text)
+            async with asyncio.timeout(timeout_s):
+                received = await answer
+        except TimeoutError:
+            reason = f"nothing came in {timeout_s:g} s"
+            raise NoAnswer(reason, to=to, what=what) from None
+        finally:
+            self._pending.pop(iq_id, None)
+        if received is None:
+            raise NoAnswer("the session was lost", to=to, what=what)
+        if received.get("type") == "error":
+            raise asking.refusal(received, to=to, what=what)
+        return received
+
+    async def pause(self, delay_s: float) -> None:
+        """Wait before an attempt; while there is no session, no longer than for one."""
+        if self.own is not None:
+            await asyncio.sleep(delay_s)
+            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(delay_s):
+                await self.in_session.wait()
+
+    # -- events ------------------------------------------------------------
+
+    def add_listener(self, service: str | JID, node: str, callback: Listener) -> None:
+        """See XEP_0254.add_listener."""
+        key = (normal(service), node)
+        self._listeners.setdefault(key, []).append(callback)
+
+    def remove_listener(
+        self, service: str | JID, node: str, callback: Listener
+    ) -> None:
+        """See XEP_0254.remove_listener."""
+        key = (normal(service), node)
+        callbacks = self._listeners.get(key, [])
+        with contextlib.suppress(ValueError):
+            callbacks.remove(callback)
+        if not callbacks:
+            self._listeners.pop(key, None)
+
+    # -- the stream --------------------------------------------------------
+
+    def _filter(self, received: StanzaBase) -> StanzaBase | None:
+        """See every stanza after XEP-0198 has counted it; take out what is for us.
+
+        What fails here must not end the connection.
+        """
+        try:
+            taken = self._take(received)
+        except Exception:
+            log.exception("a stanza could not be looked into")
+            taken = False
+        return None if taken else received
+
+    def _take(self, received: StanzaBase) -> bool:
+        self._wire.quicken()
+        if received.name == "iq":
+            return self._take_answer(received.xml)
+        return received.name == "message" and self._take_event(received.xml)
+
+    def _take_answer(self, xml: ET.Element) -> bool:
+        pending = self._pending.get(xml.get("id", ""))
+        if pending is None or xml.get("type") not in {"result", "error"}:
+            return False
+        # Nobody else answers for a service.
+        if xml.get("from") != pending.to:
+            return False
+        if not pending.answer.done():
+            pending.answer.set_result(xml)
+        return True
+
+    def _take_event(self, xml: ET.Element) -> bool:
+        # Servers re-route a message whose resource has gone, and a stranger can
+        # send whatever he likes (queue.md §1, row 6).
+        if not self._listeners or xml.find(_EVENT) is None:
+            return False
+        event = parse_event(xml) if xml.get("to") == self.own else None
+        if event is None:
+            return False
+        callbacks = self._listeners.get((xml.get("from", ""), event.node), ())
+        for callback in tuple(callbacks):
+            try:
+                callback(event)
+            except Exception:
+                log.exception("a listener of %r failed", event.node)
+        return bool(callbacks)
+
+    # -- the session -------------------------------------------------------
+
+    def _events(self) -> list[tuple[str, Callable[[Any], None]]]:
+        return [
+            ("connected", self._connected),
+            ("session_start", self._session_started),
+            ("session_resumed", self._session_started),
+            ("session_end", self._session_lost),
+            ("disconnected", self._session_lost),
+        ]
+
+    def _connected(self, _event: object) -> None:
+        """Stay a last filter: XEP-0198 must have counted what we take out."""
+        self._xmpp.del_filter("in", self._filter)
+        self._xmpp.add_filter("in", self._filter)
+
+    def _session_started(self, _event: object) -> None:
+        self.own = self._xmpp.boundjid.full
+        self._wire.session_started()
+        self.in_session.set()
+
+    def _session_lost(self, _event: object = None) -> None:
+        self.own = None
+        self.in_session.clear()
+        self._wire.session_lost()
+        pending, self._pending = self._pending, {}
+        for each in pending.values():
+            if not each.answer.done():
+                each.answer.set_result(None)
+
+
+def normal(service: str | JID) -> str:
+    """A JID as a server writes it: answers have to come from just this one.
+
+    Raises:
+        LocalProtocolError: it is none.
+    """
+    try:
+        jid = str(JID(str(service)))
+    except InvalidJID as error:
+        raise LocalProtocolError(f"{service!r} is no JID: {error}") from error
+    if not jid:
+        raise LocalProtocolError("a service needs a JID")
+    return jid

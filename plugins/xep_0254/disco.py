@@ -1,0 +1,191 @@
+"""What a queue service says of itself and of its nodes (XEP-0030), as text.
+
+Knows which features of XEP-0060 are offered; the numbers of a node come from
+outside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from xml.etree import ElementTree as ET
+
+from qos.core.node_options import Field
+from qos.xml import attribute, text
+from xep_0254.answers import ANSWER_BYTES_MAX, cut, render_iq
+from xep_0254.elements import attributes, decimal, whole
+from xep_0254.forms import parse_form, render_form
+from xep_0254.namespaces import (
+    DATA_FORM,
+    DISCO_INFO,
+    DISCO_ITEMS,
+    EXTENSIONS,
+    FEATURES,
+    META_DATA,
+    PUBSUB,
+    QUEUEING,
+    RSM,
+)
+
+__all__ = [
+    "SERVICE_FEATURES",
+    "STATS_FIELDS",
+    "parse_stats",
+    "render_items",
+    "render_node_info",
+    "render_service_info",
+]
+
+#: XEP-0060 §10, as far as it is offered, XEP-0254 §3, and our extensions.
+SERVICE_FEATURES: tuple[str, ...] = (
+    DISCO_INFO,
+    DISCO_ITEMS,
+    RSM,
+    PUBSUB,
+    *(
+        f"{PUBSUB}#{name}"
+        for name in (
+            "access-open",
+            "access-whitelist",
+            "config-node",
+            "create-and-configure",
+            "create-nodes",
+            "delete-items",
+            "delete-nodes",
+            "instant-nodes",
+            "item-ids",
+            "member-affiliation",
+            "meta-data",
+            "modify-affiliations",
+            "multi-items",
+            "outcast-affiliation",
+            "persistent-items",
+            "publish",
+            "publisher-affiliation",
+            "purge-nodes",
+            "retract-items",
+            "retrieve-affiliations",
+            "retrieve-default",
+            "retrieve-items",
+            "retrieve-subscriptions",
+            "rsm",
+            "subscribe",
+            "subscription-options",
+        )
+    ),
+    QUEUEING,
+    EXTENSIONS,
+    *FEATURES,
+)
+
+#: The numbers of a node, under the names that `queue stats` shows.
+STATS_FIELDS: tuple[Field, ...] = tuple(
+    Field(f"queue#{name}", label, None)
+    for name, label in (
+        ("available", "Items that wait"),
+        ("acquired", "Items that somebody works on"),
+        ("delayed", "Items that wait for their time"),
+        ("dead", "Items that are dead"),
+        ("accepted", "Items that were accepted, ever"),
+        ("subscribers", "Subscribers"),
+        ("oldest_seconds", "Seconds since the oldest item that waits was published"),
+    )
+)
+
+_STAT = "queue#"
+
+
+def render_service_info(iq: ET.Element, *, sender: str = "") -> str:
+    """The answer to disco#info of the service (XEP-0254 §3)."""
+    identity = "<identity category='pubsub' type='service' name='Queues'/>"
+    return _info(iq, None, identity, SERVICE_FEATURES, "", sender)
+
+
+def render_node_info(
+    iq: ET.Element, node: str, *, stats: Mapping[str, float | None], sender: str = ""
+) -> str:
+    """The answer to disco#info of a node (XEP-0060 §5.3, §5.4).
+
+    Args:
+        iq: the request.
+        node: its name.
+        stats: numbers by name, such as `available`; None: there is none now.
+        sender: as for render_iq.
+    """
+    identity = "<identity category='pubsub' type='leaf'/>"
+    values = {f"{_STAT}{name}": _number(value) for name, value in stats.items()}
+    form = render_form("result", META_DATA, STATS_FIELDS, values)
+    return _info(iq, node, identity, (PUBSUB, QUEUEING, EXTENSIONS), form, sender)
+
+
+def _info(
+    iq: ET.Element,
+    node: str | None,
+    identity: str,
+    features: Sequence[str],
+    form: str,
+    sender: str,
+) -> str:
+    listed = "".join(f"<feature var={attribute(each)}/>" for each in features)
+    query = f"<query xmlns='{DISCO_INFO}'{attributes(node=node)}>"
+    content = f"{query}{identity}{listed}{form}</query>"
+    return render_iq(iq, "result", content, sender=sender)
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return ""
+    return str(value) if isinstance(value, int) else f"{value:.3f}"
+
+
+def parse_stats(query: ET.Element) -> dict[str, int | float | None]:
+    """The numbers of a node in the `<query/>` of disco#info, by name; None: no number."""
+    stats: dict[str, int | float | None] = {}
+    for x in query.iterfind(f"{{{DATA_FORM}}}x"):
+        form = parse_form(x)
+        if form.form_type != META_DATA:
+            continue
+        for var, values in form.values.items():
+            if var.startswith(_STAT):
+                value = values[0] if values else ""
+                number = whole(value)
+                read = decimal(value) if number is None else number
+                stats[var.removeprefix(_STAT)] = read
+    return stats
+
+
+def render_items(
+    iq: ET.Element,
+    nodes: Sequence[str],
+    *,
+    service: str,
+    sender: str = "",
+    answer_bytes_max: int = ANSWER_BYTES_MAX,
+) -> str:
+    """The answer to disco#items of the service (XEP-0060 §5.2), a page (XEP-0059).
+
+    Args:
+        iq: the request, with or without pages.
+        nodes: the names of those that there are, in order.
+        service: the JID of the service.
+        sender: as for render_iq.
+        answer_bytes_max: the page ends there.
+    """
+    asked = iq.find(f"{{{DISCO_ITEMS}}}query/{{{RSM}}}set")
+    page = list(nodes)
+    if asked is not None:
+        after = asked.findtext(f"{{{RSM}}}after", "")
+        page = [node for node in nodes if node > after] if after else page
+        limit = whole(asked.findtext(f"{{{RSM}}}max", ""))
+        page = page if limit is None else page[:limit]
+    items = [f"<item{attributes(jid=service, node=node)}/>" for node in page]
+    shown = cut(items, answer_bytes_max)
+    pages = ""
+    if asked is not None or len(shown) < len(items):
+        first_last = ""
+        if shown:
+            first, last = text(page[0]), text(page[len(shown) - 1])
+            first_last = f"<first>{first}</first><last>{last}</last>"
+        count = f"<count>{len(nodes)}</count>"
+        pages = f"<set xmlns='{RSM}'>{first_last}{count}</set>"
+    content = f"<query xmlns='{DISCO_ITEMS}'>{''.join(shown)}{pages}</query>"
+    return render_iq(iq, "result", content, sender=sender)

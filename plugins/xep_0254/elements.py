@@ -1,0 +1,174 @@
+"""Small things that requests, answers and events are read and written with.
+
+Numbers, moments and payloads, as text; and the refusals that a reader raises.
+No I/O, no clock, nothing of slixmpp.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from datetime import UTC, datetime
+from xml.etree import ElementTree as ET
+
+from qos.core.queue_requests import Refusal
+from qos.xml import attribute, render
+from xep_0254.namespaces import EXTENSIONS
+
+__all__ = [
+    "BOOLEANS",
+    "attributes",
+    "bad_request",
+    "decimal",
+    "extended",
+    "legal",
+    "local",
+    "moment",
+    "namespace",
+    "payload_text",
+    "seconds",
+    "timestamp",
+    "unsupported",
+    "whole",
+]
+
+#: XML Schema part 2 §3.2.2.1.
+BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
+
+#: Longer numbers are an attack: int() and float() take their time with them.
+_NUMBER_CHARS_MAX = 40
+_DECIMAL = re.compile(r"\+?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+
+#: More than this of what a peer sent is not put into the text of an error.
+_LEGAL_CHARS_MAX = 1000
+
+
+# -- names -----------------------------------------------------------------
+
+
+def namespace(element: ET.Element) -> str:
+    """The namespace of an element, or ''."""
+    return element.tag[1:].partition("}")[0] if element.tag[:1] == "{" else ""
+
+
+def local(element: ET.Element) -> str:
+    """The name of an element, without its namespace."""
+    return element.tag.rpartition("}")[2]
+
+
+def extended(name: str) -> str:
+    """The name of an attribute or an element of our extensions."""
+    return f"{{{EXTENSIONS}}}{name}"
+
+
+def attributes(**values: str | None) -> str:
+    """Attributes as they are written, each with a space before it.
+
+    Args:
+        **values: None: left out. `_` in a name is written `-`; a name that begins
+            with `q_` is one of our extensions, whose prefix `q` must be bound.
+    """
+    return "".join(
+        f" {_written(name)}={attribute(value)}"
+        for name, value in values.items()
+        if value is not None
+    )
+
+
+def _written(name: str) -> str:
+    if name.startswith("q_"):
+        return f"q:{name[2:].replace('_', '-')}"
+    return name.replace("_", "-")
+
+
+# -- values ----------------------------------------------------------------
+
+
+def decimal(value: str | None) -> float | None:
+    """A finite number that is not negative; None: it is none."""
+    value = (value or "").strip()
+    if len(value) > _NUMBER_CHARS_MAX or not _DECIMAL.fullmatch(value):
+        return None
+    number = float(value)
+    return number if math.isfinite(number) else None
+
+
+def whole(value: str | None) -> int | None:
+    """A whole number that is not negative; None: it is none."""
+    value = (value or "").strip()
+    # str.isdigit() alone knows digits that int() does not.
+    if len(value) > _NUMBER_CHARS_MAX or not (value.isascii() and value.isdigit()):
+        return None
+    return int(value)
+
+
+def seconds(value: float) -> str:
+    """A length of time, to the microsecond."""
+    return f"{value:.6f}".rstrip("0").rstrip(".")
+
+
+def timestamp(at: float) -> str:
+    """A moment as XEP-0082 writes it, to the microsecond."""
+    text = datetime.fromtimestamp(at, UTC).isoformat(timespec="microseconds")
+    return text.replace("+00:00", "Z")
+
+
+def moment(value: str | None) -> float | None:
+    """A moment that was written so; None: it is none."""
+    try:
+        read = datetime.fromisoformat((value or "").strip())
+        # Without an offset it is the time of nobody knows where.
+        return read.timestamp() if read.tzinfo else None
+    except (ValueError, OverflowError):
+        return None
+
+
+def legal(value: str) -> str:
+    """A text for people, as short and as plain as XML needs it."""
+    value = value[:_LEGAL_CHARS_MAX]
+    try:
+        attribute(value)
+    except ValueError:
+        return ascii(value)
+    return value
+
+
+def payload_text(element: ET.Element) -> str:
+    """A payload as text that can stand anywhere; the same for the same infoset.
+
+    Servers do not keep the order of attributes, and a repeat must be known as one:
+    the element's own attributes are put in order.
+
+    Raises:
+        ValueError: XML has no way to carry one of the characters.
+    """
+    for each in element.iter():
+        if len(each.attrib) > 1:
+            ordered = sorted(each.attrib.items())
+            each.attrib.clear()
+            each.attrib.update(ordered)
+    text = render(element)
+    if not namespace(element):
+        # render() leaves it out at the top, where there is nothing around.
+        end = 1 + len(element.tag)
+        text = f"{text[:end]} xmlns=''{text[end:]}"
+    return text
+
+
+# -- refusals --------------------------------------------------------------
+
+
+def bad_request(text: str, pubsub: str = "") -> Refusal:
+    """The request is malformed."""
+    return Refusal(text, condition="bad-request", type="modify", pubsub=pubsub)
+
+
+def unsupported(feature: str) -> Refusal:
+    """The request is for something of XEP-0060 that is not offered."""
+    return Refusal(
+        f"{feature} is not offered here",
+        condition="feature-not-implemented",
+        type="cancel",
+        pubsub="unsupported",
+        feature=feature,
+    )

@@ -1,0 +1,285 @@
+"""The items inside a request: what is published, settled, extended or asked for.
+
+Reads elements and gives the values of `qos.core.queue_requests`; refuses what is
+malformed or too large, and knows no node and no lock.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from xml.etree import ElementTree as ET
+
+from qos.core.item import PRIORITIES, ItemOutcome
+from qos.core.queue_requests import Entry, Refusal, Settlement
+from qos.xml import XML_NAMESPACE, attribute
+from xep_0254.elements import (
+    BOOLEANS,
+    bad_request,
+    decimal,
+    extended,
+    local,
+    namespace,
+    payload_text,
+    whole,
+)
+from xep_0254.namespaces import PUBSUB
+
+__all__ = [
+    "IDS_BYTES_MAX",
+    "ITEMS_MAX",
+    "ITEM_BYTES_MAX",
+    "ITEM_ID_CHARS_MAX",
+    "REASON_CHARS_MAX",
+    "TIME_S_MAX",
+    "TOKEN_CHARS_MAX",
+    "read_entries",
+    "read_ids",
+    "read_settlements",
+    "read_tokens",
+]
+
+#: A payload, in bytes. Its event has a few ids and JIDs more, and must fit into the
+#: 256 KiB that Prosody takes for a stanza.
+ITEM_BYTES_MAX = 200 * 1024
+
+#: As long as the part of a JID may be, in round figures; an id is kept for good.
+ITEM_ID_CHARS_MAX = 1024
+
+#: Ours are far shorter.
+TOKEN_CHARS_MAX = 256
+
+#: Items in one request, and bytes of their ids as they are written: so much is
+#: said again in the answer and in an event, and must fit into a stanza.
+ITEMS_MAX = 1000
+IDS_BYTES_MAX = 64 * 1024
+
+#: Of what a worker says when it rejects an item; kept in the history of the item.
+REASON_CHARS_MAX = 1000
+
+#: As for `queue#ttl`: what is later than that is a mistake.
+TIME_S_MAX = 10 * 365 * 24 * 3600.0
+
+_MODIFIED = extended("modified")
+_REJECTED = extended("rejected")
+
+
+# -- publish ---------------------------------------------------------------
+
+
+def read_entries(
+    publish: ET.Element, *, new_id: Callable[[], str], item_bytes_max: int
+) -> tuple[Entry, ...]:
+    """What is to be published.
+
+    Args:
+        publish: holds items.
+        new_id: makes an id for an item that has none.
+        item_bytes_max: of a payload.
+
+    Raises:
+        Refusal: malformed (XEP-0060 §7.1.3), or too large.
+    """
+    items = _items(publish)
+    if not items:
+        raise bad_request("there is no item to publish", "item-required")
+    ids = _distinct([_id(item, new_id) for item in items])
+    return tuple(
+        _entry(item, item_id, item_bytes_max)
+        for item, item_id in zip(items, ids, strict=True)
+    )
+
+
+def _entry(item: ET.Element, item_id: str, bytes_max: int) -> Entry:
+    payload = _payload(item)
+    content = payload.encode()
+    if len(content) > bytes_max:
+        raise Refusal(
+            f"the payload has {len(content)} bytes, over the limit of {bytes_max}",
+            condition="not-acceptable",
+            type="modify",
+            pubsub="payload-too-big",
+        )
+    ttl = _time(item, "ttl")
+    if ttl == 0:
+        raise bad_request("ttl is 0: the item would have expired")
+    return Entry(
+        item_id=item_id,
+        payload=payload,
+        digest=hashlib.sha256(content).hexdigest(),
+        size=len(content),
+        priority=_priority(item),
+        ttl=ttl,
+        delay=_time(item, "delay") or 0.0,
+    )
+
+
+def _payload(item: ET.Element) -> str:
+    if len(item) > 1:
+        raise bad_request("more than one payload in an item", "invalid-payload")
+    if any((each or "").strip() for each in (item.text, *(c.tail for c in item))):
+        raise bad_request("a payload must be an element", "invalid-payload")
+    if not len(item):
+        return ""
+    if namespace(item[0]) == XML_NAMESPACE:
+        raise bad_request("a payload in the namespace of XML", "invalid-payload")
+    try:
+        return payload_text(item[0])
+    except ValueError as error:
+        raise bad_request(f"the payload: {error}", "invalid-payload") from error
+
+
+def _priority(item: ET.Element) -> int | None:
+    value = item.get(extended("priority"))
+    if value is None:
+        return None
+    priority = whole(value)
+    if priority not in PRIORITIES:
+        raise bad_request(f"priority must be from 0 to 9, not {value[:20]!r}")
+    return priority
+
+
+def _time(item: ET.Element, name: str) -> float | None:
+    value = item.get(extended(name))
+    if value is None:
+        return None
+    time_s = decimal(value)
+    if time_s is None or time_s > TIME_S_MAX:
+        raise bad_request(
+            f"{name} must be seconds, at most {TIME_S_MAX:.0f}, not {value[:20]!r}"
+        )
+    return time_s
+
+
+# -- settle, extend, name --------------------------------------------------
+
+
+def read_settlements(element: ET.Element) -> tuple[Settlement, ...]:
+    """What a retract or an unlock does to its items.
+
+    Raises:
+        Refusal: malformed.
+    """
+    items = _some_items(element)
+    _distinct([_id(item) for item in items])
+    if local(element) == "retract":
+        return tuple(_accepted(item) for item in items)
+    return tuple(_unlocked(item) for item in items)
+
+
+def _accepted(item: ET.Element) -> Settlement:
+    if len(item):
+        raise bad_request("a retracted item has no content")
+    return Settlement(item_id=_id(item), token=_token(item))
+
+
+def _unlocked(item: ET.Element) -> Settlement:
+    item_id, token = _id(item), _token(item)
+    if len(item) > 1:
+        raise bad_request("more than one outcome for an item")
+    if not len(item):
+        return Settlement(item_id=item_id, token=token, outcome=ItemOutcome.RELEASED)
+    outcome = item[0]
+    if outcome.tag == _MODIFIED:
+        return Settlement(
+            item_id=item_id,
+            token=token,
+            outcome=ItemOutcome.MODIFIED,
+            delivery_failed=_flag(outcome, "delivery-failed"),
+            undeliverable_here=_flag(outcome, "undeliverable-here"),
+        )
+    if outcome.tag == _REJECTED:
+        reason = "".join(outcome.itertext()).strip()
+        return Settlement(
+            item_id=item_id,
+            token=token,
+            outcome=ItemOutcome.REJECTED,
+            reason=reason[:REASON_CHARS_MAX],
+        )
+    raise bad_request(f"{local(outcome)[:40]} is not an outcome")
+
+
+def _flag(outcome: ET.Element, name: str) -> bool:
+    value = outcome.get(name, "false").strip()
+    if value not in BOOLEANS:
+        raise bad_request(f"{name} must be true or false, not {value[:20]!r}")
+    return BOOLEANS[value]
+
+
+def read_tokens(element: ET.Element) -> tuple[tuple[str, str], ...]:
+    """Items with the tokens of their locks, which must be there.
+
+    Raises:
+        Refusal: malformed.
+    """
+    items = _some_items(element)
+    _distinct([_id(item) for item in items])
+    tokens = tuple((_id(item), _token(item)) for item in items)
+    if not all(token for _, token in tokens):
+        raise bad_request("an item without the token of its lock")
+    return tokens
+
+
+def read_ids(element: ET.Element) -> tuple[str, ...]:
+    """The ids of the items that are named; () if none is.
+
+    Raises:
+        Refusal: malformed.
+    """
+    return _distinct([_id(item) for item in _items(element)])
+
+
+# -- each item -------------------------------------------------------------
+
+
+def _some_items(element: ET.Element) -> list[ET.Element]:
+    items = _items(element)
+    if not items:
+        raise bad_request(f"{local(element)} without an item", "item-required")
+    return items
+
+
+def _items(element: ET.Element) -> list[ET.Element]:
+    """The items in an element; XEP-0254's own are in the namespace of `<unlock/>`."""
+    names = (f"{{{PUBSUB}}}item", f"{{{namespace(element)}}}item")
+    for child in element:
+        if child.tag not in names:
+            raise bad_request(f"{local(child)[:40]} where an item is expected")
+    if len(element) > ITEMS_MAX:
+        raise Refusal(
+            f"{len(element)} items in one request, over the limit of {ITEMS_MAX}",
+            condition="not-acceptable",
+            type="modify",
+            pubsub="max-items-exceeded",
+        )
+    return list(element)
+
+
+def _id(item: ET.Element, new_id: Callable[[], str] | None = None) -> str:
+    item_id = item.get("id")
+    if item_id is None and new_id is not None:
+        return new_id()
+    if not item_id:
+        raise bad_request("an item without an id")
+    if len(item_id) > ITEM_ID_CHARS_MAX:
+        raise bad_request(f"an item id of more than {ITEM_ID_CHARS_MAX} characters")
+    return item_id
+
+
+def _token(item: ET.Element) -> str:
+    token = item.get(extended("token"), "")
+    if len(token) > TOKEN_CHARS_MAX:
+        raise bad_request(f"a token of more than {TOKEN_CHARS_MAX} characters")
+    return token
+
+
+def _distinct(ids: list[str]) -> tuple[str, ...]:
+    if len(set(ids)) < len(ids):
+        raise bad_request("two items with the same id")
+    try:
+        size = sum(len(attribute(each).encode()) for each in ids)
+    except ValueError as error:
+        raise bad_request(f"an item id: {error}") from error
+    if size > IDS_BYTES_MAX:
+        raise bad_request(f"item ids of more than {IDS_BYTES_MAX} bytes together")
+    return tuple(ids)

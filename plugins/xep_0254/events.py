@@ -1,0 +1,312 @@
+"""The events of a queue (XEP-0254 §2.2-2.4), both ways.
+
+Written for a service, as text in the namespace of its stream; read for a worker,
+from whatever service, and whatever it sends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from xml.etree import ElementTree as ET
+
+from qos.core.item import PRIORITIES, PRIORITY, Item
+from xep_0254.elements import (
+    BOOLEANS,
+    attributes,
+    decimal,
+    extended,
+    moment,
+    payload_text,
+    seconds,
+    timestamp,
+    whole,
+)
+from xep_0254.namespaces import EVENT, EXTENSIONS, HINTS, QUEUEING, UNLOCKS
+
+__all__ = [
+    "EVENT_BYTES_MAX",
+    "DeliveredItem",
+    "Event",
+    "parse_event",
+    "render_items",
+    "render_node",
+    "render_retract",
+    "render_subscription",
+    "render_unlock",
+    "split_ids",
+    "split_items",
+]
+
+#: What there may be of items in an event; Prosody takes 256 KiB for a stanza.
+EVENT_BYTES_MAX = 200 * 1024
+
+# -- what goes out ---------------------------------------------------------
+
+
+def render_items(
+    to: str,
+    items: Sequence[tuple[Item, str]],
+    *,
+    event_id: str,
+    now: float,
+    sender: str = "",
+) -> str:
+    """Items for their holder (XEP-0254 §2.2).
+
+    Args:
+        to: the holder, or the bare JID that has subscribed.
+        items: one or more of one node, each with its payload; as they were locked.
+        event_id: of the message.
+        now: what is left of a ttl is counted from here.
+        sender: who says it; '': whoever the stream is for.
+    """
+    node = items[0][0].node
+    content = "".join(_item(item, payload, now) for item, payload in items)
+    return _message(to, _items(node, content, extended_=True), event_id, sender)
+
+
+def render_retract(
+    to: str, node: str, item_ids: Sequence[str], *, event_id: str, sender: str = ""
+) -> str:
+    """These items were deleted (XEP-0254 §2.3, listing 7)."""
+    content = "".join(f"<retract{attributes(id=each)}/>" for each in item_ids)
+    return _message(to, _items(node, content), event_id, sender)
+
+
+def render_unlock(
+    to: str, node: str, item_ids: Sequence[str], *, event_id: str, sender: str = ""
+) -> str:
+    """These items were unlocked (XEP-0254 §2.4, listing 11)."""
+    content = "".join(
+        f"<unlock xmlns='{QUEUEING}'{attributes(id=each)}/>" for each in item_ids
+    )
+    return _message(to, _items(node, content), event_id, sender)
+
+
+def render_node(
+    to: str,
+    node: str,
+    what: str,
+    *,
+    event_id: str,
+    sender: str = "",
+) -> str:
+    """The node was purged (XEP-0060 §8.5.2), or deleted (§8.4.2).
+
+    Args:
+        to: whom to tell.
+        node: which.
+        what: `purge` or `delete`.
+        event_id: of the message.
+        sender: as for render_items.
+    """
+    assert what in ("purge", "delete"), what
+    return _message(to, f"<{what}{attributes(node=node)}/>", event_id, sender)
+
+
+def render_subscription(
+    to: str, node: str, jid: str, subid: str, *, event_id: str, sender: str = ""
+) -> str:
+    """The subscription was taken away (XEP-0060 §8.8.4)."""
+    given = attributes(node=node, jid=jid, subid=subid, subscription="none")
+    return _message(to, f"<subscription{given}/>", event_id, sender)
+
+
+def split_items(
+    items: Sequence[tuple[Item, str]], *, bytes_max: int = EVENT_BYTES_MAX
+) -> Iterator[Sequence[tuple[Item, str]]]:
+    """Items in as few events as they fit into, in their order; one item at least."""
+    start = size = 0
+    for number, (item, payload) in enumerate(items):
+        # The time that is left takes no more than a few digits, whatever it is.
+        item_size = len(_item(item, payload, item.published_at).encode())
+        if number > start and size + item_size > bytes_max:
+            yield items[start:number]
+            start, size = number, 0
+        size += item_size
+    if start < len(items):
+        yield items[start:]
+
+
+def split_ids(
+    item_ids: Sequence[str], *, bytes_max: int = EVENT_BYTES_MAX
+) -> Iterator[Sequence[str]]:
+    """Ids in as few events as they fit into, in their order; one at least."""
+    start = size = 0
+    for number, item_id in enumerate(item_ids):
+        id_size = len(attributes(id=item_id).encode()) + len(QUEUEING) + 20
+        if number > start and size + id_size > bytes_max:
+            yield item_ids[start:number]
+            start, size = number, 0
+        size += id_size
+    if start < len(item_ids):
+        yield item_ids[start:]
+
+
+def _item(item: Item, payload: str, now: float) -> str:
+    ttl = None
+    if item.expires_at is not None:
+        ttl = seconds(max(0.0, item.expires_at - now))
+    head = attributes(
+        id=item.item_id,
+        publisher=item.publisher,
+        q_token=item.token,
+        q_delivery_count=str(item.delivery_count),
+        # As it was locked, somebody had it: the one that it goes to.
+        q_first_acquirer="false" if item.order else "true",
+        q_priority=str(item.priority),
+        q_ttl=ttl,
+        q_published=timestamp(item.published_at),
+        q_origin=item.origin or None,
+        q_origin_id=item.origin_id or None,
+    )
+    return f"<item{head}>{payload}</item>" if payload else f"<item{head}/>"
+
+
+def _items(node: str, content: str, *, extended_: bool = False) -> str:
+    bound = f" xmlns:q='{EXTENSIONS}'" if extended_ else ""
+    return f"<items{bound}{attributes(node=node)}>{content}</items>"
+
+
+def _message(to: str, content: str, event_id: str, sender: str) -> str:
+    """Of no type, so that a server bounces it when the resource is gone.
+
+    And not to be stored: who comes back later has no lock any more.
+    """
+    head = attributes(**{"id": event_id, "to": to, "from": sender or None})
+    return (
+        f"<message{head}><event xmlns='{EVENT}'>{content}</event>"
+        f"<no-store xmlns='{HINTS}'/></message>"
+    )
+
+
+# -- what comes in ---------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeliveredItem:
+    """An item as a worker gets it; of a service without our extensions, defaults.
+
+    Attributes:
+        item_id: its id.
+        payload: XML, one element or ''.
+        token: fence of this delivery, or ''.
+        delivery_count: prior unsuccessful deliveries.
+        first_acquirer: certainly nobody had it before.
+        priority: 0 to 9.
+        ttl: seconds that it is good for, from now; None: not known.
+        published: when; None: not known.
+        publisher: the JID of its publisher, or ''.
+        origin: of a dead letter, the node where it died; else ''.
+        origin_id: its id there.
+    """
+
+    item_id: str
+    payload: str = ""
+    token: str = ""
+    delivery_count: int = 0
+    first_acquirer: bool = False
+    priority: int = PRIORITY
+    ttl: float | None = None
+    published: float | None = None
+    publisher: str = ""
+    origin: str = ""
+    origin_id: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """What an event says about a node.
+
+    Attributes:
+        node: which.
+        items: for the worker.
+        retracted: the ids of items that were deleted.
+        unlocked: the ids of items that are not the worker's any more.
+        purged: all items are gone.
+        deleted: so is the node.
+        unsubscribed: the subscription is gone.
+    """
+
+    node: str
+    items: tuple[DeliveredItem, ...] = ()
+    retracted: tuple[str, ...] = ()
+    unlocked: tuple[str, ...] = ()
+    purged: bool = False
+    deleted: bool = False
+    unsubscribed: bool = False
+
+
+def parse_event(message: ET.Element) -> Event | None:
+    """Read an event; None: the message is none. Raises nothing, whatever was sent.
+
+    Who the message is from and to is for the caller to look at.
+    """
+    if message.get("type") == "error":
+        return None  # our own event comes back in it, or somebody says so
+    event = message.find(f"{{{EVENT}}}event")
+    if event is None or not len(event):
+        return None
+    (element, *_) = event
+    node = element.get("node", "")
+    if not node:
+        return None
+    match element.tag.removeprefix(f"{{{EVENT}}}"):
+        case "items":
+            return _read_items(node, element)
+        case "purge":
+            return Event(node=node, purged=True)
+        case "delete":
+            return Event(node=node, deleted=True)
+        case "subscription":
+            gone = element.get("subscription") == "none"
+            return Event(node=node, unsubscribed=gone)
+        case _:
+            return None
+
+
+def _read_items(node: str, element: ET.Element) -> Event:
+    items, retracted, unlocked = [], [], []
+    for child in element:
+        item_id = child.get("id")
+        if not item_id:
+            continue
+        if child.tag == f"{{{EVENT}}}item":
+            items.append(_read_item(item_id, child))
+        elif child.tag == f"{{{EVENT}}}retract":
+            retracted.append(item_id)
+        elif child.tag in UNLOCKS:
+            unlocked.append(item_id)
+    return Event(
+        node=node,
+        items=tuple(items),
+        retracted=tuple(retracted),
+        unlocked=tuple(unlocked),
+    )
+
+
+def _read_item(item_id: str, item: ET.Element) -> DeliveredItem:
+    def get(name: str) -> str:
+        return item.get(extended(name), "")
+
+    priority = whole(get("priority"))
+    if priority is None or priority not in PRIORITIES:
+        priority = PRIORITY
+    try:
+        payload = payload_text(item[0]) if len(item) else ""
+    except ValueError:  # XML cannot carry it: it was not read from XML
+        payload = ""
+    return DeliveredItem(
+        item_id=item_id,
+        payload=payload,
+        token=get("token"),
+        delivery_count=whole(get("delivery-count")) or 0,
+        first_acquirer=BOOLEANS.get(get("first-acquirer").strip(), False),
+        priority=priority,
+        ttl=decimal(get("ttl")),
+        published=moment(get("published")),
+        publisher=item.get("publisher", ""),
+        origin=get("origin"),
+        origin_id=get("origin-id"),
+    )

@@ -1,0 +1,417 @@
+"""Reads what a queue service is asked for (XEP-0060, XEP-0254, our extensions).
+
+From an iq to a value of `qos.core.queue_requests`, or a `Refusal` that says what is
+wrong with it. Knows no node and no subscription, and does not judge JIDs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+from xml.etree import ElementTree as ET
+
+from qos.core.item import Affiliation
+from qos.core.node_options import NODE_FIELDS, SUBSCRIBE_FIELDS, Field
+from qos.core.queue_requests import (
+    Affiliations,
+    Configure,
+    Create,
+    DefaultConfig,
+    Delete,
+    Extend,
+    GetConfigure,
+    GetOptions,
+    Items,
+    Publish,
+    Purge,
+    Refusal,
+    Request,
+    Requeue,
+    Retract,
+    SetAffiliations,
+    SetOptions,
+    Subscribe,
+    Subscriptions,
+    Unlock,
+    Unsubscribe,
+)
+from xep_0254.elements import bad_request, decimal, extended, local, unsupported, whole
+from xep_0254.entries import (
+    ITEM_BYTES_MAX,
+    ITEM_ID_CHARS_MAX,
+    read_entries,
+    read_ids,
+    read_settlements,
+    read_tokens,
+)
+from xep_0254.forms import fields_of, parse_form
+from xep_0254.namespaces import (
+    CLIENT,
+    COMPONENT,
+    DATA_FORM,
+    NODE_CONFIG,
+    OWNER,
+    PUBSUB,
+    RSM,
+    SUBSCRIBE_OPTIONS,
+    UNLOCKS,
+)
+
+__all__ = [
+    "EXTEND_S_MAX",
+    "NODE_CHARS_MAX",
+    "is_request",
+    "parse_publish_message",
+    "parse_request",
+]
+
+#: As for item ids.
+NODE_CHARS_MAX = 1024
+
+#: RFC 7622 §3.1: three parts of 1023 bytes, and two signs between them.
+_JID_CHARS_MAX = 3071
+
+#: As for `queue#lock_timeout`: who needs a week for an item needs no queue.
+EXTEND_S_MAX = 7 * 24 * 3600.0
+
+_TYPES = ("get", "set")
+_STATES = ("live", "accepted", "dead")
+_IQS = (f"{{{CLIENT}}}iq", f"{{{COMPONENT}}}iq")
+_PUBSUBS = (f"{{{PUBSUB}}}pubsub", f"{{{OWNER}}}pubsub")
+_SET = f"{{{RSM}}}set"
+_PUBLISH_OPTIONS = f"{{{PUBSUB}}}publish-options"
+_RSM_BEFORE = f"{{{RSM}}}before"
+_RSM_INDEX = f"{{{RSM}}}index"
+
+
+def is_request(iq: ET.Element) -> bool:
+    """Whether an iq is for `parse_request`, well-formed or not."""
+    return (
+        iq.tag in _IQS
+        and iq.get("type") in _TYPES
+        and any(child.tag in _PUBSUBS for child in iq)
+    )
+
+
+def parse_request(
+    iq: ET.Element, *, new_id: Callable[[], str], item_bytes_max: int = ITEM_BYTES_MAX
+) -> Request:
+    """Read a request.
+
+    Args:
+        iq: of which is_request said so. The order of attributes in it may change.
+        new_id: makes an id for an item that is published without one.
+        item_bytes_max: of a payload.
+
+    Raises:
+        Refusal: it is malformed, too large, or for what is not offered.
+    """
+    pubsubs = [child for child in iq if child.tag in _PUBSUBS]
+    if len(iq) != 1 or len(pubsubs) != 1:
+        raise bad_request("more than one element in an iq")
+    asked = _Asked(*_main(pubsubs[0]), new_id, item_bytes_max)
+    tag = asked.element.tag
+    reader = _READERS.get((tag, iq.get("type", "")))
+    if reader is not None:
+        return reader(asked)
+    if any((tag, each) in _READERS for each in _TYPES):
+        raise bad_request(f"{local(asked.element)} in an iq of the wrong type")
+    raise unsupported(_UNSUPPORTED.get(tag, local(asked.element)[:40]))
+
+
+def parse_publish_message(
+    message: ET.Element,
+    *,
+    new_id: Callable[[], str],
+    item_bytes_max: int = ITEM_BYTES_MAX,
+) -> Publish | None:
+    """Read what a message publishes; None: nothing.
+
+    Raises:
+        Refusal: as for parse_request.
+    """
+    if message.get("type") == "error":
+        return None
+    pubsub = message.find(_PUBSUBS[0])
+    if pubsub is None or pubsub.find(f"{{{PUBSUB}}}publish") is None:
+        return None
+    element, beside = _main(pubsub)
+    return _publish(_Asked(element, beside, new_id, item_bytes_max))
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What a reader gets.
+
+    Attributes:
+        element: the child of `<pubsub/>` that says what is asked.
+        beside: the one that goes with it: options, a form, pages; or None.
+        new_id: see parse_request.
+        item_bytes_max: see parse_request.
+    """
+
+    element: ET.Element
+    beside: ET.Element | None
+    new_id: Callable[[], str]
+    item_bytes_max: int
+
+    @property
+    def node(self) -> str:
+        """The node, which must be there."""
+        return _node(self.element)
+
+    @property
+    def jid(self) -> str:
+        """The JID, which must be there."""
+        return _jid(self.element)
+
+
+def _main(pubsub: ET.Element) -> tuple[ET.Element, ET.Element | None]:
+    children = list(pubsub)
+    if len(children) == 1:
+        return children[0], None
+    if len(children) == 2:
+        for element, beside in (children, reversed(children)):
+            if element.tag in _BESIDE.get(beside.tag, ()):
+                return element, beside
+    raise bad_request(f"{len(children)} elements where one request is expected")
+
+
+def _pubsub(name: str) -> str:
+    return f"{{{PUBSUB}}}{name}"
+
+
+def _owner(name: str) -> str:
+    return f"{{{OWNER}}}{name}"
+
+
+#: What may stand beside what.
+_BESIDE: dict[str, tuple[str, ...]] = {
+    _pubsub("options"): (_pubsub("subscribe"),),
+    _pubsub("configure"): (_pubsub("create"),),
+    _PUBLISH_OPTIONS: (_pubsub("publish"),),
+    # Only `items` has pages; whoever asks for pages of a short list gets all of it.
+    _SET: tuple(_pubsub(name) for name in ("items", "subscriptions", "affiliations")),
+}
+
+
+# -- attributes and children -----------------------------------------------
+
+
+def _node(element: ET.Element, *, required: bool = True) -> str:
+    node = element.get("node", "")
+    if required and not node:
+        raise bad_request(f"{local(element)} without a node", "nodeid-required")
+    if len(node) > NODE_CHARS_MAX:
+        raise bad_request(f"a node of more than {NODE_CHARS_MAX} characters")
+    return node
+
+
+def _jid(element: ET.Element) -> str:
+    jid = element.get("jid", "")
+    if not jid:
+        raise bad_request(f"{local(element)} without a jid", "jid-required")
+    if len(jid) > _JID_CHARS_MAX:
+        raise bad_request("a jid that is too long", "invalid-jid")
+    return jid
+
+
+def _subid(element: ET.Element) -> str:
+    subid = element.get("subid", "")
+    if len(subid) > ITEM_ID_CHARS_MAX:
+        raise bad_request("a subid that is too long", "invalid-subid")
+    return subid
+
+
+def _fields(
+    element: ET.Element, form_type: str, known: tuple[Field, ...]
+) -> Mapping[str, str] | None:
+    """The values of the form in an element; None: there is no form."""
+    if any(child.tag != f"{{{DATA_FORM}}}x" for child in element):
+        raise bad_request(f"{local(element)} with something other than a form")
+    if len(element) > 1:
+        raise bad_request(f"{local(element)} with more than one form")
+    if not len(element):
+        return None
+    form = parse_form(element[0])
+    if form.type == "cancel":  # XEP-0060 §8.2.3: everything stays as it is
+        return {}
+    if form.type != "submit":
+        raise bad_request(f"a form of type {form.type[:20]!r} instead of submit")
+    return fields_of(form, known=known, form_type=form_type)
+
+
+def _options(element: ET.Element) -> Mapping[str, str] | None:
+    return _fields(element, SUBSCRIBE_OPTIONS, SUBSCRIBE_FIELDS)
+
+
+# -- publishers and subscribers --------------------------------------------
+
+
+def _publish(asked: _Asked) -> Publish:
+    if asked.beside is not None:
+        raise unsupported("publish-options")
+    entries = read_entries(
+        asked.element, new_id=asked.new_id, item_bytes_max=asked.item_bytes_max
+    )
+    return Publish(asked.node, entries)
+
+
+def _subscribe(asked: _Asked) -> Subscribe:
+    options = None if asked.beside is None else _options(asked.beside)
+    return Subscribe(asked.node, asked.jid, options)
+
+
+def _set_options(asked: _Asked) -> SetOptions:
+    node, jid, options = asked.node, asked.jid, _options(asked.element)
+    if options is None:
+        raise bad_request("options without a form", "invalid-options")
+    return SetOptions(node, jid, options, _subid(asked.element))
+
+
+def _manage_subscriptions(_asked: _Asked) -> Request:
+    raise unsupported("manage-subscriptions")
+
+
+def _extend(asked: _Asked) -> Extend:
+    element = asked.element
+    value = element.get("seconds", "")
+    seconds = decimal(value)
+    if not seconds or seconds > EXTEND_S_MAX:
+        raise bad_request(
+            f"seconds must be more than 0 and at most {EXTEND_S_MAX:.0f}, "
+            f"not {value[:20]!r}"
+        )
+    return Extend(asked.node, seconds, read_tokens(element))
+
+
+def _items(asked: _Asked) -> Items:
+    element = asked.element
+    state = element.get(extended("state"), "live")
+    if state not in _STATES:
+        raise bad_request(f"state must be one of {_STATES}, not {state[:20]!r}")
+    limits = []
+    if (value := element.get("max_items")) is not None:
+        limits.append(_count(value))
+    after = ""
+    if asked.beside is not None:
+        if (found := asked.beside.find(f"{{{RSM}}}max")) is not None:
+            limits.append(_count(found.text or ""))
+        after = asked.beside.findtext(f"{{{RSM}}}after", "")
+        if any(each.tag in (_RSM_BEFORE, _RSM_INDEX) for each in asked.beside):
+            raise Refusal(
+                "pages go forward only, and have no numbers",  # XEP-0059 §2.5
+                condition="feature-not-implemented",
+                type="cancel",
+            )
+    if len(after) > ITEM_ID_CHARS_MAX:
+        raise bad_request("a page after an id that is too long")
+    return Items(
+        node=asked.node,
+        item_ids=read_ids(element),
+        max_items=min(limits) if limits else None,
+        after=after,
+        state=state,
+    )
+
+
+def _count(value: str) -> int:
+    count = whole(value)
+    if count is None:
+        raise bad_request(f"a number of items, not {value[:20]!r}")
+    return count
+
+
+# -- owners ----------------------------------------------------------------
+
+
+def _create(asked: _Asked) -> Create:
+    config = None
+    if asked.beside is not None:
+        config = _fields(asked.beside, NODE_CONFIG, NODE_FIELDS)
+    return Create(_node(asked.element, required=False), config or {})
+
+
+def _configure(asked: _Asked) -> Configure:
+    node = asked.node
+    config = _fields(asked.element, NODE_CONFIG, NODE_FIELDS)
+    if config is None:
+        raise bad_request("configure without a form", "invalid-options")
+    return Configure(node, config)
+
+
+def _set_affiliations(asked: _Asked) -> SetAffiliations:
+    node = asked.node
+    affiliations: dict[str, Affiliation] = {}
+    for each in asked.element:
+        if each.tag != _owner("affiliation"):
+            raise bad_request(f"{local(each)[:40]} where an affiliation is expected")
+        jid, value = _jid(each), each.get("affiliation", "")
+        if value == "publish-only":
+            raise unsupported("publish-only-affiliation")
+        if value not in _AFFILIATIONS:
+            raise bad_request(f"there is no affiliation {value[:20]!r}")
+        if jid in affiliations:
+            raise bad_request("two affiliations for the same jid")
+        affiliations[jid] = _AFFILIATIONS[value]
+    if not affiliations:
+        raise bad_request("affiliations without an affiliation")
+    return SetAffiliations(node, affiliations)
+
+
+_AFFILIATIONS = {each.value: each for each in Affiliation}
+
+_Reader: TypeAlias = Callable[[_Asked], Request]
+
+#: Readers by the element and by the type of the iq. Both types where XEP-0254 has
+#: one in its listings and means the other.
+_READERS: dict[tuple[str, str], _Reader] = {
+    (_pubsub("publish"), "set"): _publish,
+    (_pubsub("subscribe"), "set"): _subscribe,
+    (_pubsub("unsubscribe"), "set"): lambda asked: Unsubscribe(
+        asked.node, asked.jid, _subid(asked.element)
+    ),
+    (_pubsub("options"), "get"): lambda asked: GetOptions(
+        asked.node, asked.jid, _subid(asked.element)
+    ),
+    (_pubsub("options"), "set"): _set_options,
+    (_pubsub("items"), "get"): _items,
+    (_pubsub("subscriptions"), "get"): lambda asked: Subscriptions(
+        _node(asked.element, required=False)
+    ),
+    (_pubsub("affiliations"), "get"): lambda asked: Affiliations(
+        _node(asked.element, required=False)
+    ),
+    (_pubsub("create"), "set"): _create,
+    (extended("extend"), "set"): _extend,
+    (extended("requeue"), "set"): lambda asked: Requeue(
+        asked.node, read_ids(asked.element)
+    ),
+    (_owner("default"), "get"): lambda _: DefaultConfig(),
+    (_owner("configure"), "get"): lambda asked: GetConfigure(asked.node),
+    (_owner("configure"), "set"): _configure,
+    (_owner("delete"), "set"): lambda asked: Delete(asked.node),
+    (_owner("purge"), "set"): lambda asked: Purge(asked.node),
+    (_owner("subscriptions"), "get"): lambda asked: Subscriptions(
+        asked.node, owner=True
+    ),
+    (_owner("subscriptions"), "set"): _manage_subscriptions,
+    (_owner("affiliations"), "get"): lambda asked: Affiliations(asked.node, owner=True),
+    (_owner("affiliations"), "set"): _set_affiliations,
+}
+for _type in _TYPES:
+    _READERS[_pubsub("retract"), _type] = lambda asked: Retract(
+        asked.node, read_settlements(asked.element)
+    )
+    for _tag in UNLOCKS:
+        _READERS[_tag, _type] = lambda asked: Unlock(
+            asked.node, read_settlements(asked.element)
+        )
+
+#: XEP-0060's names of features, where they are not those of the elements.
+_UNSUPPORTED = {
+    _pubsub("default"): "retrieve-default-sub",
+    _pubsub("collection"): "collections",
+    _owner("collection"): "collections",
+}

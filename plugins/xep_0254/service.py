@@ -1,0 +1,428 @@
+"""A queue service on a stream: a component's, or that of an ordinary account.
+
+It takes what is for it out in a filter, below all handlers, has it parsed, decided
+and written (`qos.engine.queue`), and sends text. It decides nothing itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import itertools
+import logging
+import secrets
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+from xml.etree import ElementTree as ET
+
+from slixmpp import JID, ClientXMPP, ComponentXMPP
+from slixmpp.stanza import Message
+from slixmpp.xmlstream.stanzabase import StanzaBase
+
+import xep_qos
+from qos.core.model import Level, OutgoingState, bare
+from qos.core.queue_effects import (
+    Notification,
+    NotifyNode,
+    NotifyRetract,
+    NotifySubscription,
+    NotifyUnlock,
+)
+from qos.core.queue_requests import Publish, Refusal, Request, Result
+from qos.engine.clock import LoopClock
+from qos.engine.queue import Payloads, QueueEngine, Unwritten
+from qos.errors import QosError
+from qos.stores.queue import QueueStore, queue_store_from_url
+from xep_0254 import disco, events
+from xep_0254.answers import render_iq, render_refusal, render_result
+from xep_0254.namespaces import DISCO_INFO, DISCO_ITEMS, STANZAS
+from xep_0254.requests import is_request, parse_publish_message, parse_request
+from xep_qos import XEP_QOS
+from xep_qos.wire import Wire
+
+__all__ = ["QueueService"]
+
+log = logging.getLogger(__name__)
+
+#: For a stanza's id or a JID: what is longer is not repeated in an answer.
+_ID_CHARS_MAX = 1024
+
+#: RFC 6120 §8.3.3: a client that is there answers a ping, or says that it cannot.
+#: The others are what a server answers for one that is not.
+_IS_THERE = frozenset({"feature-not-implemented", "bad-request", "not-allowed"})
+
+_PING = "urn:xmpp:ping"
+
+#: Before a message is tried again that could not be written.
+_AGAIN_S = 1.0
+
+_INFO = f"{{{DISCO_INFO}}}query"
+_ITEMS = f"{{{DISCO_ITEMS}}}query"
+
+
+class QueueService:
+    """Serves XEP-0254 queues at the JID of a stream.
+
+    A component serves at its domain, an account at its full JID. The service follows
+    the session; to connect, and again when that is lost, is the application's.
+    """
+
+    def __init__(
+        self,
+        xmpp: ClientXMPP | ComponentXMPP,
+        store: QueueStore | str,
+        *,
+        creators: Collection[str] | None = None,
+    ) -> None:
+        """Open the store and step into the stream.
+
+        If xep_qos is not registered yet, it is, with a store beside that of the
+        queues: for items that are published by assured messages.
+
+        Args:
+            xmpp: the stream.
+            store: `sqlite:PATH`, or a store that is not open.
+            creators: the accounts that may create nodes; None: everybody.
+
+        Raises:
+            StoreError: the store cannot be opened.
+            LocalProtocolError: it is no store for queues.
+        """
+        self._xmpp = xmpp
+        if isinstance(store, str):
+            store = queue_store_from_url(store)
+        self._engine = QueueEngine(
+            store,
+            self,
+            clock=LoopClock(xmpp.loop),
+            creators=None if creators is None else {bare(jid) for jid in creators},
+        )
+        self._own: str | None = None
+        self._probes: dict[str, str] = {}
+        self._sending: set[asyncio.Task[None]] = set()
+        self._registers_qos = "xep_qos" not in xmpp.plugin
+        if self._registers_qos:
+            xep_qos_store = f"{store.url}-messages"
+            # Who may publish is the node's to say, and quotas bound the rest.
+            options = {"store": xep_qos_store, "trust": "all"}
+            xmpp.register_plugin(xep_qos.XEP_QOS.name, options)
+        xmpp.register_plugin("xep_0030")
+        self._wire = Wire(xmpp)
+        xmpp.add_filter("in", self._filter)
+        for event, handler in self._events():
+            xmpp.add_event_handler(event, handler)
+        if xmpp.session_bind_event.is_set():
+            self._session_bind(xmpp.boundjid)
+            self._session_started(None)
+
+    async def aclose(self) -> None:
+        """Leave the stream, finish what is being written and close the store."""
+        self._xmpp.del_filter("in", self._filter)
+        for event, handler in self._events():
+            self._xmpp.del_event_handler(event, handler)
+        self._session_lost()
+        for task in self._sending:
+            task.cancel()
+        await self._engine.aclose()
+        self._wire.close()
+        if self._registers_qos:
+            await XEP_QOS.of(self._xmpp).aclose()
+
+    # -- the session -------------------------------------------------------
+
+    def _events(self) -> list[tuple[str, Any]]:
+        return [
+            ("connected", self._connected),
+            ("session_bind", self._session_bind),
+            ("session_start", self._session_started),
+            ("session_resumed", self._session_started),
+            ("session_end", self._session_lost),
+            ("disconnected", self._session_lost),
+        ]
+
+    def _connected(self, _event: object) -> None:
+        """Stay a last filter: XEP-0198 must have counted what we take out."""
+        self._xmpp.del_filter("in", self._filter)
+        self._xmpp.add_filter("in", self._filter)
+
+    def _session_bind(self, jid: JID) -> None:
+        """XEP-0254 §3: say what we are."""
+        plugin = self._xmpp.plugin["xep_0030"]
+        plugin.add_identity("pubsub", "service", "Queues", jid=jid)
+        for feature in disco.SERVICE_FEATURES:
+            plugin.add_feature(feature, jid=jid)
+
+    def _session_started(self, _event: object) -> None:
+        self._own = self._xmpp.boundjid.full
+        self._wire.session_started()
+        self._engine.online()
+
+    def _session_lost(self, _event: object = None) -> None:
+        self._own = None
+        self._probes.clear()
+        self._wire.session_lost()
+
+    # -- what comes in -----------------------------------------------------
+
+    def _filter(self, received: StanzaBase) -> StanzaBase | None:
+        """Take out what is for us. What fails here must not end the connection."""
+        try:
+            taken = self._take(received)
+        except Exception:
+            log.exception("a stanza could not be looked into")
+            taken = False
+        return None if taken else received
+
+    def _take(self, received: StanzaBase) -> bool:
+        self._wire.quicken()
+        xml = received.xml
+        requester = xml.get("from", "")
+        if self._own is None or xml.get("to") != self._own or not requester:
+            return False
+        if received.name == "iq":
+            return self._iq(xml, requester)
+        if received.name == "presence":
+            self._presence(xml, requester)
+        elif received.name == "message":
+            return self._message(received, requester)
+        return False
+
+    def _iq(self, xml: ET.Element, requester: str) -> bool:
+        kind, iq_id = xml.get("type"), xml.get("id", "")
+        if kind in {"result", "error"}:
+            return self._probe_answered(xml, requester)
+        if len(iq_id) > _ID_CHARS_MAX:
+            # An answer would have to repeat it, and could break our own stream.
+            return is_request(xml)
+        if is_request(xml):
+            self._request(xml, requester)
+            return True
+        self._engine.heard(requester)
+        if kind == "get" and len(xml):
+            if xml[0].tag == _INFO:
+                return self._node_info(xml, requester, xml[0].get("node", ""))
+            if xml[0].tag == _ITEMS and not xml[0].get("node"):
+                nodes = self._engine.nodes()
+                service = str(self._own)
+                sender = self._sender
+                self._send(
+                    disco.render_items(xml, nodes, service=service, sender=sender)
+                )
+                return True
+        return False
+
+    def _request(self, xml: ET.Element, requester: str) -> None:
+        try:
+            request = parse_request(xml, new_id=self.new_id)
+        except Refusal as refusal:
+            self._engine.heard(requester)
+            self._send(render_refusal(xml, refusal, sender=self._sender))
+            return
+
+        def answer(result: Result | Refusal, payloads: Mapping[int, str]) -> None:
+            self._answer(xml, requester, request, result, payloads)
+
+        self._engine.request(request, requester, answer)
+
+    def _answer(
+        self,
+        xml: ET.Element,
+        requester: str,
+        request: Request,
+        result: Result | Refusal,
+        payloads: Mapping[int, str],
+    ) -> None:
+        if isinstance(result, Refusal):
+            text = render_refusal(xml, result, sender=self._sender)
+        else:
+            node = getattr(request, "node", "")
+            text = render_result(
+                xml,
+                result,
+                sender=self._sender,
+                owner_view=self._engine.is_owner(node, requester),
+                payloads=payloads,
+                now=self._engine.now(),
+            )
+        self._send(text)
+
+    def _node_info(self, xml: ET.Element, requester: str, node: str) -> bool:
+        if not node:
+            return False
+        stats = self._engine.stats(node, requester)
+        if stats is None:
+            return False
+        self._send(disco.render_node_info(xml, node, stats=stats, sender=self._sender))
+        return True
+
+    def _presence(self, xml: ET.Element, sender: str) -> None:
+        kind = xml.get("type")
+        if kind is None:
+            self._engine.heard(sender)
+        elif kind == "unavailable":
+            self._engine.went(sender)
+
+    def _message(self, message: StanzaBase, sender: str) -> bool:
+        xml = message.xml
+        if xml.get("type") == "error":
+            self._engine.bounced(sender, xml.get("id", ""))
+            return False
+        self._engine.heard(sender)
+        info = XEP_QOS.of(self._xmpp).incoming(message)
+        if info is None:
+            return False
+        # What is published without an id gets one that a repetition has as well.
+        name = hashlib.sha256(f"{bare(sender)}\0{info.msg_id}".encode()).hexdigest()
+        ids = (f"{name[:32]}{place or ''}" for place in itertools.count())
+        try:
+            publish = parse_publish_message(xml, new_id=ids.__next__)
+        except Refusal as refusal:
+            self._send_refusal(xml, sender, refusal)
+            return True
+        if publish is None:
+            return False
+        done: asyncio.Future[None] = self._xmpp.loop.create_future()
+        XEP_QOS.of(self._xmpp).take_until(message, done)
+        self._publish(xml, sender, publish, done)
+        return True
+
+    def _publish(
+        self,
+        xml: ET.Element,
+        sender: str,
+        publish: Publish,
+        done: asyncio.Future[None],
+    ) -> None:
+        """Publish what came in a message, which has no other answer than its end."""
+
+        def answer(result: Result | Refusal, _payloads: Mapping[int, str]) -> None:
+            if isinstance(result, Unwritten):
+                again = (xml, sender, publish, done)
+                self._xmpp.loop.call_later(_AGAIN_S, self._publish, *again)
+                return
+            if isinstance(result, Refusal):
+                self._send_refusal(xml, sender, result)
+            if not done.done():
+                done.set_result(None)
+
+        self._engine.request(publish, sender, answer)
+
+    def _send_refusal(self, xml: ET.Element, to: str, refusal: Refusal) -> None:
+        """RFC 6120 §8.3: a message is answered by a message of type error."""
+        iq = ET.Element("iq", {"from": to, "id": xml.get("id", "")[:_ID_CHARS_MAX]})
+        text = render_refusal(iq, refusal, sender=self._sender)
+        self._send(
+            f"<message{text.removeprefix('<iq').removesuffix('</iq>')}</message>"
+        )
+
+    def _probe_answered(self, xml: ET.Element, sender: str) -> bool:
+        iq_id = xml.get("id", "")
+        if self._probes.get(iq_id) != sender:
+            return False
+        del self._probes[iq_id]
+        conditions = {
+            child.tag.rpartition("}")[2]
+            for error in xml
+            for child in error
+            if child.tag.startswith(f"{{{STANZAS}}}")
+        }
+        if xml.get("type") == "result" or conditions & _IS_THERE:
+            self._engine.heard(sender)
+        return True
+
+    # -- what goes out (see qos.engine.queue.QueuePort) --------------------
+
+    @property
+    def _sender(self) -> str:
+        """A component has to say who it is, for a client it is known."""
+        return str(self._own or "") if self._xmpp.is_component else ""
+
+    def _send(self, text: str) -> None:
+        if self._own is not None:
+            self._wire.send(text)
+
+    def notify_items(
+        self, to: str, items: Payloads, *, acknowledged: bool
+    ) -> Sequence[tuple[str, Payloads]]:
+        """See QueuePort."""
+        sent = []
+        for some in events.split_items(items):
+            event_id = self.new_id()
+            now = self._engine.now()
+            text = events.render_items(
+                to, some, event_id=event_id, now=now, sender=self._sender
+            )
+            if acknowledged:
+                deadline_s = max(item.deadline for item, _ in some) - now
+                self._send_acknowledged(text, to, event_id, deadline_s)
+            else:
+                self._send(text)
+            sent.append((event_id, some))
+        return sent
+
+    def notify(self, notification: Notification) -> None:
+        """See QueuePort."""
+        to, sender, event_id = notification.to, self._sender, self.new_id()
+        match notification:
+            case NotifyRetract() | NotifyUnlock():
+                render = (
+                    events.render_retract
+                    if isinstance(notification, NotifyRetract)
+                    else events.render_unlock
+                )
+                node = notification.node
+                for some in events.split_ids(notification.item_ids):
+                    text = render(to, node, some, event_id=event_id, sender=sender)
+                    self._send(text)
+            case NotifyNode(node=node, what=what):
+                self._send(
+                    events.render_node(to, node, what, event_id=event_id, sender=sender)
+                )
+            case NotifySubscription(node=node, jid=jid, subid=subid):
+                self._send(
+                    events.render_subscription(
+                        to, node, jid, subid, event_id=event_id, sender=sender
+                    )
+                )
+
+    def probe(self, jid: str) -> None:
+        """See QueuePort."""
+        iq_id = self.new_id()
+        self._probes[iq_id] = jid
+        request = ET.Element("iq", {"from": jid, "id": iq_id})
+        ping = f"<ping xmlns='{_PING}'/>"
+        self._send(render_iq(request, "get", ping, sender=self._sender))
+
+    def new_id(self) -> str:
+        """See QueuePort."""
+        return secrets.token_hex(16)
+
+    def _send_acknowledged(
+        self, text: str, to: str, event_id: str, deadline_s: float
+    ) -> None:
+        namespace = self._xmpp.default_ns
+        xml = ET.fromstring(  # noqa: S314 - our own text
+            text.replace("<message", f"<message xmlns='{namespace}'", 1)
+        )
+        message = Message(self._xmpp, xml=xml)  # type: ignore[no-untyped-call]
+        task = self._xmpp.loop.create_task(
+            self._delivered(message, to, event_id, deadline_s)
+        )
+        self._sending.add(task)
+        task.add_done_callback(self._sending.discard)
+
+    async def _delivered(
+        self, message: Message, to: str, event_id: str, deadline_s: float
+    ) -> None:
+        """An event that certainly did not arrive is as one that came back."""
+        try:
+            delivery = await XEP_QOS.of(self._xmpp).submit(
+                message, level=Level.ACKNOWLEDGED, deadline_s=max(0.0, deadline_s)
+            )
+            outcome = await delivery.outcome()
+        except QosError as error:
+            log.error("an event could not be sent: %s", error)
+            self._engine.bounced(to, event_id)
+            return
+        if outcome.status is OutgoingState.NOT_DELIVERED:
+            self._engine.bounced(to, event_id)

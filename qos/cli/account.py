@@ -1,0 +1,250 @@
+"""Who to be and how to get there: what the options of a command come to."""
+
+from __future__ import annotations
+
+import argparse
+import ipaddress
+import os
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from qos.cli.options import (
+    PASSWORD_VARIABLE,
+    PORT_COMPONENT,
+    PORT_DIRECT,
+    PORT_STARTTLS,
+)
+from qos.cli.status import UsageError
+from qos.core.backoff import Backoff
+from qos.errors import StoreError
+
+__all__ = [
+    "Account",
+    "Component",
+    "Login",
+    "Server",
+    "account_from",
+    "component_from",
+    "login_from",
+    "store_url",
+]
+
+
+#: The server of a component is mostly on the same machine.
+_COMPONENT_HOST = "127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Server:
+    """Where to connect, and how patiently.
+
+    Attributes:
+        host: the server; None: as DNS says.
+        port: of the server.
+        connect_timeout_s: for the first connection, and for each attempt.
+        backoff: delays between attempts to connect.
+    """
+
+    host: str | None
+    port: int
+    connect_timeout_s: float
+    backoff: Backoff
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Login(Server):
+    """An account to be.
+
+    Attributes:
+        jid: the own JID, with or without a resource.
+        password: its password.
+        tls: starttls, direct or off.
+        ca_file: the only certificates to trust; None: those of the system.
+    """
+
+    jid: str
+    password: str = field(repr=False)
+    tls: str
+    ca_file: Path | None
+
+    @property
+    def domain(self) -> str:
+        """Of the account."""
+        return self.jid.partition("/")[0].rpartition("@")[2]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Account(Login):
+    """An account to be, with QoS.
+
+    Attributes:
+        plugin: the options of xep_qos.
+    """
+
+    plugin: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Component(Server):
+    """A component to be (XEP-0114).
+
+    Attributes:
+        jid: its domain.
+        secret: that the server knows it by.
+    """
+
+    jid: str
+    secret: str = field(repr=False)
+
+
+def account_from(arguments: argparse.Namespace) -> Account:
+    """Check the options of a command for messages, and read the password.
+
+    Raises:
+        UsageError: they make no sense together.
+    """
+    login = login_from(arguments)
+    return Account(
+        **{field.name: getattr(login, field.name) for field in fields(login)},
+        plugin={
+            "store": store_url(arguments, create=True),
+            "retry_first_s": login.backoff.first_s,
+            "retry_max_s": login.backoff.max_s,
+            "deadline_s": arguments.deadline,
+            "ordered": arguments.ordered,
+            "namespaces": arguments.namespaces,
+            "trust": arguments.trust,
+            "quota_messages": arguments.quota_messages,
+            "quota_bytes": arguments.quota_bytes,
+            "quota_total_messages": arguments.quota_total_messages,
+            "quota_total_bytes": arguments.quota_total_bytes,
+        },
+    )
+
+
+def login_from(arguments: argparse.Namespace) -> Login:
+    """Check the options of a command that connects, and read the password.
+
+    Raises:
+        UsageError: they make no sense together.
+    """
+    if arguments.jid is None:
+        raise UsageError("--jid is needed: the account to log in to")
+    user, _, domain = arguments.jid.partition("/")[0].rpartition("@")
+    if not user:
+        raise UsageError(f"--jid {arguments.jid}: an account has the form user@domain")
+    host = arguments.host
+    if host is None and (arguments.port is not None or arguments.tls == "off"):
+        host = domain
+    if arguments.tls == "off" and not _is_loopback(host):
+        raise UsageError(
+            f"--tls off is for a loopback address only, and {host} is not known as one"
+        )
+    usual = PORT_DIRECT if arguments.tls == "direct" else PORT_STARTTLS
+    return Login(
+        jid=arguments.jid,
+        password=_password(arguments.password_file),
+        host=host and host.strip("[]"),
+        port=arguments.port or usual,
+        tls=arguments.tls,
+        ca_file=arguments.ca_file,
+        connect_timeout_s=arguments.connect_timeout,
+        backoff=_backoff(arguments),
+    )
+
+
+def component_from(arguments: argparse.Namespace) -> Component:
+    """Check the options of a component, and read its secret.
+
+    Raises:
+        UsageError: they make no sense together.
+    """
+    host = arguments.host or _COMPONENT_HOST
+    if not arguments.insecure and not _is_loopback(host):
+        raise UsageError(
+            "a component's stream is not encrypted: it is for a loopback address "
+            f"only, and {host} is not known as one (or say --insecure)"
+        )
+    return Component(
+        jid=arguments.component,
+        secret=_password(arguments.password_file),
+        host=host.strip("[]"),
+        port=arguments.port or PORT_COMPONENT,
+        connect_timeout_s=arguments.connect_timeout,
+        backoff=_backoff(arguments),
+    )
+
+
+def store_url(
+    arguments: argparse.Namespace,
+    *,
+    create: bool = False,
+    jid: str | None = None,
+    suffix: str = ".sqlite",
+) -> str:
+    """The store that is meant: --store, or the one that belongs to a JID.
+
+    Args:
+        arguments: with --store, and --jid unless the JID is given.
+        create: make the folder of the latter, if it is not there.
+        jid: whose store it is; None: that of --jid.
+        suffix: of the name of its file.
+
+    Raises:
+        UsageError: neither is given.
+        StoreError: the folder cannot be made.
+    """
+    if arguments.store is not None:
+        return str(arguments.store)
+    jid = jid or arguments.jid
+    if jid is None:
+        raise UsageError("--store is needed, or --jid to find the store of an account")
+    # The XDG Base Directory Specification: a relative path is to be ignored.
+    state = Path(os.environ.get("XDG_STATE_HOME", ""))
+    if not state.is_absolute():
+        state = Path.home() / ".local" / "state"
+    # One store a JID as given, resource included: two processes can be logged in
+    # to one account, but they cannot share a store.
+    folder = state / "xmpp-qos"
+    url = f"sqlite:{folder / quote(jid, safe='@ ')}{suffix}"
+    if create:
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            text = f"{error.strerror} ({folder})"
+            raise StoreError(url, text) from None
+    return url
+
+
+def _backoff(arguments: argparse.Namespace) -> Backoff:
+    try:
+        return Backoff(first_s=arguments.retry_first, max_s=arguments.retry_max)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+
+
+def _password(path: Path | None) -> str:
+    if path is None:
+        password = os.environ.get(PASSWORD_VARIABLE, "")
+        where = f"{PASSWORD_VARIABLE} is not set, and there is no --password-file"
+    else:
+        where = f"--password-file {path}"
+        try:
+            password = path.read_text("utf-8").partition("\n")[0].rstrip("\r")
+        except OSError as error:
+            raise UsageError(f"{where}: {error.strerror}") from None
+        except UnicodeError:
+            raise UsageError(f"{where}: the password is not UTF-8") from None
+        where = f"{where}: its first line is empty"
+    if not password:
+        raise UsageError(f"no password: {where}")
+    return password
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host.rstrip(".").lower() == "localhost"

@@ -1,0 +1,163 @@
+"""How to log in: as an account, with TLS and a password, or as a component.
+
+slixmpp logs in wherever it can; here is when it must not.
+"""
+
+from __future__ import annotations
+
+import ssl
+
+from slixmpp import ClientXMPP, ComponentXMPP
+from slixmpp.stanza import StreamFeatures
+from slixmpp.util.sasl.client import saslprep
+from slixmpp.util.stringprep_profiles import StringPrepError
+from slixmpp.xmlstream.stanzabase import StanzaBase
+
+from qos.cli.account import Component, Login
+from qos.cli.session import Session
+from qos.cli.status import UsageError
+
+__all__ = ["AccountSession", "ComponentSession"]
+
+#: RFC 6120 §6.5: how a server says that it cannot tell just now.
+_PASSING_AUTH_FAILURE = "temporary-auth-failure"
+
+
+class AccountSession(Session):
+    """A session as an account (RFC 6120).
+
+    Attributes:
+        client: the slixmpp client.
+    """
+
+    #: Two clients under one JID push each other out for ever.
+    lasting = Session.lasting | {"conflict"}
+
+    def __init__(self, login: Login, *, quiet: bool = False) -> None:
+        """Prepare.
+
+        Args:
+            login: who to be.
+            quiet: do not say when the connection is lost and found.
+
+        Raises:
+            UsageError: the password, or the CA file, is none.
+        """
+        self.client = _new_client(login)
+        self._tls = login.tls
+        #: What the server said to the password, in the attempt at hand.
+        self._refusal = ""
+        name = f"{login.host}:{login.port}" if login.host else login.domain
+        super().__init__(self.client, login, name=name, quiet=quiet)
+        for event, handler in (
+            ("ssl_invalid_chain", self._failed_tls),
+            ("failed_auth", self._refused),
+            ("failed_all_auth", self._refused_all),
+        ):
+            self.client.add_event_handler(event, handler)
+
+    def _guard(self, stanza: StanzaBase) -> StanzaBase | None:
+        """Keep slixmpp from logging in without TLS, as far as mechanisms allow it.
+
+        It does so where the server offers none, or where somebody took the offer
+        away.
+        """
+        if isinstance(stanza, StreamFeatures):
+            transport = self.client.transport
+            encrypted = transport and transport.get_extra_info("ssl_object")
+            features = stanza["features"]
+            if self._tls != "off":
+                if not encrypted and "starttls" not in features:
+                    self._give_up(f"{self._name} offers no TLS", lasting=True)
+                    return None
+            elif "starttls" in features and len(features) == 1:
+                self._give_up(f"{self._name} insists on TLS", lasting=True)
+                return None
+        return super()._guard(stanza)
+
+    def _session_started(self, event: object) -> None:
+        bound, wanted = self.client.boundjid, self.client.requested_jid
+        if bound.bare != wanted.bare or not bound.resource:
+            # An anonymous login, for one, counts as a success.
+            problem = f"{self._name} gave us {bound.full!r} instead of {wanted.bare}"
+            self._give_up(problem, lasting=bool(bound.full))
+            return
+        super()._session_started(event)
+
+    def _failed_tls(self, error: object) -> None:
+        """STARTTLS failed; whoever handles this event has to disconnect."""
+        self._failed(error)
+        self._over.set()
+
+    def _refused(self, failure: StanzaBase) -> None:
+        self._refusal = failure["condition"]
+
+    def _refused_all(self, _event: object) -> None:
+        if self._refusal:
+            self._problem = f"{self._name} refused the login: {self._refusal}"
+        else:
+            self._problem = f"{self._name} offers no way to log in that we know"
+        self._lasting = self._refusal != _PASSING_AUTH_FAILURE
+
+    async def _connected(self) -> bool:
+        self._refusal = ""
+        return await super()._connected()
+
+    async def _hang_up(self) -> None:
+        if self._refusal and not self._problem and not self._started.is_set():
+            self._refused_all(None)
+        await super()._hang_up()
+
+
+class ComponentSession(Session):
+    """A session as a component of a server (XEP-0114)."""
+
+    #: The secret is wrong. (A conflict passes: an old connection is not closed yet.)
+    lasting = Session.lasting | {"not-authorized"}
+
+    def __init__(self, component: Component) -> None:
+        """Prepare."""
+        stream = ComponentXMPP(  # type: ignore[no-untyped-call]  # slixmpp's lack
+            component.jid, component.secret, component.host, component.port
+        )
+        # slixmpp tries TLS first, for which XEP-0114 has no place.
+        stream.enable_direct_tls = False
+        super().__init__(stream, component, name=f"{component.host}:{component.port}")
+
+
+def _new_client(login: Login) -> ClientXMPP:
+    try:
+        saslprep(login.password)
+    except StringPrepError:
+        raise UsageError(
+            "the password has characters that no password can have (RFC 4013)"
+        ) from None
+    plain = login.tls == "off"
+    client = ClientXMPP(
+        login.jid,
+        login.password,
+        ssl_context=_tls_context(login),
+        plugin_config={
+            "feature_mechanisms": {
+                "unencrypted_plain": plain,
+                "unencrypted_scram": plain,
+            }
+        },
+    )
+    client.enable_plaintext = plain
+    client.enable_starttls = login.tls == "starttls"
+    client.enable_direct_tls = login.tls == "direct"
+    client.default_port = login.port
+    # slixmpp accepts every request for a subscription by itself, and whoever
+    # is in the roster is trusted. Here nobody gets in without being asked in.
+    client.auto_authorize = None
+    return client
+
+
+def _tls_context(login: Login) -> ssl.SSLContext:
+    """Checks the chain and the host name: create_default_context is strict."""
+    try:
+        return ssl.create_default_context(cafile=login.ca_file)
+    except (OSError, ssl.SSLError) as error:
+        reason = error.strerror if not isinstance(error, ssl.SSLError) else "not PEM"
+        raise UsageError(f"--ca-file {login.ca_file}: {reason}") from None

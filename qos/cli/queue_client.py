@@ -1,0 +1,54 @@
+"""A session that asks a queue service, and has nothing else in it."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import dataclasses
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import xep_0254  # noqa: F401 - makes the plugin known
+from qos.cli.account import login_from
+from qos.cli.logins import AccountSession
+from qos.cli.output import note
+from xep_0254.queueing import XEP_0254
+
+__all__ = ["asked"]
+
+T = TypeVar("T")
+
+
+async def asked(
+    arguments: argparse.Namespace,
+    ask: Callable[[AccountSession, XEP_0254], Awaitable[T]],
+    where: Callable[[], str] = str,
+) -> T:
+    """Log in, ask, log out.
+
+    Args:
+        arguments: as add_login and --timeout have made them.
+        ask: called once there is a session.
+        where: when it is stopped, says how far it got, or ''.
+
+    Raises:
+        CannotConnect: there is none to be had.
+        RequestRefused: not done.
+        NoAnswer: it may have been done.
+    """
+    login = login_from(arguments)
+    login = dataclasses.replace(login, jid=login.jid.partition("/")[0])
+    async with AccountSession(login) as session:
+        options = {"timeout_s": arguments.timeout}
+        session.client.register_plugin("xep_0254", options)
+
+        async def work() -> T:
+            await session.online.wait()
+            return await ask(session, XEP_0254.of(session.client))
+
+        session.start()
+        try:
+            return await session.work(work())
+        except asyncio.CancelledError:
+            note(f"stopped{where()}")
+            raise

@@ -1,0 +1,346 @@
+"""`xmpp-qos queue publish`: puts items into a queue, each once.
+
+The ids are made here, and a publish that is not answered is repeated under the same
+ids: a service knows them again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import random
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from xml.etree import ElementTree as ET
+
+from qos.cli.account import login_from
+from qos.cli.lines import stdin_lines
+from qos.cli.logins import AccountSession
+from qos.cli.output import ProgressBar, note, print_json
+from qos.cli.queue_client import asked
+from qos.cli.status import CommandError, Status, UsageError
+from qos.core.backoff import Backoff
+from qos.errors import (
+    LocalProtocolError,
+    MessageTooLarge,
+    NoAnswer,
+    RequestFailed,
+    RequestRefused,
+)
+from qos.xml import text as xml_text
+from xep_0254.asking import unreachable
+from xep_0254.queueing import XEP_0254, NewItem
+
+__all__ = ["run"]
+
+#: Items in one publish, and bytes of their lines. A server's limit for a stanza is
+#: well above, also when each character is escaped.
+_BATCH_ITEMS_MAX = 100
+_BATCH_BYTES_MAX = 100 * 1024
+
+#: As it is written around each line.
+_ITEM_BYTES = 150
+
+#: Publishes under way, and lines that are read ahead.
+_PUBLISHES_MAX = 4
+_LINES_AHEAD_MAX = 1000
+
+#: A longer line is over every limit: it is read to its end, and not kept.
+_LINE_BYTES_MAX = 1024 * 1024
+
+_BAR_INTERVAL_S = 0.1
+
+_LINE = "{xmpp-qos:line:0}line"
+
+#: What is wrong with one item; the next may be right.
+_FAULTS = frozenset({"bad-request", "conflict", "not-acceptable", "policy-violation"})
+
+#: There is no room for so many items; there may be for fewer.
+_FULL = "resource-constraint"
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """A line of stdin as an item.
+
+    Attributes:
+        number: of the line, from 1.
+        item: made of it.
+        size: about the bytes it takes on the wire.
+    """
+
+    number: int
+    item: NewItem
+    size: int
+
+
+async def run(arguments: argparse.Namespace) -> int:
+    """See qos.cli.entry.Command."""
+    if arguments.payload is None and arguments.file is None and not arguments.lines:
+        raise UsageError("one of --payload, --file or --lines is needed")
+    if arguments.lines and arguments.id is not None:
+        raise UsageError("--id is for one item, and --lines makes one of each line")
+    item = None if arguments.lines else _one(arguments)
+    lines = _Lines(arguments)
+    backoff = login_from(arguments).backoff
+
+    async def ask(session: AccountSession, queueing: XEP_0254) -> int:
+        publishing = _Publishing(session, queueing, arguments, backoff)
+        if item is None:
+            await lines.run(publishing)
+            return lines.status
+        await publishing.publish([item])
+        print_json({"id": item.item_id})
+        return Status.DONE
+
+    return await asked(arguments, ask, lambda: "" if item else f"; {lines.result}")
+
+
+class _Publishing:
+    """What one run of `publish` has to do."""
+
+    def __init__(
+        self,
+        session: AccountSession,
+        queueing: XEP_0254,
+        arguments: argparse.Namespace,
+        backoff: Backoff,
+    ) -> None:
+        self._session = session
+        self._queueing = queueing
+        self._arguments = arguments
+        self._backoff = backoff
+        #: The service has answered before: if it is away, it may come back.
+        self._met = False
+
+    async def publish(self, items: Sequence[NewItem]) -> None:
+        """Publish items, all or none; repeated until there is an answer.
+
+        Raises:
+            RequestRefused, LocalProtocolError: certainly not done.
+            NoAnswer: the time is over, and it may have been done.
+        """
+        loop = asyncio.get_running_loop()
+        give_up_at = loop.time() + self._arguments.deadline
+        unanswered: NoAnswer | None = None
+        tries = 0
+        while True:
+            tries += 1
+            try:
+                service, node = self._arguments.service, self._arguments.node
+                await self._queueing.publish(service, node, items, attempts=1)
+            except RequestFailed as error:
+                if isinstance(error, NoAnswer):
+                    unanswered = error
+                elif not unreachable(error) or not (self._met or unanswered):
+                    raise
+                delay_s = self._backoff.delay_s(tries, random.random())  # noqa: S311
+                if not await self._online_again(loop.time() + delay_s, give_up_at):
+                    raise (unanswered or error) from None
+            else:
+                self._met = True
+                return
+
+    async def _online_again(self, at: float, give_up_at: float) -> bool:
+        """Wait for this moment and for a session; False: there is no time for it."""
+        loop = asyncio.get_running_loop()
+        if at >= give_up_at:
+            return False
+        await asyncio.sleep(at - loop.time())
+        try:
+            async with asyncio.timeout_at(give_up_at):
+                await self._session.online.wait()
+        except TimeoutError:
+            return False
+        return True
+
+
+class _Lines:
+    """Publishes the lines of stdin, many at a time, and several publishes at once."""
+
+    def __init__(self, arguments: argparse.Namespace) -> None:
+        self.status = Status.DONE
+        self._arguments = arguments
+        self._ahead: asyncio.Queue[_Line | None] = asyncio.Queue(_LINES_AHEAD_MAX)
+        self._ids = secrets.token_hex(12)
+        self._read = 0
+        self._published = 0
+        self._refused = 0
+        self._more = True
+        #: Why nothing is published any more.
+        self._failure: CommandError | None = None
+        self._reader: asyncio.Task[None] | None = None
+        self._bar = ProgressBar()
+        self._bar_due_at = 0.0
+
+    @property
+    def result(self) -> str:
+        """How far it got, for people."""
+        return f"{self._published} of {self._read} lines are published"
+
+    async def run(self, publishing: _Publishing) -> None:
+        """Publish them all.
+
+        Raises:
+            CommandError: one could not be published, and neither can those after it.
+        """
+        slots = asyncio.Semaphore(_PUBLISHES_MAX)
+        try:
+            async with asyncio.TaskGroup() as group:
+                self._reader = group.create_task(self._read_lines())
+                while True:
+                    # First a place, then what there is: the more waits, the more
+                    # goes together.
+                    await slots.acquire()
+                    batch = await self._batch()
+                    if not batch:
+                        break
+                    task = group.create_task(self._publish(publishing, batch))
+                    task.add_done_callback(lambda _: slots.release())
+        except BaseExceptionGroup as failed:
+            raise failed.exceptions[0] from None
+        finally:
+            self._bar.close()
+        if self._failure is not None:
+            text = f"{self._failure}; {self.result}"
+            raise CommandError(text, self._failure.status)
+        note(self.result)
+
+    async def _read_lines(self) -> None:
+        try:
+            async for line in stdin_lines(_LINE_BYTES_MAX):
+                self._read += 1
+                if line is None:
+                    self._refuse(self._read, f"longer than {_LINE_BYTES_MAX} bytes")
+                    continue
+                try:
+                    text = line.decode()
+                    xml_text(text)
+                except ValueError as error:
+                    self._refuse(self._read, str(error))
+                    continue
+                await self._ahead.put(self._item(text, len(line)))
+        except CommandError as error:
+            self._fail(error)
+            return
+        self._more = False
+        await self._ahead.put(None)
+
+    def _item(self, text: str, size: int) -> _Line:
+        payload = ET.Element(_LINE)
+        payload.text = text
+        item = _new_item(self._arguments, payload, f"{self._ids}-{self._read}")
+        return _Line(self._read, item, size + _ITEM_BYTES)
+
+    async def _batch(self) -> list[_Line]:
+        """What goes together: at least one, or none any more."""
+        batch: list[_Line] = []
+        size = 0
+        line = await self._ahead.get()
+        while line is not None:
+            batch.append(line)
+            size += line.size
+            if len(batch) == _BATCH_ITEMS_MAX or size >= _BATCH_BYTES_MAX:
+                break
+            if self._ahead.empty():
+                break
+            line = self._ahead.get_nowait()
+        else:
+            # Whoever comes next has to see it too.
+            self._ahead.put_nowait(None)
+        return batch
+
+    async def _publish(self, publishing: _Publishing, batch: list[_Line]) -> None:
+        """Publish them; one that is refused among others is found by halves."""
+        if self._failure is not None:
+            return
+        try:
+            await publishing.publish([line.item for line in batch])
+            for line in batch:
+                self._published += 1
+                print_json({"id": line.item.item_id, "line": line.number})
+        except NoAnswer as error:
+            self._fail(CommandError(f"{_named(batch)}: {error}", Status.IN_DOUBT))
+        except (RequestRefused, LocalProtocolError) as error:
+            if len(batch) > 1 and _may_be_one(error):
+                middle = len(batch) // 2
+                await self._publish(publishing, batch[:middle])
+                await self._publish(publishing, batch[middle:])
+            elif _its_own_fault(error):
+                self._refuse(batch[0].number, str(error))
+            else:
+                text = f"{_named(batch)}: {error}"
+                self._fail(CommandError(text, Status.REFUSED))
+        except CommandError as error:
+            self._fail(error)
+        self._show()
+
+    def _refuse(self, number: int, why: str) -> None:
+        """This line is not published; others are."""
+        self._refused += 1
+        self.status = Status.REFUSED
+        note(f"line {number}: {why}")
+
+    def _fail(self, error: CommandError) -> None:
+        """Publish nothing any more; what is under way comes to its end."""
+        self._failure = self._failure or error
+        assert self._reader is not None
+        self._reader.cancel()
+        while not self._ahead.empty():
+            self._ahead.get_nowait()
+        self._ahead.put_nowait(None)
+
+    def _show(self) -> None:
+        now = asyncio.get_running_loop().time()
+        ended = self._published + self._refused
+        if now >= self._bar_due_at or ended == self._read:
+            self._bar_due_at = now + _BAR_INTERVAL_S
+            self._bar.show(
+                ended=ended, read=self._read, more=self._more, trouble=self._refused
+            )
+
+
+def _may_be_one(error: RequestRefused | LocalProtocolError) -> bool:
+    """Whether fewer of them might not be refused."""
+    if _its_own_fault(error):
+        return True
+    return isinstance(error, RequestRefused) and error.condition == _FULL
+
+
+def _its_own_fault(error: RequestRefused | LocalProtocolError) -> bool:
+    if isinstance(error, RequestRefused):
+        return error.condition in _FAULTS
+    return isinstance(error, MessageTooLarge)
+
+
+def _named(batch: Sequence[_Line]) -> str:
+    first, last = batch[0].number, batch[-1].number
+    return f"line {first}" if first == last else f"lines {first} to {last}"
+
+
+def _new_item(
+    arguments: argparse.Namespace, payload: ET.Element, item_id: str
+) -> NewItem:
+    return NewItem(
+        payload,
+        item_id=item_id,
+        priority=arguments.priority,
+        ttl=arguments.ttl,
+        delay=arguments.delay,
+    )
+
+
+def _one(arguments: argparse.Namespace) -> NewItem:
+    """The item of --payload or --file."""
+    source, where = arguments.payload, "--payload"
+    try:
+        if arguments.file is not None:
+            where = f"--file {arguments.file}"
+            source = arguments.file.read_bytes()
+        payload = ET.fromstring(source)  # noqa: S314 - the user's own
+    except OSError as error:
+        raise UsageError(f"{where}: {error.strerror}") from None
+    except (ET.ParseError, ValueError, LookupError) as error:
+        raise UsageError(f"{where}: not well-formed: {error}") from None
+    return _new_item(arguments, payload, arguments.id or secrets.token_hex(16))

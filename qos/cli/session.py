@@ -1,0 +1,308 @@
+"""A stream that stays connected.
+
+What slixmpp leaves to the application is here: where a redirection may lead, what is
+worth another attempt, and when to make it. How to log in, `logins` knows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import random
+import ssl
+from collections.abc import Coroutine, Iterator
+from types import TracebackType
+from typing import Any, ClassVar, Self, TypeVar
+
+from slixmpp import JID, ClientXMPP, ComponentXMPP
+from slixmpp.exceptions import IqError, IqTimeout
+from slixmpp.stanza import StreamError
+from slixmpp.xmlstream.stanzabase import StanzaBase
+
+from qos.cli.account import Server
+from qos.cli.output import note
+from qos.cli.status import CannotConnect
+from qos.core.backoff import Backoff
+from xep_qos.closing import close
+
+__all__ = ["Session"]
+
+T = TypeVar("T")
+
+#: A connection over which nothing comes back for this long is taken for lost.
+_PING_INTERVAL_S = 60.0
+_PING_TIMEOUT_S = 30.0
+
+#: Until there has been a session, somebody waits for the first one.
+_FIRST_BACKOFF = Backoff(first_s=0.5, max_s=5.0)
+
+#: To close a socket that is being aborted takes a turn of the event loop.
+_HANG_UP_S = 1.0
+
+
+class Session:
+    """A session with the server that is made again whenever it is lost.
+
+    `start` goes online; leaving it as a context logs out.
+
+    Attributes:
+        xmpp: the slixmpp stream.
+        online: set while there is a session.
+    """
+
+    #: Stream errors (RFC 6120 §4.9.3) at which another attempt ends in the same way.
+    lasting: ClassVar[frozenset[str]] = frozenset({"host-unknown", "host-gone"})
+
+    def __init__(
+        self,
+        xmpp: ClientXMPP | ComponentXMPP,
+        server: Server,
+        *,
+        name: str,
+        quiet: bool = False,
+    ) -> None:
+        """Prepare.
+
+        Args:
+            xmpp: the stream, not connected yet.
+            server: where to.
+            name: of the server, for people.
+            quiet: do not say when the connection is lost and found.
+        """
+        self.xmpp = xmpp
+        self.online = asyncio.Event()
+        self._server = server
+        self._name = name
+        self._quiet = quiet
+        self._keeper: asyncio.Task[None] | None = None
+        self._session_tasks: set[asyncio.Task[None]] = set()
+        #: There has been a session, at some time.
+        self._met = False
+        #: Of the attempt at hand: there is a session; it is over; the socket is
+        #: closed; why, as far as we were told; another one would end like this.
+        self._started = asyncio.Event()
+        self._over = asyncio.Event()
+        self._closed = asyncio.Event()
+        self._problem = ""
+        self._lasting = False
+        xmpp.register_plugin("xep_0199")
+        xmpp.add_filter("in", self._guard)
+        for event, handler in (
+            ("session_start", self._session_started),
+            ("disconnected", self._disconnected),
+            ("connection_failed", self._failed),
+            ("stream_error", self._stream_error),
+        ):
+            xmpp.add_event_handler(event, handler)
+
+    async def __aenter__(self) -> Self:
+        """Nothing but the beginning of the context."""
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Log out, and close what plugins have open."""
+        if self._keeper is not None:
+            self._keeper.cancel()
+            await asyncio.wait((self._keeper,))
+        await close(self.xmpp)
+
+    def start(self) -> None:
+        """Begin to connect. What comes of it, `work` says."""
+        self._keeper = asyncio.get_running_loop().create_task(self._keep())
+
+    async def work(self, task: Coroutine[Any, Any, T]) -> T:
+        """Do the work; it ends early if there never was a session.
+
+        Raises:
+            CannotConnect: there was none, and there is none to be expected.
+        """
+        assert self._keeper is not None
+        doing = asyncio.get_running_loop().create_task(task)
+        try:
+            await asyncio.wait(
+                (doing, self._keeper), return_when=asyncio.FIRST_COMPLETED
+            )
+            if not doing.done():
+                self._keeper.result()
+            return await doing
+        finally:
+            doing.cancel()
+            await asyncio.wait((doing,))
+
+    # -- what slixmpp tells ------------------------------------------------
+
+    def _guard(self, stanza: StanzaBase) -> StanzaBase | None:
+        """Keep slixmpp from going on where it is not safe to.
+
+        It follows a redirection, which anyone on the way can send before there is
+        TLS, and then accepts the certificate of that other host.
+        """
+        if isinstance(stanza, StreamError) and stanza["condition"] == "see-other-host":
+            self._give_up(f"{self._name} wants to redirect us: not followed")
+            return None
+        return stanza
+
+    def _give_up(self, problem: str, *, lasting: bool = False) -> None:
+        self._problem, self._lasting = problem, lasting
+        self.xmpp.abort()
+        self._over.set()
+
+    def _session_started(self, _event: object) -> None:
+        if self._met:
+            self._say(f"connected again as {self.xmpp.boundjid.full}")
+        self._met = True
+        self._started.set()
+        self.online.set()
+        for task in self._during_session():
+            self._spawn(task)
+
+    def _during_session(self) -> Iterator[Coroutine[Any, Any, None]]:
+        """What runs in each session, until it is lost."""
+        yield self._watch()
+
+    def _disconnected(self, reason: object) -> None:
+        self.online.clear()
+        for task in self._session_tasks:
+            task.cancel()
+        if not self._problem and reason:
+            self._problem = f"{self._name} closed the connection ({reason})"
+        self._over.set()
+        self._closed.set()
+
+    def _failed(self, error: object) -> None:
+        if isinstance(error, ssl.SSLError):
+            self._problem = _tls_problem(self._name, error)
+            self._lasting = isinstance(error, ssl.SSLCertVerificationError)
+        elif isinstance(error, OSError):
+            reason = os.strerror(error.errno) if error.errno else str(error)
+            self._problem = f"{self._name}: {reason}"
+        else:
+            self._problem = f"{self._name}: no address is known for it"
+
+    def _stream_error(self, error: StanzaBase) -> None:
+        condition = error["condition"]
+        text = f": {error['text']}" if error["text"] else ""
+        self._problem = f"{self._name} ended the stream: {condition}{text}"
+        self._lasting = condition in self.lasting
+
+    # -- staying connected -------------------------------------------------
+
+    async def _keep(self) -> None:
+        """Connect, and again when it is lost.
+
+        Raises:
+            CannotConnect: there was never a session, and the time is over or
+                nothing will change.
+        """
+        loop = asyncio.get_running_loop()
+        timeout_s = self._server.connect_timeout_s
+        give_up_at = loop.time() + timeout_s
+        tries, noted = 0, ""
+        while True:
+            left_s = timeout_s if self._met else give_up_at - loop.time()
+            started = await self._one_session(left_s)
+            problem = self._problem or f"{self._name}: the connection is lost"
+            if not self._met and self._lasting:
+                raise CannotConnect(problem)
+            tries = 1 if started and not self._lasting else tries + 1
+            backoff = self._server.backoff if self._met else _FIRST_BACKOFF
+            delay_s = backoff.delay_s(tries, random.random())  # noqa: S311
+            if not self._met and loop.time() + delay_s >= give_up_at:
+                await asyncio.sleep(give_up_at - loop.time())
+                raise CannotConnect(f"{problem}; gave up after {timeout_s:g} s")
+            if problem != noted or started:
+                self._say(f"{problem}; trying again")
+                noted = problem
+            await asyncio.sleep(delay_s)
+
+    async def _one_session(self, timeout_s: float) -> bool:
+        """Connect, and return when that has failed or the session is over.
+
+        Args:
+            timeout_s: until there is a session.
+
+        Returns:
+            Whether there was one.
+        """
+        self._problem, self._lasting = "", False
+        self._started.clear()
+        self._over.clear()
+        self._closed.clear()
+        self.xmpp.default_domain = self.xmpp.requested_jid.host
+        try:
+            async with asyncio.timeout(timeout_s):
+                if await self._connected():
+                    await _first_of(self._started, self._over)
+        except TimeoutError:
+            self._problem = f"{self._name} does not answer"
+        started = self._started.is_set()
+        if started:
+            await self._over.wait()
+        await self._hang_up()
+        return started
+
+    async def _connected(self) -> bool:
+        """Make a TCP connection (and TLS, if direct)."""
+        try:
+            again = await self.xmpp.connect(self._server.host, self._server.port)
+        except (OSError, ValueError) as error:
+            self._failed(error)
+            return False
+        return again is None
+
+    def _say(self, text: str) -> None:
+        if not self._quiet:
+            note(text)
+
+    async def _hang_up(self) -> None:
+        """Leave nothing of the attempt behind."""
+        # slixmpp would try again by itself, without jitter.
+        self.xmpp.cancel_connection_attempt()
+        self.xmpp.abort()
+        if self.xmpp.is_connected():
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._closed.wait(), _HANG_UP_S)
+        if self.xmpp.is_connected():
+            # asyncio does not say so when STARTTLS has failed.
+            self.xmpp.connection_lost(None)
+
+    def _spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(coroutine)
+        self._session_tasks.add(task)
+        task.add_done_callback(self._session_tasks.discard)
+
+    async def _watch(self) -> None:
+        """A peer that vanishes does not say so: TCP alone may take hours."""
+        ping, own = self.xmpp.plugin["xep_0199"], self.xmpp.boundjid
+        # A component pings itself: a server has no other address that it must know.
+        sender = own if self.xmpp.is_component else None
+        while True:
+            await asyncio.sleep(_PING_INTERVAL_S)
+            try:
+                await ping.ping(JID(own.host), ifrom=sender, timeout=_PING_TIMEOUT_S)
+            except IqTimeout:
+                self._give_up(f"{self._name} does not answer any more")
+            except IqError:
+                continue  # no such feature, but it is there
+
+
+def _tls_problem(name: str, error: ssl.SSLError) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"{name}: the certificate is refused: {error.verify_message}"
+    return f"{name}: TLS failed: {error.reason or error}"
+
+
+async def _first_of(*events: asyncio.Event) -> None:
+    loop = asyncio.get_running_loop()
+    tasks = [loop.create_task(event.wait()) for event in events]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()

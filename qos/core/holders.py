@@ -1,0 +1,96 @@
+"""Who has which items, and who can take another.
+
+Locks are counted by holder, a full JID, whatever became of its subscription; durable
+ones by account, since whoever of it comes next has them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import TypeAlias
+
+from qos.core.dispatch import Candidate
+from qos.core.item import Item, Subscription
+from qos.core.model import bare
+
+__all__ = ["Holders", "Present"]
+
+#: By account, its full JIDs that were heard of: events can be sent to these.
+Present: TypeAlias = Mapping[str, Collection[str]]
+
+
+class Holders:
+    """The locks of one node, by who has them."""
+
+    def __init__(self) -> None:
+        self._held: dict[str, dict[str, set[str]]] = {}
+        self._durable: dict[str, set[str]] = {}
+        self._turns: dict[str, int] = {}
+        self._turn = 0
+
+    def add(self, item: Item) -> None:
+        """It has been locked."""
+        account = bare(item.holder)
+        if item.durable:
+            self._durable.setdefault(account, set()).add(item.item_id)
+        else:
+            held = self._held.setdefault(account, {})
+            held.setdefault(item.holder, set()).add(item.item_id)
+
+    def discard(self, item: Item) -> None:
+        """It is not locked any more; as it was then."""
+        account = bare(item.holder)
+        if item.durable:
+            self._durable[account].discard(item.item_id)
+            if not self._durable[account]:
+                del self._durable[account]
+            return
+        held = self._held[account]
+        held[item.holder].discard(item.item_id)
+        if not held[item.holder]:
+            del held[item.holder]
+            if not held:
+                del self._held[account]
+
+    def held(self, jid: str) -> list[str]:
+        """The ids of what this full JID has by itself."""
+        return list(self._held.get(bare(jid), {}).get(jid, ()))
+
+    def durable(self, account: str) -> list[str]:
+        """The ids of what is locked for this account."""
+        return list(self._durable.get(account, ()))
+
+    def of_account(self, account: str) -> list[str]:
+        """The ids of all that the account has, by itself or through a resource."""
+        held = self._held.get(account, {}).values()
+        return [*self.durable(account), *(each for ids in held for each in ids)]
+
+    # -- who is next -------------------------------------------------------
+
+    def candidate(
+        self, subscription: Subscription, present: Present
+    ) -> Candidate | None:
+        """Who of a subscriber would get an item; None: it is not there, or has enough."""
+        jid = subscription.jid
+        account = bare(jid)
+        resources = present.get(account, ())
+        held = self._held.get(account, {})
+        load = len(self._durable.get(account, ()))
+        if jid == account:
+            load += sum(map(len, held.values()))
+        else:
+            load += len(held.get(jid, ()))
+            resources = (jid,) if jid in resources else ()
+        if not resources or load >= subscription.queue_requests:
+            return None
+        holder = min(resources, key=lambda each: (len(held.get(each, ())), each))
+        return Candidate(subscription, holder, load, self._turns.get(jid, 0))
+
+    def served(self, subscription: Subscription) -> None:
+        """It is the last in turn now."""
+        self._turn += 1
+        self._turns[subscription.jid] = self._turn
+
+    def forget_turn(self, jid: str) -> None:
+        """It has unsubscribed."""
+        self._turns.pop(jid, None)

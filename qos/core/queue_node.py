@@ -1,0 +1,584 @@
+"""One queue: its items, who works on them, and who gets the next.
+
+Holds all that is available or locked, without payloads; what has ended is in the
+store. Every method that changes something returns the effects, in order. It knows
+nothing of other nodes: what died is left in `died` for `queue_service` to place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from qos.core import work_queue
+from qos.core.access import is_owner
+from qos.core.dispatch import Backlog, Candidates, Moments
+from qos.core.holders import Holders, Present
+from qos.core.item import (
+    PRIORITY,
+    Ended,
+    Item,
+    ItemOutcome,
+    ItemState,
+    Node,
+    Subscription,
+)
+from qos.core.model import bare
+from qos.core.node_options import NodeOptions, node_options
+from qos.core.queue_effects import (
+    NotifyItem,
+    NotifyRetract,
+    NotifyUnlock,
+    QueueEffect,
+    RemoveItem,
+    RemoveSubscription,
+    SaveEnded,
+    SaveItem,
+    SaveNode,
+    SaveSubscription,
+)
+from qos.core.queue_requests import Entry, Refusal, Settlement
+from qos.core.work_queue import ItemInput
+
+__all__ = ["QueueNode"]
+
+_INPUTS = {
+    ItemOutcome.RELEASED: ItemInput.RELEASE,
+    ItemOutcome.MODIFIED: ItemInput.MODIFY,
+    ItemOutcome.REJECTED: ItemInput.REJECT,
+}
+
+
+class QueueNode:
+    """The items of a node and their subscribers.
+
+    Attributes:
+        node: as it is set up.
+        options: its configuration, as values.
+        subscriptions: by JID.
+        items: available or locked, by id.
+        size: bytes of their payloads.
+        dead: how many items are kept here as dead.
+        letters: the ids of dead letters, by the node that they came from.
+        died: what has died since this was emptied last, with what is remembered.
+        suspended: full JIDs whose lock timed out or whose event bounced, likewise.
+    """
+
+    def __init__(
+        self,
+        node: Node,
+        *,
+        items: Iterable[Item] = (),
+        subscriptions: Iterable[Subscription] = (),
+        dead: int = 0,
+        next_order: Callable[[], int],
+        now: float,
+    ) -> None:
+        self.node = node
+        self.options: NodeOptions = node_options(node.config)
+        self.subscriptions = {each.jid: each for each in subscriptions}
+        self.items: dict[str, Item] = {}
+        self.size = 0
+        self.dead = dead
+        self.letters: dict[str, set[str]] = {}
+        self.died: list[Item] = []
+        self.suspended: list[str] = []
+        self._next_order = next_order
+        self._holders = Holders()
+        self._backlog = Backlog(self.items.get)
+        self._moments = Moments(self.items.get)
+        for item in items:
+            self._put(item, now)
+
+    # -- what there is -----------------------------------------------------
+
+    def locks(self, jid: str) -> list[Item]:
+        """What this full JID has, with what is locked for its account."""
+        holders = self._holders
+        ids = (*holders.held(jid), *holders.durable(bare(jid)))
+        return [self.items[item_id] for item_id in ids]
+
+    def is_live(self, item: Item) -> bool:
+        """Whether this delivery has not ended yet."""
+        present = self.items.get(item.item_id)
+        return present is not None and present.token == item.token != ""
+
+    def stats(self, now: float) -> dict[str, int | float | None]:
+        """Counts, as `xmpp-qos queue stats` shows them."""
+        live = self.items.values()
+        waiting = [item for item in live if item.state is ItemState.AVAILABLE]
+        delayed = sum(item.available_at > now for item in waiting)
+        oldest = min((item.published_at for item in live), default=None)
+        return {
+            "available": len(waiting) - delayed,
+            "acquired": len(live) - len(waiting),
+            "delayed": delayed,
+            "dead": self.dead,
+            "accepted": self.node.accepted,
+            "subscribers": len(self.subscriptions),
+            "oldest_seconds": None if oldest is None else round(now - oldest, 3),
+            "bytes": self.size,
+            "excluded": sum(self._is_stuck(item) for item in waiting),
+            "releases_most": max((item.releases for item in waiting), default=0),
+        }
+
+    def _is_stuck(self, item: Item) -> bool:
+        """Nobody who is there can handle it."""
+        subscribers = self.subscriptions.keys()
+        return bool(subscribers) and item.excluded >= subscribers
+
+    def set_up(self, node: Node) -> None:
+        """Its configuration or affiliations have changed; no deadline does."""
+        self.node = node
+        self.options = node_options(node.config)
+
+    # -- publishers --------------------------------------------------------
+
+    def publish(
+        self,
+        entries: Sequence[Entry],
+        publisher: str,
+        *,
+        ended: Mapping[str, Ended],
+        next_seq: Callable[[], int],
+        now: float,
+    ) -> list[QueueEffect]:
+        """Take the items, all or none.
+
+        Args:
+            entries: of different ids.
+            publisher: the bare JID; it may publish.
+            ended: what is remembered of their ids.
+            next_seq: names an item in the store.
+            now: the time.
+
+        Raises:
+            Refusal: an id is taken, or there is no room.
+        """
+        new = [
+            entry
+            for entry in entries
+            if not self._is_repeat(entry, publisher, ended.get(entry.item_id), now)
+        ]
+        self._check_room(new)
+        effects: list[QueueEffect] = []
+        for entry in new:
+            ttl = self.options.ttl if entry.ttl is None else entry.ttl
+            item = Item(
+                seq=next_seq(),
+                node=self.node.name,
+                item_id=entry.item_id,
+                publisher=publisher,
+                digest=entry.digest,
+                size=entry.size,
+                priority=PRIORITY if entry.priority is None else entry.priority,
+                published_at=now,
+                available_at=now + entry.delay,
+                expires_at=None if ttl is None else now + ttl,
+            )
+            self._put(item, now)
+            effects.append(SaveItem(item, entry.payload))
+        return effects
+
+    def _is_repeat(
+        self, entry: Entry, publisher: str, ended: Ended | None, now: float
+    ) -> bool:
+        known: Item | Ended | None = self.items.get(entry.item_id)
+        window_s = self.options.dedupe_window
+        if known is None and ended is not None and now < ended.ended_at + window_s:
+            known = ended
+        if known is None:
+            return False
+        if (known.publisher, known.digest) == (publisher, entry.digest):
+            return True
+        raise Refusal(
+            f"there is another item {entry.item_id!r}",
+            condition="conflict",
+            type="cancel",
+        )
+
+    def _check_room(self, new: Sequence[Entry]) -> None:
+        items, size = len(self.items), self.size
+        for entry in new:
+            items, size = items + 1, size + entry.size
+            for what, used, most in (
+                ("items", items, self.options.max_items),
+                ("bytes", size, self.options.max_bytes),
+            ):
+                if most is not None and used > most:
+                    raise Refusal(
+                        f"{entry.item_id!r} finds no room: the limit of "
+                        f"{self.node.name!r} is {most} {what}",
+                        condition="resource-constraint",
+                        type="wait",
+                    )
+
+    def take_in(self, item: Item, now: float) -> list[QueueEffect]:
+        """Take a dead letter, or one of our own that lives again; never refused."""
+        self._put(item, now)
+        return [SaveItem(item)]
+
+    def free_id(self, item_id: str, seq: int) -> str:
+        """An id for an item that comes from elsewhere: this one, if it is free."""
+        return f"{item_id}#{seq}" if item_id in self.items else item_id
+
+    # -- workers -----------------------------------------------------------
+
+    def settle(
+        self,
+        settlements: Sequence[Settlement],
+        requester: str,
+        *,
+        ended: Mapping[str, Ended],
+        now: float,
+    ) -> list[QueueEffect]:
+        """Retract or unlock items, all or none; see `work_queue.check_settlement`.
+
+        Raises:
+            Refusal: of the first that is refused.
+        """
+        account = bare(requester)
+        owns = is_owner(self.node, account)
+        to_do = []
+        for settlement in settlements:
+            item = self.items.get(settlement.item_id)
+            retracts = settlement.outcome is ItemOutcome.ACCEPTED
+            published = item is not None and item.publisher == account
+            if work_queue.check_settlement(
+                item,
+                ended.get(settlement.item_id),
+                settlement,
+                requester=requester,
+                may_withdraw=retracts and (owns or published),
+            ):
+                assert item is not None
+                to_do.append((item, settlement))
+        effects: list[QueueEffect] = []
+        told: dict[tuple[str, bool], list[str]] = {}
+        for item, settlement in to_do:
+            if item.state is ItemState.AVAILABLE:
+                effects += self._remove(item, now)
+                continue
+            effects += self._settled(item, settlement, requester, now)
+            retracts = settlement.outcome is ItemOutcome.ACCEPTED
+            told.setdefault((item.holder, retracts), []).append(item.item_id)
+        for (to, retracts), item_ids in told.items():
+            notify = NotifyRetract if retracts else NotifyUnlock
+            effects.append(notify(to, self.node.name, tuple(item_ids)))
+        return effects
+
+    def _settled(
+        self, item: Item, settlement: Settlement, by: str, now: float
+    ) -> list[QueueEffect]:
+        outcome = settlement.outcome
+        if outcome is ItemOutcome.ACCEPTED:
+            return self._accept(item, by, now)
+        input_ = _INPUTS[outcome]
+        reason = "rejected"
+        if settlement.delivery_failed:
+            input_, reason = ItemInput.FAIL, "failed"
+        if settlement.reason:
+            reason = f"{reason}: {settlement.reason}"
+        return self._give_back(
+            item,
+            input_,
+            now,
+            reason=reason,
+            excluded=settlement.undeliverable_here,
+            by=by,
+            outcome=outcome,
+        )
+
+    def _accept(self, item: Item, by: str, now: float) -> list[QueueEffect]:
+        self._drop(item)
+        self.node = replace(self.node, accepted=self.node.accepted + 1)
+        keep_s = self.options.keep_accepted
+        kept = work_queue.accepted(item, now=now, keep_s=keep_s)
+        memory = self._ended(item, now, by, ItemOutcome.ACCEPTED)
+        return [
+            SaveItem(kept) if keep_s else RemoveItem(item.seq),
+            SaveEnded(memory),
+            SaveNode(self.node),
+        ]
+
+    def _give_back(
+        self,
+        item: Item,
+        input_: ItemInput,
+        now: float,
+        *,
+        reason: str = "",
+        excluded: bool = False,
+        by: str = "",
+        outcome: ItemOutcome | None = None,
+    ) -> list[QueueEffect]:
+        after = work_queue.given_back(
+            item,
+            input_,
+            now=now,
+            order=self._next_order(),
+            options=self.options,
+            reason=reason,
+            excluded=excluded,
+        )
+        if after.state is ItemState.ARCHIVED:
+            return self._die(item, after, now, by, outcome)
+        self._drop(item)
+        self._put(after, now)
+        return [SaveItem(after)]
+
+    def _die(
+        self,
+        item: Item,
+        after: Item,
+        now: float,
+        by: str = "",
+        outcome: ItemOutcome | None = None,
+    ) -> list[QueueEffect]:
+        self._drop(item)
+        self.died.append(after)
+        return [SaveEnded(self._ended(item, now, by, outcome))]
+
+    def _ended(
+        self, item: Item, now: float, by: str = "", outcome: ItemOutcome | None = None
+    ) -> Ended:
+        return work_queue.ended(
+            item,
+            now=now,
+            dedupe_s=self.options.dedupe_window,
+            by=by,
+            outcome=outcome,
+        )
+
+    def _remove(self, item: Item, now: float) -> list[QueueEffect]:
+        """Withdrawn: by its publisher or an owner, or by a purge."""
+        self._drop(item)
+        return [RemoveItem(item.seq), SaveEnded(self._ended(item, now))]
+
+    def extend(
+        self,
+        tokens: Sequence[tuple[str, str]],
+        requester: str,
+        *,
+        seconds: float,
+        now: float,
+    ) -> tuple[list[QueueEffect], float]:
+        """Move the deadlines of locks, all or none.
+
+        Returns:
+            Also how many seconds from now the first of them ends.
+
+        Raises:
+            Refusal: of the first that is refused.
+        """
+        items = []
+        for item_id, token in tokens:
+            item = self.items.get(item_id)
+            if item is not None and token != item.token:
+                # Whoever holds it now, this delivery has ended.
+                token = token or "-"
+            wanted = Settlement(item_id=item_id, token=token)
+            work_queue.check_settlement(
+                item, None, wanted, requester=requester, may_withdraw=False
+            )
+            assert item is not None
+            items.append(item)
+        effects: list[QueueEffect] = []
+        left_s = seconds
+        for item in items:
+            after = work_queue.extended(
+                item,
+                seconds=seconds,
+                now=now,
+                timeout_s=self.options.lock_timeout,
+            )
+            self.items[item.item_id] = after
+            self._moments.expect(after, now, count=len(self.items))
+            left_s = min(left_s, after.deadline - now)
+            effects.append(SaveItem(after))
+        return effects, left_s
+
+    def subscribe(
+        self, subscription: Subscription, requester: str
+    ) -> list[QueueEffect]:
+        """Take it, in the place of one of this JID; what it holds is sent again.
+
+        (AMQP 1.0 messaging: a receiver that comes back learns what is unsettled; a
+        worker that knows the token ignores the event.)
+        """
+        self.subscriptions[subscription.jid] = subscription
+        return [SaveSubscription(subscription), *self.resend(requester, durable=True)]
+
+    def resend(self, jid: str, *, durable: bool = False) -> list[QueueEffect]:
+        """Send again what this full JID holds; also what is its account's, if durable."""
+        return [
+            self._notify(item, jid)
+            for item in self.locks(jid)
+            if durable or item.holder == jid
+        ]
+
+    def unsubscribe(self, jid: str) -> list[QueueEffect]:
+        """Send it nothing new; its locks stay (XEP-0254 §4)."""
+        del self.subscriptions[jid]
+        self._holders.forget_turn(jid)
+        return [RemoveSubscription(self.node.name, jid)]
+
+    def left(self, jid: str, *, last: bool, now: float) -> list[QueueEffect]:
+        """Unavailable presence of a full JID: unlock and unsubscribe (XEP-0254 §4).
+
+        Args:
+            jid: who went.
+            last: no other resource of the account is there.
+            now: the time.
+        """
+        effects: list[QueueEffect] = []
+        for item_id in self._holders.held(jid):
+            effects += self._give_back(
+                self.items[item_id], ItemInput.FAIL, now, reason="gone"
+            )
+        for subscriber in (jid, bare(jid)) if last else (jid,):
+            if subscriber in self.subscriptions:
+                effects += self.unsubscribe(subscriber)
+        return effects
+
+    def bounced(
+        self, jid: str, tokens: Collection[str], now: float
+    ) -> list[QueueEffect]:
+        """An event came back: it has not received what was in it."""
+        effects: list[QueueEffect] = []
+        for item in self.locks(jid):
+            if item.token in tokens:
+                effects += self._give_back(item, ItemInput.RELEASE, now)
+                self.suspended.append(jid)
+        return effects
+
+    def release_all(self, account: str, now: float) -> list[QueueEffect]:
+        """Take every lock from an account that may not work here any more."""
+        effects: list[QueueEffect] = []
+        for item_id in self._holders.of_account(account):
+            item = self.items[item_id]
+            effects += self._give_back(item, ItemInput.RELEASE, now)
+            effects.append(NotifyUnlock(item.holder, self.node.name, (item_id,)))
+        return effects
+
+    def clear(self, now: float) -> list[QueueEffect]:
+        """Remove every item that is available or locked."""
+        effects: list[QueueEffect] = []
+        for item in list(self.items.values()):
+            effects += self._remove(item, now)
+        return effects
+
+    def holders(self) -> set[str]:
+        """The full JIDs that have items."""
+        return {item.holder for item in self.items.values() if item.holder}
+
+    def knows(self, account: str) -> bool:
+        """Whether it has a subscription, or an item."""
+        return bool(self._holders.of_account(account)) or any(
+            bare(jid) == account for jid in self.subscriptions
+        )
+
+    def withdraw(self, item: Item) -> None:
+        """Give a dead letter away, to be requeued where it came from."""
+        self._drop(item)
+
+    # -- time --------------------------------------------------------------
+
+    def next_at(self) -> float | None:
+        """When `due` is to be called, at the latest."""
+        return self._moments.next_at()
+
+    def due(self, now: float) -> list[QueueEffect]:
+        """What happens by itself: locks time out, items expire, delays end."""
+        effects: list[QueueEffect] = []
+        for item in self._moments.due(now):
+            if item.state is ItemState.ACQUIRED:
+                if item.deadline <= now:
+                    effects += self._time_out(item, now)
+            elif item.expires_at is not None and item.expires_at <= now:
+                effects += self._die(item, work_queue.expired(item, now=now), now)
+            elif item.available_at <= now:
+                self._backlog.add(item)
+        return effects
+
+    def _time_out(self, item: Item, now: float) -> list[QueueEffect]:
+        self.suspended.append(item.holder)
+        told = NotifyUnlock(item.holder, self.node.name, (item.item_id,))
+        return [
+            *self._give_back(item, ItemInput.FAIL, now, reason="timed out"),
+            told,
+        ]
+
+    # -- dispatch ----------------------------------------------------------
+
+    def dispatch(
+        self, present: Present, *, new_token: Callable[[], str], now: float
+    ) -> list[QueueEffect]:
+        """Lock what can be worked on, and send it; `due` was called before.
+
+        Args:
+            present: by account, the full JIDs that were heard of.
+            new_token: random, never the same.
+            now: the time.
+        """
+        effects: list[QueueEffect] = []
+        if not self._backlog.any():
+            return effects
+        candidate = self._holders.candidate
+        found = (candidate(each, present) for each in self.subscriptions.values())
+        free = Candidates([each for each in found if each is not None])
+        while free and (item := self._backlog.pop(free)) is not None:
+            chosen = free.take(item)
+            subscription = chosen.subscription
+            fresh = candidate(subscription, present)
+            if fresh != chosen:
+                # Another subscription of its account has been served meanwhile.
+                self._backlog.add(item)
+                if fresh is not None:
+                    free.put(fresh)
+                continue
+            self._drop(item)
+            item = work_queue.acquired(
+                item,
+                holder=chosen.holder,
+                token=new_token(),
+                durable=subscription.durable_locks,
+                now=now,
+                timeout_s=self.options.lock_timeout,
+            )
+            self._put(item, now)
+            self._holders.served(subscription)
+            effects += (SaveItem(item), self._notify(item, item.holder))
+            again = candidate(subscription, present)
+            if again is not None:
+                free.put(again)
+        return effects
+
+    def _notify(self, item: Item, to: str) -> NotifyItem:
+        subscription = self.subscriptions.get(to) or self.subscriptions.get(bare(to))
+        if subscription is None:
+            return NotifyItem(to, item)
+        return NotifyItem(to, item, subscription.batch, subscription.acknowledged)
+
+    # -- bookkeeping -------------------------------------------------------
+
+    def _put(self, item: Item, now: float) -> None:
+        """Hold an item that is not held."""
+        self.items[item.item_id] = item
+        self.size += item.size
+        if item.origin:
+            self.letters.setdefault(item.origin, set()).add(item.item_id)
+        if item.state is ItemState.ACQUIRED:
+            self._holders.add(item)
+        elif item.available_at <= now:
+            self._backlog.add(item)
+        self._moments.expect(item, now, count=len(self.items))
+
+    def _drop(self, item: Item) -> None:
+        """Do not hold it any more, in this state."""
+        del self.items[item.item_id]
+        self.size -= item.size
+        if item.origin:
+            self.letters[item.origin].discard(item.item_id)
+        if item.state is ItemState.ACQUIRED:
+            self._holders.discard(item)

@@ -1,0 +1,350 @@
+"""A queue service: its nodes, who is there, what died, and what happens by itself.
+
+What a request comes to is in `queue_owners` and `queue_users`; either a result with
+the effects, in order, or a Refusal, and then nothing has changed.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+from urllib.parse import quote
+
+from qos.core import work_queue
+from qos.core.access import is_owner, may_publish, may_subscribe
+from qos.core.item import Ended, Item, ItemOutcome, Node, Subscription
+from qos.core.model import bare
+from qos.core.queue_effects import (
+    NotifyItem,
+    NotifySubscription,
+    Probe,
+    QueueEffect,
+    SaveItem,
+)
+from qos.core.queue_node import QueueNode
+from qos.core.queue_requests import Refusal
+
+__all__ = ["Memory", "Queues", "Start"]
+
+#: Full JIDs of one account that are remembered as present.
+_RESOURCES_MAX = 100
+
+
+class Memory(Protocol):
+    """What is not held in memory, and can be looked up."""
+
+    def ended(self, node: str, item_id: str) -> Ended | None:
+        """What is remembered of an item that has ended."""
+
+    def archived(
+        self, node: str, outcome: ItemOutcome, *, after: int, limit: int
+    ) -> list[Item]:
+        """Accepted items that are kept, or (rejected) dead ones, by seq."""
+
+    def count_archived(self, node: str, outcome: ItemOutcome) -> int:
+        """How many there are."""
+
+
+@dataclass(slots=True)
+class Start:
+    """What there is when a service starts; see `qos.stores.queue.QueueContents`."""
+
+    nodes: Sequence[Node] = ()
+    subscriptions: Sequence[Subscription] = ()
+    items: Sequence[Item] = ()
+    dead: dict[str, int] = field(default_factory=dict)
+    next_seq: int = 1
+    next_order: int = 1
+
+
+class Queues:
+    """All nodes of a service.
+
+    Attributes:
+        nodes: by name.
+        present: by account, its full JIDs that were heard of since the start.
+        memory: what has ended.
+        creators: the bare JIDs that may create nodes; None: everybody.
+        new_id: 128 random bits as text, never given before.
+    """
+
+    def __init__(
+        self,
+        start: Start,
+        memory: Memory,
+        *,
+        creators: Collection[str] | None,
+        new_id: Callable[[], str],
+        now: float,
+    ) -> None:
+        self.memory = memory
+        self.creators = creators
+        self.new_id = new_id
+        self.nodes: dict[str, QueueNode] = {}
+        self.present: dict[str, set[str]] = {}
+        self.next_seq = itertools.count(start.next_seq).__next__
+        self._next_order = itertools.count(start.next_order).__next__
+        # By account, the nodes where it subscribes, or has something.
+        self._nodes_of: dict[str, set[str]] = {}
+        # What has changed since the last dispatch.
+        self._touched: set[str] = set()
+        self._expected: dict[str, float] = {}
+        self._wakes: list[tuple[float, str]] = []
+        items: dict[str, list[Item]] = {}
+        for item in start.items:
+            items.setdefault(item.node, []).append(item)
+        subscriptions: dict[str, list[Subscription]] = {}
+        for each in start.subscriptions:
+            subscriptions.setdefault(each.node, []).append(each)
+        for node in start.nodes:
+            queue = self.add(
+                node,
+                items=items.get(node.name, ()),
+                subscriptions=subscriptions.get(node.name, ()),
+                dead=start.dead.get(node.name, 0),
+                now=now,
+            )
+            for jid in (*queue.subscriptions, *queue.holders()):
+                self._nodes_of.setdefault(bare(jid), set()).add(node.name)
+
+    # -- nodes -------------------------------------------------------------
+
+    def queue(self, name: str) -> QueueNode:
+        """The node of this name; it counts as changed.
+
+        Raises:
+            Refusal: there is none.
+        """
+        queue = self.nodes.get(name)
+        if queue is None:
+            raise Refusal(
+                f"there is no node {name!r}", condition="item-not-found", type="cancel"
+            )
+        self._touched.add(name)
+        return queue
+
+    def add(
+        self,
+        node: Node,
+        *,
+        items: Iterable[Item] = (),
+        subscriptions: Iterable[Subscription] = (),
+        dead: int = 0,
+        now: float,
+    ) -> QueueNode:
+        """Have a node, with what is in it."""
+        queue = self.nodes[node.name] = QueueNode(
+            node,
+            items=items,
+            subscriptions=subscriptions,
+            dead=dead,
+            next_order=self._next_order,
+            now=now,
+        )
+        self._touched.add(node.name)
+        return queue
+
+    def drop(self, name: str) -> None:
+        """Have a node no more."""
+        del self.nodes[name]
+        self._touched.discard(name)
+        self._expected.pop(name, None)
+
+    def stats(
+        self, name: str, requester: str, now: float
+    ) -> dict[str, int | float | None]:
+        """What there is in a node, for who may look; dead ones wherever they are.
+
+        Raises:
+            Refusal: there is no such node.
+        """
+        queue, account = self.queue(name), bare(requester)
+        node, options = queue.node, queue.options
+        if not (
+            may_subscribe(node, options, account) or may_publish(node, options, account)
+        ):
+            return {}
+        letters = sum(1 for _ in self.letters(name))
+        stats = queue.stats(now)
+        return {**stats, "dead": queue.dead + letters}
+
+    # -- who is there ------------------------------------------------------
+
+    def heard(self, jid: str) -> list[QueueEffect]:
+        """A stanza came from this full JID, or it has answered a probe."""
+        account = bare(jid)
+        names = self._nodes_of.get(account)
+        if names is None:
+            return []
+        resources = self.present.setdefault(account, set())
+        if jid in resources or len(resources) >= _RESOURCES_MAX:
+            return []
+        resources.add(jid)
+        effects: list[QueueEffect] = []
+        for name in names:
+            effects += self.queue(name).resend(jid)
+        return effects
+
+    def works_at(self, jid: str, name: str) -> list[QueueEffect]:
+        """It subscribes to a node: from now on it is listened for."""
+        self._nodes_of.setdefault(bare(jid), set()).add(name)
+        return self.heard(jid)
+
+    def went(self, jid: str, now: float) -> list[QueueEffect]:
+        """Unavailable presence from a full JID (XEP-0254 §4)."""
+        account = bare(jid)
+        self._lose(jid)
+        effects: list[QueueEffect] = []
+        for name in list(self._nodes_of.get(account, ())):
+            last = not self.present.get(account)
+            effects += self.queue(name).left(jid, last=last, now=now)
+            effects += self.place_dead(name, now)
+            self.forget(account, name)
+        return effects
+
+    def bounced(
+        self, jid: str, name: str, tokens: Collection[str], now: float
+    ) -> list[QueueEffect]:
+        """An event with these deliveries came back from this full JID."""
+        if name not in self.nodes:
+            return []
+        effects = self.queue(name).bounced(jid, tokens, now)
+        self._suspend(name)
+        return effects
+
+    def probes(self) -> list[QueueEffect]:
+        """After a start: ask every subscriber whether it is there."""
+        via = {
+            each.via if each.jid == bare(each.jid) else each.jid
+            for queue in self.nodes.values()
+            for each in queue.subscriptions.values()
+        }
+        return [Probe(jid) for jid in sorted(via)]
+
+    def forget(self, account: str, name: str) -> None:
+        """Do not listen for an account that has nothing to do with a node any more."""
+        queue = self.nodes.get(name)
+        if queue is None or not queue.knows(account):
+            names = self._nodes_of.get(account, set())
+            names.discard(name)
+            if not names:
+                self._nodes_of.pop(account, None)
+                self.present.pop(account, None)
+
+    def enforce_access(self, name: str, now: float) -> list[QueueEffect]:
+        """Take subscription and locks from everybody who may not have them any more."""
+        queue = self.queue(name)
+        effects: list[QueueEffect] = []
+        workers = (*queue.subscriptions, *queue.holders())
+        for account in {bare(jid) for jid in workers}:
+            if may_subscribe(queue.node, queue.options, account):
+                continue
+            for each in list(queue.subscriptions.values()):
+                if bare(each.jid) == account:
+                    effects += queue.unsubscribe(each.jid)
+                    told = NotifySubscription(each.jid, name, each.jid, each.subid)
+                    effects.append(told)
+            effects += queue.release_all(account, now)
+            self.forget(account, name)
+        return effects
+
+    def _suspend(self, name: str) -> None:
+        suspended = self.nodes[name].suspended
+        for jid in suspended:
+            self._lose(jid)
+        suspended.clear()
+
+    def _lose(self, jid: str) -> None:
+        resources = self.present.get(bare(jid))
+        if resources is not None:
+            resources.discard(jid)
+
+    # -- dead letters ------------------------------------------------------
+
+    def place_dead(self, name: str, now: float) -> list[QueueEffect]:
+        """Move what has died in a node to its dead-letter node, or keep it there.
+
+        It goes as a dead letter once: one that dies again stays where it is, or two
+        nodes that name each other would pass it on for ever.
+        """
+        queue = self.nodes[name]
+        effects: list[QueueEffect] = []
+        for item in queue.died:
+            target = None if item.origin else self._dead_letter_node(queue)
+            if target is None:
+                queue.dead += 1
+                effects.append(SaveItem(item))
+                continue
+            item_id = f"{quote(name, safe='')}/{item.item_id}"
+            letter = work_queue.requeued(
+                item,
+                node=target.node.name,
+                item_id=target.free_id(item_id, item.seq),
+                origin=name,
+                origin_id=item.item_id,
+                now=now,
+            )
+            self._touched.add(target.node.name)
+            effects += target.take_in(letter, now)
+        queue.died.clear()
+        return effects
+
+    def letters(self, origin: str) -> Iterable[tuple[QueueNode, Item]]:
+        """The dead letters that came from a node, and where they are."""
+        for queue in self.nodes.values():
+            for item_id in queue.letters.get(origin, ()):
+                yield queue, queue.items[item_id]
+
+    def _dead_letter_node(self, queue: QueueNode) -> QueueNode | None:
+        """Where its dead items go, if one of its owners may publish there."""
+        target = self.nodes.get(queue.options.dead_letter_node)
+        if target is None or target is queue:
+            return None
+        for account in queue.node.affiliations:
+            if is_owner(queue.node, account) and may_publish(
+                target.node, target.options, account
+            ):
+                return target
+        return None
+
+    # -- time and dispatch -------------------------------------------------
+
+    def next_at(self) -> float | None:
+        """When `due` is to be called, at the latest; None: nothing is waited for."""
+        while (
+            self._wakes and self._expected.get(self._wakes[0][1]) != self._wakes[0][0]
+        ):
+            heapq.heappop(self._wakes)
+        return self._wakes[0][0] if self._wakes else None
+
+    def due(self, now: float) -> list[QueueEffect]:
+        """What happens by itself up to now."""
+        effects: list[QueueEffect] = []
+        while (at := self.next_at()) is not None and at <= now:
+            _, name = heapq.heappop(self._wakes)
+            del self._expected[name]
+            effects += self.queue(name).due(now)
+            effects += self.place_dead(name, now)
+            self._suspend(name)
+        return effects
+
+    def dispatch(self, now: float) -> list[QueueEffect]:
+        """Give out what can be given out. Call it after all else, before the commit."""
+        effects = self.due(now)
+        for name in self._touched:
+            queue = self.nodes[name]
+            effects += queue.dispatch(self.present, new_token=self.new_id, now=now)
+            at = queue.next_at()
+            if at is not None and at != self._expected.get(name):
+                self._expected[name] = at
+                heapq.heappush(self._wakes, (at, name))
+        self._touched.clear()
+        return effects
+
+    def is_live(self, notification: NotifyItem) -> bool:
+        """Whether the delivery that is to be told of has not ended yet."""
+        queue = self.nodes.get(notification.item.node)
+        return queue is not None and queue.is_live(notification.item)

@@ -1,0 +1,330 @@
+"""What publishers and subscribers ask of a queue service (XEP-0254, XEP-0060 §6, §7)."""
+
+from __future__ import annotations
+
+import heapq
+
+from qos.core.access import is_owner, may_publish, may_subscribe
+from qos.core.item import (
+    Affiliation,
+    Ended,
+    Item,
+    ItemOutcome,
+    Subscription,
+)
+from qos.core.model import bare
+from qos.core.node_options import (
+    BadOption,
+    SubscribeOptions,
+    subscribe_options,
+)
+from qos.core.queue_effects import QueueEffect, SaveSubscription
+from qos.core.queue_node import QueueNode
+from qos.core.queue_requests import (
+    Extend,
+    ExtendResult,
+    Fields,
+    GetOptions,
+    Items,
+    ItemsResult,
+    Ok,
+    OptionsResult,
+    Publish,
+    PublishResult,
+    Refusal,
+    Retract,
+    SetOptions,
+    Subscribe,
+    SubscribeResult,
+    Unlock,
+    Unsubscribe,
+)
+from qos.core.queue_service import Queues
+
+__all__ = [
+    "extend",
+    "get_options",
+    "items",
+    "publish",
+    "set_options",
+    "settle",
+    "subscribe",
+    "unsubscribe",
+]
+
+#: Subscriptions of one account to a node: each worker of it has one.
+_SUBSCRIPTIONS_MAX = 1000
+
+#: Items in one answer to a browse, at most.
+_PAGE_MAX = 1000
+
+_Effects = list[QueueEffect]
+
+
+def publish(
+    service: Queues, request: Publish, requester: str, now: float
+) -> tuple[PublishResult, _Effects]:
+    """XEP-0060 §7.1; see `QueueNode.publish`."""
+    queue, account = service.queue(request.node), bare(requester)
+    if not may_publish(queue.node, queue.options, account):
+        raise Refusal(
+            f"{account} may not publish to {request.node!r}",
+            condition="forbidden",
+            type="auth",
+        )
+    item_ids = tuple(entry.item_id for entry in request.entries)
+    effects = queue.publish(
+        request.entries,
+        account,
+        ended=_ended(service, queue, item_ids),
+        next_seq=service.next_seq,
+        now=now,
+    )
+    return PublishResult(request.node, item_ids), effects
+
+
+def settle(
+    service: Queues, request: Retract | Unlock, requester: str, now: float
+) -> tuple[Ok, _Effects]:
+    """XEP-0254 §2.3 and §2.4; see `work_queue.check_settlement`."""
+    queue = service.queue(request.node)
+    item_ids = tuple(each.item_id for each in request.settlements)
+    effects = queue.settle(
+        request.settlements,
+        requester,
+        ended=_ended(service, queue, item_ids),
+        now=now,
+    )
+    return Ok(), effects + service.place_dead(request.node, now)
+
+
+def _ended(
+    service: Queues, queue: QueueNode, item_ids: tuple[str, ...]
+) -> dict[str, Ended]:
+    found = {
+        item_id: service.memory.ended(queue.node.name, item_id)
+        for item_id in item_ids
+        if item_id not in queue.items
+    }
+    return {item_id: ended for item_id, ended in found.items() if ended is not None}
+
+
+def extend(
+    service: Queues, request: Extend, requester: str, now: float
+) -> tuple[ExtendResult, _Effects]:
+    """Our extension: still working."""
+    queue = service.queue(request.node)
+    effects, left_s = queue.extend(
+        request.tokens, requester, seconds=request.seconds, now=now
+    )
+    item_ids = tuple(item_id for item_id, _ in request.tokens)
+    return ExtendResult(request.node, left_s, item_ids), effects
+
+
+# -- subscriptions ---------------------------------------------------------
+
+
+def subscribe(
+    service: Queues, request: Subscribe, requester: str, _now: float
+) -> tuple[SubscribeResult, _Effects]:
+    """XEP-0254 §2.1: never without `queue_requests`."""
+    queue, account = service.queue(request.node), bare(requester)
+    _check_jid(request.jid, account)
+    _check_access(queue, account)
+    options = None
+    if request.options is not None:
+        options = _options(request.options)
+    if options is None:
+        raise Refusal(
+            "the subscription needs its options",
+            condition="not-acceptable",
+            type="modify",
+            pubsub="configuration-required",
+            form=True,
+        )
+    before = queue.subscriptions.get(request.jid)
+    if before is None:
+        mine = [jid for jid in queue.subscriptions if bare(jid) == account]
+        if len(mine) >= _SUBSCRIPTIONS_MAX:
+            raise Refusal(
+                f"{account} has {len(mine)} subscriptions to {request.node!r}",
+                condition="policy-violation",
+                type="wait",
+                pubsub="too-many-subscriptions",
+            )
+    # Subscribing again changes the options, and nothing else.
+    subid = service.new_id() if before is None else before.subid
+    subscription = _subscription(request.node, request.jid, subid, requester, options)
+    effects = service.works_at(requester, request.node)
+    # What it has is sent once, though it is heard of and subscribes.
+    effects = [each for each in effects if not _is_of(each, request.node)]
+    return (
+        SubscribeResult(subscription),
+        effects + queue.subscribe(subscription, requester),
+    )
+
+
+def _is_of(effect: QueueEffect, node: str) -> bool:
+    item = getattr(effect, "item", None)
+    return item is not None and item.node == node
+
+
+def unsubscribe(
+    service: Queues, request: Unsubscribe, requester: str, _now: float
+) -> tuple[Ok, _Effects]:
+    """XEP-0060 §6.2; the locks stay (XEP-0254 §4)."""
+    queue = service.queue(request.node)
+    _found(queue, request.jid, request.subid, requester)
+    effects = queue.unsubscribe(request.jid)
+    service.forget(bare(requester), request.node)
+    return Ok(), effects
+
+
+def get_options(
+    service: Queues, request: GetOptions, requester: str, _now: float
+) -> tuple[OptionsResult, _Effects]:
+    """XEP-0060 §6.3.2."""
+    queue = service.queue(request.node)
+    return OptionsResult(_found(queue, request.jid, request.subid, requester)), []
+
+
+def set_options(
+    service: Queues, request: SetOptions, requester: str, _now: float
+) -> tuple[Ok, _Effects]:
+    """XEP-0060 §6.3.5; what is not given stays."""
+    queue = service.queue(request.node)
+    before = _found(queue, request.jid, request.subid, requester)
+    options = _options(request.options, before)
+    assert options is not None
+    after = _subscription(before.node, before.jid, before.subid, before.via, options)
+    queue.subscriptions[before.jid] = after
+    return Ok(), [SaveSubscription(after)]
+
+
+def _subscription(
+    node: str, jid: str, subid: str, via: str, options: SubscribeOptions
+) -> Subscription:
+    return Subscription(
+        node=node,
+        jid=jid,
+        subid=subid,
+        via=via,
+        queue_requests=options.queue_requests,
+        batch=options.batch,
+        durable_locks=options.durable_locks,
+        acknowledged=options.acknowledged,
+    )
+
+
+def _options(
+    given: Fields, before: Subscription | None = None
+) -> SubscribeOptions | None:
+    try:
+        return subscribe_options(given, before)
+    except BadOption as error:
+        raise Refusal(
+            str(error),
+            condition="bad-request",
+            type="modify",
+            pubsub="invalid-options",
+        ) from error
+
+
+def _found(queue: QueueNode, jid: str, subid: str, requester: str) -> Subscription:
+    """The subscription that is meant."""
+    _check_jid(jid, bare(requester))
+    subscription = queue.subscriptions.get(jid)
+    if subscription is None:
+        raise Refusal(
+            f"{jid} is not subscribed to {queue.node.name!r}",
+            condition="unexpected-request",
+            type="cancel",
+            pubsub="not-subscribed",
+        )
+    if subid not in {"", subscription.subid}:
+        raise Refusal(
+            f"{subid!r} is not the subscription of {jid}",
+            condition="not-acceptable",
+            type="modify",
+            pubsub="invalid-subid",
+        )
+    return subscription
+
+
+def _check_jid(jid: str, account: str) -> None:
+    # XEP-0060 §6.1.3.1: only for oneself.
+    if bare(jid) != account:
+        raise Refusal(
+            f"{account} does not speak for {jid}",
+            condition="bad-request",
+            type="modify",
+            pubsub="invalid-jid",
+        )
+
+
+def _check_access(queue: QueueNode, account: str) -> None:
+    if may_subscribe(queue.node, queue.options, account):
+        return
+    name = queue.node.name
+    if queue.node.affiliations.get(account) is Affiliation.OUTCAST:
+        raise Refusal(
+            f"{account} is an outcast of {name!r}", condition="forbidden", type="auth"
+        )
+    # XEP-0060 §6.1.3.4.
+    raise Refusal(
+        f"{name!r} is for those on its whitelist",
+        condition="not-allowed",
+        type="cancel",
+        pubsub="closed-node",
+    )
+
+
+# -- browsing --------------------------------------------------------------
+
+
+def items(
+    service: Queues, request: Items, requester: str, now: float
+) -> tuple[ItemsResult, _Effects]:
+    """XEP-0060 §6.5: look, and lock nothing; in the order of publishing."""
+    queue, account = service.queue(request.node), bare(requester)
+    if request.state == "live":
+        if not may_publish(queue.node, queue.options, account):
+            _check_access(queue, account)
+    elif not is_owner(queue.node, account):
+        raise Refusal(
+            f"{account} does not own {request.node!r}",
+            condition="forbidden",
+            type="auth",
+        )
+    limit = _PAGE_MAX if request.max_items is None else request.max_items
+    limit = min(limit, _PAGE_MAX)
+    after = int(request.after) if request.after.isdecimal() else 0
+    found, count = _page(service, queue, request, after, limit)
+    result = ItemsResult(node=request.node, items=tuple(found), count=count, now=now)
+    return result, []
+
+
+def _page(
+    service: Queues, queue: QueueNode, request: Items, after: int, limit: int
+) -> tuple[list[Item], int]:
+    """Some items by seq, and how many there are in all."""
+    if request.state == "live":
+        live = list(queue.items.values())
+        if request.item_ids:
+            live = [each for each in live if each.item_id in request.item_ids]
+        return _first(live, after, limit), len(live)
+    outcome = ItemOutcome.ACCEPTED
+    letters: list[Item] = []
+    if request.state == "dead":
+        outcome = ItemOutcome.REJECTED
+        letters = [item for _, item in service.letters(request.node)]
+    memory, name = service.memory, queue.node.name
+    count = memory.count_archived(name, outcome) + len(letters)
+    kept = memory.archived(name, outcome, after=after, limit=limit)
+    return _first([*kept, *letters], after, limit), count
+
+
+def _first(found: list[Item], after: int, limit: int) -> list[Item]:
+    return heapq.nsmallest(
+        limit, (each for each in found if each.seq > after), key=lambda each: each.seq
+    )

@@ -1,0 +1,509 @@
+"""The queue service without XMPP: steps into commits, and then out with the answers.
+
+The core decides at once, in memory. What it decides while a commit is under way goes
+into the next one, with whatever can be given out by then; answers and events leave
+when the commit with all that was decided before them is on disk. So whatever anybody
+is told is there after a crash, and a worker gets an item in the commit that brought
+it, if it can.
+
+A commit that fails takes everything back that was decided since the last one: those
+who asked are refused, and the core starts again with what is on disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, TypeAlias, TypeVar
+
+from qos.core.access import is_owner
+from qos.core.item import Ended, Item, ItemOutcome
+from qos.core.model import bare
+from qos.core.queue_effects import (
+    Change,
+    ForgetOld,
+    Notification,
+    NotifyItem,
+    Probe,
+    QueueEffect,
+    RemoveEnded,
+    RemoveItem,
+    RemoveNode,
+    SaveEnded,
+    SaveItem,
+    SaveNode,
+)
+from qos.core.queue_handle import handle
+from qos.core.queue_requests import ItemsResult, Refusal, Request, Result
+from qos.core.queue_service import Queues, Start
+from qos.engine.clock import Clock, Timers
+from qos.errors import StoreError, StoreFull
+from qos.stores.queue import QueueContents, QueueStore
+
+__all__ = ["Answer", "Payloads", "QueueEngine", "QueuePort", "Unwritten"]
+
+log = logging.getLogger(__name__)
+
+#: How often what is over is removed from the store.
+_FORGET_EVERY_S = 60.0
+
+#: Before the store is tried again that could not be written, or read.
+_READ_AGAIN_S = 1.0
+
+#: Events that may still bounce. One that does comes back within a round trip.
+_SENT_MAX = 10_000
+
+#: Called with what to answer, and the payloads of the items in it, by seq.
+Answer = Callable[[Result | Refusal, Mapping[int, str]], None]
+
+#: Items, each with its payload.
+Payloads: TypeAlias = Sequence[tuple[Item, str]]
+
+
+class QueuePort(Protocol):
+    """What the engine asks of the connection. It drops what cannot be sent."""
+
+    def notify_items(
+        self, to: str, items: Payloads, *, acknowledged: bool
+    ) -> Sequence[tuple[str, Payloads]]:
+        """Send these items of one node in an event, or more if it gets too large.
+
+        Returns:
+            What was sent: the id of each event, and what is in it.
+        """
+
+    def notify(self, notification: Notification) -> None:
+        """Send any other event."""
+
+    def probe(self, jid: str) -> None:
+        """Ask whether it is there; `QueueEngine.heard` if so."""
+
+    def new_id(self) -> str:
+        """128 random bits as text, never given before."""
+
+
+@dataclass(slots=True)
+class _Step:
+    """What goes into one commit, and out after it."""
+
+    changes: list[Change] = field(default_factory=list)
+    outputs: list[Notification | _Reply] = field(default_factory=list)
+    payloads: dict[int, str] = field(default_factory=dict)
+
+    def add(self, effects: Sequence[QueueEffect]) -> None:
+        for effect in effects:
+            if isinstance(effect, Notification):
+                self.outputs.append(effect)
+                continue
+            if isinstance(effect, SaveItem) and effect.payload is not None:
+                self.payloads[effect.item.seq] = effect.payload
+            self.changes.append(effect)
+
+    def final(self) -> list[Change]:
+        """The changes; of those to one node's own row only the last."""
+        last = {
+            each.node.name: place
+            for place, each in enumerate(self.changes)
+            if isinstance(each, SaveNode)
+        }
+        return [
+            each
+            for place, each in enumerate(self.changes)
+            if not isinstance(each, SaveNode) or last[each.node.name] == place
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Reply:
+    """An answer that waits for its commit."""
+
+    answer: Answer
+    result: Result | Refusal
+
+
+class QueueEngine:
+    """A queue service with its store.
+
+    Attributes:
+        store: open.
+    """
+
+    def __init__(
+        self,
+        store: QueueStore,
+        port: QueuePort,
+        *,
+        clock: Clock,
+        creators: Collection[str] | None = None,
+    ) -> None:
+        """Open the store.
+
+        Raises:
+            StoreError: it cannot be opened.
+        """
+        self.store = store
+        self._port = port
+        self._clock = clock
+        self._creators = creators
+        self._memory = _Memory(store)
+        contents = store.open()
+        self._core: Queues | None = self._new_core(_start(contents))
+        self._step = _Step()
+        self._busy = False
+        self._flushing: asyncio.Handle | None = None
+        self._stopped = False
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._sent: OrderedDict[str, tuple[str, frozenset[str]]] = OrderedDict()
+        self._timers: Timers[str] = Timers(clock, self._time)
+        self._timers.set("forget", clock.now())
+
+    def _new_core(self, start: Start) -> Queues:
+        return Queues(
+            start,
+            self._memory,
+            creators=self._creators,
+            new_id=self._port.new_id,
+            now=self._clock.now(),
+        )
+
+    # -- what happens ------------------------------------------------------
+
+    def online(self) -> None:
+        """There is a session: nobody is known to be there until heard of."""
+        if self._core is not None:
+            self._core.present.clear()
+            self._did(self._core.probes())
+
+    def request(self, request: Request, requester: str, answer: Answer) -> None:
+        """Do what a full JID asks for; the answer comes when it is on disk."""
+        core = self._core
+        if self._stopped:
+            return
+        if core is None:
+            answer(_unwritten(None), {})
+            return
+        effects = core.heard(requester)
+        result: Result | Refusal
+        try:
+            result, more = handle(core, request, requester, self._clock.now())
+            effects += more
+        except Refusal as refusal:
+            result = refusal
+        except StoreError as error:
+            log.error("the store could not be read: %s", error)
+            result = _unwritten(error)
+        self._step.add(effects)
+        self._memory.note(effects)
+        self._step.outputs.append(_Reply(answer, result))
+        self._flush_soon()
+
+    def heard(self, jid: str) -> None:
+        """A stanza came from this full JID."""
+        if self._core is not None and not self._stopped:
+            self._did(self._core.heard(jid))
+
+    def went(self, jid: str) -> None:
+        """Unavailable presence came from this full JID."""
+        if self._core is not None and not self._stopped:
+            self._did(self._core.went(jid, self._clock.now()))
+
+    def bounced(self, jid: str, event_id: str) -> None:
+        """An event to this full JID came back, or was not delivered."""
+        sent = self._sent.pop(event_id, None)
+        if sent is not None and self._core is not None and not self._stopped:
+            node, tokens = sent
+            now = self._clock.now()
+            self._did(self._core.bounced(jid, node, tokens, now))
+
+    def stats(self, node: str, requester: str) -> dict[str, int | float | None] | None:
+        """Counts of a node, none for who may not look; None: there is no such node."""
+        if self._core is None or node not in self._core.nodes:
+            return None
+        return self._core.stats(node, requester, self._clock.now())
+
+    def is_owner(self, node: str, requester: str) -> bool:
+        """Whether the account of this full JID owns the node."""
+        queue = None if self._core is None else self._core.nodes.get(node)
+        return queue is not None and is_owner(queue.node, bare(requester))
+
+    def now(self) -> float:
+        """The time of its clock."""
+        return self._clock.now()
+
+    def nodes(self) -> list[str]:
+        """The names of all nodes."""
+        return sorted(self._core.nodes) if self._core is not None else []
+
+    async def aclose(self) -> None:
+        """Finish the commit under way, and close the store."""
+        self._stopped = True
+        self._timers.stop()
+        if self._flushing is not None:
+            self._flushing.cancel()
+        await self._idle.wait()
+        await self.store.close()
+
+    def _did(self, effects: Sequence[QueueEffect]) -> None:
+        if effects:
+            self._step.add(effects)
+            self._memory.note(effects)
+        # Even without effects of its own: who was heard of may get something now.
+        self._flush_soon()
+
+    # -- commits -----------------------------------------------------------
+
+    def _flush_soon(self) -> None:
+        if not self._busy and self._flushing is None:
+            # Not at once: what else happens in this turn of the loop joins.
+            self._flushing = asyncio.get_running_loop().call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flushing = None
+        core = self._core
+        if core is None or self._stopped:
+            return
+        effects = core.dispatch(self._clock.now())
+        self._step.add(effects)
+        self._memory.note(effects)
+        self._arm(core)
+        step, self._step = self._step, _Step()
+        try:
+            written = self.store.write(step.final())
+        except StoreError as error:
+            self._failed(step, error)
+            return
+        if written is None:
+            self._perform(step)
+            return
+        self._busy = True
+        self._idle.clear()
+        written.add_done_callback(lambda done: self._written(step, done.exception()))
+
+    def _written(self, step: _Step, error: BaseException | None) -> None:
+        self._busy = False
+        self._idle.set()
+        if self._stopped:
+            return
+        if error is not None:
+            self._failed(step, error)
+            return
+        self._memory.written(step.changes)
+        self._perform(step)
+        if self._step.changes or self._step.outputs:
+            self._flush_soon()
+
+    def _failed(self, step: _Step, error: BaseException) -> None:
+        """Take back all that was decided since: it was built upon this.
+
+        After a while, not at once: a disk that is full stays so.
+        """
+        log.error("the queues could not be written: %s", error)
+        outputs = [*step.outputs, *self._step.outputs]
+        self._step = _Step()
+        self._memory.clear()
+        self._core = None
+        self._timers.set("read", self._clock.now() + _READ_AGAIN_S)
+        for output in outputs:
+            if isinstance(output, _Reply):
+                # What it was refused with may have come of this.
+                output.answer(_unwritten(error), {})
+
+    def _read_again(self) -> None:
+        try:
+            self._core = self._new_core(_start(self.store.contents()))
+        except StoreError as error:
+            log.error("the queues could not be read: %s", error)
+            self._timers.set("read", self._clock.now() + _READ_AGAIN_S)
+        else:
+            self.online()
+
+    # -- time --------------------------------------------------------------
+
+    def _arm(self, core: Queues) -> None:
+        at = core.next_at()
+        if at is not None:
+            self._timers.set("due", at)
+
+    def _time(self, what: str) -> None:
+        if what == "read":
+            self._read_again()
+            return
+        if what == "forget":
+            now = self._clock.now()
+            self._step.changes.append(ForgetOld(now))
+            self._timers.set("forget", now + _FORGET_EVERY_S)
+        self._flush_soon()
+
+    # -- what goes out -----------------------------------------------------
+
+    def _perform(self, step: _Step) -> None:
+        core = self._core
+        assert core is not None
+        items: list[NotifyItem] = []
+        for output in step.outputs:
+            if isinstance(output, _Reply):
+                self._answer(output)
+            elif isinstance(output, Probe):
+                self._port.probe(output.to)
+            elif not isinstance(output, NotifyItem):
+                self._port.notify(output)
+            elif core.is_live(output):
+                items.append(output)
+        if items:
+            self._notify_items(items, step.payloads)
+
+    def _answer(self, reply: _Reply) -> None:
+        result, payloads = reply.result, {}
+        if isinstance(result, ItemsResult):
+            try:
+                payloads = self.store.payloads([item.seq for item in result.items])
+            except StoreError as error:
+                log.error("payloads could not be read: %s", error)
+                reply.answer(_unwritten(error), {})
+                return
+        reply.answer(result, payloads)
+
+    def _notify_items(
+        self, notifications: Sequence[NotifyItem], payloads: dict[int, str]
+    ) -> None:
+        unknown = [
+            each.item.seq for each in notifications if each.item.seq not in payloads
+        ]
+        try:
+            payloads = {**payloads, **self.store.payloads(unknown)}
+        except StoreError as error:
+            # They stay locked, and time out.
+            log.error("payloads could not be read: %s", error)
+        events: dict[tuple[str, str, bool], list[tuple[Item, str]]] = {}
+        for each in notifications:
+            payload = payloads.get(each.item.seq)
+            if payload is None:
+                continue
+            key = (each.to, each.item.node, each.acknowledged)
+            event = events.setdefault(key, [])
+            event.append((each.item, payload))
+            if len(event) >= each.batch:
+                self._send(key, events.pop(key))
+        for key, event in events.items():
+            self._send(key, event)
+
+    def _send(self, key: tuple[str, str, bool], items: Payloads) -> None:
+        to, node, acknowledged = key
+        sent = self._port.notify_items(to, items, acknowledged=acknowledged)
+        for event_id, some in sent:
+            tokens = frozenset(item.token for item, _ in some)
+            self._sent[event_id] = (node, tokens)
+        while len(self._sent) > _SENT_MAX:
+            self._sent.popitem(last=False)
+
+
+class _Memory:
+    """What has ended, as of now: the store, and what is on its way there."""
+
+    def __init__(self, store: QueueStore) -> None:
+        self._store = store
+        self.clear()
+
+    def clear(self) -> None:
+        """Nothing is on its way."""
+        self._ended: dict[tuple[str, str], Ended | None] = {}
+        # Items that are being changed, and nodes that are being deleted.
+        self._seqs: Counter[int] = Counter()
+        self._deleted: Counter[str] = Counter()
+
+    def note(self, effects: Sequence[QueueEffect]) -> None:
+        """These have been decided."""
+        for effect in effects:
+            if isinstance(effect, SaveEnded):
+                self._ended[effect.ended.node, effect.ended.item_id] = effect.ended
+            elif isinstance(effect, RemoveEnded):
+                self._ended[effect.node, effect.item_id] = None
+            elif isinstance(effect, RemoveNode):
+                self._deleted[effect.name] += 1
+                for key in [key for key in self._ended if key[0] == effect.name]:
+                    self._ended[key] = None
+            elif (seq := _seq(effect)) is not None:
+                self._seqs[seq] += 1
+
+    def written(self, changes: Sequence[Change]) -> None:
+        """These are on disk."""
+        for change in changes:
+            if isinstance(change, SaveEnded):
+                key = (change.ended.node, change.ended.item_id)
+                if self._ended.get(key) is change.ended:
+                    del self._ended[key]
+            elif isinstance(change, RemoveEnded):
+                key = (change.node, change.item_id)
+                if self._ended.get(key, change) is None:
+                    del self._ended[key]
+            elif isinstance(change, RemoveNode):
+                _one_less(self._deleted, change.name)
+            elif (seq := _seq(change)) is not None:
+                _one_less(self._seqs, seq)
+
+    def ended(self, node: str, item_id: str) -> Ended | None:
+        """See qos.core.queue_service.Memory."""
+        key = (node, item_id)
+        if key in self._ended:
+            return self._ended[key]
+        return None if node in self._deleted else self._store.ended(node, item_id)
+
+    def archived(
+        self, node: str, outcome: ItemOutcome, *, after: int, limit: int
+    ) -> list[Item]:
+        """See qos.core.queue_service.Memory; without what is just being changed."""
+        found: list[Item] = []
+        while node not in self._deleted and len(found) < limit:
+            chunk = self._store.archived(node, outcome, after=after, limit=limit)
+            found += [item for item in chunk if item.seq not in self._seqs]
+            if len(chunk) < limit:
+                break
+            after = chunk[-1].seq
+        return found[:limit]
+
+    def count_archived(self, node: str, outcome: ItemOutcome) -> int:
+        """See qos.core.queue_service.Memory."""
+        return self._store.count_archived(node, outcome)
+
+
+K = TypeVar("K")
+
+
+def _one_less(counts: Counter[K], key: K) -> None:
+    counts[key] -= 1
+    if not counts[key]:
+        del counts[key]
+
+
+def _seq(change: QueueEffect) -> int | None:
+    if isinstance(change, SaveItem):
+        return change.item.seq
+    return change.seq if isinstance(change, RemoveItem) else None
+
+
+def _start(contents: QueueContents) -> Start:
+    return Start(
+        nodes=contents.nodes,
+        subscriptions=contents.subscriptions,
+        items=contents.items,
+        dead=contents.dead,
+        next_seq=contents.next_seq,
+        next_order=contents.next_order,
+    )
+
+
+class Unwritten(Refusal):
+    """It is the disk, and not the request: it may be repeated."""
+
+
+def _unwritten(error: BaseException | None) -> Unwritten:
+    full = isinstance(error, StoreFull)
+    return Unwritten(
+        "the store is full" if full else "the store cannot be written",
+        condition="resource-constraint" if full else "internal-server-error",
+        type="wait",
+    )

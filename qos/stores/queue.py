@@ -1,0 +1,191 @@
+"""The store of a queue service: its nodes, items and memories, in one SQLite file.
+
+It keeps the values of `qos.core.item` as `qos.core.queue_effects` asks it to, and
+decides nothing. The file can be read with any SQLite tool, also while it is in use;
+the payloads lie in a table of their own, so that a lock does not write one again.
+See queue_rows.py for the tables, sqlite_file.py for what they survive.
+"""
+
+# ruff: noqa: S608 - the SQL is put together of our own names; values are bound
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from qos.core.item import Ended, Item, ItemOutcome, Node, Subscription
+from qos.core.queue_effects import Change
+from qos.errors import LocalProtocolError
+from qos.stores.queue_rows import (
+    APPLICATION_ID,
+    CHANGES,
+    ENDED,
+    ITEM,
+    MIGRATIONS,
+    NODE,
+    SUBSCRIPTION,
+    ended_from,
+    item_from,
+    node_from,
+    row,
+    subscription_from,
+)
+from qos.stores.sqlite_changes import Value, names
+from qos.stores.sqlite_file import Migrations, SqliteFile
+
+__all__ = [
+    "APPLICATION_ID",
+    "MIGRATIONS",
+    "QueueContents",
+    "QueueStore",
+    "queue_store_from_url",
+]
+
+#: Payloads read by one statement.
+_PAYLOADS = 256
+
+
+@dataclass(slots=True)
+class QueueContents:
+    """What a queue service needs to know of its store when it starts.
+
+    Attributes:
+        nodes: all of them, by name.
+        subscriptions: all of them, by node and JID.
+        items: those that are available or acquired, by seq.
+        dead: how many items each node keeps as dead; no node that has none.
+        next_seq: one more than the largest seq that was ever there.
+        next_order: one more than the largest `Item.order` that is there.
+    """
+
+    nodes: list[Node] = field(default_factory=list)
+    subscriptions: list[Subscription] = field(default_factory=list)
+    items: list[Item] = field(default_factory=list)
+    dead: dict[str, int] = field(default_factory=dict)
+    next_seq: int = 1
+    next_order: int = 1
+
+
+class QueueStore(SqliteFile[QueueContents, Change]):
+    """`sqlite:PATH`, for a queue service; `open`, `write`, `close`: see Store.
+
+    To change an item that is not there (a SaveItem without a payload) fails the
+    write, as one that builds on a write that has failed. All reads see what has
+    been committed, which may be a moment before the future of its write is done;
+    they raise a StoreError when the store is not open, or damaged.
+    """
+
+    _application_id = APPLICATION_ID
+    _tables = ("about", "node", "subscription", "item", "ended")
+    _changes_view = CHANGES
+
+    @property
+    def _migrations(self) -> Migrations:
+        return MIGRATIONS
+
+    def contents(self) -> QueueContents:
+        """What `open` says, as of now."""
+        return self._contents()
+
+    def payloads(self, seqs: Sequence[int]) -> dict[int, str]:
+        """The payloads of these items, of those that are there."""
+        found: dict[int, str] = {}
+        for start in range(0, len(seqs), _PAYLOADS):
+            some = seqs[start : start + _PAYLOADS]
+            marks = ", ".join("?" * len(some))
+            sql = f"SELECT seq, payload FROM item_payload WHERE seq IN ({marks})"
+            found.update(self._read(sql, *some))
+        return found
+
+    def get(self, seq: int) -> Item | None:
+        """The item with this seq, in whatever state."""
+        items = self._items("WHERE seq = ?", seq)
+        return items[0] if items else None
+
+    def ended(self, node: str, item_id: str) -> Ended | None:
+        """What is remembered of the item that had this id."""
+        sql = f"SELECT {names(ENDED)} FROM ended WHERE node = ? AND item_id = ?"
+        records = self._records(ended_from, ENDED, sql, node, item_id)
+        return records[0] if records else None
+
+    def archived(
+        self, node: str, outcome: ItemOutcome, *, after: int = 0, limit: int
+    ) -> list[Item]:
+        """The items that a node keeps after this outcome, with seq > after, by seq.
+
+        Fewer than the limit: there are no more.
+        """
+        return self._items(
+            "WHERE state = 'archived' AND outcome = ? AND node = ? AND seq > ?"
+            " ORDER BY seq LIMIT ?",
+            outcome.value,
+            node,
+            after,
+            limit,
+        )
+
+    def count_archived(self, node: str, outcome: ItemOutcome) -> int:
+        """How many items a node keeps after this outcome."""
+        sql = (
+            "SELECT COUNT(*) FROM item"
+            " WHERE state = 'archived' AND outcome = ? AND node = ?"
+        )
+        count: int = self._read(sql, outcome.value, node)[0][0]
+        return count
+
+    def find_archived(
+        self, node: str, item_id: str, outcome: ItemOutcome
+    ) -> list[Item]:
+        """The items with this id that a node keeps after this outcome, by seq."""
+        return self._items(
+            # Or SQLite may go through all that the node keeps.
+            "INDEXED BY item_by_id WHERE node = ? AND item_id = ?"
+            " AND state = 'archived' AND outcome = ? ORDER BY seq",
+            node,
+            item_id,
+            outcome.value,
+        )
+
+    def _items(self, clauses: str, *values: float | str) -> list[Item]:
+        sql = f"SELECT {names(ITEM)} FROM item {clauses}"
+        return self._records(item_from, ITEM, sql, *values)
+
+    def _contents(self) -> QueueContents:
+        nodes = f"SELECT {names(NODE)} FROM node ORDER BY name"
+        subscriptions = (
+            f"SELECT {names(SUBSCRIPTION)} FROM subscription ORDER BY node, jid"
+        )
+        dead = self._read(
+            "SELECT node, COUNT(*) FROM item"
+            " WHERE state = 'archived' AND outcome = 'rejected' GROUP BY node"
+        )
+        ((last_order,),) = self._read('SELECT COALESCE(MAX("order"), 0) FROM item')
+        return QueueContents(
+            nodes=self._records(node_from, NODE, nodes),
+            subscriptions=self._records(subscription_from, SUBSCRIPTION, subscriptions),
+            items=self._items("WHERE state <> 'archived' ORDER BY seq"),
+            dead=dict(dead),
+            next_seq=self._next_seq("item"),
+            next_order=last_order + 1,
+        )
+
+    def _row(self, change: Change) -> tuple[Value, ...]:
+        return row(change)
+
+
+def queue_store_from_url(url: str) -> QueueStore:
+    """The store of a queue service that a user names, not open yet.
+
+    Args:
+        url: `sqlite:PATH`; the path may begin with `~`.
+
+    Raises:
+        LocalProtocolError: it is anything else. What a queue has confirmed must
+            survive its process, so `memory:` is none.
+    """
+    scheme, _, path = url.partition(":")
+    if scheme == "sqlite" and path and "\0" not in path:
+        return QueueStore(path)
+    raise LocalProtocolError(
+        f"{url!r} names no store of a queue: expected sqlite:PATH"
+        " (memory: would not survive, and files: is for messages)"
+    )

@@ -1,0 +1,324 @@
+"""How the values and changes of a queue service stand in its database.
+
+The tables, and what makes rows of values and values of rows.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import fields
+from operator import attrgetter
+from typing import Any
+
+from qos.core.item import (
+    Affiliation,
+    Ended,
+    Failure,
+    Item,
+    ItemOutcome,
+    ItemState,
+    Node,
+    Subscription,
+)
+from qos.core.queue_effects import (
+    Change,
+    ForgetOld,
+    RemoveEnded,
+    RemoveItem,
+    RemoveNode,
+    RemoveSubscription,
+    SaveEnded,
+    SaveItem,
+    SaveNode,
+    SaveSubscription,
+)
+from qos.stores.sqlite_changes import ChangesView, Kind, Value, insert
+from qos.stores.sqlite_file import ABOUT, Migrations
+
+__all__ = [
+    "APPLICATION_ID",
+    "CHANGES",
+    "ENDED",
+    "ITEM",
+    "MIGRATIONS",
+    "NODE",
+    "SUBSCRIPTION",
+    "ended_from",
+    "item_from",
+    "node_from",
+    "row",
+    "subscription_from",
+]
+
+#: "QoSq", so that `file` and we can tell our files from others.
+APPLICATION_ID = 0x516F5371
+
+MIGRATIONS: Migrations = (
+    (
+        ABOUT,
+        """CREATE TABLE node (
+            name TEXT PRIMARY KEY,
+            created_at REAL NOT NULL,
+            config TEXT NOT NULL,
+            affiliations TEXT NOT NULL,
+            accepted INTEGER NOT NULL
+        ) WITHOUT ROWID""",
+        """CREATE TABLE subscription (
+            node TEXT NOT NULL,
+            jid TEXT NOT NULL,
+            subid TEXT NOT NULL,
+            via TEXT NOT NULL,
+            queue_requests INTEGER NOT NULL,
+            batch INTEGER NOT NULL,
+            durable_locks INTEGER NOT NULL,
+            acknowledged INTEGER NOT NULL,
+            PRIMARY KEY (node, jid)
+        ) WITHOUT ROWID""",
+        # AUTOINCREMENT keeps the largest seq ever, for QueueContents.next_seq.
+        """CREATE TABLE item (
+            seq INTEGER PRIMARY KEY AUTOINCREMENT,
+            node TEXT NOT NULL,
+            item_id TEXT NOT NULL,
+            origin TEXT NOT NULL,
+            origin_id TEXT NOT NULL,
+            publisher TEXT NOT NULL,
+            digest TEXT NOT NULL,
+            size INTEGER NOT NULL,
+            priority INTEGER NOT NULL,
+            published_at REAL NOT NULL,
+            available_at REAL NOT NULL,
+            expires_at REAL,
+            state TEXT NOT NULL,
+            delivery_count INTEGER NOT NULL,
+            releases INTEGER NOT NULL,
+            acquired_before INTEGER NOT NULL,
+            "order" INTEGER NOT NULL,
+            receivers TEXT NOT NULL,
+            excluded TEXT NOT NULL,
+            last_holder TEXT NOT NULL,
+            token TEXT NOT NULL,
+            holder TEXT NOT NULL,
+            durable INTEGER NOT NULL,
+            locked_at REAL NOT NULL,
+            deadline REAL NOT NULL,
+            outcome TEXT,
+            ended_at REAL,
+            forget_at REAL,
+            history TEXT NOT NULL
+        )""",
+        """CREATE INDEX item_by_id ON item (node, item_id)""",
+        # A lock of a live item has nothing to do with these two.
+        """CREATE INDEX item_archived ON item (outcome, node, seq)
+            WHERE state = 'archived'""",
+        """CREATE INDEX item_forgotten ON item (forget_at)
+            WHERE forget_at IS NOT NULL""",
+        """CREATE TABLE item_payload (
+            seq INTEGER PRIMARY KEY, payload TEXT NOT NULL
+        )""",
+        """CREATE TABLE ended (
+            node TEXT NOT NULL,
+            item_id TEXT NOT NULL,
+            publisher TEXT NOT NULL,
+            digest TEXT NOT NULL,
+            ended_at REAL NOT NULL,
+            forget_at REAL NOT NULL,
+            token TEXT NOT NULL,
+            account TEXT NOT NULL,
+            outcome TEXT,
+            PRIMARY KEY (node, item_id)
+        ) WITHOUT ROWID""",
+        """CREATE INDEX ended_forgotten ON ended (forget_at)""",
+    ),
+)
+
+# -- how a value is written -------------------------------------------------
+
+#: The columns of each table, as the fields of the values are.
+ITEM = tuple(field.name for field in fields(Item))
+ENDED = tuple(field.name for field in fields(Ended))
+NODE = tuple(field.name for field in fields(Node))
+SUBSCRIPTION = tuple(field.name for field in fields(Subscription))
+
+#: What is not stored as it is comes first in a row.
+_ITEM_PACKED = ("state", "outcome", "receivers", "excluded", "history")
+_ITEM_ROW = _ITEM_PACKED + tuple(name for name in ITEM if name not in _ITEM_PACKED)
+_ENDED_ROW = ("outcome", *(name for name in ENDED if name != "outcome"))
+
+_item_values = attrgetter(*_ITEM_ROW[len(_ITEM_PACKED) :])
+_ended_values = attrgetter(*_ENDED_ROW[1:])
+_subscription_values = attrgetter(*SUBSCRIPTION)
+
+_json = json.JSONEncoder(
+    ensure_ascii=False, separators=(",", ":"), sort_keys=True
+).encode
+
+
+def _set(columns: Iterable[str]) -> str:
+    return "SET " + ", ".join(f'"{name}" = NEW.{name}' for name in columns)
+
+
+_REPLACE = "INSERT OR REPLACE"
+
+#: A step of an item seldom changes these, and they have an index.
+_PLACE = ("node", "item_id")
+_STEP = tuple(name for name in ITEM if name not in ("seq", *_PLACE))
+
+CHANGES = ChangesView(
+    Kind(
+        "save item",
+        (*_ITEM_ROW, "payload"),
+        f"{insert('item', ITEM, verb=_REPLACE)};"
+        f"{insert('item_payload', ('seq', 'payload'), verb=_REPLACE)};",
+    ),
+    Kind(
+        "step item",
+        _ITEM_ROW,
+        f"UPDATE item {_set(_STEP)} WHERE seq = NEW.seq;"
+        # Else an item could come to be that has no payload: its first commit failed.
+        "SELECT RAISE(ABORT, 'there is no such item to change') WHERE changes() = 0;"
+        f"UPDATE item {_set(_PLACE)} WHERE seq = NEW.seq"
+        " AND (node <> NEW.node OR item_id <> NEW.item_id);",
+    ),
+    Kind(
+        "remove item",
+        ("seq",),
+        "DELETE FROM item WHERE seq = NEW.seq;"
+        "DELETE FROM item_payload WHERE seq = NEW.seq;",
+    ),
+    Kind("save ended", _ENDED_ROW, f"{insert('ended', ENDED, verb=_REPLACE)};"),
+    Kind(
+        "remove ended",
+        _PLACE,
+        "DELETE FROM ended WHERE node = NEW.node AND item_id = NEW.item_id;",
+    ),
+    Kind(
+        "save subscription",
+        SUBSCRIPTION,
+        f"{insert('subscription', SUBSCRIPTION, verb=_REPLACE)};",
+    ),
+    Kind(
+        "remove subscription",
+        ("node", "jid"),
+        "DELETE FROM subscription WHERE node = NEW.node AND jid = NEW.jid;",
+    ),
+    Kind("save node", NODE, f"{insert('node', NODE, verb=_REPLACE)};"),
+    Kind(
+        "remove node",
+        ("node",),
+        "DELETE FROM item_payload"
+        " WHERE seq IN (SELECT seq FROM item WHERE node = NEW.node);"
+        "DELETE FROM item WHERE node = NEW.node;"
+        "DELETE FROM ended WHERE node = NEW.node;"
+        "DELETE FROM subscription WHERE node = NEW.node;"
+        "DELETE FROM node WHERE name = NEW.node;",
+    ),
+    Kind(
+        "forget old",
+        ("now",),
+        "DELETE FROM item_payload"
+        " WHERE seq IN (SELECT seq FROM item WHERE forget_at <= NEW.now);"
+        "DELETE FROM item WHERE forget_at <= NEW.now;"
+        "DELETE FROM ended WHERE forget_at <= NEW.now;",
+    ),
+)
+
+
+def row(change: Change) -> tuple[Value, ...]:
+    """The change as a row of CHANGES."""
+    match change:
+        case SaveItem(item, None):
+            return ("step item", *_item_row(item))
+        case SaveItem(item, payload):
+            return ("save item", *_item_row(item), payload)
+        case RemoveItem(seq):
+            return ("remove item", seq)
+        case SaveEnded(ended):
+            outcome = ended.outcome and ended.outcome.value
+            return ("save ended", outcome, *_ended_values(ended))
+        case RemoveEnded(node, item_id):
+            return ("remove ended", node, item_id)
+        case SaveSubscription(subscription):
+            return ("save subscription", *_subscription_values(subscription))
+        case RemoveSubscription(node, jid):
+            return ("remove subscription", node, jid)
+        case SaveNode(node):
+            return ("save node", *_node_row(node))
+        case RemoveNode(name):
+            return ("remove node", name)
+        case ForgetOld(now):
+            return ("forget old", now)
+
+
+def _item_row(item: Item) -> tuple[Value, ...]:
+    return (
+        item.state.value,
+        item.outcome and item.outcome.value,
+        _list_text(sorted(item.receivers)),
+        _list_text(sorted(item.excluded)),
+        _list_text([(each.at, each.by, each.reason) for each in item.history]),
+        *_item_values(item),
+    )
+
+
+def _list_text(values: Sequence[object]) -> str:
+    # Most are empty, and there are three in each item.
+    return _json(values) if values else "[]"
+
+
+def _node_row(node: Node) -> tuple[Value, ...]:
+    affiliations = {jid: each.value for jid, each in node.affiliations.items()}
+    return (
+        node.name,
+        node.created_at,
+        _json(node.config),
+        _json(affiliations),
+        node.accepted,
+    )
+
+
+# -- how it is read ---------------------------------------------------------
+
+
+def item_from(plain: dict[str, Any]) -> Item:
+    """An item of the columns ITEM; a ValueError or TypeError if they are none."""
+    plain["state"] = ItemState(plain["state"])
+    plain["outcome"] = _outcome_from(plain["outcome"])
+    for name in ("acquired_before", "durable"):
+        plain[name] = bool(plain[name])
+    for name in ("receivers", "excluded"):
+        plain[name] = frozenset(_list_from(plain[name]))
+    history = _list_from(plain["history"])
+    plain["history"] = tuple(Failure(*failure) for failure in history)
+    return Item(**plain)
+
+
+def _list_from(text: str) -> list[Any]:
+    return [] if text == "[]" else list(json.loads(text))
+
+
+def ended_from(plain: dict[str, Any]) -> Ended:
+    """See item_from."""
+    plain["outcome"] = _outcome_from(plain["outcome"])
+    return Ended(**plain)
+
+
+def _outcome_from(plain: str | None) -> ItemOutcome | None:
+    return None if plain is None else ItemOutcome(plain)
+
+
+def node_from(plain: dict[str, Any]) -> Node:
+    """See item_from."""
+    plain["config"] = dict(json.loads(plain["config"]))
+    affiliations = dict(json.loads(plain["affiliations"]))
+    plain["affiliations"] = {
+        jid: Affiliation(each) for jid, each in affiliations.items()
+    }
+    return Node(**plain)
+
+
+def subscription_from(plain: dict[str, Any]) -> Subscription:
+    """See item_from."""
+    for name in ("durable_locks", "acknowledged"):
+        plain[name] = bool(plain[name])
+    return Subscription(**plain)

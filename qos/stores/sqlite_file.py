@@ -1,0 +1,371 @@
+"""What every SQLite file of ours has, whatever it keeps.
+
+Told from others by its application id, made whole or not at all, checked and
+brought forward when it is opened, and written by a thread of its own. What is
+written is safe against a crash and a power cut (WAL with `synchronous=FULL`).
+"""
+
+from __future__ import annotations
+
+import abc
+import asyncio
+import os
+import resource
+import secrets
+import sqlite3
+import stat
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar
+from urllib.parse import quote
+
+from qos.errors import (
+    StoreDamaged,
+    StoreError,
+    StoreFull,
+    StoreInUse,
+    StoreReadOnly,
+    StoreTooNew,
+)
+from qos.stores.group_commit import DurableStore, disk_error, sync
+from qos.stores.sqlite_changes import ChangesView, Value
+
+__all__ = ["ABOUT", "Migrations", "SqliteFile"]
+
+#: MIGRATIONS[n] takes a file from version n to n + 1; a new file takes all.
+#: Never change one that was released: add another.
+Migrations = tuple[tuple[str, ...], ...]
+
+#: In the first of them: the table that has the id of the store.
+ABOUT = """CREATE TABLE about (name TEXT PRIMARY KEY, value TEXT NOT NULL)"""
+
+#: The first bytes of an SQLite file, and where its header has our two numbers
+#: (https://sqlite.org/fileformat.html §1.3).
+_MAGIC = b"SQLite format 3\0"
+_HEADER_BYTES = 100
+_USER_VERSION_AT = 60
+_APPLICATION_ID_AT = 68
+
+#: SQLite's default; ours, whatever that becomes.
+_PAGE_BYTES = 4096
+
+#: Up to here all of the file is checked when it is opened: half a second, cold.
+_CHECKED_BYTES_MAX = 32 * 2**20
+
+#: The WAL is cut to this size when it begins anew, after a burst.
+_WAL_BYTES_MAX = 16 * 2**20
+
+#: Changes in one statement, at most: SQLite takes 32,766 parameters.
+_CHANGES_MAX = 512
+
+#: With less than this left, an I/O error is taken for want of space.
+_SPACE_MIN = 64 * 2**10
+
+_ERRORS: dict[int | None, type[StoreError]] = {
+    sqlite3.SQLITE_FULL: StoreFull,
+    sqlite3.SQLITE_READONLY: StoreReadOnly,
+    sqlite3.SQLITE_CORRUPT: StoreDamaged,
+    sqlite3.SQLITE_NOTADB: StoreDamaged,
+    sqlite3.SQLITE_BUSY: StoreInUse,
+    # The module's own: a text in the file that is no UTF-8.
+    None: StoreDamaged,
+}
+
+
+_Contents = TypeVar("_Contents")
+_Change = TypeVar("_Change")
+_Record = TypeVar("_Record")
+
+
+class SqliteFile(DurableStore[_Contents, _Change]):
+    """`sqlite:PATH`. Beside PATH lie `PATH-lock` and, in use, SQLite's own two files.
+
+    `open` finds damage to the file's structure, but in a large file that to the
+    payloads is found only when they are read.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        super().__init__("sqlite", path)
+        self._writer: sqlite3.Connection | None = None
+        self._reader: sqlite3.Connection | None = None
+        self._thread: ThreadPoolExecutor | None = None
+
+    # -- what a file adds --------------------------------------------------
+
+    #: Four letters that tell its files from others.
+    _application_id: ClassVar[int]
+
+    #: All its tables but those of payloads.
+    _tables: ClassVar[tuple[str, ...]]
+
+    _changes_view: ClassVar[ChangesView]
+
+    @property
+    @abc.abstractmethod
+    def _migrations(self) -> Migrations:
+        """See Migrations."""
+
+    @abc.abstractmethod
+    def _row(self, change: _Change) -> tuple[Value, ...]:
+        """The change as a row of the view: its kind and the values of that."""
+
+    @abc.abstractmethod
+    def _contents(self) -> _Contents:
+        """What `open` says. The reader is connected."""
+
+    # -- reading -----------------------------------------------------------
+
+    def _read(self, sql: str, *values: float | str) -> list[Any]:
+        if self._reader is None:
+            raise StoreError(self.url, "is not open")
+        with self._errors():
+            return self._reader.execute(sql, values).fetchall()
+
+    def _records(
+        self,
+        record_from: Callable[[dict[str, Any]], _Record],
+        names: tuple[str, ...],
+        sql: str,
+        *values: float | str,
+    ) -> list[_Record]:
+        """The records made of what is read; `names` are those of the columns."""
+        rows = self._read(sql, *values)
+        try:
+            return [record_from(dict(zip(names, row, strict=True))) for row in rows]
+        except (TypeError, ValueError) as error:
+            raise self._damaged(str(error)) from error
+
+    def _next_seq(self, table: str) -> int:
+        """One more than the largest key that an AUTOINCREMENT table ever had."""
+        last = self._read("SELECT seq FROM sqlite_sequence WHERE name = ?", table)
+        return last[0][0] + 1 if last else 1
+
+    # -- writing -----------------------------------------------------------
+
+    def _start(self, changes: list[_Change]) -> asyncio.Future[None]:
+        loop = asyncio.get_running_loop()
+        return loop.run_in_executor(self._thread, self._commit, changes)
+
+    def _commit(self, changes: list[_Change]) -> None:
+        """One transaction, in the writer's thread."""
+        assert self._writer is not None
+        rows = [self._row(change) for change in changes]
+        with self._errors():
+            self.probe("commit")
+            if len(rows) <= _CHANGES_MAX:
+                self._changes_view.make(self._writer, rows)
+                return
+            with _transaction(self._writer):
+                for start in range(0, len(rows), _CHANGES_MAX):
+                    self._changes_view.make(
+                        self._writer, rows[start : start + _CHANGES_MAX]
+                    )
+
+    # -- opening and closing -----------------------------------------------
+
+    @property
+    def _lock_path(self) -> Path:
+        return self._beside("-lock")
+
+    def _beside(self, suffix: str) -> Path:
+        return self._path.with_name(self._path.name + suffix)
+
+    def _recognize(self) -> None:
+        wal = self._beside("-wal")
+        has_wal = wal.exists() and wal.stat().st_size > 0
+        try:
+            status = self._path.stat()
+        except FileNotFoundError:
+            if has_wal:
+                raise self._damaged(f"is gone, but {wal} is there") from None
+            return
+        if not stat.S_ISREG(status.st_mode):
+            raise self._damaged("is not a file")
+        with self._path.open("rb") as file:
+            header = file.read(_HEADER_BYTES)
+        # We never leave an empty file: one that is there has lost its content.
+        if not header:
+            raise self._damaged("is empty; remove it to begin a new store")
+        if len(header) < _HEADER_BYTES or not header.startswith(_MAGIC):
+            raise self._damaged("is not an SQLite database")
+        if _number(header, _APPLICATION_ID_AT) != self._application_id:
+            raise self._damaged("is the database of another application")
+        self._check_version(_number(header, _USER_VERSION_AT))
+        # SQLite looks for missing pages, but not for a missing part of the last.
+        # (With a WAL it may be in there still, after a crash.)
+        if not has_wal and status.st_size % _PAGE_BYTES:
+            raise self._damaged("is cut off")
+
+    def _load(self) -> _Contents:
+        with self._errors():
+            if not self._path.exists():
+                self._create()
+            for place in (self._path, self._path.parent):
+                if not os.access(place, os.W_OK, effective_ids=True):
+                    raise StoreReadOnly(self.url, f"{place} cannot be written")
+            try:
+                self._connect()
+                self._read_id()
+                return self._contents()
+            except BaseException:
+                self._disconnect()
+                raise
+
+    def _create(self) -> None:
+        """Make the file under another name, so that it is there whole or not."""
+        new = self._beside("-new")
+        self._discard_new()
+        try:
+            with self._errors():
+                os.close(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+                with closing(sqlite3.connect(new, isolation_level=None)) as db:
+                    self._fill_new(db)
+                self.probe("create")
+                sync(new)
+                new.rename(self._path)
+        except BaseException:
+            self._discard_new()
+            raise
+        sync(self._path.parent)
+
+    def _fill_new(self, db: sqlite3.Connection) -> None:
+        db.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
+        db.execute(f"PRAGMA application_id = {self._application_id}")
+        # Here, so that no rollback journal ever lies beside the store.
+        db.execute("PRAGMA journal_mode = WAL")
+        self._migrate(db)
+        db.execute("INSERT INTO about VALUES ('store_id', ?)", (secrets.token_hex(16),))
+        # To close would do it too, but would not say when it fails.
+        db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def _discard_new(self) -> None:
+        for suffix in ("", "-wal", "-shm", "-journal"):
+            self._beside("-new" + suffix).unlink(missing_ok=True)
+
+    def _connect(self) -> None:
+        # First without the right to write: to open a file that is not for us
+        # would change it.
+        uri = f"file:{quote(str(self._path))}?mode=ro"
+        reader = self._reader = sqlite3.connect(
+            uri, uri=True, isolation_level=None, check_same_thread=False
+        )
+        self._check_version(reader.execute("PRAGMA user_version").fetchone()[0])
+        self._check(reader)
+
+        writer = self._writer = sqlite3.connect(
+            self._path, isolation_level=None, check_same_thread=False
+        )
+        (mode,) = writer.execute("PRAGMA journal_mode = WAL").fetchone()
+        if mode != "wal":
+            raise StoreError(self.url, "its file system cannot do SQLite's WAL")
+        # NORMAL would lose in a power cut what was acknowledged before it.
+        writer.execute("PRAGMA synchronous = FULL")
+        writer.execute(f"PRAGMA journal_size_limit = {_WAL_BYTES_MAX}")
+        # Some builds zero what is deleted, and write it all once more to do so.
+        writer.execute("PRAGMA secure_delete = FAST")
+        writer.execute("PRAGMA temp_store = MEMORY")
+        self._migrate(writer)
+        self._changes_view.create(writer)
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="qos-store")
+
+    def _check(self, reader: sqlite3.Connection) -> None:
+        """Raise if the file is broken: all of it, or all but the payloads if large."""
+        checks = ["quick_check(1)"]
+        if self._path.stat().st_size > _CHECKED_BYTES_MAX:
+            checks = [f"quick_check({table})" for table in self._tables]
+        for check in checks:
+            (verdict,) = reader.execute(f"PRAGMA {check}").fetchone()
+            if verdict != "ok":
+                raise self._damaged(verdict)
+
+    def _read_id(self) -> None:
+        about = dict(self._read("SELECT name, value FROM about"))
+        if "store_id" not in about:
+            raise self._damaged("has lost its id")
+        self.store_id = about["store_id"]
+
+    def _migrate(self, db: sqlite3.Connection) -> None:
+        """Bring the file to the present version, all the way or not at all."""
+        migrations = self._migrations
+        (version,) = db.execute("PRAGMA user_version").fetchone()
+        if version < len(migrations):
+            with _transaction(db):
+                for step in migrations[version:]:
+                    for statement in step:
+                        db.execute(statement)
+                db.execute(f"PRAGMA user_version = {len(migrations)}")
+
+    async def _release(self) -> None:
+        # From here on nobody reads: not while a connection is being closed.
+        assert self._reader is not None
+        self._reader.close()
+        self._reader = None
+        # In the thread: the last connection to close copies the WAL into the file.
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(self._thread, self._disconnect)
+        assert self._thread is not None
+        self._thread.shutdown()
+
+    def _disconnect(self) -> None:
+        for connection in (self._reader, self._writer):
+            if connection is not None:
+                connection.close()
+        self._reader = self._writer = None
+
+    # -- errors ------------------------------------------------------------
+
+    def _check_version(self, version: int) -> None:
+        if version > len(self._migrations):
+            raise StoreTooNew(
+                self.url,
+                f"has version {version}, and this program knows up to "
+                f"{len(self._migrations)}",
+            )
+
+    def _damaged(self, text: str) -> StoreDamaged:
+        return StoreDamaged(self.url, text)
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        """Say what SQLite or the system says by an error of the right class."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            code = getattr(error, "sqlite_errorcode", None)
+            primary = None if code is None else code & 0xFF
+            kind = _ERRORS.get(primary, StoreError)
+            if primary == sqlite3.SQLITE_IOERR and self._no_space():
+                kind = StoreFull
+            raise kind(self.url, str(error)) from error
+        except OSError as error:
+            raise disk_error(self.url, error) from error
+
+    def _no_space(self) -> bool:
+        """Whether an I/O error is for want of space: SQLite keeps the errno."""
+        disk = os.statvfs(self._path.parent)
+        if disk.f_bavail * disk.f_frsize < _SPACE_MIN:
+            return True
+        limit, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
+        suffixes = ("", "-wal", "-shm", "-new", "-new-wal", "-new-shm")
+        files = [self._beside(suffix) for suffix in suffixes]
+        sizes = [file.stat().st_size for file in files if file.exists()]
+        return limit != resource.RLIM_INFINITY and max([0, *sizes]) + _SPACE_MIN > limit
+
+
+def _number(header: bytes, at: int) -> int:
+    return int.from_bytes(header[at : at + 4], "big")
+
+
+@contextmanager
+def _transaction(db: sqlite3.Connection) -> Iterator[None]:
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        db.execute("COMMIT")
+    except BaseException:
+        # SQLite has done it by itself for some errors.
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+        raise

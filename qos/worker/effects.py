@@ -1,0 +1,319 @@
+"""Effects of a job in an SQLite database of the application: each exactly once.
+
+::
+
+    async with job, job.effects(db) as effects:
+        effects.execute("INSERT INTO invoices VALUES (?, ?)", (number, amount))
+
+Neither order of two commits would do: effects before the retract are doubled when it
+is refused, effects after it are lost when the process dies in between. So there are
+three steps (queue.md §6), of which the middle one is the service's:
+
+1. the statements are written into a table of the database, as *prepared*, on disk;
+2. the item is retracted, with the token of the delivery;
+3. the statements are executed and removed from the table, in one transaction.
+
+    killed before 1    nothing has happened; the item comes again
+    killed after 1     `recover` repeats the retract: it is refused, for the lock has
+                       ended, and the statements are dropped; or it was still locked,
+                       and is accepted, and they are executed
+    killed after 2     `recover` repeats the retract; the service knows the token that
+                       settled the item and says the same again; they are executed
+    killed after 3     nothing is left to do
+
+No lock that has ended comes back, and tokens are random: what is refused with
+`item-not-found` or `unexpected-request` is refused for good, and only then statements
+are dropped. Nothing else, such as the `conflict` with a lock of another of the
+account's workers, and no silence decides anything: they stay prepared.
+
+**What can repeat: nothing. What can be lost: the effects of an item that was retracted
+by a process that died then, and for which `recover` did not run while the service
+remembers the token: for one hour, or for the node's `queue#dedupe_window` where that
+is longer.** Also of one whose node was deleted meanwhile. A statement that fails in
+step 3, though it succeeded when it was tried in step 1, stays prepared.
+
+Several workers may share a database file: rows are taken by whoever comes first.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import sqlite3
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
+
+from qos.errors import JobLost, LocalProtocolError
+
+if TYPE_CHECKING:
+    from qos.worker.job import Job
+
+__all__ = ["FINAL", "Effects", "Key", "apply", "drop", "prepare", "prepared"]
+
+#: The refusals that say that a token settles nothing any more, and has settled nothing.
+FINAL = frozenset({"item-not-found", "unexpected-request"})
+
+_TABLE = """
+CREATE TABLE IF NOT EXISTS xmpp_qos_prepared (
+    service TEXT NOT NULL,
+    account TEXT NOT NULL,
+    node TEXT NOT NULL,
+    item_id TEXT NOT NULL,
+    token TEXT NOT NULL,
+    statements TEXT NOT NULL,
+    prepared_at REAL NOT NULL,
+    PRIMARY KEY (service, account, node, item_id, token)
+)
+"""
+
+_THIS = "service = ? AND account = ? AND node = ? AND item_id = ? AND token = ?"
+
+#: They would end the transaction in which the statements are executed.
+_FORBIDDEN = frozenset(
+    {"BEGIN", "COMMIT", "END", "RELEASE", "ROLLBACK", "SAVEPOINT", "PRAGMA", "VACUUM"}
+)
+
+_FULL = 2
+
+Value: TypeAlias = None | int | float | str | bytes
+Parameters: TypeAlias = Sequence[Value] | Mapping[str, Value]
+Statement: TypeAlias = tuple[str, Parameters]
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One delivery of one item to one account."""
+
+    service: str
+    account: str
+    node: str
+    item_id: str
+    token: str
+
+    def columns(self) -> tuple[str, ...]:
+        """As they stand in the table."""
+        return (self.service, self.account, self.node, self.item_id, self.token)
+
+
+class Effects:
+    """What is to be done in the database when, and only when, the job is accepted.
+
+    On a clean exit of the block the job is accepted, and the effects are there. On
+    an exception nothing is recorded.
+
+    The connection must not be in a transaction of the application's then (of
+    `autocommit=False`, in Python 3.12, it always is). Commits take their time on
+    disk, and the event loop waits meanwhile.
+    """
+
+    def __init__(
+        self, job: Job, db: sqlite3.Connection, *, service: str, by: str
+    ) -> None:
+        self._job = job
+        self._db = db
+        self._key = Key(service, by, job.node, job.id, job.token)
+        self._statements: list[Statement] = []
+
+    def execute(self, sql: str, parameters: Parameters = ()) -> None:
+        """Record a statement, to be executed when the job is accepted.
+
+        Args:
+            sql: one statement that changes something.
+            parameters: its values: None, int, float, str or bytes.
+
+        Raises:
+            LocalProtocolError: it is a statement about transactions, or has a value
+                of another type.
+        """
+        word = sql.split(maxsplit=1)[0].upper().rstrip(";") if sql.strip() else ""
+        if not word or word in _FORBIDDEN:
+            raise LocalProtocolError(f"{word or 'nothing'} cannot be an effect")
+        _packed([(sql, parameters)])
+        self._statements.append((sql, parameters))
+
+    async def __aenter__(self) -> Self:
+        if not self._key.token:
+            raise LocalProtocolError(
+                f"item {self._job.id!r} has no token: the service cannot tell "
+                "whether it was this delivery that settled it"
+            )
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Do it.
+
+        Raises:
+            JobLost: the job was not accepted, and nothing was done; or it is not
+                known, and `Worker.recover` will see to it.
+            LocalProtocolError: the job was settled before.
+            sqlite3.Error: the statements cannot be executed; nothing was done,
+                unless `job.outcome` is accepted: then they stay prepared.
+        """
+        if exc is not None:
+            return
+        job = self._job
+        if job.outcome is not None:
+            raise LocalProtocolError(
+                f"item {job.id!r} has been {job.outcome.value} before its effects"
+            )
+        prepare(self._db, self._key, self._statements)
+        try:
+            await job.accept()
+        except JobLost as lost:
+            if lost.condition in FINAL:
+                drop(self._db, self._key)
+            raise
+        apply(self._db, self._key)
+
+
+# -- the table -------------------------------------------------------------
+
+
+def prepare(
+    db: sqlite3.Connection, key: Key, statements: Sequence[Statement]
+) -> None:
+    """Try the statements, and write them down; on return they are on disk.
+
+    Raises:
+        LocalProtocolError: the connection is in a transaction.
+        sqlite3.Error: they fail, or cannot be written; nothing was.
+    """
+    packed = _packed(statements)
+    with _synchronous(db):
+        with _transaction(db, keep=False):
+            for sql, parameters in statements:
+                db.execute(sql, parameters)
+        with _transaction(db):
+            db.execute(_TABLE)
+            db.execute(
+                "INSERT OR REPLACE INTO xmpp_qos_prepared VALUES (?, ?, ?, ?, ?, ?, ?)",
+                (*key.columns(), packed, time.time()),
+            )
+
+
+def apply(db: sqlite3.Connection, key: Key) -> bool:
+    """Execute what is prepared, and forget it; False: somebody else did.
+
+    Raises:
+        LocalProtocolError: the connection is in a transaction.
+        sqlite3.Error: a statement fails; all stays prepared.
+    """
+    with _transaction(db):
+        row = db.execute(
+            f"SELECT statements FROM xmpp_qos_prepared WHERE {_THIS}",  # noqa: S608
+            key.columns(),
+        ).fetchone()
+        if row is None:
+            return False
+        _forget(db, key)
+        for sql, parameters in _unpacked(row[0]):
+            db.execute(sql, parameters)
+    return True
+
+
+def drop(db: sqlite3.Connection, key: Key) -> None:
+    """Forget what is prepared; it was not to be."""
+    with _transaction(db):
+        _forget(db, key)
+
+
+def prepared(
+    db: sqlite3.Connection, *, service: str, account: str, node: str
+) -> list[Key]:
+    """What is prepared, the oldest first."""
+    with _transaction(db):
+        db.execute(_TABLE)
+        rows = db.execute(
+            "SELECT item_id, token FROM xmpp_qos_prepared WHERE service = ? "
+            "AND account = ? AND node = ? ORDER BY prepared_at",
+            (service, account, node),
+        ).fetchall()
+    return [Key(service, account, node, row[0], row[1]) for row in rows]
+
+
+def _forget(db: sqlite3.Connection, key: Key) -> None:
+    db.execute(
+        f"DELETE FROM xmpp_qos_prepared WHERE {_THIS}",  # noqa: S608 - a constant
+        key.columns(),
+    )
+
+
+@contextmanager
+def _transaction(db: sqlite3.Connection, *, keep: bool = True) -> Iterator[None]:
+    """A transaction of ours; nothing in it may wait for anything but the disk."""
+    if db.in_transaction:
+        raise LocalProtocolError(
+            "the connection is in a transaction: commit it first, or give the "
+            "effects a connection of their own"
+        )
+    # At once, so that it is this line that waits for other writers.
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        if keep:
+            db.execute("COMMIT")
+    finally:
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+
+
+@contextmanager
+def _synchronous(db: sqlite3.Connection) -> Iterator[None]:
+    """Commits are on disk on return, whatever the application wants for its own."""
+    before = db.execute("PRAGMA synchronous").fetchone()[0]
+    if before >= _FULL or db.in_transaction:
+        yield
+        return
+    db.execute(f"PRAGMA synchronous = {_FULL}")
+    try:
+        yield
+    finally:
+        db.execute(f"PRAGMA synchronous = {int(before)}")
+
+
+# -- statements as text ----------------------------------------------------
+
+
+def _packed(statements: Sequence[Statement]) -> str:
+    packed: list[Any] = []
+    for sql, parameters in statements:
+        values: Any
+        if isinstance(parameters, Mapping):
+            values = {name: _value(each) for name, each in parameters.items()}
+        else:
+            values = [_value(each) for each in parameters]
+        packed.append([sql, values])
+    return json.dumps(packed)
+
+
+def _value(value: Value) -> Any:
+    if isinstance(value, bytes):
+        return {"bytes": base64.b64encode(value).decode()}
+    if value is None or isinstance(value, int | float | str):
+        return value
+    raise LocalProtocolError(f"{type(value).__name__} is no value of a statement")
+
+
+def _unpacked(packed: str) -> list[Statement]:
+    return [(sql, _unpacked_values(values)) for sql, values in json.loads(packed)]
+
+
+def _unpacked_values(values: Any) -> Parameters:
+    if isinstance(values, dict):
+        return {name: _unpacked_value(each) for name, each in values.items()}
+    return [_unpacked_value(each) for each in values]
+
+
+def _unpacked_value(value: Any) -> Any:
+    if isinstance(value, dict):
+        return base64.b64decode(value["bytes"])
+    return value

@@ -1,0 +1,272 @@
+"""An item while a worker has it: what it is, and how it can end.
+
+It knows what may follow what, and nothing of streams: requests are its holder's.
+
+::
+
+                       settle (an answer came)
+    HELD ───────────────────────────────────────────▶ SETTLED (outcome)
+      │
+      └──▶ LOST   its lock has ended otherwise, or a settlement was refused
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import sqlite3
+from types import TracebackType
+from typing import Protocol, Self
+from xml.etree import ElementTree as ET
+
+from qos.core.item import ItemOutcome
+from qos.errors import JobLost, LocalProtocolError, StoreFull, UnrecoverableError
+from qos.worker.effects import Effects
+from xep_0254.events import DeliveredItem
+
+__all__ = ["Holder", "Job", "Settling", "unrecoverable"]
+
+log = logging.getLogger(__name__)
+
+_NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+
+class Settling:
+    """How a delivery is to end.
+
+    Attributes:
+        outcome: AMQP 1.0 messaging §3.4.
+        delivery_failed: of modified.
+        undeliverable_here: of modified.
+        reason: of rejected.
+    """
+
+    __slots__ = ("delivery_failed", "outcome", "reason", "undeliverable_here")
+
+    def __init__(
+        self,
+        outcome: ItemOutcome,
+        *,
+        delivery_failed: bool = False,
+        undeliverable_here: bool = False,
+        reason: str = "",
+    ) -> None:
+        self.outcome = outcome
+        self.delivery_failed = delivery_failed
+        self.undeliverable_here = undeliverable_here
+        self.reason = reason
+
+
+class Holder(Protocol):
+    """Whoever asks the service on behalf of a job."""
+
+    service: str
+    node: str
+
+    @property
+    def account(self) -> str:
+        """The bare JID that works."""
+
+    async def settle(self, job: Job, how: Settling) -> None:
+        """Return when the service has done it; JobLost: it will not."""
+
+    async def extend(self, job: Job, seconds: float) -> float:
+        """Return how long the lock lasts."""
+
+    def give_up(self, error: BaseException) -> None:
+        """Nothing more can be done here, whatever the item."""
+
+
+class Job:
+    """An item to be worked on; usually as `async with job`.
+
+    On a clean exit it is accepted; on an exception it is modified, as a failed
+    delivery; when the task is cancelled it is released. What was settled inside
+    stays so. That the job was lost meanwhile does not leave the block: `outcome` is
+    None then, and `lost` is set.
+
+    Attributes:
+        id: of the item.
+        node: where it is.
+        token: fence of this delivery; '' if the service has none.
+        payload_text: XML, one element or ''.
+        delivery_count: prior unsuccessful deliveries.
+        first_acquirer: certainly nobody had it before.
+        priority: 0 to 9, more is earlier.
+        publisher: the JID of its publisher, or ''.
+        item: all that the event said.
+        lost: set when the item is not this worker's any more; what was done for it
+            is to be dropped.
+        outcome: how it ended, once the service has said so; else None.
+    """
+
+    def __init__(self, item: DeliveredItem, holder: Holder) -> None:
+        self.item = item
+        self.id = item.item_id
+        self.node = holder.node
+        self.token = item.token
+        self.payload_text = item.payload
+        self.delivery_count = item.delivery_count
+        self.first_acquirer = item.first_acquirer
+        self.priority = item.priority
+        self.publisher = item.publisher
+        self.lost = asyncio.Event()
+        self.outcome: ItemOutcome | None = None
+        self._holder = holder
+        self._loss: tuple[str, str | None] = ("", None)
+        self._settling = False
+
+    def __repr__(self) -> str:
+        return f"<Job {self.id!r} of {self.node!r}>"
+
+    @property
+    def payload(self) -> ET.Element | None:
+        """The payload as an element, each time a new one; None: there is none."""
+        if not self.payload_text:
+            return None
+        return ET.fromstring(self.payload_text)  # noqa: S314 - written by qos.xml
+
+    @property
+    def held(self) -> bool:
+        """It has not ended, as far as is known."""
+        return self.outcome is None and not self.lost.is_set()
+
+    @property
+    def settling(self) -> bool:
+        """Its end is on its way."""
+        return self._settling
+
+    # -- its end -----------------------------------------------------------
+
+    async def accept(self) -> None:
+        """It is done: delete it (XEP-0254 §2.3). Returns when the service has.
+
+        Without an answer it is sent again, with the token, until the lock is over;
+        the service knows a repeat.
+
+        Raises:
+            JobLost: it was not accepted, so drop what was done for it; or, as the
+                reason then says, there was no answer, and it is in doubt.
+            LocalProtocolError: it has another outcome.
+        """
+        await self._settle(Settling(ItemOutcome.ACCEPTED))
+
+    async def release(self) -> None:
+        """Give it back as if it had not come (XEP-0254 §2.4); it does not count.
+
+        Raises:
+            JobLost, LocalProtocolError: as for accept.
+        """
+        await self._settle(Settling(ItemOutcome.RELEASED))
+
+    async def modify(
+        self, delivery_failed: bool = True, undeliverable_here: bool = False
+    ) -> None:
+        """Give it back after a failure.
+
+        Args:
+            delivery_failed: it counts: after so many the item is dead.
+            undeliverable_here: it does not come to this full JID again.
+
+        Raises:
+            JobLost, LocalProtocolError: as for accept.
+        """
+        how = Settling(
+            ItemOutcome.MODIFIED,
+            delivery_failed=delivery_failed,
+            undeliverable_here=undeliverable_here,
+        )
+        await self._settle(how)
+
+    async def reject(self, reason: str = "") -> None:
+        """It is no good, here or anywhere: to the dead letters, with this reason.
+
+        Raises:
+            JobLost, LocalProtocolError: as for accept.
+        """
+        await self._settle(Settling(ItemOutcome.REJECTED, reason=reason))
+
+    async def extend(self, seconds: float) -> float:
+        """Keep it so many seconds from now; returns how many there will be.
+
+        Raises:
+            JobLost: it is not this worker's any more.
+            RequestFailed: it may be; ask again.
+        """
+        self._check_held()
+        return await self._holder.extend(self, seconds)
+
+    def effects(self, db: sqlite3.Connection) -> Effects:
+        """`async with job.effects(db) as effects`: do it, exactly once.
+
+        See qos.worker.effects, also for what the connection must be like.
+        """
+        return Effects(self, db, service=self._holder.service, by=self._holder.account)
+
+    async def _settle(self, how: Settling) -> None:
+        if self.outcome is how.outcome:
+            return
+        if self.outcome is not None or self._settling:
+            state = "being settled" if self.outcome is None else self.outcome.value
+            raise LocalProtocolError(
+                f"item {self.id!r} cannot be {how.outcome.value}: it is {state}"
+            )
+        self._check_held()
+        self._settling = True
+        try:
+            await self._holder.settle(self, how)
+            self.outcome = how.outcome
+        finally:
+            self._settling = False
+
+    def _check_held(self) -> None:
+        if self.lost.is_set():
+            reason, condition = self._loss
+            raise JobLost(self.id, reason, condition=condition)
+
+    def lose(self, reason: str, *, condition: str | None = None) -> None:
+        """For the holder: it is not ours any more; no harm if it has ended."""
+        if self.held:
+            self._loss = (reason, condition)
+            self.lost.set()
+
+    # -- async with --------------------------------------------------------
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool:
+        if exc is not None and unrecoverable(exc):
+            self._holder.give_up(exc)
+            return False
+        try:
+            if self.held and not self._settling:
+                await self._end_after(exc)
+            else:
+                self._check_held()
+        except JobLost as lost:
+            log.warning("%s", lost)
+        return isinstance(exc, JobLost) and exc.item_id == self.id
+
+    async def _end_after(self, exc: BaseException | None) -> None:
+        if exc is None:
+            await self.accept()
+        elif isinstance(exc, Exception):
+            await self.modify()
+        else:
+            await self.release()
+
+
+def unrecoverable(error: BaseException) -> bool:
+    """Whether no other item would fare better here (XEP-0254 §4: "disk full")."""
+    if isinstance(error, UnrecoverableError | StoreFull):
+        return True
+    if isinstance(error, sqlite3.Error):
+        return getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL
+    return isinstance(error, OSError) and error.errno in _NO_SPACE

@@ -1,0 +1,84 @@
+"""Writes what it is given into a queue store, and dies in the middle of it.
+
+Not a test: `test_queue_store.py` runs it as a program. Each line of its standard
+input, `FOLDER NUMBER`, is one life: a forked child that opens `FOLDER/store.db`,
+makes the writes pickled in `FOLDER/writes`, the first alone and the others at
+once, and appends a byte to `FOLDER/acks` when one is done. It is killed at step
+NUMBER: of the store, before or after any row that it changes, or of acknowledging.
+When it has ended, its status is printed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import pickle
+import signal
+import sqlite3
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from qos.core.queue_effects import Change
+from qos.stores.queue import QueueStore
+
+TABLES = ("node", "subscription", "item", "item_payload", "ended")
+
+
+def probe_rows(writer: sqlite3.Connection, probe: Callable[[str], None]) -> None:
+    writer.create_function("probe", 1, probe)
+    for table in TABLES:
+        for when in ("BEFORE", "AFTER"):
+            for what in ("INSERT", "UPDATE", "DELETE"):
+                step = f"{when} {what} ON {table}"
+                writer.execute(
+                    f'CREATE TEMP TRIGGER "{step}" {step}'
+                    f" BEGIN SELECT probe('{step}'); END"
+                )
+
+
+async def live(folder: Path, number: int) -> None:
+    """One life."""
+    steps = itertools.count()
+    parent = os.getppid()
+
+    def probe(_step: str) -> None:
+        if os.getppid() != parent:
+            os._exit(1)  # The test was ended: nobody else would end this.
+        if next(steps) == number:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    writes = pickle.loads((folder / "writes").read_bytes())  # noqa: S301 - the test's
+    acks = os.open(folder / "acks", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    store = QueueStore(folder / "store.db")
+    store.probe = probe
+    store.open()
+    assert store._writer is not None
+    probe_rows(store._writer, probe)
+
+    async def write(changes: Sequence[Change]) -> None:
+        written = store.write(changes)
+        assert written is not None
+        await written
+        probe("acknowledge")
+        os.write(acks, b".")
+
+    await write(writes[0])
+    await asyncio.gather(*map(write, writes[1:]))
+    await store.close()
+
+
+def main() -> None:
+    """Read lives, and live them."""
+    for line in sys.stdin:
+        folder, number = line.split()
+        child = os.fork()
+        if child == 0:
+            asyncio.run(live(Path(folder), int(number)))
+            os._exit(0)
+        print(os.waitpid(child, 0)[1], flush=True)
+
+
+if __name__ == "__main__":
+    main()

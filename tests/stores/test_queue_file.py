@@ -1,0 +1,465 @@
+"""A queue store as a file: what it costs, whose it is, and what is wrong with it.
+
+What it shares with the store of messages is tested there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from qos.core.item import (
+    Ended,
+    Item,
+    ItemOutcome,
+    ItemState,
+    Node,
+    Subscription,
+)
+from qos.core.queue_effects import (
+    Change,
+    ForgetOld,
+    RemoveEnded,
+    RemoveItem,
+    RemoveNode,
+    SaveEnded,
+    SaveItem,
+    SaveNode,
+    SaveSubscription,
+)
+from qos.errors import (
+    LocalProtocolError,
+    StoreDamaged,
+    StoreError,
+    StoreFull,
+    StoreInUse,
+    StoreReadOnly,
+    StoreTooNew,
+)
+from qos.stores import SqliteStore, queue, sqlite_file
+from qos.stores.queue import QueueStore, queue_store_from_url
+
+if TYPE_CHECKING:
+    from tests.stores.conftest import Disk, Place
+
+NODE = Node(name="jobs", created_at=1.0)
+
+
+def item(seq: int, **changes: Any) -> Item:
+    plain = Item(
+        seq=seq,
+        node="jobs",
+        item_id=f"id-{seq}",
+        publisher="p@example.org",
+        digest="d" * 64,
+        size=4,
+        published_at=1.0,
+        available_at=1.0,
+    )
+    return replace(plain, **changes)
+
+
+def accepted(seq: int) -> Item:
+    return item(
+        seq,
+        state=ItemState.ARCHIVED,
+        outcome=ItemOutcome.ACCEPTED,
+        ended_at=2.0,
+        forget_at=100.0,
+    )
+
+
+def ended(item_id: str) -> Ended:
+    return Ended(
+        node="jobs",
+        item_id=item_id,
+        publisher="p@example.org",
+        digest="d" * 64,
+        ended_at=2.0,
+        forget_at=100.0,
+    )
+
+
+def run(store: QueueStore, *writes: list[Change]) -> None:
+    """Open the store, make the writes, and close it."""
+
+    async def runs() -> None:
+        store.open()
+        try:
+            for changes in writes:
+                await write(store, *changes)
+        finally:
+            await store.close()
+
+    asyncio.run(runs())
+
+
+async def write(store: QueueStore, *changes: Change) -> None:
+    written = store.write(changes)
+    assert written is not None
+    await written
+
+
+def query(path: Path, sql: str) -> list[tuple[Any, ...]]:
+    with closing(sqlite3.connect(path)) as db:
+        found = db.execute(sql).fetchall()
+        db.commit()
+        return found
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "queue.db"
+
+
+# -- what it promises beyond the dicts --------------------------------------
+
+
+async def test_to_change_an_item_that_is_not_there_fails_the_write(path: Path) -> None:
+    """Its first write has failed: as an item without a payload it must not return."""
+    store = QueueStore(path)
+    store.open()
+    try:
+        with pytest.raises(UnicodeEncodeError):
+            await write(store, SaveItem(item(1), "\ud800"))
+        with pytest.raises(StoreError, match="no such item"):
+            await write(store, SaveNode(NODE), SaveItem(item(1, holder="w@b/1")))
+        assert store.get(1) is None
+        # Nothing of that write was made, and the next one is.
+        await write(store, SaveItem(item(2), "two"))
+        assert store.payloads([1, 2]) == {2: "two"}
+    finally:
+        await store.close()
+    assert query(path, "SELECT * FROM node") == []
+
+
+def test_a_seq_never_comes_back(path: Path) -> None:
+    """Not after its item is gone either: the seq is what orders the queue."""
+    store = QueueStore(path)
+    run(store, [SaveItem(item(7), "x")], [RemoveItem(7)])
+    assert store.open().next_seq == 8
+    asyncio.run(store.close())
+
+
+async def test_what_is_closed_cannot_be_asked(path: Path) -> None:
+    """Before it was opened, and after it was closed."""
+    store = QueueStore(path)
+    for _ in range(2):
+        with pytest.raises(StoreError, match="is not open"):
+            store.get(1)
+        with pytest.raises(StoreError, match="is not open"):
+            store.write([SaveNode(NODE)])
+        store.open()
+        await store.close()
+
+
+async def test_what_is_written_at_once_is_one_commit(path: Path) -> None:
+    """A queue is worth nothing if every item waits for the disk alone."""
+    store = QueueStore(path)
+    commits: list[str] = []
+    store.probe = commits.append
+    store.open()
+    commits.clear()
+    writes = [store.write([SaveItem(item(n), "x")]) for n in range(1, 200)]
+    assert len(set(writes)) == 1
+    assert writes[0] is not None
+    await writes[0]
+    assert commits == ["commit"]
+    await store.close()
+
+
+async def test_a_lock_does_not_write_the_payload_again(path: Path) -> None:
+    """A delivery of an item of 1 MB writes some kilobytes."""
+    store, wal = QueueStore(path), path.with_name("queue.db-wal")
+    store.open()
+    assert store._writer is not None
+    store._writer.execute("PRAGMA wal_autocheckpoint = 0")
+    await write(store, SaveItem(item(1), "x" * 2**20))
+    before = wal.stat().st_size
+    assert before > 2**20
+    for count in range(4):
+        await write(store, SaveItem(item(1, holder="w@b/1", delivery_count=count)))
+    # Nor is it overwritten when it is removed.
+    await write(store, RemoveItem(1))
+    assert wal.stat().st_size - before < 150_000
+    await store.close()
+
+
+def test_nothing_is_left_of_what_is_removed(path: Path) -> None:
+    """By itself, with its node, or because its time was over."""
+    kept = accepted(4)
+    everything: list[Change] = [
+        SaveNode(NODE),
+        SaveSubscription(
+            Subscription(
+                node="jobs", jid="w@b/1", subid="1", via="w@b/1", queue_requests=1
+            )
+        ),
+        *[SaveItem(each, "x" * 5000) for each in (item(1), item(2), kept)],
+        SaveEnded(ended("a")),
+    ]
+    tables = ("node", "subscription", "item", "item_payload", "ended")
+
+    def rows() -> list[int]:
+        return [query(path, f"SELECT COUNT(*) FROM {each}")[0][0] for each in tables]  # noqa: S608
+
+    store = QueueStore(path)
+    run(store, everything)
+    assert rows() == [1, 1, 3, 3, 1]
+    run(store, [ForgetOld(99.9)])
+    assert rows() == [1, 1, 3, 3, 1]
+    run(store, [ForgetOld(100.0)])
+    assert rows() == [1, 1, 2, 2, 0]
+    run(store, [RemoveItem(1), *everything[-2:]])
+    assert rows() == [1, 1, 2, 2, 1]
+    run(store, [RemoveNode("jobs")])
+    assert rows() == [0, 0, 0, 0, 0]
+
+
+# -- what it costs ----------------------------------------------------------
+
+COSTS: dict[str, Change | Callable[[QueueStore], object]] = {
+    "publish": SaveItem(item(10_001), "x"),
+    "lock": SaveItem(item(7, state=ItemState.ACQUIRED, holder="w@b/1")),
+    "kill": SaveItem(item(8, state=ItemState.ARCHIVED, outcome=ItemOutcome.REJECTED)),
+    "move": SaveItem(item(9, node="dead")),
+    "remove item": RemoveItem(7),
+    "remember": SaveEnded(ended("again")),
+    "forget one": RemoveEnded("jobs", "end-3"),
+    "forget old": ForgetOld(50.0),
+    "remove another node": RemoveNode("empty"),
+    "count node": SaveNode(replace(NODE, accepted=1)),
+    "payloads": lambda store: store.payloads([3, 4]),
+    "get": lambda store: store.get(3),
+    "ended": lambda store: store.ended("jobs", "end-4"),
+    "archived": lambda store: store.archived(
+        "jobs", ItemOutcome.ACCEPTED, after=20, limit=5
+    ),
+    "count another node": lambda store: store.count_archived(
+        "empty", ItemOutcome.ACCEPTED
+    ),
+    "find archived": lambda store: store.find_archived(
+        "jobs", "id-20", ItemOutcome.ACCEPTED
+    ),
+}
+
+
+async def costs(path: Path, count: int) -> dict[str, int]:
+    """SQLite's instructions for each, when there are so many of everything."""
+    store = QueueStore(path)
+    store.open()
+    live = [SaveItem(item(seq), "x") for seq in range(1, 11)]
+    kept = [SaveItem(accepted(seq), "x") for seq in range(11, count + 11)]
+    memories = [SaveEnded(ended(f"end-{number}")) for number in range(count)]
+    await write(store, SaveNode(NODE), *live, *kept, *memories)
+    steps = 0
+
+    def counts() -> None:
+        nonlocal steps
+        steps += 1
+
+    for connection in (store._reader, store._writer):
+        assert connection is not None
+        connection.set_progress_handler(counts, 1)
+    found = {}
+    for name, cost in COSTS.items():
+        steps = 0
+        if callable(cost):
+            assert cost(store) is not None
+        else:
+            await write(store, cost)
+        found[name] = steps
+    await store.close()
+    return found
+
+
+async def test_nothing_costs_more_when_there_is_more(tmp_path: Path) -> None:
+    """Each is done for every item, in a queue of any length."""
+    few = await costs(tmp_path / "few.db", 30)
+    many = await costs(tmp_path / "many.db", 3000)
+    for name in COSTS:
+        assert 0 < many[name] <= few[name] * 1.5, (name, few[name], many[name])
+
+
+# -- whose it is ------------------------------------------------------------
+
+
+def test_the_file_says_whose_it_is_and_which_version(path: Path) -> None:
+    """By the means that SQLite has for it."""
+    run(QueueStore(path))
+    assert query(path, "PRAGMA application_id") == [(int.from_bytes(b"QoSq"),)]
+    assert query(path, "PRAGMA user_version") == [(len(queue.MIGRATIONS),)]
+
+
+def test_the_tables_have_what_the_values_have(path: Path) -> None:
+    """A field without a column would fail every write; a column without one too."""
+    run(QueueStore(path))
+    for kind in (Item, Ended, Node, Subscription):
+        columns = query(path, f"PRAGMA table_info({kind.__name__.lower()})")
+        names = {field.name for field in fields(kind)}
+        assert {column[1] for column in columns} == names
+
+
+def test_an_older_file_is_brought_forward(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And this program leaves a newer one alone."""
+    store = QueueStore(path)
+    run(store, [SaveItem(item(1), "x")])
+    more = (*queue.MIGRATIONS, ("CREATE TABLE audit (note TEXT)",))
+    with monkeypatch.context() as patch:
+        patch.setattr(queue, "MIGRATIONS", more)
+        assert store.open().items == [item(1)]
+        asyncio.run(store.close())
+    assert query(path, "PRAGMA user_version") == [(len(more),)]
+    with pytest.raises(StoreTooNew, match=f"version {len(more)}"):
+        store.open()
+
+
+def test_a_store_of_messages_is_none_of_a_queue(tmp_path: Path) -> None:
+    """Nor the other way round; a mixed-up path must not mix the two."""
+    messages, items = SqliteStore(tmp_path / "messages"), QueueStore(tmp_path / "items")
+    for store in (messages, items):
+        store.open()
+        asyncio.run(store.close())
+    for mixed in (QueueStore(tmp_path / "messages"), SqliteStore(tmp_path / "items")):
+        with pytest.raises(StoreDamaged, match="the database of another application"):
+            mixed.open()
+
+
+@pytest.mark.parametrize(
+    "url", ["", "memory:", "files:x", "sqlite:", "sqlite:a\0b", "redis:x", "queue.db"]
+)
+def test_a_url_that_names_no_store_of_a_queue_is_the_callers_fault(url: str) -> None:
+    """What a queue has confirmed must survive, so `memory:` is none."""
+    with pytest.raises(LocalProtocolError, match="expected sqlite:PATH") as caught:
+        queue_store_from_url(url)
+    assert repr(url) in str(caught.value)
+
+
+def test_a_url_names_a_store_and_does_not_open_it(path: Path) -> None:
+    """A command says what is wrong with its arguments before it touches a disk."""
+    store = queue_store_from_url(f"sqlite:{path}")
+    assert store.url == f"sqlite:{path}"
+    assert not path.exists()
+    run(store, [SaveItem(item(1), "x")])
+    assert path.exists()
+
+
+# -- what is wrong with it --------------------------------------------------
+
+HOLDS = """
+import sys
+from qos.stores.queue import queue_store_from_url
+queue_store_from_url(sys.argv[1]).open()
+print("open", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_another_process_has_it_until_it_dies(path: Path) -> None:
+    """Two services would deliver every item twice."""
+    store = QueueStore(path)
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLDS, store.url],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"open\n"
+        with pytest.raises(StoreInUse, match=store.url):
+            store.open()
+        other.kill()
+    run(store)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE item SET state = 'lost'",
+        "UPDATE item SET outcome = 'lost'",
+        "UPDATE item SET receivers = '['",
+        "UPDATE item SET excluded = '7'",
+        "UPDATE item SET history = '[[1]]'",
+        "UPDATE item SET token = CAST(x'ff' AS TEXT)",
+        "UPDATE node SET config = 'x'",
+        'UPDATE node SET affiliations = \'{"a@b": "king"}\'',
+        "UPDATE node SET affiliations = '[1]'",
+        "DELETE FROM about",
+    ],
+)
+def test_a_row_that_is_no_value_is_damage(path: Path, statement: str) -> None:
+    """Somebody has edited it; what is there stays there."""
+    store = QueueStore(path)
+    run(store, [SaveNode(NODE), SaveItem(item(1), "x")])
+    query(path, statement)
+    with pytest.raises(StoreDamaged, match=str(path)):
+        store.open()
+
+
+def test_a_damaged_payload_of_a_great_store_is_found_when_it_is_read(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To read all payloads at each start would take too long; the rest is checked."""
+    monkeypatch.setattr(sqlite_file, "_CHECKED_BYTES_MAX", 0)
+    store = QueueStore(path)
+    run(store, [SaveItem(item(1), "x"), SaveEnded(ended("a"))])
+    overwrite(path, "item_payload")
+    assert store.open().items == [item(1)]
+    with pytest.raises(StoreDamaged, match="malformed"):
+        store.payloads([1])
+    asyncio.run(store.close())
+    overwrite(path, "ended")
+    with pytest.raises(StoreDamaged):
+        store.open()
+
+
+def overwrite(path: Path, table: str) -> None:
+    """Garbage in the first page of a table."""
+    sql = f"SELECT rootpage FROM sqlite_schema WHERE name = '{table}'"  # noqa: S608
+    ((page,),) = query(path, sql)
+    with path.open("r+b") as file:
+        file.seek((page - 1) * 4096)
+        file.write(os.urandom(4096))
+
+
+def test_a_full_disk_loses_nothing_and_is_no_end(disk: Disk) -> None:
+    """What does not fit is refused whole, and the queue goes on when there is space."""
+    store = QueueStore(disk.folder / "queue.db")
+
+    async def scenario() -> None:
+        store.open()
+        await write(store, SaveItem(item(1), "one"))
+        disk.fill()
+        try:
+            with pytest.raises(StoreFull, match=store.url):
+                await write(store, RemoveItem(1), SaveItem(item(2), "x" * 100_000))
+            assert store.get(1) == item(1)
+        finally:
+            disk.free()
+        await write(store, SaveItem(item(2), "two"))
+        await store.close()
+
+    asyncio.run(scenario())
+    assert store.open().items == [item(1), item(2)]
+    asyncio.run(store.close())
+
+
+def test_a_store_that_cannot_be_written_is_said_to_be_one(place: Place) -> None:
+    """When it is opened, not when the first item comes."""
+    store = QueueStore(place.folder / "queue.db")
+    run(store, [SaveItem(item(1), "x")])
+    with place.read_only(), pytest.raises(StoreReadOnly, match=store.url):
+        store.open()
+    assert store.open().items == [item(1)]
+    asyncio.run(store.close())

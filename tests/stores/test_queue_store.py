@@ -1,0 +1,338 @@
+"""A queue store against a model of it: dicts, through any changes and any death."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pickle
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from copy import deepcopy
+from dataclasses import dataclass, field
+from enum import Enum
+from itertools import pairwise, product
+from pathlib import Path
+from types import UnionType
+from typing import Any, get_args, get_origin, get_type_hints
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from qos.core.item import (
+    Ended,
+    Item,
+    ItemOutcome,
+    ItemState,
+    Node,
+    Subscription,
+)
+from qos.core.queue_effects import (
+    Change,
+    ForgetOld,
+    RemoveEnded,
+    RemoveItem,
+    RemoveNode,
+    RemoveSubscription,
+    SaveEnded,
+    SaveItem,
+    SaveNode,
+    SaveSubscription,
+)
+from qos.stores.queue import QueueContents, QueueStore
+from qos.testing.store_contract import NASTY_TEXTS
+
+NODES = ("jobs", "dead jobs", NASTY_TEXTS[1])
+IDS = ("1", "2", NASTY_TEXTS[0])
+JIDS = ("w@example.org/1", "w@example.org/2", *NASTY_TEXTS[4:6])
+TIMES = (0.0, 1_700_000_000.125, 1_700_000_001.0, 2e9)
+
+VALUES: dict[type, Sequence[object]] = {
+    bool: (False, True),
+    int: (0, 1, 9, 2**40),
+    float: TIMES,
+    str: ("", *JIDS, *NASTY_TEXTS),
+}
+
+
+async def write(store: QueueStore, *changes: Change) -> None:
+    written = store.write(changes)
+    if written is not None:
+        await written
+
+
+@asynccontextmanager
+async def opened(store: QueueStore) -> AsyncIterator[QueueContents]:
+    contents = store.open()
+    try:
+        yield contents
+    finally:
+        await store.close()
+
+
+# -- the model --------------------------------------------------------------
+
+
+@dataclass
+class Model:
+    """What a store must hold after some changes."""
+
+    nodes: dict[str, Node] = field(default_factory=dict)
+    subscriptions: dict[tuple[str, str], Subscription] = field(default_factory=dict)
+    items: dict[int, Item] = field(default_factory=dict)
+    payloads: dict[int, str] = field(default_factory=dict)
+    ended: dict[tuple[str, str], Ended] = field(default_factory=dict)
+    next_seq: int = 1
+
+    def change(self, change: Change) -> None:
+        match change:
+            case SaveItem(item, payload):
+                self.items[item.seq] = item
+                if payload is not None:
+                    self.payloads[item.seq] = payload
+                self.next_seq = max(self.next_seq, item.seq + 1)
+            case RemoveItem(seq):
+                self._remove(seq)
+            case SaveEnded(ended):
+                self.ended[ended.node, ended.item_id] = ended
+            case RemoveEnded(node, item_id):
+                self.ended.pop((node, item_id), None)
+            case SaveSubscription(subscription):
+                key = (subscription.node, subscription.jid)
+                self.subscriptions[key] = subscription
+            case RemoveSubscription(node, jid):
+                self.subscriptions.pop((node, jid), None)
+            case SaveNode(node):
+                self.nodes[node.name] = node
+            case RemoveNode(name):
+                self.nodes.pop(name, None)
+                for seq in [s for s, item in self.items.items() if item.node == name]:
+                    self._remove(seq)
+                for table in (self.subscriptions, self.ended):
+                    for key in [key for key in table if key[0] == name]:
+                        del table[key]
+            case ForgetOld(now):
+                for seq, item in list(self.items.items()):
+                    if item.forget_at is not None and item.forget_at <= now:
+                        self._remove(seq)
+                for key, ended in list(self.ended.items()):
+                    if ended.forget_at <= now:
+                        del self.ended[key]
+
+    def _remove(self, seq: int) -> None:
+        self.items.pop(seq, None)
+        self.payloads.pop(seq, None)
+
+    def contents(self) -> QueueContents:
+        items = [self.items[seq] for seq in sorted(self.items)]
+        dead = [
+            item
+            for item in items
+            if item.state is ItemState.ARCHIVED and item.outcome is ItemOutcome.REJECTED
+        ]
+        return QueueContents(
+            nodes=[self.nodes[name] for name in sorted(self.nodes)],
+            subscriptions=[
+                self.subscriptions[key] for key in sorted(self.subscriptions)
+            ],
+            items=[item for item in items if item.state is not ItemState.ARCHIVED],
+            dead=dict(Counter(item.node for item in dead)),
+            next_seq=self.next_seq,
+            next_order=1 + max([0, *(item.order for item in items)]),
+        )
+
+    def archived(self, node: str, outcome: ItemOutcome) -> list[Item]:
+        items = [self.items[seq] for seq in sorted(self.items)]
+        kept = (ItemState.ARCHIVED, outcome, node)
+        return [each for each in items if (each.state, each.outcome, each.node) == kept]
+
+
+def found(store: QueueStore, contents: QueueContents) -> Model:
+    """What an open store holds, asked for piece by piece."""
+    seqs = range(contents.next_seq)
+    items = [item for seq in seqs if (item := store.get(seq))]
+    pairs = product(NODES, IDS)
+    ended = [ended for pair in pairs if (ended := store.ended(*pair))]
+    return Model(
+        nodes={node.name: node for node in contents.nodes},
+        subscriptions={(each.node, each.jid): each for each in contents.subscriptions},
+        items={item.seq: item for item in items},
+        payloads=store.payloads(seqs),
+        ended={(each.node, each.item_id): each for each in ended},
+        next_seq=contents.next_seq,
+    )
+
+
+def check_reads(store: QueueStore, model: Model) -> None:
+    """Everything that an open store can be asked."""
+    assert found(store, model.contents()) == model
+    for node, outcome in product(NODES, ItemOutcome):
+        items = model.archived(node, outcome)
+        assert store.count_archived(node, outcome) == len(items)
+        assert store.archived(node, outcome, limit=1000) == items
+        for after, item in pairwise(items):
+            found_next = store.archived(node, outcome, after=after.seq, limit=1)
+            assert found_next == [item]
+        for item_id in IDS:
+            assert store.find_archived(node, item_id, outcome) == [
+                item for item in items if item.item_id == item_id
+            ]
+
+
+# -- any changes ------------------------------------------------------------
+
+
+class Chance:
+    """Changes that a service might make, and some that it never would."""
+
+    def __init__(self, chance: random.Random) -> None:
+        self._chance = chance
+
+    def write(self, model: Model) -> list[Change]:
+        """Some changes, which the model has made."""
+        changes = []
+        for _ in range(self._chance.randint(1, 6)):
+            change = self._change(model)
+            model.change(change)
+            changes.append(change)
+        return changes
+
+    def _change(self, model: Model) -> Change:
+        pick = self._chance.choice
+        node, item_id, jid = pick(NODES), pick(IDS), pick(JIDS)
+        kind = self._chance.randrange(14)
+        if kind < 4 or (kind < 7 and not model.items):
+            seq = model.next_seq + pick((0, 0, 3))
+            item = self._any(Item, seq=seq, node=node, item_id=item_id)
+            return SaveItem(item, pick(("", "<x/>" * 2000, *NASTY_TEXTS)))
+        if kind < 7:
+            seq = pick(sorted(model.items))
+            return SaveItem(self._any(Item, seq=seq, node=node, item_id=item_id))
+        if kind == 7:
+            return RemoveItem(self._chance.randint(1, model.next_seq))
+        if kind == 8:
+            return SaveEnded(self._any(Ended, node=node, item_id=item_id))
+        if kind == 9:
+            return pick((RemoveEnded(node, item_id), RemoveSubscription(node, jid)))
+        if kind == 10:
+            return SaveSubscription(self._any(Subscription, node=node, jid=jid))
+        if kind == 11:
+            return SaveNode(self._any(Node, name=node))
+        return pick((RemoveNode(node), ForgetOld(pick(TIMES))))
+
+    def _any(self, kind: Any, **given: object) -> Any:
+        """Some value of this type."""
+        pick, parts = self._chance.choice, get_args(kind)
+        some = range(pick((0, 0, 1, 3)))
+        if hasattr(kind, "__dataclass_fields__"):
+            hints = get_type_hints(kind).items()
+            values = {name: self._any(hint) for name, hint in hints}
+            return kind(**values | given)
+        if isinstance(kind, UnionType):
+            return pick((None, self._any(parts[0])))
+        if get_origin(kind) is dict:
+            return {self._any(parts[0]): self._any(parts[1]) for _ in some}
+        if get_origin(kind) in {frozenset, tuple}:
+            return get_origin(kind)(self._any(parts[0]) for _ in some)
+        return pick(tuple(kind) if issubclass(kind, Enum) else VALUES[kind])
+
+
+@settings(
+    max_examples=25,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(st.randoms(use_true_random=False))
+def test_a_store_holds_what_dicts_would_hold(
+    ram_path: Path, random: random.Random
+) -> None:
+    """Through any changes, seen at once and after any number of restarts."""
+    path = Path(tempfile.mkdtemp(dir=ram_path)) / "store.db"
+    chance, model = Chance(random), Model()
+
+    async def one_life() -> None:
+        store = QueueStore(path)
+        async with opened(store) as contents:
+            assert contents == model.contents()
+            check_reads(store, model)
+            for _ in range(random.randint(1, 5)):
+                await write(store, *chance.write(model))
+                check_reads(store, model)
+
+    for _ in range(4):
+        asyncio.run(one_life())
+
+
+# -- any death --------------------------------------------------------------
+
+
+@contextmanager
+def writer() -> Iterator[subprocess.Popen[str]]:
+    """The program that dies."""
+    program = Path(__file__).with_name("crashing_queue_writer.py")
+    # Not measured: what kills it would leave torn files of measurements.
+    environment = {k: v for k, v in os.environ.items() if "COVERAGE" not in k}
+    with subprocess.Popen(
+        [sys.executable, program],
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        yield process
+        process.communicate(timeout=5)
+
+
+def survives(process: subprocess.Popen[str], folder: Path, step: int) -> bool:
+    """Whether the child that is killed at this step comes to its end."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(f"{folder} {step}\n")
+    process.stdin.flush()
+    status = int(process.stdout.readline())
+    assert status == 0 or os.WTERMSIG(status) == signal.SIGKILL
+    return status == 0
+
+
+@pytest.mark.crash
+@pytest.mark.timeout(300)
+def test_killed_at_the_nth_step_for_growing_n(ram_path: Path) -> None:
+    """All of a write is there or none of it, and what was acknowledged is there."""
+    chance, model = Chance(random.Random("a queue")), Model()
+    writes: list[Sequence[Change]] = []
+    states = [deepcopy(model)]
+    for _ in range(6):
+        writes.append(chance.write(model))
+        states.append(deepcopy(model))
+    step, alive, seen = 0, False, set()
+
+    async def written() -> int:
+        """How many of the writes are in the store."""
+        store = QueueStore(folder / "store.db")
+        async with opened(store) as contents:
+            there = found(store, contents)
+            number = max(n for n, state in enumerate(states) if state == there)
+            assert contents == states[number].contents()
+            return number
+
+    with writer() as process:
+        while not alive:
+            folder = ram_path / str(step)
+            folder.mkdir()
+            (folder / "writes").write_bytes(pickle.dumps(writes))
+            alive = survives(process, folder, step)
+            acks = folder / "acks"
+            acknowledged = acks.stat().st_size if acks.exists() else 0
+            count = asyncio.run(written())
+            assert count >= acknowledged
+            seen.add(count)
+            step += 1
+    # Those that were written at once shared a commit.
+    assert seen == {0, 1, len(writes)}
+    assert step > 40
