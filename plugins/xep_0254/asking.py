@@ -13,14 +13,15 @@ from dataclasses import dataclass, field
 from xml.etree import ElementTree as ET
 
 from qos.core.item import Affiliation, Failure, ItemOutcome
-from qos.core.node_options import NODE_FIELDS, SUBSCRIBE_FIELDS
+from qos.core.node_options import NODE_FIELDS, SUBSCRIBE_FIELDS, Field
 from qos.errors import LocalProtocolError, NoAnswer, RequestFailed, RequestRefused
 from qos.xml import attribute, text
 from xep_0254.disco import STATS_FIELDS, parse_stats
+from xep_0254.elements import attributes as attributes_of
 from xep_0254.elements import (
-    attributes,
     decimal,
     extended,
+    legal,
     local,
     moment,
     namespace,
@@ -138,6 +139,25 @@ def unreachable(error: RequestFailed) -> bool:
 # -- what is asked ---------------------------------------------------------
 
 
+def attributes(**values: str | None) -> str:
+    """See xep_0254.elements.
+
+    Raises:
+        LocalProtocolError: XML has no way to carry one of the characters.
+    """
+    try:
+        return attributes_of(**values)
+    except ValueError as error:
+        raise LocalProtocolError(f"this cannot be sent: {error}") from error
+
+
+def _form(form_type: str, fields: Sequence[Field], values: Mapping[str, str]) -> str:
+    try:
+        return render_form("submit", form_type, fields, values)
+    except ValueError as error:
+        raise LocalProtocolError(f"an option cannot be sent: {error}") from error
+
+
 def _pubsub(content: str, of: str = PUBSUB) -> str:
     return f"<pubsub xmlns='{of}' xmlns:q='{EXTENSIONS}'>{content}</pubsub>"
 
@@ -151,14 +171,14 @@ def _items(item_ids: Iterable[str], token: str = "") -> str:
 
 def create(node: str, config: Mapping[str, str]) -> str:
     """Create a node (XEP-0060 §8.1.3)."""
-    form = render_form("submit", NODE_CONFIG, NODE_FIELDS, config) if config else ""
+    form = _form(NODE_CONFIG, NODE_FIELDS, config) if config else ""
     configure = f"<configure>{form}</configure>" if form else ""
     return _pubsub(f"<create{attributes(node=node or None)}/>{configure}")
 
 
 def configure(node: str, config: Mapping[str, str]) -> str:
     """Change the configuration of a node; what is not given stays (§8.2.4)."""
-    form = render_form("submit", NODE_CONFIG, NODE_FIELDS, config)
+    form = _form(NODE_CONFIG, NODE_FIELDS, config)
     return _pubsub(f"<configure{attributes(node=node)}>{form}</configure>", OWNER)
 
 
@@ -211,7 +231,7 @@ def _new_item(item: NewItem) -> str:
 def subscribe(node: str, jid: str, options: Mapping[str, str]) -> str:
     """Subscribe, with options (XEP-0254 §2.1)."""
     who = attributes(node=node, jid=jid)
-    form = render_form("submit", SUBSCRIBE_OPTIONS, SUBSCRIBE_FIELDS, options)
+    form = _form(SUBSCRIBE_OPTIONS, SUBSCRIBE_FIELDS, options)
     return _pubsub(f"<subscribe{who}/><options{who}>{form}</options>")
 
 
@@ -246,7 +266,7 @@ def unlock(
         )
         how = f"<q:modified{marks}/>"
     elif outcome is ItemOutcome.REJECTED:
-        how = f"<q:rejected>{text(reason)}</q:rejected>"
+        how = f"<q:rejected>{text(legal(reason))}</q:rejected>"
     elif outcome is not ItemOutcome.RELEASED:
         raise LocalProtocolError(f"an item is not unlocked as {outcome.value}")
     item = f"<item{attributes(id=item_id, q_token=token or None)}>{how}</item>"

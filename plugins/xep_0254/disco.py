@@ -165,7 +165,7 @@ def render_items(
 
     Args:
         iq: the request, with or without pages.
-        nodes: the names of those that there are, in order.
+        nodes: the names of those that there are, sorted.
         service: the JID of the service.
         sender: as for render_iq.
         answer_bytes_max: the page ends there.

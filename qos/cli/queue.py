@@ -282,7 +282,7 @@ def _add_set(verb: Parser) -> None:
     )
     verb.add_argument(
         "--set",
-        dest="config",
+        dest="settings",
         type=_setting,
         action="append",
         default=[],

@@ -27,14 +27,14 @@ async def run(arguments: argparse.Namespace) -> int:
 
 
 async def _create(queueing: XEP_0254, arguments: argparse.Namespace) -> None:
-    config = dict(arguments.config)
+    config = dict(arguments.settings)
     node = await queueing.create(arguments.service, arguments.node, config)
     print_json({"node": node})
 
 
 async def _configure(queueing: XEP_0254, arguments: argparse.Namespace) -> None:
-    if arguments.config:
-        config = dict(arguments.config)
+    if arguments.settings:
+        config = dict(arguments.settings)
         await queueing.configure(arguments.service, arguments.node, config)
     else:
         config = await queueing.configuration(arguments.service, arguments.node)

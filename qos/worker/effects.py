@@ -79,7 +79,7 @@ _FORBIDDEN = frozenset(
 
 _FULL = 2
 
-Value: TypeAlias = None | int | float | str | bytes
+Value: TypeAlias = int | float | str | bytes | None
 Parameters: TypeAlias = Sequence[Value] | Mapping[str, Value]
 Statement: TypeAlias = tuple[str, Parameters]
 
@@ -165,6 +165,7 @@ class Effects:
             raise LocalProtocolError(
                 f"item {job.id!r} has been {job.outcome.value} before its effects"
             )
+        job.check_held()
         prepare(self._db, self._key, self._statements)
         try:
             await job.accept()
@@ -178,9 +179,7 @@ class Effects:
 # -- the table -------------------------------------------------------------
 
 
-def prepare(
-    db: sqlite3.Connection, key: Key, statements: Sequence[Statement]
-) -> None:
+def prepare(db: sqlite3.Connection, key: Key, statements: Sequence[Statement]) -> None:
     """Try the statements, and write them down; on return they are on disk.
 
     Raises:
@@ -208,14 +207,15 @@ def apply(db: sqlite3.Connection, key: Key) -> bool:
         sqlite3.Error: a statement fails; all stays prepared.
     """
     with _transaction(db):
-        row = db.execute(
+        rows = _rows(
+            db,
             f"SELECT statements FROM xmpp_qos_prepared WHERE {_THIS}",  # noqa: S608
             key.columns(),
-        ).fetchone()
-        if row is None:
+        )
+        if not rows:
             return False
         _forget(db, key)
-        for sql, parameters in _unpacked(row[0]):
+        for sql, parameters in _unpacked(rows[0][0]):
             db.execute(sql, parameters)
     return True
 
@@ -232,12 +232,21 @@ def prepared(
     """What is prepared, the oldest first."""
     with _transaction(db):
         db.execute(_TABLE)
-        rows = db.execute(
+        rows = _rows(
+            db,
             "SELECT item_id, token FROM xmpp_qos_prepared WHERE service = ? "
             "AND account = ? AND node = ? ORDER BY prepared_at",
             (service, account, node),
-        ).fetchall()
+        )
     return [Key(service, account, node, row[0], row[1]) for row in rows]
+
+
+def _rows(
+    db: sqlite3.Connection, sql: str, parameters: Sequence[str] = ()
+) -> list[tuple[Any, ...]]:
+    cursor = db.cursor()
+    cursor.row_factory = None  # whatever the application wants for its own
+    return cursor.execute(sql, parameters).fetchall()
 
 
 def _forget(db: sqlite3.Connection, key: Key) -> None:
@@ -269,7 +278,7 @@ def _transaction(db: sqlite3.Connection, *, keep: bool = True) -> Iterator[None]
 @contextmanager
 def _synchronous(db: sqlite3.Connection) -> Iterator[None]:
     """Commits are on disk on return, whatever the application wants for its own."""
-    before = db.execute("PRAGMA synchronous").fetchone()[0]
+    before = int(_rows(db, "PRAGMA synchronous")[0][0])
     if before >= _FULL or db.in_transaction:
         yield
         return
@@ -277,7 +286,7 @@ def _synchronous(db: sqlite3.Connection) -> Iterator[None]:
     try:
         yield
     finally:
-        db.execute(f"PRAGMA synchronous = {int(before)}")
+        db.execute(f"PRAGMA synchronous = {before}")
 
 
 # -- statements as text ----------------------------------------------------

@@ -194,7 +194,7 @@ class Job:
             JobLost: it is not this worker's any more.
             RequestFailed: it may be; ask again.
         """
-        self._check_held()
+        self.check_held()
         return await self._holder.extend(self, seconds)
 
     def effects(self, db: sqlite3.Connection) -> Effects:
@@ -212,7 +212,7 @@ class Job:
             raise LocalProtocolError(
                 f"item {self.id!r} cannot be {how.outcome.value}: it is {state}"
             )
-        self._check_held()
+        self.check_held()
         self._settling = True
         try:
             await self._holder.settle(self, how)
@@ -220,7 +220,8 @@ class Job:
         finally:
             self._settling = False
 
-    def _check_held(self) -> None:
+    def check_held(self) -> None:
+        """Raise JobLost if it is lost."""
         if self.lost.is_set():
             reason, condition = self._loss
             raise JobLost(self.id, reason, condition=condition)
@@ -249,7 +250,7 @@ class Job:
             if self.held and not self._settling:
                 await self._end_after(exc)
             else:
-                self._check_held()
+                self.check_held()
         except JobLost as lost:
             log.warning("%s", lost)
         return isinstance(exc, JobLost) and exc.item_id == self.id

@@ -19,6 +19,9 @@ COMMAND_S_MAX = 40.0
 
 ACCOUNTS = {name: f"secret of {name}" for name in ("alice", "bob", "mallory")}
 
+QUEUES = "queue.localhost"
+COMPONENTS = {QUEUES: "secret of queues"}
+
 # Warnings are shown, so that a test of what stands on stderr sees them.
 COMMAND = (
     *(sys.executable, "-W", "default", "-c"),
@@ -81,11 +84,13 @@ class Commands:
     Args:
         folder: for the stores, one a user.
         port: of the server, on 127.0.0.1.
+        component_port: likewise, if there are queues.
     """
 
-    def __init__(self, folder: Path, port: int) -> None:
+    def __init__(self, folder: Path, port: int, component_port: int = 0) -> None:
         self.folder = folder
         self.port = port
+        self.component_port = component_port
         self._running: list[asyncio.subprocess.Process] = []
 
     def store(self, user: str) -> str:
@@ -98,11 +103,15 @@ class Commands:
         options: list[str] = []
         if user is not None:
             options = [
-                *("--jid", f"{user}@localhost/1", "--store", self.store(user)),
+                *("--jid", f"{user}@localhost/1"),
                 *("--host", "127.0.0.1", "--port", str(self.port), "--tls", tls),
                 *("--retry-first", "0.3", "--retry-max", "1"),
             ]
-        verbs = 2 if words[0] in {"outbox", "inbox"} else 1
+            if words[0] not in {"queue", "worker"}:
+                options += ["--store", self.store(user)]
+        verbs = 2 if words[0] in {"outbox", "inbox", "queue"} else 1
+        if words[:2] == ("queue", "dead"):
+            verbs = 3
         return [
             *COMMAND,
             *map(str, words[:verbs]),
@@ -116,8 +125,8 @@ class Commands:
         """That of a command: its stores are in the folder."""
         environment = {**os.environ, "HOME": str(self.folder)}
         environment.pop("XDG_STATE_HOME", None)
-        if user is not None:
-            environment["XMPP_QOS_PASSWORD"] = password or ACCOUNTS[user]
+        if user is not None or password is not None:
+            environment["XMPP_QOS_PASSWORD"] = password or ACCOUNTS[str(user)]
         return environment
 
     async def start(
@@ -157,6 +166,27 @@ class Commands:
         await running.note("ready")
         return running
 
+    async def queue(
+        self, verb: str, *words: str | Path, user: str = "alice", input_: bytes = b""
+    ) -> Ended:
+        """Do something to the queue `orders` of the component."""
+        names = (QUEUES, "orders")
+        return await self.run(
+            "queue", *verb.split(), *names, *words, user=user, input_=input_
+        )
+
+    async def serve(self, *words: str | Path) -> Running:
+        """Start a queue service as a component; returns when it is ready."""
+        running = await self.start(
+            *("queue", "serve", "--component", QUEUES),
+            *("--port", str(self.component_port)),
+            *("--store", f"sqlite:{self.folder / 'queues.db'}"),
+            *("--retry-first", "0.3", "--retry-max", "1", *words),
+            password=COMPONENTS[QUEUES],
+        )
+        assert await running.note("ready") == f"ready {QUEUES}"
+        return running
+
     async def close(self) -> None:
         """Kill what still runs."""
         for process in self._running:
@@ -177,16 +207,27 @@ def accounts() -> dict[str, str]:
 async def server() -> AsyncIterator[LoopbackServer]:
     """Alice and Bob know each other; Mallory is a stranger."""
     rosters = {"alice": {"bob@localhost": "both"}}
-    async with LoopbackServer(accounts=ACCOUNTS, rosters=rosters) as server:
+    async with LoopbackServer(
+        accounts=ACCOUNTS, rosters=rosters, components=COMPONENTS
+    ) as server:
         yield server
 
 
 @pytest.fixture
 async def commands(tmp_path: Path, server: LoopbackServer) -> AsyncIterator[Commands]:
     """Commands at the embedded server."""
-    commands = Commands(tmp_path, server.port)
+    commands = Commands(tmp_path, server.port, server.component_port)
     yield commands
     await commands.close()
+
+
+@pytest.fixture
+async def queues(commands: Commands) -> Commands:
+    """With a queue service as a component, and a queue of Alice's."""
+    await commands.serve()
+    created = await commands.queue("create")
+    assert (created.status, created.out) == (0, [{"node": "orders"}]), created.err
+    return commands
 
 
 @pytest.fixture(params=["embedded", pytest.param("prosody", marks=pytest.mark.xmpp)])

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from itertools import pairwise
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -314,7 +315,7 @@ def test_items_are_split_over_as_few_events_as_they_fit_into(
     for part in parts:
         text = events.render_items("a", part, event_id="e", now=NOW)
         assert len(part) == 1 or len(text.encode()) <= bytes_max + 400
-    for part, following in zip(parts, parts[1:], strict=False):
+    for part, following in pairwise(parts):
         text = events.render_items("a", [*part, following[0]], event_id="e", now=NOW)
         assert len(text.encode()) > bytes_max
 
@@ -405,7 +406,7 @@ def test_attributes_that_make_no_sense_are_as_if_not_there(attributes: str) -> N
 def test_items_without_an_id_and_strange_elements_are_left_out() -> None:
     event = event_of(
         "<items node='n'><item/><item id=''/><retract/><what id='a'/>"
-        f"<unlock id='b'/><item id='c'><a xmlns='u'/><b/></item></items>"
+        "<unlock id='b'/><item id='c'><a xmlns='u'/><b/></item></items>"
     )
     assert event == Event(
         node="n", items=(DeliveredItem(item_id="c", payload="<a xmlns='u'/>"),)

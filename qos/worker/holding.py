@@ -1,0 +1,362 @@
+"""The jobs that a worker has: taken from events, kept locked, settled, or lost.
+
+Knows the service's answers; knows nothing of subscriptions and of who works.
+
+A lock is extended from when its item came, also while the job waits for its turn,
+until it ends: each time for `lock_s` seconds, when a third of what was granted is
+over, so that two requests may get lost. How long the first lock is, no event says.
+Where the worker has not been told it is extended a second after it came, for a
+minute: a quick handler costs no request, a slow one costs one more, and a node whose
+locks are shorter than some seconds needs a worker that has been told.
+
+A deadline counts from when the request was *sent*: it is never later than the
+service's own. When it has passed the job is lost, as it is by an event, or by a
+refusal. Nothing rests on this but work that would be in vain: what a late worker
+does to an item, the service refuses by its token.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import random
+from collections import OrderedDict, deque
+from collections.abc import Callable
+
+from qos.core.backoff import Backoff
+from qos.core.item import ItemOutcome
+from qos.core.model import bare
+from qos.errors import JobLost, NoAnswer, RequestFailed, RequestRefused
+from qos.worker.job import Job, Settling
+from xep_0254.asking import unreachable
+from xep_0254.events import DeliveredItem, Event
+from xep_0254.queueing import XEP_0254
+
+__all__ = ["Holding", "passing"]
+
+log = logging.getLogger(__name__)
+
+#: For an answer about a lock or a settlement: each can be repeated.
+_ANSWER_S = 10.0
+
+#: A settlement is repeated so long at least: then it is known how it ended.
+_SETTLE_S_MIN = 10.0
+
+#: And so long at most where nobody knows when the lock ends.
+_SETTLE_S_MAX = 60.0
+
+_RETRY = Backoff(first_s=0.2, max_s=5.0)
+
+#: Of a lock of unknown length: when it is first extended, and for how long.
+_EXTEND_AFTER_S = 1.0
+_LOCK_S = 60.0
+
+#: At the end of the total hold there is less and less to be granted.
+_EXTEND_S_MIN = 0.05
+
+#: Settled deliveries whose event may still come, or come again.
+_TOKENS_MAX = 10_000
+
+#: The lock is not ours. Any other refusal of an extension: there are none here.
+_GONE = frozenset({"conflict", "forbidden", "item-not-found", "unexpected-request"})
+
+
+def passing(error: RequestFailed) -> bool:
+    """Whether the same request may succeed when it is repeated."""
+    if isinstance(error, RequestRefused) and error.type == "wait":
+        return error.condition != "unexpected-request"  # queue.md §2
+    return unreachable(error)
+
+
+class Holding:
+    """What a worker holds of one node.
+
+    Attributes:
+        jobs: held, or being settled, by item id.
+        service: where they are from.
+        node: likewise.
+    """
+
+    def __init__(
+        self,
+        plugin: XEP_0254,
+        service: str,
+        node: str,
+        *,
+        lock_s: float | None,
+        extend: bool,
+        given_up: Callable[[BaseException], None],
+    ) -> None:
+        self.service = service
+        self.node = node
+        self.jobs: dict[str, Job] = {}
+        self._plugin = plugin
+        self._lock_s = lock_s
+        self._extends = extend
+        self._given_up = given_up
+        self._waiting: deque[Job] = deque()
+        self._changed = asyncio.Event()
+        self._closed = False
+        self._known: OrderedDict[tuple[str, str], None] = OrderedDict()
+        self._deadlines: dict[Job, float] = {}
+        self._keepers: dict[Job, asyncio.Task[None]] = {}
+        self._releasing: set[asyncio.Task[None]] = set()
+
+    # -- taking ------------------------------------------------------------
+
+    async def next(self) -> Job | None:
+        """The next job; None: there will be no more."""
+        while True:
+            while self._waiting:
+                job = self._waiting.popleft()
+                if job.held:
+                    return job
+            if self._closed:
+                return None
+            self._changed.clear()
+            await self._changed.wait()
+
+    def close(self) -> list[Job]:
+        """Hand out no more; returns the jobs that nobody has begun."""
+        self._closed = True
+        self._changed.set()
+        waiting = [job for job in self._waiting if job.held]
+        self._waiting.clear()
+        return waiting
+
+    def handle(self, event: Event) -> None:
+        """Take what an event brings, and drop what it takes away."""
+        for item in event.items:
+            self._take(item)
+        for item_id in (*event.unlocked, *event.retracted):
+            # The service sends an event for what we do ourselves, too; then the
+            # answer is the truth (queue.md §1, row 8).
+            self._lose_if_idle(self.jobs.get(item_id), "its lock has ended")
+        if event.purged or event.deleted:
+            for job in tuple(self.jobs.values()):
+                self._lose_if_idle(job, "the queue was emptied")
+
+    def _take(self, item: DeliveredItem) -> None:
+        before = self.jobs.get(item.item_id)
+        if before is not None and before.token == item.token:
+            return  # sent again: the service was not sure that we have it
+        if (item.item_id, item.token) in self._known:
+            return  # overtaken by its end
+        if before is not None:
+            self._lose(before, "its lock has ended, and it came anew")
+        job = Job(item, self)
+        if self._closed:
+            task = asyncio.get_running_loop().create_task(self.give_back(job))
+            self._releasing.add(task)
+            task.add_done_callback(self._releasing.discard)
+            return
+        self.jobs[job.id] = job
+        now = _now()
+        if self._lock_s is not None:
+            self._deadlines[job] = now + self._lock_s
+            self._keep(job, now + self._lock_s / 3)
+        else:
+            self._keep(job, now + _EXTEND_AFTER_S)
+        self._waiting.append(job)
+        self._changed.set()
+
+    def session_began(self, *, durable: bool) -> None:
+        """The locks may have ended with the old session; find out.
+
+        What has not been begun is not: if it is still ours it is sent again.
+        """
+        if not durable:
+            for job in self._waiting:
+                self._lose(job, "the connection was lost before it was begun")
+                self._known.pop((job.id, job.token), None)
+            self._waiting.clear()
+        for job in self.jobs.values():
+            if not job.settling:
+                self._keep(job, _now())
+
+    # -- keeping -----------------------------------------------------------
+
+    def _keep(self, job: Job, extend_at: float) -> None:
+        """Look after the lock of a job until it ends."""
+        self._let_go(job)
+        when = extend_at if self._extends else math.inf
+        if min(when, self._deadlines.get(job, math.inf)) < math.inf:
+            task = asyncio.get_running_loop().create_task(self._keeper(job, when))
+            self._keepers[job] = task
+
+    def _let_go(self, job: Job) -> None:
+        keeper = self._keepers.pop(job, None)
+        if keeper is not None and keeper is not asyncio.current_task():
+            keeper.cancel()
+
+    async def _keeper(self, job: Job, extend_at: float) -> None:
+        tries = 0
+        while job.held:
+            deadline = self._deadlines.get(job, math.inf)
+            when = min(extend_at, deadline)
+            if when == math.inf:
+                return
+            await asyncio.sleep(when - _now())
+            if deadline <= _now():
+                self._lose(job, "its lock has timed out")
+                return
+            try:
+                granted = await self._extend(job, self._lock_s or _LOCK_S)
+            except JobLost as lost:
+                log.info("%s", lost)
+                return
+            except RequestFailed as error:
+                if not passing(error):
+                    log.warning("locks cannot be extended: %s", error)
+                    self._extends, extend_at = False, math.inf
+                    continue
+                tries += 1
+                extend_at = _now() + _RETRY.delay_s(tries, random.random())  # noqa: S311
+            else:
+                tries = 0
+                extend_at = _now() + max(granted / 3, _EXTEND_S_MIN)
+
+    async def extend(self, job: Job, seconds: float) -> float:
+        """See Holder."""
+        granted = await self._extend(job, seconds)
+        if job.held and not job.settling:
+            self._keep(job, _now() + granted / 3)
+        return granted
+
+    async def _extend(self, job: Job, seconds: float) -> float:
+        sent = _now()
+        try:
+            granted = await self._plugin.extend(
+                self.service,
+                self.node,
+                job.id,
+                job.token,
+                seconds,
+                timeout_s=min(_ANSWER_S, max(_RETRY.first_s, seconds / 3)),
+            )
+        except RequestRefused as error:
+            if error.condition not in _GONE:
+                raise
+            reason = f"it cannot be extended: {error}"
+            self._lose(job, reason, condition=error.condition)
+            raise JobLost(job.id, reason, condition=error.condition) from error
+        self._deadlines[job] = sent + granted
+        return granted
+
+    # -- ending ------------------------------------------------------------
+
+    async def settle(self, job: Job, how: Settling) -> None:
+        """See Holder."""
+        # A retract that is done would look like a lost lock to it.
+        self._let_go(job)
+        try:
+            await self._settle_until_answered(job, how)
+        except BaseException:
+            if job.held:
+                self._keep(job, _now() + _EXTEND_AFTER_S)
+            raise
+        self._forget(job)
+
+    async def _settle_until_answered(self, job: Job, how: Settling) -> None:
+        deadline = self._deadlines.get(job, _now() + _SETTLE_S_MAX)
+        give_up_at = max(deadline, _now() + _SETTLE_S_MIN)
+        tries = 0
+        while True:
+            try:
+                await self._ask_to_settle(job, how)
+                return
+            except RequestFailed as error:
+                refused = error if isinstance(error, RequestRefused) else None
+                if not passing(error):
+                    condition = refused.condition if refused else None
+                    reason = f"it was not {how.outcome.value}: {error}"
+                    raise self._lost(job, reason, condition) from error
+                tries += 1
+                delay_s = _RETRY.delay_s(tries, random.random())  # noqa: S311
+                if _now() + delay_s >= give_up_at:
+                    reason = f"it may have been {how.outcome.value}: {error}"
+                    raise self._lost(job, reason, None) from error
+            await self._plugin.pause(delay_s)
+
+    def _lost(self, job: Job, reason: str, condition: str | None) -> JobLost:
+        self._lose(job, reason, condition=condition)
+        return JobLost(job.id, reason, condition=condition)
+
+    async def _ask_to_settle(self, job: Job, how: Settling) -> None:
+        plugin, service, node = self._plugin, self.service, self.node
+        if how.outcome is ItemOutcome.ACCEPTED:
+            await plugin.retract(service, node, job.id, job.token, timeout_s=_ANSWER_S)
+            return
+        await plugin.unlock(
+            service,
+            node,
+            job.id,
+            job.token,
+            outcome=how.outcome,
+            delivery_failed=how.delivery_failed,
+            undeliverable_here=how.undeliverable_here,
+            reason=how.reason,
+            timeout_s=_ANSWER_S,
+        )
+
+    async def give_back(self, job: Job) -> None:
+        """Release a job that is not wanted any more; asked once, whatever comes."""
+        self._lose(job, "the worker has stopped")
+        try:
+            await self._ask_to_settle(job, Settling(ItemOutcome.RELEASED))
+        except RequestFailed as error:
+            # Its lock ends by itself; a refusal says that it has.
+            log.log(
+                logging.WARNING if isinstance(error, NoAnswer) else logging.INFO,
+                "item %r was not released: %s",
+                job.id,
+                error,
+            )
+
+    def give_up(self, error: BaseException) -> None:
+        """See Holder."""
+        self._given_up(error)
+
+    @property
+    def account(self) -> str:
+        """See Holder."""
+        return bare(self._plugin.own or self._plugin.xmpp.boundjid.full)
+
+    async def wait_empty(self) -> None:
+        """Return when no job is held."""
+        while self.jobs:
+            self._changed.clear()
+            await self._changed.wait()
+
+    async def end(self) -> None:
+        """Return when nothing is left that runs."""
+        keepers = list(self._keepers.values())
+        for keeper in keepers:
+            keeper.cancel()
+        ending = [*keepers, *self._releasing]
+        if ending:
+            await asyncio.wait(ending)
+
+    def _lose_if_idle(self, job: Job | None, reason: str) -> None:
+        if job is not None and not job.settling:
+            self._lose(job, reason)
+
+    def _lose(self, job: Job, reason: str, *, condition: str | None = None) -> None:
+        job.lose(reason, condition=condition)
+        self._forget(job)
+
+    def _forget(self, job: Job) -> None:
+        self._let_go(job)
+        self._deadlines.pop(job, None)
+        if self.jobs.get(job.id) is job:
+            del self.jobs[job.id]
+        if job.token:
+            self._known[job.id, job.token] = None
+            if len(self._known) > _TOKENS_MAX:
+                self._known.popitem(last=False)
+        self._changed.set()
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

@@ -1,0 +1,405 @@
+"""The worker: subscribes, hands out jobs, and goes in order.
+
+Follows the client's sessions and keeps none up: that the stream comes back is the
+application's care.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import signal
+import sqlite3
+from collections.abc import Awaitable, Callable
+from types import TracebackType
+from typing import Any, Literal, Self, TypeAlias
+
+from slixmpp import JID, ClientXMPP, ComponentXMPP
+
+import xep_0254  # noqa: F401 - makes the plugin known
+from qos.core.backoff import Backoff
+from qos.errors import RequestFailed, RequestRefused
+from qos.worker import effects
+from qos.worker.holding import Holding, passing
+from qos.worker.job import Job, unrecoverable
+from xep_0254.channel import normal
+from xep_0254.events import Event
+from xep_0254.queueing import XEP_0254
+
+__all__ = ["Handler", "Worker"]
+
+log = logging.getLogger(__name__)
+
+Handler: TypeAlias = Callable[[Job], Awaitable[object]]
+
+#: Before a subscribe is tried again.
+_RETRY = Backoff(first_s=0.5, max_s=30.0)
+
+#: For the answer to a request while stopping; and for handlers to end when cancelled.
+_STOP_S = 5.0
+
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+class Worker:
+    """Takes items of a queue, some at a time.
+
+    Use it as `async with`; then `async for job in worker`, or `run`. It loads the
+    plugin xep_0254 if the application has not. Where the connection is lost it goes
+    on when the application has a session again; what it had then is lost, unless its
+    locks are durable.
+
+    Args:
+        client: a client or a component, in session or before.
+        service: the queue service.
+        node: the queue.
+        parallel: jobs at a time, at most.
+        batch: items in one event, at most; more are quicker for small ones.
+        durable_locks: items stay locked for the account when the connection is lost,
+            and are sent again.
+        events: `acknowledged`: by xep_qos, which the application loads, and whose
+            `trust_acknowledged` lets the service in.
+        lock_timeout_s: the node's, where it is known; see qos.worker.holding.
+        resubscribe_s: subscribe again at this interval, which brings lost events.
+        grace_s: for the jobs that run to end, when the worker is stopped.
+        extend: extend the locks of jobs that take long.
+        effects_db: call `recover` with it, at each subscribe.
+
+    Raises:
+        ValueError: an option is bad.
+    """
+
+    def __init__(
+        self,
+        client: ClientXMPP | ComponentXMPP,
+        service: str | JID,
+        node: str,
+        *,
+        parallel: int = 1,
+        batch: int = 1,
+        durable_locks: bool = False,
+        events: Literal["message", "acknowledged"] = "message",
+        lock_timeout_s: float | None = None,
+        resubscribe_s: float = 60.0,
+        grace_s: float = 30.0,
+        extend: bool = True,
+        effects_db: sqlite3.Connection | None = None,
+    ) -> None:
+        if not 1 <= batch <= parallel:
+            raise ValueError(f"batch must be from 1 to parallel, not {batch}")
+        if resubscribe_s <= 0 or (lock_timeout_s is not None and lock_timeout_s <= 0):
+            raise ValueError("a time in seconds must be more than 0")
+        self.service = normal(service)
+        self.node = node
+        self._client = client
+        self._parallel = parallel
+        self._options: dict[str, Any] = {
+            "queue_requests": parallel,
+            "batch": batch,
+            "durable_locks": durable_locks,
+            "events": events,
+        }
+        self._durable = durable_locks
+        self._resubscribe_s = resubscribe_s
+        self._grace_s = grace_s
+        self._effects_db = effects_db
+        if XEP_0254.name not in client.plugin:
+            client.register_plugin(XEP_0254.name)
+        self._plugin = XEP_0254.of(client)
+        self._holding = Holding(
+            self._plugin,
+            self.service,
+            node,
+            lock_s=lock_timeout_s,
+            extend=extend,
+            given_up=self._give_up,
+        )
+        self._failure: BaseException | None = None
+        self._subscribed = asyncio.Event()
+        self._renew = asyncio.Event()
+        self._hurry = asyncio.Event()
+        self._following: asyncio.Task[None] | None = None
+        self._stopping: asyncio.Task[None] | None = None
+        self._runners: list[asyncio.Task[None]] = []
+        self._signals: list[signal.Signals] = []
+
+    # -- beginning and end -------------------------------------------------
+
+    async def __aenter__(self) -> Self:
+        self._start()
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if exc is not None and unrecoverable(exc):
+            self._give_up(exc)
+        elif exc is not None:
+            self._hurry.set()
+        await self.aclose()
+
+    def _start(self) -> None:
+        if self._following is not None:
+            raise RuntimeError("a worker works once")
+        self._plugin.add_listener(self.service, self.node, self._on_event)
+        for event, handler in self._session_events():
+            self._client.add_event_handler(event, handler)
+        loop = asyncio.get_running_loop()
+        self._following = loop.create_task(self._follow())
+        self._following.add_done_callback(self._follow_ended)
+
+    def install_signal_handlers(self) -> None:
+        """Let SIGTERM and SIGINT stop the worker; a second one at once."""
+        loop = asyncio.get_running_loop()
+        for number in _SIGNALS:
+            loop.add_signal_handler(number, self.stop)
+            self._signals.append(number)
+
+    def stop(self) -> None:
+        """Take nothing more, finish what runs, release the rest; the second time now.
+
+        Iterations and `run` come to their end.
+        """
+        if self._stopping is not None:
+            self._hurry.set()
+        elif self._following is not None:
+            unbegun = self._holding.close()
+            loop = asyncio.get_running_loop()
+            self._stopping = loop.create_task(self._stop(unbegun))
+
+    async def aclose(self) -> None:
+        """Stop, and return when all is over."""
+        if self._stopping is None:
+            self.stop()
+        if self._stopping is not None:
+            await asyncio.shield(self._stopping)
+
+    def _give_up(self, error: BaseException) -> None:
+        """XEP-0254 §4: unsubscribe, and then unlock."""
+        if self._failure is None:
+            self._failure = error
+        self.stop()
+        self._hurry.set()
+
+    async def subscribed(self) -> None:
+        """Wait until the service has taken the worker on.
+
+        Raises:
+            RequestRefused: it has refused to, for good.
+            sqlite3.Error: of `effects_db`.
+        """
+        assert self._following is not None, "the worker has not been started"
+        waiting = asyncio.ensure_future(self._subscribed.wait())
+        await asyncio.wait(
+            (waiting, self._following), return_when=asyncio.FIRST_COMPLETED
+        )
+        waiting.cancel()
+        await asyncio.sleep(0)  # _follow_ended comes first
+        if self._failure is not None:
+            raise self._failure
+
+    # -- working -----------------------------------------------------------
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Job:
+        job = await self._holding.next()
+        if job is not None:
+            return job
+        if self._failure is not None:
+            raise self._failure
+        raise StopAsyncIteration
+
+    async def run(self, handler: Handler) -> None:
+        """Call the handler for each job, `parallel` at once, until stopped.
+
+        A job that it returns from is accepted; one that it raises an exception on
+        has failed, and the exception is logged.
+
+        Raises:
+            RequestRefused: the first subscribe was refused.
+            UnrecoverableError, OSError: of the handler; all has been given back.
+        """
+        if self._following is None:
+            async with self:
+                await self.run(handler)
+            return
+        loop = asyncio.get_running_loop()
+        self._runners = [
+            loop.create_task(self._runner(handler)) for _ in range(self._parallel)
+        ]
+        try:
+            await asyncio.wait(self._runners)
+        except asyncio.CancelledError:
+            self.stop()
+            self._hurry.set()
+            await self.aclose()
+            raise
+        await self.aclose()
+        if self._failure is not None:
+            raise self._failure
+
+    async def _runner(self, handler: Handler) -> None:
+        while (job := await self._holding.next()) is not None:
+            try:
+                async with job:
+                    await handler(job)
+            except Exception as error:
+                if unrecoverable(error):
+                    return
+                log.exception("item %r failed", job.id)
+
+    # -- the session -------------------------------------------------------
+
+    def _session_events(self) -> list[tuple[str, Callable[[Any], None]]]:
+        return [
+            ("session_start", self._session_started),
+            ("session_resumed", self._session_resumed),
+        ]
+
+    def _session_started(self, _event: object) -> None:
+        self._holding.session_began(durable=self._durable)
+        self._renew.set()
+
+    def _session_resumed(self, _event: object) -> None:
+        self._renew.set()
+
+    def _on_event(self, event: Event) -> None:
+        self._holding.handle(event)
+        if event.unsubscribed or event.deleted:
+            self._renew.set()
+
+    async def _follow(self) -> None:
+        """Be subscribed, whatever happens."""
+        tries = 0
+        while True:
+            self._renew.clear()
+            try:
+                await self._subscribe()
+            except RequestFailed as error:
+                first = not self._subscribed.is_set()
+                if first and isinstance(error, RequestRefused) and not passing(error):
+                    raise
+                tries += 1
+                delay_s = _RETRY.delay_s(tries, random.random())  # noqa: S311
+                log.warning("not subscribed, again in %.1f s: %s", delay_s, error)
+            else:
+                tries = 0
+                delay_s = self._resubscribe_s
+                self._subscribed.set()
+            try:
+                async with asyncio.timeout(delay_s):
+                    await self._renew.wait()
+            except TimeoutError:
+                continue
+
+    def _follow_ended(self, following: asyncio.Task[None]) -> None:
+        error = None if following.cancelled() else following.exception()
+        if error is not None:
+            self._give_up(error)
+
+    async def _subscribe(self) -> None:
+        if self._effects_db is not None:
+            await self.recover(self._effects_db)
+        # First, so that the service is told when the connection is lost.
+        self._send_presence(None)
+        await self._plugin.subscribe(self.service, self.node, **self._options)
+
+    def _send_presence(self, kind: Literal["unavailable"] | None) -> None:
+        own = self._plugin.own
+        if own is not None:
+            sender = own if self._client.is_component else None
+            self._client.send_presence(pto=self.service, ptype=kind, pfrom=sender)
+
+    async def recover(self, db: sqlite3.Connection) -> int:
+        """Bring what is prepared in the database to its end; see qos.worker.effects.
+
+        Returns:
+            How many of them nobody can tell yet: call it again.
+
+        Raises:
+            NoAnswer: the service is away.
+            sqlite3.Error: the database cannot be used.
+        """
+        own = self._holding
+        undecided = 0
+        for key in effects.prepared(
+            db, service=own.service, account=own.account, node=own.node
+        ):
+            try:
+                await self._plugin.retract(
+                    own.service, own.node, key.item_id, key.token
+                )
+            except RequestRefused as error:
+                if passing(error):
+                    raise
+                if error.condition in effects.FINAL:
+                    effects.drop(db, key)
+                else:
+                    undecided += 1
+                    log.info("effects of %r stay prepared: %s", key.item_id, error)
+            else:
+                try:
+                    effects.apply(db, key)
+                except sqlite3.Error:
+                    undecided += 1
+                    log.exception("effects of %r failed", key.item_id)
+        return undecided
+
+    # -- stopping ----------------------------------------------------------
+
+    async def _stop(self, unbegun: list[Job]) -> None:
+        """Go in order: each step relies on those before it."""
+        holding = self._holding
+        assert self._following is not None
+        self._following.cancel()
+        await asyncio.wait((self._following,))
+        await self._unsubscribe()
+        await self._give_back(unbegun)
+        if not self._hurry.is_set():
+            await self._grace()
+        await self._give_back(
+            [job for job in holding.jobs.values() if not job.settling]
+        )
+        running = [each for each in self._runners if not each.done()]
+        for runner in running:
+            runner.cancel()
+        if running:
+            await asyncio.wait(running, timeout=_STOP_S)
+        await holding.end()
+        # Unavailable, locks end as failed deliveries: they have been released.
+        self._send_presence("unavailable")
+        self._plugin.remove_listener(self.service, self.node, self._on_event)
+        for event, handler in self._session_events():
+            self._client.del_event_handler(event, handler)
+        loop = asyncio.get_running_loop()
+        for number in self._signals:
+            loop.remove_signal_handler(number)
+
+    async def _unsubscribe(self) -> None:
+        if not self._subscribed.is_set():
+            return
+        try:
+            await self._plugin.unsubscribe(self.service, self.node, timeout_s=_STOP_S)
+        except RequestFailed as error:
+            log.warning("not unsubscribed: %s", error)
+
+    async def _give_back(self, jobs: list[Job]) -> None:
+        await asyncio.gather(*(self._holding.give_back(job) for job in jobs))
+
+    async def _grace(self) -> None:
+        """Wait for the jobs that run, no longer than they have, or are in a hurry."""
+        ends = [
+            asyncio.ensure_future(self._holding.wait_empty()),
+            asyncio.ensure_future(self._hurry.wait()),
+        ]
+        await asyncio.wait(
+            ends, timeout=self._grace_s, return_when=asyncio.FIRST_COMPLETED
+        )
+        for each in ends:
+            each.cancel()

@@ -1,0 +1,388 @@
+"""The engine of the queues, on a real store: nothing is told before it is on disk."""
+
+import asyncio
+import errno
+import hashlib
+import itertools
+import os
+import threading
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from qos.core.item import ItemOutcome
+from qos.core.queue_effects import Notification, NotifyUnlock
+from qos.core.queue_requests import (
+    Create,
+    Delete,
+    Entry,
+    Items,
+    ItemsResult,
+    Ok,
+    Publish,
+    PublishResult,
+    Refusal,
+    Request,
+    Result,
+    Retract,
+    Settlement,
+    Subscribe,
+    SubscribeResult,
+    Unlock,
+)
+from qos.engine.queue import Payloads, QueueEngine, Unwritten
+from qos.stores.queue import QueueStore
+from qos.testing.clock import ManualClock
+
+OWNER = "owner@example.org/1"
+BEE = "bee@example.org/1"
+OTHER_BEE = "bee@example.org/2"
+NODE = "orders"
+
+
+def entry(item_id: str, payload: str = "<x xmlns='urn:x'/>") -> Entry:
+    digest = hashlib.sha256(payload.encode()).hexdigest()
+    return Entry(item_id=item_id, payload=payload, digest=digest, size=len(payload))
+
+
+class Disk:
+    """What the store's probe does: lets commits through, holds them up, fails them."""
+
+    def __init__(self) -> None:
+        self.commits = 0
+        self.error: OSError | None = None
+        self._open = threading.Event()
+        self._open.set()
+
+    def __call__(self, step: str) -> None:
+        if step == "commit":
+            self._open.wait(10)
+            self.commits += 1
+            if self.error is not None:
+                raise self.error
+
+    def hold(self) -> None:
+        self._open.clear()
+
+    def release(self) -> None:
+        self._open.set()
+
+
+@dataclass(frozen=True)
+class Sent:
+    """An event with items, as it went out."""
+
+    to: str
+    items: list[tuple[str, str]]
+
+
+class Bench:
+    """An engine with a clock by hand; notes what goes out, in order."""
+
+    def __init__(self, path: Path) -> None:
+        self.clock = ManualClock(1000.0)
+        self.disk = Disk()
+        self._path = path
+        self._ids = itertools.count()
+        self.out: list[object] = []
+        self.tokens: dict[str, str] = {}
+        self._changed = asyncio.Event()
+        self.engine = self._new_engine()
+
+    def _new_engine(self) -> QueueEngine:
+        store = QueueStore(self._path)
+        store.probe = self.disk
+        return QueueEngine(store, self, clock=self.clock)
+
+    async def restart(self) -> None:
+        await self.engine.aclose()
+        self.engine = self._new_engine()
+
+    def _note(self, what: object) -> None:
+        self.out.append(what)
+        self._changed.set()
+
+    def notify_items(
+        self, to: str, items: Payloads, *, acknowledged: bool
+    ) -> Sequence[tuple[str, Payloads]]:
+        self._note(Sent(to, [(item.item_id, payload) for item, payload in items]))
+        self.tokens |= {item.item_id: item.token for item, _ in items}
+        return [(self.new_id(), items)]
+
+    def notify(self, notification: Notification) -> None:
+        self._note(notification)
+
+    def probe(self, jid: str) -> None:
+        self._note(f"probe {jid}")
+
+    def new_id(self) -> str:
+        return f"id{next(self._ids)}"
+
+    def ask(
+        self, request: Request, requester: str = OWNER
+    ) -> asyncio.Future[Result | Refusal]:
+        done: asyncio.Future[Result | Refusal] = (
+            asyncio.get_running_loop().create_future()
+        )
+
+        def answer(result: Result | Refusal, payloads: Mapping[int, str]) -> None:
+            self._note(result)
+            done.set_result(result)
+
+        self.engine.request(request, requester, answer)
+        return done
+
+    async def until(self, count: int) -> list[object]:
+        """What has gone out, when it is so much."""
+        async with asyncio.timeout(10):
+            while len(self.out) < count:
+                self._changed.clear()
+                await self._changed.wait()
+        return self.out
+
+    async def ready(self) -> None:
+        """A node with a worker that can have two items."""
+        await self.ask(Create(NODE))
+        options = {"pubsub#queue_requests": "2"}
+        await self.ask(Subscribe(NODE, BEE, options), BEE)
+        self.out.clear()
+
+
+@pytest.fixture
+async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
+    bench = Bench(tmp_path / "queues.sqlite")
+    await bench.ready()
+    yield bench
+    bench.disk.release()
+    await bench.engine.aclose()
+
+
+async def test_an_answer_and_an_event_wait_for_the_commit(bench: Bench) -> None:
+    """Whoever is told of something finds it there after a crash."""
+    bench.disk.hold()
+    done = bench.ask(Publish(NODE, (entry("a"),)))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert not bench.out
+    bench.disk.release()
+    assert isinstance(await done, PublishResult)
+    assert await bench.until(2)
+    assert bench.out[1] == Sent(BEE, [("a", "<x xmlns='urn:x'/>")])
+
+
+async def test_an_item_is_published_and_locked_in_one_commit(bench: Bench) -> None:
+    """A worker that waits costs no second commit."""
+    before = bench.disk.commits
+    await bench.ask(Publish(NODE, (entry("a"), entry("b"))))
+    await bench.until(3)
+    assert bench.disk.commits == before + 1
+
+
+async def test_what_happens_during_a_commit_is_one_commit_more(bench: Bench) -> None:
+    """Group commit: the disk does not care how much it is."""
+    bench.disk.hold()
+    first = bench.ask(Publish(NODE, (entry("a"),)))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    others = [bench.ask(Publish(NODE, (entry(f"b{i}"),))) for i in range(50)]
+    before = bench.disk.commits
+    bench.disk.release()
+    await asyncio.gather(first, *others)
+    assert bench.disk.commits == before + 2
+
+
+async def test_a_repetition_is_answered_after_the_commit_of_the_first(
+    bench: Bench,
+) -> None:
+    """Or a crash between the two would lose what was confirmed."""
+    bench.disk.hold()
+    first = bench.ask(Publish(NODE, (entry("a"),)))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    second = bench.ask(Publish(NODE, (entry("a"),)))
+    refused = bench.ask(Publish(NODE, (entry("a", "<y xmlns='urn:x'/>"),)))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert not bench.out
+    bench.disk.release()
+    assert isinstance(await first, PublishResult)
+    assert isinstance(await second, PublishResult)
+    refusal = await refused
+    assert isinstance(refusal, Refusal)
+    assert refusal.condition == "conflict"
+
+
+async def test_a_repeated_retract_is_known_before_the_first_is_on_disk(
+    bench: Bench,
+) -> None:
+    """What has ended is looked up in the store, and this is not there yet."""
+    await bench.ask(Publish(NODE, (entry("a"),)))
+    await bench.until(2)
+    retract = Retract(NODE, (Settlement(item_id="a", token=bench.tokens["a"]),))
+    bench.disk.hold()
+    first, second = bench.ask(retract, BEE), bench.ask(retract, BEE)
+    bench.disk.release()
+    assert await first == Ok()
+    assert await second == Ok()
+    assert await bench.ask(retract, BEE) == Ok()
+
+
+async def test_an_event_of_a_lock_that_has_ended_by_then_is_not_sent(
+    bench: Bench,
+) -> None:
+    """The worker would begin what another one has."""
+    bench.disk.hold()
+    bench.ask(Publish(NODE, (entry("a"),)))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    bench.engine.went(BEE)
+    bench.disk.release()
+    await bench.until(1)
+    await bench.ask(Items(node=NODE))
+    assert not [
+        each for each in bench.out if isinstance(each, tuple) and each[0] == BEE
+    ]
+
+
+async def test_a_commit_that_fails_takes_back_all_that_was_built_upon_it(
+    bench: Bench,
+) -> None:
+    """The disk was full, and is not any more: nothing half done is left."""
+    bench.disk.hold()
+    bench.disk.error = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    first = bench.ask(Publish(NODE, (entry("a"),)))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    second = bench.ask(Publish(NODE, (entry("b"),)))
+    bench.disk.release()
+    for failed in (await first, await second):
+        assert isinstance(failed, Unwritten)
+        assert (failed.condition, failed.type) == ("resource-constraint", "wait")
+    at_once = await bench.ask(Publish(NODE, (entry("c"),)))
+    assert isinstance(at_once, Unwritten)
+
+    bench.disk.error = None
+    bench.out.clear()
+    bench.clock.advance(1.0)
+    assert await bench.until(1) == [f"probe {BEE}"]
+    result = await bench.ask(Items(node=NODE))
+    assert isinstance(result, ItemsResult)
+    assert result.items == ()
+    assert isinstance(await bench.ask(Publish(NODE, (entry("a"),))), PublishResult)
+
+
+async def test_a_store_that_cannot_be_read_is_tried_again(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And until then every request is refused, not forgotten."""
+    bench.disk.error = OSError(errno.EIO, os.strerror(errno.EIO))
+    assert isinstance(await bench.ask(Publish(NODE, (entry("a"),))), Unwritten)
+    bench.disk.error = None
+    reader, bench.engine.store._reader = bench.engine.store._reader, None
+    bench.clock.advance(1.0)
+    assert isinstance(await bench.ask(Publish(NODE, (entry("a"),))), Unwritten)
+    bench.engine.store._reader = reader
+    bench.clock.advance(1.0)
+    assert isinstance(await bench.ask(Publish(NODE, (entry("a"),))), PublishResult)
+
+
+async def test_locks_and_tokens_survive_a_restart_and_are_sent_again(
+    bench: Bench,
+) -> None:
+    """queue.md §4: the same token, once the holder is known to be there; nothing new."""
+    await bench.ask(Publish(NODE, tuple(entry(name) for name in "abc")))
+    await bench.until(3)
+    tokens = dict(bench.tokens)
+    await bench.restart()
+    bench.out.clear()
+    bench.tokens.clear()
+    bench.engine.online()
+    assert await bench.until(1) == [f"probe {BEE}"]
+    bench.engine.heard(BEE)
+    await bench.until(3)
+    assert bench.tokens == tokens
+    assert len(tokens) == 2
+
+
+async def test_a_lock_times_out_by_the_clock(bench: Bench) -> None:
+    """The late worker is told, and the item is there for the next one."""
+    await bench.ask(Publish(NODE, (entry("a"),)))
+    await bench.until(2)
+    await bench.ask(
+        Subscribe(NODE, OTHER_BEE, {"pubsub#queue_requests": "1"}), OTHER_BEE
+    )
+    bench.out.clear()
+    bench.clock.advance(60.0)
+    assert await bench.until(1) == [NotifyUnlock(BEE, NODE, ("a",))]
+    # The backoff of a first failed delivery.
+    bench.clock.advance(1.0)
+    assert (await bench.until(2))[1] == Sent(OTHER_BEE, [("a", "<x xmlns='urn:x'/>")])
+
+
+async def test_an_event_that_bounces_releases_its_items(bench: Bench) -> None:
+    """It has not received them; and gets nothing more until it is heard of."""
+    await bench.ask(Publish(NODE, (entry("a"),)))
+    await bench.until(2)
+    ((event_id, _),) = bench.engine._sent.items()
+    bench.engine.bounced(BEE, event_id)
+    bench.engine.bounced(BEE, "unknown")
+    stats = bench.engine.stats(NODE, OWNER)
+    assert stats is not None
+    assert (stats["acquired"], stats["delayed"]) == (0, 1)
+    bench.clock.advance(1.0)
+    result = await bench.ask(Items(node=NODE))
+    assert isinstance(result, ItemsResult)
+    assert not result.items[0].holder
+    bench.engine.heard(BEE)
+    await bench.until(4)
+
+
+async def test_a_node_made_anew_knows_nothing_of_the_one_before(bench: Bench) -> None:
+    """Also while the deletion of that one is not on disk yet."""
+    await bench.ask(Publish(NODE, (entry("a"),)))
+    await bench.until(2)
+    reject = Settlement(
+        item_id="a",
+        token=bench.tokens["a"],
+        outcome=ItemOutcome.REJECTED,
+    )
+    await bench.ask(Unlock(NODE, (reject,)), BEE)
+    bench.disk.hold()
+    deleted, made = bench.ask(Delete(NODE)), bench.ask(Create(NODE))
+    published = bench.ask(Publish(NODE, (entry("a"),)))
+    bench.disk.release()
+    await asyncio.gather(deleted, made, published)
+    stats = bench.engine.stats(NODE, OWNER)
+    assert stats is not None
+    assert (stats["available"], stats["dead"]) == (1, 0)
+
+
+async def test_memories_end(bench: Bench) -> None:
+    """The store does not grow with all that ever was."""
+    await bench.ask(Publish(NODE, (entry("a"),)))
+    await bench.until(2)
+    retract = Retract(NODE, (Settlement(item_id="a", token=bench.tokens["a"]),))
+    assert await bench.ask(retract, BEE) == Ok()
+    assert bench.engine.store.ended(NODE, "a") is not None
+    bench.clock.advance(3601.0)
+    await bench.ask(Items(node=NODE))
+    assert bench.engine.store.ended(NODE, "a") is None
+    late = await bench.ask(retract, BEE)
+    assert isinstance(late, Refusal)
+    assert late.condition == "item-not-found"
+
+
+async def test_a_subscription_is_answered_before_its_first_event(bench: Bench) -> None:
+    """A worker that gets an item of a queue that it has not subscribed to drops it."""
+    await bench.ask(Publish(NODE, tuple(entry(name) for name in "abc")))
+    await bench.until(3)
+    bench.out.clear()
+    await bench.ask(
+        Subscribe(NODE, OTHER_BEE, {"pubsub#queue_requests": "1"}), OTHER_BEE
+    )
+    out = await bench.until(2)
+    assert isinstance(out[0], SubscribeResult)
+    assert isinstance(out[1], Sent)
+    assert out[1].to == OTHER_BEE

@@ -1,0 +1,578 @@
+"""What a service answers: XEP-0254's listings, XEP-0060's results, bounded echoes."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from xml.etree import ElementTree as ET
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qos.core.item import (
+    Affiliation,
+    Failure,
+    Item,
+    ItemOutcome,
+    ItemState,
+    Node,
+    Subscription,
+)
+from qos.core.node_options import SUBSCRIBE_FIELDS
+from qos.core.queue_requests import (
+    AffiliationsResult,
+    ConfigureResult,
+    CreateResult,
+    ExtendResult,
+    ItemsResult,
+    Ok,
+    OptionsResult,
+    PublishResult,
+    Refusal,
+    RequeueResult,
+    Result,
+    SubscribeResult,
+    SubscriptionsResult,
+)
+from qos.errors import ErrorType
+from xep_0254.answers import render_refusal, render_result
+from xep_0254.elements import bad_request, unsupported
+from xep_0254.entries import ITEM_BYTES_MAX
+from xep_0254.forms import parse_form
+
+PUBSUB = "http://jabber.org/protocol/pubsub"
+OWNER, ERRORS = f"{PUBSUB}#owner", f"{PUBSUB}#errors"
+STANZAS = "urn:ietf:params:xml:ns:xmpp-stanzas"
+QUEUEING, QUEUEING_OLD = "urn:xmpp:pubsub:queueing:0", "urn:xmpp:queueing:0"
+RSM, DATA = "{http://jabber.org/protocol/rsm}", "{jabber:x:data}"
+Q = "{xmpp-qos:queue:0}"
+NODE, ID = "a290fjsl29j19kjb", "ae890ac52d0df67ed7cfd51b644e901"
+BEE, SERVICE = "workerbee237@shakespeare.lit", "workflows.shakespeare.lit"
+NOW = 1_700_000_000.0
+
+
+def request(
+    content: str, iq_id: str = "delete1", kind: str = "set", of: str = PUBSUB
+) -> ET.Element:
+    return ET.XML(
+        f"<iq xmlns='jabber:client' from='{BEE}/foo' id='{iq_id}' to='{SERVICE}' type='{kind}'>"
+        f"<pubsub xmlns='{of}' xmlns:q='xmpp-qos:queue:0'>{content}</pubsub></iq>"
+    )
+
+
+def read(text: str, stream: str = "jabber:client") -> ET.Element:
+    """As the receiver's parser sees it, which reads it in the stream's namespace."""
+    iq = ET.XML(f"<stream xmlns='{stream}'>{text}</stream>")[0]
+    assert iq.tag == f"{{{stream}}}iq"
+    return iq
+
+
+def infoset(element: ET.Element) -> object:
+    """Without the white space of the listings, and without the texts of errors."""
+    children = [infoset(each) for each in element if each.tag != f"{{{STANZAS}}}text"]
+    return element.tag, element.attrib, (element.text or "").strip(), children
+
+
+def same(text: str, listing: str) -> bool:
+    return infoset(read(text)) == infoset(read(listing))
+
+
+def refusal(condition: str, type_: ErrorType, **more: str) -> Refusal:
+    return Refusal("because", condition=condition, type=type_, **more)
+
+
+# -- refusals: the listings ------------------------------------------------
+
+
+def test_a_subscription_without_options_is_answered_with_the_form() -> None:
+    """Listing 1: MUST, with the field `pubsub#queue_requests`, required."""
+    asked = request(f"<subscribe jid='{BEE}' node='{NODE}'/>", "sub1")
+    error = Refusal(
+        "options are needed",
+        condition="not-acceptable",
+        type="modify",
+        pubsub="configuration-required",
+        form=True,
+    )
+    iq = read(render_refusal(asked, error, sender=SERVICE))
+    x = iq.find(f"{{{PUBSUB}}}pubsub/{{{PUBSUB}}}options/{DATA}x")
+    assert x is not None
+    form = parse_form(x)
+    assert (form.type, form.form_type) == ("form", f"{PUBSUB}#subscribe_options")
+    assert list(form.values) == [field.var for field in SUBSCRIBE_FIELDS]
+    (field,) = (each for each in x if each.get("var") == "pubsub#queue_requests")
+    assert field.get("type") == "text-single"
+    assert field.find(f"{DATA}required") is not None
+    # Without the other fields it is the listing, but for its label and limits.
+    for each in list(x):
+        if each.get("var") not in ("FORM_TYPE", "pubsub#queue_requests"):
+            x.remove(each)
+    field.attrib.pop("label")
+    field.remove(field[0])
+    assert infoset(iq) == infoset(
+        read(
+            f"""
+<iq from='{SERVICE}' id='sub1' to='{BEE}/foo' type='error'>
+  <pubsub xmlns='http://jabber.org/protocol/pubsub'>
+    <subscribe jid='{BEE}' node='{NODE}'/>
+    <options jid='{BEE}' node='{NODE}'>
+      <x xmlns='jabber:x:data' type='form'>
+        <field var='FORM_TYPE' type='hidden'>
+          <value>http://jabber.org/protocol/pubsub#subscribe_options</value>
+        </field>
+        <field type='text-single' var='pubsub#queue_requests'>
+          <required/>
+        </field>
+      </x>
+    </options>
+  </pubsub>
+  <error type='modify'>
+    <not-acceptable xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'/>
+    <configuration-required xmlns='http://jabber.org/protocol/pubsub#errors'/>
+  </error>
+</iq>"""
+        )
+    )
+
+
+RETRACT = f"<retract node='{NODE}'><item id='{ID}'/></retract>"
+UNLOCK = f"<unlock xmlns='{QUEUEING}' node='{NODE}'><item id='{ID}'/></unlock>"
+
+
+@pytest.mark.parametrize("kind", ["get", "set"])
+@pytest.mark.parametrize(
+    "asked", [RETRACT, UNLOCK, UNLOCK.replace(QUEUEING, QUEUEING_OLD)]
+)
+@pytest.mark.parametrize(
+    ("type_", "condition"),
+    [
+        ("cancel", "item-not-found"),
+        ("auth", "forbidden"),
+        ("cancel", "conflict"),
+        ("wait", "unexpected-request"),
+    ],
+)
+def test_a_settlement_is_refused_as_in_the_text(
+    kind: str, asked: str, type_: ErrorType, condition: str
+) -> None:
+    """Listings 8, 9 and 12 to 15; of type error, which 8 and 9 are not (row 2)."""
+    text = render_refusal(
+        request(asked, kind=kind), refusal(condition, type_), sender=SERVICE
+    )
+    assert same(
+        text,
+        f"""
+<iq from='{SERVICE}' id='delete1' to='{BEE}/foo' type='error'>
+  <pubsub xmlns='http://jabber.org/protocol/pubsub'>{asked}</pubsub>
+  <error type='{type_}'><{condition} xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'/></error>
+</iq>""",
+    )
+
+
+def test_an_error_says_what_it_is_about_without_what_was_in_it() -> None:
+    """Ids and tokens, so that a worker finds the item; no outcomes, no payloads."""
+    asked = (
+        f"<unlock xmlns='{QUEUEING}' node='{NODE}' x='y'><what/>"
+        f"<item xmlns='{PUBSUB}' id='{ID}' q:token='t'><q:rejected>r</q:rejected></item></unlock>"
+    )
+    text = render_refusal(request(asked), refusal("conflict", "cancel"))
+    assert same(
+        text,
+        f"""
+<iq id='delete1' to='{BEE}/foo' type='error'>
+  <pubsub xmlns='{PUBSUB}'>
+    <unlock xmlns='{QUEUEING}' node='{NODE}'>
+      <item xmlns:q='xmpp-qos:queue:0' id='{ID}' q:token='t'/>
+    </unlock>
+  </pubsub>
+  <error type='cancel'><conflict xmlns='{STANZAS}'/></error>
+</iq>""",
+    )
+
+
+def test_options_are_echoed_without_their_form() -> None:
+    asked = f"<options node='{NODE}' jid='{BEE}' subid='s'><x xmlns='jabber:x:data'/></options>"
+    text = render_refusal(request(asked), bad_request("no", "invalid-options"))
+    assert same(
+        text,
+        f"""
+<iq id='delete1' to='{BEE}/foo' type='error'>
+  <pubsub xmlns='{PUBSUB}'><options node='{NODE}' jid='{BEE}' subid='s'/></pubsub>
+  <error type='modify'><bad-request xmlns='{STANZAS}'/><invalid-options xmlns='{ERRORS}'/></error>
+</iq>""",
+    )
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        f"<publish node='{NODE}'><item><secret xmlns='u'/></item></publish>",
+        "<unknown/>",
+        "",
+        f"<retract node='{'n' * 5000}'><item id='{ID}'/></retract>",
+        f"<retract node='{NODE}'>{f'<item id={chr(34)}{chr(39) * 500}{chr(34)}/>' * 4}</retract>",
+        f"<retract node='{NODE}'>{'<item/>' * 3000}</retract>",
+    ],
+)
+def test_what_is_large_or_no_settlement_is_not_echoed(asked: str) -> None:
+    """A small request must not make an answer over the server's limit."""
+    text = render_refusal(request(asked), unsupported("x<'"))
+    assert same(
+        text,
+        f"""
+<iq id='delete1' to='{BEE}/foo' type='error'>
+  <error type='cancel'>
+    <feature-not-implemented xmlns='{STANZAS}'/>
+    <unsupported xmlns='{ERRORS}' feature='x&lt;&apos;'/>
+  </error>
+</iq>""",
+    )
+
+
+def test_an_error_of_an_owner_is_answered_without_an_echo() -> None:
+    text = render_refusal(
+        request("<purge node='n'/>", of=OWNER), refusal("forbidden", "auth")
+    )
+    assert len(read(text)) == 1
+
+
+def test_the_form_is_there_even_if_the_request_is_not() -> None:
+    """Whatever leads to it: the form is a MUST."""
+    error = refusal("not-acceptable", "modify", pubsub="configuration-required")
+    error.form = True
+    iq = read(render_refusal(request("<options/>"), error))
+    assert iq.find(f"{{{PUBSUB}}}pubsub/{{{PUBSUB}}}options/{DATA}x") is not None
+
+
+@given(st.text())
+def test_the_text_of_an_error_is_said_whatever_is_in_it(problem: str) -> None:
+    """It may quote what a stranger has sent, and must not break the stream."""
+    iq = read(render_refusal(request(""), Refusal(problem, condition="c", type="wait")))
+    said = iq.findtext(f"{{jabber:client}}error/{{{STANZAS}}}text")
+    assert said is not None
+    assert len(said) <= 10 * 1000 + 2
+    if problem.isprintable():
+        assert said == problem[:1000]
+
+
+# -- results: the listings -------------------------------------------------
+
+SUBSCRIPTION = Subscription(
+    node=NODE,
+    jid=BEE,
+    subid="ba49252aaa4f5d320c24d3766f0bdcade78c78d3",
+    via=f"{BEE}/foo",
+    queue_requests=5,
+)
+
+
+def result(
+    value: Result,
+    *,
+    owner_view: bool = False,
+    payloads: Mapping[int, str] | None = None,
+    answer_bytes_max: int = 200 * 1024,
+) -> str:
+    return render_result(
+        request("<x/>", "sub2"),
+        value,
+        sender=SERVICE,
+        owner_view=owner_view,
+        payloads=payloads or {},
+        now=NOW,
+        answer_bytes_max=answer_bytes_max,
+    )
+
+
+def answered(value: Result, listing: str, of: str = PUBSUB) -> None:
+    head = f"<iq from='{SERVICE}' id='sub2' to='{BEE}/foo' type='result'>"
+    content = f"<pubsub xmlns='{of}' xmlns:q='xmpp-qos:queue:0'>{listing}</pubsub>"
+    assert same(result(value), f"{head}{content}</iq>")
+
+
+def test_a_subscription_is_answered_with_its_options() -> None:
+    """Listing 3: the form of type result has what was agreed."""
+    iq = read(result(SubscribeResult(SUBSCRIPTION)))
+    x = iq.find(f"{{{PUBSUB}}}pubsub/{{{PUBSUB}}}options/{DATA}x")
+    assert x is not None
+    form = parse_form(x)
+    assert (form.type, form.form_type) == ("result", f"{PUBSUB}#subscribe_options")
+    assert form.values == {
+        "pubsub#queue_requests": ("5",),
+        "queue#batch": ("1",),
+        "queue#durable_locks": ("0",),
+        "queue#events": ("message",),
+    }
+    x.clear()
+    assert infoset(iq) == infoset(
+        read(
+            f"""
+<iq from='{SERVICE}' id='sub2' to='{BEE}/foo' type='result'>
+  <pubsub xmlns='http://jabber.org/protocol/pubsub'>
+    <subscription jid='{BEE}' node='{NODE}'
+      subid='ba49252aaa4f5d320c24d3766f0bdcade78c78d3' subscription='subscribed'/>
+    <options><x xmlns='jabber:x:data'/></options>
+  </pubsub>
+</iq>"""
+        )
+    )
+
+
+def test_the_options_of_a_subscription_are_a_form_to_fill_in() -> None:
+    """XEP-0060 §6.3.3."""
+    options = read(result(OptionsResult(SUBSCRIPTION)))[0][0]
+    assert options.tag == f"{{{PUBSUB}}}options"
+    assert options.attrib == {"jid": BEE, "node": NODE, "subid": SUBSCRIPTION.subid}
+    form = parse_form(options[0])
+    assert form.type == "form"
+    assert form.values["pubsub#queue_requests"] == ("5",)
+
+
+@pytest.mark.parametrize("stream", ["jabber:client", "jabber:component:accept"])
+def test_nothing_more_is_said_of_what_is_just_done(stream: str) -> None:
+    """An empty result, in the namespace of the stream, whatever that is."""
+    iq = read(render_result(request("<x/>", "sub2"), Ok(), now=NOW), stream)
+    assert iq.attrib == {"type": "result", "id": "sub2", "to": f"{BEE}/foo"}
+    assert len(iq) == 0
+
+
+def test_the_results_of_publishing_and_the_like_name_node_and_items() -> None:
+    """XEP-0060 §7.1.2, §8.1.2, and our own requests."""
+    answered(
+        PublishResult("n<'", ("a", "b&")),
+        "<publish node='n&lt;&apos;'><item id='a'/><item id='b&amp;'/></publish>",
+    )
+    answered(CreateResult("made"), "<create node='made'/>")
+    answered(
+        ExtendResult("n", 1.5, ("a",)),
+        "<q:extend node='n' seconds='1.5'><item id='a'/></q:extend>",
+    )
+    answered(
+        RequeueResult("n", ("a", "b")),
+        "<q:requeue node='n'><item id='a'/><item id='b'/></q:requeue>",
+    )
+    answered(RequeueResult("n", ()), "<q:requeue node='n'/>")
+
+
+def test_subscriptions_are_listed() -> None:
+    """XEP-0060 §5.6 for a subscriber, §8.8.1 for an owner."""
+    subscriptions = (SUBSCRIPTION, replace(SUBSCRIPTION, node="m", subid="s"))
+    listed = (
+        f"<subscription node='{NODE}' jid='{BEE}' subid='{SUBSCRIPTION.subid}' subscription='subscribed'/>"
+        f"<subscription node='m' jid='{BEE}' subid='s' subscription='subscribed'/>"
+    )
+    answered(
+        SubscriptionsResult("", subscriptions),
+        f"<subscriptions>{listed}</subscriptions>",
+    )
+    answered(
+        SubscriptionsResult(NODE, subscriptions[:1], owner=True),
+        f"<subscriptions node='{NODE}'><subscription jid='{BEE}'"
+        f" subid='{SUBSCRIPTION.subid}' subscription='subscribed'/></subscriptions>",
+        OWNER,
+    )
+
+
+def test_affiliations_are_listed() -> None:
+    """XEP-0060 §5.7 for an entity, §8.9.1 for an owner."""
+    affiliations = (("n", "a@b", Affiliation.OWNER), ("m", "a@b", Affiliation.OUTCAST))
+    answered(
+        AffiliationsResult("", affiliations),
+        "<affiliations><affiliation node='n' affiliation='owner'/>"
+        "<affiliation node='m' affiliation='outcast'/></affiliations>",
+    )
+    answered(
+        AffiliationsResult("n", affiliations[:1], owner=True),
+        "<affiliations node='n'><affiliation jid='a@b' affiliation='owner'/></affiliations>",
+        OWNER,
+    )
+
+
+def test_configurations_are_forms_to_fill_in() -> None:
+    """XEP-0060 §8.2.1 and §8.3, with what is set or the defaults."""
+    node = Node(name="n", created_at=NOW, config={"queue#ttl": "7"})
+    configure = read(result(ConfigureResult(node)))[0][0]
+    assert (configure.tag, configure.get("node")) == (f"{{{OWNER}}}configure", "n")
+    form = parse_form(configure[0])
+    assert (form.type, form.form_type) == ("form", f"{PUBSUB}#node_config")
+    assert form.values["queue#ttl"] == ("7",)
+    assert form.values["queue#max_deliveries"] == ("5",)
+    default = read(result(ConfigureResult(None)))[0][0]
+    assert (default.tag, default.attrib) == (f"{{{OWNER}}}default", {})
+    assert parse_form(default[0]).values["queue#ttl"] == ("",)
+
+
+# -- browsing --------------------------------------------------------------
+
+ITEM = Item(
+    seq=7,
+    node="n",
+    item_id="a",
+    publisher="p@example.org",
+    digest="",
+    size=0,
+    published_at=NOW - 0.5,
+    available_at=NOW,
+)
+HISTORY = (
+    Failure(NOW - 9, "w@example.org/1", "failed"),
+    Failure(NOW - 8, "", "expired"),
+)
+DEAD = replace(
+    ITEM,
+    state=ItemState.ARCHIVED,
+    outcome=ItemOutcome.REJECTED,
+    delivery_count=2,
+    history=HISTORY,
+)
+
+
+def browse(*items: Item, owner_view: bool = False) -> list[ET.Element]:
+    value = ItemsResult(node="n", items=items, count=len(items), now=NOW)
+    text = result(value, owner_view=owner_view, payloads={7: "<x xmlns='u'/>"})
+    return list(read(text)[0][0])
+
+
+@pytest.mark.parametrize(
+    ("item", "state"),
+    [
+        (ITEM, "available"),
+        (replace(ITEM, available_at=NOW + 1), "delayed"),
+        (replace(ITEM, state=ItemState.ACQUIRED, holder="w@example.org/1"), "acquired"),
+        (
+            replace(ITEM, state=ItemState.ARCHIVED, outcome=ItemOutcome.ACCEPTED),
+            "accepted",
+        ),
+        (DEAD, "dead"),
+    ],
+)
+def test_an_item_says_where_it_stands(item: Item, state: str) -> None:
+    (element,) = browse(item)
+    assert element.get(f"{Q}state") == state
+
+
+def test_an_item_is_shown_with_all_that_is_known_of_it() -> None:
+    """A dead letter as its owner sees it: where it died, why, and in whose hands."""
+    letter = replace(DEAD, origin="orders", origin_id="o", holder="w@example.org/1")
+    (element,) = browse(letter, owner_view=True)
+    assert element.attrib == {
+        "id": "a",
+        "publisher": "p@example.org",
+        f"{Q}state": "dead",
+        f"{Q}priority": "4",
+        f"{Q}delivery-count": "2",
+        f"{Q}published": "2023-11-14T22:13:19.500000Z",
+        f"{Q}holder": "w@example.org/1",
+        f"{Q}origin": "orders",
+        f"{Q}origin-id": "o",
+        f"{Q}reason": "expired",
+    }
+    payload, history = element
+    assert payload.tag == "{u}x"
+    assert history.tag == f"{Q}history"
+    assert [(each.tag, each.attrib) for each in history] == [
+        (
+            f"{Q}failure",
+            {
+                "at": "2023-11-14T22:13:11.000000Z",
+                "by": "w@example.org/1",
+                "reason": "failed",
+            },
+        ),
+        (f"{Q}failure", {"at": "2023-11-14T22:13:12.000000Z", "reason": "expired"}),
+    ]
+
+
+def test_who_works_on_an_item_is_for_its_owner_to_know() -> None:
+    """Anybody may browse an open node; full JIDs of others are not his business."""
+    (element,) = browse(replace(DEAD, holder="w@example.org/1"))
+    assert "w@example.org/1" not in ET.tostring(element, "unicode")
+
+
+def test_a_dead_letter_that_lives_shows_its_history_and_others_do_not() -> None:
+    """An item of a dead-letter node is available there, and one wants to see why."""
+    letter = replace(ITEM, origin="orders", origin_id="o", history=HISTORY)
+    (shown,) = browse(letter)
+    assert shown.find(f"{Q}history") is not None
+    (living,) = browse(replace(ITEM, history=HISTORY))
+    assert living.find(f"{Q}history") is None
+    assert living.get(f"{Q}reason") == "expired"
+
+
+def test_a_page_says_where_it_begins_and_ends_and_of_how_many() -> None:
+    """XEP-0059 §2.2."""
+    items = (ITEM, replace(ITEM, item_id="b<"))
+    pubsub = read(result(ItemsResult(node="n", items=items, count=9, now=NOW)))[0]
+    assert pubsub[0].attrib == {"node": "n"}
+    page = pubsub[1]
+    assert page.tag == f"{RSM}set"
+    assert [(each.tag, each.text) for each in page] == [
+        (f"{RSM}first", "a"),
+        (f"{RSM}last", "b<"),
+        (f"{RSM}count", "9"),
+    ]
+
+
+def test_an_empty_page_says_only_how_many_there_are() -> None:
+    pubsub = read(result(ItemsResult(node="n", items=(), count=0, now=NOW)))[0]
+    assert len(pubsub[0]) == 0
+    assert [(each.tag, each.text) for each in pubsub[1]] == [(f"{RSM}count", "0")]
+
+
+def test_items_over_the_limit_are_left_for_the_next_page() -> None:
+    """Whole items only; and one at least, or nobody would ever get past it."""
+    items = tuple(replace(ITEM, seq=n, item_id=str(n)) for n in range(9))
+    payloads = {n: f"<x xmlns='u'>{'x' * 100}</x>" for n in range(9)}
+    value = ItemsResult(node="n", items=items, count=9, now=NOW)
+    for limit in (1, 900, 1000, 100_000):
+        text = result(value, payloads=payloads, answer_bytes_max=limit)
+        pubsub = read(text)[0]
+        shown = [each.get("id") for each in pubsub[0]]
+        assert shown == [str(n) for n in range(len(shown))]
+        assert (len(shown) == 1) == (limit == 1)
+        assert (len(shown) == 9) == (limit == 100_000)
+        assert len(shown) == 1 or len(text.encode()) <= limit + 600
+        assert pubsub.findtext(f"{RSM}set/{RSM}last") == shown[-1]
+        assert pubsub.findtext(f"{RSM}set/{RSM}count") == "9"
+
+
+def test_the_largest_item_fits_into_a_stanza() -> None:
+    """Prosody takes 256 KiB: workers choose what is in the history, and how long."""
+    reason = "rejected: " + "'" * 1000
+    history = tuple(Failure(NOW + n, "w" * 2000, reason) for n in range(100))
+    worst = replace(
+        DEAD,
+        item_id="'" * 1024,
+        node="'" * 1024,
+        origin="'" * 1024,
+        origin_id="'" * 1024,
+        holder="w" * 3071,
+        history=history,
+    )
+    value = ItemsResult(node="n", items=(worst, worst), count=2, now=NOW)
+    payloads = {7: f"<a xmlns='u'>{'x' * (ITEM_BYTES_MAX - 17)}</a>"}
+    text = result(value, owner_view=True, payloads=payloads)
+    assert len(text.encode()) < 256 * 1024
+    items = read(text)[0][0]
+    assert len(items) == 1
+    shown = [each.get("at", "") for each in items[0][1]]
+    assert 2 < len(shown) < 100
+    assert shown == sorted(shown)
+    # The first of all and the last of all are among them.
+    assert shown[0].endswith("22:13:20.000000Z")
+    assert shown[-1].endswith("22:14:59.000000Z")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        SubscriptionsResult("n", (SUBSCRIPTION,) * 50),
+        SubscriptionsResult("n", (SUBSCRIPTION,) * 50, owner=True),
+        AffiliationsResult("n", (("n", "a@b", Affiliation.MEMBER),) * 50),
+        RequeueResult("n", ("a" * 50,) * 50),
+    ],
+)
+def test_a_list_over_the_limit_is_cut_and_says_of_how_many(value: Result) -> None:
+    """It would end the stream of the service; and silently cut, it would lie."""
+    pubsub = read(result(value, answer_bytes_max=1000))[0]
+    assert 0 < len(pubsub[0]) < 50
+    assert pubsub.findtext(f"{RSM}set/{RSM}count") == "50"
