@@ -118,9 +118,10 @@ def split_items(
 ) -> Iterator[Sequence[tuple[Item, str]]]:
     """Items in as few events as they fit into, in their order; one item at least."""
     start = size = 0
-    for number, (item, payload) in enumerate(items):
-        # The time that is left takes no more than a few digits, whatever it is.
-        item_size = len(_item(item, payload, item.published_at).encode())
+    for number, (item, _) in enumerate(items):
+        # Without the payload, whose size is known; the time that is left is not yet,
+        # and takes a few digits.
+        item_size = item.size + len(_item(item, "", item.published_at).encode())
         if number > start and size + item_size > bytes_max:
             yield items[start:number]
             start, size = number, 0

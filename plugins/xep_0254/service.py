@@ -258,7 +258,7 @@ class QueueService:
     def _presence(self, xml: ET.Element, sender: str) -> None:
         kind = xml.get("type")
         if kind is None:
-            self._engine.heard(sender)
+            self._engine.heard(sender, available=True)
         elif kind == "unavailable":
             self._engine.went(sender)
 

@@ -54,6 +54,30 @@ class Parser(argparse.ArgumentParser):
         """Called by argparse."""
         raise UsageError(f"{message} (see `{self.prog} --help`)")
 
+    def parse_known_args(  # type: ignore[override]  # of the overloads, one is used
+        self,
+        args: Sequence[str] | None = None,
+        namespace: argparse.Namespace | None = None,
+    ) -> tuple[argparse.Namespace, list[str]]:
+        """Called by argparse, which forgets some words of those it is given.
+
+        Before Python 3.13 an argument that takes any number of words gets none of
+        those that stand behind an option.
+        """
+        known, unknown = super().parse_known_args(args, namespace)
+        actions = self._get_positional_actions()
+        if not actions or actions[-1].nargs != "*":
+            return known, unknown
+        if any(word.startswith("-") for word in unknown):
+            return known, unknown
+        action = actions[-1]
+        try:
+            words = self._get_values(action, unknown) if unknown else []
+        except argparse.ArgumentError as error:
+            self.error(str(error))
+        setattr(known, action.dest, [*getattr(known, action.dest), *words])
+        return known, []
+
     def long_option(self, name: str) -> argparse.Action | None:
         """The option `--name`, if there is one."""
         return self._option_string_actions.get(f"--{name}")

@@ -6,7 +6,7 @@ ones by account, since whoever of it comes next has them.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import TypeAlias
 
 from qos.core.dispatch import Candidate
@@ -15,8 +15,8 @@ from qos.core.model import bare
 
 __all__ = ["Holders", "Present"]
 
-#: By account, its full JIDs that were heard of: events can be sent to these.
-Present: TypeAlias = Mapping[str, Collection[str]]
+#: By account, its full JIDs that were heard of, and whether by available presence.
+Present: TypeAlias = Mapping[str, Mapping[str, bool]]
 
 
 class Holders:
@@ -73,14 +73,17 @@ class Holders:
         """Who of a subscriber would get an item; None: it is not there, or has enough."""
         jid = subscription.jid
         account = bare(jid)
-        resources = present.get(account, ())
+        heard = present.get(account, {})
         held = self._held.get(account, {})
         load = len(self._durable.get(account, ()))
         if jid == account:
             load += sum(map(len, held.values()))
+            # Not one that has said something else, as a publisher: it may be deaf.
+            via = subscription.via
+            resources = [each for each in heard if heard[each] or each == via]
         else:
             load += len(held.get(jid, ()))
-            resources = (jid,) if jid in resources else ()
+            resources = [jid] if jid in heard else []
         if not resources or load >= subscription.queue_requests:
             return None
         holder = min(resources, key=lambda each: (len(held.get(each, ())), each))

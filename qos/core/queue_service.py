@@ -65,7 +65,8 @@ class Queues:
 
     Attributes:
         nodes: by name.
-        present: by account, its full JIDs that were heard of since the start.
+        present: by account, its full JIDs that were heard of since the start, and
+            whether by available presence.
         memory: what has ended.
         creators: the bare JIDs that may create nodes; None: everybody.
         new_id: 128 random bits as text, never given before.
@@ -84,7 +85,7 @@ class Queues:
         self.creators = creators
         self.new_id = new_id
         self.nodes: dict[str, QueueNode] = {}
-        self.present: dict[str, set[str]] = {}
+        self.present: dict[str, dict[str, bool]] = {}
         self.next_seq = itertools.count(start.next_seq).__next__
         self._next_order = itertools.count(start.next_order).__next__
         # By account, the nodes where it subscribes, or has something.
@@ -173,19 +174,29 @@ class Queues:
 
     # -- who is there ------------------------------------------------------
 
-    def heard(self, jid: str) -> list[QueueEffect]:
-        """A stanza came from this full JID, or it has answered a probe."""
+    def heard(self, jid: str, *, available: bool = False) -> list[QueueEffect]:
+        """A stanza came from this full JID, or it has answered a probe.
+
+        Args:
+            jid: who is there.
+            available: it was available presence.
+        """
         account = bare(jid)
         names = self._nodes_of.get(account)
         if names is None:
             return []
-        resources = self.present.setdefault(account, set())
-        if jid in resources or len(resources) >= _RESOURCES_MAX:
+        resources = self.present.setdefault(account, {})
+        before = resources.get(jid)
+        if before is None and len(resources) >= _RESOURCES_MAX:
             return []
-        resources.add(jid)
+        resources[jid] = available or bool(before)
+        if resources[jid] == before:
+            return []
         effects: list[QueueEffect] = []
         for name in names:
-            effects += self.queue(name).resend(jid)
+            queue = self.queue(name)
+            if before is None:
+                effects += queue.resend(jid)
         return effects
 
     def works_at(self, jid: str, name: str) -> list[QueueEffect]:
@@ -260,7 +271,7 @@ class Queues:
     def _lose(self, jid: str) -> None:
         resources = self.present.get(bare(jid))
         if resources is not None:
-            resources.discard(jid)
+            resources.pop(jid, None)
 
     # -- dead letters ------------------------------------------------------
 

@@ -201,10 +201,10 @@ class QueueEngine:
         self._step.outputs.append(_Reply(answer, result))
         self._flush_soon()
 
-    def heard(self, jid: str) -> None:
-        """A stanza came from this full JID."""
+    def heard(self, jid: str, *, available: bool = False) -> None:
+        """A stanza came from this full JID; available presence, perhaps."""
         if self._core is not None and not self._stopped:
-            self._did(self._core.heard(jid))
+            self._did(self._core.heard(jid, available=available))
 
     def went(self, jid: str) -> None:
         """Unavailable presence came from this full JID."""

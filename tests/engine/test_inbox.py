@@ -1,5 +1,6 @@
 """The inbox alone: what is answered when, what is counted, what is remembered."""
 
+import asyncio
 import itertools
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -48,15 +49,18 @@ class Port:
         self.events: list[tuple[str, str]] = []
         self.answers: list[Answer] = []
         self.handed: list[Incoming] = []
+        #: When what is handed over has been taken; None: at once.
+        self.until: asyncio.Future[None] | None = None
         self._ids = itertools.count()
 
     def answer(self, request: Request, answer: Answer) -> None:
         self.events.append((answer.kind, answer.condition or request.kind))
         self.answers.append(answer)
 
-    def hand_over(self, record: Incoming) -> None:
+    def hand_over(self, record: Incoming) -> asyncio.Future[None] | None:
         self.events.append(("hand over", record.msg_id))
         self.handed.append(record)
+        return self.until
 
     def report(self, source: str, report: Report) -> None:
         self.events.append(("report", report.condition))
@@ -339,3 +343,39 @@ async def test_a_stopped_inbox_is_silent(bench: Bench) -> None:
     bench.restart()
     await bench.commit()
     assert [record.redelivered for record in bench.port.handed] == [True]
+
+
+async def test_a_message_that_is_taken_later_is_answered_then(bench: Bench) -> None:
+    """Who writes it elsewhere first must not be said to have it before."""
+    bench.port.until = asyncio.get_running_loop().create_future()
+    received = await bench.take(request())
+    assert received is not None
+    deliver = request("deliver", hold=received.hold)
+    assert await bench.take(deliver) is None
+    assert await bench.take(deliver) is None
+    bench.port.until.set_result(None)
+    await bench.commit()
+    assert bench.port.events[1:] == [
+        ("hand over", "m1"),
+        ("result", "deliver"),
+        ("result", "deliver"),
+    ]
+    assert [record.state for record in bench.store.incoming()] == [IncomingState.DONE]
+
+
+async def test_a_message_that_could_not_be_taken_comes_again_after_a_restart(
+    bench: Bench,
+) -> None:
+    """And its sender is not told otherwise meanwhile."""
+    bench.port.until = asyncio.get_running_loop().create_future()
+    received = await bench.take(request())
+    assert received is not None
+    deliver = request("deliver", hold=received.hold)
+    await bench.take(deliver)
+    bench.port.until.set_exception(OSError("no disk"))
+    assert await bench.take(deliver) is None
+    bench.port.until = None
+    bench.restart()
+    await bench.commit()
+    assert [record.redelivered for record in bench.port.handed] == [False, True]
+    assert await bench.take(deliver) == Answer("result", received.hold)

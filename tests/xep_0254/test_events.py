@@ -306,10 +306,11 @@ def test_items_are_split_over_as_few_events_as_they_fit_into(
     sizes: list[int], bytes_max: int
 ) -> None:
     """All of them, in their order, and no event over the limit that has several."""
-    items = [
-        (replace(ITEM, item_id=f"{number}", expires_at=NOW + 1), f"<a>{'x' * size}</a>")
-        for number, size in enumerate(sizes)
-    ]
+    items = []
+    for number, size in enumerate(sizes):
+        payload = f"<a>{'x' * size}</a>"
+        item = replace(ITEM, item_id=str(number), size=len(payload), expires_at=NOW)
+        items.append((item, payload))
     parts = list(events.split_items(items, bytes_max=bytes_max))
     assert [each for part in parts for each in part] == items
     for part in parts:
