@@ -134,9 +134,6 @@ def _echo(iq: ET.Element) -> str:
             break
     else:
         return ""
-    size = sum(len(value) for each in (asked, *asked) for value in each.attrib.values())
-    if size > _ECHO_BYTES_MAX:
-        return ""
     names = ("jid", "node", "subid")
     given = attributes(**{name: asked.get(name) for name in names})
     items = "".join(_echoed_item(each) for each in asked if local(each) == "item")
@@ -167,7 +164,6 @@ def render_result(
     sender: str = "",
     owner_view: bool = False,
     payloads: Mapping[int, str] | None = None,
-    now: float,
     answer_bytes_max: int = ANSWER_BYTES_MAX,
 ) -> str:
     """The answer to a request that was done.
@@ -178,7 +174,6 @@ def render_result(
         sender: as for render_iq.
         owner_view: of items, also who has them, or had them.
         payloads: of items, by their seq.
-        now: what is not available before, is delayed.
         answer_bytes_max: of a list; it is cut to whole elements, one at least.
     """
     content = ""
@@ -189,7 +184,7 @@ def render_result(
             shown = (
                 (item, (payloads or {}).get(item.seq, "")) for item in result.items
             )
-            items = [_item(item, xml, now, owner_view) for item, xml in shown]
+            items = [_item(item, xml, result.now, owner_view) for item, xml in shown]
             content = _items(result, cut(items, answer_bytes_max))
         case SubscriptionsResult():
             content = _subscriptions(result, answer_bytes_max)

@@ -32,7 +32,6 @@ __all__ = [
     "parse_stats",
     "render_items",
     "render_node_info",
-    "render_service_info",
 ]
 
 #: XEP-0060 §10, as far as it is offered, XEP-0254 §3, and our extensions.
@@ -94,12 +93,6 @@ STATS_FIELDS: tuple[Field, ...] = tuple(
 _STAT = "queue#"
 
 
-def render_service_info(iq: ET.Element, *, sender: str = "") -> str:
-    """The answer to disco#info of the service (XEP-0254 §3)."""
-    identity = "<identity category='pubsub' type='service' name='Queues'/>"
-    return _info(iq, None, identity, SERVICE_FEATURES, "", sender)
-
-
 def render_node_info(
     iq: ET.Element, node: str, *, stats: Mapping[str, float | None], sender: str = ""
 ) -> str:
@@ -114,18 +107,9 @@ def render_node_info(
     identity = "<identity category='pubsub' type='leaf'/>"
     values = {f"{_STAT}{name}": _number(value) for name, value in stats.items()}
     form = render_form("result", META_DATA, STATS_FIELDS, values)
-    return _info(iq, node, identity, (PUBSUB, QUEUEING, EXTENSIONS), form, sender)
-
-
-def _info(
-    iq: ET.Element,
-    node: str | None,
-    identity: str,
-    features: Sequence[str],
-    form: str,
-    sender: str,
-) -> str:
-    listed = "".join(f"<feature var={attribute(each)}/>" for each in features)
+    listed = "".join(
+        f"<feature var={attribute(each)}/>" for each in (PUBSUB, QUEUEING, EXTENSIONS)
+    )
     query = f"<query xmlns='{DISCO_INFO}'{attributes(node=node)}>"
     content = f"{query}{identity}{listed}{form}</query>"
     return render_iq(iq, "result", content, sender=sender)

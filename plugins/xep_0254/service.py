@@ -242,7 +242,6 @@ class QueueService:
                 sender=self._sender,
                 owner_view=self._engine.is_owner(node, requester),
                 payloads=payloads,
-                now=self._engine.now(),
             )
         self._send(text)
 

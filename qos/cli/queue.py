@@ -121,8 +121,8 @@ _DEAD_LIST = """\
 example:
   xmpp-qos queue dead list queue.example.org orders --jid boss@example.org
 
-One JSON object a line; reason and history say what happened. Where the queue has a
-dead_letter_node, its dead items are there.
+One JSON object a line; reason and history say what happened. Those that were moved to
+the dead_letter_node of the queue are among them, under the id that they had.
 """
 
 _DEAD_REQUEUE = """\

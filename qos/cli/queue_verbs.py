@@ -69,7 +69,7 @@ async def _browse(queueing: XEP_0254, arguments: argparse.Namespace) -> None:
             after=after,
         )
         for item in page.items[:left]:
-            print_json(_shown(item))
+            print_json(_shown(item, arguments.node))
         if not page.items or page.last in {"", after}:
             return
         after = page.last
@@ -105,18 +105,23 @@ _VERBS: dict[str, Callable[[XEP_0254, argparse.Namespace], Awaitable[None]]] = {
 }
 
 
-def _shown(item: BrowsedItem) -> dict[str, object]:
-    """An item as a line of JSON; what is not known of it is left out."""
+def _shown(item: BrowsedItem, node: str) -> dict[str, object]:
+    """An item as a line of JSON; what is not known of it is left out.
+
+    One that died in this node and was moved away has the id that it had here: by it
+    `dead requeue` knows it.
+    """
+    died_here = item.origin == node
     shown: dict[str, object] = {
-        "id": item.item_id,
+        "id": item.origin_id if died_here else item.item_id,
         "state": item.state,
         "priority": item.priority,
         "delivery_count": item.delivery_count,
         "published": time_text(item.published_at),
         "publisher": item.publisher,
         "holder": item.holder,
-        "origin": item.origin,
-        "origin_id": item.origin_id,
+        "origin": "" if died_here else item.origin,
+        "origin_id": "" if died_here else item.origin_id,
         "reason": item.reason,
         "history": [
             {"at": time_text(each.at), "by": each.by, "reason": each.reason}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from qos.core.item import Item, ItemState, Subscription
@@ -32,11 +32,29 @@ class Backlog:
     def __init__(self, live: _Live) -> None:
         self._live = live
         self._heaps: dict[frozenset[str], list[tuple[int, int, int, str]]] = {}
+        self._entries = 0
 
-    def add(self, item: Item) -> None:
-        """Take an item that is available and not delayed."""
+    def add(self, item: Item, *, count: int) -> None:
+        """Take an item that is available and not delayed.
+
+        Args:
+            item: which.
+            count: how many items there are, to tell when most is outdated.
+        """
         heap = self._heaps.setdefault(item.excluded, [])
         heapq.heappush(heap, (-item.priority, item.order, item.seq, item.item_id))
+        self._entries += 1
+        if self._entries > 2 * count + _SLACK:
+            self._clean()
+
+    def _clean(self) -> None:
+        """Drop what is outdated, and what is there twice."""
+        for excluded, heap in list(self._heaps.items()):
+            heap[:] = [entry for entry in set(heap) if self._item(entry, excluded)]
+            heapq.heapify(heap)
+            if not heap:
+                del self._heaps[excluded]
+        self._entries = sum(map(len, self._heaps.values()))
 
     def any(self) -> bool:
         """Whether there may be one."""
@@ -49,6 +67,7 @@ class Backlog:
             heap = self._heaps[excluded]
             while heap and self._item(heap[0], excluded) is None:
                 heapq.heappop(heap)
+                self._entries -= 1
             if not heap:
                 del self._heaps[excluded]
             elif free.any_but(excluded) and (
@@ -57,6 +76,7 @@ class Backlog:
                 best = excluded
         if best is None:
             return None
+        self._entries -= 1
         return self._item(heapq.heappop(self._heaps[best]), best)
 
     def _item(
@@ -93,7 +113,7 @@ class Candidate:
 class Candidates:
     """Those who can take an item now."""
 
-    def __init__(self, candidates: list[Candidate]) -> None:
+    def __init__(self, candidates: Iterable[Candidate]) -> None:
         self._tie = itertools.count()
         self._heap: list[tuple[int, int, int, Candidate]] = []
         for candidate in candidates:
@@ -154,14 +174,17 @@ class Moments:
         for moment in _moments(item, now):
             heapq.heappush(self._heap, (moment, item.item_id))
         if len(self._heap) > 3 * count + _SLACK:
-            items = {item_id: self._live(item_id) for _, item_id in self._heap}
-            self._heap = [
-                (moment, item_id)
-                for item_id, present in items.items()
-                if present is not None
-                for moment in _moments(present, now)
-            ]
+            # A delay that has ended, and that nobody has looked at yet, counts.
+            self._heap = [entry for entry in set(self._heap) if self._counts(*entry)]
             heapq.heapify(self._heap)
+
+    def _counts(self, moment: float, item_id: str) -> bool:
+        item = self._live(item_id)
+        if item is None:
+            return False
+        if item.state is ItemState.ACQUIRED:
+            return moment == item.deadline
+        return moment in (item.available_at, item.expires_at)
 
     def next_at(self) -> float | None:
         """The earliest; what it was noted for may have been settled meanwhile."""

@@ -6,14 +6,14 @@ ones by account, since whoever of it comes next has them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TypeAlias
 
 from qos.core.dispatch import Candidate
 from qos.core.item import Item, Subscription
 from qos.core.model import bare
 
-__all__ = ["Holders", "Present"]
+__all__ = ["Holders", "Present", "resources"]
 
 #: By account, its full JIDs that were heard of, and whether by available presence.
 Present: TypeAlias = Mapping[str, Mapping[str, bool]]
@@ -67,33 +67,43 @@ class Holders:
 
     # -- who is next -------------------------------------------------------
 
-    def candidate(
+    def candidates(
         self, subscription: Subscription, present: Present
-    ) -> Candidate | None:
-        """Who of a subscriber would get an item; None: it is not there, or has enough."""
-        jid = subscription.jid
-        account = bare(jid)
-        heard = present.get(account, {})
+    ) -> Iterator[Candidate]:
+        """Who of a subscriber would take an item; nobody, if it has enough."""
+        for holder in resources(subscription, present):
+            candidate = self.candidate(subscription, holder)
+            if candidate is not None:
+                yield candidate
+
+    def candidate(self, subscription: Subscription, holder: str) -> Candidate | None:
+        """This full JID of a subscriber; None: the subscriber has enough."""
+        account = bare(subscription.jid)
         held = self._held.get(account, {})
         load = len(self._durable.get(account, ()))
-        if jid == account:
+        if subscription.jid == account:
             load += sum(map(len, held.values()))
-            # Not one that has said something else, as a publisher: it may be deaf.
-            via = subscription.via
-            resources = [each for each in heard if heard[each] or each == via]
         else:
-            load += len(held.get(jid, ()))
-            resources = [jid] if jid in heard else []
-        if not resources or load >= subscription.queue_requests:
+            load += len(held.get(holder, ()))
+        if load >= subscription.queue_requests:
             return None
-        holder = min(resources, key=lambda each: (len(held.get(each, ())), each))
-        return Candidate(subscription, holder, load, self._turns.get(jid, 0))
+        return Candidate(subscription, holder, load, self._turns.get(holder, 0))
 
-    def served(self, subscription: Subscription) -> None:
+    def served(self, holder: str) -> None:
         """It is the last in turn now."""
         self._turn += 1
-        self._turns[subscription.jid] = self._turn
+        self._turns[holder] = self._turn
 
-    def forget_turn(self, jid: str) -> None:
-        """It has unsubscribed."""
-        self._turns.pop(jid, None)
+    def forget_turn(self, holder: str) -> None:
+        """It has gone."""
+        self._turns.pop(holder, None)
+
+
+def resources(subscription: Subscription, present: Present) -> list[str]:
+    """The full JIDs of a subscriber that events can be sent to."""
+    jid = subscription.jid
+    heard = present.get(bare(jid), {})
+    if jid != bare(jid):
+        return [jid] if jid in heard else []
+    # Not one that has said something else, as a publisher: it may be deaf.
+    return [each for each in heard if heard[each] or each == subscription.via]

@@ -94,8 +94,7 @@ class Item:
         state: see ItemState.
         delivery_count: prior unsuccessful deliveries (AMQP 1.0 messaging §3.2.1).
         releases: how many times in a row it was released.
-        acquired_before: somebody had it once: not `first-acquirer` any more.
-        order: 0 before its first redelivery; then grows with each.
+        order: 0 before its first redelivery (`first-acquirer`); then grows with each.
         receivers: the bare JIDs that received it, in this life.
         excluded: the full JIDs that cannot handle it (`undeliverable-here`).
         last_holder: the full JID that had it last, or ''.
@@ -126,7 +125,6 @@ class Item:
     state: ItemState = ItemState.AVAILABLE
     delivery_count: int = 0
     releases: int = 0
-    acquired_before: bool = False
     order: int = 0
     receivers: frozenset[str] = frozenset()
     excluded: frozenset[str] = frozenset()

@@ -7,13 +7,14 @@ nothing of other nodes: what died is left in `died` for `queue_service` to place
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from qos.core import work_queue
 from qos.core.access import is_owner
 from qos.core.dispatch import Backlog, Candidates, Moments
-from qos.core.holders import Holders, Present
+from qos.core.holders import Holders, Present, resources
 from qos.core.item import (
     PRIORITY,
     Ended,
@@ -103,7 +104,7 @@ class QueueNode:
         present = self.items.get(item.item_id)
         return present is not None and present.token == item.token != ""
 
-    def stats(self, now: float) -> dict[str, int | float | None]:
+    def stats(self, present: Present, now: float) -> dict[str, int | float | None]:
         """Counts, as `xmpp-qos queue stats` shows them."""
         live = self.items.values()
         waiting = [item for item in live if item.state is ItemState.AVAILABLE]
@@ -118,14 +119,20 @@ class QueueNode:
             "subscribers": len(self.subscriptions),
             "oldest_seconds": None if oldest is None else round(now - oldest, 3),
             "bytes": self.size,
-            "excluded": sum(self._is_stuck(item) for item in waiting),
+            "excluded": sum(self._is_stuck(item, present) for item in waiting),
             "releases_most": max((item.releases for item in waiting), default=0),
         }
 
-    def _is_stuck(self, item: Item) -> bool:
-        """Nobody who is there can handle it."""
-        subscribers = self.subscriptions.keys()
-        return bool(subscribers) and item.excluded >= subscribers
+    def _is_stuck(self, item: Item, present: Present) -> bool:
+        """There are subscribers, and none of them can handle it."""
+        if not item.excluded or not self.subscriptions:
+            return False
+        return all(
+            item.excluded >= {each.jid}
+            if each.jid != bare(each.jid)
+            else item.excluded.issuperset(resources(each, present) or [each.jid])
+            for each in self.subscriptions.values()
+        )
 
     def set_up(self, node: Node) -> None:
         """Its configuration or affiliations have changed; no deadline does."""
@@ -155,6 +162,7 @@ class QueueNode:
         Raises:
             Refusal: an id is taken, or there is no room.
         """
+        assert len({entry.item_id for entry in entries}) == len(entries)
         new = [
             entry
             for entry in entries
@@ -220,7 +228,18 @@ class QueueNode:
 
     def free_id(self, item_id: str, seq: int) -> str:
         """An id for an item that comes from elsewhere: this one, if it is free."""
-        return f"{item_id}#{seq}" if item_id in self.items else item_id
+        while item_id in self.items:
+            item_id = f"{item_id}#{seq}"
+        return item_id
+
+    def disown(self, origin: str) -> list[QueueEffect]:
+        """The node that dead letters came from is gone, and its name may be reused."""
+        effects: list[QueueEffect] = []
+        for item_id in self.letters.pop(origin, set()):
+            item = replace(self.items[item_id], origin="", origin_id="")
+            self.items[item_id] = item
+            effects.append(SaveItem(item))
+        return effects
 
     # -- workers -----------------------------------------------------------
 
@@ -237,6 +256,7 @@ class QueueNode:
         Raises:
             Refusal: of the first that is refused.
         """
+        assert len({each.item_id for each in settlements}) == len(settlements)
         account = bare(requester)
         owns = is_owner(self.node, account)
         to_do = []
@@ -384,7 +404,7 @@ class QueueNode:
             assert item is not None
             items.append(item)
         effects: list[QueueEffect] = []
-        left_s = seconds
+        left_s = math.inf
         for item in items:
             after = work_queue.extended(
                 item,
@@ -399,36 +419,47 @@ class QueueNode:
         return effects, left_s
 
     def subscribe(
-        self, subscription: Subscription, requester: str
+        self, subscription: Subscription, requester: str, present: Present
     ) -> list[QueueEffect]:
         """Take it, in the place of one of this JID; what it holds is sent again.
 
         (AMQP 1.0 messaging: a receiver that comes back learns what is unsettled; a
-        worker that knows the token ignores the event.)
+        worker that knows the token ignores the event.) What is locked for its account
+        is its own now, if the one that had it is not there any more.
         """
         self.subscriptions[subscription.jid] = subscription
-        return [SaveSubscription(subscription), *self.resend(requester, durable=True)]
+        effects: list[QueueEffect] = [SaveSubscription(subscription)]
+        account = bare(requester)
+        for item_id in self._holders.durable(account):
+            item = self.items[item_id]
+            if item.holder not in present.get(account, {}):
+                item = work_queue.taken_over(item, holder=requester)
+                self.items[item_id] = item
+                effects.append(SaveItem(item))
+        return [*effects, *self.resend(requester)]
 
-    def resend(self, jid: str, *, durable: bool = False) -> list[QueueEffect]:
-        """Send again what this full JID holds; also what is its account's, if durable."""
+    def resend(self, jid: str) -> list[QueueEffect]:
+        """Send again what this full JID holds."""
         return [
-            self._notify(item, jid)
-            for item in self.locks(jid)
-            if durable or item.holder == jid
+            self._notify(item, jid) for item in self.locks(jid) if item.holder == jid
         ]
 
     def unsubscribe(self, jid: str) -> list[QueueEffect]:
         """Send it nothing new; its locks stay (XEP-0254 §4)."""
         del self.subscriptions[jid]
-        self._holders.forget_turn(jid)
         return [RemoveSubscription(self.node.name, jid)]
 
-    def left(self, jid: str, *, last: bool, now: float) -> list[QueueEffect]:
+    def left(
+        self, jid: str, *, was_present: bool, present: Present, now: float
+    ) -> list[QueueEffect]:
         """Unavailable presence of a full JID: unlock and unsubscribe (XEP-0254 §4).
+
+        A bare JID is unsubscribed when the last of its resources goes.
 
         Args:
             jid: who went.
-            last: no other resource of the account is there.
+            was_present: it had been heard of.
+            present: who is there without it.
             now: the time.
         """
         effects: list[QueueEffect] = []
@@ -436,9 +467,16 @@ class QueueNode:
             effects += self._give_back(
                 self.items[item_id], ItemInput.FAIL, now, reason="gone"
             )
-        for subscriber in (jid, bare(jid)) if last else (jid,):
-            if subscriber in self.subscriptions:
-                effects += self.unsubscribe(subscriber)
+        if jid in self.subscriptions:
+            effects += self.unsubscribe(jid)
+        of_all = self.subscriptions.get(bare(jid))
+        if (
+            of_all is not None
+            and (was_present or jid == of_all.via)
+            and not resources(of_all, present)
+        ):
+            effects += self.unsubscribe(of_all.jid)
+        self._holders.forget_turn(jid)
         return effects
 
     def bounced(
@@ -472,6 +510,14 @@ class QueueNode:
         """The full JIDs that have items."""
         return {item.holder for item in self.items.values() if item.holder}
 
+    def listens_to(self, jid: str) -> bool:
+        """Whether it matters that this full JID is there."""
+        return (
+            jid in self.subscriptions
+            or bare(jid) in self.subscriptions
+            or any(item.holder == jid for item in self.locks(jid))
+        )
+
     def knows(self, account: str) -> bool:
         """Whether it has a subscription, or an item."""
         return bool(self._holders.of_account(account)) or any(
@@ -498,7 +544,7 @@ class QueueNode:
             elif item.expires_at is not None and item.expires_at <= now:
                 effects += self._die(item, work_queue.expired(item, now=now), now)
             elif item.available_at <= now:
-                self._backlog.add(item)
+                self._backlog.add(item, count=len(self.items))
         return effects
 
     def _time_out(self, item: Item, now: float) -> list[QueueEffect]:
@@ -524,16 +570,19 @@ class QueueNode:
         effects: list[QueueEffect] = []
         if not self._backlog.any():
             return effects
-        candidate = self._holders.candidate
-        found = (candidate(each, present) for each in self.subscriptions.values())
-        free = Candidates([each for each in found if each is not None])
+        holders = self._holders
+        free = Candidates(
+            candidate
+            for each in self.subscriptions.values()
+            for candidate in holders.candidates(each, present)
+        )
         while free and (item := self._backlog.pop(free)) is not None:
             chosen = free.take(item)
             subscription = chosen.subscription
-            fresh = candidate(subscription, present)
+            fresh = holders.candidate(subscription, chosen.holder)
             if fresh != chosen:
-                # Another subscription of its account has been served meanwhile.
-                self._backlog.add(item)
+                # Another one of its account has been served meanwhile.
+                self._backlog.add(item, count=len(self.items))
                 if fresh is not None:
                     free.put(fresh)
                 continue
@@ -547,9 +596,9 @@ class QueueNode:
                 timeout_s=self.options.lock_timeout,
             )
             self._put(item, now)
-            self._holders.served(subscription)
+            holders.served(item.holder)
             effects += (SaveItem(item), self._notify(item, item.holder))
-            again = candidate(subscription, present)
+            again = holders.candidate(subscription, item.holder)
             if again is not None:
                 free.put(again)
         return effects
@@ -571,7 +620,7 @@ class QueueNode:
         if item.state is ItemState.ACQUIRED:
             self._holders.add(item)
         elif item.available_at <= now:
-            self._backlog.add(item)
+            self._backlog.add(item, count=len(self.items))
         self._moments.expect(item, now, count=len(self.items))
 
     def _drop(self, item: Item) -> None:

@@ -115,7 +115,8 @@ def configure(
     queue = _owned(service, request.node, requester)
     config = _config({**queue.node.config, **request.config})
     node = replace(queue.node, config=config)
-    _check_dead_letter_node(service, node, bare(requester))
+    if "queue#dead_letter_node" in request.config:
+        _check_dead_letter_node(service, node, bare(requester))
     queue.set_up(node)
     return Ok(), [SaveNode(node), *service.enforce_access(request.node, now)]
 
@@ -128,8 +129,8 @@ def delete(
     effects: _Effects = [RemoveNode(request.node)]
     effects += _told_of(queue, "delete")
     service.drop(request.node)
-    for jid in {*queue.subscriptions, *queue.holders()}:
-        service.forget(bare(jid), request.node)
+    for other in service.nodes.values():
+        effects += other.disown(request.node)
     return Ok(), effects
 
 
@@ -138,11 +139,11 @@ def purge(
 ) -> tuple[Ok, _Effects]:
     """XEP-0060 §8.5, whatever is locked, and what is kept as dead."""
     queue = _owned(service, request.node, requester)
+    dead = _dead_here(service, queue)
+    queue.dead -= len(dead)
     told = _told_of(queue, "purge")
-    effects = queue.clear(now)
-    effects += [RemoveItem(item.seq) for item in _dead_here(service, queue)]
-    queue.dead = 0
-    return Ok(), [*effects, *told]
+    effects: _Effects = [RemoveItem(item.seq) for item in dead]
+    return Ok(), [*effects, *queue.clear(now), *told]
 
 
 def affiliations(

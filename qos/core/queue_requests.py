@@ -1,7 +1,7 @@
 """What a queue service is asked for, what it answers, and how it refuses.
 
 The words are those of XEP-0060, XEP-0254 and our extensions; see
-`xep_0254.stanza` for their XML.
+`xep_0254.requests` and `answers` for their XML.
 """
 
 from __future__ import annotations

@@ -29,8 +29,9 @@ from qos.core.queue_requests import Refusal
 
 __all__ = ["Memory", "Queues", "Start"]
 
-#: Full JIDs of one account that are remembered as present.
-_RESOURCES_MAX = 100
+#: Full JIDs of one account that are remembered as present; of more, the latest. As
+#: many can subscribe, and a bare subscription may have some more.
+_RESOURCES_MAX = 2000
 
 
 class Memory(Protocol):
@@ -43,6 +44,11 @@ class Memory(Protocol):
         self, node: str, outcome: ItemOutcome, *, after: int, limit: int
     ) -> list[Item]:
         """Accepted items that are kept, or (rejected) dead ones, by seq."""
+
+    def find_archived(
+        self, node: str, item_id: str, outcome: ItemOutcome
+    ) -> list[Item]:
+        """Those of them that had this id, by seq."""
 
     def count_archived(self, node: str, outcome: ItemOutcome) -> int:
         """How many there are."""
@@ -153,6 +159,8 @@ class Queues:
         del self.nodes[name]
         self._touched.discard(name)
         self._expected.pop(name, None)
+        for account in list(self._nodes_of):
+            self.forget(account, name)
 
     def stats(
         self, name: str, requester: str, now: float
@@ -169,7 +177,7 @@ class Queues:
         ):
             return {}
         letters = sum(1 for _ in self.letters(name))
-        stats = queue.stats(now)
+        stats = queue.stats(self.present, now)
         return {**stats, "dead": queue.dead + letters}
 
     # -- who is there ------------------------------------------------------
@@ -182,36 +190,37 @@ class Queues:
             available: it was available presence.
         """
         account = bare(jid)
-        names = self._nodes_of.get(account)
-        if names is None:
-            return []
-        resources = self.present.setdefault(account, {})
+        resources = self.present.get(account, {})
         before = resources.get(jid)
-        if before is None and len(resources) >= _RESOURCES_MAX:
-            return []
-        resources[jid] = available or bool(before)
-        if resources[jid] == before:
+        if before or (before is not None and not available):
             return []
         effects: list[QueueEffect] = []
-        for name in names:
-            queue = self.queue(name)
+        for name in self._nodes_of.get(account, ()):
+            if not self.nodes[name].listens_to(jid):
+                continue
+            self.present.setdefault(account, resources)[jid] = available
             if before is None:
-                effects += queue.resend(jid)
+                effects += self.nodes[name].resend(jid)
+            self._touched.add(name)
+        if len(resources) > _RESOURCES_MAX:
+            del resources[next(iter(resources))]
         return effects
 
     def works_at(self, jid: str, name: str) -> list[QueueEffect]:
-        """It subscribes to a node: from now on it is listened for."""
+        """It has subscribed to a node: from now on it is listened for."""
         self._nodes_of.setdefault(bare(jid), set()).add(name)
         return self.heard(jid)
 
     def went(self, jid: str, now: float) -> list[QueueEffect]:
         """Unavailable presence from a full JID (XEP-0254 §4)."""
         account = bare(jid)
+        was_present = jid in self.present.get(account, ())
         self._lose(jid)
         effects: list[QueueEffect] = []
         for name in list(self._nodes_of.get(account, ())):
-            last = not self.present.get(account)
-            effects += self.queue(name).left(jid, last=last, now=now)
+            effects += self.queue(name).left(
+                jid, was_present=was_present, present=self.present, now=now
+            )
             effects += self.place_dead(name, now)
             self.forget(account, name)
         return effects
@@ -337,22 +346,29 @@ class Queues:
         while (at := self.next_at()) is not None and at <= now:
             _, name = heapq.heappop(self._wakes)
             del self._expected[name]
-            effects += self.queue(name).due(now)
-            effects += self.place_dead(name, now)
-            self._suspend(name)
+            self._touched.add(name)
+            effects += self._pass_time(name, now)
+        return effects
+
+    def _pass_time(self, name: str, now: float) -> list[QueueEffect]:
+        effects = self.nodes[name].due(now)
+        effects += self.place_dead(name, now)
+        self._suspend(name)
         return effects
 
     def dispatch(self, now: float) -> list[QueueEffect]:
         """Give out what can be given out. Call it after all else, before the commit."""
         effects = self.due(now)
-        for name in self._touched:
+        while self._touched:
+            name = self._touched.pop()
             queue = self.nodes[name]
+            # What has just been put there may be over already.
+            effects += self._pass_time(name, now)
             effects += queue.dispatch(self.present, new_token=self.new_id, now=now)
             at = queue.next_at()
             if at is not None and at != self._expected.get(name):
                 self._expected[name] = at
                 heapq.heappush(self._wakes, (at, name))
-        self._touched.clear()
         return effects
 
     def is_live(self, notification: NotifyItem) -> bool:

@@ -18,7 +18,7 @@ from qos.core.node_options import (
     SubscribeOptions,
     subscribe_options,
 )
-from qos.core.queue_effects import QueueEffect, SaveSubscription
+from qos.core.queue_effects import NotifyItem, QueueEffect, SaveSubscription
 from qos.core.queue_node import QueueNode
 from qos.core.queue_requests import (
     Extend,
@@ -57,6 +57,9 @@ _SUBSCRIPTIONS_MAX = 1000
 
 #: Items in one answer to a browse, at most.
 _PAGE_MAX = 1000
+
+#: SQLite's integers have 64 bits.
+_SEQ_CHARS_MAX = 18
 
 _Effects = list[QueueEffect]
 
@@ -155,18 +158,16 @@ def subscribe(
     # Subscribing again changes the options, and nothing else.
     subid = service.new_id() if before is None else before.subid
     subscription = _subscription(request.node, request.jid, subid, requester, options)
-    effects = service.works_at(requester, request.node)
-    # What it has is sent once, though it is heard of and subscribes.
-    effects = [each for each in effects if not _is_of(each, request.node)]
-    return (
-        SubscribeResult(subscription),
-        effects + queue.subscribe(subscription, requester),
-    )
-
-
-def _is_of(effect: QueueEffect, node: str) -> bool:
-    item = getattr(effect, "item", None)
-    return item is not None and item.node == node
+    effects = queue.subscribe(subscription, requester, service.present)
+    sent = {each.item.seq for each in effects if isinstance(each, NotifyItem)}
+    heard = service.works_at(requester, request.node)
+    # What it has is sent once, though it subscribes and is heard of.
+    effects += [
+        each
+        for each in heard
+        if not isinstance(each, NotifyItem) or each.item.seq not in sent
+    ]
+    return SubscribeResult(subscription), effects
 
 
 def unsubscribe(
@@ -298,7 +299,7 @@ def items(
         )
     limit = _PAGE_MAX if request.max_items is None else request.max_items
     limit = min(limit, _PAGE_MAX)
-    after = int(request.after) if request.after.isdecimal() else 0
+    after = int(request.after) if _is_seq(request.after) else 0
     found, count = _page(service, queue, request, after, limit)
     result = ItemsResult(node=request.node, items=tuple(found), count=count, now=now)
     return result, []
@@ -319,9 +320,22 @@ def _page(
         outcome = ItemOutcome.REJECTED
         letters = [item for _, item in service.letters(request.node)]
     memory, name = service.memory, queue.node.name
+    if request.item_ids:
+        named = [
+            item
+            for item_id in request.item_ids
+            for item in memory.find_archived(name, item_id, outcome)
+        ]
+        named += [each for each in letters if each.origin_id in request.item_ids]
+        return _first(named, after, limit), len(named)
     count = memory.count_archived(name, outcome) + len(letters)
     kept = memory.archived(name, outcome, after=after, limit=limit)
     return _first([*kept, *letters], after, limit), count
+
+
+def _is_seq(text: str) -> bool:
+    # What SQLite can compare with; a cursor of ours is always one.
+    return text.isascii() and text.isdecimal() and len(text) <= _SEQ_CHARS_MAX
 
 
 def _first(found: list[Item], after: int, limit: int) -> list[Item]:

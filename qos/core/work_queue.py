@@ -47,6 +47,7 @@ __all__ = [
     "extended",
     "given_back",
     "requeued",
+    "taken_over",
 ]
 
 #: How long an item can be held in all, by extending the lock again and again; where
@@ -119,7 +120,6 @@ def acquired(
     return replace(
         item,
         state=_next(item, ItemInput.ACQUIRE),
-        acquired_before=True,
         receivers=item.receivers | {bare(holder)},
         token=token,
         holder=holder,
@@ -128,6 +128,11 @@ def acquired(
         locked_at=now,
         deadline=now + timeout_s,
     )
+
+
+def taken_over(item: Item, *, holder: str) -> Item:
+    """A durable lock, now with another full JID of its account; the same delivery."""
+    return replace(item, holder=holder, last_holder=holder)
 
 
 def extended(item: Item, *, seconds: float, now: float, timeout_s: float) -> Item:
@@ -235,7 +240,6 @@ def requeued(
         expires_at=None,
         delivery_count=0,
         releases=0,
-        acquired_before=False,
         order=0,
         receivers=frozenset(),
         excluded=frozenset(),

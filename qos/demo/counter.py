@@ -1,8 +1,7 @@
 """The counter: a process of its own, so that it can be killed at any moment.
 
-It is run as ``python -m qos.demo.counter``, and told what it needs by one line of
-JSON on stdin; it ends when stdin does, and so never outlives who started it. It says
-``counted`` on stdout after each event that it has counted.
+It is run as ``python -m qos.demo.counter``, see `qos.demo.child`, and says ``counted``
+after each event that it has counted.
 
 How it counts exactly once: the event is in its own database, on disk and with the id
 of the message, before the handler returns. Killed before that, it has not counted, and
@@ -14,17 +13,18 @@ the counter looks whether it knows the id.
 from __future__ import annotations
 
 import asyncio
-import json
 import sqlite3
-import sys
 import time
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from slixmpp.stanza import Message
 
-from qos.demo.device import Device
+from qos.demo import child
+from qos.demo.device import Device, reporting
+from xep_qos import XEP_QOS
 from xep_0337 import XEP_0337
 
 __all__ = ["COUNTED", "NAME", "NUMBER", "Book", "Count", "read_book"]
@@ -32,8 +32,8 @@ __all__ = ["COUNTED", "NAME", "NUMBER", "Book", "Count", "read_book"]
 #: The name of its account, and of its files.
 NAME = "counter"
 
-#: What it says on stdout.
-COUNTED = b"counted\n"
+#: What it says.
+COUNTED = "counted"
 
 #: The tag with the number of a passing. The counter writes it down and does not look
 #: at it: it is there to find out afterwards what was lost and what came twice.
@@ -95,12 +95,12 @@ class _Counter:
     """Counts what is handed over to this device."""
 
     def __init__(self, device: Device, folder: Path) -> None:
-        self._device = device
+        self._qos = XEP_QOS.of(device.client)
         self.database = _open(folder)
         device.client.add_event_handler("event_log", self._received)
 
     def _received(self, message: Message) -> None:
-        info = self._device.qos.incoming(message)
+        info = self._qos.incoming(message)
         source = str(message["from"])
         msg_id = info.msg_id if info else None
         if info and info.redelivered and self._has_counted(source, msg_id):
@@ -109,8 +109,7 @@ class _Counter:
         for event in XEP_0337.parse(message):
             number = next(int(tag.value) for tag in event.tags if tag.name == NUMBER)
             self._write("counted", source, msg_id, event.id, number, time.monotonic())
-            sys.stdout.buffer.write(COUNTED)
-            sys.stdout.buffer.flush()
+            child.say(COUNTED)
 
     def _has_counted(self, *key: str | None) -> bool:
         found = self.database.execute(
@@ -124,21 +123,22 @@ class _Counter:
         self.database.execute(f"INSERT INTO {table} VALUES ({marks})", row)  # noqa: S608
 
 
-async def _run() -> None:
-    """Wait to be told what to do, do it, and end with stdin."""
-    loop = asyncio.get_running_loop()
-    line = await loop.run_in_executor(None, sys.stdin.readline)
-    if not line:
-        return
-    told = json.loads(line)
+async def _run(told: dict[str, Any]) -> None:
     folder = Path(told["folder"])
-    device = Device(NAME, password=told["password"], port=told["port"], folder=folder)
+    device = Device(
+        NAME,
+        password=told["password"],
+        port=told["port"],
+        plugins=reporting(folder, NAME),
+    )
     counter = _Counter(device, folder)
     device.start()
-    await loop.run_in_executor(None, sys.stdin.read)
-    await device.aclose()
-    counter.database.close()
+    try:
+        await asyncio.Event().wait()
+    finally:
+        await device.aclose()
+        counter.database.close()
 
 
 if __name__ == "__main__":
-    asyncio.run(_run())
+    child.run(_run)

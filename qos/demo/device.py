@@ -1,17 +1,14 @@
-"""A client of the embedded server that stays connected: a door, or the counter."""
+"""A client of the embedded server that stays connected: a door, the counter, a bee."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from slixmpp import ClientXMPP
-
 import xep_0337  # noqa: F401 - makes the plugin known
+from qos.testing.clients import Plugins, close, new_client
 from qos.testing.server import LoopbackServer
-from xep_qos import XEP_QOS
-from xep_qos.closing import close
 
-__all__ = ["Device", "jid_of"]
+__all__ = ["Device", "jid_of", "reporting"]
 
 #: Small, since the demo is short: they are what a lost stanza costs.
 _RETRY_FIRST_S = 0.2
@@ -23,45 +20,40 @@ def jid_of(name: str) -> str:
     return f"{name}@{LoopbackServer.domain}/device"
 
 
+def reporting(folder: Path, name: str) -> Plugins:
+    """The plugins of who sends or gets events, with a store of this name."""
+    return {
+        "xep_0337": {},
+        "xep_qos": {
+            "store": f"sqlite:{folder / name}.sqlite",
+            "retry_first_s": _RETRY_FIRST_S,
+            "retry_max_s": _RETRY_MAX_S,
+        },
+    }
+
+
 class Device:
-    """An account with a store of its own, connected until it is closed.
+    """An account that is connected until it is closed.
+
+    In another process than the server; and its handlers can be in place before it
+    is online. Otherwise `qos.testing.logged_in` would do.
+
+    Args:
+        name: of the account.
+        password: of the account.
+        port: of the server, on loopback.
+        plugins: the options of plugins to load, by plugin name.
 
     Attributes:
         client: the slixmpp client.
-        qos: its plugin.
     """
 
-    def __init__(self, name: str, *, password: str, port: int, folder: Path) -> None:
-        """Open the store.
-
-        Args:
-            name: of the account, and of the store.
-            password: of the account.
-            port: of the server, on loopback.
-            folder: where the store is.
-        """
+    def __init__(
+        self, name: str, *, password: str, port: int, plugins: Plugins
+    ) -> None:
         self._port = port
         self._closing = False
-        self.client = ClientXMPP(
-            jid_of(name),
-            password,
-            plugin_config={"feature_mechanisms": {"unencrypted_plain": True}},
-        )
-        # The roster says whom to trust; nobody gets into it by asking.
-        self.client.auto_authorize = None
-        self.client.enable_plaintext = True
-        self.client.enable_starttls = False
-        self.client.enable_direct_tls = False
-        self.client.register_plugin("xep_0337")
-        self.client.register_plugin(
-            "xep_qos",
-            {
-                "store": f"sqlite:{folder / name}.sqlite",
-                "retry_first_s": _RETRY_FIRST_S,
-                "retry_max_s": _RETRY_MAX_S,
-            },
-        )
-        self.qos = XEP_QOS.of(self.client)
+        self.client = new_client(jid_of(name), password, plugins)
         self.client.add_event_handler("session_start", self._session_started)
         self.client.add_event_handler("disconnected", self._disconnected)
 

@@ -1,4 +1,4 @@
-"""The counter's processes, as their parent sees them: started, killed, replaced."""
+"""The processes of the demo, as their parent sees them: started, killed, replaced."""
 
 from __future__ import annotations
 
@@ -7,24 +7,23 @@ import contextlib
 import json
 import signal
 import sys
+from collections import Counter
 from asyncio.subprocess import PIPE, Process
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from qos.demo.counter import COUNTED
+__all__ = ["ProcessDied", "Spares", "Supervisor"]
 
-__all__ = ["CounterDied", "Spares", "Supervisor"]
-
-#: A kill waits for the next event to be counted, and for no longer than this.
+#: A kill waits for a word of the process, and for no longer than this.
 _KILL_WITHIN_S = 0.3
 
-#: How long a counter may take to log out and close its stores.
+#: How long a process may take to log out and close its stores.
 _STOP_S_MAX = 5.0
 
 
-class CounterDied(Exception):
-    """The counter has ended as it should not."""
+class ProcessDied(Exception):
+    """A process has ended as it should not."""
 
 
 class Spares:
@@ -32,12 +31,19 @@ class Spares:
 
     So a restart takes as long as a login, and not as long as Python takes to start.
 
+    Args:
+        folder: for what the processes write to stderr.
+        module: what they run, see `qos.demo.child`.
+
     Attributes:
-        log: where the processes write their warnings.
+        name: of what they are.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self.log = folder / "counter.log"
+    def __init__(self, folder: Path, module: str) -> None:
+        self.name = module.rpartition(".")[2]
+        self._module = module
+        self._log = folder / f"{self.name}.log"
+        self._one_at_a_time = asyncio.Lock()
 
     async def __aenter__(self) -> Self:
         """Start the first one."""
@@ -55,22 +61,23 @@ class Spares:
 
     async def take(self) -> Process:
         """The spare process; there will be another one soon."""
-        process = self._spare
-        self._spare = await self._spawn()
+        async with self._one_at_a_time:
+            process = self._spare
+            self._spare = await self._spawn()
         return process
 
     def last_words(self) -> str:
         """What a process has said last, before it failed."""
-        lines = self.log.read_text("utf-8", "replace").splitlines()
+        lines = self._log.read_text("utf-8", "replace").splitlines()
         return lines[-1] if lines else "no word"
 
     async def _spawn(self) -> Process:
-        with self.log.open("ab") as log:
+        with self._log.open("ab") as log:
             return await asyncio.create_subprocess_exec(
                 sys.executable,
                 "-P",
                 "-m",
-                "qos.demo.counter",
+                self._module,
                 stdin=PIPE,
                 stdout=PIPE,
                 stderr=log,
@@ -80,33 +87,33 @@ class Spares:
 
 
 class Supervisor:
-    """Keeps a counter running, and kills it when asked to.
+    """Keeps a process running, and kills it when asked to.
 
     Args:
         spares: where its processes come from.
         task: what each of them is told.
 
     Attributes:
-        counted: how many times they have counted so far.
+        said: how many times they have said each word so far.
         kills: how many of them were killed.
     """
 
     def __init__(self, spares: Spares, task: dict[str, Any]) -> None:
-        self.counted = 0
+        self.said: Counter[str] = Counter()
         self.kills = 0
         self._spares = spares
         self._task = task
         self._process: Process | None = None
         self._stopping = False
         self._one_at_a_time = asyncio.Lock()
-        self._has_counted = asyncio.Event()
+        self._has_spoken = asyncio.Event()
         self._has_started = asyncio.Event()
 
     async def run(self) -> None:
-        """Start a counter, and another one after each kill, until `stop`.
+        """Start a process, and another one after each kill, until `stop`.
 
         Raises:
-            CounterDied: one has ended by itself, or has not when asked to.
+            ProcessDied: one has ended by itself, or has not when asked to.
         """
         while True:
             process = await self._start()
@@ -118,29 +125,35 @@ class Supervisor:
             if self._stopping and status == 0:
                 return
             if self._stopping or status != -signal.SIGKILL:
-                raise CounterDied(
-                    f"the counter ended with status {status}: {self._spares.last_words()}"
+                spares = self._spares
+                raise ProcessDied(
+                    f"the {spares.name} ended with status {status}: "
+                    f"{spares.last_words()}"
                 )
             self.kills += 1
 
-    async def kill_soon(self) -> None:
-        """Kill the counter, and return when another one is in its place.
+    async def hear(self, word: str, times: int) -> None:
+        """Return when this was said so many times, by all of them together."""
+        while self.said[word] < times:
+            self._has_spoken.clear()
+            await self._has_spoken.wait()
 
-        The moment is just after it has counted something, if there is anything to
-        count: it cannot have noted yet that the message is done with.
+    async def kill_soon(self, word: str) -> None:
+        """Kill the process, and return when another one is in its place.
+
+        The moment is just after it has said this word once more, if it soon does.
         """
         async with self._one_at_a_time:
-            self._has_counted.clear()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_KILL_WITHIN_S):
-                    await self._has_counted.wait()
+                    await self.hear(word, self.said[word] + 1)
             self._has_started.clear()
             assert self._process is not None
             self._process.kill()
             await self._has_started.wait()
 
     async def stop(self) -> None:
-        """Let the counter log out and end; then `run` returns."""
+        """Let the process log out and end; then `run` returns."""
         self._stopping = True
         process = self._process
         assert process is not None
@@ -161,9 +174,8 @@ class Supervisor:
     async def _listen(self, process: Process) -> None:
         assert process.stdout is not None
         while line := await process.stdout.readline():
-            if line == COUNTED:
-                self.counted += 1
-                self._has_counted.set()
+            self.said[line.decode().strip()] += 1
+            self._has_spoken.set()
 
 
 async def _end(process: Process) -> None:

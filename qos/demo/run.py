@@ -16,15 +16,16 @@ from typing import Final
 
 from qos.core.model import Level
 from qos.demo import counter, scenario
-from qos.demo.device import Device, jid_of
+from qos.demo.device import Device, jid_of, reporting
 from qos.demo.process import Spares, Supervisor
 from qos.demo.scenario import DOORS, Passing
 from qos.demo.table import Row, reckon
 from qos.testing.link import Link
 from qos.testing.server import LoopbackServer
 from xep_0337 import XEP_0337, EventTag, LogEvent
+from xep_qos import XEP_QOS
 
-__all__ = ["Conditions", "Progress", "run_level"]
+__all__ = ["Conditions", "Progress", "first_error", "run_level"]
 
 #: People a second, on the average.
 PEOPLE_PER_S: Final = 100.0
@@ -96,7 +97,7 @@ async def run_level(
         show: called now and then.
 
     Raises:
-        CounterDied: the counter has ended by itself.
+        ProcessDied: the counter has ended by itself.
         TimeoutError: the devices did not come online.
     """
     link = Link(
@@ -137,6 +138,14 @@ async def run_level(
     )
 
 
+def first_error(errors: ExceptionGroup[Exception]) -> Exception:
+    """Of several tasks one has failed, and the rest was cancelled: why."""
+    error: Exception = errors
+    while isinstance(error, ExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
 @asynccontextmanager
 async def _doors(
     passwords: dict[str, str], port: int, folder: Path
@@ -146,7 +155,10 @@ async def _doors(
     try:
         for name in DOORS:
             doors[name] = Device(
-                name, password=passwords[name], port=port, folder=folder
+                name,
+                password=passwords[name],
+                port=port,
+                plugins=reporting(folder, name),
             )
             doors[name].start()
         yield doors
@@ -190,12 +202,8 @@ class _Run:
                 await self._quiet()
                 await self._supervisor.stop()
                 shown.cancel()
-        except ExceptionGroup as group_error:
-            # One thing has failed, and the rest was cancelled.
-            error: Exception = group_error
-            while isinstance(error, ExceptionGroup):
-                error = error.exceptions[0]
-            raise error from None
+        except ExceptionGroup as errors:
+            raise first_error(errors) from None
 
     async def _let_pass(self) -> None:
         """Everybody passes; returns when each message has ended."""
@@ -209,7 +217,9 @@ class _Run:
                 await asyncio.sleep(begin + passing.at_s - time.monotonic())
                 group.create_task(self._report(passing))
                 if passing.number in kills:
-                    group.create_task(self._supervisor.kill_soon())
+                    # It cannot have noted yet that this message is done with.
+                    kill = self._supervisor.kill_soon(counter.COUNTED)
+                    group.create_task(kill)
 
     async def _report(self, passing: Passing) -> None:
         """What a door does when somebody passes."""
@@ -225,7 +235,7 @@ class _Run:
         outcome = "not ended"
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_OUTCOME_S_MAX):
-                delivery = await door.qos.submit(message, level=self._level)
+                delivery = await XEP_QOS.of(door.client).submit(message, level=self._level)
                 outcome = (await delivery.outcome()).status.value
         self.outcomes[outcome] += 1
 
@@ -239,8 +249,8 @@ class _Run:
     async def _quiet(self) -> None:
         """Wait until nothing is on its way any more: a plain message, or a repeat."""
         counted = -1
-        while counted != self._supervisor.counted:
-            counted = self._supervisor.counted
+        while counted != self._supervisor.said[counter.COUNTED]:
+            counted = self._supervisor.said[counter.COUNTED]
             await self._all_online()
             await asyncio.sleep(self._conditions.delay_s + _QUIET_S)
 
@@ -251,7 +261,7 @@ class _Run:
                     self._level,
                     sent=len(self.passed_at),
                     messages=self._conditions.messages,
-                    counted=self._supervisor.counted,
+                    counted=self._supervisor.said[counter.COUNTED],
                     stanzas_dropped=self._link.counts.lost,
                     cuts=self._link.counts.cut,
                     kills=self._supervisor.kills,

@@ -13,6 +13,7 @@ from statistics import median
 from qos.core.model import Level
 from qos.demo.counter import Book
 from qos.demo.scenario import Passing, inside
+from qos.demo.text import table
 
 __all__ = ["Row", "reckon", "render"]
 
@@ -142,18 +143,7 @@ def render(rows: Sequence[Row], *, bold: bool = False) -> str:
         bold: mark the heading, for a terminal.
     """
     heading = tuple(zip(*_COLUMNS, strict=True))
-    lines = [*heading, *(_cells(row) for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    text = [
-        "  ".join(
-            cell.rjust(width) if place else cell.ljust(width)
-            for place, (cell, width) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
-        for line in lines
-    ]
-    if bold:
-        text[:2] = (f"\x1b[1m{line}\x1b[0m" for line in text[:2])
-    return "\n".join(text)
+    return table(heading, [_cells(row) for row in rows], bold=bold)
 
 
 def _cells(row: Row) -> tuple[str, ...]:

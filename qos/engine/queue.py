@@ -465,6 +465,13 @@ class _Memory:
             after = chunk[-1].seq
         return found[:limit]
 
+    def find_archived(
+        self, node: str, item_id: str, outcome: ItemOutcome
+    ) -> list[Item]:
+        """See qos.core.queue_service.Memory."""
+        found = self._store.find_archived(node, item_id, outcome)
+        return [item for item in found if item.seq not in self._seqs]
+
     def count_archived(self, node: str, outcome: ItemOutcome) -> int:
         """See qos.core.queue_service.Memory."""
         return self._store.count_archived(node, outcome)

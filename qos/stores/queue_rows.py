@@ -92,7 +92,6 @@ MIGRATIONS: Migrations = (
             state TEXT NOT NULL,
             delivery_count INTEGER NOT NULL,
             releases INTEGER NOT NULL,
-            acquired_before INTEGER NOT NULL,
             "order" INTEGER NOT NULL,
             receivers TEXT NOT NULL,
             excluded TEXT NOT NULL,
@@ -284,8 +283,7 @@ def item_from(plain: dict[str, Any]) -> Item:
     """An item of the columns ITEM; a ValueError or TypeError if they are none."""
     plain["state"] = ItemState(plain["state"])
     plain["outcome"] = _outcome_from(plain["outcome"])
-    for name in ("acquired_before", "durable"):
-        plain[name] = bool(plain[name])
+    plain["durable"] = bool(plain["durable"])
     for name in ("receivers", "excluded"):
         plain[name] = frozenset(_list_from(plain[name]))
     history = _list_from(plain["history"])

@@ -3,6 +3,14 @@
 from qos.testing.clients import friends, logged_in
 from qos.testing.clock import ManualClock
 from qos.testing.link import Link
+from qos.testing.queues import queue_service
 from qos.testing.server import LoopbackServer
 
-__all__ = ["Link", "LoopbackServer", "ManualClock", "friends", "logged_in"]
+__all__ = [
+    "Link",
+    "LoopbackServer",
+    "ManualClock",
+    "friends",
+    "logged_in",
+    "queue_service",
+]

@@ -16,7 +16,7 @@ import xep_qos  # noqa: F401 - makes the plugin known
 from qos.testing.server import LoopbackServer
 from xep_qos.closing import close
 
-__all__ = ["close", "friends", "logged_in"]
+__all__ = ["Plugins", "close", "friends", "logged_in", "new_client"]
 
 _PASSWORD = "secret"  # noqa: S105 - of accounts that only exist inside a test
 
@@ -44,6 +44,28 @@ def friends(*users: str, **options: Any) -> LoopbackServer:
     )
 
 
+def new_client(jid: str, password: str, plugins: Plugins) -> ClientXMPP:
+    """A client that has not been connected yet, without TLS.
+
+    Args:
+        jid: of an account of the embedded server.
+        password: of the account.
+        plugins: the options of plugins to load, by plugin name.
+    """
+    client = ClientXMPP(
+        jid,
+        password,
+        plugin_config={"feature_mechanisms": {"unencrypted_scram": True}},
+    )
+    # slixmpp's default lets everybody into the roster who asks.
+    client.auto_authorize = None
+    client.enable_plaintext = True
+    client.enable_starttls = client.enable_direct_tls = False
+    for plugin, options in plugins.items():
+        client.register_plugin(plugin, dict(options))
+    return client
+
+
 @contextlib.asynccontextmanager
 async def logged_in(
     server: LoopbackServer, name: str, plugins: Plugins | None = None
@@ -63,17 +85,8 @@ async def logged_in(
         TimeoutError: no session came about.
     """
     user, slash, resource = name.partition("/")
-    client = ClientXMPP(
-        f"{user}@{server.domain}{slash}{resource}",
-        _PASSWORD,
-        plugin_config={"feature_mechanisms": {"unencrypted_scram": True}},
-    )
-    # slixmpp's default lets everybody into the roster who asks.
-    client.auto_authorize = None
-    client.enable_plaintext = True
-    client.enable_starttls = client.enable_direct_tls = False
-    for plugin, options in {"xep_qos": {}, **(plugins or {})}.items():
-        client.register_plugin(plugin, dict(options))
+    jid = f"{user}@{server.domain}{slash}{resource}"
+    client = new_client(jid, _PASSWORD, {"xep_qos": {}, **(plugins or {})})
 
     def connect(_event: object = None) -> None:
         client.connect(server.host, server.port)

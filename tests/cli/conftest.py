@@ -222,9 +222,14 @@ async def commands(tmp_path: Path, server: LoopbackServer) -> AsyncIterator[Comm
 
 
 @pytest.fixture
-async def queues(commands: Commands) -> Commands:
+async def serving(commands: Commands) -> Running:
+    """A queue service as a component."""
+    return await commands.serve()
+
+
+@pytest.fixture
+async def queues(commands: Commands, serving: Running) -> Commands:
     """With a queue service as a component, and a queue of Alice's."""
-    await commands.serve()
     created = await commands.queue("create")
     assert (created.status, created.out) == (0, [{"node": "orders"}]), created.err
     return commands

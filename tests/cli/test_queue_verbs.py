@@ -2,26 +2,254 @@
 
 from __future__ import annotations
 
+import asyncio
+import signal
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from qos.core.node_options import NODE_FIELDS
+from qos.testing.server import LoopbackServer
+
 if TYPE_CHECKING:
-    from tests.cli.conftest import Commands
+    from tests.cli.conftest import Commands, Ended, Running
+
+NUMBERS = (
+    *("available", "acquired", "delayed", "dead", "accepted", "subscribers"),
+    "oldest_seconds",
+)
+
+#: Verbs that an owner alone may use, with what they need.
+OWNERS = (
+    ("configure",),
+    ("configure", "--set", "ttl=5"),
+    ("delete",),
+    ("purge",),
+    ("affiliate",),
+    ("affiliate", "bob@localhost=owner"),
+    ("dead requeue",),
+)
+
+#: Those that others may use as well, if they are let in.
+OTHERS = (("publish", "--payload", "<x/>"), ("browse",), ("stats",), ("dead list",))
 
 
-async def test_a_queue_is_filled_looked_at_and_emptied(queues: Commands) -> None:
-    """From end to end, as its owner sees it."""
-    published = await queues.queue("publish", "--lines", input_=b"one\ntwo\n")
-    assert published.status == 0, published.err
-    assert [line["line"] for line in published.out] == [1, 2]
-    assert "2 of 2 lines are published" in published.err
+async def each(
+    commands: Commands, verbs: Sequence[tuple[str, ...]], *more: str, user: str
+) -> dict[tuple[str, ...], Ended]:
+    """Run all of these, two at a time: there are many, and each takes a second."""
+    slots = asyncio.Semaphore(2)
+
+    async def one(words: tuple[str, ...]) -> Ended:
+        patience = ("--deadline", "2") if words[0] == "publish" else ()
+        async with slots:
+            return await commands.queue(*words, *patience, *more, user=user)
+
+    return dict(zip(verbs, await asyncio.gather(*map(one, verbs)), strict=True))
+
+
+async def test_a_queue_is_made_filled_looked_at_and_removed(queues: Commands) -> None:
+    """From its beginning to its end, as its owner sees it."""
+    item = ("--payload", "<order xmlns='urn:x' number='7'/>", "--id", "first")
+    published = await queues.queue("publish", *item, "--priority", "9")
+    assert (published.status, published.out) == (0, [{"id": "first"}]), published.err
+    later = ("--payload", "<later xmlns='urn:x'/>", "--delay", "600")
+    assert (await queues.queue("publish", *later)).status == 0
     browsed = await queues.queue("browse")
-    assert browsed.status == 0, browsed.err
-    assert [item["id"] for item in browsed.out] == [item["id"] for item in published.out]
-    print(browsed.out)
-    stats = await queues.queue("stats")
-    assert stats.status == 0, stats.err
-    print(stats.out)
-    for verb in ("configure", "affiliate", "dead list", "dead requeue", "purge", "delete"):
-        ended = await queues.queue(verb)
-        print(verb, ended)
-        assert ended.status == 0, ended.err
+    assert (browsed.status, browsed.err) == (0, "")
+    first, second = browsed.out
+    assert first.pop("published")
+    assert first == {
+        "id": "first",
+        "state": "available",
+        "priority": 9,
+        "delivery_count": 0,
+        "publisher": "alice@localhost",
+        "payload": "<order xmlns='urn:x' number='7'/>",
+    }
+    assert (second["state"], second["payload"]) == (
+        *("delayed", "<later xmlns='urn:x'/>"),
+    )
+    (stats,) = (await queues.queue("stats")).out
+    assert all(name in stats for name in NUMBERS)
+    assert (stats["available"], stats["delayed"], stats["acquired"]) == (1, 1, 0)
+    assert isinstance(stats["oldest_seconds"], float)
+    assert (await queues.queue("purge")).status == 0
+    (stats,) = (await queues.queue("stats")).out
+    assert (stats["available"], stats["delayed"], stats["oldest_seconds"]) == (
+        *(0, 0),
+        None,
+    )
+    deleted = await queues.queue("delete")
+    assert (deleted.status, deleted.out, deleted.err) == (0, [], "")
+    gone = await queues.queue("stats")
+    assert (gone.status, gone.out) == (1, [])
+    assert "item-not-found" in gone.err
+
+
+async def test_a_queue_is_configured_by_the_names_of_its_form(queues: Commands) -> None:
+    """With their prefix or without; what is not set stays."""
+    settings = ("--set", "lock_timeout=30", "--set", "pubsub#access_model=whitelist")
+    changed = await queues.queue("configure", *settings)
+    assert (changed.status, changed.out, changed.err) == (0, [], "")
+    assert (await queues.queue("configure", "--set", "queue#ttl=60")).status == 0
+    (config,) = (await queues.queue("configure")).out
+    expected = {each.var.partition("#")[2]: each.default for each in NODE_FIELDS}
+    assert config == {
+        **expected,
+        "lock_timeout": "30",
+        "access_model": "whitelist",
+        "ttl": "60",
+    }
+
+
+async def test_a_queue_is_created_with_its_configuration(
+    commands: Commands, serving: Running
+) -> None:
+    """It never is without it, not even for a moment."""
+    settings = ("--set", "max_items=5", "--set", "access_model=whitelist")
+    created = await commands.queue("create", *settings)
+    assert (created.status, created.out) == (0, [{"node": "orders"}])
+    (config,) = (await commands.queue("configure")).out
+    assert (config["max_items"], config["access_model"]) == ("5", "whitelist")
+    again = await commands.queue("create")
+    assert (again.status, again.out) == (1, [])
+    assert "conflict" in again.err
+    assert len(again.notes) == 1
+
+
+async def test_who_is_nobody_is_refused(queues: Commands) -> None:
+    """In one line that names the condition; nothing is changed."""
+    closed = ("--set", "access_model=whitelist")
+    assert (await queues.queue("configure", *closed)).status == 0
+    (config,) = (await queues.queue("configure")).out
+    tried = await each(queues, (*OWNERS, *OTHERS), user="mallory")
+    for words, ended in tried.items():
+        assert (ended.status, ended.out) == (1, []), words
+        assert len(ended.notes) == 1, ended.err
+        if words != ("stats",):
+            assert ended.err.startswith("xmpp-qos: queue.localhost refused to ")
+            assert "forbidden" in ended.err or "not-allowed" in ended.err
+    assert (await queues.queue("configure")).out == [config]
+    assert len((await queues.queue("affiliate")).out) == 1
+
+
+async def test_a_queue_that_is_not_there_is_told(
+    commands: Commands, serving: Running
+) -> None:
+    """A name is easily misspelt."""
+    for ended in (await each(commands, (*OWNERS, *OTHERS), user="alice")).values():
+        assert (ended.status, ended.out) == (1, [])
+        assert "item-not-found" in ended.err
+        assert len(ended.notes) == 1, ended.err
+
+
+async def test_an_affiliation_lets_others_in_and_out(queues: Commands) -> None:
+    """Bob may publish as a publisher, and not before or after."""
+    publish = ("publish", "--payload", "<x/>")
+    assert (await queues.queue(*publish, user="bob")).status == 1
+    words = ("bob@localhost=publisher", "mallory@localhost=outcast")
+    changed = await queues.queue("affiliate", *words)
+    assert (changed.status, changed.out, changed.err) == (0, [], "")
+    listed = (await queues.queue("affiliate")).out
+    assert {str(line["jid"]): line["affiliation"] for line in listed} == {
+        "alice@localhost": "owner",
+        "bob@localhost": "publisher",
+        "mallory@localhost": "outcast",
+    }
+    assert (await queues.queue(*publish, user="bob")).status == 0
+    assert (await queues.queue("affiliate", "bob@localhost=none")).status == 0
+    assert (await queues.queue(*publish, user="bob")).status == 1
+
+
+async def test_a_long_queue_is_shown_whole_or_as_far_as_asked(queues: Commands) -> None:
+    """A service answers in pages."""
+    lines = b"".join(b"%d\n" % number for number in range(450))
+    assert (await queues.queue("publish", "--lines", input_=lines)).status == 0
+    browsed = await queues.queue("browse")
+    payloads = [f"<line xmlns='xmpp-qos:line:0'>{n}</line>" for n in range(450)]
+    assert [item["payload"] for item in browsed.out] == payloads
+    some = await queues.queue("browse", "--max", "120")
+    assert [item["payload"] for item in some.out] == payloads[:120]
+
+
+async def test_the_dead_are_listed_and_given_a_new_life(queues: Commands) -> None:
+    """One that lies in the dead-letter node is known by the id that it had."""
+    service = ("queue.localhost", "letters")
+    assert (await queues.run("queue", "create", *service, user="alice")).status == 0
+    letters = await queues.queue("configure", "--set", "dead_letter_node=letters")
+    assert letters.status == 0, letters.err
+    words = ("--payload", "<late xmlns='urn:x'/>", "--id", "late", "--ttl", "0.01")
+    assert (await queues.queue("publish", *words)).status == 0
+    listed = await queues.queue("dead list")
+    while not listed.out:
+        assert listed.status == 0, listed.err
+        listed = await queues.queue("dead list")
+    (item,) = listed.out
+    assert (item["id"], item["payload"]) == ("late", "<late xmlns='urn:x'/>")
+    assert "expired" in str(item["reason"])
+    moved = await queues.run("queue", "browse", *service, user="alice")
+    assert [(each["origin"], each["origin_id"]) for each in moved.out] == [
+        ("orders", "late")
+    ]
+    wrong = await queues.queue("dead requeue", "nobody")
+    assert (wrong.status, wrong.out) == (1, [])
+    assert "item-not-found" in wrong.err
+    right = await queues.queue("dead requeue", "late")
+    assert (right.status, right.out) == (0, [{"id": "late"}]), right.err
+    moved = await queues.run("queue", "browse", *service, user="alice")
+    assert (moved.status, moved.out) == (0, [])
+
+
+async def test_a_service_that_is_away_has_certainly_done_nothing(
+    commands: Commands,
+) -> None:
+    """Its server says so."""
+    for ended in (await each(commands, (*OWNERS, *OTHERS), user="alice")).values():
+        assert (ended.status, ended.out) == (1, [])
+        assert "service-unavailable" in ended.err
+
+
+async def test_without_an_answer_it_is_in_doubt(
+    queues: Commands, serving: Running
+) -> None:
+    """A service that hangs may do it yet."""
+    serving.process.send_signal(signal.SIGSTOP)
+    tried = await each(queues, (*OWNERS, *OTHERS), "--timeout", "1", user="alice")
+    for ended in tried.values():
+        assert (ended.status, ended.out) == (3, [])
+        assert "queue.localhost did not answer" in ended.err
+        assert "may have been done" in ended.err
+
+
+async def test_without_a_server_there_is_no_connection(
+    server: LoopbackServer, queues: Commands
+) -> None:
+    """Status 4, as for the other commands."""
+    await server.stop()
+    ended = await queues.queue("stats", "--connect-timeout", "1")
+    assert (ended.status, ended.out) == (4, [])
+    assert "Connection refused; gave up after 1 s" in ended.err
+
+
+async def test_it_can_be_stopped(queues: Commands, serving: Running) -> None:
+    """SIGTERM ends what waits for an answer."""
+    serving.process.send_signal(signal.SIGSTOP)
+    running = await queues.start(
+        *("queue", "stats", "queue.localhost", "orders", "--debug"), user="alice"
+    )
+    await running.note("")
+    running.process.send_signal(signal.SIGTERM)
+    ended = await running.end()
+    assert (ended.status, ended.out) == (130, [])
+    assert "xmpp-qos: stopped" in ended.notes
+
+
+async def test_whoever_is_logged_in_with_that_resource_stays(queues: Commands) -> None:
+    """One config file for `listen` and for a glance at a queue."""
+    listener = await queues.listen("alice", "--count", "1")
+    assert (await queues.queue("stats")).status == 0
+    sent = await queues.run("send", "alice@localhost/1", "--body", "on", user="bob")
+    assert sent.status == 0, sent.err
+    ended = await listener.end()
+    assert [line["body"] for line in ended.out] == ["on"]
+    assert "conflict" not in ended.err

@@ -21,7 +21,7 @@ from xml.sax.saxutils import escape, quoteattr
 from slixmpp import ClientXMPP, ComponentXMPP
 
 from clients import log_in, make_client, make_component
-from prosody import Prosody
+from prosody import Prosody, mutual
 from raw_client import RawClient, local
 from xep_0254 import QueueService
 from xep_qos.closing import close
@@ -45,6 +45,11 @@ CLIENT: Final = "jabber:client"
 #: The component that every `Prosody` of the tests has.
 SERVICE: Final = "comp.localhost"
 
+#: What `own_server` has; mallory is a stranger to all of them.
+ACCOUNTS: Final = {
+    user: f"secret of {user}" for user in ("alice", "bob", "carol", "mallory")
+}
+
 #: A node whose failures come at once, where a test waits for them.
 QUICK: Final = {"queue#lock_timeout": "0.1", "queue#backoff": "0"}
 
@@ -58,6 +63,18 @@ _ids = itertools.count(1)
 
 
 # -- the service -----------------------------------------------------------
+
+
+@contextlib.asynccontextmanager
+async def own_server(folder: Path) -> AsyncIterator[Prosody]:
+    """A server for a whole module of tests, each with a service of its own."""
+    async with Prosody(
+        folder,
+        accounts=ACCOUNTS,
+        rosters=mutual(("alice", "bob"), ("alice", "carol")),
+        components={SERVICE: "secret of comp"},
+    ) as server:
+        yield server
 
 
 class Served:
@@ -146,7 +163,9 @@ def pubsub(content: str, xmlns: str = PUBSUB) -> str:
 def item(item_id: str | None = None, payload: str = PRIVATE, more: str = "") -> str:
     """An item to publish, with a payload of this text ('': without any)."""
     given = "" if item_id is None else f" id={quoteattr(item_id)}"
-    content = payload and f"<example xmlns='urn:xmpp:example'>{escape(payload)}</example>"
+    content = (
+        payload and f"<example xmlns='urn:xmpp:example'>{escape(payload)}</example>"
+    )
     return f"<item{given} {more}>{content}</item>"
 
 
@@ -214,9 +233,7 @@ class Refused:
             for each in error
             if each.tag.startswith(f"{{{STANZAS}}}") and local(each) != "text"
         ]
-        beside = [
-            local(each) for each in error if each.tag.startswith(f"{{{ERRORS}}}")
-        ]
+        beside = [local(each) for each in error if each.tag.startswith(f"{{{ERRORS}}}")]
         (condition,) = conditions
         assert len(beside) <= 1
         return cls(error.get("type", ""), condition, *beside)
@@ -452,7 +469,9 @@ class Peer(RawClient):
     async def until_stats(self, node: str, **wanted: str) -> None:
         """Ask again and again until time has made it so."""
         async with asyncio.timeout(5):
-            while not wanted.items() <= (await self.stats(node)).items():
+            while True:
+                if wanted.items() <= (await self.stats(node)).items():
+                    return
                 await asyncio.sleep(0.02)
 
     async def be_present(self) -> None:

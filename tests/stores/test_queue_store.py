@@ -9,7 +9,6 @@ import random
 import signal
 import subprocess
 import sys
-import tempfile
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
@@ -22,8 +21,6 @@ from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from qos.core.item import (
     Ended,
@@ -243,25 +240,18 @@ class Chance:
         return pick(tuple(kind) if issubclass(kind, Enum) else VALUES[kind])
 
 
-@settings(
-    max_examples=25,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
-@given(st.randoms(use_true_random=False))
-def test_a_store_holds_what_dicts_would_hold(
-    ram_path: Path, random: random.Random
-) -> None:
+@pytest.mark.parametrize("seed", range(20))
+def test_a_store_holds_what_dicts_would_hold(ram_path: Path, seed: int) -> None:
     """Through any changes, seen at once and after any number of restarts."""
-    path = Path(tempfile.mkdtemp(dir=ram_path)) / "store.db"
-    chance, model = Chance(random), Model()
+    dice = random.Random(seed)
+    chance, model = Chance(dice), Model()
 
     async def one_life() -> None:
-        store = QueueStore(path)
+        store = QueueStore(ram_path / "store.db")
         async with opened(store) as contents:
             assert contents == model.contents()
             check_reads(store, model)
-            for _ in range(random.randint(1, 5)):
+            for _ in range(dice.randint(1, 5)):
                 await write(store, *chance.write(model))
                 check_reads(store, model)
 

@@ -87,7 +87,6 @@ def result(
         sender=SERVICE,
         owner_view=owner_view,
         payloads=payloads or {},
-        now=NOW,
         answer_bytes_max=answer_bytes_max,
     )
 
@@ -139,7 +138,7 @@ def test_the_options_of_a_subscription_are_a_form_to_fill_in() -> None:
 @pytest.mark.parametrize("stream", ["jabber:client", "jabber:component:accept"])
 def test_nothing_more_is_said_of_what_is_just_done(stream: str) -> None:
     """An empty result, in the namespace of the stream, whatever that is."""
-    iq = read(render_result(REQUEST, Ok(), now=NOW), stream)
+    iq = read(render_result(REQUEST, Ok()), stream)
     assert iq.attrib == {"type": "result", "id": "sub2", "to": f"{BEE}/foo"}
     assert len(iq) == 0
 

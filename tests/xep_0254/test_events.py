@@ -33,7 +33,6 @@ ITEM = Item(
     published_at=NOW - 10,
     available_at=NOW - 10,
     state=ItemState.ACQUIRED,
-    acquired_before=True,
     token="t1",  # noqa: S106
     holder=BEE,
 )

@@ -111,6 +111,7 @@ def test_a_form_for_something_else_is_refused(node: bool, form_type: str) -> Non
         [("queue#what", ["1"])],
         [("queue#events", ["message"])],
         [("ttl", ["1"])],
+        [("persist_items", ["1"])],
         [("queue_requests", ["1"])],
         [("queue#ttl", ["1", "1"])],
     ],

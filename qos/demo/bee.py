@@ -1,0 +1,166 @@
+"""A worker-bee: a process of its own, so that it can be killed at any moment.
+
+It is run as ``python -m qos.demo.bee``, see `qos.demo.child`, and says ``ready`` when
+the service has taken it on, and ``received`` for each item that it begins.
+
+How it packs each order exactly once: what it has packed is an effect (see
+`qos.worker.effects`), which its book has when, and only when, the service has accepted
+the item. Killed in between, it finds out when it is started again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from qos.demo import child
+from qos.demo.device import Device
+from qos.demo.orders import FAILING, fails, packing_s, pieces_of
+from qos.worker import Job, Worker
+
+__all__ = ["READY", "RECEIVED", "Packed", "Run", "read_runs"]
+
+#: What it says.
+READY = "ready"
+RECEIVED = "received"
+
+#: Items that it has at a time.
+_PARALLEL = 4
+
+#: How soon a bee that was killed asks again what has become of its last items.
+_RESUBSCRIBE_S = 1.0
+
+_TABLES = """
+CREATE TABLE IF NOT EXISTS runs (run INTEGER PRIMARY KEY);
+CREATE TABLE IF NOT EXISTS received (run INTEGER, item_id TEXT);
+CREATE TABLE IF NOT EXISTS failed (run INTEGER, item_id TEXT);
+CREATE TABLE IF NOT EXISTS packed (run INTEGER, item_id TEXT, pieces INTEGER);
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """An order that a bee has packed."""
+
+    item_id: str
+    pieces: int
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What a bee has written down from a start to its end, or to the next start.
+
+    Attributes:
+        received: how many items it has begun.
+        failed: how many of them it has failed at.
+        packed: those that were accepted.
+    """
+
+    received: int
+    failed: int
+    packed: list[Packed]
+
+
+def read_runs(folder: Path, name: str) -> list[Run]:
+    """The book of the bee of this name, a run for each time it was started."""
+    with closing(_open(folder, name)) as book:
+
+        def count(table: str, run: int) -> int:
+            sql = f"SELECT COUNT(*) FROM {table} WHERE run = ?"  # noqa: S608
+            return int(book.execute(sql, (run,)).fetchone()[0])
+
+        packed = "SELECT item_id, pieces FROM packed WHERE run = ?"
+        return [
+            Run(
+                count("received", run),
+                count("failed", run),
+                [Packed(*row) for row in book.execute(packed, (run,))],
+            )
+            for (run,) in book.execute("SELECT run FROM runs ORDER BY run").fetchall()
+        ]
+
+
+def _open(folder: Path, name: str) -> sqlite3.Connection:
+    book = sqlite3.connect(folder / f"{name}.sqlite", isolation_level=None)
+    book.execute("PRAGMA journal_mode = WAL")
+    book.executescript(_TABLES)
+    return book
+
+
+class _Mishap(Exception):
+    """It has dropped what it had in its hands."""
+
+
+class _Bee:
+    """Packs orders, one item each."""
+
+    def __init__(self, name: str, seed: int, book: sqlite3.Connection) -> None:
+        self._seed = seed
+        self._fails_at_times = name == FAILING
+        self._book = book
+        self._run = book.execute("INSERT INTO runs DEFAULT VALUES").lastrowid
+
+    async def handle(self, job: Job) -> None:
+        self._write("received", job)
+        child.say(RECEIVED)
+        try:
+            pieces = await self._pack(job)
+        except Exception:
+            self._write("failed", job)
+            raise
+        async with job.effects(self._book) as effects:
+            effects.execute(
+                "INSERT INTO packed VALUES (?, ?, ?)", (self._run, job.id, pieces)
+            )
+
+    async def _pack(self, job: Job) -> int:
+        pieces = pieces_of(job.payload)
+        await asyncio.sleep(packing_s(self._seed, job.id))
+        # Only at the first try, so that no good order dies of it.
+        if (
+            self._fails_at_times
+            and not job.delivery_count
+            and fails(self._seed, job.id)
+        ):
+            raise _Mishap
+        return pieces
+
+    def _write(self, table: str, job: Job) -> None:
+        self._book.execute(
+            f"INSERT INTO {table} VALUES (?, ?)",  # noqa: S608
+            (self._run, job.id),
+        )
+
+
+async def _run(told: dict[str, Any]) -> None:
+    name = told["name"]
+    book = _open(Path(told["folder"]), name)
+    bee = _Bee(name, told["seed"], book)
+    device = Device(
+        name, password=told["password"], port=told["port"], plugins={"xep_0254": {}}
+    )
+    worker = Worker(
+        device.client,
+        told["service"],
+        told["node"],
+        parallel=_PARALLEL,
+        resubscribe_s=_RESUBSCRIBE_S,
+        effects_db=book,
+    )
+    device.start()
+    try:
+        async with worker:
+            await worker.subscribed()
+            child.say(READY)
+            await worker.run(bee.handle)
+    finally:
+        await device.aclose()
+        book.close()
+
+
+if __name__ == "__main__":
+    child.run(_run)

@@ -1,0 +1,217 @@
+"""Runs the queue: the server, the service, who orders, and the bees."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from qos.demo.bee import READY, RECEIVED, read_runs
+from qos.demo.device import Device
+from qos.demo.orders import BEES, KILLED, Order, kill_after, orders
+from qos.demo.process import Spares, Supervisor
+from qos.demo.queue_table import BeeRow, QueueRow, bee_rows, reckon
+from qos.demo.run import first_error
+from qos.testing.queues import queue_service
+from qos.testing.server import LoopbackServer
+from xep_0254 import XEP_0254, NewItem
+
+__all__ = ["MAX_DELIVERIES", "QueueProgress", "run_queue"]
+
+SERVICE: Final = "queue.localhost"
+NODE: Final = "orders"
+DEAD_LETTERS: Final = "dead-letters"
+
+#: A good order fails once at most, and once more when its bee is killed.
+MAX_DELIVERIES: Final = 4
+
+_SHOP = "shop"
+
+#: Items in one publish.
+_BATCH = 20
+
+#: Three bees pack a hundred orders a second; the rest is for a machine under load.
+_START_S_MAX = 60.0
+_ORDER_S_MAX = 0.2
+
+_LOOK_EVERY_S = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class QueueProgress:
+    """How far it is."""
+
+    published: int
+    accepted: int
+    orders: int
+    kills: int
+
+
+async def run_queue(
+    seed: int,
+    count: int,
+    folder: Path,
+    spares: Spares,
+    show: Callable[[QueueProgress], object] | None = None,
+) -> tuple[list[BeeRow], QueueRow]:
+    """Let the bees pack so many orders, and find out what has become of each.
+
+    Args:
+        seed: what is ordered, who fails when, and when the bee is killed.
+        count: how many good orders; there is one more, which is poisoned.
+        folder: for the stores; it must be empty.
+        spares: where the bees' processes come from.
+        show: called now and then.
+
+    Returns:
+        What each bee did, and what came of it all.
+
+    Raises:
+        ProcessDied: a bee has ended by itself.
+        TimeoutError: it is not over in time.
+        RequestFailed: the service does not do as it should.
+    """
+    began_at = time.monotonic()
+    passwords = {name: secrets.token_hex(16) for name in (*BEES, _SHOP)}
+    secret = secrets.token_hex(16)
+    ordered = orders(seed, count)
+    async with (
+        LoopbackServer(accounts=passwords, components={SERVICE: secret}) as server,
+        queue_service(
+            server, SERVICE, secret, store=f"sqlite:{folder / 'queues.sqlite'}"
+        ),
+        _shop(passwords[_SHOP], server.port) as shop,
+    ):
+        bees = {
+            name: Supervisor(
+                spares,
+                {
+                    "name": name,
+                    "password": passwords[name],
+                    "port": server.port,
+                    "folder": str(folder),
+                    "service": SERVICE,
+                    "node": NODE,
+                    "seed": seed,
+                },
+            )
+            for name in BEES
+        }
+        run = _Run(shop, ordered, bees, kill_after(seed, count))
+        try:
+            async with asyncio.timeout(_START_S_MAX + _ORDER_S_MAX * count):
+                await run.run(show)
+        except TimeoutError:
+            raise TimeoutError("the queue is not done in time") from None
+        accepted = [each async for each in shop.browse(SERVICE, NODE, state="accepted")]
+        dead = [each async for each in shop.browse(SERVICE, DEAD_LETTERS)]
+        left = await run.left()
+    books = {name: read_runs(folder, name) for name in BEES}
+    return bee_rows(books), reckon(
+        ordered,
+        books,
+        accepted=[each.item_id for each in accepted],
+        dead=dead,
+        left=left,
+        kills=sum(bee.kills for bee in bees.values()),
+        seconds=time.monotonic() - began_at,
+    )
+
+
+@asynccontextmanager
+async def _shop(password: str, port: int) -> AsyncIterator[XEP_0254]:
+    """Whoever orders, and owns the queue, in session."""
+    device = Device(_SHOP, password=password, port=port, plugins={"xep_0254": {}})
+    try:
+        device.start()
+        await device.client.wait_until("session_start", timeout=_START_S_MAX)
+        yield XEP_0254.of(device.client)
+    finally:
+        await device.aclose()
+
+
+class _Run:
+    """One run, from the first order to the last bee's end."""
+
+    def __init__(
+        self,
+        shop: XEP_0254,
+        ordered: list[Order],
+        bees: dict[str, Supervisor],
+        kill_after: int,
+    ) -> None:
+        self._shop = shop
+        self._ordered = ordered
+        self._bees = bees
+        self._kill_after = kill_after
+        self._published = 0
+
+    async def run(self, show: Callable[[QueueProgress], object] | None) -> None:
+        """Do all of it."""
+        await self._create()
+        try:
+            async with asyncio.TaskGroup() as group:
+                for bee in self._bees.values():
+                    group.create_task(bee.run())
+                shown = group.create_task(self._show(show))
+                await asyncio.gather(
+                    *(bee.hear(READY, 1) for bee in self._bees.values())
+                )
+                killed = group.create_task(self._kill())
+                await self._publish()
+                await killed
+                while await self.left():
+                    await asyncio.sleep(_LOOK_EVERY_S)
+                await asyncio.gather(*(bee.stop() for bee in self._bees.values()))
+                shown.cancel()
+        except ExceptionGroup as errors:
+            raise first_error(errors) from None
+
+    async def _create(self) -> None:
+        await self._shop.create(SERVICE, DEAD_LETTERS)
+        config = {
+            "queue#max_deliveries": str(MAX_DELIVERIES),
+            "queue#dead_letter_node": DEAD_LETTERS,
+            "queue#backoff": "0.1",
+            # To be able to see each of them at the end.
+            "queue#keep_accepted": "3600",
+        }
+        await self._shop.create(SERVICE, NODE, config)
+
+    async def _publish(self) -> None:
+        for begin in range(0, len(self._ordered), _BATCH):
+            batch = self._ordered[begin : begin + _BATCH]
+            entries = [NewItem(order.payload, order.item_id) for order in batch]
+            await self._shop.publish(SERVICE, NODE, entries)
+            self._published += len(batch)
+
+    async def _kill(self) -> None:
+        """Kill the bee with items locked; returns when it is at work again."""
+        bee = self._bees[KILLED]
+        await bee.hear(RECEIVED, self._kill_after)
+        await bee.kill_soon(RECEIVED)
+        await bee.hear(READY, 2)
+
+    async def left(self) -> int:
+        """How many items are neither accepted nor dead."""
+        stats = await self._shop.stats(SERVICE, NODE)
+        waiting = (stats[name] for name in ("available", "acquired", "delayed"))
+        return sum(int(number or 0) for number in waiting)
+
+    async def _show(self, show: Callable[[QueueProgress], object] | None) -> None:
+        while show is not None:
+            stats = await self._shop.stats(SERVICE, NODE)
+            show(
+                QueueProgress(
+                    self._published,
+                    accepted=int(stats["accepted"] or 0),
+                    orders=len(self._ordered),
+                    kills=self._bees[KILLED].kills,
+                )
+            )
+            await asyncio.sleep(_LOOK_EVERY_S)

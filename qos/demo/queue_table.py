@@ -1,0 +1,230 @@
+"""What came of the queue: by the service's word and by the bees' books, and shown.
+
+It knows no network and no files.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+
+from qos.core.model import bare
+from qos.demo.bee import Run
+from qos.demo.orders import FAILING, KILLED, Order
+from qos.demo.text import number, table, times
+from xep_0254 import BrowsedItem
+
+__all__ = ["BeeRow", "Dead", "QueueRow", "bee_rows", "reckon", "render", "verdict"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BeeRow:
+    """What a bee did from a start to its end.
+
+    Attributes:
+        bee: its name.
+        run: 1, or 2 for a bee that was started again.
+        received: items that it has begun.
+        accepted: those of them that the service has accepted.
+        failed: those that it has failed at.
+        lost: those that it had when it was killed.
+    """
+
+    bee: str
+    run: int
+    received: int
+    accepted: int
+    failed: int
+    lost: int
+
+    def as_dict(self) -> dict[str, object]:
+        """For JSON."""
+        return {"kind": "bee", **asdict(self)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dead:
+    """A dead letter.
+
+    Attributes:
+        id: of the item.
+        reason: why it is dead.
+        history: its failed deliveries: the bee, and what was wrong.
+    """
+
+    id: str
+    reason: str
+    history: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueRow:
+    """What became of the orders.
+
+    Attributes:
+        published: items, the poisoned one included.
+        good: those of them that can be packed.
+        accepted_once: good ones that are accepted by the service's word, and that are
+            in the bees' books exactly once.
+        lost: good ones that are accepted, or in the books, not at all.
+        duplicated: those that are there more than once.
+        pieces: that were packed, by the books.
+        pieces_truth: that were ordered.
+        poisoned: the id of the item that nobody can pack.
+        dead: what is among the dead letters.
+        left: items that are neither accepted nor dead.
+        kills: of bees.
+        seconds: that it took.
+    """
+
+    published: int
+    good: int
+    accepted_once: int
+    lost: int
+    duplicated: int
+    pieces: int
+    pieces_truth: int
+    poisoned: str
+    dead: tuple[Dead, ...]
+    left: int
+    kills: int
+    seconds: float
+
+    @property
+    def exact(self) -> bool:
+        """Whether each good item was accepted and packed once, and the other is dead."""
+        return (
+            self.accepted_once == self.good
+            and self.lost == self.duplicated == self.left == 0
+            and self.pieces == self.pieces_truth
+            and [each.id for each in self.dead] == [self.poisoned]
+        )
+
+    def as_dict(self) -> dict[str, object]:
+        """For JSON."""
+        dead = [
+            {
+                "id": each.id,
+                "reason": each.reason,
+                "history": [{"by": by, "reason": why} for by, why in each.history],
+            }
+            for each in self.dead
+        ]
+        return {"kind": "queue", **asdict(self), "dead": dead, "exact": self.exact}
+
+
+def bee_rows(books: Mapping[str, Sequence[Run]]) -> list[BeeRow]:
+    """What is in the books of the bees, by their names."""
+    return [
+        BeeRow(
+            bee=name,
+            run=place,
+            received=run.received,
+            accepted=len(run.packed),
+            failed=run.failed,
+            lost=run.received - len(run.packed) - run.failed,
+        )
+        for name, runs in books.items()
+        for place, run in enumerate(runs, 1)
+    ]
+
+
+def reckon(
+    ordered: Sequence[Order],
+    books: Mapping[str, Sequence[Run]],
+    *,
+    accepted: Sequence[str],
+    dead: Sequence[BrowsedItem],
+    left: int,
+    kills: int,
+    seconds: float,
+) -> QueueRow:
+    """Compare what was ordered with what the service and the bees say.
+
+    Args:
+        ordered: what was published.
+        books: of the bees.
+        accepted: the ids of the items that the service says are accepted.
+        dead: what is among the dead letters.
+        left: see QueueRow; as are the rest.
+        kills: of bees.
+        seconds: that it took.
+    """
+    good = {order.item_id: int(order.pieces) for order in ordered if not order.poisoned}
+    (poisoned,) = (order.item_id for order in ordered if order.poisoned)
+    packed = [each for runs in books.values() for run in runs for each in run.packed]
+    by_bees = Counter(each.item_id for each in packed)
+    by_service = Counter(accepted)
+    both = [(by_bees[item_id], by_service[item_id]) for item_id in good]
+    return QueueRow(
+        published=len(ordered),
+        good=len(good),
+        accepted_once=both.count((1, 1)),
+        lost=sum(min(counts) == 0 for counts in both),
+        duplicated=sum(max(counts) > 1 for counts in both),
+        pieces=sum(each.pieces for each in packed),
+        pieces_truth=sum(good.values()),
+        poisoned=poisoned,
+        dead=tuple(
+            Dead(
+                id=each.origin_id or each.item_id,
+                reason=each.reason,
+                history=tuple(
+                    (bare(failure.by).partition("@")[0], failure.reason)
+                    for failure in each.history
+                ),
+            )
+            for each in dead
+        ),
+        left=left,
+        kills=kills,
+        seconds=round(seconds, 1),
+    )
+
+
+# -- as text ---------------------------------------------------------------
+
+_HEADING = ("bee", "received", "accepted", "failed", "lost")
+
+
+def render(rows: Sequence[BeeRow], *, bold: bool = False) -> str:
+    """The rows as a table of text.
+
+    Args:
+        rows: in their order.
+        bold: mark the heading, for a terminal.
+    """
+    lines = [(_who(row), *_counts([row])) for row in rows]
+    return table([_HEADING], [*lines, ("together", *_counts(rows))], bold=bold)
+
+
+def _who(row: BeeRow) -> str:
+    if row.bee == KILLED:
+        return f"{row.bee}, killed" if row.run == 1 else f"{row.bee}, again"
+    return f"{row.bee}, fails at times" if row.bee == FAILING else row.bee
+
+
+def _counts(rows: Sequence[BeeRow]) -> tuple[str, ...]:
+    counts = ((row.received, row.accepted, row.failed, row.lost) for row in rows)
+    return tuple(str(sum(column)) for column in zip(*counts, strict=True))
+
+
+def verdict(row: QueueRow) -> str:
+    """What came of it, in a sentence or two."""
+    if not row.exact:
+        dead = ", ".join(each.id for each in row.dead) or "nothing"
+        return (
+            f"The queue has failed: of {number(row.good, 'good order')} "
+            f"{row.lost} lost, {row.duplicated} duplicated, {row.left} left; "
+            f"{row.pieces} pieces packed of {row.pieces_truth}; dead: {dead} "
+            f"(poisoned: {row.poisoned})."
+        )
+    (dead_letter,) = row.dead
+    history = ", ".join(f"{why} at {by}" for by, why in dead_letter.history)
+    deliveries = times(len(dead_letter.history))
+    return (
+        f"Queue: {row.published} published; each of {number(row.good, 'good order')} was "
+        f"accepted once,\nand {row.pieces} pieces are packed of {row.pieces_truth}. "
+        f"One is dead: {dead_letter.id}, which failed {deliveries}:\n{history}."
+    )

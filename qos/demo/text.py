@@ -1,0 +1,45 @@
+"""How the demo shows things: tables and numbers as text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+__all__ = ["number", "table", "times"]
+
+
+def table(
+    heading: Sequence[Sequence[str]],
+    rows: Sequence[Sequence[str]],
+    *,
+    bold: bool = False,
+) -> str:
+    """Lines of cells in columns, the first to the left and the rest to the right.
+
+    Args:
+        heading: one line or more.
+        rows: the lines below.
+        bold: mark the heading, for a terminal.
+    """
+    lines = [*heading, *rows]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    text = [
+        "  ".join(
+            cell.rjust(width) if place else cell.ljust(width)
+            for place, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in lines
+    ]
+    if bold:
+        top = len(heading)
+        text[:top] = (f"\x1b[1m{line}\x1b[0m" for line in text[:top])
+    return "\n".join(text)
+
+
+def number(count: int, thing: str) -> str:
+    """So many things."""
+    return f"{count} {thing}{'s' * (count != 1)}"
+
+
+def times(count: int) -> str:
+    """How often."""
+    return {1: "once", 2: "twice"}.get(count, f"{count} times")

@@ -1,0 +1,78 @@
+"""A queue service at the embedded server, as its component."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import AsyncIterator, Collection
+from pathlib import Path
+
+from slixmpp import ComponentXMPP
+
+from qos.testing.server import LoopbackServer
+from xep_0254.service import QueueService
+from xep_qos.closing import close
+
+__all__ = ["queue_service"]
+
+#: A handshake on loopback takes milliseconds; the rest is for a machine under load.
+_LOGIN_S_MAX = 15.0
+
+
+@contextlib.asynccontextmanager
+async def queue_service(
+    server: LoopbackServer,
+    domain: str,
+    secret: str = "secret",  # noqa: S107 - of a component that only exists inside a test
+    *,
+    store: str | None = None,
+    creators: Collection[str] | None = None,
+) -> AsyncIterator[QueueService]:
+    """Serve queues at a domain; closed on exit, its store included.
+
+    ::
+
+        async with (
+            friends("boss", "bee", components={"queue.localhost": "secret"}) as server,
+            queue_service(server, "queue.localhost"),
+            logged_in(server, "bee/1") as bee,
+        ):
+            ...
+
+    When its connection is lost it comes back by itself.
+
+    Args:
+        server: one that has this component.
+        domain: of the component.
+        secret: of the component.
+        store: as for QueueService; None: one that is gone on exit.
+        creators: as for QueueService.
+
+    Raises:
+        TimeoutError: no session came about.
+        StoreError: the store cannot be opened.
+    """
+    with contextlib.ExitStack() as stack:
+        if store is None:
+            folder = stack.enter_context(tempfile.TemporaryDirectory())
+            store = f"sqlite:{Path(folder, 'queues.sqlite')}"
+        component = ComponentXMPP(  # type: ignore[no-untyped-call]  # slixmpp's lack
+            domain, secret, server.host, server.component_port
+        )
+        component.enable_direct_tls = False
+
+        def connect(_event: object = None) -> None:
+            component.connect(server.host, server.component_port)
+
+        component.add_event_handler("disconnected", connect)
+        try:
+            service = QueueService(component, store, creators=creators)
+            try:
+                connect()
+                await component.wait_until("session_start", timeout=_LOGIN_S_MAX)
+                yield service
+            finally:
+                component.del_event_handler("disconnected", connect)
+                await service.aclose()
+        finally:
+            await close(component)

@@ -1,0 +1,201 @@
+"""`queue publish`: each item once, whatever happens on the way."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from qos.testing.server import LoopbackServer
+
+if TYPE_CHECKING:
+    from tests.cli.conftest import Commands, Running
+
+START = ("queue", "publish", "queue.localhost", "orders", "--lines")
+
+
+def lines(count: int) -> bytes:
+    return b"".join(b"line %d\n" % number for number in range(1, count + 1))
+
+
+def texts(items: list[dict[str, object]]) -> list[str]:
+    """What stood in the lines that these items are made of."""
+    start, end = "<line xmlns='xmpp-qos:line:0'>", "</line>"
+    return [
+        str(item["payload"]).removeprefix(start).removesuffix(end) for item in items
+    ]
+
+
+async def test_a_repeat_is_no_second_item(queues: Commands, tmp_path: Path) -> None:
+    """A script that is not sure runs it again; another item under the id is refused."""
+    file = tmp_path / "order.xml"
+    file.write_text("<?xml version='1.0'?><order xmlns='urn:x'>é &amp; ü</order>\n")
+    words = ("--file", file, "--id", "o1")
+    for _ in range(2):
+        ended = await queues.queue("publish", *words)
+        assert (ended.status, ended.out) == (0, [{"id": "o1"}]), ended.err
+    other = await queues.queue("publish", "--payload", "<other/>", "--id", "o1")
+    assert (other.status, other.out) == (1, [])
+    assert "refused to publish: conflict" in other.err
+    browsed = (await queues.queue("browse")).out
+    assert [item["payload"] for item in browsed] == [
+        "<order xmlns='urn:x'>é &amp; ü</order>"
+    ]
+
+
+async def test_every_line_is_an_item_in_its_order(queues: Commands) -> None:
+    """Also an empty one, one with markup in it, and the last without a line feed."""
+    ended = await queues.queue("publish", "--lines", input_=b"<a> & 'b'\n\nc d \n  e")
+    assert ended.status == 0, ended.err
+    assert [line["line"] for line in ended.out] == [1, 2, 3, 4]
+    assert ended.notes == ["xmpp-qos: 4 of 4 lines are published"]
+    browsed = (await queues.queue("browse")).out
+    assert [item["id"] for item in browsed] == [line["id"] for line in ended.out]
+    assert [item["payload"] for item in browsed] == [
+        "<line xmlns='xmpp-qos:line:0'>&lt;a&gt; &amp; 'b'</line>",
+        "<line xmlns='xmpp-qos:line:0'/>",
+        "<line xmlns='xmpp-qos:line:0'>c d </line>",
+        "<line xmlns='xmpp-qos:line:0'>  e</line>",
+    ]
+
+
+async def test_nothing_on_stdin_is_nothing_to_do(queues: Commands) -> None:
+    """As for any filter."""
+    ended = await queues.queue("publish", "--lines")
+    assert (ended.status, ended.out) == (0, [])
+    assert ended.notes == ["xmpp-qos: 0 of 0 lines are published"]
+
+
+async def test_a_line_goes_out_when_it_comes(queues: Commands) -> None:
+    """`tail -f` is never at its end, and nobody waits for a hundred lines."""
+    running = await queues.start(*START, user="alice")
+    assert running.process.stdin is not None
+    for number in (1, 2):
+        running.process.stdin.write(b"x\n")
+        assert (await running.line())["line"] == number
+    assert (await running.end()).status == 0
+
+
+async def test_a_bad_line_is_named_and_the_others_are_published(
+    queues: Commands,
+) -> None:
+    """Exit status 1 says that not all is well."""
+    long, large = b"x" * (1024 * 1024 + 1), b"&" * 120_000
+    bad = (b"\xff", b"a\x00b", long, large)
+    given = b"\n".join((b"good 1", *bad, b"good 6")) + b"\n"
+    ended = await queues.queue("publish", "--lines", input_=given)
+    assert ended.status == 1
+    assert [line["line"] for line in ended.out] == [1, 6]
+    said = "\n".join(ended.notes)
+    assert "line 2: 'utf-8' codec" in said
+    assert "line 3: character U+0000" in said
+    assert "line 4: longer than 1048576 bytes" in said
+    assert "line 5: " in said
+    assert ended.notes[-1] == "xmpp-qos: 2 of 6 lines are published"
+    assert texts((await queues.queue("browse")).out) == ["good 1", "good 6"]
+
+
+async def test_a_full_queue_is_filled_and_then_says_which_line_was_too_many(
+    queues: Commands,
+) -> None:
+    """Of a publish that does not fit as a whole, what fits is published."""
+    assert (await queues.queue("configure", "--set", "max_items=130")).status == 0
+    ended = await queues.queue("publish", "--lines", input_=lines(150))
+    assert ended.status == 1
+    assert "resource-constraint" in ended.notes[-1]
+    assert "130 of 150 lines are published" in ended.notes[-1]
+    stored = texts((await queues.queue("browse")).out)
+    assert sorted(stored) == sorted(f"line {line['line']}" for line in ended.out)
+    assert len(stored) == 130
+
+
+async def test_no_such_queue_ends_it_at_once(
+    commands: Commands, serving: Running
+) -> None:
+    """Although stdin goes on: each further line would be refused alike."""
+    running = await commands.start(*START, user="alice")
+    assert running.process.stdin is not None
+    running.process.stdin.write(b"x\n")
+    note = await running.note("item-not-found")
+    assert "line 1: queue.localhost refused to publish" in note
+    assert await running.process.wait() == 1
+
+
+async def test_a_service_that_is_killed_costs_no_line_and_doubles_none(
+    queues: Commands, serving: Running
+) -> None:
+    """Lines that were under way are published again, under the same ids."""
+    running = await queues.start(*START, "--timeout", "2", user="alice")
+    assert running.process.stdin is not None
+    running.process.stdin.write(lines(2000))
+    running.process.stdin.close()
+    first = await running.line()
+    serving.process.kill()
+    await serving.process.wait()
+    await queues.serve()
+    ended = await running.end()
+    assert ended.status == 0, ended.err
+    assert "2000 of 2000 lines are published" in ended.err
+    told = {str(line["id"]) for line in (first, *ended.out)}
+    browsed = (await queues.queue("browse")).out
+    assert {str(item["id"]) for item in browsed} == told
+    expected = [f"line {number}" for number in range(1, 2001)]
+    assert sorted(texts(browsed)) == sorted(expected)
+
+
+async def test_a_lost_connection_costs_no_line_and_doubles_none(
+    server: LoopbackServer, queues: Commands
+) -> None:
+    """Likewise."""
+    running = await queues.start(*START, user="alice")
+    assert running.process.stdin is not None
+    running.process.stdin.write(lines(2000))
+    running.process.stdin.close()
+    first = await running.line()
+    assert server.disconnect("alice@localhost") == 1
+    ended = await running.end()
+    assert ended.status == 0, ended.err
+    assert len({str(line["id"]) for line in (first, *ended.out)}) == 2000
+    expected = [f"line {number}" for number in range(1, 2001)]
+    assert sorted(texts((await queues.queue("browse")).out)) == sorted(expected)
+
+
+async def test_what_is_not_answered_in_time_is_in_doubt(
+    queues: Commands, serving: Running
+) -> None:
+    """Repeated for ever, it could be published after the service has forgotten it."""
+    serving.process.send_signal(signal.SIGSTOP)
+    words = ("--timeout", "0.5", "--deadline", "2")
+    ended = await queues.queue("publish", "--lines", *words, input_=b"a\nb\n")
+    assert (ended.status, ended.out) == (3, [])
+    assert "lines 1 to 2: queue.localhost did not answer" in ended.notes[-1]
+    assert "0 of 2 lines are published" in ended.notes[-1]
+
+
+async def test_ctrl_c_says_how_far_it_got(queues: Commands) -> None:
+    """So that the rest can be published by hand."""
+    running = await queues.start(*START, user="alice")
+    assert running.process.stdin is not None
+    running.process.stdin.write(lines(3))
+    for _ in range(3):
+        await running.line()
+    running.process.send_signal(signal.SIGINT)
+    async with asyncio.timeout(20):
+        ended = await running.end()
+    assert ended.status == 130
+    assert ended.notes == ["xmpp-qos: stopped; 3 of 3 lines are published"]
+
+
+async def test_nobody_who_reads_its_stdout_ends_it(queues: Commands) -> None:
+    """As a shell reports SIGPIPE; what is not shown may be published."""
+    running = await queues.start(*START, user="alice")
+    assert running.process.stdin is not None
+    running.process.stdin.write(b"x\n")
+    await running.line()
+    transport = running.process._transport  # type: ignore[attr-defined]
+    transport.get_pipe_transport(1).close()
+    running.process.stdin.write(b"y\n")
+    note = await running.note("stdout")
+    assert "nobody reads stdout any more; 2 of 2 lines are published" in note
+    assert await running.process.wait() == 141

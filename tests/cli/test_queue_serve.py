@@ -1,0 +1,174 @@
+"""`queue serve`: as a component and from an account, through all that can go wrong."""
+
+from __future__ import annotations
+
+import signal
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from qos.testing.server import LoopbackServer
+
+if TYPE_CHECKING:
+    from tests.cli.conftest import Commands, Running
+
+COMPONENT = ("queue", "serve", "--component", "queue.localhost")
+SECRET = "secret of queues"  # noqa: S105 - of the embedded server
+QUICK = ("--connect-timeout", "1")
+
+
+async def test_an_account_serves_at_its_full_jid(commands: Commands) -> None:
+    """For who cannot have a component; the resource stays the same for good."""
+    words = (
+        "queue",
+        "serve",
+        "--jid",
+        "bob@localhost",
+        "--creators",
+        "alice@localhost",
+    )
+    serving = await commands.start(*words, user="bob")
+    assert await serving.note("ready") == "ready bob@localhost/queue"
+    service = ("bob@localhost/queue", "orders")
+
+    async def queue(*words: str, user: str = "alice") -> tuple[int, object]:
+        ended = await commands.run("queue", words[0], *service, *words[1:], user=user)
+        return ended.status, ended.out
+
+    assert (await queue("create", user="mallory"))[0] == 1
+    assert await queue("create") == (0, [{"node": "orders"}])
+    item = ("--payload", "<x/>", "--id", "i")
+    assert await queue("publish", *item) == (0, [{"id": "i"}])
+    serving.process.terminate()
+    assert (await serving.end()).status == 130
+    again = await commands.start(*words, user="bob")
+    assert await again.note("ready") == "ready bob@localhost/queue"
+    status, out = await queue("browse")
+    assert (status, [item["id"] for item in out]) == (0, ["i"])  # type: ignore[attr-defined]
+    state = commands.folder / ".local/state/xmpp-qos"
+    assert (state / "bob@localhost%2Fqueue.queue.sqlite").exists()
+
+
+async def test_only_the_creators_create(commands: Commands) -> None:
+    """By account: whichever resource they come from."""
+    await commands.serve("--creators", "bob@localhost/phone,mallory@localhost")
+    assert (await commands.queue("create")).status == 1
+    assert (await commands.queue("create", user="bob")).status == 0
+
+
+@pytest.mark.parametrize("signal_", [signal.SIGTERM, signal.SIGINT])
+async def test_it_ends_in_order_and_goes_on_with_what_there_was(
+    signal_: signal.Signals, queues: Commands, serving: Running
+) -> None:
+    """A restart is nothing that a queue notices."""
+    item = ("--payload", "<x/>", "--id", "i")
+    assert (await queues.queue("publish", *item)).status == 0
+    serving.process.send_signal(signal_)
+    ended = await serving.end()
+    assert (ended.status, ended.out) == (130, [])
+    assert ended.notes[1:] == [
+        "xmpp-qos: stopped; what is in the queues stays in the store"
+    ]
+    await queues.serve()
+    assert [item["id"] for item in (await queues.queue("browse")).out] == ["i"]
+
+
+async def test_what_was_published_is_there_after_a_kill(
+    queues: Commands, serving: Running
+) -> None:
+    """The publisher was told that it is on disk."""
+    item = ("--payload", "<x/>", "--id", "i")
+    assert (await queues.queue("publish", *item)).status == 0
+    serving.process.kill()
+    await serving.process.wait()
+    await queues.serve()
+    assert [item["id"] for item in (await queues.queue("browse")).out] == ["i"]
+
+
+async def test_it_comes_back_whenever_the_connection_is_lost(
+    server: LoopbackServer, queues: Commands, serving: Running
+) -> None:
+    """A server is restarted now and then, and nobody looks after the service."""
+    for _ in range(2):
+        await server.restart()
+        await serving.note("connected again as queue.localhost")
+        assert (await queues.queue("stats")).status == 0
+    assert server.disconnect("queue.localhost") == 1
+    await serving.note("connected again as queue.localhost")
+    assert (await queues.queue("stats")).status == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "password", "said"),
+    [
+        ((), "guess", "ended the stream: not-authorized"),
+        (("--component", "other.localhost"), SECRET, "ended the stream: host-unknown"),
+    ],
+)
+async def test_a_component_that_is_not_let_in_is_told_at_once(
+    words: tuple[str, ...], password: str, said: str, commands: Commands
+) -> None:
+    """To wait for the time-out would not make it right."""
+    begun = time.monotonic()
+    port = ("--port", str(commands.component_port))
+    ended = await commands.run(*COMPONENT, *words, *port, password=password)
+    assert time.monotonic() - begun < 15
+    assert (ended.status, ended.out) == (4, [])
+    assert len(ended.notes) == 1
+    assert said in ended.err
+
+
+async def test_a_server_that_is_not_there_is_given_up(
+    server: LoopbackServer, commands: Commands
+) -> None:
+    """The first connection is bounded; status 4 as for the other commands."""
+    await server.stop()
+    port = ("--port", str(commands.component_port))
+    ended = await commands.run(*COMPONENT, *port, *QUICK, password=SECRET)
+    assert (ended.status, ended.out) == (4, [])
+    assert "Connection refused; gave up after 1 s" in ended.notes[-1]
+
+
+async def test_a_server_that_comes_a_little_late_is_waited_for(
+    server: LoopbackServer, commands: Commands
+) -> None:
+    """A service and its server often start together."""
+    await server.stop()
+    port = ("--port", str(commands.component_port))
+    serving = await commands.start(*COMPONENT, *port, password=SECRET)
+    await serving.note("trying again")
+    await server.start()
+    assert await serving.note("ready") == "ready queue.localhost"
+    state = commands.folder / ".local/state/xmpp-qos"
+    assert (state / "queue.localhost.queue.sqlite").exists()
+
+
+async def test_a_second_service_does_not_get_the_store(
+    commands: Commands, serving: Running
+) -> None:
+    """Two that decide about one queue would give an item to two workers."""
+    words = ("--port", str(commands.component_port))
+    store = ("--store", f"sqlite:{commands.folder / 'queues.db'}")
+    ended = await commands.run(*COMPONENT, *words, *store, password=SECRET)
+    assert (ended.status, ended.out) == (5, [])
+    assert "each service needs its own (--store)" in ended.err
+    assert len(ended.notes) == 1
+
+
+@pytest.mark.parametrize(("content", "status"), [(b"no database" * 1000, 5), (None, 5)])
+async def test_a_store_that_is_none_is_left_alone(
+    content: bytes | None, status: int, commands: Commands, tmp_path: Path
+) -> None:
+    """A file of somebody else's, or a folder that is not there."""
+    path = tmp_path / "no" / "such" / "folder.db"
+    if content is not None:
+        path = tmp_path / "letter.doc"
+        path.write_bytes(content)
+    words = ("--port", str(commands.component_port), "--store", f"sqlite:{path}")
+    ended = await commands.run(*COMPONENT, *words, password=SECRET)
+    assert (ended.status, ended.out) == (status, [])
+    assert str(path) in ended.err
+    assert len(ended.notes) == 1, ended.err
+    assert content is None or path.read_bytes() == content

@@ -1,0 +1,544 @@
+"""The queues against a plain model: workers that come and go, time, crashes.
+
+A crash takes back what was not committed, and of what was, the answers and events may
+never have gone out. `QOS_EXAMPLES=20000 pytest tests/core/test_queue_machine.py`
+searches further, at random.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    rule,
+    run_state_machine_as_test,
+)
+from queue_model import FAILS_MAX, HOLD_S, ITEMS_MAX, LOCK_S, Fact, Model, Wish
+from queue_world import (
+    ANT,
+    BEE,
+    BEE_2,
+    OWNER,
+    PUBLISHER,
+    STRANGER,
+    World,
+    entry,
+)
+
+from qos.core.item import ItemOutcome, ItemState
+from qos.core.model import bare
+from qos.core.queue_effects import ForgetOld, NotifyItem, SaveItem
+from qos.core.queue_requests import (
+    Extend,
+    Publish,
+    Purge,
+    Refusal,
+    Request,
+    Requeue,
+    RequeueResult,
+    Retract,
+    Settlement,
+    Subscribe,
+    Unlock,
+    Unsubscribe,
+)
+
+NODES = ("orders", "graves")
+FLY, FLY_1, FLY_2 = "fly@w", "fly@w/1", "fly@w/2"
+ANT_2 = "ant@y/2"
+#: The ants' locks are durable; the flies subscribe by their account.
+WORKERS = (BEE, BEE_2, ANT, ANT_2, FLY_1, FLY_2)
+EVERYBODY = (*WORKERS, PUBLISHER, OWNER, STRANGER)
+IDS = ("a", "b", "c")
+
+A, R, M, X = (
+    ItemOutcome.ACCEPTED,
+    ItemOutcome.RELEASED,
+    ItemOutcome.MODIFIED,
+    ItemOutcome.REJECTED,
+)
+
+nodes = st.sampled_from(("orders", "orders", "graves"))
+workers = st.sampled_from(WORKERS)
+
+
+class Queue(RuleBasedStateMachine):
+    """A queue, its dead-letter node, six workers and some others."""
+
+    @initialize(
+        backoff=st.sampled_from((0, 1)),
+        keep=st.sampled_from((0, 15)),
+        graves=st.booleans(),
+    )
+    def begin(self, backoff: int, keep: int, graves: bool) -> None:
+        config = {
+            "pubsub#publish_model": "open",
+            "queue#lock_timeout": str(LOCK_S),
+            "queue#max_deliveries": str(FAILS_MAX),
+            "queue#backoff": str(backoff),
+            "queue#max_items": str(ITEMS_MAX),
+            "queue#dedupe_window": "20",
+            "queue#keep_accepted": str(keep),
+        }
+        letters = {"queue#dead_letter_node": "graves"} if graves else {}
+        self.world = World()
+        self.world.create("graves", config)
+        self.world.create("orders", {**config, **letters})
+        self.model = Model(
+            owner=bare(OWNER),
+            backoff_s=float(backoff),
+            keep_s=float(keep),
+            dead_letter_node="graves" if graves else "",
+            silent=set(WORKERS),
+        )
+        self.told: list[NotifyItem] = []
+        self.tokens = ["no-token"]
+        self.forgetting: float | None = None
+        self.save()
+
+    # -- help --------------------------------------------------------------
+
+    @property
+    def now(self) -> float:
+        return self.world.now
+
+    @property
+    def present(self) -> dict[str, dict[str, bool]]:
+        return self.world.core.present
+
+    def save(self) -> None:
+        """What is true is on disk: this is what a crash goes back to."""
+        self.saved = copy.deepcopy(self.model)
+
+    def ask(self, request: Request, by: str) -> str:
+        """How it was answered: `ok`, or the condition."""
+        self.model.silent.discard(by)
+        try:
+            self.answer = self.world.ask(request, by, flush=False)
+        except Refusal as refusal:
+            return refusal.condition
+        return "ok"
+
+    # -- rules: publishers -------------------------------------------------
+
+    @rule(
+        node=nodes,
+        item_ids=st.lists(st.sampled_from(IDS), min_size=1, max_size=2, unique=True),
+        text=st.sampled_from(("x", "x", "y")),
+        by=st.sampled_from((PUBLISHER, PUBLISHER, BEE, OWNER)),
+        priority=st.sampled_from((None, None, 1, 9)),
+        ttl=st.sampled_from((None, None, 3.0, 30.0)),
+        delay=st.sampled_from((0.0, 0.0, 2.0)),
+    )
+    def publish(
+        self,
+        node: str,
+        item_ids: list[str],
+        text: str,
+        by: str,
+        priority: int | None,
+        ttl: float | None,
+        delay: float,
+    ) -> None:
+        entries = [
+            entry(item_id, f"{item_id}{text}", priority=priority, ttl=ttl, delay=delay)
+            for item_id in item_ids
+        ]
+        found = [
+            self.model.repeats(node, one.item_id, bare(by), one.digest, self.now)
+            for one in entries
+        ]
+        new = found.count("new")
+        expected = "ok"
+        if "conflict" in found:
+            expected = "conflict"
+        elif new and len(self.model.live(node)) + new > ITEMS_MAX:
+            expected = "resource-constraint"
+        seqs = self.world.core.next_seq
+        assert self.ask(Publish(node, tuple(entries)), by) == expected
+        assert seqs == self.world.core.next_seq
+        if expected != "ok":
+            return
+        for one, what in zip(entries, found, strict=True):
+            if what == "new":
+                seq = self.world.live(node)[one.item_id].seq
+                assert seq not in self.model.facts
+                self.model.facts[seq] = Fact(
+                    seq=seq,
+                    node=node,
+                    item_id=one.item_id,
+                    publisher=bare(by),
+                    digest=one.digest,
+                    size=one.size,
+                    priority=4 if priority is None else priority,
+                    available_at=self.now + delay,
+                    expires_at=None if ttl is None else self.now + ttl,
+                )
+
+    # -- rules: workers ----------------------------------------------------
+
+    @rule(node=nodes, jid=workers, requests=st.integers(1, 2))
+    def subscribe(self, node: str, jid: str, requests: int) -> None:
+        subscriber = FLY if bare(jid) == FLY else jid
+        durable = bare(jid) == bare(ANT)
+        options = {
+            "pubsub#queue_requests": str(requests),
+            "queue#durable_locks": "1" if durable else "0",
+        }
+        before = copy.deepcopy(self.present)
+        assert self.ask(Subscribe(node, subscriber, options), jid) == "ok"
+        wishes = self.model.wishes.setdefault(node, {})
+        wishes[subscriber] = Wish(subscriber, jid, requests, durable)
+        for fact in self.model.live(node).values():
+            holder = self.world.live(node)[fact.item_id].holder
+            if holder != fact.holder:
+                # A durable lock is its account's: whoever comes back has it.
+                assert fact.durable, "a lock has moved"
+                assert holder == jid, "a lock has moved to somebody else"
+                assert fact.holder not in before.get(bare(jid), {}), "it was at work"
+                fact.holder = fact.last_holder = holder
+
+    @rule(node=nodes, jid=workers)
+    def unsubscribe(self, node: str, jid: str) -> None:
+        subscriber = FLY if bare(jid) == FLY else jid
+        wishes = self.model.wishes.get(node, {})
+        expected = "ok" if subscriber in wishes else "unexpected-request"
+        assert self.ask(Unsubscribe(node, subscriber), jid) == expected
+        wishes.pop(subscriber, None)
+
+    @rule(
+        node=nodes,
+        what=st.sampled_from("AAARRMMFFNX"),
+        data=st.data(),
+        several=st.booleans(),
+    )
+    def settle(self, node: str, what: str, data: st.DataObject, several: bool) -> None:
+        """By the holder as a rule, and with the live token; or by anybody, with any."""
+        names = sorted({*self.model.live(node), *(id for n, id in self.model.ends if n == node)})
+        if not names:
+            return
+        locked = [
+            fact.item_id
+            for fact in self.model.live(node).values()
+            if fact.status == "locked"
+        ]
+        first = data.draw(st.sampled_from(locked * 3 + names))
+        fact = self.model.live(node).get(first)
+        by = data.draw(st.sampled_from(EVERYBODY))
+        if fact is not None and fact.holder and data.draw(st.integers(0, 3)):
+            by = fact.holder
+        outcome = {"A": A, "R": R, "X": X}.get(what, M)
+        wanted = [self.settlement(node, first, what, outcome, data)]
+        if several and len(names) > 1:
+            second = data.draw(st.sampled_from([one for one in names if one != first]))
+            wanted.append(self.settlement(node, second, what, outcome, data))
+        verdicts = [
+            self.model.verdict(node, one.item_id, by, one.token, outcome)
+            for one in wanted
+        ]
+        bad = [one for one in verdicts if one not in {"do", "again", "withdraw"}]
+        kind = Retract if outcome is A else Unlock
+        answer = self.ask(kind(node, tuple(wanted)), by)
+        assert answer == (bad[0] if bad else "ok"), (wanted, by, verdicts)
+        if not bad:
+            for one, verdict in zip(wanted, verdicts, strict=True):
+                self.settled(node, one, verdict, by)
+
+    def settlement(
+        self,
+        node: str,
+        item_id: str,
+        what: str,
+        outcome: ItemOutcome,
+        data: st.DataObject,
+    ) -> Settlement:
+        fact = self.model.live(node).get(item_id)
+        end = self.model.ends.get((node, item_id))
+        live = fact.token if fact is not None else ""
+        settled = end.token if end is not None else ""
+        stale = data.draw(st.sampled_from(self.tokens[-8:]))
+        return Settlement(
+            item_id=item_id,
+            token=data.draw(st.sampled_from((live, live, live, settled, stale, ""))),
+            outcome=outcome,
+            delivery_failed=what == "F",
+            undeliverable_here=what == "N",
+        )
+
+    def settled(self, node: str, done: Settlement, verdict: str, by: str) -> None:
+        if verdict == "again":
+            return
+        fact = self.model.live(node)[done.item_id]
+        if verdict == "withdraw":
+            self.model.withdraw(fact, self.now)
+        elif done.outcome is A:
+            self.model.accept(fact, by, self.now)
+        elif done.outcome is X or done.delivery_failed:
+            self.model.fail(
+                fact, self.now, by=by, outcome=done.outcome, final=done.outcome is X
+            )
+        else:
+            self.model.release(fact, self.now, not_here=done.undeliverable_here)
+
+    @rule(data=st.data(), stale=st.booleans(), seconds=st.sampled_from((1.0, 15.0, 1e5)))
+    def extend(self, data: st.DataObject, stale: bool, seconds: float) -> None:
+        locked = [fact for fact in self.model.facts.values() if fact.status == "locked"]
+        if not locked:
+            return
+        fact = data.draw(st.sampled_from(locked))
+        token = data.draw(st.sampled_from(self.tokens)) if stale else fact.token
+        live = token == fact.token
+        request = Extend(fact.node, seconds, ((fact.item_id, token),))
+        answer = self.ask(request, fact.holder)
+        assert answer == ("ok" if live else "unexpected-request")
+        if live:
+            latest = min(self.now + seconds, fact.locked_at + HOLD_S)
+            fact.deadline = max(fact.deadline, latest)
+
+    # -- rules: presence and time ------------------------------------------
+
+    @rule(jid=workers, available=st.booleans())
+    def heard(self, jid: str, available: bool) -> None:
+        self.world.add(self.world.core.heard(jid, available=available))
+        self.model.silent.discard(jid)
+
+    @rule(jid=workers)
+    def went(self, jid: str) -> None:
+        others = set(self.present.get(bare(jid), {})) - {jid}
+        self.world.add(self.world.core.went(jid, self.now))
+        self.model.silent.add(jid)
+        for node in NODES:
+            self.model.turns.pop(f"{node} {jid}", None)
+            for fact in self.model.live(node).values():
+                if fact.holder == jid and not fact.durable:
+                    self.model.fail(fact, self.now)
+            wishes = self.model.wishes.get(node, {})
+            wishes.pop(jid, None)
+            bare_wish = wishes.get(bare(jid))
+            if bare_wish is None or others:
+                continue
+            still = bare(jid) in self.world.core.nodes[node].subscriptions
+            if not still or jid == bare_wish.via:
+                del wishes[bare(jid)]
+
+    @rule(data=st.data())
+    def bounce(self, data: st.DataObject) -> None:
+        """An event comes back, soon or late."""
+        if not self.told:
+            return
+        event = data.draw(st.sampled_from(self.told[-6:]))
+        node, token = event.item.node, event.item.token
+        self.world.add(self.world.core.bounced(event.to, node, {token}, self.now))
+        for fact in self.model.live(node).values():
+            account = bare(event.to) == bare(fact.holder)
+            mine = fact.holder == event.to or (fact.durable and account)
+            if fact.token == token and mine:
+                self.model.release(fact, self.now)
+                self.model.silent.add(event.to)
+
+    @rule(how=st.sampled_from(("next", "next", "next", "little", "day")))
+    def time_passes(self, how: str) -> None:
+        """Whether the service was woken in time is looked at after each commit."""
+        if how == "next":
+            self.world.now = max(self.now, self.world.core.next_at() or self.now)
+        else:
+            self.world.now += {"little": 0.7, "day": 4000.0}[how]
+
+    # -- rules: owners -----------------------------------------------------
+
+    @rule(node=nodes, named=st.sampled_from((None, *IDS)))
+    def requeue(self, node: str, named: str | None) -> None:
+        self.flush()
+        dead = {
+            fact.item_id: fact
+            for fact in self.model.facts.values()
+            if fact.status == "dead" and fact.node == node
+        }
+        for fact in self.model.facts.values():
+            if fact.origin == node and fact.live:
+                dead[fact.origin_id] = fact
+        live = self.model.live(node)
+        expected = "ok"
+        if named is not None:
+            if named not in dead:
+                expected = "item-not-found"
+            elif dead[named].status == "locked" or named in live:
+                expected = "conflict"
+        item_ids = () if named is None else (named,)
+        assert self.ask(Requeue(node, item_ids), OWNER) == expected
+        if expected != "ok":
+            return
+        done = [
+            item_id
+            for item_id in item_ids or dead
+            if dead[item_id].status != "locked" and item_id not in live
+        ]
+        assert isinstance(self.answer, RequeueResult)
+        assert set(self.answer.item_ids) == set(done)
+        for item_id in done:
+            fact = dead[item_id]
+            if fact.live:
+                fact.origin = fact.origin_id = ""
+            self.model.revive(fact, node, item_id, self.now)
+            self.model.ends.pop((node, item_id), None)
+
+    @rule(node=nodes, rarely=st.integers(0, 3))
+    def purge(self, node: str, rarely: int) -> None:
+        if rarely:
+            return
+        self.flush()
+        assert self.ask(Purge(node), OWNER) == "ok"
+        for fact in self.model.facts.values():
+            if fact.node == node and fact.live:
+                self.model.withdraw(fact, self.now)
+            elif fact.node == node and fact.status == "dead":
+                fact.status = "withdrawn"
+
+    # -- rules: commits and crashes ----------------------------------------
+
+    @rule()
+    def forget_old(self) -> None:
+        self.world.pending.append(ForgetOld(self.now))
+        self.forgetting = self.now
+
+    @rule()
+    def flush(self) -> None:
+        """Give out, commit and tell."""
+        self.give_out()
+        self.commit()
+        sent = self.world.told(NotifyItem)
+        for event in sent:
+            fact = self.model.facts[event.item.seq]
+            assert fact.token == event.item.token, "told of a lock that has ended"
+            assert fact.holder == event.to, "sent to another than its holder"
+            self.tokens.append(event.item.token)
+        self.told += sent
+
+    @rule(how=st.sampled_from(("before", "after")))
+    def crash(self, how: str) -> None:
+        """Before the commit, or after it and before anybody is told."""
+        if how == "after":
+            self.give_out()
+            self.commit()
+        self.model = copy.deepcopy(self.saved)
+        self.forgetting = None
+        self.world.boot()
+        self.model.silent = set(WORKERS)
+        self.model.turns.clear()
+
+    def give_out(self) -> None:
+        effects = self.world.core.dispatch(self.now)
+        self.model.due(self.now)
+        for effect in effects:
+            if isinstance(effect, SaveItem) and effect.item.token:
+                self.model.gave(effect.item, self.present, self.now)
+        self.world.add(effects)
+        self.model.idle(self.present, self.now)
+
+    def commit(self) -> None:
+        self.world.commit()
+        if self.forgetting is not None:
+            self.model.forget(self.forgetting)
+            for fact in self.model.facts.values():
+                over = fact.ended_at + self.model.keep_s <= self.forgetting
+                if fact.status == "accepted" and over:
+                    fact.ended_at = -1.0
+            self.forgetting = None
+        self.save()
+        self.disk_agrees()
+        at, next_at = self.model.next_at(self.now), self.world.core.next_at()
+        assert at is None or (next_at is not None and next_at <= at), "not woken"
+
+    def disk_agrees(self) -> None:
+        """Disk and memory and the truth are the same after every commit."""
+        disk = self.world.disk
+        kept = {
+            fact.seq: fact
+            for fact in self.model.facts.values()
+            if fact.live
+            or fact.status == "dead"
+            or (fact.status == "accepted" and self.model.keep_s and fact.ended_at >= 0)
+        }
+        assert disk.items.keys() == kept.keys(), "lost, or left over"
+        assert disk.payloads.keys() == kept.keys()
+        for seq, fact in kept.items():
+            fact.same(disk.items[seq])
+        for node in NODES:
+            queue = self.world.core.nodes[node]
+            assert list(queue.items.values()) == [
+                disk.items[item.seq] for item in queue.items.values()
+            ]
+            assert queue.dead == len(self.world.dead(node))
+            assert disk.nodes[node] == queue.node
+            subscriptions = {
+                key[1]: one for key, one in disk.subscriptions.items() if key[0] == node
+            }
+            assert subscriptions == queue.subscriptions
+        assert disk.ended.keys() == self.model.ends.keys()
+        for key, end in self.model.ends.items():
+            found = disk.ended[key]
+            assert (found.token, found.account) == (end.token, end.account)
+            assert (found.outcome, found.ended_at) == (end.outcome, end.ended_at)
+            assert (found.publisher, found.digest) == (end.publisher, end.digest)
+
+    # -- what is always so -------------------------------------------------
+
+    @invariant()
+    def memory_agrees(self) -> None:
+        for node in NODES:
+            queue, live = self.world.core.nodes[node], self.model.live(node)
+            assert queue.items.keys() == live.keys()
+            for item_id, fact in live.items():
+                fact.same(queue.items[item_id])
+            assert queue.size == sum(fact.size for fact in live.values())
+            assert queue.node.accepted == self.model.accepted[node]
+            wishes = self.model.wishes.get(node, {})
+            assert queue.subscriptions.keys() == wishes.keys()
+            holders = {fact.holder for fact in live.values() if fact.holder}
+            assert queue.holders() == holders
+            for jid in WORKERS:
+                locks = {item.item_id for item in queue.locks(jid)}
+                assert locks == {
+                    fact.item_id
+                    for fact in live.values()
+                    if fact.holder == jid
+                    or (fact.durable and bare(fact.holder) == bare(jid))
+                }
+            for item in queue.items.values():
+                assert queue.is_live(NotifyItem(item.holder, item).item) is (
+                    item.state is ItemState.ACQUIRED
+                )
+
+    @invariant()
+    def who_was_heard_of_is_listened_to(self) -> None:
+        for wishes in self.model.wishes.values():
+            for jid in wishes:
+                if "/" in jid and jid not in self.model.silent:
+                    assert jid in self.present.get(bare(jid), {}), f"{jid} is ignored"
+
+
+EXAMPLES = int(os.environ.get("QOS_EXAMPLES", "0"))
+
+
+@pytest.mark.timeout(3600 if EXAMPLES else 60)
+def test_nothing_is_lost_doubled_or_overtaken_whatever_happens() -> None:
+    """The promise of a queue, over everything that can come between."""
+    run_state_machine_as_test(  # type: ignore[no-untyped-call]
+        Queue,
+        settings=settings(
+            max_examples=EXAMPLES or 120,
+            stateful_step_count=60 if EXAMPLES else 40,
+            derandomize=not EXAMPLES,
+            database=None,
+            deadline=None,
+            phases=(Phase.explicit, Phase.generate, Phase.shrink),
+            suppress_health_check=list(HealthCheck),
+        ),
+    )

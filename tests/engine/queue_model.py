@@ -1,0 +1,375 @@
+"""What a queue service should do, as plainly as it can be said: the machine's model.
+
+It does not choose who gets an item: it is told, and checks. Nothing in here is
+imported from what it is the model of but the values.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from qos.core.item import Item, ItemOutcome, ItemState
+from qos.core.model import bare
+
+LOCK_S = 10.0
+FAILS_MAX = 2
+ITEMS_MAX = 5
+DEDUPE_S = 20.0
+MEMORY_S = 3600.0
+HOLD_S = 24 * 3600.0
+
+
+@dataclass
+class Fact:
+    """What is true of one published item."""
+
+    seq: int
+    node: str
+    item_id: str
+    publisher: str
+    digest: str
+    size: int
+    priority: int
+    available_at: float
+    expires_at: float | None
+    #: available, locked, dead, accepted or withdrawn: always one of these.
+    status: str = "available"
+    origin: str = ""
+    origin_id: str = ""
+    count: int = 0
+    releases: int = 0
+    again: bool = False
+    receivers: set[str] = field(default_factory=set)
+    excluded: set[str] = field(default_factory=set)
+    last_holder: str = ""
+    token: str = ""
+    holder: str = ""
+    durable: bool = False
+    locked_at: float = 0.0
+    deadline: float = 0.0
+    ended_at: float = 0.0
+
+    @property
+    def live(self) -> bool:
+        """Whether it may still be worked on."""
+        return self.status in {"available", "locked"}
+
+    def same(self, item: Item) -> None:
+        """Fail if the item is anything else."""
+        state = {
+            "available": ItemState.AVAILABLE,
+            "locked": ItemState.ACQUIRED,
+        }.get(self.status, ItemState.ARCHIVED)
+        outcome = {
+            "dead": ItemOutcome.REJECTED,
+            "accepted": ItemOutcome.ACCEPTED,
+        }.get(self.status)
+        assert (item.state, item.outcome) == (state, outcome), (item, self)
+        for name in ("seq", "node", "item_id", "publisher", "digest", "size"):
+            assert getattr(item, name) == getattr(self, name), (name, item, self)
+        for name in ("priority", "origin", "origin_id", "token", "holder", "durable"):
+            assert getattr(item, name) == getattr(self, name), (name, item, self)
+        assert item.delivery_count == self.count, (item, self)
+        assert item.receivers == self.receivers, (item, self)
+        if self.live:
+            assert item.releases == self.releases, (item, self)
+            assert item.excluded == self.excluded, (item, self)
+            assert item.last_holder == self.last_holder, (item, self)
+            assert (item.order > 0) is self.again, (item, self)
+            assert item.available_at == self.available_at, (item, self)
+            assert item.expires_at == self.expires_at, (item, self)
+            assert (item.locked_at, item.deadline) == (self.locked_at, self.deadline)
+        else:
+            assert item.ended_at == self.ended_at, (item, self)
+
+
+@dataclass
+class End:
+    """What is remembered of an item that ended."""
+
+    publisher: str
+    digest: str
+    ended_at: float
+    token: str = ""
+    account: str = ""
+    outcome: ItemOutcome | None = None
+
+
+@dataclass
+class Wish:
+    """A subscription."""
+
+    jid: str
+    via: str
+    requests: int
+    durable: bool
+
+
+@dataclass
+class Model:
+    """All that is true."""
+
+    owner: str
+    backoff_s: float
+    keep_s: float
+    dead_letter_node: str
+    facts: dict[int, Fact] = field(default_factory=dict)
+    ends: dict[tuple[str, str], End] = field(default_factory=dict)
+    wishes: dict[str, dict[str, Wish]] = field(default_factory=dict)
+    accepted: Counter[str] = field(default_factory=Counter)
+    tokens: set[str] = field(default_factory=set)
+    #: Full JIDs that get nothing new until they are heard of.
+    silent: set[str] = field(default_factory=set)
+    #: When each worker was served last.
+    turns: Counter[str] = field(default_factory=Counter)
+    turn: int = 0
+
+    # -- what there is -----------------------------------------------------
+
+    def live(self, node: str) -> dict[str, Fact]:
+        """Available or locked, by id."""
+        facts = [fact for fact in self.facts.values() if fact.node == node and fact.live]
+        found = {fact.item_id: fact for fact in facts}
+        assert len(found) == len(facts), "two live items with one id"
+        return found
+
+    def load(self, node: str, wish: Wish) -> int:
+        """How many items the subscriber has."""
+        return sum(
+            bare(fact.holder) == bare(wish.jid)
+            and (fact.durable or "/" not in wish.jid or fact.holder == wish.jid)
+            for fact in self.live(node).values()
+            if fact.status == "locked"
+        )
+
+    # -- publishers --------------------------------------------------------
+
+    def repeats(self, node: str, item_id: str, by: str, digest: str, now: float) -> str:
+        """`new`, `again`, or `conflict`."""
+        known: Fact | End | None = self.live(node).get(item_id)
+        if known is None:
+            end = self.ends.get((node, item_id))
+            if end is not None and now < end.ended_at + DEDUPE_S:
+                known = end
+        if known is None:
+            return "new"
+        same = (known.publisher, known.digest) == (by, digest)
+        return "again" if same else "conflict"
+
+    # -- workers -----------------------------------------------------------
+
+    def verdict(
+        self, node: str, item_id: str, jid: str, token: str, outcome: ItemOutcome
+    ) -> str:
+        """`do`, `withdraw`, `again`, or how it is refused: section 2, word by word."""
+        fact, account = self.live(node).get(item_id), bare(jid)
+        if fact is None:
+            end = self.ends.get((node, item_id))
+            if end is None or not token:
+                return "item-not-found"
+            settled = (end.token, end.account, end.outcome)
+            same = settled == (token, account, outcome)
+            return "again" if same else "item-not-found"
+        locked = fact.status == "locked"
+        if account not in fact.receivers:
+            if outcome is ItemOutcome.ACCEPTED and account in {
+                self.owner,
+                fact.publisher,
+            }:
+                return "conflict" if locked else "withdraw"
+            return "forbidden"
+        if locked:
+            own = fact.holder == jid
+            ours = fact.durable and token != "" and bare(fact.holder) == account
+            if own or ours:
+                return "do" if token in {"", fact.token} else "unexpected-request"
+            return "conflict"
+        return "unexpected-request"
+
+    def accept(self, fact: Fact, by: str, now: float) -> None:
+        """It is done."""
+        self._end(fact, now, by, ItemOutcome.ACCEPTED)
+        self.accepted[fact.node] += 1
+        self._unlock(fact, "accepted")
+        fact.ended_at = now
+
+    def withdraw(self, fact: Fact, now: float) -> None:
+        """It is taken back."""
+        self._end(fact, now)
+        self._unlock(fact, "withdrawn")
+
+    def release(self, fact: Fact, now: float, *, not_here: bool = False) -> None:
+        """It does not count."""
+        fact.releases += 1
+        if not_here:
+            fact.excluded = fact.excluded | {fact.holder}
+        self._again(fact, now, fact.releases)
+
+    def fail(
+        self,
+        fact: Fact,
+        now: float,
+        *,
+        by: str = "",
+        outcome: ItemOutcome | None = None,
+        final: bool = False,
+        not_here: bool = False,
+    ) -> None:
+        """It counts."""
+        fact.count += 1
+        if final or fact.count >= FAILS_MAX:
+            self.die(fact, now, by=by, outcome=outcome)
+            return
+        if not_here:
+            fact.excluded = fact.excluded | {fact.holder}
+        fact.releases = 0
+        self._again(fact, now, fact.count)
+
+    def _again(self, fact: Fact, now: float, times: int) -> None:
+        fact.available_at = now + self.backoff_s * 2.0 ** (times - 1)
+        fact.again = True
+        self._unlock(fact, "available")
+
+    def die(
+        self, fact: Fact, now: float, *, by: str = "", outcome: ItemOutcome | None = None
+    ) -> None:
+        """It ends without having been accepted: here, or in the dead-letter node."""
+        self._end(fact, now, by, outcome)
+        target = self.dead_letter_node
+        if fact.origin or not target or target == fact.node:
+            self._unlock(fact, "dead")
+            fact.ended_at = now
+            return
+        letter = f"{fact.node}/{fact.item_id}"
+        if letter in self.live(target):
+            letter += f"#{fact.seq}"
+        fact.origin, fact.origin_id = fact.node, fact.item_id
+        self.revive(fact, target, letter, now)
+
+    def revive(self, fact: Fact, node: str, item_id: str, now: float) -> None:
+        """A life of its own."""
+        self._unlock(fact, "available")
+        fact.node, fact.item_id = node, item_id
+        fact.available_at, fact.expires_at = now, None
+        fact.count = fact.releases = 0
+        fact.again = False
+        fact.receivers, fact.excluded, fact.last_holder = set(), set(), ""
+
+    def _end(
+        self, fact: Fact, now: float, by: str = "", outcome: ItemOutcome | None = None
+    ) -> None:
+        token = fact.token if by else ""
+        self.ends[fact.node, fact.item_id] = End(
+            fact.publisher, fact.digest, now, token, bare(by), outcome
+        )
+
+    def _unlock(self, fact: Fact, status: str) -> None:
+        fact.status = status
+        fact.token = fact.holder = ""
+        fact.durable = False
+        fact.locked_at = fact.deadline = 0.0
+
+    # -- time --------------------------------------------------------------
+
+    def due(self, now: float) -> None:
+        """Locks time out, and what is not locked expires."""
+        for fact in [fact for fact in self.facts.values() if fact.live]:
+            if fact.status == "locked" and fact.deadline <= now:
+                self.silent.add(fact.holder)
+                self.fail(fact, now)
+            expires = fact.expires_at
+            if fact.status == "available" and expires is not None and expires <= now:
+                self.die(fact, now)
+
+    def next_at(self, now: float) -> float | None:
+        """When something happens by itself."""
+        moments = list[float]()
+        for fact in self.facts.values():
+            if fact.status == "locked":
+                moments.append(fact.deadline)
+            elif fact.status == "available":
+                moments += [fact.available_at] if fact.available_at > now else []
+                moments += [fact.expires_at] if fact.expires_at is not None else []
+        return min(moments, default=None)
+
+    def forget(self, now: float) -> None:
+        """What is over is not remembered."""
+        for key in [
+            key
+            for key, end in self.ends.items()
+            if end.ended_at + max(DEDUPE_S, MEMORY_S) <= now
+        ]:
+            del self.ends[key]
+
+    # -- who gets it -------------------------------------------------------
+
+    def gave(self, item: Item, present: dict[str, dict[str, bool]], now: float) -> None:
+        """The service has given this item to its holder. Might it?"""
+        fact, holder = self.facts[item.seq], item.holder
+        assert fact.status == "available", "given, but it is not to be had"
+        assert fact.available_at <= now, "given too early"
+        assert fact.expires_at is None or fact.expires_at > now, "given too late"
+        assert holder not in fact.excluded, "given to whom it cannot help"
+        assert holder not in self.silent, "given to one of whom nothing was heard"
+        assert item.token not in self.tokens, "a token is used twice"
+        self.tokens.add(item.token)
+        free = self.free(fact, present)
+        mine = [wish for wish, jid in free if jid == holder]
+        assert mine, f"{holder} has no subscription with room"
+        if holder == fact.last_holder:
+            others = [jid for _, jid in free if jid != holder]
+            assert not others, f"given back to {holder}, not to one of {others}"
+        loads = {
+            jid: (self.load(fact.node, wish), self.turns[f"{fact.node} {jid}"])
+            for wish, jid in free
+            if jid != fact.last_holder or jid == holder
+        }
+        assert loads[holder] == min(loads.values()), "not the one whose turn it is"
+        for other in self.live(fact.node).values():
+            self._overtakes(fact, other, holder, now)
+        self.turn += 1
+        self.turns[f"{fact.node} {holder}"] = self.turn
+        fact.status, fact.holder, fact.token = "locked", holder, item.token
+        fact.last_holder, fact.durable = holder, mine[0].durable
+        fact.receivers = fact.receivers | {bare(holder)}
+        fact.locked_at, fact.deadline = now, now + LOCK_S
+
+    def _overtakes(self, fact: Fact, other: Fact, holder: str, now: float) -> None:
+        """First deliveries are in order; redeliveries go behind them."""
+        if (
+            other is fact
+            or not self._deliverable(other, now)
+            or holder in other.excluded
+        ):
+            return
+        assert other.priority <= fact.priority, "a lower priority went first"
+        if other.priority == fact.priority and not other.again:
+            assert not fact.again, "a redelivery went before a first delivery"
+            assert fact.seq < other.seq, "out of order"
+
+    def _deliverable(self, fact: Fact, now: float) -> bool:
+        return fact.status == "available" and fact.available_at <= now
+
+    def free(
+        self, fact: Fact, present: dict[str, dict[str, bool]]
+    ) -> list[tuple[Wish, str]]:
+        """Who might have it: subscriptions with room, by resource."""
+        found = list[tuple[Wish, str]]()
+        for wish in self.wishes.get(fact.node, {}).values():
+            there = present.get(bare(wish.jid), {})
+            if self.load(fact.node, wish) >= wish.requests:
+                continue
+            for jid, available in there.items():
+                mine = jid == wish.jid
+                if "/" not in wish.jid:
+                    mine = available or jid == wish.via
+                if mine and jid not in fact.excluded:
+                    found.append((wish, jid))
+        return found
+
+    def idle(self, present: dict[str, dict[str, bool]], now: float) -> None:
+        """Nothing lies about that somebody could have."""
+        for fact in self.facts.values():
+            if self._deliverable(fact, now):
+                assert not self.free(fact, present), f"{fact.item_id} lies about"

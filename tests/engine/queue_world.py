@@ -1,0 +1,426 @@
+"""The core of the queues with a disk of dictionaries, and nothing else.
+
+`flush` is what the engine does: dispatch, commit, and only then tell. Before it, what
+was decided is in memory alone, and a crash takes it back.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from qos.core.item import Ended, Item, ItemOutcome, ItemState, Node, Subscription
+from qos.core.model import bare
+from qos.core.queue_effects import (
+    Change,
+    ForgetOld,
+    Notification,
+    NotifyItem,
+    QueueEffect,
+    RemoveEnded,
+    RemoveItem,
+    RemoveNode,
+    RemoveSubscription,
+    SaveEnded,
+    SaveItem,
+    SaveNode,
+    SaveSubscription,
+)
+from qos.core.queue_handle import handle
+from qos.core.queue_requests import (
+    Create,
+    Entry,
+    Extend,
+    ExtendResult,
+    Publish,
+    Refusal,
+    Request,
+    Result,
+    Retract,
+    Settlement,
+    Subscribe,
+    Unlock,
+    Unsubscribe,
+)
+from qos.core.queue_service import Queues, Start
+
+NODE = "orders"
+OWNER = "boss@x/desk"
+PUBLISHER = "shop@x/1"
+BEE = "bee@x/1"
+BEE_2 = "bee@x/2"
+ANT = "ant@y/1"
+STRANGER = "cat@z/1"
+
+#: Options under which nothing happens by itself in the time of a test.
+PLAIN = {"queue#backoff": "0", "pubsub#publish_model": "open"}
+
+N = TypeVar("N", bound=Notification)
+
+
+def entry(
+    item_id: str,
+    text: str = "",
+    *,
+    priority: int | None = None,
+    ttl: float | None = None,
+    delay: float = 0.0,
+) -> Entry:
+    """An item to publish; its payload is its id, unless a text is given."""
+    payload = f"<x>{text or item_id}</x>"
+    digest = hashlib.sha256(payload.encode()).hexdigest()
+    return Entry(
+        item_id=item_id,
+        payload=payload,
+        digest=digest,
+        size=len(payload),
+        priority=priority,
+        ttl=ttl,
+        delay=delay,
+    )
+
+
+@dataclass
+class Disk:
+    """What is on disk."""
+
+    nodes: dict[str, Node] = field(default_factory=dict)
+    subscriptions: dict[tuple[str, str], Subscription] = field(default_factory=dict)
+    items: dict[int, Item] = field(default_factory=dict)
+    payloads: dict[int, str] = field(default_factory=dict)
+    ended: dict[tuple[str, str], Ended] = field(default_factory=dict)
+
+    def apply(self, change: Change) -> None:
+        """Write one change, as the store does."""
+        match change:
+            case SaveItem(item, payload):
+                if payload is None:
+                    assert item.seq in self.items, "changed, but never written"
+                else:
+                    assert item.seq not in self.items, "a seq is used twice"
+                    self.payloads[item.seq] = payload
+                self.items[item.seq] = item
+            case RemoveItem(seq):
+                del self.items[seq], self.payloads[seq]
+            case SaveEnded(ended):
+                self.ended[ended.node, ended.item_id] = ended
+            case RemoveEnded(node, item_id):
+                self.ended.pop((node, item_id), None)
+            case SaveSubscription(subscription):
+                key = (subscription.node, subscription.jid)
+                self.subscriptions[key] = subscription
+            case RemoveSubscription(node, jid):
+                del self.subscriptions[node, jid]
+            case SaveNode(saved):
+                self.nodes[saved.name] = saved
+            case RemoveNode(name):
+                self._remove_node(name)
+            case ForgetOld(now):
+                self._forget(now)
+
+    def _remove_node(self, name: str) -> None:
+        del self.nodes[name]
+        for seq in [seq for seq, item in self.items.items() if item.node == name]:
+            del self.items[seq], self.payloads[seq]
+        for table in (self.subscriptions, self.ended):
+            for key in [key for key in table if key[0] == name]:
+                del table[key]  # type: ignore[attr-defined]  # either has such keys
+
+    def _forget(self, now: float) -> None:
+        for key in [key for key, one in self.ended.items() if one.forget_at <= now]:
+            del self.ended[key]
+        for seq, item in list(self.items.items()):
+            if item.forget_at is not None and item.forget_at <= now:
+                del self.items[seq], self.payloads[seq]
+
+    def live(self, node: str) -> list[Item]:
+        """What is available or locked, by seq."""
+        found = [item for item in self.items.values() if item.node == node]
+        found = [item for item in found if item.state is not ItemState.ARCHIVED]
+        return sorted(found, key=lambda item: item.seq)
+
+    def archived(self, node: str, outcome: ItemOutcome) -> list[Item]:
+        """What is kept after this outcome, by seq."""
+        found = [item for item in self.items.values() if item.node == node]
+        found = [item for item in found if item.outcome is outcome]
+        return sorted(found, key=lambda item: item.seq)
+
+    def start(self) -> Start:
+        """What a service is told when it starts."""
+        dead = {
+            name: len(self.archived(name, ItemOutcome.REJECTED)) for name in self.nodes
+        }
+        return Start(
+            nodes=list(self.nodes.values()),
+            subscriptions=list(self.subscriptions.values()),
+            items=[item for name in self.nodes for item in self.live(name)],
+            dead={name: count for name, count in dead.items() if count},
+            next_seq=max(self.items, default=0) + 1,
+            next_order=max((each.order for each in self.items.values()), default=0) + 1,
+        )
+
+
+class World:
+    """A service, its disk, a clock that stands still, and what went out."""
+
+    def __init__(
+        self,
+        config: Mapping[str, str] | None = None,
+        *,
+        creators: set[str] | None = None,
+    ) -> None:
+        self.now = 1000.0
+        self.creators = creators
+        self.disk = Disk()
+        self.ids = itertools.count(1)
+        self.boot()
+        if config is not None:
+            self.create(NODE, config)
+
+    # -- what the engine does ----------------------------------------------
+
+    def boot(self) -> None:
+        """Start from the disk; what was not on it is gone."""
+        self.pending: list[Change] = []
+        self.waiting: list[Notification] = []
+        self.sent: list[Notification] = []
+        self.core = Queues(
+            self.disk.start(),
+            _Memory(self),
+            creators=self.creators,
+            new_id=lambda: f"id-{next(self.ids)}",
+            now=self.now,
+        )
+
+    def add(self, effects: list[QueueEffect]) -> None:
+        """Note what was decided."""
+        for effect in effects:
+            if isinstance(effect, Notification):
+                self.waiting.append(effect)
+            else:
+                self.pending.append(effect)
+
+    def flush(self) -> None:
+        """Give out, commit, tell."""
+        self.add(self.core.dispatch(self.now))
+        self.commit()
+
+    def commit(self) -> None:
+        """Commit what was decided, and tell whom it concerns."""
+        for change in self.pending:
+            self.disk.apply(change)
+        self.pending = []
+        for told in self.waiting:
+            if not isinstance(told, NotifyItem) or self.core.is_live(told):
+                self.sent.append(told)
+        self.waiting = []
+
+    def ask(self, request: Request, requester: str, *, flush: bool = True) -> Result:
+        """Ask for something; the answer, after the commit."""
+        self.add(self.core.heard(requester))
+        try:
+            result, effects = handle(self.core, request, requester, self.now)
+            self.add(effects)
+        finally:
+            if flush:
+                self.flush()
+        return result
+
+    def refused(self, request: Request, requester: str) -> tuple[str, str, str]:
+        """How the request is refused, without a trace: condition, type, pubsub."""
+        self.add(self.core.heard(requester))
+        self.flush()
+        before = self.core.dispatch(self.now), repr(self.disk), self.live()
+        try:
+            handle(self.core, request, requester, self.now)
+        except Refusal as refusal:
+            after = self.core.dispatch(self.now), repr(self.disk), self.live()
+            assert after == before, "refused, but something has changed"
+            return refusal.condition, refusal.type, refusal.pubsub
+        raise AssertionError(f"not refused: {request}")
+
+    def wait(self, seconds: float) -> None:
+        """Let time pass."""
+        self.now += seconds
+        self.flush()
+
+    def heard(self, jid: str, *, available: bool = False) -> None:
+        """A stanza, or available presence."""
+        self.add(self.core.heard(jid, available=available))
+        self.flush()
+
+    def went(self, jid: str) -> None:
+        """Unavailable presence."""
+        self.add(self.core.went(jid, self.now))
+        self.flush()
+
+    def bounce(self, event: NotifyItem) -> None:
+        """An event comes back."""
+        node, tokens = event.item.node, {event.item.token}
+        self.add(self.core.bounced(event.to, node, tokens, self.now))
+        self.flush()
+
+    # -- requests ----------------------------------------------------------
+
+    def create(
+        self, node: str, config: Mapping[str, str] | None = None, by: str = OWNER
+    ) -> None:
+        """Create a node."""
+        self.ask(Create(node, config or {}), by)
+
+    def publish(
+        self, *entries: Entry | str, by: str = PUBLISHER, node: str = NODE
+    ) -> Result:
+        """Publish, all in one request; an id alone is an item as well."""
+        made = tuple(entry(one) if isinstance(one, str) else one for one in entries)
+        return self.ask(Publish(node, made), by)
+
+    def subscribe(
+        self,
+        jid: str,
+        requests: int = 1,
+        *,
+        by: str = "",
+        node: str = NODE,
+        **options: str,
+    ) -> None:
+        """Subscribe; the options by the end of their names."""
+        fields = {f"queue#{name}": value for name, value in options.items()}
+        fields["pubsub#queue_requests"] = str(requests)
+        self.ask(Subscribe(node, jid, fields), by or jid)
+
+    def unsubscribe(self, jid: str, *, by: str = "", node: str = NODE) -> None:
+        """Unsubscribe."""
+        self.ask(Unsubscribe(node, jid), by or jid)
+
+    def retract(
+        self, item_id: str, by: str, token: str = "", *, node: str = NODE
+    ) -> Result:
+        """Accept one."""
+        return self.ask(retraction(item_id, token, node=node), by)
+
+    def unlock(
+        self,
+        item_id: str,
+        by: str,
+        token: str = "",
+        outcome: ItemOutcome = ItemOutcome.RELEASED,
+        *,
+        failed: bool = False,
+        not_here: bool = False,
+        reason: str = "",
+        node: str = NODE,
+    ) -> Result:
+        """Give one back."""
+        settlement = Settlement(
+            item_id=item_id,
+            token=token,
+            outcome=outcome,
+            delivery_failed=failed,
+            undeliverable_here=not_here,
+            reason=reason,
+        )
+        return self.ask(Unlock(node, (settlement,)), by)
+
+    def fail(self, item_id: str, by: str, *, node: str = NODE) -> Result:
+        """Give one back, and it counts."""
+        return self.unlock(item_id, by, "", ItemOutcome.MODIFIED, failed=True, node=node)
+
+    def reject(self, item_id: str, by: str, reason: str = "", *, node: str = NODE) -> Result:
+        """Give one up."""
+        return self.unlock(
+            item_id, by, "", ItemOutcome.REJECTED, reason=reason, node=node
+        )
+
+    def extend(self, item_id: str, by: str, token: str, seconds: float) -> float:
+        """Ask for more time; how much there is now."""
+        result = self.ask(Extend(NODE, seconds, ((item_id, token),)), by)
+        assert isinstance(result, ExtendResult)
+        return result.seconds
+
+    # -- what there is -----------------------------------------------------
+
+    def live(self, node: str = NODE) -> dict[str, Item]:
+        """What is available or locked, by id."""
+        queue = self.core.nodes.get(node)
+        return {} if queue is None else dict(queue.items)
+
+    def item(self, item_id: str, node: str = NODE) -> Item:
+        """One of them."""
+        return self.live(node)[item_id]
+
+    def dead(self, node: str = NODE) -> list[Item]:
+        """What is kept as dead."""
+        return self.disk.archived(node, ItemOutcome.REJECTED)
+
+    def told(self, kind: type[N]) -> list[N]:
+        """What went out of this kind since the last time, and forget the rest."""
+        sent, self.sent = self.sent, []
+        return [one for one in sent if isinstance(one, kind)]
+
+    def given(self) -> list[tuple[str, str]]:
+        """Who got which item since the last time."""
+        return [(one.item.item_id, one.to) for one in self.told(NotifyItem)]
+
+    def stats(self, node: str = NODE) -> dict[str, int | float | None]:
+        """Its counts."""
+        return self.core.stats(node, OWNER, self.now)
+
+
+def retraction(item_id: str, token: str = "", *, node: str = NODE) -> Retract:
+    """Of one item."""
+    return Retract(node, (Settlement(item_id=item_id, token=token),))
+
+
+class _Memory:
+    """The disk as the engine shows it: without what is just being changed."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def ended(self, node: str, item_id: str) -> Ended | None:
+        for change in reversed(self._world.pending):
+            match change:
+                case SaveEnded(ended) if (ended.node, ended.item_id) == (node, item_id):
+                    return ended
+                case RemoveEnded(there, one) if (there, one) == (node, item_id):
+                    return None
+                case RemoveNode(name) if name == node:
+                    return None
+        return self._world.disk.ended.get((node, item_id))
+
+    def archived(
+        self, node: str, outcome: ItemOutcome, *, after: int, limit: int
+    ) -> list[Item]:
+        changing = set[int]()
+        for change in self._world.pending:
+            match change:
+                case RemoveNode(name) if name == node:
+                    return []
+                case SaveItem(item):
+                    changing.add(item.seq)
+                case RemoveItem(seq):
+                    changing.add(seq)
+        found = [
+            item
+            for item in self._world.disk.archived(node, outcome)
+            if item.seq > after and item.seq not in changing
+        ]
+        return found[:limit]
+
+    def find_archived(
+        self, node: str, item_id: str, outcome: ItemOutcome
+    ) -> list[Item]:
+        found = self.archived(node, outcome, after=0, limit=10**9)
+        return [item for item in found if item.item_id == item_id]
+
+    def count_archived(self, node: str, outcome: ItemOutcome) -> int:
+        return len(self._world.disk.archived(node, outcome))
+
+
+def account(jid: str) -> str:
+    """The bare JID."""
+    return bare(jid)

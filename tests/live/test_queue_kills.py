@@ -1,0 +1,548 @@
+"""Queues under `kill -9`: of workers, of the service, of the server.
+
+Real processes, SIGKILL, a real Prosody, stores on disk. Which of them dies next is
+decided by a seed; the exact moment is not, so a failure may need some runs to show
+again: `QOS_SEEDS=20 pytest tests/live/test_queue_kills.py`.
+"""
+
+import asyncio
+import contextlib
+import os
+import random
+import signal
+import sys
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+from slixmpp import ClientXMPP
+
+import xep_0254  # noqa: F401 - makes the plugin known
+from clients import connected_client
+from prosody import Prosody
+from qos.core.item import ItemOutcome
+from qos.errors import RequestFailed, RequestRefused
+from queue_processes import (
+    AFTER_COMMIT,
+    BEFORE_COMMIT,
+    Deed,
+    Hand,
+    Press,
+    Process,
+    Processes,
+    Service,
+    Turn,
+    query,
+    read_deeds,
+    read_journal,
+)
+from xep_0254.asking import BrowsedItem, unreachable
+from xep_0254.events import DeliveredItem, Event
+from xep_0254.queueing import XEP_0254, NewItem
+
+pytestmark = pytest.mark.crash
+
+QUEUE = "comp.localhost"
+NODE, DEAD = "orders", "dead"
+
+# For a machine under load.
+WAIT_S_MAX = 20.0
+
+T = TypeVar("T")
+
+
+def seeds() -> range:
+    """More of them on demand."""
+    return range(int(os.environ.get("QOS_SEEDS", "1")))
+
+
+class Asker:
+    """A client that looks at queues, and asks again while the service is away."""
+
+    def __init__(self, client: ClientXMPP) -> None:
+        self.plugin = XEP_0254.of(client)
+
+    async def create(self, node: str, **options: str) -> None:
+        config = {f"queue#{name}": value for name, value in options.items()}
+        await insist(lambda: self.plugin.create(QUEUE, node, config))
+
+    async def stats(self, node: str) -> dict[str, int | float | None]:
+        return await insist(lambda: self.plugin.stats(QUEUE, node))
+
+    async def live(self, node: str) -> list[BrowsedItem]:
+        return [item async for item in self.plugin.browse(QUEUE, node)]
+
+    async def accepted(self, node: str) -> list[BrowsedItem]:
+        browsing = self.plugin.browse(QUEUE, node, state="accepted")
+        return [item async for item in browsing]
+
+    async def dead(self, node: str) -> list[BrowsedItem]:
+        browsing = self.plugin.browse(QUEUE, node, state="dead")
+        return [item async for item in browsing]
+
+
+async def insist(ask: Callable[[], Awaitable[T]]) -> T:
+    """Ask until there is an answer."""
+    while True:
+        try:
+            return await ask()
+        except RequestFailed as error:
+            if not unreachable(error):
+                raise
+        await asyncio.sleep(0.05)
+
+
+@contextlib.asynccontextmanager
+async def asker(server: Prosody, name: str = "carol/asker") -> AsyncIterator[Asker]:
+    async with connected_client(
+        server, name, {"xep_0254": {"timeout_s": 1.0}}, available=False
+    ) as client:
+        yield Asker(client)
+
+
+# -- the whole of it -------------------------------------------------------
+
+ITEMS = 5_000
+POISON_EVERY = 250
+LOCK_S = 2.5
+MAX_DELIVERIES = 6
+
+
+class Shop:
+    """A service, workers and a publisher, and whoever kills them."""
+
+    def __init__(self, server: Prosody, folder: Path, *, seed: int) -> None:
+        self.store = folder / "queue.sqlite"
+        self.kills: Counter[str] = Counter()
+        self._server = server
+        self._folder = folder
+        self._rng = random.Random(seed)
+        self._lives = 0
+        self._running: dict[str, Process] = {}
+
+    @property
+    def published(self) -> list[str]:
+        return (self._folder / "published").read_text().split()
+
+    @property
+    def deeds(self) -> list[Deed]:
+        return read_deeds(self._folder / "deeds")
+
+    async def open(self, processes: Processes) -> None:
+        self._processes = processes
+        await self._start("service")
+        await self._running["service"].until("ready")
+
+    async def hire(self, workers: int) -> None:
+        for number in range(workers):
+            await self._start(f"worker {number}")
+
+    async def publish(self, count: int, *, pause_s: float = 0.0) -> Process:
+        press = Press(
+            **self._account("alice", "press"),
+            service=QUEUE,
+            node=NODE,
+            log=str(self._folder / "published"),
+            count=count,
+            poison_every=POISON_EVERY,
+            pause_s=pause_s,
+        )
+        return await self._processes.start(press)
+
+    async def kill_one(self) -> None:
+        """Somebody, and have another at once."""
+        victim = self._rng.choice(list(self._running))
+        await self._running[victim].kill()
+        self.kills[victim] += 1
+        await self._start(victim)
+
+    async def kill_until(self, over: asyncio.Event, *, kills_max: int) -> None:
+        while not over.is_set() and self.kills.total() < kills_max:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._rng.uniform(0.3, 0.8)):
+                    await over.wait()
+            if not over.is_set():
+                await self.kill_one()
+
+    async def _start(self, name: str) -> None:
+        self._lives += 1
+        if name == "service":
+            service = Service.of(self._server, QUEUE, self.store, journal=True)
+            self._running[name] = await self._processes.start(service)
+            return
+        # Two accounts: what one may do to its own, another may not.
+        account = "bob" if int(name[-1]) % 2 else "mallory"
+        worker = Hand(
+            **self._account(account, f"{name[-1]}-{self._lives}"),
+            service=QUEUE,
+            node=NODE,
+            log=str(self._folder / "deeds"),
+            lock_s=LOCK_S,
+            work_s=0.02,
+        )
+        self._running[name] = await self._processes.start(worker)
+
+    def _account(self, user: str, resource: str) -> dict[str, object]:
+        return {
+            "jid": f"{user}@{self._server.domain}/{resource}",
+            "password": self._server.accounts[user],
+            "host": self._server.address,
+            "port": self._server.c2s_port,
+        }
+
+
+async def until_empty(ask: Asker, publisher: Process) -> None:
+    """Wait until nothing is to be done any more."""
+    assert await asyncio.shield(publisher.ended) == 0
+    while True:
+        stats = await ask.stats(NODE)
+        if not (stats["available"] or stats["acquired"] or stats["delayed"]):
+            return
+        await asyncio.sleep(0.1)
+
+
+def check_deeds(deeds: list[Deed], journal: list[Turn]) -> None:
+    """Nobody began what had been accepted, and nobody had what another had."""
+    accepted: dict[str, str] = {}
+    for deed in deeds:
+        assert deed.item_id not in accepted, f"{deed} after {accepted[deed.item_id]}"
+        if deed.what == "accepted":
+            accepted[deed.item_id] = deed.token
+    # By the account of the service: a lock begins where none is.
+    live: dict[int, Turn] = {}
+    given: dict[str, Turn] = {}
+    settled: dict[str, str] = {}
+    for turn in journal:
+        before = live.pop(turn.seq, None)
+        assert turn.before == (before.after if before else ""), turn
+        if turn.after:
+            assert turn.before == "", f"{turn} while {before}"
+            assert turn.after not in given, f"{turn} has an old token"
+            assert turn.item_id not in settled, f"{turn} after its end"
+            live[turn.seq] = given[turn.after] = turn
+        if turn.outcome == "accepted":
+            assert turn.item_id not in settled
+            settled[turn.item_id] = turn.before
+    assert live == {}
+    # What the workers say is what the service has on disk.
+    for deed in deeds:
+        assert given[deed.token].item_id == deed.item_id
+    for item_id, token in accepted.items():
+        assert settled[item_id] == token, "accepted with a stale token"
+
+
+@pytest.mark.timeout(150)
+@pytest.mark.parametrize("seed", seeds())
+async def test_five_thousand_items_end_once_each_while_workers_and_service_are_killed(
+    prosody: Prosody, tmp_path: Path, seed: int
+) -> None:
+    """The promise of the whole service, under the worst that can be done to it."""
+    began = time.monotonic()
+    shop = Shop(prosody, tmp_path, seed=seed)
+    over = asyncio.Event()
+    async with Processes(tmp_path) as processes, asker(prosody) as ask:
+        await shop.open(processes)
+        await ask.create(DEAD)
+        await ask.create(
+            NODE,
+            lock_timeout=str(LOCK_S),
+            max_deliveries=str(MAX_DELIVERIES),
+            backoff="0.05",
+            dead_letter_node=DEAD,
+            keep_accepted="3600",
+        )
+        await ask.plugin.configure(QUEUE, NODE, {"pubsub#publish_model": "open"})
+        await shop.hire(4)
+        publisher = await shop.publish(ITEMS)
+        killing = asyncio.create_task(shop.kill_until(over, kills_max=60))
+        try:
+            await until_empty(ask, publisher)
+        finally:
+            over.set()
+            await killing
+        stats = await ask.stats(NODE)
+        accepted = [item.item_id for item in await ask.accepted(NODE)]
+        letters = await ask.live(DEAD)
+        stderr = processes.stderr
+
+    published = {f"i{number}" for number in range(ITEMS)}
+    dead = [item.origin_id for item in letters]
+    assert set(shop.published) == published
+    assert Counter([*accepted, *dead]) == Counter(published)
+    assert (stats["accepted"], stats["dead"]) == (len(accepted), len(dead))
+    poisoned = {f"i{number}" for number in range(0, ITEMS, POISON_EVERY)}
+    assert poisoned <= set(dead)
+    assert {item.origin for item in letters} == {NODE}
+    check_deeds(shop.deeds, read_journal(shop.store))
+    assert "Traceback" not in stderr
+    # The test would prove nothing if little had happened.
+    kills = shop.kills
+    workers = kills.total() - kills["service"]
+    assert kills["service"] >= 2
+    assert workers >= 4
+    print(
+        f"{kills.total()} kills (service {kills['service']}, workers {workers}), "
+        f"{len(accepted)} accepted, {len(dead)} dead, {len(shop.deeds)} deeds, "
+        f"{time.monotonic() - began:.1f} s",
+        file=sys.stderr,
+    )
+
+
+# -- at each commit --------------------------------------------------------
+
+BOB = "bob@localhost/worker"
+
+#: What is in a queue, or in that of its dead letters: the node without its name, item
+#: id, state, outcome, failed deliveries, who has it.
+Row = tuple[str, str, str, str | None, int, str]
+
+AVAILABLE: Row = ("", "a", "available", None, 0, "")
+ACQUIRED: Row = ("", "a", "acquired", None, 0, BOB)
+
+
+@dataclass
+class Scene:
+    """One queue, a publisher, a worker, and what the worker has."""
+
+    node: str
+    alice: XEP_0254
+    bob: XEP_0254
+    store: Path
+    events: asyncio.Queue[Event]
+    token: str = ""
+
+    async def publish(self, *item_ids: str) -> None:
+        items = [NewItem(f"<x xmlns='urn:x'>{each}</x>", each) for each in item_ids]
+        await self.alice.publish(QUEUE, self.node, items, attempts=1)
+
+    async def lock(self) -> None:
+        """Bob gets the item, and asks for no other."""
+        await self.publish("a")
+        await self.bob.subscribe(QUEUE, self.node, queue_requests=1)
+        self.token = (await self.delivered()).token
+        await self.bob.unsubscribe(QUEUE, self.node)
+
+    async def delivered(self) -> DeliveredItem:
+        async with asyncio.timeout(WAIT_S_MAX):
+            while not (event := await self.events.get()).items:
+                continue
+        (item,) = event.items
+        return item
+
+    async def retract(self) -> None:
+        await self.bob.retract(QUEUE, self.node, "a", self.token)
+
+    async def unlock(self, outcome: ItemOutcome, *, failed: bool = False) -> None:
+        await self.bob.unlock(
+            QUEUE, self.node, "a", self.token, outcome=outcome, delivery_failed=failed
+        )
+
+    async def kill_item(self) -> None:
+        await self.lock()
+        await self.unlock(ItemOutcome.REJECTED)
+
+    def rows(self) -> tuple[list[Row], list[str]]:
+        """What is on disk: items and subscribers."""
+        items = query(
+            self.store,
+            "SELECT node, item_id, state, outcome, delivery_count, holder"  # noqa: S608
+            f" FROM item WHERE node LIKE '{self.node}%' ORDER BY node, item_id",
+        )
+        subscribers = query(
+            self.store,
+            f"SELECT jid FROM subscription WHERE node = '{self.node}'",  # noqa: S608
+        )
+        return (
+            [(node.removeprefix(self.node), *rest) for node, *rest in items],
+            [jid for (jid,) in subscribers],
+        )
+
+
+@dataclass(frozen=True)
+class Step:
+    """Something that a client asks for, in one commit.
+
+    Attributes:
+        prepare: what is done before.
+        ask: what is asked for.
+        before: what is on disk before.
+        after: what is on disk after.
+        again: what the same request comes to when it had been done: an error's
+            condition, or None for the same result.
+        subscribed: whether Bob is subscribed after.
+    """
+
+    prepare: Callable[[Scene], Awaitable[object]]
+    ask: Callable[[Scene], Awaitable[object]]
+    before: list[Row]
+    after: list[Row]
+    again: str | None = None
+    subscribed: bool = False
+
+
+async def nothing(_scene: Scene) -> None:
+    """Is to be done."""
+
+
+async def subscribe(scene: Scene) -> None:
+    await scene.bob.subscribe(QUEUE, scene.node, queue_requests=1)
+
+
+STEPS = {
+    "publish": Step(
+        nothing,
+        lambda scene: scene.publish("a", "b", "c"),
+        [],
+        [("", each, "available", None, 0, "") for each in "abc"],
+    ),
+    "subscribe": Step(nothing, subscribe, [], [], subscribed=True),
+    # In the commit of the subscription, so that it cannot be without the item.
+    "lock": Step(
+        lambda scene: scene.publish("a"),
+        subscribe,
+        [AVAILABLE],
+        [ACQUIRED],
+        subscribed=True,
+    ),
+    "publish and lock": Step(
+        subscribe,
+        lambda scene: scene.publish("a"),
+        [],
+        [ACQUIRED],
+        subscribed=True,
+    ),
+    "extend": Step(
+        Scene.lock,
+        lambda scene: scene.bob.extend(QUEUE, scene.node, "a", scene.token, 100),
+        [ACQUIRED],
+        [ACQUIRED],
+    ),
+    "accept": Step(
+        Scene.lock,
+        Scene.retract,
+        [ACQUIRED],
+        [("", "a", "archived", "accepted", 0, "")],
+    ),
+    "release": Step(
+        Scene.lock,
+        lambda scene: scene.unlock(ItemOutcome.RELEASED),
+        [ACQUIRED],
+        [AVAILABLE],
+        again="unexpected-request",
+    ),
+    "fail": Step(
+        Scene.lock,
+        lambda scene: scene.unlock(ItemOutcome.MODIFIED, failed=True),
+        [ACQUIRED],
+        [("", "a", "available", None, 1, "")],
+        again="unexpected-request",
+    ),
+    # One item moves: it is never in both, and never in none.
+    "reject": Step(
+        Scene.lock,
+        lambda scene: scene.unlock(ItemOutcome.REJECTED),
+        [ACQUIRED],
+        [("-dead", "reject/a", "available", None, 0, "")],
+    ),
+    "requeue": Step(
+        Scene.kill_item,
+        lambda scene: scene.alice.requeue(QUEUE, scene.node, ["a"]),
+        [("-dead", "requeue/a", "available", None, 0, "")],
+        [AVAILABLE],
+        again="item-not-found",
+    ),
+}
+
+MOMENTS = {"before": BEFORE_COMMIT, "after": AFTER_COMMIT, "told": None}
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+async def test_what_was_told_is_on_disk_and_each_commit_is_there_whole_or_not_at_all(
+    prosody: Prosody, tmp_path: Path, moment: str
+) -> None:
+    """An answer is a promise; without one, the same request can be made again."""
+    plugins = {"xep_0254": {"timeout_s": 5.0}}
+    store = tmp_path / "queue.sqlite"
+    service = Service.of(prosody, QUEUE, store)
+    async with (
+        Processes(tmp_path) as processes,
+        connected_client(prosody, "alice/owner", plugins) as alice,
+        connected_client(prosody, "bob/worker", plugins) as bob,
+    ):
+        process = await processes.start(service)
+        await process.until("ready")
+        for name, step in STEPS.items():
+            node = name.partition(" ")[0] if name != "publish and lock" else "both"
+            events: asyncio.Queue[Event] = asyncio.Queue()
+            XEP_0254.of(bob).add_listener(QUEUE, node, events.put_nowait)
+            scene = Scene(node, XEP_0254.of(alice), XEP_0254.of(bob), store, events)
+            process = await check_step(processes, process, service, scene, step, moment)
+        assert "Traceback" not in processes.stderr
+
+
+async def check_step(
+    processes: Processes,
+    process: Process,
+    service: Service,
+    scene: Scene,
+    step: Step,
+    moment: str,
+) -> Process:
+    """Kill the service at a step; returns the new one."""
+    alice, node = scene.alice, scene.node
+    await alice.create(QUEUE, f"{node}-dead")
+    config = {
+        "queue#dead_letter_node": f"{node}-dead",
+        "queue#keep_accepted": "3600",
+        "queue#backoff": "0",
+    }
+    await alice.create(QUEUE, node, config)
+    await step.prepare(scene)
+    assert scene.rows()[0] == step.before, node
+
+    at = MOMENTS[moment]
+    if at is None:
+        await step.ask(scene)
+        await process.kill()
+    else:
+        await process.arm(at)
+        asking = asyncio.ensure_future(step.ask(scene))
+        assert await process.wait() == -signal.SIGKILL
+        assert not asking.done(), f"{node}: told too early"
+        asking.cancel()
+    rows, subscribers = scene.rows()
+    done = moment != "before"
+    assert rows == (step.after if done else step.before), node
+    if step.subscribed and (done or step.prepare is subscribe):
+        assert subscribers == [BOB], node
+    else:
+        assert subscribers == [], node
+
+    process = await processes.start(service)
+    await process.until("ready")
+    # Whoever was not told asks again, and then it is so.
+    again = step.again if done else None
+    if again is None:
+        await step.ask(scene)
+        if node == "extend":
+            await scene.retract()
+            return process
+        rows, subscribers = scene.rows()
+        assert rows == step.after, node
+        assert subscribers == [BOB] * step.subscribed, node
+    else:
+        with pytest.raises(RequestRefused) as refused:
+            await step.ask(scene)
+        assert refused.value.condition == again, node
+        assert scene.rows()[0] == step.after, node
+    if step.after == [ACQUIRED]:
+        # Its event may have been lost with the service: it comes, and is in force.
+        scene.token = (await scene.delivered()).token
+        await scene.retract()
+    if step.subscribed:
+        await scene.bob.unsubscribe(QUEUE, node)
+    return process

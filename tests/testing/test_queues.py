@@ -1,0 +1,85 @@
+"""A queue service for tests, as a user of this library gets it."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from qos.errors import RequestRefused
+from qos.testing import friends, logged_in, queue_service
+from qos.worker import Worker
+from xep_0254 import XEP_0254, NewItem
+
+QUEUE = "queue.localhost"
+COMPONENTS = {QUEUE: "secret"}
+PLUGINS = {"xep_0254": {}}
+
+
+async def test_what_is_published_is_worked_on() -> None:
+    """All that a test of a queue needs, in one place, and nothing is left of it."""
+    async with (
+        friends("boss", "bee", components=COMPONENTS) as server,
+        queue_service(server, QUEUE),
+        logged_in(server, "boss", PLUGINS) as boss,
+        logged_in(server, "bee", PLUGINS) as bee,
+    ):
+        queues = XEP_0254.of(boss)
+        await queues.create(QUEUE, "orders")
+        async with Worker(bee, QUEUE, "orders") as worker:
+            await queues.publish(QUEUE, "orders", [NewItem(item_id="one")])
+            async with asyncio.timeout(20):
+                async with await anext(worker) as job:
+                    assert job.id == "one"
+        assert (await queues.stats(QUEUE, "orders"))["accepted"] == 1
+
+
+async def test_it_comes_back_with_the_server() -> None:
+    """As it would at a real one: a test of a restart needs no more than a restart."""
+    async with (
+        friends("boss", components=COMPONENTS) as server,
+        queue_service(server, QUEUE),
+        logged_in(server, "boss", PLUGINS) as boss,
+    ):
+        queues = XEP_0254.of(boss)
+        await queues.create(QUEUE, "orders")
+        await server.restart()
+        # Nobody is there at first: a publish is repeated until somebody is.
+        await queues.publish(QUEUE, "orders", [NewItem()], attempts=100)
+        assert (await queues.stats(QUEUE, "orders"))["available"] == 1
+
+
+async def test_a_store_of_the_users_own_outlives_it(tmp_path: Path) -> None:
+    """So that a test can restart the service; only then it is its own to remove."""
+    store = f"sqlite:{tmp_path / 'queues.sqlite'}"
+    async with friends("boss", components=COMPONENTS) as server:
+        async with logged_in(server, "boss", PLUGINS) as boss:
+            queues = XEP_0254.of(boss)
+            async with queue_service(server, QUEUE, store=store):
+                await queues.create(QUEUE, "orders")
+                await queues.publish(QUEUE, "orders", [NewItem(item_id="one")])
+            async with queue_service(server, QUEUE, store=store):
+                page = await queues.items(QUEUE, "orders")
+    assert [item.item_id for item in page.items] == ["one"]
+
+
+async def test_who_may_create_can_be_said() -> None:
+    async with (
+        friends("boss", "bee", components=COMPONENTS) as server,
+        queue_service(server, QUEUE, creators=["boss@localhost"]),
+        logged_in(server, "boss", PLUGINS) as boss,
+        logged_in(server, "bee", PLUGINS) as bee,
+    ):
+        await XEP_0254.of(boss).create(QUEUE, "orders")
+        with pytest.raises(RequestRefused, match="forbidden"):
+            await XEP_0254.of(bee).create(QUEUE, "others")
+
+
+async def test_a_wrong_secret_is_an_error_and_closes_the_store(tmp_path: Path) -> None:
+    """And not a wait for ever; the store can be opened again at once."""
+    store = f"sqlite:{tmp_path / 'queues.sqlite'}"
+    async with friends("boss", components=COMPONENTS) as server:
+        with pytest.raises(TimeoutError):
+            async with queue_service(server, QUEUE, "wrong", store=store):
+                pytest.fail("it has a session")
+        async with queue_service(server, QUEUE, store=store):
+            assert QUEUE in server.online

@@ -1,0 +1,55 @@
+"""A server, the queue service and clients at it, for the tests of workers."""
+
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from slixmpp import ClientXMPP
+
+from hive import QUEUE, SECRET, ByHand, LogIn, Queue
+from qos.testing import LoopbackServer, friends, logged_in
+from raw_client import RawComponent
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[LoopbackServer]:
+    async with friends("bee", "owner", components={QUEUE: SECRET}) as server:
+        yield server
+
+
+@pytest.fixture
+async def log_in(server: LoopbackServer) -> AsyncIterator[LogIn]:
+    async with contextlib.AsyncExitStack() as stack:
+
+        async def log_in(name: str, **plugins: Any) -> ClientXMPP:
+            plugins.setdefault("xep_0254", {})
+            return await stack.enter_async_context(logged_in(server, name, plugins))
+
+        yield log_in
+
+
+@pytest.fixture
+async def bee(log_in: LogIn) -> ClientXMPP:
+    return await log_in("bee/1")
+
+
+@pytest.fixture
+async def queue(
+    server: LoopbackServer, log_in: LogIn, tmp_path: Path
+) -> AsyncIterator[Queue]:
+    """The queue service, ours, which runs."""
+    queue = Queue(server, tmp_path / "queues.db", await log_in("owner/1"))
+    try:
+        await queue.start()
+        yield queue
+    finally:
+        await queue.stop()
+
+
+@pytest.fixture
+async def by_hand(server: LoopbackServer) -> AsyncIterator[ByHand]:
+    """The queue service, by hand."""
+    async with RawComponent(QUEUE, SECRET, port=server.component_port) as component:
+        yield ByHand(component)

@@ -1,0 +1,198 @@
+"""The queue service on the embedded server, and what else tests of workers share."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol
+from xml.etree import ElementTree as ET
+
+from slixmpp import ClientXMPP, ComponentXMPP
+
+from qos.testing import LoopbackServer
+from qos.testing.clients import close
+from qos.worker import Job
+from raw_client import RawComponent, local, stanza
+from xep_0254 import XEP_0254, NewItem, QueueService
+
+QUEUE = "queue.localhost"
+NODE = "orders"
+SECRET = "secret"  # noqa: S105 - of a component that only exists inside a test
+
+#: Nothing takes so long; the rest is for a machine under load.
+LIMIT_S = 20.0
+
+
+class Queue:
+    """The queue service, which can end and begin again, and a node of it.
+
+    Attributes:
+        owner: the plugin of a client that created the node.
+    """
+
+    def __init__(self, server: LoopbackServer, path: Path, owner: ClientXMPP) -> None:
+        self.owner = XEP_0254.of(owner)
+        self._server = server
+        self._url = f"sqlite:{path}"
+        self._running: tuple[ComponentXMPP, QueueService] | None = None
+
+    async def start(self) -> None:
+        component = ComponentXMPP(  # type: ignore[no-untyped-call]  # slixmpp's lack
+            QUEUE, SECRET, self._server.host, self._server.component_port
+        )
+        self._running = component, QueueService(component, self._url)
+        component.connect()
+        await component.wait_until("session_start", timeout=10)
+
+    async def stop(self) -> None:
+        if self._running is not None:
+            component, service = self._running
+            self._running = None
+            await service.aclose()
+            await close(component)
+
+    async def create(self, **config: object) -> None:
+        """Make the node; config by the names of fields, without `queue#`.
+
+        Without a backoff, so that what is given back comes again at once.
+        """
+        config = {"backoff": 0, **config}
+        fields = {f"queue#{name}": str(value) for name, value in config.items()}
+        await self.owner.create(QUEUE, NODE, fields)
+
+    async def publish(self, *item_ids: str) -> None:
+        """Publish items whose payload says what they are."""
+        items = [NewItem(f"<job xmlns='u:job'>{each}</job>", each) for each in item_ids]
+        await self.owner.publish(QUEUE, NODE, items)
+
+    async def stats(self) -> dict[str, int | float | None]:
+        return await self.owner.stats(QUEUE, NODE)
+
+    async def until(self, **wanted: int) -> None:
+        """Wait until the numbers of the node are these."""
+        stats: dict[str, int | float | None] = {}
+        try:
+            async with asyncio.timeout(LIMIT_S):
+                while not wanted.items() <= stats.items():
+                    await asyncio.sleep(0.02)
+                    stats = await self.stats()
+        except TimeoutError:
+            raise AssertionError(f"wanted {wanted}, there is {stats}") from None
+
+    async def reasons(self) -> list[str]:
+        """Why the dead items are dead."""
+        found = self.owner.browse(QUEUE, NODE, state="dead")
+        return [each.reason async for each in found]
+
+
+class ByHand:
+    """A queue service by hand: it does what the test says, and nothing else."""
+
+    def __init__(self, component: RawComponent) -> None:
+        self.component = component
+
+    async def subscribe(self) -> ET.Element:
+        """Take a worker on; returns its request."""
+        await self.component.expect(stanza("presence"))
+        request = await self.asked("subscribe")
+        await self.answer(request)
+        return request
+
+    async def asked(self, name: str) -> ET.Element:
+        """The next request with this element."""
+
+        def matches(element: ET.Element) -> bool:
+            names = {local(each) for each in element.iter()}
+            return local(element) == "iq" and name in names
+
+        return await self.component.expect(matches)
+
+    async def answer(self, request: ET.Element, content: str = "") -> None:
+        head = f"type='result' id='{request.get('id')}' from='{QUEUE}'"
+        await self.component.send(
+            f"<iq {head} to='{request.get('from')}'>{content}</iq>"
+        )
+
+    async def extended(self, request: ET.Element, seconds: float) -> None:
+        """Answer a request to extend a lock."""
+        await self.answer(
+            request,
+            "<pubsub xmlns='http://jabber.org/protocol/pubsub'>"
+            f"<extend xmlns='xmpp-qos:queue:0' node='{NODE}' seconds='{seconds}'/>"
+            "</pubsub>",
+        )
+
+    async def refuse(
+        self, request: ET.Element, condition: str, type_: str = "cancel"
+    ) -> None:
+        namespace = "urn:ietf:params:xml:ns:xmpp-stanzas"
+        head = f"type='error' id='{request.get('id')}' from='{QUEUE}'"
+        await self.component.send(
+            f"<iq {head} to='{request.get('from')}'><error type='{type_}'>"
+            f"<{condition} xmlns='{namespace}'/></error></iq>"
+        )
+
+    async def event(self, content: str, *, to: str = "bee@localhost/1") -> None:
+        """Send an event, with what is in the `<event/>`."""
+        await self.component.send(
+            f"<message from='{QUEUE}' to='{to}'>"
+            "<event xmlns='http://jabber.org/protocol/pubsub#event'"
+            f" xmlns:q='xmpp-qos:queue:0'>{content}</event></message>"
+        )
+
+    async def deliver(self, item_id: str, token: str) -> None:
+        """Send an item."""
+        item = f"<item id='{item_id}' q:token='{token}'/>"
+        await self.event(f"<items node='{NODE}'>{item}</items>")
+
+    async def in_step(self) -> None:
+        """Return when the worker has seen all that was sent before."""
+        ping = "<ping xmlns='urn:xmpp:ping'/>"
+        await self.component.send(
+            f"<iq type='get' id='step' from='{QUEUE}' to='bee@localhost/1'>{ping}</iq>"
+        )
+        await self.component.expect(stanza("iq", id="step"))
+
+
+def token_in(request: ET.Element) -> str | None:
+    """The token that a request of a worker echoes."""
+    (item,) = (each for each in request.iter() if local(each) == "item")
+    return item.get("{xmpp-qos:queue:0}token")
+
+
+class LogIn(Protocol):
+    """Logs a client in, until the end of the test."""
+
+    async def __call__(self, name: str, **plugins: Any) -> ClientXMPP: ...
+
+
+class Handler:
+    """Handles jobs as it is told to.
+
+    Attributes:
+        jobs: all that it was called with.
+        go_on: it waits for this before it returns; set from the beginning.
+    """
+
+    def __init__(self, *failures: BaseException) -> None:
+        """Raise these, one for each of the first calls."""
+        self.jobs: list[Job] = []
+        self.go_on = asyncio.Event()
+        self.go_on.set()
+        self._failures = list(failures)
+
+    @property
+    def ids(self) -> list[str]:
+        return [job.id for job in self.jobs]
+
+    async def __call__(self, job: Job) -> None:
+        self.jobs.append(job)
+        await self.go_on.wait()
+        if self._failures:
+            raise self._failures.pop(0)
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Wait for what nobody tells us about."""
+    async with asyncio.timeout(LIMIT_S):
+        while not condition():  # noqa: ASYNC110 - there is no event to wait for
+            await asyncio.sleep(0.005)

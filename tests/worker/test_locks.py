@@ -1,0 +1,354 @@
+"""A worker keeps its locks while it works, and knows when it has lost one."""
+
+import asyncio
+
+import pytest
+from slixmpp import ClientXMPP
+
+from hive import NODE, QUEUE, ByHand, LogIn, Queue, token_in, until
+from qos.core.item import ItemOutcome
+from qos.errors import JobLost, NoAnswer, RequestRefused
+from qos.worker import Worker, holding
+from raw_client import local
+
+NEVER_S = 3600.0
+
+
+# -- extending -------------------------------------------------------------
+
+
+async def test_a_lock_is_extended_when_a_third_of_it_is_over(
+    bee: ClientXMPP, by_hand: ByHand
+) -> None:
+    """Two requests may get lost before a slow job is taken away."""
+    clock = asyncio.get_running_loop().time
+    async with Worker(bee, QUEUE, NODE, lock_timeout_s=0.9) as worker:
+        await by_hand.subscribe()
+        began = clock()
+        await by_hand.deliver("i", "t")
+        job = await anext(worker)
+        first = await by_hand.asked("extend")
+        assert clock() - began >= 0.3
+        assert token_in(first) == "t"
+        (extend,) = (each for each in first.iter() if local(each) == "extend")
+        assert extend.get("seconds") == "0.9"
+        # What is granted counts, and not what was asked for.
+        await by_hand.extended(first, 0.15)
+        began = clock()
+        second = await by_hand.asked("extend")
+        assert 0.05 <= clock() - began
+        await by_hand.extended(second, NEVER_S)
+        await by_hand.in_step()
+        assert not job.lost.is_set()
+
+
+async def test_the_first_extension_does_not_need_to_know_how_long_a_lock_is(
+    bee: ClientXMPP, by_hand: ByHand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No event says so, and only owners can look it up."""
+    monkeypatch.setattr(holding, "_EXTEND_AFTER_S", 0.05)
+    async with Worker(bee, QUEUE, NODE) as worker:
+        await by_hand.subscribe()
+        await by_hand.deliver("i", "t")
+        await anext(worker)
+        (extend,) = (
+            each
+            for each in (await by_hand.asked("extend")).iter()
+            if local(each) == "extend"
+        )
+        assert extend.get("seconds") == "60"
+
+
+async def test_a_job_that_waits_for_its_turn_keeps_its_lock(
+    bee: ClientXMPP, by_hand: ByHand
+) -> None:
+    """It would come back as failed, though nobody has tried."""
+    async with Worker(bee, QUEUE, NODE, parallel=2, lock_timeout_s=0.1):
+        await by_hand.subscribe()
+        await by_hand.deliver("i", "t")
+        assert token_in(await by_hand.asked("extend")) == "t"
+
+
+async def test_an_extension_without_an_answer_is_repeated(
+    bee: ClientXMPP, by_hand: ByHand
+) -> None:
+    """A stanza can get lost; there is time for another."""
+    async with Worker(bee, QUEUE, NODE, lock_timeout_s=3) as worker:
+        await by_hand.subscribe()
+        await by_hand.deliver("i", "t")
+        job = await anext(worker)
+        await by_hand.asked("extend")
+        await by_hand.extended(await by_hand.asked("extend"), NEVER_S)
+        await by_hand.in_step()
+        assert not job.lost.is_set()
+
+
+@pytest.mark.parametrize(
+    "condition", ["item-not-found", "conflict", "unexpected-request", "forbidden"]
+)
+async def test_a_job_whose_extension_is_refused_is_lost(
+    bee: ClientXMPP, by_hand: ByHand, condition: str
+) -> None:
+    """Nobody told the worker that its lock had ended, but now it knows."""
+    async with Worker(bee, QUEUE, NODE, lock_timeout_s=0.1) as worker:
+        await by_hand.subscribe()
+        await by_hand.deliver("i", "t")
+        job = await anext(worker)
+        await by_hand.refuse(await by_hand.asked("extend"), condition)
+        await job.lost.wait()
+        with pytest.raises(JobLost) as caught:
+            await job.accept()
+        assert caught.value.condition == condition
+
+
+async def test_a_service_that_knows_no_extensions_is_not_asked_again(
+    bee: ClientXMPP, by_hand: ByHand
+) -> None:
+    """It is another's, and the job goes on as long as its lock does."""
+    async with Worker(bee, QUEUE, NODE, parallel=2, lock_timeout_s=0.3) as worker:
+        await by_hand.subscribe()
+        await by_hand.deliver("i", "t")
+        job = await anext(worker)
+        request = await by_hand.asked("extend")
+        await by_hand.refuse(request, "feature-not-implemented")
+        await job.lost.wait()
+        with pytest.raises(JobLost, match="timed out"):
+            await job.accept()
+
+
+async def test_an_application_can_extend_by_itself(
+    bee: ClientXMPP, queue: Queue
+) -> None:
+    """It may know better than a third of a lock how long it will take."""
+    await queue.create(lock_timeout=0.3)
+    await queue.publish("i")
+    async with Worker(bee, QUEUE, NODE, extend=False) as worker:
+        job = await anext(worker)
+        assert await job.extend(600) == 600
+        async with job:
+            await queue.until(acquired=1)
+    assert job.outcome is ItemOutcome.ACCEPTED
+
+
+async def test_an_extension_that_is_refused_for_another_reason_is_only_that(
+    bee: ClientXMPP, queue: Queue
+) -> None:
+    """The job is still the worker's."""
+    await queue.create()
+    await queue.publish("i")
+    async with Worker(bee, QUEUE, NODE) as worker:
+        job = await anext(worker)
+        with pytest.raises(RequestRefused, match="bad-request"):
+            await job.extend(1e9)
+        async with job:
+            pass
+    assert job.outcome is ItemOutcome.ACCEPTED
+
+
+# -- losing ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        f"<items node='{NODE}'>"
+        "<unlock xmlns='urn:xmpp:pubsub:queueing:0' id='i'/></items>",
+        f"<items node='{NODE}'><unlock xmlns='urn:xmpp:queueing:0' id='i'/></items>",
+        f"<items node='{NODE}'><retract id='i'/></items>",
+        f"<purge node='{NODE}'/>",
+        f"<delete node='{NODE}'/>",
+    ],
+    ids=["unlock", "unlock, old", "retract", "purge", "delete"],
+)
+async def test_a_job_is_lost_when_an_event_says_so(
+    bee: ClientXMPP, by_hand: ByHand, event: str
+) -> None:
+    """Whoever works on can stop, and whoever has done it must drop the effects."""
+    async with Worker(bee, QUEUE, NODE) as worker:
+        await by_hand.subscribe()
+        await by_hand.deliver("i", "t")
+        job = await anext(worker)
+        await by_hand.event(event)
+        await job.lost.wait()
+        with pytest.raises(JobLost):
+            await job.accept()
+        await by_hand.in_step()
+        requests = by_hand.component.received(lambda each: local(each) == "iq")
+        assert not any("retract" in map(local, each.iter()) for each in requests)
+
+
+async def test_a_job_is_lost_at_its_deadline(bee: ClientXMPP, by_hand: ByHand) -> None:
+    """Also when nobody says so: the worker counts itself."""
+    async with Worker(bee, QUEUE, NODE, lock_timeout_s=0.1, extend=False) as worker:
+        await by_hand.subscribe()
+        await by_hand.deliver("i", "t")
+        job = await anext(worker)
+        await job.lost.wait()
+        with pytest.raises(JobLost, match="timed out"):
+            await job.reject("late")
+
+
+async def test_a_job_that_is_lost_before_it_was_begun_is_not_begun(
+    bee: ClientXMPP, by_hand: ByHand
+) -> None:
+    """Another worker has it."""
+    async with Worker(bee, QUEUE, NODE, parallel=2) as worker:
+        await by_hand.subscribe()
+        await by_hand.deliver("a", "t1")
+        await by_hand.deliver("b", "t2")
+        await by_hand.event(
+            f"<items node='{NODE}'>"
+            "<unlock xmlns='urn:xmpp:pubsub:queueing:0' id='a'/></items>"
+        )
+        await by_hand.in_step()
+        assert (await anext(worker)).id == "b"
+
+
+# -- what comes twice ------------------------------------------------------
+
+
+async def test_a_delivery_that_is_known_is_not_handled_again(
+    bee: ClientXMPP, by_hand: ByHand
+) -> None:
+    """A service that restarted sends what it thinks we hold, with the same token."""
+    async with Worker(bee, QUEUE, NODE, parallel=3) as worker:
+        await by_hand.subscribe()
+        await by_hand.deliver("i", "t")
+        job = await anext(worker)
+        await by_hand.deliver("i", "t")
+        accepting = asyncio.create_task(job.accept())
+        await by_hand.answer(await by_hand.asked("retract"))
+        await accepting
+        # An event that was overtaken by the end of its item.
+        await by_hand.deliver("i", "t")
+        await by_hand.deliver("other", "t2")
+        assert (await anext(worker)).id == "other"
+        assert not job.lost.is_set()
+
+
+async def test_a_new_delivery_of_an_item_ends_the_one_before(
+    bee: ClientXMPP, by_hand: ByHand
+) -> None:
+    """It has a new token, so the old one is worth nothing any more."""
+    async with Worker(bee, QUEUE, NODE, parallel=2) as worker:
+        await by_hand.subscribe()
+        await by_hand.deliver("i", "t1")
+        first = await anext(worker)
+        await by_hand.deliver("i", "t2")
+        second = await anext(worker)
+        assert first.lost.is_set()
+        assert (second.id, second.token) == ("i", "t2")
+        assert not second.lost.is_set()
+
+
+# -- settling --------------------------------------------------------------
+
+
+async def test_an_accept_without_an_answer_is_repeated_with_its_token(
+    bee: ClientXMPP, by_hand: ByHand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The service knows by the token that it has done this before, and says it again."""
+    monkeypatch.setattr(holding, "_ANSWER_S", 0.2)
+    async with Worker(bee, QUEUE, NODE) as worker:
+        await by_hand.subscribe()
+        await by_hand.deliver("i", "t")
+        job = await anext(worker)
+        accepting = asyncio.create_task(job.accept())
+        first = await by_hand.asked("retract")
+        # The event of what we do ourselves says nothing: the answer does.
+        await by_hand.event(f"<items node='{NODE}'><retract id='i'/></items>")
+        second = await by_hand.asked("retract")
+        assert token_in(first) == token_in(second) == "t"
+        await by_hand.refuse(second, "service-unavailable")
+        await by_hand.answer(await by_hand.asked("retract"))
+        await accepting
+        assert job.outcome is ItemOutcome.ACCEPTED
+
+
+@pytest.mark.parametrize(
+    ("condition", "type_"),
+    [
+        ("item-not-found", "cancel"),
+        ("conflict", "cancel"),
+        ("unexpected-request", "wait"),
+    ],
+)
+async def test_an_accept_that_is_refused_loses_the_job_at_once(
+    bee: ClientXMPP, by_hand: ByHand, condition: str, type_: str
+) -> None:
+    """Its effects must be dropped; a repeat helps nobody, whatever the type says."""
+    async with Worker(bee, QUEUE, NODE) as worker:
+        await by_hand.subscribe()
+        await by_hand.deliver("i", "t")
+        job = await anext(worker)
+        accepting = asyncio.create_task(job.accept())
+        await by_hand.refuse(await by_hand.asked("retract"), condition, type_)
+        with pytest.raises(JobLost) as caught:
+            await accepting
+        assert caught.value.condition == condition
+        assert job.lost.is_set()
+        assert job.outcome is None
+
+
+async def test_an_accept_that_is_never_answered_is_in_doubt_at_the_end(
+    bee: ClientXMPP, by_hand: ByHand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker cannot wait for ever, and must not say what it does not know."""
+    monkeypatch.setattr(holding, "_ANSWER_S", 0.1)
+    monkeypatch.setattr(holding, "_SETTLE_S_MIN", 0.2)
+    async with Worker(bee, QUEUE, NODE, lock_timeout_s=0.3) as worker:
+        await by_hand.subscribe()
+        await by_hand.deliver("i", "t")
+        job = await anext(worker)
+        with pytest.raises(JobLost, match="may have been accepted") as caught:
+            await job.accept()
+        assert caught.value.condition is None
+        assert isinstance(caught.value.__cause__, NoAnswer)
+
+
+async def test_a_late_accept_is_refused_and_the_other_worker_has_the_item(
+    bee: ClientXMPP, queue: Queue, log_in: LogIn
+) -> None:
+    """The token is the fence: with it a late worker can do no harm."""
+    await queue.create(lock_timeout=0.3)
+    other = await log_in("bee/2")
+    async with Worker(bee, QUEUE, NODE, extend=False) as slow:
+        await slow.subscribed()
+        await queue.publish("i")
+        late = await anext(slow)
+        # It does not hear that its lock has ended.
+        slow._plugin.remove_listener(QUEUE, NODE, slow._on_event)
+        async with Worker(other, QUEUE, NODE, lock_timeout_s=0.3) as quick:
+            job = await anext(quick)
+            assert (job.id, job.delivery_count) == ("i", 1)
+            with pytest.raises(JobLost) as caught:
+                await late.accept()
+            assert caught.value.condition == "conflict"
+            async with job:
+                pass
+    assert job.outcome is ItemOutcome.ACCEPTED
+    assert (await queue.stats())["accepted"] == 1
+
+
+async def test_a_slow_job_is_kept_by_a_worker_that_lives(
+    bee: ClientXMPP, queue: Queue, log_in: LogIn
+) -> None:
+    """Three times the lock's time, and nobody else gets it."""
+    await queue.create(lock_timeout=0.3)
+    other = await log_in("bee/2")
+    clock = asyncio.get_running_loop().time
+    async with (
+        Worker(bee, QUEUE, NODE, lock_timeout_s=0.3) as slow,
+        Worker(other, QUEUE, NODE, lock_timeout_s=0.3) as quick,
+    ):
+        await slow.subscribed()
+        await quick.subscribed()
+        await queue.publish("a", "b")
+        async with await anext(slow) as job:
+            async with await anext(quick):
+                pass
+            ends = clock() + 0.9
+            await until(lambda: clock() > ends)
+            assert (await queue.stats())["acquired"] == 1
+        assert job.outcome is ItemOutcome.ACCEPTED
+    assert (await queue.stats())["accepted"] == 2

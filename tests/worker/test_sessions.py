@@ -1,0 +1,199 @@
+"""Connections get lost and services restart; a worker goes on."""
+
+import asyncio
+
+from slixmpp import ClientXMPP
+
+from hive import NODE, QUEUE, ByHand, Handler, Queue, until
+from qos.core.item import ItemOutcome
+from qos.testing import Link, LoopbackServer
+from qos.worker import Worker
+from raw_client import local, stanza
+
+NEVER_S = 3600.0
+
+
+async def test_a_worker_says_who_it_is_before_it_asks_for_items(
+    bee: ClientXMPP, by_hand: ByHand
+) -> None:
+    """The service hears of its end only if it has seen its presence."""
+    async with Worker(bee, QUEUE, NODE, parallel=7, batch=3, durable_locks=True):
+        presence = await by_hand.component.expect(stanza("presence"))
+        assert presence.get("from") == "bee@localhost/1"
+        request = await by_hand.asked("subscribe")
+        (subscribe,) = (each for each in request.iter() if local(each) == "subscribe")
+        assert subscribe.get("jid") == "bee@localhost/1"
+        values = {
+            field.get("var"): field[0].text
+            for field in request.iter()
+            if local(field) == "field"
+        }
+        del values["FORM_TYPE"]
+        assert values == {
+            "pubsub#queue_requests": "7",
+            "queue#batch": "3",
+            "queue#durable_locks": "1",
+            "queue#events": "message",
+        }
+
+
+async def test_a_worker_that_lost_its_connection_comes_back(
+    bee: ClientXMPP, queue: Queue, server: LoopbackServer
+) -> None:
+    """What it had counts as failed and comes again, and nothing is left behind."""
+    await queue.create()
+    handler = Handler()
+    handler.go_on.clear()
+    async with Worker(bee, QUEUE, NODE) as worker:
+        await worker.subscribed()
+        await queue.publish("a", "b")
+        working = asyncio.create_task(worker.run(handler))
+        await until(lambda: handler.jobs)
+        server.disconnect("bee@localhost/1")
+        # It asks whether the lock is still its own, and hears that it is not.
+        await handler.jobs[0].lost.wait()
+        handler.go_on.set()
+        await queue.until(accepted=2)
+        worker.stop()
+        await working
+    again = [job for job in handler.jobs if job.outcome is ItemOutcome.ACCEPTED]
+    assert sorted((job.id, job.delivery_count) for job in again) == [("a", 1), ("b", 0)]
+
+
+async def test_what_was_not_begun_when_the_connection_was_lost_is_dropped(
+    bee: ClientXMPP, queue: Queue, server: LoopbackServer
+) -> None:
+    """Its lock ended with the presence; to begin it now would be in vain."""
+    await queue.create()
+    async with Worker(bee, QUEUE, NODE, parallel=2) as worker:
+        await worker.subscribed()
+        await queue.publish("a", "b")
+        first = await anext(worker)
+        await queue.until(acquired=2)
+        server.disconnect("bee@localhost/1")
+        await first.lost.wait()
+        again = [await anext(worker), await anext(worker)]
+        assert {(job.id, job.delivery_count) for job in again} == {("a", 1), ("b", 1)}
+        for job in again:
+            await job.accept()
+
+
+async def test_a_durable_lock_outlives_the_connection(
+    bee: ClientXMPP, queue: Queue, server: LoopbackServer
+) -> None:
+    """Long work need not be done again because of a short gap."""
+    await queue.create()
+    async with Worker(bee, QUEUE, NODE, durable_locks=True) as worker:
+        await worker.subscribed()
+        await queue.publish("i")
+        async with await anext(worker) as job:
+            server.disconnect("bee@localhost/1")
+            await bee.wait_until("session_start", timeout=10)
+        assert job.outcome is ItemOutcome.ACCEPTED
+    stats = await queue.stats()
+    assert (stats["accepted"], stats["available"]) == (1, 0)
+
+
+async def test_a_worker_goes_on_when_the_service_has_restarted(
+    bee: ClientXMPP, queue: Queue
+) -> None:
+    """Its locks are honoured, its subscription is there, and new items come."""
+    await queue.create()
+    async with Worker(bee, QUEUE, NODE, parallel=2, resubscribe_s=0.2) as worker:
+        await worker.subscribed()
+        await queue.publish("before")
+        job = await anext(worker)
+        await queue.stop()
+        accepting = asyncio.create_task(job.accept())
+        await queue.start()
+        await accepting
+        assert job.outcome is ItemOutcome.ACCEPTED
+        await queue.publish("after")
+        async with await anext(worker) as job:
+            assert job.id == "after"
+    assert (await queue.stats())["accepted"] == 2
+
+
+async def test_a_worker_begins_when_the_service_comes(
+    bee: ClientXMPP, queue: Queue
+) -> None:
+    """Machines start in any order."""
+    await queue.create()
+    await queue.publish("i")
+    await queue.stop()
+    handler = Handler()
+    async with Worker(bee, QUEUE, NODE) as worker:
+        working = asyncio.create_task(worker.run(handler))
+        await queue.start()
+        await queue.until(accepted=1)
+        worker.stop()
+        await working
+
+
+async def test_a_lost_event_comes_with_the_next_subscribe(
+    bee: ClientXMPP, queue: Queue, server: LoopbackServer
+) -> None:
+    """Else the item would wait for its lock to time out, and count as failed."""
+    await queue.create(lock_timeout=NEVER_S)
+    async with Worker(bee, QUEUE, NODE, resubscribe_s=0.2) as worker:
+        await worker.subscribed()
+        # Nothing arrives at a worker, but what goes to the service does.
+        worker._plugin.remove_listener(QUEUE, NODE, worker._on_event)
+        await queue.publish("i")
+        await queue.until(acquired=1)
+        worker._plugin.add_listener(QUEUE, NODE, worker._on_event)
+        async with await anext(worker) as job:
+            assert (job.id, job.delivery_count) == ("i", 0)
+    assert job.outcome is ItemOutcome.ACCEPTED
+
+
+async def test_a_worker_works_on_a_bad_link(
+    bee: ClientXMPP, queue: Queue, server: LoopbackServer
+) -> None:
+    """A fifth of all stanzas lost, many doubled: each item accepted, and just once."""
+    await queue.create(lock_timeout=NEVER_S, max_deliveries=1000)
+    ids = [f"i{number}" for number in range(20)]
+    await queue.publish(*ids)
+    queue.owner.timeout_s = 0.3
+    accepted: list[str] = []
+    async with Worker(bee, QUEUE, NODE, parallel=4, resubscribe_s=0.3) as worker:
+        worker._plugin.timeout_s = 0.3
+        await worker.subscribed()
+        server.link = Link("bees", loss=0.2, duplicate=0.2)
+        for _ in ids:
+            async with await anext(worker) as job:
+                pass
+            assert job.outcome is ItemOutcome.ACCEPTED
+            accepted.append(job.id)
+        server.link = None
+    assert sorted(accepted) == sorted(ids)
+    assert (await queue.stats())["accepted"] == len(ids)
+
+
+async def test_a_subscription_that_was_taken_away_is_asked_for_again(
+    bee: ClientXMPP, by_hand: ByHand
+) -> None:
+    """At once, and not only after the interval."""
+    async with Worker(bee, QUEUE, NODE):
+        await by_hand.subscribe()
+        await by_hand.event(
+            f"<subscription node='{NODE}' jid='bee@localhost/1' subscription='none'/>"
+        )
+        await by_hand.subscribe()
+
+
+async def test_a_later_refusal_does_not_end_the_worker(
+    bee: ClientXMPP, by_hand: ByHand
+) -> None:
+    """A queue can be deleted and made anew, and what runs goes on meanwhile."""
+    async with Worker(bee, QUEUE, NODE) as worker:
+        await by_hand.subscribe()
+        await by_hand.deliver("i", "t")
+        job = await anext(worker)
+        await by_hand.event(f"<delete node='{NODE}'/>")
+        await job.lost.wait()
+        await by_hand.component.expect(stanza("presence"))
+        await by_hand.refuse(await by_hand.asked("subscribe"), "item-not-found")
+        await by_hand.subscribe()
+        await by_hand.deliver("i", "t2")
+        assert (await anext(worker)).id == "i"

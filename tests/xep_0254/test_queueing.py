@@ -1,0 +1,604 @@
+"""XEP_0254, the side of those who ask: what it sends, and what it makes of answers.
+
+Against a component by hand, which says what no service of ours would, and against
+the service.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+from slixmpp import ClientXMPP, ComponentXMPP, Message
+
+from qos.core.item import Affiliation, ItemOutcome
+from qos.errors import (
+    LocalProtocolError,
+    MessageTooLarge,
+    NoAnswer,
+    RequestFailed,
+    RequestRefused,
+)
+from qos.testing import LoopbackServer, friends, logged_in
+from qos.testing.clients import close
+from raw_client import RawComponent, stanza
+from xep_0254 import (
+    XEP_0254,
+    BrowsedItem,
+    DeliveredItem,
+    Event,
+    NewItem,
+    QueueService,
+)
+
+QUEUE = "queue.localhost"
+OTHER = "other.localhost"
+EXTENSIONS = "{xmpp-qos:queue:0}"
+PUBSUB = "{http://jabber.org/protocol/pubsub}"
+EVENTS = "http://jabber.org/protocol/pubsub#event"
+STANZAS = "urn:ietf:params:xml:ns:xmpp-stanzas"
+NEVER_S = 60.0
+
+AskedOf = tuple[XEP_0254, RawComponent]
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[LoopbackServer]:
+    components = {QUEUE: "hush", OTHER: "hush"}
+    async with friends("bob", "bee", components=components) as server:
+        yield server
+
+
+@pytest.fixture
+async def stack() -> AsyncIterator[contextlib.AsyncExitStack]:
+    async with contextlib.AsyncExitStack() as stack:
+        yield stack
+
+
+@pytest.fixture
+async def bob(server: LoopbackServer, stack: contextlib.AsyncExitStack) -> ClientXMPP:
+    return await stack.enter_async_context(
+        logged_in(server, "bob/1", {"xep_0254": {"retry_s": 0.01}})
+    )
+
+
+@pytest.fixture
+async def by_hand(
+    server: LoopbackServer, stack: contextlib.AsyncExitStack
+) -> RawComponent:
+    """The queue service, by hand."""
+    component = RawComponent(QUEUE, "hush", port=server.component_port)
+    return await stack.enter_async_context(component)
+
+
+@pytest.fixture
+async def service(
+    server: LoopbackServer, tmp_path: Path
+) -> AsyncIterator[QueueService]:
+    """The queue service, ours."""
+    component = component_of(server, QUEUE)
+    service = QueueService(component, f"sqlite:{tmp_path}/queues.db")
+    try:
+        component.connect()
+        await component.wait_until("session_start", timeout=10)
+        yield service
+    finally:
+        await service.aclose()
+        await close(component)
+
+
+def component_of(server: LoopbackServer, jid: str) -> ComponentXMPP:
+    return ComponentXMPP(  # type: ignore[no-untyped-call]  # slixmpp's lack
+        jid, "hush", server.host, server.component_port
+    )
+
+
+def answer(request: ET.Element, content: str = "", **changes: str) -> str:
+    """An iq of type result to a request, or what the changes make of it."""
+    attributes = {
+        "type": "result",
+        "id": request.attrib["id"],
+        "from": request.attrib["to"],
+        "to": request.attrib["from"],
+        **{name.rstrip("_"): value for name, value in changes.items()},
+    }
+    head = " ".join(f"{name}='{value}'" for name, value in attributes.items())
+    return f"<iq {head}>{content}</iq>"
+
+
+def refusal(request: ET.Element, condition: str, type_: str = "cancel") -> str:
+    content = f"<error type='{type_}'><{condition} xmlns='{STANZAS}'/></error>"
+    return answer(request, content, type="error")
+
+
+def event(content: str, *, to: str = "bob@localhost/1", sender: str = QUEUE) -> str:
+    return (
+        f"<message from='{sender}' to='{to}'><event xmlns='{EVENTS}'>"
+        f"<items node='n' xmlns:q='xmpp-qos:queue:0'>{content}</items></event></message>"
+    )
+
+
+async def in_step(bob: ClientXMPP, component: RawComponent) -> None:
+    """Return when all is handled that the component has sent."""
+    ping = "<ping xmlns='urn:xmpp:ping'/>"
+    await component.send(
+        f"<iq type='get' id='step' from='{QUEUE}' to='{bob.boundjid}'>{ping}</iq>"
+    )
+    await component.expect(stanza("iq", id="step"))
+
+
+# -- answers ---------------------------------------------------------------
+
+
+async def test_an_answer_counts_only_from_whom_was_asked(
+    bob: ClientXMPP, by_hand: RawComponent
+) -> None:
+    """Whoever guesses an id must not be able to settle an item for a worker."""
+    retracting = asyncio.create_task(XEP_0254.of(bob).retract(QUEUE, "n", "i", "t"))
+    request = await by_hand.expect(stanza("iq", type="set"))
+    await by_hand.send(answer(request, from_=f"mallory@{QUEUE}"))
+    await in_step(bob, by_hand)
+    assert not retracting.done()
+    await by_hand.send(refusal(request, "conflict"))
+    with pytest.raises(RequestRefused, match="conflict"):
+        await retracting
+
+
+async def test_a_refusal_says_all_that_the_error_says(
+    bob: ClientXMPP, by_hand: RawComponent
+) -> None:
+    """What is to be done depends on the condition, its type and who said it."""
+    creating = asyncio.create_task(XEP_0254.of(bob).create(QUEUE, "n"))
+    request = await by_hand.expect(stanza("iq", type="set"))
+    content = (
+        f"<error type='modify' by='{OTHER}'><bad-request xmlns='{STANZAS}'/>"
+        f"<text xmlns='{STANZAS}'>no such option</text>"
+        "<invalid-options xmlns='http://jabber.org/protocol/pubsub#errors'/></error>"
+    )
+    await by_hand.send(answer(request, content, type="error"))
+    with pytest.raises(RequestRefused) as caught:
+        await creating
+    error = caught.value
+    assert (error.condition, error.type) == ("bad-request", "modify")
+    assert (error.pubsub, error.text) == ("invalid-options", "no such option")
+    assert (error.by, error.to) == (OTHER, QUEUE)
+
+
+async def test_an_error_without_a_condition_is_a_refusal_too(
+    bob: ClientXMPP, by_hand: RawComponent
+) -> None:
+    """Listing 9 of other services: whatever they send, the caller hears of it."""
+    purging = asyncio.create_task(XEP_0254.of(bob).purge(QUEUE, "n"))
+    request = await by_hand.expect(stanza("iq", type="set"))
+    await by_hand.send(answer(request, type="error"))
+    with pytest.raises(RequestRefused, match="undefined-condition"):
+        await purging
+
+
+async def test_silence_is_no_answer_after_the_time_out(
+    bob: ClientXMPP, by_hand: RawComponent
+) -> None:
+    """A caller who waits for ever cannot repeat; one who is told can."""
+    with pytest.raises(NoAnswer, match=r"nothing came in 0\.05 s"):
+        await XEP_0254.of(bob).retract(QUEUE, "n", "i", "t", timeout_s=0.05)
+    request = await by_hand.expect(stanza("iq", type="set"))
+    await by_hand.send(answer(request))
+    await in_step(bob, by_hand)
+
+
+async def test_what_waits_when_the_session_is_lost_hears_of_it(
+    bob: ClientXMPP, by_hand: RawComponent, server: LoopbackServer
+) -> None:
+    """slixmpp leaves such requests waiting, and a worker could not repeat them."""
+    plugin = XEP_0254.of(bob)
+    waiting = asyncio.create_task(plugin.retract(QUEUE, "n", "i", timeout_s=NEVER_S))
+    await by_hand.expect(stanza("iq", type="set"))
+    server.disconnect("bob@localhost/1")
+    with pytest.raises(NoAnswer, match="the session was lost"):
+        await waiting
+
+
+async def test_without_a_session_nothing_is_asked(server: LoopbackServer) -> None:
+    """A request that slixmpp would queue could go out long after it was given up."""
+    client = ClientXMPP("bob@localhost/1", "secret")
+    client.register_plugin("xep_0254")
+    try:
+        with pytest.raises(NoAnswer, match="there is no session"):
+            await XEP_0254.of(client).delete(QUEUE, "n")
+    finally:
+        await close(client)
+
+
+# -- publishing ------------------------------------------------------------
+
+
+async def test_a_publish_without_an_answer_is_repeated_with_the_same_ids(
+    bob: ClientXMPP, by_hand: RawComponent
+) -> None:
+    """The service knows a repeat by the id: without it there would be two items."""
+    plugin = XEP_0254.of(bob)
+    plugin.timeout_s = 0.2
+    item = NewItem("<a xmlns='u:a'/>", priority=9, ttl=1.5, delay=0.25)
+    publishing = asyncio.create_task(plugin.publish(QUEUE, "n", [item]))
+    requests = [await by_hand.expect(stanza("iq", type="set")) for _ in range(2)]
+    await by_hand.send(answer(requests[1]))
+    assert await publishing == [item.item_id]
+    first, second = (each.find(f".//{PUBSUB}item") for each in requests)
+    assert first is not None
+    assert second is not None
+    assert ET.tostring(first) == ET.tostring(second)
+    assert first.attrib == {
+        "id": item.item_id,
+        f"{EXTENSIONS}priority": "9",
+        f"{EXTENSIONS}ttl": "1.5",
+        f"{EXTENSIONS}delay": "0.25",
+    }
+    assert len(item.item_id) >= 32  # 128 bits, that nobody else's can be
+
+
+async def test_a_publish_that_is_never_answered_is_in_doubt(
+    bob: ClientXMPP, by_hand: RawComponent
+) -> None:
+    """That the service was away the last time says nothing about the first."""
+    plugin = XEP_0254.of(bob)
+    plugin.timeout_s = 0.2
+    publishing = asyncio.create_task(
+        plugin.publish(QUEUE, "n", [NewItem()], attempts=2)
+    )
+    await by_hand.expect(stanza("iq", type="set"))
+    second = await by_hand.expect(stanza("iq", type="set"))
+    await by_hand.send(refusal(second, "service-unavailable"))
+    with pytest.raises(NoAnswer):
+        await publishing
+
+
+async def test_a_publish_that_is_refused_is_not_repeated(
+    bob: ClientXMPP, by_hand: RawComponent
+) -> None:
+    """What the service has decided it decides again."""
+    publishing = asyncio.create_task(XEP_0254.of(bob).publish(QUEUE, "n", [NewItem()]))
+    request = await by_hand.expect(stanza("iq", type="set"))
+    await by_hand.send(refusal(request, "forbidden", "auth"))
+    with pytest.raises(RequestRefused, match="forbidden"):
+        await publishing
+    await in_step(bob, by_hand)
+    assert not by_hand.received(stanza("iq", type="set"))
+
+
+async def test_a_publish_waits_for_the_session_to_come_back(
+    bob: ClientXMPP, service: QueueService, server: LoopbackServer
+) -> None:
+    """A publisher loses its connection at any time; its items are not lost by that."""
+    plugin = XEP_0254.of(bob)
+    plugin.retry_s = NEVER_S
+    await plugin.create(QUEUE, "n")
+    server.disconnect("bob@localhost/1")
+    await bob.wait_until("disconnected", timeout=10)
+    assert await plugin.publish(QUEUE, "n", [NewItem(item_id="i")]) == ["i"]
+
+
+@pytest.mark.parametrize(
+    "item",
+    [NewItem("<a>"), NewItem("text"), NewItem("<a/><b/>"), NewItem(item_id="\x00")],
+    ids=["open", "text", "two", "id"],
+)
+async def test_what_cannot_be_an_item_is_not_sent(
+    bob: ClientXMPP, by_hand: RawComponent, item: NewItem
+) -> None:
+    """Broken XML would end the stream, and with it everything else."""
+    with pytest.raises(LocalProtocolError):
+        await XEP_0254.of(bob).publish(QUEUE, "n", [item])
+    await in_step(bob, by_hand)
+    assert not by_hand.received(stanza("iq", type="set"))
+
+
+async def test_a_stanza_over_the_servers_limit_is_not_sent(bob: ClientXMPP) -> None:
+    """The server would close the stream, at each attempt anew."""
+    item = NewItem(f"<a>{'x' * 300_000}</a>")
+    with pytest.raises(MessageTooLarge):
+        await XEP_0254.of(bob).publish(QUEUE, "n", [item])
+
+
+async def test_an_element_that_is_published_stays_as_it_was(
+    bob: ClientXMPP, service: QueueService
+) -> None:
+    """It is the application's; and what arrives is the same, without a namespace too."""
+    plugin = XEP_0254.of(bob)
+    await plugin.create(QUEUE, "n")
+    payload = ET.Element("a", {"z": "1", "b": "2"})
+    ET.SubElement(payload, "{u:c}c").tail = "text"
+    before = ET.tostring(payload)
+    await plugin.publish(QUEUE, "n", [NewItem(payload)])
+    assert ET.tostring(payload) == before
+    (item,) = (await plugin.items(QUEUE, "n")).items
+    assert canonical(item.payload) == canonical(before.decode())
+
+
+def canonical(xml: str) -> str:
+    return ET.canonicalize(xml, rewrite_prefixes=True)
+
+
+# -- events ----------------------------------------------------------------
+
+
+def events_of(client: ClientXMPP) -> tuple[list[Event], list[Message]]:
+    """What a listener to the node gets, and what the application's handlers get."""
+    listened: list[Event] = []
+    handled: list[Message] = []
+    XEP_0254.of(client).add_listener(QUEUE, "n", listened.append)
+    client.add_event_handler("pubsub_publish", handled.append)
+    client.register_plugin("xep_0060")
+    return listened, handled
+
+
+async def test_an_event_of_the_service_goes_to_the_listener_and_nowhere_else(
+    bob: ClientXMPP, by_hand: RawComponent
+) -> None:
+    """Two parts of an application must not both work on one item."""
+    listened, handled = events_of(bob)
+    await by_hand.send(event("<item id='i' q:token='t'><a xmlns='u:a'/></item>"))
+    await in_step(bob, by_hand)
+    (got,) = listened
+    assert (got.node, got.items[0].item_id, got.items[0].token) == ("n", "i", "t")
+    assert not handled
+
+
+@pytest.mark.parametrize(
+    ("to", "sender"),
+    [
+        ("bob@localhost", QUEUE),
+        ("bob@localhost/1", f"mallory@{QUEUE}"),
+        ("bob@localhost/1", f"{QUEUE}/1"),
+    ],
+    ids=["bare", "account", "resource"],
+)
+async def test_an_event_that_is_not_the_services_to_us_is_left_alone(
+    bob: ClientXMPP, by_hand: RawComponent, to: str, sender: str
+) -> None:
+    """Anybody can send one, and servers re-route: queue.md §1, row 6."""
+    listened, handled = events_of(bob)
+    await by_hand.send(event("<item id='i'/>", to=to, sender=sender))
+    await in_step(bob, by_hand)
+    assert not listened
+    assert len(handled) == 1
+
+
+async def test_who_does_not_listen_any_more_is_not_called(
+    bob: ClientXMPP, by_hand: RawComponent
+) -> None:
+    """A worker that has ended must not take items."""
+    listened, handled = events_of(bob)
+    XEP_0254.of(bob).remove_listener(QUEUE, "n", listened.append)
+    XEP_0254.of(bob).remove_listener(QUEUE, "n", listened.append)
+    await by_hand.send(event("<item id='i'/>"))
+    await in_step(bob, by_hand)
+    assert not listened
+    assert len(handled) == 1
+
+
+async def test_a_listener_that_fails_harms_no_other(
+    bob: ClientXMPP, by_hand: RawComponent
+) -> None:
+    """An exception in a filter would end the connection."""
+
+    def fail(_event: Event) -> None:
+        raise RuntimeError("a bug of the application")
+
+    XEP_0254.of(bob).add_listener(QUEUE, "n", fail)
+    listened, _ = events_of(bob)
+    await by_hand.send(event("<item id='i'/>"))
+    await in_step(bob, by_hand)
+    assert len(listened) == 1
+
+
+async def test_an_acknowledged_event_reaches_the_listener(
+    server: LoopbackServer, service: QueueService
+) -> None:
+    """It comes through xep_qos, which feeds it to the same filters."""
+    plugins = {"xep_qos": {"trust_acknowledged": "all"}, "xep_0254": {}}
+    async with logged_in(server, "bee/1", plugins) as bee:
+        plugin = XEP_0254.of(bee)
+        await plugin.create(QUEUE, "n")
+        came: asyncio.Future[Event] = asyncio.get_running_loop().create_future()
+        plugin.add_listener(QUEUE, "n", came.set_result)
+        await plugin.subscribe(QUEUE, "n", queue_requests=1, events="acknowledged")
+        await plugin.publish(QUEUE, "n", [NewItem(item_id="i")])
+        async with asyncio.timeout(10):
+            assert (await came).items[0].item_id == "i"
+
+
+# -- all of it, with the service -------------------------------------------
+
+
+async def test_an_owner_sets_a_queue_up_and_takes_it_down(
+    bob: ClientXMPP, service: QueueService
+) -> None:
+    """Each request and its answer fit together, for a node from begin to end."""
+    plugin = XEP_0254.of(bob)
+    assert await plugin.supports_queueing(QUEUE)
+    assert await plugin.create(QUEUE, "n", {"queue#lock_timeout": "7"}) == "n"
+    await plugin.configure(QUEUE, "n", {"queue#max_deliveries": "2"})
+    config = await plugin.configuration(QUEUE, "n")
+    assert config["queue#lock_timeout"] == "7"
+    assert config["queue#max_deliveries"] == "2"
+    await plugin.set_affiliations(QUEUE, "n", {"bee@localhost": Affiliation.MEMBER})
+    assert await plugin.affiliations(QUEUE, "n") == {
+        "bob@localhost": Affiliation.OWNER,
+        "bee@localhost": Affiliation.MEMBER,
+    }
+    await plugin.publish(QUEUE, "n", [NewItem()])
+    await plugin.purge(QUEUE, "n")
+    assert (await plugin.items(QUEUE, "n")).items == []
+    await plugin.delete(QUEUE, "n")
+    with pytest.raises(RequestRefused, match="item-not-found"):
+        await plugin.items(QUEUE, "n")
+    assert await plugin.create(QUEUE)
+
+
+async def test_a_queue_is_browsed_page_by_page_each_item_once(
+    bob: ClientXMPP, service: QueueService
+) -> None:
+    """A queue can be longer than a stanza."""
+    plugin = XEP_0254.of(bob)
+    await plugin.create(QUEUE, "n")
+    payload = f"<a xmlns='u:a'>{'x' * 50_000}</a>"
+    ids = [f"i{number}" for number in range(9)]
+    for item_id in ids:
+        await plugin.publish(QUEUE, "n", [NewItem(payload, item_id)])
+    first = await plugin.items(QUEUE, "n", max_items=2)
+    assert [each.item_id for each in first.items] == ids[:2]
+    assert first.count == 9
+    second = await plugin.items(QUEUE, "n", max_items=1, after=first.last)
+    assert [each.item_id for each in second.items] == ["i2"]
+    assert [each.item_id async for each in plugin.browse(QUEUE, "n")] == ids
+
+
+async def test_a_worker_gets_items_settles_them_and_reads_the_numbers(
+    bob: ClientXMPP, service: QueueService
+) -> None:
+    """The life of an item as its worker sees it: extended, failed, dead, requeued."""
+    plugin = XEP_0254.of(bob)
+    await plugin.create(
+        QUEUE, "n", {"queue#max_deliveries": "1", "queue#keep_accepted": "60"}
+    )
+    events: asyncio.Queue[Event] = asyncio.Queue()
+    plugin.add_listener(QUEUE, "n", events.put_nowait)
+    assert await plugin.subscribe(QUEUE, "n", queue_requests=1)
+    await plugin.publish(QUEUE, "n", [NewItem("<a xmlns='u:a'/>", "i", priority=7)])
+    token = (await delivered(events)).token
+    assert await plugin.extend(QUEUE, "n", "i", token, 90.0) == 90.0
+    await plugin.unlock(
+        QUEUE, "n", "i", token, outcome=ItemOutcome.REJECTED, reason="no\x00good"
+    )
+    (dead,) = (await plugin.items(QUEUE, "n", state="dead")).items
+    assert_dead(dead)
+    stats = await plugin.stats(QUEUE, "n")
+    assert (stats["dead"], stats["available"], stats["subscribers"]) == (1, 0, 1)
+    assert stats["oldest_seconds"] is None
+    assert await plugin.requeue(QUEUE, "n") == ["i"]
+    await plugin.retract(QUEUE, "n", "i", (await delivered(events)).token)
+    (kept,) = (await plugin.items(QUEUE, "n", state="accepted")).items
+    assert (kept.item_id, kept.state) == ("i", "accepted")
+    await plugin.unsubscribe(QUEUE, "n")
+    assert (await plugin.stats(QUEUE, "n"))["subscribers"] == 0
+
+
+async def delivered(events: asyncio.Queue[Event]) -> DeliveredItem:
+    async with asyncio.timeout(10):
+        while True:
+            got = await events.get()
+            if got.items:
+                return got.items[0]
+
+
+def assert_dead(item: BrowsedItem) -> None:
+    assert (item.item_id, item.state, item.priority) == ("i", "dead", 7)
+    assert item.payload == "<a xmlns='u:a'/>"
+    assert item.publisher == "bob@localhost"
+    assert item.delivery_count == 1
+    assert item.published_at is not None
+    assert item.reason.startswith("rejected")
+    assert "good" in item.reason
+    (failure,) = item.history
+    assert failure.by == "bob@localhost/1"
+    assert failure.at >= item.published_at
+
+
+@pytest.mark.parametrize(
+    "outcome", [ItemOutcome.RELEASED, ItemOutcome.MODIFIED], ids=lambda each: each.value
+)
+async def test_an_unlocked_item_is_available_again_and_counts_if_it_failed(
+    bob: ClientXMPP, service: QueueService, outcome: ItemOutcome
+) -> None:
+    """The two ways to give an item back differ in the count, and nothing else."""
+    plugin = XEP_0254.of(bob)
+    await plugin.create(QUEUE, "n", {"queue#backoff": "0"})
+    events: asyncio.Queue[Event] = asyncio.Queue()
+    plugin.add_listener(QUEUE, "n", events.put_nowait)
+    await plugin.subscribe(QUEUE, "n", queue_requests=1)
+    await plugin.publish(QUEUE, "n", [NewItem(item_id="i")])
+    first = await delivered(events)
+    await plugin.unlock(
+        QUEUE, "n", "i", first.token, outcome=outcome, delivery_failed=True
+    )
+    second = await delivered(events)
+    assert second.token != first.token
+    assert second.delivery_count == (outcome is ItemOutcome.MODIFIED)
+    assert (first.first_acquirer, second.first_acquirer) == (True, False)
+
+
+async def test_accepting_is_no_unlock(bob: ClientXMPP) -> None:
+    """It would be released, and come again."""
+    with pytest.raises(LocalProtocolError, match="accepted"):
+        await XEP_0254.of(bob).unlock(QUEUE, "n", "i", outcome=ItemOutcome.ACCEPTED)
+
+
+async def test_a_component_can_ask_and_listen_too(
+    server: LoopbackServer, service: QueueService
+) -> None:
+    """Publishers and workers at the side of a server are components."""
+    component = component_of(server, OTHER)
+    component.register_plugin("xep_0254")
+    try:
+        component.connect()
+        await component.wait_until("session_start", timeout=10)
+        plugin = XEP_0254.of(component)
+        await plugin.create(QUEUE, "n")
+        events: asyncio.Queue[Event] = asyncio.Queue()
+        plugin.add_listener(QUEUE, "n", events.put_nowait)
+        await plugin.subscribe(QUEUE, "n", queue_requests=1)
+        await plugin.publish(QUEUE, "n", [NewItem("<a/>", "i")])
+        item = await delivered(events)
+        assert item.payload == "<a xmlns=''/>"
+        await plugin.retract(QUEUE, "n", "i", item.token)
+    finally:
+        await close(component)
+
+
+# -- the plugin ------------------------------------------------------------
+
+
+async def test_who_forgot_to_register_the_plugin_is_told_how() -> None:
+    """A KeyError would not say what is missing."""
+    client = ClientXMPP("bob@localhost/1", "secret")
+    try:
+        with pytest.raises(LookupError, match="register_plugin"):
+            XEP_0254.of(client)
+    finally:
+        await close(client)
+
+
+@pytest.mark.parametrize("option", ["timeout_s", "retry_s", "stanza_bytes_max"])
+async def test_a_bad_option_is_refused(option: str) -> None:
+    """With it each request would fail, and nobody would know why."""
+    client = ClientXMPP("bob@localhost/1", "secret")
+    try:
+        with pytest.raises(ValueError, match=option):
+            client.register_plugin("xep_0254", {option: 0})
+        assert "xep_0254" not in client.plugin
+    finally:
+        await close(client)
+
+
+async def test_a_service_that_is_no_jid_is_the_callers_mistake(
+    bob: ClientXMPP,
+) -> None:
+    """It could never answer."""
+    for wrong in ("", "@", "a@b@c/"):
+        with pytest.raises(LocalProtocolError):
+            await XEP_0254.of(bob).delete(wrong, "n")
+
+
+async def test_when_the_plugin_is_disabled_who_waits_hears_of_it(
+    bob: ClientXMPP, by_hand: RawComponent
+) -> None:
+    """Nothing is left behind on the stream that belongs to the application."""
+    plugin = XEP_0254.of(bob)
+    waiting = asyncio.create_task(plugin.delete(QUEUE, "n"))
+    await by_hand.expect(stanza("iq", type="set"))
+    bob.plugin.disable("xep_0254")  # type: ignore[attr-defined]  # slixmpp's lack
+    with pytest.raises(RequestFailed):
+        await waiting
+    await in_step(bob, by_hand)
