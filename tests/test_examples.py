@@ -1,11 +1,20 @@
 """The examples run as they stand, and the README shows what is in them."""
 
+import asyncio
+import os
 import re
+import signal
 import subprocess
 import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+
+from qos.testing import LoopbackServer, friends, logged_in, queue_service
+from xep_0254 import XEP_0254, NewItem
 
 ROOT = Path(__file__).parents[1]
 
@@ -44,6 +53,135 @@ def test_the_people_counted_are_those_who_went_through() -> None:
     assert not re.search(r"lost=0,|cut=0\)", output)
 
 
+def test_three_bees_do_each_order_once() -> None:
+    """One of them fails at times, and one order is nobody's to do."""
+    *bees, together, dead = run("work_queue.py").splitlines()
+    found = [re.fullmatch(r"(\w+): (\d+) done, (\d+) failed", line) for line in bees]
+    assert [bee[1] for bee in found if bee] == ["anna", "ben", "carl"]
+    assert sum(int(bee[2]) for bee in found if bee) == 59
+    assert together == "together: 59 done, each once"
+    assert dead.startswith("dead after 4 deliveries: <order ")
+    assert "number='13'" in dead
+
+
+# -- the worker-bee --------------------------------------------------------
+
+SERVICE = "queue.localhost"
+
+#: Says what it got, by way of the item's id; `bad` is rejected, `sick` fails.
+COMMAND = """\
+import os, sys
+assert (os.environ["QOS_NODE"], os.environ["QOS_DELIVERY_COUNT"]) == ("orders", "0")
+name = os.environ["QOS_ITEM_ID"]
+assert sys.stdin.read().endswith(f">{name}</order>")
+sys.exit({"bad": 65, "sick": 1}.get(name, 0))
+"""
+
+
+@asynccontextmanager
+async def worker_bee(
+    server: LoopbackServer, *command: str, secret: str = "secret"
+) -> AsyncIterator[Process]:
+    """The example, at work on the queue `orders` for the account `bee`."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, ROOT / "examples" / "worker_bee.py", SERVICE, "orders"),
+        *("--jid", "bee@localhost", "--host", server.host, "--port", str(server.port)),
+        *("--tls", "off", "--parallel", "2", "--", *command),
+        env=os.environ | {"XMPP_QOS_PASSWORD": secret},
+        stdout=PIPE,
+        stderr=PIPE,
+    )
+    try:
+        async with asyncio.timeout(40):
+            yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.communicate()
+
+
+@asynccontextmanager
+async def queue() -> AsyncIterator[tuple[LoopbackServer, XEP_0254]]:
+    """A queue `orders`, and its owner."""
+    async with (
+        friends("boss", "bee", components={SERVICE: "secret"}) as server,
+        queue_service(server, SERVICE),
+        logged_in(server, "boss", {"xep_0254": {}}) as boss,
+    ):
+        queues = XEP_0254.of(boss)
+        await queues.create(SERVICE, "orders", {"queue#max_deliveries": "1"})
+        yield server, queues
+
+
+def named(name: str) -> NewItem:
+    return NewItem(f"<order xmlns='urn:example:shop'>{name}</order>", name)
+
+
+async def results(process: Process, count: int) -> list[str]:
+    """So many lines of its own log, in the order of the alphabet."""
+    assert process.stderr is not None
+    found: list[str] = []
+    while len(found) < count and (line := await process.stderr.readline()):
+        name, _, rest = line.decode().strip().partition(": ")
+        if name == "worker-bee":
+            found.append(rest)
+    return sorted(found)
+
+
+async def test_the_worker_bee_runs_its_command_for_each_item() -> None:
+    """And tells the service what the exit status says; SIGTERM ends it in order."""
+    async with queue() as (server, queues):
+        await queues.publish(SERVICE, "orders", [named(n) for n in ("a", "bad", "b")])
+        async with worker_bee(server, sys.executable, "-c", COMMAND) as bee:
+            assert await results(bee, 3) == [
+                "a: exit status 0",
+                "b: exit status 0",
+                "bad: exit status 65",
+            ]
+            await queues.publish(SERVICE, "orders", [named("sick")])
+            assert await results(bee, 1) == ["sick: exit status 1"]
+            # What runs has its end first: the service is told of it.
+            bee.send_signal(signal.SIGTERM)
+            await bee.communicate()
+            assert bee.returncode == 0
+        stats = await queues.stats(SERVICE, "orders")
+        dead = [item async for item in queues.browse(SERVICE, "orders", state="dead")]
+    assert (stats["accepted"], stats["available"], stats["acquired"]) == (2, 0, 0)
+    assert stats["subscribers"] == 0
+    assert {item.item_id: item.history[0].reason for item in dead} == {
+        "bad": f"rejected: {sys.executable} says so",
+        "sick": "failed",
+    }
+
+
+async def test_the_worker_bee_comes_back_with_the_server() -> None:
+    """As a program that runs for ever has to; slixmpp alone does not."""
+    async with (
+        queue() as (server, queues),
+        worker_bee(server, sys.executable, "-c", COMMAND) as bee,
+    ):
+        await queues.publish(SERVICE, "orders", [named("a")])
+        assert await results(bee, 1) == ["a: exit status 0"]
+        await server.restart()
+        await queues.publish(SERVICE, "orders", [named("b")], attempts=100)
+        assert await results(bee, 1) == ["b: exit status 0"]
+
+
+async def test_the_worker_bee_says_that_it_may_not() -> None:
+    """A wrong password, and a queue that is not there: it ends, with a word."""
+    async with queue() as (server, queues):
+        async with worker_bee(server, "true", secret="wrong") as bee:
+            _, errors = await bee.communicate()
+            assert bee.returncode == 1
+            assert errors.endswith(b"the server has refused the login\n")
+        await queues.delete(SERVICE, "orders")
+        async with worker_bee(server, "true") as bee:
+            _, errors = await bee.communicate()
+            assert bee.returncode == 1
+            assert "item-not-found" in errors.decode()
+            assert "Traceback" not in errors.decode()
+
+
 def test_the_readme_shows_the_quickstart() -> None:
     """Word for word: what is shown is what is tested."""
     quickstart = (ROOT / "examples" / "quickstart.py").read_text()
@@ -54,7 +192,7 @@ def test_every_example_is_tested() -> None:
     """A new one gets its test here."""
     source = Path(__file__).read_text()
     for example in (ROOT / "examples").glob("*.py"):
-        assert f'run("{example.name}")' in source
+        assert f'run("{example.name}")' in source or f'/ "{example.name}"' in source
 
 
 @pytest.mark.parametrize("path", ["README.md", "CHANGELOG.md"])

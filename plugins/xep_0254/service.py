@@ -146,7 +146,12 @@ class QueueService:
         self._xmpp.add_filter("in", self._filter)
 
     def _session_bind(self, jid: JID) -> None:
-        """XEP-0254 §3: say what we are."""
+        """XEP-0254 §3: say what we are.
+
+        And know who we are before session_start, when xep_qos hands over again what
+        a crash has interrupted.
+        """
+        self._own = jid.full
         plugin = self._xmpp.plugin["xep_0030"]
         plugin.add_identity("pubsub", "service", "Queues", jid=jid)
         for feature in disco.SERVICE_FEATURES:
@@ -177,14 +182,18 @@ class QueueService:
         self._wire.quicken()
         xml = received.xml
         requester = xml.get("from", "")
-        if self._own is None or xml.get("to") != self._own or not requester:
+        to = xml.get("to", "")
+        if self._own is None or not requester:
+            return False
+        if received.name == "message":
+            # One that was held for long may be for a resource that we had then.
+            return bare(to) == bare(self._own) and self._message(received, requester)
+        if to != self._own:
             return False
         if received.name == "iq":
             return self._iq(xml, requester)
         if received.name == "presence":
             self._presence(xml, requester)
-        elif received.name == "message":
-            return self._message(received, requester)
         return False
 
     def _iq(self, xml: ET.Element, requester: str) -> bool:

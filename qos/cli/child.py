@@ -41,7 +41,7 @@ class Exit:
 
 
 async def run_child(
-    command: Sequence[str], *, stdin: bytes, environment: Mapping[str, str]
+    command: Sequence[str], *, stdin: bytes, environment: Mapping[bytes, bytes]
 ) -> Exit:
     """Run a command to its end; its stdout and stderr go to our stderr.
 

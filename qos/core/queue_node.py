@@ -447,6 +447,7 @@ class QueueNode:
     def unsubscribe(self, jid: str) -> list[QueueEffect]:
         """Send it nothing new; its locks stay (XEP-0254 §4)."""
         del self.subscriptions[jid]
+        self._holders.forget_turn(jid)
         return [RemoveSubscription(self.node.name, jid)]
 
     def left(

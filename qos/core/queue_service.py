@@ -233,7 +233,7 @@ class Queues:
             return []
         effects = self.queue(name).bounced(jid, tokens, now)
         self._suspend(name)
-        return effects
+        return effects + self.place_dead(name, now)
 
     def probes(self) -> list[QueueEffect]:
         """After a start: ask every subscriber whether it is there."""
@@ -269,7 +269,7 @@ class Queues:
                     effects.append(told)
             effects += queue.release_all(account, now)
             self.forget(account, name)
-        return effects
+        return effects + self.place_dead(name, now)
 
     def _suspend(self, name: str) -> None:
         suspended = self.nodes[name].suspended

@@ -182,7 +182,8 @@ def given_back(
     state = _next(item, input_)
     if counts:
         item = _failed(item, reason, now)
-    if state is _ARCHIVED or (count >= options.max_deliveries and counts):
+    # Also where this one does not count: the maximum may be lower than it was.
+    if state is _ARCHIVED or count >= options.max_deliveries:
         return dead(replace(item, delivery_count=count), now=now)
     releases = 0 if counts else item.releases + 1
     return _unlocked(
@@ -226,6 +227,7 @@ def requeued(
         origin: of a dead letter, where it died.
         origin_id: its id there.
     """
+    assert item.state is not _ACQUIRED
     if item.state is _ARCHIVED:
         _next(item, ItemInput.REQUEUE)
     return replace(

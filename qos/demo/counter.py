@@ -24,8 +24,8 @@ from slixmpp.stanza import Message
 
 from qos.demo import child
 from qos.demo.device import Device, reporting
-from xep_qos import XEP_QOS
 from xep_0337 import XEP_0337
+from xep_qos import XEP_QOS
 
 __all__ = ["COUNTED", "NAME", "NUMBER", "Book", "Count", "read_book"]
 

@@ -7,8 +7,8 @@ import contextlib
 import json
 import signal
 import sys
-from collections import Counter
 from asyncio.subprocess import PIPE, Process
+from collections import Counter
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self

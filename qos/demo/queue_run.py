@@ -165,7 +165,8 @@ class _Run:
                 killed = group.create_task(self._kill())
                 await self._publish()
                 await killed
-                while await self.left():
+                # The service tells nobody.
+                while await self.left():  # noqa: ASYNC110
                     await asyncio.sleep(_LOOK_EVERY_S)
                 await asyncio.gather(*(bee.stop() for bee in self._bees.values()))
                 shown.cancel()

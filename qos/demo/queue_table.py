@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from textwrap import fill
 
 from qos.core.model import bare
 from qos.demo.bee import Run
 from qos.demo.orders import FAILING, KILLED, Order
-from qos.demo.text import number, table, times
+from qos.demo.text import number, table
 from xep_0254 import BrowsedItem
 
 __all__ = ["BeeRow", "Dead", "QueueRow", "bee_rows", "reckon", "render", "verdict"]
@@ -185,6 +186,9 @@ def reckon(
 
 # -- as text ---------------------------------------------------------------
 
+#: Characters in a line.
+_LINE = 88
+
 _HEADING = ("bee", "received", "accepted", "failed", "lost")
 
 
@@ -212,19 +216,23 @@ def _counts(rows: Sequence[BeeRow]) -> tuple[str, ...]:
 
 def verdict(row: QueueRow) -> str:
     """What came of it, in a sentence or two."""
-    if not row.exact:
-        dead = ", ".join(each.id for each in row.dead) or "nothing"
-        return (
-            f"The queue has failed: of {number(row.good, 'good order')} "
-            f"{row.lost} lost, {row.duplicated} duplicated, {row.left} left; "
-            f"{row.pieces} pieces packed of {row.pieces_truth}; dead: {dead} "
-            f"(poisoned: {row.poisoned})."
-        )
-    (dead_letter,) = row.dead
-    history = ", ".join(f"{why} at {by}" for by, why in dead_letter.history)
-    deliveries = times(len(dead_letter.history))
+    return fill(_success(row) if row.exact else _failure(row), _LINE)
+
+
+def _success(row: QueueRow) -> str:
+    (dead,) = row.dead
+    history = ", ".join(f"{by} ({why})" for by, why in dead.history)
     return (
-        f"Queue: {row.published} published; each of {number(row.good, 'good order')} was "
-        f"accepted once,\nand {row.pieces} pieces are packed of {row.pieces_truth}. "
-        f"One is dead: {dead_letter.id}, which failed {deliveries}:\n{history}."
+        f"Queue: of {row.published} items each of the {row.good} good ones was accepted "
+        f"once, and {row.pieces} pieces are packed of {row.pieces_truth}. {dead.id} is "
+        f"dead ({dead.reason}), after {history}."
+    )
+
+
+def _failure(row: QueueRow) -> str:
+    dead = ", ".join(each.id for each in row.dead) or "none"
+    return (
+        f"The queue has failed: of {number(row.good, 'good item')} {row.lost} lost, "
+        f"{row.duplicated} duplicated, {row.left} left; {row.pieces} pieces packed of "
+        f"{row.pieces_truth}; dead: {dead} (poisoned: {row.poisoned})."
     )

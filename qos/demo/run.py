@@ -235,7 +235,9 @@ class _Run:
         outcome = "not ended"
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_OUTCOME_S_MAX):
-                delivery = await XEP_QOS.of(door.client).submit(message, level=self._level)
+                delivery = await XEP_QOS.of(door.client).submit(
+                    message, level=self._level
+                )
                 outcome = (await delivery.outcome()).status.value
         self.outcomes[outcome] += 1
 

@@ -40,6 +40,9 @@ log = logging.getLogger(__name__)
 #: For an answer about a lock or a settlement: each can be repeated.
 _ANSWER_S = 10.0
 
+#: Likewise when the worker stops, and nobody wants to wait.
+_RELEASE_S = 5.0
+
 #: A settlement is repeated so long at least: then it is known how it ended.
 _SETTLE_S_MIN = 10.0
 
@@ -283,10 +286,13 @@ class Holding:
         self._lose(job, reason, condition=condition)
         return JobLost(job.id, reason, condition=condition)
 
-    async def _ask_to_settle(self, job: Job, how: Settling) -> None:
+    async def _ask_to_settle(
+        self, job: Job, how: Settling, timeout_s: float = _ANSWER_S
+    ) -> None:
         plugin, service, node = self._plugin, self.service, self.node
+        timeout_s = min(timeout_s, plugin.timeout_s)
         if how.outcome is ItemOutcome.ACCEPTED:
-            await plugin.retract(service, node, job.id, job.token, timeout_s=_ANSWER_S)
+            await plugin.retract(service, node, job.id, job.token, timeout_s=timeout_s)
             return
         await plugin.unlock(
             service,
@@ -297,14 +303,15 @@ class Holding:
             delivery_failed=how.delivery_failed,
             undeliverable_here=how.undeliverable_here,
             reason=how.reason,
-            timeout_s=_ANSWER_S,
+            timeout_s=timeout_s,
         )
 
     async def give_back(self, job: Job) -> None:
         """Release a job that is not wanted any more; asked once, whatever comes."""
         self._lose(job, "the worker has stopped")
         try:
-            await self._ask_to_settle(job, Settling(ItemOutcome.RELEASED))
+            released = Settling(ItemOutcome.RELEASED)
+            await self._ask_to_settle(job, released, _RELEASE_S)
         except RequestFailed as error:
             # Its lock ends by itself; a refusal says that it has.
             log.log(

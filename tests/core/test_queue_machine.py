@@ -20,7 +20,7 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from queue_model import FAILS_MAX, HOLD_S, ITEMS_MAX, LOCK_S, Fact, Model, Wish
+from queue_model import HOLD_S, ITEMS_MAX, LOCK_S, Fact, Model, Wish
 from queue_world import (
     ANT,
     BEE,
@@ -36,6 +36,7 @@ from qos.core.item import ItemOutcome, ItemState
 from qos.core.model import bare
 from qos.core.queue_effects import ForgetOld, NotifyItem, SaveItem
 from qos.core.queue_requests import (
+    Configure,
     Extend,
     Publish,
     Purge,
@@ -81,7 +82,7 @@ class Queue(RuleBasedStateMachine):
         config = {
             "pubsub#publish_model": "open",
             "queue#lock_timeout": str(LOCK_S),
-            "queue#max_deliveries": str(FAILS_MAX),
+            "queue#max_deliveries": "2",
             "queue#backoff": str(backoff),
             "queue#max_items": str(ITEMS_MAX),
             "queue#dedupe_window": "20",
@@ -285,7 +286,13 @@ class Queue(RuleBasedStateMachine):
                 fact, self.now, by=by, outcome=done.outcome, final=done.outcome is X
             )
         else:
-            self.model.release(fact, self.now, not_here=done.undeliverable_here)
+            self.model.release(
+                fact,
+                self.now,
+                by=by,
+                outcome=done.outcome,
+                not_here=done.undeliverable_here,
+            )
 
     @rule(data=st.data(), stale=st.booleans(), seconds=st.sampled_from((1.0, 15.0, 1e5)))
     def extend(self, data: st.DataObject, stale: bool, seconds: float) -> None:
@@ -342,6 +349,8 @@ class Queue(RuleBasedStateMachine):
             if fact.token == token and mine:
                 self.model.release(fact, self.now)
                 self.model.silent.add(event.to)
+                # What is dead by that is placed before the commit.
+                self.flush()
 
     @rule(how=st.sampled_from(("next", "next", "next", "little", "day")))
     def time_passes(self, how: str) -> None:
@@ -388,6 +397,14 @@ class Queue(RuleBasedStateMachine):
                 fact.origin = fact.origin_id = ""
             self.model.revive(fact, node, item_id, self.now)
             self.model.ends.pop((node, item_id), None)
+
+    @rule(fails_max=st.integers(1, 3))
+    def configure(self, fails_max: int) -> None:
+        """It counts from the next unlock on."""
+        config = {"queue#max_deliveries": str(fails_max)}
+        for node in NODES:
+            assert self.ask(Configure(node, config), OWNER) == "ok"
+        self.model.fails_max = fails_max
 
     @rule(node=nodes, rarely=st.integers(0, 3))
     def purge(self, node: str, rarely: int) -> None:

@@ -13,7 +13,6 @@ from qos.core.item import Item, ItemOutcome, ItemState
 from qos.core.model import bare
 
 LOCK_S = 10.0
-FAILS_MAX = 2
 ITEMS_MAX = 5
 DEDUPE_S = 20.0
 MEMORY_S = 3600.0
@@ -114,6 +113,7 @@ class Model:
     backoff_s: float
     keep_s: float
     dead_letter_node: str
+    fails_max: int = 2
     facts: dict[int, Fact] = field(default_factory=dict)
     ends: dict[tuple[str, str], End] = field(default_factory=dict)
     wishes: dict[str, dict[str, Wish]] = field(default_factory=dict)
@@ -199,8 +199,19 @@ class Model:
         self._end(fact, now)
         self._unlock(fact, "withdrawn")
 
-    def release(self, fact: Fact, now: float, *, not_here: bool = False) -> None:
-        """It does not count."""
+    def release(
+        self,
+        fact: Fact,
+        now: float,
+        *,
+        by: str = "",
+        outcome: ItemOutcome | None = None,
+        not_here: bool = False,
+    ) -> None:
+        """It does not count; but the maximum may be lower than it was."""
+        if fact.count >= self.fails_max:
+            self.die(fact, now, by=by, outcome=outcome)
+            return
         fact.releases += 1
         if not_here:
             fact.excluded = fact.excluded | {fact.holder}
@@ -218,7 +229,7 @@ class Model:
     ) -> None:
         """It counts."""
         fact.count += 1
-        if final or fact.count >= FAILS_MAX:
+        if final or fact.count >= self.fails_max:
             self.die(fact, now, by=by, outcome=outcome)
             return
         if not_here:

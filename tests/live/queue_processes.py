@@ -84,19 +84,16 @@ CREATE TRIGGER journal_insert AFTER INSERT ON item WHEN NEW.token <> ''
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Role:
-    """Where to connect, and as whom."""
+class Connect:
+    """Where to connect, and as whom; again whenever the connection is lost."""
 
     jid: str
     password: str
     host: str
     port: int
 
-    async def live(self, ready: Callable[[], None]) -> None:
-        """Do it; call `ready` when it is in session and at work."""
-        raise NotImplementedError
-
-    def _session(self) -> AccountSession:
+    def as_account(self) -> AccountSession:
+        """Not begun yet."""
         login = Login(
             host=self.host,
             port=self.port,
@@ -108,6 +105,29 @@ class Role:
             ca_file=None,
         )
         return AccountSession(login)
+
+    def as_component(self) -> ComponentSession:
+        """Not begun yet."""
+        component = Component(
+            host=self.host,
+            port=self.port,
+            connect_timeout_s=_CONNECT_S_MAX,
+            backoff=_RECONNECT,
+            jid=self.jid,
+            secret=self.password,
+        )
+        return ComponentSession(component)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Role:
+    """What a process does."""
+
+    connect: Connect
+
+    async def live(self, ready: Callable[[], None]) -> None:
+        """Do it; call `ready` when it is in session and at work."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,11 +147,14 @@ class Service(Role):
         cls, server: Prosody, jid: str, store: Path, *, journal: bool = False
     ) -> Self:
         """The component of this server."""
-        return cls(
+        connect = Connect(
             jid=jid,
             password=server.components[jid],
             host=server.address,
             port=server.component_port,
+        )
+        return cls(
+            connect=connect,
             store=str(store),
             journal=journal,
         )
@@ -139,15 +162,7 @@ class Service(Role):
     async def live(self, ready: Callable[[], None]) -> None:
         if self.journal:
             await self._begin_journal()
-        component = Component(
-            host=self.host,
-            port=self.port,
-            connect_timeout_s=_CONNECT_S_MAX,
-            backoff=_RECONNECT,
-            jid=self.jid,
-            secret=self.password,
-        )
-        session = ComponentSession(component)
+        session = self.connect.as_component()
         assert isinstance(session.xmpp, ComponentXMPP)
         store = _DyingStore(self.store)
         for number in (BEFORE_COMMIT, AFTER_COMMIT):
@@ -174,8 +189,9 @@ class _DyingStore(QueueStore):
 
     def die_at(self, number: int, _frame: FrameType | None) -> None:
         """A signal handler."""
-        self._dies_at = number
+        # In this order: a commit may be under way.
         _say("armed", os.getpid())
+        self._dies_at = number
 
     def _commit(self, changes: list[Change]) -> None:
         if self._dies_at == BEFORE_COMMIT:
@@ -223,7 +239,7 @@ class Hand(Role):
             await job.accept()
             note("accepted", job)
 
-        async with self._session() as session:
+        async with self.connect.as_account() as session:
             worker = Worker(
                 session.client,
                 self.service,
@@ -267,7 +283,7 @@ class Press(Role):
 
     async def live(self, ready: Callable[[], None]) -> None:
         log = os.open(self.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-        async with self._session() as session:
+        async with self.connect.as_account() as session:
             session.client.register_plugin("xep_0254", {"timeout_s": 1.0})
             plugin = XEP_0254.of(session.client)
             session.start()
@@ -316,7 +332,9 @@ class Deed:
 
 def read_deeds(path: Path) -> list[Deed]:
     """What all workers did, in the order in which they did it."""
-    deeds = []
+    deeds: list[Deed] = []
+    if not path.exists():
+        return deeds
     for line in path.read_text().splitlines():
         what, item_id, token, count, at = line.split(" ")
         deeds.append(Deed(what, item_id, token, int(count), float(at)))
@@ -511,7 +529,8 @@ class _Nursery:
         signal.signal(signal.SIGCHLD, self._reap)
         for line in sys.stdin:
             key, name, options = json.loads(line)
-            role = self.roles[name](**options)
+            connect = Connect(**options.pop("connect"))
+            role = self.roles[name](connect=connect, **options)
             # Not to be told of a child's end before knowing that it is one.
             signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
             pid = os.fork()
@@ -540,7 +559,7 @@ def _run(key: int, role: Role) -> NoReturn:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
-        form = f"{role.jid} %(asctime)s %(levelname)s %(name)s %(message)s"
+        form = f"{role.connect.jid} %(asctime)s %(levelname)s %(name)s %(message)s"
         logging.basicConfig(level=logging.WARNING, format=form)
         logging.getLogger("qos.worker.worker").addFilter(_unexpected)
         asyncio.run(role.live(lambda: _say("ready", os.getpid())))

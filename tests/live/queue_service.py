@@ -420,12 +420,15 @@ class Peer(RawClient):
         """The next event, whatever it tells."""
         return await self.expect(lambda xml: is_event(xml, node))
 
-    async def item(self, node: str = "") -> Delivered:
-        """The next item, in an event of its own."""
-        message = await self.expect(
+    async def items(self, node: str = "") -> ET.Element:
+        """The next event that brings items."""
+        return await self.expect(
             lambda xml: is_event(xml, node) and bool(delivered(xml))
         )
-        (one,) = delivered(message)
+
+    async def item(self, node: str = "") -> Delivered:
+        """The next item, in an event of its own."""
+        (one,) = delivered(await self.items(node))
         return one
 
     async def told(self, what: str, *item_ids: str) -> None:

@@ -51,18 +51,21 @@ async def test_it_comes_back_with_the_server() -> None:
 async def test_a_store_of_the_users_own_outlives_it(tmp_path: Path) -> None:
     """So that a test can restart the service; only then it is its own to remove."""
     store = f"sqlite:{tmp_path / 'queues.sqlite'}"
-    async with friends("boss", components=COMPONENTS) as server:
-        async with logged_in(server, "boss", PLUGINS) as boss:
-            queues = XEP_0254.of(boss)
-            async with queue_service(server, QUEUE, store=store):
-                await queues.create(QUEUE, "orders")
-                await queues.publish(QUEUE, "orders", [NewItem(item_id="one")])
-            async with queue_service(server, QUEUE, store=store):
-                page = await queues.items(QUEUE, "orders")
+    async with (
+        friends("boss", components=COMPONENTS) as server,
+        logged_in(server, "boss", PLUGINS) as boss,
+    ):
+        queues = XEP_0254.of(boss)
+        async with queue_service(server, QUEUE, store=store):
+            await queues.create(QUEUE, "orders")
+            await queues.publish(QUEUE, "orders", [NewItem(item_id="one")])
+        async with queue_service(server, QUEUE, store=store):
+            page = await queues.items(QUEUE, "orders")
     assert [item.item_id for item in page.items] == ["one"]
 
 
 async def test_who_may_create_can_be_said() -> None:
+    """For tests of an application that is not allowed to."""
     async with (
         friends("boss", "bee", components=COMPONENTS) as server,
         queue_service(server, QUEUE, creators=["boss@localhost"]),
@@ -72,14 +75,3 @@ async def test_who_may_create_can_be_said() -> None:
         await XEP_0254.of(boss).create(QUEUE, "orders")
         with pytest.raises(RequestRefused, match="forbidden"):
             await XEP_0254.of(bee).create(QUEUE, "others")
-
-
-async def test_a_wrong_secret_is_an_error_and_closes_the_store(tmp_path: Path) -> None:
-    """And not a wait for ever; the store can be opened again at once."""
-    store = f"sqlite:{tmp_path / 'queues.sqlite'}"
-    async with friends("boss", components=COMPONENTS) as server:
-        with pytest.raises(TimeoutError):
-            async with queue_service(server, QUEUE, "wrong", store=store):
-                pytest.fail("it has a session")
-        async with queue_service(server, QUEUE, store=store):
-            assert QUEUE in server.online

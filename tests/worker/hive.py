@@ -1,7 +1,8 @@
 """The queue service on the embedded server, and what else tests of workers share."""
 
 import asyncio
-from collections.abc import Callable
+import contextlib
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any, Protocol
 from xml.etree import ElementTree as ET
@@ -10,7 +11,7 @@ from slixmpp import ClientXMPP, ComponentXMPP
 
 from qos.testing import LoopbackServer
 from qos.testing.clients import close
-from qos.worker import Job
+from qos.worker import Job, Worker
 from raw_client import RawComponent, local, stanza
 from xep_0254 import XEP_0254, NewItem, QueueService
 
@@ -89,6 +90,13 @@ class ByHand:
 
     def __init__(self, component: RawComponent) -> None:
         self.component = component
+
+    @contextlib.asynccontextmanager
+    async def worker(self, client: ClientXMPP, **options: Any) -> AsyncIterator[Worker]:
+        """A worker that need not go in order: nobody answers at its end."""
+        async with Worker(client, QUEUE, NODE, grace_s=0, **options) as worker:
+            yield worker
+            await self.component.close()
 
     async def subscribe(self) -> ET.Element:
         """Take a worker on; returns its request."""

@@ -17,7 +17,7 @@ async def test_a_worker_says_who_it_is_before_it_asks_for_items(
     bee: ClientXMPP, by_hand: ByHand
 ) -> None:
     """The service hears of its end only if it has seen its presence."""
-    async with Worker(bee, QUEUE, NODE, parallel=7, batch=3, durable_locks=True):
+    async with by_hand.worker(bee, parallel=7, batch=3, durable_locks=True):
         presence = await by_hand.component.expect(stanza("presence"))
         assert presence.get("from") == "bee@localhost/1"
         request = await by_hand.asked("subscribe")
@@ -174,7 +174,7 @@ async def test_a_subscription_that_was_taken_away_is_asked_for_again(
     bee: ClientXMPP, by_hand: ByHand
 ) -> None:
     """At once, and not only after the interval."""
-    async with Worker(bee, QUEUE, NODE):
+    async with by_hand.worker(bee):
         await by_hand.subscribe()
         await by_hand.event(
             f"<subscription node='{NODE}' jid='bee@localhost/1' subscription='none'/>"
@@ -186,7 +186,7 @@ async def test_a_later_refusal_does_not_end_the_worker(
     bee: ClientXMPP, by_hand: ByHand
 ) -> None:
     """A queue can be deleted and made anew, and what runs goes on meanwhile."""
-    async with Worker(bee, QUEUE, NODE) as worker:
+    async with by_hand.worker(bee) as worker:
         await by_hand.subscribe()
         await by_hand.deliver("i", "t")
         job = await anext(worker)

@@ -1,0 +1,125 @@
+"""The first part of `xmpp-qos demo`: the three levels over a bad link."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from qos.cli.demo_output import ProgressLine, is_bold, show
+from qos.cli.output import note, print_json
+from qos.core.model import Level
+from qos.demo.process import Spares
+from qos.demo.run import Conditions, Progress, run_level
+from qos.demo.table import Row, render
+from qos.demo.text import number, times
+
+__all__ = ["show_levels"]
+
+_STORY = """\
+Counting people in a closed space, by the example in the text of the protocol.
+
+Two doors, an entrance and an exit, report each person who passes to a counter: an
+event (XEP-0337) in an XMPP message, Entered or Left. All three are clients of a server
+that is part of this program: nothing leaves this machine. {messages} people pass, while
+  - the link between the three loses {loss:g} % of the stanzas, delays each by up to
+    {delay:g} ms, and with {cut:g} % of them cuts the connection of who was to get it;
+  - the counter, a process of its own, is killed {kills} (SIGKILL) and started again.
+
+The counter writes each event to disk, with the id of the message, before it says that
+it is done with it. Killed in between, it is handed the message again, marked as
+redelivered. Then, and only then, it looks whether it knows the id, and counts it once.
+
+The same people and the same link, first at most once (unacknowledged), then at least
+once (acknowledged), then exactly once (assured), with --seed {seed}:
+"""
+
+
+async def show_levels(conditions: Conditions, *, json: bool) -> bool:
+    """Run the scenario at each level; returns whether assured was exact.
+
+    Raises:
+        CommandError: stdout cannot be written.
+        ProcessDied, TimeoutError, OSError: it cannot be run.
+    """
+    note(_story(conditions), name="")
+    rows = await _run_levels(conditions, json=json)
+    table = render(rows, bold=is_bold(json=json))
+    show(table, _verdict(rows[-1]), json=json)
+    return rows[-1].exact
+
+
+async def _run_levels(conditions: Conditions, *, json: bool) -> list[Row]:
+    rows: list[Row] = []
+    progress = ProgressLine()
+    with tempfile.TemporaryDirectory(prefix="xmpp-qos-demo-") as name:
+        folder = Path(name)
+        try:
+            async with Spares(folder, "qos.demo.counter") as spares:
+                for level in Level:
+                    stores = folder / level.value
+                    stores.mkdir()
+                    row = await run_level(
+                        level,
+                        conditions,
+                        stores,
+                        spares,
+                        lambda now: progress.tell(_under_way(now)),
+                    )
+                    progress.close()
+                    note(_ended(row), name="")
+                    rows.append(row)
+                    if json:
+                        print_json({"seed": conditions.seed} | row.as_dict())
+        finally:
+            progress.close()
+    return rows
+
+
+# -- what it says ----------------------------------------------------------
+
+
+def _story(conditions: Conditions) -> str:
+    return _STORY.format(
+        messages=conditions.messages,
+        loss=100 * conditions.loss,
+        cut=100 * conditions.cut,
+        delay=1000 * conditions.delay_s,
+        kills=times(conditions.kills),
+        seed=conditions.seed,
+    )
+
+
+def _under_way(now: Progress) -> str:
+    return (
+        f"{now.level.value:14}  {now.sent}/{now.messages} sent, {now.counted} counted; "
+        f"{_luck(now)}"
+    )
+
+
+def _ended(row: Row) -> str:
+    return (
+        f"  {row.level:14}  {_luck(row)}, {number(row.recognized, 'repeat')} recognized"
+    )
+
+
+def _luck(on_the_way: Progress | Row) -> str:
+    return ", ".join(
+        (
+            f"{number(on_the_way.stanzas_dropped, 'stanza')} lost",
+            number(on_the_way.cuts, "cut"),
+            number(on_the_way.kills, "kill"),
+        )
+    )
+
+
+def _verdict(assured: Row) -> str:
+    if assured.exact:
+        return (
+            f"Assured: of {number(assured.sent, 'message')} each was counted once, "
+            "and the doors know it."
+        )
+    outcomes = ", ".join(f"{n} {what}" for what, n in assured.outcomes.items())
+    return (
+        f"Assured has failed: {assured.lost} lost, {assured.duplicated} duplicated; "
+        f"the doors were told: {outcomes}."
+    )

@@ -1,0 +1,77 @@
+"""The second part of `xmpp-qos demo`: a queue, and three worker-bees at it."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from qos.cli.demo_output import ProgressLine, is_bold, show
+from qos.cli.output import note, print_json
+from qos.demo.process import Spares
+from qos.demo.queue_run import MAX_DELIVERIES, QueueProgress, run_queue
+from qos.demo.queue_table import render, verdict
+from qos.demo.text import number
+
+__all__ = ["show_queue"]
+
+_STORY = """\
+{first}A queue of orders (XEP-0254), and three worker-bees that pack them.
+
+A shop publishes {items} orders to a queue service. Each bee, a process of its own, has
+some items at a time; an item that it has is locked until it is accepted, or until it is
+known to have failed. Then it goes to the next bee.
+  - ben drops every fifth order that he is the first to get: he has failed;
+  - carl is killed (SIGKILL) with items locked, and started again;
+  - one more order is for "many" pieces. Whoever gets it fails, and after {deliveries} failures
+    it is moved to the queue of dead letters.
+
+A bee has a database of its own for what it has packed. That is written when, and only
+when, the service has accepted the item, by the prepared effects of qos.worker, so that
+neither kill nor failure packs an order twice. With --seed {seed}:
+"""
+
+
+async def show_queue(seed: int, items: int, *, json: bool, first: bool) -> bool:
+    """Let the bees pack so many orders; returns whether all went as it should.
+
+    Args:
+        seed: see qos.demo.queue_run, as for the rest.
+        items: how many good orders.
+        json: rows on stdout, and the table on stderr.
+        first: nothing stands above.
+
+    Raises:
+        CommandError: stdout cannot be written.
+        ProcessDied, TimeoutError, OSError, RequestFailed: it cannot be run.
+    """
+    story = _STORY.format(
+        first="" if first else "\n", items=items, deliveries=MAX_DELIVERIES, seed=seed
+    )
+    note(story, name="")
+    progress = ProgressLine()
+    with tempfile.TemporaryDirectory(prefix="xmpp-qos-demo-") as name:
+        folder = Path(name)
+        try:
+            async with Spares(folder, "qos.demo.bee") as spares:
+                rows, result = await run_queue(
+                    seed,
+                    items,
+                    folder,
+                    spares,
+                    lambda now: progress.tell(_under_way(now)),
+                )
+        finally:
+            progress.close()
+    note(f"  done in {result.seconds:.1f} s", name="")
+    if json:
+        for row in (*rows, result):
+            print_json({"seed": seed} | row.as_dict())
+    show(render(rows, bold=is_bold(json=json)), verdict(result), json=json)
+    return result.exact
+
+
+def _under_way(now: QueueProgress) -> str:
+    return (
+        f"{now.published}/{now.orders} published, {now.accepted} accepted; "
+        f"{number(now.kills, 'kill')}"
+    )

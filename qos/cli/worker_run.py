@@ -1,0 +1,208 @@
+"""Works on a queue with a command: how it exits is the outcome of an item."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+from collections.abc import Sequence
+
+from qos.cli.account import login_from
+from qos.cli.child import Exit, run_child
+from qos.cli.logins import AccountSession
+from qos.cli.output import note, print_json
+from qos.cli.status import CommandError, Status
+from qos.core.item import ItemOutcome
+from qos.errors import JobLost
+from qos.worker import Job, Worker
+
+__all__ = ["run"]
+
+#: Exit statuses of the command (sysexits.h: EX_DATAERR, EX_TEMPFAIL).
+_REJECT = 65
+_RELEASE = 75
+
+#: Items in one event: small ones come quicker together.
+_BATCH_MAX = 20
+
+_WORDS = {
+    ItemOutcome.ACCEPTED: "accepted",
+    ItemOutcome.RELEASED: "released",
+    ItemOutcome.REJECTED: "rejected",
+    ItemOutcome.MODIFIED: "failed",
+}
+
+
+async def run(arguments: argparse.Namespace) -> int:
+    """See qos.cli.entry.Command."""
+    async with AccountSession(login_from(arguments)) as session:
+        worker = Worker(
+            session.client,
+            arguments.service,
+            arguments.node,
+            parallel=arguments.parallel,
+            batch=min(arguments.parallel, _BATCH_MAX),
+            lock_timeout_s=arguments.lock_timeout,
+            grace_s=arguments.grace,
+        )
+        working = _Working(session, worker, arguments.command)
+        session.start()
+        task = asyncio.create_task(session.work(working.until_done(arguments.drain)))
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError:
+            note(f"stopping; what runs may go on for {arguments.grace:g} s")
+            await working.stopped(task)
+            note("stopped; what was not done is given back")
+            raise
+    return Status.DONE
+
+
+class _Working:
+    """A worker whose handler is a command."""
+
+    def __init__(
+        self, session: AccountSession, worker: Worker, command: Sequence[str]
+    ) -> None:
+        self._session = session
+        self._worker = worker
+        self._command = command
+        self._failure: CommandError | None = None
+        self._stopping = False
+        self._running = 0
+        self._idle_since = 0.0
+
+    async def until_done(self, drain_s: float | None) -> None:
+        """Work until it is stopped, or there has been nothing to do for this time.
+
+        Raises:
+            RequestRefused: the service does not take this worker on.
+            CommandError: the command cannot be run, or its outcome not be printed.
+        """
+        # The worker would say that there is no session.
+        await self._session.online.wait()
+        if self._stopping:
+            return
+        async with self._worker, asyncio.TaskGroup() as group:
+            watching = group.create_task(self._watch(drain_s))
+            try:
+                await self._worker.run(self._handle)
+            finally:
+                watching.cancel()
+        if self._failure is not None:
+            raise self._failure
+
+    async def stopped(self, task: asyncio.Task[None]) -> None:
+        """Stop, and return when all has ended; cancelled, it hurries."""
+        self._stopping = True
+        if not self._session.online.is_set():
+            task.cancel()
+        self._worker.stop()
+        while not task.done():
+            try:
+                await asyncio.wait((task,))
+            except asyncio.CancelledError:
+                self._worker.stop()
+        if not task.cancelled():
+            task.result()
+
+    async def _watch(self, drain_s: float | None) -> None:
+        """Say when it is ready, and stop it when it has drained."""
+        await self._worker.subscribed()
+        note(f"ready {self._session.client.boundjid.full}", name="")
+        if drain_s is None:
+            return
+        loop = asyncio.get_running_loop()
+        self._idle_since = loop.time()
+        while True:
+            left_s = self._idle_since + drain_s - loop.time()
+            if self._running:
+                left_s = drain_s
+            if left_s <= 0:
+                self._worker.stop()
+                return
+            await asyncio.sleep(left_s)
+
+    async def _handle(self, job: Job) -> None:
+        loop = asyncio.get_running_loop()
+        self._running += 1
+        begun = loop.time()
+        exit_: Exit | None = None
+        outcome = "released"  # by the worker, if it is stopped
+        try:
+            exit_ = await self._until_lost(job)
+            outcome = await self._settle(job, exit_)
+        finally:
+            self._idle_since = loop.time()
+            self._running -= 1
+            self._tell(job, outcome, exit_, self._idle_since - begun)
+
+    async def _until_lost(self, job: Job) -> Exit | None:
+        """Run the command; None: it was killed, or cannot be run."""
+        environment = {
+            **os.environb,
+            b"QOS_ITEM_ID": job.id.encode(),
+            b"QOS_NODE": job.node.encode(),
+            b"QOS_DELIVERY_COUNT": str(job.delivery_count).encode(),
+        }
+        running = asyncio.create_task(
+            run_child(
+                self._command, stdin=job.payload_text.encode(), environment=environment
+            )
+        )
+        losing = asyncio.create_task(job.lost.wait())
+        try:
+            await asyncio.wait((running, losing), return_when=asyncio.FIRST_COMPLETED)
+            return running.result() if running.done() else None
+        except OSError as error:
+            text = f"{self._command[0]} cannot be run: {error.strerror}"
+            self._fail(CommandError(text, Status.REFUSED))
+            return None
+        finally:
+            losing.cancel()
+            running.cancel()
+            await asyncio.wait((running,))
+
+    async def _settle(self, job: Job, exit_: Exit | None) -> str:
+        """End the delivery as the command has; returns how it ended, in a word."""
+        if not job.held:
+            return "released" if self._stopping else "lost"
+        try:
+            if exit_ is None:
+                await job.release()
+            elif exit_.status == 0:
+                await job.accept()
+            elif exit_.status == _RELEASE:
+                await job.release()
+            elif exit_.status == _REJECT:
+                await job.reject(exit_.last_line)
+            else:
+                await job.modify()
+        except JobLost as error:
+            note(str(error))
+            return "lost" if error.condition else "in doubt"
+        assert job.outcome is not None
+        return _WORDS[job.outcome]
+
+    def _tell(self, job: Job, outcome: str, exit_: Exit | None, seconds: float) -> None:
+        try:
+            print_json(
+                {
+                    "id": job.id,
+                    "outcome": outcome,
+                    "seconds": round(seconds, 3),
+                    "delivery_count": job.delivery_count,
+                    "exit": exit_ and exit_.status,
+                    "signal": exit_ and exit_.signal,
+                }
+            )
+        except CommandError as error:
+            self._fail(error)
+
+    def _fail(self, error: CommandError) -> None:
+        """Go on with nothing: what runs is given back."""
+        if self._failure is None:
+            self._failure = error
+            self._stopping = True
+            self._worker.stop()
+            self._worker.stop()

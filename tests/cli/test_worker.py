@@ -1,0 +1,371 @@
+"""`worker`: a command for each item, and each good item accepted once."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from qos.cli import main
+from qos.testing.server import LoopbackServer
+
+if TYPE_CHECKING:
+    from tests.cli.conftest import Commands, Running
+
+SERVICE = ("queue.localhost", "orders")
+
+#: Writes down what it got, and exits as the payload says.
+DO_AS_TOLD = """
+payload=$(cat)
+echo "$QOS_ITEM_ID $QOS_NODE $QOS_DELIVERY_COUNT $payload" >> "$1"
+echo "on stdout"
+case $payload in
+  *good*) exit 0 ;;
+  *later*) [ -e "$1.later" ] && exit 0; touch "$1.later"; exit 75 ;;
+  *bad*) echo "first line" >&2; echo "this is no order" >&2; echo >&2; exit 65 ;;
+  *ill*) exit 3 ;;
+  *killed*) kill -9 $$ ;;
+esac
+"""
+
+#: Says that it runs, and runs until it is told to end.
+WAIT = """
+echo $$ > "$1.started"
+while [ ! -e "$1.end" ]; do sleep 0.05; done
+"""
+
+
+async def working(
+    commands: Commands, script: str, path: Path, *words: str, user: str = "alice"
+) -> Running:
+    """Start a worker that runs a script of the shell, with the path as its $1."""
+    command = ("--", "sh", "-c", script, "sh", path)
+    return await commands.start("worker", *SERVICE, *words, *command, user=user)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait for what a command does, which nobody tells us of."""
+    async with asyncio.timeout(30):
+        while not condition():  # noqa: ASYNC110 - there is no event
+            await asyncio.sleep(0.02)
+
+
+def read(path: Path) -> str:
+    """What a command has written to a file so far."""
+    return path.read_text() if path.exists() else ""
+
+
+async def started(path: Path) -> int:
+    """Wait until WAIT runs; return its process id."""
+    file = path.with_name(f"{path.name}.started")
+    await until(lambda: read(file).endswith("\n"))
+    return int(read(file))
+
+
+async def publish(commands: Commands, *lines: str) -> list[str]:
+    """Publish these lines; return the ids of the items."""
+    given = "".join(f"{line}\n" for line in lines).encode()
+    ended = await commands.queue("publish", "--lines", input_=given)
+    assert ended.status == 0, ended.err
+    return [str(line["id"]) for line in ended.out]
+
+
+async def left(commands: Commands) -> dict[str, object]:
+    """The numbers of the queue that are not 0."""
+    (stats,) = (await commands.queue("stats")).out
+    names = ("available", "acquired", "delayed", "dead", "accepted", "subscribers")
+    return {name: stats[name] for name in names if stats[name]}
+
+
+def alive(pid: int) -> bool:
+    """Whether there is a process, and not a dead one that nobody has asked about."""
+    try:
+        return " Z " not in Path(f"/proc/{pid}/stat").read_text()
+    except FileNotFoundError:
+        return False
+
+
+async def test_the_exit_status_decides_what_becomes_of_an_item(
+    queues: Commands, tmp_path: Path
+) -> None:
+    """The whole contract with the command, in one run."""
+    settings = ("--set", "backoff=0", "--set", "max_deliveries=2")
+    assert (await queues.queue("configure", *settings)).status == 0
+    given = ("good", "later", "bad", "ill", "killed")
+    ids = dict(zip(given, await publish(queues, *given), strict=True))
+    path = tmp_path / "got"
+    worker = await working(queues, DO_AS_TOLD, path, "--drain", "3")
+    ended = await worker.end()
+    assert ended.status == 0, ended.err
+    outcomes = Counter(
+        (line["id"], line["outcome"], line["exit"], line["signal"])
+        for line in ended.out
+    )
+    assert outcomes == {
+        (ids["good"], "accepted", 0, None): 1,
+        (ids["later"], "released", 75, None): 1,
+        (ids["later"], "accepted", 0, None): 1,
+        (ids["bad"], "rejected", 65, None): 1,
+        (ids["ill"], "failed", 3, None): 2,
+        (ids["killed"], "failed", None, "SIGKILL"): 2,
+    }
+    assert all(float(str(line["seconds"])) >= 0 for line in ended.out)
+    got = read(path).splitlines()
+    line = "<line xmlns='xmpp-qos:line:0'>{}</line>".format
+    assert f"{ids['good']} orders 0 {line('good')}" in got
+    assert got.count(f"{ids['later']} orders 0 {line('later')}") == 2
+    assert f"{ids['ill']} orders 0 {line('ill')}" in got
+    assert f"{ids['ill']} orders 1 {line('ill')}" in got
+    dead = {
+        item["id"]: item["reason"] for item in (await queues.queue("dead list")).out
+    }
+    assert dead.keys() == {ids["bad"], ids["ill"], ids["killed"]}
+    assert "this is no order" in str(dead[ids["bad"]])
+    assert ended.notes.count("on stdout") == len(got)
+    assert "first line" in ended.notes
+    assert await left(queues) == {"dead": 3, "accepted": 2}
+
+
+async def test_two_workers_share_a_queue_and_one_may_die(
+    queues: Commands, tmp_path: Path
+) -> None:
+    """Of one account, without any option; what the dead one had comes again."""
+    settings = ("--set", "lock_timeout=5", "--set", "backoff=0")
+    assert (await queues.queue("configure", *settings)).status == 0
+    path = tmp_path / "got"
+    script = 'cat >> "$1"; echo >> "$1"; sleep 0.1'
+    one = await working(queues, script, path, "--parallel", "4", "--drain", "8")
+    other = await working(queues, script, path, "--parallel", "4", "--drain", "8")
+    for worker in (one, other):
+        await worker.note("ready")
+    ids = await publish(queues, *(f"line {number}" for number in range(100)))
+    done = [await one.line(), await other.line()]
+    assert {line["outcome"] for line in done} == {"accepted"}
+    one.process.kill()
+    ended, killed = await other.end(), await one.end()
+    assert ended.status == 0, ended.err
+    assert killed.status == -signal.SIGKILL
+    accepted = Counter(str(line["id"]) for line in (*done, *ended.out, *killed.out))
+    # What was accepted when it was killed may not have been printed any more.
+    assert max(accepted.values()) == 1
+    assert accepted.keys() <= set(ids)
+    assert len(accepted) >= 100 - 4
+    for number in range(100):
+        assert f">line {number}<" in read(path)
+    assert await left(queues) == {"accepted": 100}
+
+
+async def test_so_many_run_at_a_time_and_no_more(
+    queues: Commands, tmp_path: Path
+) -> None:
+    """--parallel is a promise to the machine."""
+    script = """
+      touch "$1.$$"; echo x >> "$1"
+      while [ ! -e "$1.end" ]; do sleep 0.05; done
+      rm "$1.$$"
+    """
+    await publish(queues, *map(str, range(7)))
+    path = tmp_path / "run"
+    worker = await working(queues, script, path, "--parallel", "3", "--drain", "3")
+    await until(lambda: read(path).count("x") == 3)
+    assert await left(queues) == {"available": 4, "acquired": 3, "subscribers": 1}
+    running = set(os.listdir(tmp_path)) - {"run"}
+    assert len([name for name in running if name.startswith("run.")]) == 3
+    (tmp_path / "run.end").touch()
+    ended = await worker.end()
+    assert [line["outcome"] for line in ended.out] == ["accepted"] * 7
+
+
+@pytest.mark.parametrize("signal_", [signal.SIGTERM, signal.SIGINT])
+async def test_stopped_it_finishes_what_runs_and_gives_the_rest_back(
+    signal_: signal.Signals, queues: Commands, tmp_path: Path
+) -> None:
+    """A deployment costs no delivery."""
+    path = tmp_path / "run"
+    worker = await working(queues, WAIT, path, "--grace", "20")
+    await worker.note("ready")
+    await publish(queues, "a", "b")
+    await started(path)
+    worker.process.send_signal(signal_)
+    await worker.note("stopping")
+    (tmp_path / "run.end").touch()
+    ended = await worker.end()
+    assert ended.status == 130
+    assert [line["outcome"] for line in ended.out] == ["accepted"]
+    assert await left(queues) == {"available": 1, "accepted": 1}
+
+
+@pytest.mark.parametrize("grace", ["0.2", "600"])
+async def test_what_does_not_end_in_the_grace_time_is_killed_and_given_back(
+    grace: str, queues: Commands, tmp_path: Path
+) -> None:
+    """Or at a second signal: whoever sends it has no patience left."""
+    path = tmp_path / "run"
+    worker = await working(queues, WAIT, path, "--grace", grace)
+    await publish(queues, "a")
+    pid = await started(path)
+    worker.process.terminate()
+    if grace == "600":
+        await worker.note("stopping")
+        worker.process.terminate()
+    ended = await worker.end()
+    assert ended.status == 130
+    assert not alive(pid)
+    assert [line["outcome"] for line in ended.out] == ["released"]
+    (item,) = (await queues.queue("browse")).out
+    assert (item["state"], item["delivery_count"]) in {("available", 0), ("delayed", 0)}
+
+
+async def test_a_command_whose_item_is_gone_is_killed(
+    queues: Commands, tmp_path: Path
+) -> None:
+    """With all that it has started: its work is for nobody any more."""
+    path = tmp_path / "run"
+    script = 'sleep 600 & echo $! > "$1.child"; ' + WAIT
+    worker = await working(queues, script, path)
+    await publish(queues, "a")
+    pid = await started(path)
+    assert (await queues.queue("purge")).status == 0
+    line = await worker.line()
+    assert (line["outcome"], line["exit"], line["signal"]) == ("lost", None, None)
+    assert not alive(pid)
+    assert not alive(int(read(tmp_path / "run.child")))
+    await publish(queues, "b")
+    (tmp_path / "run.end").touch()
+    assert (await worker.line())["outcome"] == "accepted"
+    worker.process.terminate()
+    assert (await worker.end()).status == 130
+
+
+async def test_a_lock_lasts_as_long_as_its_command(
+    queues: Commands, tmp_path: Path
+) -> None:
+    """The lock time-out is for workers that die, not for those that are slow."""
+    assert (await queues.queue("configure", "--set", "lock_timeout=1")).status == 0
+    await publish(queues, "a")
+    script, words = 'sleep 3; echo x >> "$1"', ("--lock-timeout", "1")
+    worker = await working(queues, script, tmp_path / "got", *words)
+    line = await worker.line()
+    assert (line["outcome"], line["delivery_count"]) == ("accepted", 0)
+    assert await left(queues) == {"accepted": 1, "subscribers": 1}
+    assert read(tmp_path / "got") == "x\n"
+
+
+async def test_a_lost_connection_does_not_end_it(
+    server: LoopbackServer, queues: Commands, tmp_path: Path
+) -> None:
+    """It subscribes again, and goes on."""
+    path = tmp_path / "got"
+    worker = await working(queues, DO_AS_TOLD, path)
+    await worker.note("ready")
+    assert server.disconnect("alice@localhost") == 1
+    await worker.note("connected again")
+    (item_id,) = await publish(queues, "good")
+    line = await worker.line()
+    assert (line["id"], line["outcome"]) == (item_id, "accepted")
+    await server.restart()
+    await worker.note("connected again")
+    worker.process.terminate()
+    assert (await worker.end()).status == 130
+
+
+async def test_a_service_that_is_restarted_finds_its_worker_again(
+    queues: Commands, serving: Running, tmp_path: Path
+) -> None:
+    """The item was under way all the time, and its command ran once."""
+    path = tmp_path / "run"
+    worker = await working(queues, WAIT, path)
+    (item_id,) = await publish(queues, "a")
+    await started(path)
+    serving.process.kill()
+    await serving.process.wait()
+    await queues.serve()
+    (tmp_path / "run.end").touch()
+    line = await worker.line()
+    assert (line["id"], line["outcome"]) == (item_id, "accepted")
+    assert await left(queues) == {"accepted": 1, "subscribers": 1}
+
+
+async def test_who_may_not_work_on_a_queue_is_told(
+    queues: Commands, tmp_path: Path
+) -> None:
+    """One line, status 1; to try again would not help."""
+    assert (await queues.queue("affiliate", "bob@localhost=outcast")).status == 0
+    worker = await working(queues, DO_AS_TOLD, tmp_path / "got", user="bob")
+    ended = await worker.end()
+    assert (ended.status, ended.out) == (1, [])
+    assert "forbidden" in ended.notes[-1] or "not-allowed" in ended.notes[-1]
+    words = ("worker", "queue.localhost", "nothing", "--", "true")
+    ended = await queues.run(*words, user="alice")
+    assert (ended.status, ended.out) == (1, [])
+    assert "item-not-found" in ended.notes[-1]
+
+
+async def test_without_a_server_there_is_no_connection(
+    server: LoopbackServer, commands: Commands
+) -> None:
+    """Status 4, as for the other commands."""
+    await server.stop()
+    words = ("worker", *SERVICE, "--connect-timeout", "1", "--", "true")
+    ended = await commands.run(*words, user="alice")
+    assert (ended.status, ended.out) == (4, [])
+    assert "gave up after 1 s" in ended.err
+
+
+async def test_nobody_who_reads_its_stdout_ends_it(
+    queues: Commands, tmp_path: Path
+) -> None:
+    """As a shell reports SIGPIPE; it does not work on unseen."""
+    worker = await working(queues, DO_AS_TOLD, tmp_path / "got")
+    await publish(queues, "good")
+    await worker.line()
+    transport = worker.process._transport  # type: ignore[attr-defined]
+    transport.get_pipe_transport(1).close()
+    await publish(queues, "good")
+    await worker.note("nobody reads stdout any more")
+    assert await worker.process.wait() == 141
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((), "SERVICE, NODE, COMMAND"),
+        (SERVICE, "COMMAND"),
+        ((*SERVICE, "--"), "COMMAND"),
+        (("@", "orders", "--", "true"), "'@' is not a JID"),
+        ((*SERVICE, "--", "true"), "--jid is needed"),
+        ((*SERVICE, "--parallel", "0", "--", "true"), "'0' is not a whole number from"),
+        ((*SERVICE, "--parallel", "1001", "--", "true"), "from 1 to 1000"),
+        ((*SERVICE, "--parallel", "-1", "--", "true"), "'-1' is not a whole number"),
+        ((*SERVICE, "--parallel", "many", "--", "true"), "'many' is not a whole"),
+        ((*SERVICE, "--grace", "x", "--", "true"), "'x' is not a time in seconds"),
+        ((*SERVICE, "--drain", "0", "--", "true"), "'0' is not a time in seconds"),
+        ((*SERVICE, "--fly", "--", "true"), "--fly"),
+        (
+            (*SERVICE, "--jid", "a@localhost", "--", "no-such-command"),
+            "no-such-command",
+        ),
+        ((*SERVICE, "--jid", "a@localhost", "--", "/etc/passwd"), "/etc/passwd"),
+        ((*SERVICE, "--jid", "a@b", "--tls", "off", "--", "true"), "b is not known as"),
+    ],
+)
+def test_wrong_usage_is_one_line_and_status_2(
+    words: tuple[str, ...],
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A command that is not there is told before any item is taken for it."""
+    monkeypatch.setenv("XMPP_QOS_PASSWORD", "secret")
+    assert main(["worker", *words]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("xmpp-qos: ")
+    assert err.count("\n") == 1, err
+    assert said in err
