@@ -80,14 +80,21 @@ sys.exit({"bad": 65, "sick": 1}.get(name, 0))
 
 @asynccontextmanager
 async def worker_bee(
-    server: LoopbackServer, *command: str, secret: str = "secret"
+    server: LoopbackServer, *command: str, user: str = "bee"
 ) -> AsyncIterator[Process]:
-    """The example, at work on the queue `orders` for the account `bee`."""
+    """The example, at work on the queue `orders` for this account."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, ROOT / "examples" / "worker_bee.py", SERVICE, "orders"),
-        *("--jid", "bee@localhost", "--host", server.host, "--port", str(server.port)),
+        *(
+            "--jid",
+            f"{user}@localhost",
+            "--host",
+            server.host,
+            "--port",
+            str(server.port),
+        ),
         *("--tls", "off", "--parallel", "2", "--", *command),
-        env=os.environ | {"XMPP_QOS_PASSWORD": secret},
+        env=os.environ | {"XMPP_QOS_PASSWORD": "secret"},
         stdout=PIPE,
         stderr=PIPE,
     )
@@ -168,9 +175,9 @@ async def test_the_worker_bee_comes_back_with_the_server() -> None:
 
 
 async def test_the_worker_bee_says_that_it_may_not() -> None:
-    """A wrong password, and a queue that is not there: it ends, with a word."""
+    """No such account, and a queue that is not there: it ends, with a word."""
     async with queue() as (server, queues):
-        async with worker_bee(server, "true", secret="wrong") as bee:
+        async with worker_bee(server, "true", user="nobody") as bee:
             _, errors = await bee.communicate()
             assert bee.returncode == 1
             assert errors.endswith(b"the server has refused the login\n")

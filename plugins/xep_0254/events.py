@@ -171,9 +171,9 @@ def _items(node: str, content: str, *, extended_: bool = False) -> str:
 
 
 def _message(to: str, content: str, event_id: str, sender: str) -> str:
-    """Of no type, so that a server bounces it when the resource is gone.
+    """Of no type, so that a server that stores nothing bounces it from who is gone.
 
-    And not to be stored: who comes back later has no lock any more.
+    And not to be stored, although some do: who comes back has no lock any more.
     """
     head = attributes(**{"id": event_id, "to": to, "from": sender or None})
     return (

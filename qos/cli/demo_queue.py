@@ -64,8 +64,8 @@ async def show_queue(seed: int, items: int, *, json: bool, first: bool) -> bool:
             progress.close()
     note(f"  done in {result.seconds:.1f} s", name="")
     if json:
-        for row in (*rows, result):
-            print_json({"seed": seed} | row.as_dict())
+        for record in (*(row.as_dict() for row in rows), result.as_dict()):
+            print_json({"seed": seed} | record)
     show(render(rows, bold=is_bold(json=json)), verdict(result), json=json)
     return result.exact
 

@@ -152,6 +152,8 @@ class QueueEngine:
         contents = store.open()
         self._core: Queues | None = self._new_core(_start(contents))
         self._step = _Step()
+        # Until the first session nobody could be told of anything.
+        self._began = False
         self._busy = False
         self._flushing: asyncio.Handle | None = None
         self._stopped = False
@@ -174,6 +176,7 @@ class QueueEngine:
 
     def online(self) -> None:
         """There is a session: nobody is known to be there until heard of."""
+        self._began = True
         if self._core is not None:
             self._core.present.clear()
             self._did(self._core.probes())
@@ -264,7 +267,7 @@ class QueueEngine:
     def _flush(self) -> None:
         self._flushing = None
         core = self._core
-        if core is None or self._stopped:
+        if core is None or self._stopped or not self._began:
             return
         effects = core.dispatch(self._clock.now())
         self._step.add(effects)

@@ -15,10 +15,13 @@ import pytest
 
 from qos.cli import main
 from qos.core.model import Level
-from qos.demo.counter import Book, Count
-from qos.demo.process import CounterDied, Spares, Supervisor
+from qos.demo.counter import COUNTED, Book, Count
+from qos.demo.process import ProcessDied, Spares, Supervisor
 from qos.demo.scenario import ENTERED, LEFT, Passing, inside, kills, people
 from qos.demo.table import Row, reckon, render
+
+LEVELS = ("--only", "levels")
+QUEUE = ("--only", "queue", "--items", "60")
 
 #: A shorter run than the usual one, and one that surely loses something.
 SHORT = ("--messages", "40", "--loss", "0.1", "--cut", "0.02", "--kills", "2")
@@ -66,7 +69,7 @@ def processes_with(word: str) -> list[int]:
 def test_assured_is_exact_and_the_table_says_what_the_json_says(tmp_path: Path) -> None:
     """And the other levels show why it is there; two runs, so that chance has a say."""
     seed = ("--seed", "7")
-    first, second = (demo(tmp_path, *SHORT, *seed, "--json") for _ in range(2))
+    first, second = (demo(tmp_path, *LEVELS, *SHORT, *seed, "--json") for _ in range(2))
     for done in (first, second):
         assert done.returncode == 0, done.stderr
         unacknowledged, acknowledged, assured = rows_of(done)
@@ -98,7 +101,7 @@ def test_over_a_perfect_link_it_takes_one_two_and_four_stanzas(tmp_path: Path) -
     A few more find out who supports it, and repeat what a busy machine answers late;
     twice as many would be a mistake of ours.
     """
-    done = demo(tmp_path, *("--messages", "60", "--kills", "0"), *PERFECT)
+    done = demo(tmp_path, *LEVELS, *("--messages", "60", "--kills", "0"), *PERFECT)
     assert done.returncode == 0, done.stderr
     for level, stanzas in zip(Level, (1, 2, 4), strict=True):
         assert cells(done.stdout, level.value)[1:5] == ["60", "60", "0", "0"]
@@ -109,13 +112,72 @@ def test_over_a_perfect_link_it_takes_one_two_and_four_stanzas(tmp_path: Path) -
     assert "--seed 1" in done.stderr
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.crash
+def test_the_queue_is_exact_and_the_table_says_what_the_json_says(
+    tmp_path: Path,
+) -> None:
+    """Of three bees one is killed with items, one fails, and one item fails all."""
+    done = demo(tmp_path, *QUEUE, "--seed", "3", "--json")
+    assert done.returncode == 0, done.stderr
+    *bees, queue = rows_of(done)
+    assert [(row["kind"], row["bee"], row["run"]) for row in bees] == [
+        ("bee", "anna", 1),
+        ("bee", "ben", 1),
+        ("bee", "carl", 1),
+        ("bee", "carl", 2),
+    ]
+    for row in bees:
+        assert row["received"] == row["accepted"] + row["failed"] + row["lost"]
+    lost = [row["lost"] for row in bees]
+    assert lost[2] > 0
+    assert (lost[0], lost[1], lost[3]) == (0, 0, 0)
+    assert bees[1]["failed"] > 0
+    assert (queue["kind"], queue["exact"], queue["kills"]) == ("queue", True, 1)
+    assert (queue["published"], queue["good"], queue["accepted_once"]) == (61, 60, 60)
+    assert queue["accepted_once"] == sum(row["accepted"] for row in bees)
+    assert queue["pieces"] == queue["pieces_truth"]
+    (dead,) = queue["dead"]
+    assert dead["id"] == queue["poisoned"]
+    assert len(dead["history"]) == 4
+    # The same text for people, on stderr.
+    columns = ("received", "accepted", "failed", "lost")
+    for name, row in zip(
+        ("anna", "ben", "carl, killed", "carl, again"), bees, strict=True
+    ):
+        (line,) = (each for each in done.stderr.splitlines() if each.startswith(name))
+        assert line.split()[-4:] == [str(row[column]) for column in columns]
+    assert f"{dead['id']} is dead" in " ".join(done.stderr.split())
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.crash
+def test_the_demo_is_the_levels_and_then_the_queue(tmp_path: Path) -> None:
+    """What `make demo` shows, in its order, and where each part of it stands."""
+    short = ("--messages", "20", "--kills", "1", "--items", "30")
+    done = demo(tmp_path, *short, *PERFECT)
+    assert done.returncode == 0, done.stderr
+    for text in (done.stderr, done.stdout):
+        assert "\x1b" not in text
+    assert done.stderr.index("Two doors") < done.stderr.index("three worker-bees")
+    assert "Assured: of 20 messages each was counted once" in done.stdout
+    assert "Queue: of 31 items each of the 30 good ones was accepted" in done.stdout
+    assert "xmpp-qos: " not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("only", "number", "begun"),
+    [
+        ("levels", signal.SIGINT, "*/unacknowledged/counter.sqlite"),
+        ("levels", signal.SIGTERM, "*/unacknowledged/counter.sqlite"),
+        ("queue", signal.SIGINT, "*/carl.sqlite"),
+    ],
+)
 def test_stopped_it_leaves_no_process_and_no_folder(
-    tmp_path: Path, number: signal.Signals
+    tmp_path: Path, only: str, number: signal.Signals, begun: str
 ) -> None:
     """As Ctrl-C does it: every process of the terminal gets the signal."""
     running = subprocess.Popen(
-        [*COMMAND, "demo"],
+        [*COMMAND, "demo", "--only", only],
         env=os.environ | {"TMPDIR": str(tmp_path)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -124,7 +186,7 @@ def test_stopped_it_leaves_no_process_and_no_folder(
     )
     try:
         deadline = time.monotonic() + 20
-        while not list(tmp_path.glob("*/unacknowledged/counter.sqlite")):
+        while not list(tmp_path.glob(begun)):
             assert time.monotonic() < deadline
             assert running.poll() is None
             time.sleep(0.02)
@@ -151,6 +213,8 @@ def test_stopped_it_leaves_no_process_and_no_folder(
         ("--cut", "1"),
         ("--delay", "-1"),
         ("--kills", "3", "--messages", "2"),
+        ("--items", "29"),
+        ("--only", "queues"),
         ("--level", "assured"),
         ("now",),
     ],
@@ -170,11 +234,31 @@ def test_what_is_not_exact_is_said_and_is_the_exit_status(
     async def lossy(*_: object) -> Row:
         return row_of((0, ENTERED), (0, ENTERED), outcomes={"delivered": 3})
 
-    monkeypatch.setattr("qos.cli.demo.run_level", lossy)
-    assert main(["demo"]) == 1
+    monkeypatch.setattr("qos.cli.demo_levels.run_level", lossy)
+    assert main(["demo", *LEVELS]) == 1
     text = capsys.readouterr().out
     assert "Assured has failed: 2 lost, 1 duplicated" in text
     assert "the doors were told: 3 delivered" in text
+
+
+@pytest.mark.parametrize("levels", [True, False])
+def test_both_parts_are_shown_and_both_have_to_be_exact(
+    monkeypatch: pytest.MonkeyPatch, *, levels: bool
+) -> None:
+    """One that is not does not hide the other, and does not pass for it."""
+    shown: list[str] = []
+
+    def part(name: str, *, exact: bool) -> None:
+        async def show(*_: object, **__: object) -> bool:
+            shown.append(name)
+            return exact
+
+        monkeypatch.setattr(f"qos.cli.demo.show_{name}", show)
+
+    part("levels", exact=levels)
+    part("queue", exact=not levels)
+    assert main(["demo"]) == 1
+    assert shown == ["levels", "queue"]
 
 
 # -- the parts -------------------------------------------------------------
@@ -182,7 +266,7 @@ def test_what_is_not_exact_is_said_and_is_the_exit_status(
 
 @pytest.fixture
 async def spares(tmp_path: Path) -> AsyncIterator[Spares]:
-    async with Spares(tmp_path) as spares:
+    async with Spares(tmp_path, "qos.demo.counter") as spares:
         yield spares
 
 
@@ -194,7 +278,7 @@ async def test_a_killed_counter_is_replaced(spares: Spares, tmp_path: Path) -> N
     running = asyncio.create_task(supervisor.run())
     await asyncio.sleep(0)
     async with asyncio.timeout(20):
-        await asyncio.gather(supervisor.kill_soon(), supervisor.kill_soon())
+        await asyncio.gather(*(supervisor.kill_soon(COUNTED) for _ in range(2)))
         await supervisor.stop()
         await running
     assert supervisor.kills == 2
@@ -204,7 +288,7 @@ async def test_a_counter_that_fails_ends_the_run_and_says_why(
     spares: Spares, tmp_path: Path
 ) -> None:
     task = {"port": 9, "password": "x", "folder": str(tmp_path / "missing" / "folder")}
-    with pytest.raises(CounterDied, match=r"status 1: .*missing"):
+    with pytest.raises(ProcessDied, match=r"status 1: .*missing"):
         async with asyncio.timeout(20):
             await Supervisor(spares, task).run()
 

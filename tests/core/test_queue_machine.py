@@ -318,7 +318,8 @@ class Queue(RuleBasedStateMachine):
 
     @rule(jid=workers)
     def went(self, jid: str) -> None:
-        others = set(self.present.get(bare(jid), {})) - {jid}
+        there = dict(self.present.get(bare(jid), {}))
+        was_there = there.pop(jid, None) is not None
         self.world.add(self.world.core.went(jid, self.now))
         self.model.silent.add(jid)
         for node in NODES:
@@ -328,12 +329,14 @@ class Queue(RuleBasedStateMachine):
                     self.model.fail(fact, self.now)
             wishes = self.model.wishes.get(node, {})
             wishes.pop(jid, None)
-            bare_wish = wishes.get(bare(jid))
-            if bare_wish is None or others:
+            of_all = wishes.get(bare(jid))
+            if of_all is None or any(
+                available or other == of_all.via for other, available in there.items()
+            ):
                 continue
-            still = bare(jid) in self.world.core.nodes[node].subscriptions
-            if not still or jid == bare_wish.via:
-                del wishes[bare(jid)]
+            # The last of its workers has gone, as far as is known.
+            if was_there or jid == of_all.via:
+                del wishes[of_all.jid]
 
     @rule(data=st.data())
     def bounce(self, data: st.DataObject) -> None:

@@ -92,6 +92,7 @@ class Disk:
     items: dict[int, Item] = field(default_factory=dict)
     payloads: dict[int, str] = field(default_factory=dict)
     ended: dict[tuple[str, str], Ended] = field(default_factory=dict)
+    last_seq: int = 0
 
     def apply(self, change: Change) -> None:
         """Write one change, as the store does."""
@@ -102,6 +103,7 @@ class Disk:
                 else:
                     assert item.seq not in self.items, "a seq is used twice"
                     self.payloads[item.seq] = payload
+                    self.last_seq = max(self.last_seq, item.seq)
                 self.items[item.seq] = item
             case RemoveItem(seq):
                 del self.items[seq], self.payloads[seq]
@@ -158,7 +160,7 @@ class Disk:
             subscriptions=list(self.subscriptions.values()),
             items=[item for name in self.nodes for item in self.live(name)],
             dead={name: count for name, count in dead.items() if count},
-            next_seq=max(self.items, default=0) + 1,
+            next_seq=self.last_seq + 1,
             next_order=max((each.order for each in self.items.values()), default=0) + 1,
         )
 

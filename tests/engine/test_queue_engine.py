@@ -144,6 +144,7 @@ class Bench:
 
     async def ready(self) -> None:
         """A node with a worker that can have two items."""
+        self.engine.online()
         await self.ask(Create(NODE))
         options = {"pubsub#queue_requests": "2"}
         await self.ask(Subscribe(NODE, BEE, options), BEE)
@@ -319,6 +320,22 @@ async def test_a_lock_times_out_by_the_clock(bench: Bench) -> None:
     # The backoff of a first failed delivery.
     bench.clock.advance(1.0)
     assert (await bench.until(2))[1] == Sent(OTHER_BEE, [("a", "<x xmlns='urn:x'/>")])
+
+
+async def test_a_lock_that_timed_out_meanwhile_is_told_of_in_the_first_session(
+    bench: Bench,
+) -> None:
+    """XEP-0254 §4: the late worker gets an unlock, and before the session nobody can."""
+    await bench.ask(Publish(NODE, (entry("a"),)))
+    await bench.until(2)
+    await bench.restart()
+    bench.out.clear()
+    bench.clock.advance(120.0)
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert not bench.out
+    bench.engine.online()
+    assert NotifyUnlock(BEE, NODE, ("a",)) in await bench.until(2)
 
 
 async def test_an_event_that_bounces_releases_its_items(bench: Bench) -> None:

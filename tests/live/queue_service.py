@@ -22,7 +22,7 @@ from slixmpp import ClientXMPP, ComponentXMPP
 
 from clients import log_in, make_client, make_component
 from prosody import Prosody, mutual
-from raw_client import RawClient, local
+from raw_client import TIMEOUT_S, RawClient, local
 from xep_0254 import QueueService
 from xep_qos.closing import close
 
@@ -67,12 +67,17 @@ _ids = itertools.count(1)
 
 @contextlib.asynccontextmanager
 async def own_server(folder: Path) -> AsyncIterator[Prosody]:
-    """A server for a whole module of tests, each with a service of its own."""
+    """A server for a whole module of tests, each with a service of its own.
+
+    It returns what it cannot deliver. As Prosody ships, it stores plain messages for
+    later, whatever they say (`<no-store/>`), and nobody hears of it.
+    """
     async with Prosody(
         folder,
         accounts=ACCOUNTS,
         rosters=mutual(("alice", "bob"), ("alice", "carol")),
         components={SERVICE: "secret of comp"},
+        extra='VirtualHost "localhost"\n  modules_disabled = { "offline" }',
     ) as server:
         yield server
 
@@ -121,6 +126,19 @@ class Served:
         """Stop, and start on the same store: nobody is known to be there."""
         await self.stop()
         await self.start()
+
+    async def cut(self) -> None:
+        """Lose the connection; the service goes on without one."""
+        assert self.xmpp is not None
+        lost = self.xmpp.wait_until("disconnected", timeout=TIMEOUT_S)
+        assert self.xmpp.transport is not None
+        self.xmpp.transport.abort()
+        await lost
+
+    async def come_back(self) -> None:
+        """Connect again after `cut`."""
+        assert self.xmpp is not None
+        await log_in(self.xmpp, self.server)
 
 
 @contextlib.asynccontextmanager
@@ -440,6 +458,11 @@ class Peer(RawClient):
                 and kinds(xml) == [(what, item_id) for item_id in item_ids]
             )
         )
+
+    async def no_items(self) -> None:
+        """Prove that no item has come that was not asked for yet."""
+        await self.synced()
+        assert not [each for xml in self.received() for each in delivered(xml)]
 
     async def synced(self) -> None:
         """Return when the service has handled all that was answered before."""

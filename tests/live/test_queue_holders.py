@@ -1,6 +1,7 @@
 """queue.md §4 on the wire: who gets an item, how many, and who is still there."""
 
 import asyncio
+import itertools
 from collections.abc import AsyncIterator
 from pathlib import Path
 from xml.etree import ElementTree as ET
@@ -10,6 +11,7 @@ import pytest_asyncio
 
 from prosody import Prosody
 from queue_service import (
+    DISCO_INFO,
     EAGER,
     EVENT,
     EXTENSIONS,
@@ -98,26 +100,31 @@ async def test_locks_count_by_holder_whatever_became_of_its_subscription(
         again = await bob.item()
         assert again == one
         await bob.subscribe(NODE, 1, jid=bob.account)
-        await bob.nothing()
+        assert await bob.item() == one
+        await bob.no_items()
         await bob.done(retract(NODE, one.named))
         assert (await bob.item()).id == "2"
+        await bob.no_items()
 
 
 async def test_durable_locks_count_by_account(queues: Served) -> None:
-    """Whoever of the account comes next has them all."""
+    """Whoever of the account comes next has them all; while the holder is there, it."""
     async with peers(queues, "alice/a", "bob/b", "bob/c") as (alice, bob, other):
         await alice.create(NODE)
         await bob.subscribe(NODE, 1, options=DURABLE)
         await alice.publish(NODE, item("1"), item("2"))
         one = await bob.item()
         await other.subscribe(NODE, 1, options=DURABLE)
-        # It learns what is its account's, and gets nothing new.
+        await other.nothing()
+        await bob.go()
+        await bob.ping()
+        await other.subscribe(NODE, 1, options=DURABLE)
         again = await other.item()
         assert (again.named, again.to) == (one.named, other.jid)
         await other.nothing()
         await other.done(retract(NODE, one.named))
-        two = [xml for peer in (bob, other) for xml in await events_of(peer)]
-        assert [each.id for each in two] == ["2"]
+        assert (await other.item()).id == "2"
+        await bob.no_items()
 
 
 async def events_of(peer: Peer) -> list[Delivered]:
@@ -156,7 +163,7 @@ async def test_the_next_one_is_not_the_one_that_gave_it_back(queues: Served) -> 
         for worker, next_one in ((bob, carol), (carol, bob), (bob, carol)):
             await worker.done(unlock(NODE, one.named))
             one = await next_one.item()
-        await bob.nothing()
+        await bob.no_items()
 
 
 async def test_the_least_loaded_is_next_then_round_robin(queues: Served) -> None:
@@ -180,7 +187,7 @@ async def test_the_least_loaded_is_next_then_round_robin(queues: Served) -> None
                     await peer.done(retract(NODE, one.named))
                     receivers.append(peer.account)
         assert len(receivers) == 4
-        assert all(a != b for a, b in zip(receivers, receivers[1:], strict=False))
+        assert all(a != b for a, b in itertools.pairwise(receivers))
 
 
 async def test_an_item_that_is_undeliverable_here_goes_to_another_resource(
@@ -419,7 +426,51 @@ async def test_live_locks_keep_their_deadlines_over_a_restart(queues: Served) ->
         assert (await carol.item()).count == 1
 
 
+async def test_without_a_connection_nobody_gets_anything(queues: Served) -> None:
+    """What cannot be sent must not be locked: it would time out, and count."""
+    async with peers(queues, "alice/a", "bob/b", "carol/c") as (alice, bob, carol):
+        config = {"queue#lock_timeout": "0.3", "queue#backoff": "0"}
+        await alice.create(NODE, config | {"queue#max_deliveries": "2"})
+        await carol.subscribe(NODE)
+        await bob.subscribe(NODE)
+        await alice.publish(NODE, item("1"))
+        # It is with carol, who was the first; its lock ends while nobody can be told.
+        await carol.item()
+        await queues.cut()
+        await asyncio.sleep(0.7)  # two time-outs, which nobody is told of
+        await queues.come_back()
+        stats = await alice.stats(NODE)
+        assert (stats["dead"], stats["acquired"], stats["available"]) == ("0", "0", "1")
+        assert (await alice.browse(NODE))["1"]["delivery-count"] == "1"
+        await bob.synced()
+        assert (await bob.item()).count == 1
+
+
+async def test_after_a_lost_connection_locks_are_sent_again(queues: Served) -> None:
+    """The event may have been lost with it."""
+    async with peers(queues, "alice/a", "bob/b") as (alice, bob):
+        await alice.create(NODE)
+        await bob.subscribe(NODE)
+        await alice.publish(NODE, item("1"))
+        one = await bob.item()
+        await queues.cut()
+        await queues.come_back()
+        probe = await pinged(bob)
+        await answer(bob, probe, "result")
+        assert (await bob.item()).named == one.named
+        await bob.done(retract(NODE, one.named))
+
+
 # -- acknowledged events ---------------------------------------------------
+
+
+async def introduced(worker: Peer) -> None:
+    """Say that this one speaks `urn:xmpp:qos`, when it is asked."""
+    iq = await worker.expect(lambda xml: xml.find(f"{{{DISCO_INFO}}}query") is not None)
+    features = f"<feature var='{DISCO_INFO}'/><feature var='{QOS}'/>"
+    identity = "<identity category='client' type='bot'/>"
+    query = f"<query xmlns='{DISCO_INFO}'>{identity}{features}</query>"
+    await answer(worker, iq, "result", query)
 
 
 async def acknowledgeable(worker: Peer) -> tuple[ET.Element, Delivered]:
@@ -443,6 +494,7 @@ async def test_acknowledged_events_are_answered_by_an_empty_result(
         await alice.create(NODE)
         await bob.subscribe(NODE, 1, options=ACKNOWLEDGED)
         await alice.publish(NODE, item("1"), item("2"))
+        await introduced(bob)
         for wanted in ("1", "2"):
             iq, one = await acknowledgeable(bob)
             assert (one.to, one.id, one.count) == (bob.jid, wanted, 0)
@@ -459,6 +511,7 @@ async def test_an_acknowledged_event_that_is_refused_is_a_bounce(
         await alice.create(NODE, EAGER)
         await bob.subscribe(NODE, 1, options=ACKNOWLEDGED)
         await alice.publish(NODE, item("1"))
+        await introduced(bob)
         iq, _ = await acknowledgeable(bob)
         await carol.subscribe(NODE)
         error = (
@@ -472,15 +525,34 @@ async def test_an_acknowledged_event_that_is_refused_is_a_bounce(
 async def test_an_acknowledged_event_ends_with_its_lock(queues: Served) -> None:
     """A worker that never answers: the lock times out as any other."""
     async with peers(queues, "alice/a", "bob/b", "carol/c") as (alice, bob, carol):
-        await alice.create(NODE, QUICK)
+        await alice.create(NODE, {"queue#lock_timeout": "0.5", "queue#backoff": "0"})
         await bob.subscribe(NODE, 1, options=ACKNOWLEDGED)
         await alice.publish(NODE, item("1"))
+        await introduced(bob)
         _, one = await acknowledgeable(bob)
         await bob.told("unlock", "1")
         await alice.configure(NODE, lock_timeout="60")
         await carol.subscribe(NODE)
         again = await carol.item()
         assert (again.count, again.token == one.token) == (1, False)
+
+
+async def test_an_acknowledged_event_for_one_who_knows_no_qos_is_a_bounce(
+    queues: Served,
+) -> None:
+    """RFC 6120 §8.4: it answers service-unavailable; so does a server for who is gone."""
+    async with peers(queues, "alice/a", "bob/b", "carol/c") as (alice, bob, carol):
+        await alice.create(NODE, EAGER)
+        await bob.subscribe(NODE, 1, options=ACKNOWLEDGED)
+        await alice.publish(NODE, item("1"))
+        iq, _ = await acknowledgeable(bob)
+        await carol.subscribe(NODE)
+        error = (
+            "<error type='cancel'><service-unavailable "
+            "xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'/></error>"
+        )
+        await answer(bob, iq, "error", error)
+        assert (await carol.item()).count == 0
 
 
 async def test_the_options_of_a_subscription_can_be_read_and_changed(

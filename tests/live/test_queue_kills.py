@@ -651,11 +651,44 @@ async def test_a_lock_outlives_the_service_with_its_token_and_ends_at_its_deadli
 # -- published by messages -------------------------------------------------
 
 
+class Sender:
+    """Publishes by assured messages until it is told to stop.
+
+    Attributes:
+        count: items that it has published.
+        outcomes: of each message.
+    """
+
+    def __init__(self, client: ClientXMPP) -> None:
+        self.count = 0
+        self.outcomes: list[asyncio.Task[Outcome]] = []
+        self._client = client
+        self._qos = XEP_QOS.of(client)
+
+    async def send(self, stop: asyncio.Event) -> None:
+        while not stop.is_set():
+            # With an id of its own, or one that comes of the message's.
+            item_id = f" id='own-{self.count}'" if self.count % 2 else ""
+            pubsub = (
+                f"<pubsub xmlns='{PUBSUB}'><publish node='{NODE}'>"
+                f"<item{item_id}><n xmlns='urn:x'>{self.count}</n></item>"
+                "</publish></pubsub>"
+            )
+            message = self._client.make_message(QUEUE)
+            message.append(ET.fromstring(pubsub))  # noqa: S314 - our own text
+            delivery = await self._qos.submit(message)
+            self.count += 1
+            self.outcomes.append(asyncio.create_task(delivery.outcome()))
+            await asyncio.sleep(0.005)
+
+
 async def test_what_is_published_by_assured_messages_is_there_once_whatever_was_killed(
     prosody: Prosody, tmp_path: Path
 ) -> None:
     """Two stores have a part in it, and a kill comes between their commits."""
-    count, rng = 300, random.Random(1)
+    rng = random.Random(1)
+    deaths = [BEFORE_COMMIT, AFTER_COMMIT, None] * 4
+    rng.shuffle(deaths)
     service = Service.of(prosody, QUEUE, tmp_path / "queue.sqlite")
     plugins: Plugins = {
         "xep_0254": {"timeout_s": 1.0},
@@ -671,51 +704,28 @@ async def test_what_is_published_by_assured_messages_is_there_once_whatever_was_
     ):
         process = await processes.start(service)
         await process.until("ready")
-        ask, qos = Asker(alice), XEP_QOS.of(alice)
+        ask, sender, stop = Asker(alice), Sender(alice), asyncio.Event()
         await ask.create(NODE)
-        outcomes: list[asyncio.Task[Outcome]] = []
-
-        async def submit() -> None:
-            for number in range(count):
-                # With an id of its own, or one that comes of the message's.
-                item_id = f" id='own-{number}'" if number % 2 else ""
-                message = alice.make_message(QUEUE)
-                pubsub = (
-                    f"<pubsub xmlns='{PUBSUB}'><publish node='{NODE}'>"
-                    f"<item{item_id}><n xmlns='urn:x'>{number}</n></item>"
-                    "</publish></pubsub>"
-                )
-                message.append(ET.fromstring(pubsub))  # noqa: S314 - our own text
-                delivery = await qos.submit(message)
-                outcomes.append(asyncio.create_task(delivery.outcome()))
-                await asyncio.sleep(0.01)
-
-        submitting = asyncio.create_task(submit())
-        kills = 0
-        while not submitting.done():
-            at = rng.choice([BEFORE_COMMIT, AFTER_COMMIT, None])
+        sending = asyncio.create_task(sender.send(stop))
+        for at in deaths:
             await asyncio.sleep(rng.uniform(0.05, 0.4))
-            if submitting.done():
-                break
             if at is None:
                 await process.kill()
             else:
                 await process.arm(at)
-                await asyncio.wait((process.ended, submitting), timeout=WAIT_S_MAX)
-                await process.kill()
-            kills += 1
+                assert await process.wait() == -signal.SIGKILL
             process = await processes.start(service)
             await process.until("ready")
-        await submitting
+        stop.set()
+        await sending
         async with asyncio.timeout(WAIT_S_MAX):
-            ended = await asyncio.gather(*outcomes)
-        assert {outcome.status for outcome in ended} == {OutgoingState.DELIVERED}
+            outcomes = await asyncio.gather(*sender.outcomes)
         items = await ask.live(NODE)
         assert "Traceback" not in processes.stderr
+    assert {outcome.status for outcome in outcomes} == {OutgoingState.DELIVERED}
     payloads = [ET.fromstring(item.payload) for item in items]  # noqa: S314 - likewise
-    texts = Counter(payload.text for payload in payloads)
-    assert texts == Counter(str(number) for number in range(count))
-    assert kills >= 4
+    numbers = Counter(payload.text for payload in payloads)
+    assert numbers == Counter(str(number) for number in range(sender.count))
 
 
 # -- the server ------------------------------------------------------------

@@ -7,12 +7,13 @@ import pytest
 
 from qos.errors import RequestRefused
 from qos.testing import friends, logged_in, queue_service
+from qos.testing.clients import Plugins
 from qos.worker import Worker
 from xep_0254 import XEP_0254, NewItem
 
 QUEUE = "queue.localhost"
 COMPONENTS = {QUEUE: "secret"}
-PLUGINS = {"xep_0254": {}}
+PLUGINS: Plugins = {"xep_0254": {}}
 
 
 async def test_what_is_published_is_worked_on() -> None:

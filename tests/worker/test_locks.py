@@ -10,6 +10,7 @@ from qos.core.item import ItemOutcome
 from qos.errors import JobLost, NoAnswer, RequestRefused
 from qos.worker import Worker, holding
 from raw_client import local
+from xep_0254 import XEP_0254
 
 NEVER_S = 3600.0
 
@@ -245,10 +246,10 @@ async def test_a_new_delivery_of_an_item_ends_the_one_before(
 
 
 async def test_an_accept_without_an_answer_is_repeated_with_its_token(
-    bee: ClientXMPP, by_hand: ByHand, monkeypatch: pytest.MonkeyPatch
+    bee: ClientXMPP, by_hand: ByHand
 ) -> None:
     """The service knows by the token that it has done this before, and says it again."""
-    monkeypatch.setattr(holding, "_ANSWER_S", 0.2)
+    XEP_0254.of(bee).timeout_s = 0.2
     async with by_hand.worker(bee) as worker:
         await by_hand.subscribe()
         await by_hand.deliver("i", "t")
@@ -294,7 +295,7 @@ async def test_an_accept_that_is_never_answered_is_in_doubt_at_the_end(
     bee: ClientXMPP, by_hand: ByHand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A worker cannot wait for ever, and must not say what it does not know."""
-    monkeypatch.setattr(holding, "_ANSWER_S", 0.1)
+    XEP_0254.of(bee).timeout_s = 0.1
     monkeypatch.setattr(holding, "_SETTLE_S_MIN", 0.2)
     async with by_hand.worker(bee, lock_timeout_s=0.3) as worker:
         await by_hand.subscribe()

@@ -9,6 +9,7 @@ from qos.core.item import ItemOutcome
 from qos.testing import Link, LoopbackServer
 from qos.worker import Worker
 from raw_client import local, stanza
+from xep_0254 import XEP_0254
 
 NEVER_S = 3600.0
 
@@ -157,8 +158,8 @@ async def test_a_worker_works_on_a_bad_link(
     queue.owner.timeout_s = 0.3
     accepted: list[str] = []
     async with Worker(bee, QUEUE, NODE, parallel=4, resubscribe_s=0.3) as worker:
-        worker._plugin.timeout_s = 0.3
         await worker.subscribed()
+        XEP_0254.of(bee).timeout_s = 0.3
         server.link = Link("bees", loss=0.2, duplicate=0.2)
         for _ in ids:
             async with await anext(worker) as job:

@@ -1,0 +1,383 @@
+"""Effects of a job are there once, whatever dies when."""
+
+import asyncio
+import sqlite3
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from slixmpp import ClientXMPP
+
+from hive import NODE, QUEUE, ByHand, LogIn, Queue, token_in
+from qos.core.item import ItemOutcome
+from qos.errors import JobLost, LocalProtocolError, NoAnswer
+from qos.testing import LoopbackServer
+from qos.worker import Job, Worker
+from xep_0254 import XEP_0254
+
+CHILD = Path(__file__).with_name("effects_child.py")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A database of the application."""
+    path = tmp_path / "application.db"
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("PRAGMA journal_mode = WAL")
+        db.execute("CREATE TABLE effects (item_id TEXT)")
+        db.commit()
+    return path
+
+
+@pytest.fixture
+def db(path: Path) -> Iterator[sqlite3.Connection]:
+    with closing(sqlite3.connect(path)) as db:
+        yield db
+
+
+def effects_in(db: sqlite3.Connection) -> list[str]:
+    return [row[0] for row in db.execute("SELECT item_id FROM effects ORDER BY 1")]
+
+
+def prepared_in(db: sqlite3.Connection) -> int:
+    (count,) = db.execute("SELECT count(*) FROM xmpp_qos_prepared").fetchone()
+    return int(count)
+
+
+async def work(job: Job, db: sqlite3.Connection) -> None:
+    async with job, job.effects(db) as effects:
+        effects.execute("INSERT INTO effects VALUES (?)", (job.id,))
+
+
+# -- without a crash -------------------------------------------------------
+
+
+async def test_effects_are_there_when_the_job_is_accepted_and_not_before(
+    bee: ClientXMPP, by_hand: ByHand, db: sqlite3.Connection
+) -> None:
+    """Before the answer, the item may still go to somebody else."""
+    async with by_hand.worker(bee) as worker:
+        await by_hand.subscribe()
+        await by_hand.deliver("i", "t")
+        job = await anext(worker)
+        working = asyncio.create_task(work(job, db))
+        request = await by_hand.asked("retract")
+        assert (effects_in(db), prepared_in(db)) == ([], 1)
+        await by_hand.answer(request)
+        await working
+    assert job.outcome is ItemOutcome.ACCEPTED
+    assert (effects_in(db), prepared_in(db)) == (["i"], 0)
+
+
+@pytest.mark.parametrize("condition", ["item-not-found", "unexpected-request"])
+async def test_effects_of_a_job_that_is_refused_are_dropped(
+    bee: ClientXMPP, by_hand: ByHand, db: sqlite3.Connection, condition: str
+) -> None:
+    """Another worker does the item, and its effects would be there twice."""
+    async with by_hand.worker(bee) as worker:
+        await by_hand.subscribe()
+        await by_hand.deliver("i", "t")
+        job = await anext(worker)
+        working = asyncio.create_task(work(job, db))
+        await by_hand.refuse(await by_hand.asked("retract"), condition)
+        await working
+    assert job.outcome is None
+    assert (effects_in(db), prepared_in(db)) == ([], 0)
+
+
+async def test_effects_that_nobody_can_tell_of_stay_prepared_until_one_can(
+    bee: ClientXMPP, by_hand: ByHand, db: sqlite3.Connection
+) -> None:
+    """A conflict says who has the lock, and not what the first retract did."""
+    async with by_hand.worker(bee) as worker:
+        await by_hand.subscribe()
+        await by_hand.deliver("i", "t")
+        working = asyncio.create_task(work(await anext(worker), db))
+        await by_hand.refuse(await by_hand.asked("retract"), "conflict")
+        await working
+        assert prepared_in(db) == 1
+        recovering = asyncio.create_task(worker.recover(db))
+        await by_hand.refuse(await by_hand.asked("retract"), "conflict")
+        assert await recovering == 1
+        recovering = asyncio.create_task(worker.recover(db))
+        request = await by_hand.asked("retract")
+        assert token_in(request) == "t"
+        await by_hand.answer(request)
+        assert await recovering == 0
+    assert (effects_in(db), prepared_in(db)) == (["i"], 0)
+
+
+async def test_what_is_recovered_late_by_two_is_done_once(
+    bee: ClientXMPP, by_hand: ByHand, db: sqlite3.Connection, path: Path
+) -> None:
+    """Workers that share a database file recover each other's work."""
+    with closing(sqlite3.connect(path)) as other:
+        async with by_hand.worker(bee) as worker:
+            await by_hand.subscribe()
+            await by_hand.deliver("i", "t")
+            job = await anext(worker)
+            working = asyncio.create_task(work(job, db))
+            first = await by_hand.asked("retract")
+            recovering = asyncio.create_task(worker.recover(other))
+            await by_hand.answer(await by_hand.asked("retract"))
+            assert await recovering == 0
+            assert effects_in(other) == ["i"]
+            await by_hand.answer(first)
+            await working
+    assert job.outcome is ItemOutcome.ACCEPTED
+    assert (effects_in(db), prepared_in(db)) == (["i"], 0)
+
+
+async def test_two_workers_on_one_database_file_do_each_item_once(
+    bee: ClientXMPP, queue: Queue, log_in: LogIn, path: Path
+) -> None:
+    """As many processes as there are processors, and one database."""
+    await queue.create()
+    ids = [f"i{number:02}" for number in range(20)]
+    await queue.publish(*ids)
+    clients = [bee, await log_in("bee/2")]
+    connections = [sqlite3.connect(path) for _ in clients]
+    workers = [
+        Worker(client, QUEUE, NODE, parallel=3, effects_db=db)
+        for client, db in zip(clients, connections, strict=True)
+    ]
+    runs = []
+    for worker, db in zip(workers, connections, strict=True):
+
+        async def handler(job: Job, db: sqlite3.Connection = db) -> None:
+            async with job.effects(db) as effects:
+                effects.execute("INSERT INTO effects VALUES (?)", (job.id,))
+
+        runs.append(asyncio.create_task(worker.run(handler)))
+    await queue.until(accepted=20)
+    for worker in workers:
+        worker.stop()
+    await asyncio.gather(*runs)
+    assert effects_in(connections[0]) == ids
+    for db in connections:
+        db.close()
+
+
+async def test_a_statement_that_fails_fails_before_the_item_is_gone(
+    bee: ClientXMPP, queue: Queue, db: sqlite3.Connection
+) -> None:
+    """After the retract nobody would do the item again."""
+    await queue.create()
+    await queue.publish("i")
+    async with Worker(bee, QUEUE, NODE) as worker:
+        job = await anext(worker)
+        with pytest.raises(sqlite3.OperationalError, match="no such table"):
+            await insert_into_nothing(job, db)
+        assert job.outcome is ItemOutcome.MODIFIED
+    assert effects_in(db) == []
+    assert not db.in_transaction
+
+
+async def insert_into_nothing(job: Job, db: sqlite3.Connection) -> None:
+    async with job, job.effects(db) as effects:
+        effects.execute("INSERT INTO effects VALUES ('half')")
+        effects.execute("INSERT INTO nothing VALUES (1)")
+
+
+async def test_an_exception_in_the_block_prepares_nothing(
+    bee: ClientXMPP, queue: Queue, db: sqlite3.Connection
+) -> None:
+    """Half a piece of work is none."""
+    await queue.create()
+    await queue.publish("i")
+
+    async def fail(job: Job) -> None:
+        async with job, job.effects(db) as effects:
+            effects.execute("INSERT INTO effects VALUES ('half')")
+            raise ValueError("it does not work")
+
+    async with Worker(bee, QUEUE, NODE) as worker:
+        with pytest.raises(ValueError, match="does not work"):
+            await fail(await anext(worker))
+    assert effects_in(db) == []
+
+
+async def test_every_kind_of_value_comes_back_as_it_was(
+    bee: ClientXMPP, queue: Queue, db: sqlite3.Connection
+) -> None:
+    """Between the two transactions the values are text in a table."""
+    values = (None, -(2**63), 0.1, "ü\x00'", b"\x00\xff")
+    db.execute("CREATE TABLE kinds (a, b, c, d, e)")
+    db.commit()
+    db.row_factory = lambda _cursor, row: {"row": row}
+    await queue.create()
+    await queue.publish("i")
+    async with Worker(bee, QUEUE, NODE) as worker:
+        job = await anext(worker)
+        async with job.effects(db) as effects:
+            effects.execute("INSERT INTO kinds VALUES (?, ?, ?, ?, ?)", values)
+            named = dict(zip("abcde", values, strict=True))
+            effects.execute("INSERT INTO kinds VALUES (:a, :b, :c, :d, :e)", named)
+    assert db.execute("SELECT * FROM kinds").fetchall() == [{"row": values}] * 2
+
+
+@pytest.mark.parametrize(
+    "sql", ["COMMIT", " rollback;", "BEGIN", "PRAGMA synchronous = 0", "", "  "]
+)
+async def test_what_would_break_the_transaction_is_no_effect(
+    bee: ClientXMPP, by_hand: ByHand, db: sqlite3.Connection, sql: str
+) -> None:
+    """All of it is there, or none."""
+    async with by_hand.worker(bee) as worker:
+        await by_hand.subscribe()
+        await by_hand.deliver("i", "t")
+        effects = (await anext(worker)).effects(db)
+        with pytest.raises(LocalProtocolError, match="cannot be an effect"):
+            effects.execute(sql)
+        with pytest.raises(LocalProtocolError, match="no value"):
+            effects.execute("INSERT INTO effects VALUES (?)", (object(),))  # type: ignore[arg-type]
+
+
+async def test_an_open_transaction_of_the_application_is_not_touched(
+    bee: ClientXMPP, queue: Queue, db: sqlite3.Connection
+) -> None:
+    """It would be committed with ours, or rolled back."""
+    await queue.create()
+    await queue.publish("i")
+    async with Worker(bee, QUEUE, NODE) as worker:
+        job = await anext(worker)
+        db.execute("INSERT INTO effects VALUES ('its own')")
+        with pytest.raises(LocalProtocolError, match="in a transaction"):
+            await work(job, db)
+        db.commit()
+    assert effects_in(db) == ["its own"]
+
+
+async def test_effects_need_a_token_and_a_job_that_is_open(
+    bee: ClientXMPP, by_hand: ByHand, db: sqlite3.Connection
+) -> None:
+    """Without them nobody could tell afterwards whether this delivery was accepted."""
+    async with by_hand.worker(bee, parallel=2) as worker:
+        await by_hand.subscribe()
+        await by_hand.deliver("i", "")
+        with pytest.raises(LocalProtocolError, match="no token"):
+            await (await anext(worker)).effects(db).__aenter__()
+        await by_hand.deliver("j", "t")
+        job = await anext(worker)
+        accepting = asyncio.create_task(job.accept())
+        await by_hand.answer(await by_hand.asked("retract"))
+        await accepting
+        with pytest.raises(LocalProtocolError, match="accepted before"):
+            await job.effects(db).__aexit__(None, None, None)
+
+
+async def test_effects_of_a_job_that_is_lost_are_not_even_prepared(
+    bee: ClientXMPP, by_hand: ByHand, db: sqlite3.Connection
+) -> None:
+    """There is nothing to ask the service."""
+    async with by_hand.worker(bee) as worker:
+        await by_hand.subscribe()
+        await by_hand.deliver("i", "t")
+        job = await anext(worker)
+        await by_hand.event(f"<purge node='{NODE}'/>")
+        await job.lost.wait()
+        with pytest.raises(JobLost):
+            await job.effects(db).__aexit__(None, None, None)
+        tables = db.execute("SELECT name FROM sqlite_schema").fetchall()
+        assert tables == [("effects",)]
+
+
+async def test_recovering_without_the_service_decides_nothing(
+    bee: ClientXMPP, by_hand: ByHand, db: sqlite3.Connection
+) -> None:
+    """Silence is no refusal."""
+    XEP_0254.of(bee).timeout_s = 0.2
+    async with by_hand.worker(bee) as worker:
+        await by_hand.subscribe()
+        await by_hand.deliver("i", "t")
+        working = asyncio.create_task(work(await anext(worker), db))
+        await by_hand.refuse(await by_hand.asked("retract"), "conflict")
+        await working
+        with pytest.raises(NoAnswer):
+            await worker.recover(db)
+    assert prepared_in(db) == 1
+
+
+async def test_effects_of_another_account_are_not_touched(
+    bee: ClientXMPP, by_hand: ByHand, db: sqlite3.Connection
+) -> None:
+    """The service answers for each account only what that has done."""
+    async with by_hand.worker(bee) as worker:
+        await by_hand.subscribe()
+        await by_hand.deliver("i", "t")
+        working = asyncio.create_task(work(await anext(worker), db))
+        await by_hand.refuse(await by_hand.asked("retract"), "conflict")
+        await working
+        db.execute("UPDATE xmpp_qos_prepared SET account = 'other@localhost'")
+        db.commit()
+        assert await worker.recover(db) == 0
+    assert prepared_in(db) == 1
+
+
+# -- killed ----------------------------------------------------------------
+
+
+@pytest.fixture
+async def killed(
+    server: LoopbackServer, queue: Queue, path: Path
+) -> AsyncIterator["Killed"]:
+    yield Killed(server.port, path)
+
+
+class Killed:
+    """Runs the child; see there."""
+
+    def __init__(self, port: int, path: Path) -> None:
+        self._arguments = [str(port), str(path)]
+
+    async def __call__(self, step: str) -> str:
+        """What it said; '' when it was killed."""
+        child = await asyncio.create_subprocess_exec(
+            sys.executable,
+            str(CHILD),
+            *self._arguments,
+            step,
+            stdout=asyncio.subprocess.PIPE,
+        )
+        async with asyncio.timeout(40):
+            said, _ = await child.communicate()
+        assert child.returncode == (0 if said else -9), said
+        return said.decode().strip()
+
+
+@pytest.mark.crash
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize(
+    "steps",
+    [["before"], ["after"], [f"sql:{number}" for number in range(25)]],
+    ids=["before the retract", "after the answer", "each statement"],
+)
+async def test_a_worker_that_is_killed_at_any_step_has_done_each_item_once(
+    queue: Queue, killed: Killed, db: sqlite3.Connection, steps: list[str]
+) -> None:
+    """The three steps have no gap between them: this is what they are for."""
+    await queue.create(max_deliveries=1000, lock_timeout=3600)
+    survived = False
+    published = []
+    for step in steps:
+        published.append(step)
+        await queue.publish(step)
+        survived = await killed(step) == "done"
+        if survived:
+            break
+    # As often as it takes: what was killed comes again, or has been done.
+    while (await queue.stats())["accepted"] != len(published):
+        assert await killed("never") == "done"
+    await recovered(killed, queue, published)
+    assert effects_in(db) == sorted(published)
+    assert prepared_in(db) == 0
+    assert survived == (steps[0] == "sql:0")
+
+
+async def recovered(killed: Killed, queue: Queue, published: list[str]) -> None:
+    """A last one recovers what the others left, and has one item of its own."""
+    published.append("last")
+    await queue.publish("last")
+    assert await killed("never") == "done"

@@ -1,0 +1,236 @@
+"""A worker stops in order: nothing is lost, and nothing counts as failed."""
+
+import asyncio
+import os
+import signal
+from xml.etree import ElementTree as ET
+
+import pytest
+from slixmpp import ClientXMPP
+
+from hive import NODE, QUEUE, ByHand, Handler, LogIn, Queue, until
+from qos.core.item import ItemOutcome
+from qos.errors import JobLost
+from qos.worker import Job, Worker
+from raw_client import local, stanza
+
+
+def what(element: ET.Element) -> str:
+    """What a stanza of a worker is for, in a word."""
+    names = [local(each) for each in element.iter()]
+    if names[0] == "presence":
+        return element.get("type", "available")
+    return next((name for name in ("unsubscribe", "unlock") if name in names), "other")
+
+
+async def test_a_stop_goes_in_order(bee: ClientXMPP, by_hand: ByHand) -> None:
+    """Unlocked first, an item would come back; unavailable first, it would count."""
+    async with Worker(bee, QUEUE, NODE, parallel=2, grace_s=0) as worker:
+        await by_hand.subscribe()
+        await by_hand.deliver("begun", "t1")
+        await by_hand.deliver("waits", "t2")
+        begun = await anext(worker)
+        worker.stop()
+        order = []
+        for _ in range(4):
+            element = await by_hand.component.expect(lambda _: True)
+            order.append(what(element))
+            if local(element) == "iq":
+                await by_hand.answer(element)
+        assert order == ["unsubscribe", "unlock", "unlock", "unavailable"]
+        assert begun.lost.is_set()
+
+
+async def test_what_runs_is_finished_and_the_rest_released(
+    bee: ClientXMPP, queue: Queue
+) -> None:
+    """A deployment stops workers all day long; it must cost no work."""
+    await queue.create()
+    await queue.publish("a", "b", "c", "d")
+    handler = Handler()
+    handler.go_on.clear()
+    async with Worker(bee, QUEUE, NODE, parallel=2) as worker:
+        working = asyncio.create_task(worker.run(handler))
+        await until(lambda: len(handler.jobs) == 2)
+        worker.stop()
+        await queue.until(subscribers=0, acquired=2)
+        handler.go_on.set()
+        await working
+    assert [job.outcome for job in handler.jobs] == [ItemOutcome.ACCEPTED] * 2
+    stats = await queue.stats()
+    assert (stats["accepted"], stats["available"]) == (2, 2)
+
+
+async def test_what_runs_longer_than_the_grace_time_is_cancelled_and_released(
+    bee: ClientXMPP, queue: Queue
+) -> None:
+    """Whoever stops a worker waits for it, but not for ever."""
+    await queue.create()
+    await queue.publish("i")
+    handler = Handler()
+    handler.go_on.clear()
+    async with Worker(bee, QUEUE, NODE, grace_s=0.05) as worker:
+        working = asyncio.create_task(worker.run(handler))
+        await until(lambda: handler.jobs)
+        worker.stop()
+        await working
+    assert handler.jobs[0].outcome is None
+    assert await counts(queue) == {"i": 0}
+
+
+async def counts(queue: Queue) -> dict[str, int | None]:
+    """The delivery counts of the items that are there, by id."""
+    await queue.until(acquired=0)
+    found = queue.owner.browse(QUEUE, NODE)
+    return {each.item_id: each.delivery_count async for each in found}
+
+
+async def test_a_second_stop_does_not_wait(bee: ClientXMPP, queue: Queue) -> None:
+    """Who presses Ctrl-C twice means it."""
+    await queue.create()
+    await queue.publish("i")
+    handler = Handler()
+    handler.go_on.clear()
+    async with Worker(bee, QUEUE, NODE, grace_s=3600) as worker:
+        working = asyncio.create_task(worker.run(handler))
+        await until(lambda: handler.jobs)
+        worker.stop()
+        worker.stop()
+        await working
+    assert await counts(queue) == {"i": 0}
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_a_signal_stops_the_worker(
+    bee: ClientXMPP, queue: Queue, number: signal.Signals
+) -> None:
+    """This is how the system asks a process to end; handlers are put back after."""
+    await queue.create()
+    await queue.publish("i")
+    before = signal.getsignal(number)
+    handler = Handler()
+    handler.go_on.clear()
+    async with Worker(bee, QUEUE, NODE) as worker:
+        worker.install_signal_handlers()
+        working = asyncio.create_task(worker.run(handler))
+        await until(lambda: handler.jobs)
+        os.kill(os.getpid(), number)
+        await queue.until(subscribers=0)
+        handler.go_on.set()
+        await working
+    assert handler.jobs[0].outcome is ItemOutcome.ACCEPTED
+    if number is signal.SIGINT:  # asyncio puts back Python's default for it
+        before = signal.default_int_handler
+    assert signal.getsignal(number) == before
+
+
+async def test_an_iteration_ends_when_the_worker_is_stopped(
+    bee: ClientXMPP, queue: Queue
+) -> None:
+    """The loop is finished where it stands, with its job."""
+    await queue.create()
+    await queue.publish("a", "b")
+    jobs = []
+    async with Worker(bee, QUEUE, NODE) as worker:
+        async for job in worker:
+            async with job:
+                jobs.append(job)
+                worker.stop()
+                await queue.until(subscribers=0)
+    assert [job.outcome for job in jobs] == [ItemOutcome.ACCEPTED]
+    assert (await queue.stats())["available"] == 1
+
+
+async def test_an_exception_that_leaves_the_block_releases_all(
+    bee: ClientXMPP, queue: Queue
+) -> None:
+    """The items are not to blame for what else the application does."""
+    await queue.create()
+    await queue.publish("a", "b")
+
+    async def work() -> None:
+        async with Worker(bee, QUEUE, NODE, parallel=2, grace_s=3600) as worker:
+            await anext(worker)
+            raise KeyError("elsewhere")
+
+    with pytest.raises(KeyError):
+        await work()
+    assert await counts(queue) == {"a": 0, "b": 0}
+    assert (await queue.stats())["subscribers"] == 0
+
+
+async def test_a_run_that_is_cancelled_releases_all(
+    bee: ClientXMPP, queue: Queue
+) -> None:
+    """A task group that fails cancels its tasks; the items must not wait for that."""
+    await queue.create()
+    await queue.publish("a", "b")
+    handler = Handler()
+    handler.go_on.clear()
+    working = asyncio.create_task(
+        Worker(bee, QUEUE, NODE, parallel=2, grace_s=3600).run(handler)
+    )
+    await until(lambda: len(handler.jobs) == 2)
+    working.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await working
+    assert await counts(queue) == {"a": 0, "b": 0}
+
+
+async def test_an_item_that_comes_when_the_worker_has_stopped_is_released(
+    bee: ClientXMPP, by_hand: ByHand
+) -> None:
+    """It was on its way; nobody here will ever begin it."""
+    async with by_hand.worker(bee, parallel=2) as worker:
+        await by_hand.subscribe()
+        worker.stop()
+        request = await by_hand.asked("unsubscribe")
+        await by_hand.deliver("late", "t")
+        released = await by_hand.asked("unlock")
+        assert {each.get("id") for each in released.iter()} >= {"late"}
+        await by_hand.answer(released)
+        await by_hand.answer(request)
+        await by_hand.component.expect(stanza("presence", type="unavailable"))
+
+
+async def test_a_handler_that_does_not_end_holds_nothing_up(
+    bee: ClientXMPP, queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its item is released all the same, and what it does later is refused."""
+    monkeypatch.setattr("qos.worker.worker._STOP_S", 0.05)
+    await queue.create()
+    await queue.publish("i")
+    end = asyncio.Event()
+    refused: list[JobLost] = []
+
+    async def stubborn(job: Job) -> None:
+        while not end.is_set():
+            try:
+                await end.wait()
+            except asyncio.CancelledError:
+                continue
+        try:
+            await job.accept()
+        except JobLost as lost:
+            refused.append(lost)
+
+    worker = Worker(bee, QUEUE, NODE, grace_s=0)
+    working = asyncio.create_task(worker.run(stubborn))
+    await queue.until(acquired=1)
+    worker.stop()
+    assert await counts(queue) == {"i": 0}
+    end.set()
+    await working
+    assert len(refused) == 1
+
+
+async def test_a_stop_without_a_service_ends_too(
+    bee: ClientXMPP, queue: Queue, log_in: LogIn
+) -> None:
+    """A machine is switched off whatever else is broken."""
+    await queue.create()
+    await queue.publish("i")
+    async with Worker(bee, QUEUE, NODE, grace_s=0) as worker:
+        job = await anext(worker)
+        await queue.stop()
+    assert job.outcome is None
