@@ -17,7 +17,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 .PHONY: help demo test check format clean system
 
 help:
-	@echo 'make demo    see it work: two devices, a bad link, no server needed'
+	@echo 'make demo    see it work: a bad link, killed workers, no server needed'
 	@echo 'make test    everything that must pass: check, all tests, coverage'
 	@echo 'make check   format, lint and types only'
 	@echo 'make format  rewrite the sources as check wants them'

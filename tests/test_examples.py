@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from qos.core.node_options import NODE_FIELDS
 from qos.testing import LoopbackServer, friends, logged_in, queue_service
 from xep_0254 import XEP_0254, NewItem
 
@@ -208,3 +209,13 @@ def test_files_that_are_named_exist(path: str) -> None:
     text = (ROOT / path).read_text()
     for target in re.findall(r"\]\((?!https?:|#)([^)]+)\)", text):
         assert (ROOT / target).exists(), target
+
+
+def test_the_readme_lists_the_options_of_a_queue() -> None:
+    """Each field of the form, with its default, and none that is not there."""
+    readme = (ROOT / "README.md").read_text()
+    row = r"^\| `((?:pubsub|queue)#\w+)` \| (\S+) \| (.+) \|$"
+    assert re.findall(row, readme, re.MULTILINE) == [
+        (field.var, f"`{field.default}`" if field.default else "empty", field.label)
+        for field in NODE_FIELDS
+    ]

@@ -399,6 +399,10 @@ class XEP_0254(BasePlugin):
         """Our full JID while there is a session."""
         return self._channel.own
 
+    async def session(self) -> None:
+        """Wait until there is one."""
+        await self._channel.in_session.wait()
+
     async def pause(self, delay_s: float) -> None:
         """Wait before an attempt; while there is no session, no longer than for one."""
         await self._channel.pause(delay_s)

@@ -32,7 +32,7 @@ COMMANDS = {
     "inbox": "see what is held for others to release, or drop it",
     "queue": "run a queue service, or put work into its queues",
     "worker": "run a command for each item of a queue",
-    "demo": "see the three levels over a bad link, without a server",
+    "demo": "see the three levels over a bad link, and a queue, without a server",
 }
 
 _DESCRIPTION = (

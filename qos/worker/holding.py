@@ -37,7 +37,9 @@ __all__ = ["Holding", "passing"]
 
 log = logging.getLogger(__name__)
 
-#: For an answer about a lock or a settlement: each can be repeated.
+#: For an answer about a lock or a settlement, which can be repeated: at first, and
+#: at most. A service under load needs seconds, and one that was killed never answers.
+_ANSWER_S_MIN = 2.0
 _ANSWER_S = 10.0
 
 #: Likewise when the worker stops, and nobody wants to wait.
@@ -104,6 +106,7 @@ class Holding:
         self._known: OrderedDict[tuple[str, str], None] = OrderedDict()
         self._deadlines: dict[Job, float] = {}
         self._keepers: dict[Job, asyncio.Task[None]] = {}
+        self._settling: dict[Job, asyncio.Timeout] = {}
         self._releasing: set[asyncio.Task[None]] = set()
 
     # -- taking ------------------------------------------------------------
@@ -143,7 +146,12 @@ class Holding:
     def _take(self, item: DeliveredItem) -> None:
         before = self.jobs.get(item.item_id)
         if before is not None and before.token == item.token:
-            return  # sent again: the service was not sure that we have it
+            # Sent again: the service was not sure that we have it. It has not heard
+            # of what we are asking it just now, so there will be no answer to that.
+            asking = self._settling.get(before)
+            if asking is not None:
+                asking.reschedule(_now())
+            return
         if (item.item_id, item.token) in self._known:
             return  # overtaken by its end
         if before is not None:
@@ -267,8 +275,9 @@ class Holding:
         tries = 0
         while True:
             try:
-                await self._ask_to_settle(job, how)
-                return
+                if await self._ask_to_settle_unless_sent_again(job, how, tries):
+                    return
+                continue
             except RequestFailed as error:
                 refused = error if isinstance(error, RequestRefused) else None
                 if not passing(error):
@@ -286,9 +295,23 @@ class Holding:
         self._lose(job, reason, condition=condition)
         return JobLost(job.id, reason, condition=condition)
 
-    async def _ask_to_settle(
-        self, job: Job, how: Settling, timeout_s: float = _ANSWER_S
-    ) -> None:
+    async def _ask_to_settle_unless_sent_again(
+        self, job: Job, how: Settling, tries: int
+    ) -> bool:
+        answer_s = min(_ANSWER_S, _ANSWER_S_MIN * 2.0**tries)
+        if self._lock_s is not None:
+            answer_s = min(answer_s, max(_RETRY.first_s, self._lock_s / 3))
+        try:
+            async with asyncio.timeout(None) as asking:
+                self._settling[job] = asking
+                await self._ask_to_settle(job, how, answer_s)
+        except TimeoutError:
+            return False
+        finally:
+            del self._settling[job]
+        return True
+
+    async def _ask_to_settle(self, job: Job, how: Settling, timeout_s: float) -> None:
         plugin, service, node = self._plugin, self.service, self.node
         timeout_s = min(timeout_s, plugin.timeout_s)
         if how.outcome is ItemOutcome.ACCEPTED:

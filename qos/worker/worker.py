@@ -117,6 +117,8 @@ class Worker:
         )
         self._failure: BaseException | None = None
         self._subscribed = asyncio.Event()
+        # As far as is known: its answer may never have come.
+        self._may_be_subscribed = False
         self._renew = asyncio.Event()
         self._hurry = asyncio.Event()
         self._following: asyncio.Task[None] | None = None
@@ -278,12 +280,16 @@ class Worker:
         """Be subscribed, whatever happens."""
         tries = 0
         while True:
+            await self._plugin.session()
             self._renew.clear()
             try:
                 await self._subscribe()
             except RequestFailed as error:
+                if self._plugin.own is None:
+                    continue  # there is nobody to blame
                 first = not self._subscribed.is_set()
                 if first and isinstance(error, RequestRefused) and not passing(error):
+                    self._may_be_subscribed = False
                     raise
                 tries += 1
                 delay_s = _RETRY.delay_s(tries, random.random())  # noqa: S311
@@ -308,6 +314,7 @@ class Worker:
             await self.recover(self._effects_db)
         # First, so that the service is told when the connection is lost.
         self._send_presence(None)
+        self._may_be_subscribed = True
         await self._plugin.subscribe(self.service, self.node, **self._options)
 
     def _send_presence(self, kind: Literal["unavailable"] | None) -> None:
@@ -382,7 +389,7 @@ class Worker:
             loop.remove_signal_handler(number)
 
     async def _unsubscribe(self) -> None:
-        if not self._subscribed.is_set():
+        if not self._may_be_subscribed:
             return
         try:
             await self._plugin.unsubscribe(self.service, self.node, timeout_s=_STOP_S)

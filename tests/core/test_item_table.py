@@ -179,7 +179,10 @@ def test_the_delay_grows_with_failures_and_with_releases_in_a_row() -> None:
         for input_ in (ItemInput.FAIL, ItemInput.RELEASE, ItemInput.MODIFY):
             after = step(item, input_, options=some)
             assert after.available_at == 150.0 + delay_s
-    assert step(LOCKED, ItemInput.RELEASE, options=options(backoff="0")).available_at == 150.0
+    assert (
+        step(LOCKED, ItemInput.RELEASE, options=options(backoff="0")).available_at
+        == 150.0
+    )
 
 
 def test_a_backoff_of_more_than_an_hour_is_kept_and_does_not_grow() -> None:
@@ -226,7 +229,9 @@ def test_an_exclusion_names_the_holder_and_the_oldest_are_forgotten() -> None:
     many = frozenset(f"bee@x/{number}" for number in range(2, 101))
     after = step(replace(LOCKED, excluded=many), ItemInput.FAIL, excluded=True)
     assert after.excluded == many | {BEE}
-    after = step(replace(LOCKED, excluded=after.excluded), ItemInput.FAIL, excluded=True)
+    after = step(
+        replace(LOCKED, excluded=after.excluded), ItemInput.FAIL, excluded=True
+    )
     assert after.excluded == {BEE}
 
 

@@ -47,7 +47,9 @@ def world(*, graves: bool = True, name: str = NODE) -> World:
     return it
 
 
-def requeue(it: World, *item_ids: str, node: str = NODE, by: str = OWNER) -> tuple[str, ...]:
+def requeue(
+    it: World, *item_ids: str, node: str = NODE, by: str = OWNER
+) -> tuple[str, ...]:
     """Which live again."""
     result = it.ask(Requeue(node, item_ids), by)
     assert isinstance(result, RequeueResult)
@@ -101,6 +103,7 @@ def test_a_dead_letter_has_a_life_of_its_own() -> None:
     assert letter.history[0].reason == "rejected: no such order"
     assert it.disk.items[letter.seq] == letter
     assert it.disk.payloads[letter.seq] == "<x>a</x>"
+    it.sent.clear()
     it.subscribe(ANT, node=GRAVES)
     assert it.given() == [("orders/a", ANT)]
     it.retract("orders/a", ANT, node=GRAVES)
@@ -328,6 +331,21 @@ def test_of_several_dead_with_one_id_the_last_comes_first() -> None:
     it.retract("a", BEE)
     assert requeue(it) == ("a",)
     assert it.disk.payloads[it.item("a").seq] == "<x>x</x>"
+
+
+def test_of_several_letters_with_one_id_the_last_comes_first() -> None:
+    """Likewise where they lie in the dead-letter node."""
+    it = world()
+    it.ask(Configure(NODE, {"queue#dedupe_window": "0"}), OWNER)
+    names = [f"i{number}" for number in range(10)]
+    for text in ("x", "y"):
+        for name in names:
+            it.publish(entry(name, text))
+            it.reject(name, BEE)
+    it.unsubscribe(BEE)
+    assert sorted(requeue(it)) == names
+    payloads = {it.disk.payloads[item.seq] for item in it.live().values()}
+    assert payloads == {"<x>y</x>"}
 
 
 def test_a_letter_that_died_again_can_be_requeued_where_it_is() -> None:

@@ -401,7 +401,10 @@ def test_an_extension_needs_the_live_token(
     tokens = (("a", it.item("a").token), (item_id, token))
     if item_id == "a":
         tokens = tokens[1:]
-    assert it.refused(Extend(NODE, 500.0, tokens), who if item_id == "a" else BEE) == expected
+    assert (
+        it.refused(Extend(NODE, 500.0, tokens), who if item_id == "a" else BEE)
+        == expected
+    )
     assert it.item("a").deadline == 1060.0
 
 
@@ -446,7 +449,10 @@ def test_a_lock_that_times_out_over_its_ttl_expires() -> None:
     it.publish(entry("a", ttl=5.0))
     it.wait(60)
     assert it.live() == {}
-    assert [failure.reason for failure in it.dead()[0].history] == ["timed out", "expired"]
+    assert [failure.reason for failure in it.dead()[0].history] == [
+        "timed out",
+        "expired",
+    ]
 
 
 def test_a_delay_that_ends_while_the_service_tidies_up_is_not_lost() -> None:

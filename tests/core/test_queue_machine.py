@@ -222,7 +222,9 @@ class Queue(RuleBasedStateMachine):
     )
     def settle(self, node: str, what: str, data: st.DataObject, several: bool) -> None:
         """By the holder as a rule, and with the live token; or by anybody, with any."""
-        names = sorted({*self.model.live(node), *(id for n, id in self.model.ends if n == node)})
+        names = sorted(
+            {*self.model.live(node), *(id for n, id in self.model.ends if n == node)}
+        )
         if not names:
             return
         locked = [
@@ -294,7 +296,9 @@ class Queue(RuleBasedStateMachine):
                 not_here=done.undeliverable_here,
             )
 
-    @rule(data=st.data(), stale=st.booleans(), seconds=st.sampled_from((1.0, 15.0, 1e5)))
+    @rule(
+        data=st.data(), stale=st.booleans(), seconds=st.sampled_from((1.0, 15.0, 1e5))
+    )
     def extend(self, data: st.DataObject, stale: bool, seconds: float) -> None:
         locked = [fact for fact in self.model.facts.values() if fact.status == "locked"]
         if not locked:

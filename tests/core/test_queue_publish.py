@@ -167,7 +167,9 @@ def test_dedupe_comes_before_the_limits() -> None:
     it.publish("a")
     it.publish("a")
     assert it.refused(Publish(NODE, (entry("a"), entry("b"))), PUBLISHER) == FULL
-    assert it.refused(Publish(NODE, (entry("b"), entry("a", "x"))), PUBLISHER) == CONFLICT
+    assert (
+        it.refused(Publish(NODE, (entry("b"), entry("a", "x"))), PUBLISHER) == CONFLICT
+    )
 
 
 def test_locked_and_delayed_items_take_room_and_ended_ones_do_not() -> None:
@@ -212,9 +214,7 @@ def test_redelivery_dead_letter_and_requeue_are_never_refused_by_a_limit() -> No
         ("publishers", "whitelist", Affiliation.PUBLISHER, True),
     ],
 )
-def test_who_may_publish(
-    model: str, access: str, what: Affiliation, may: bool
-) -> None:
+def test_who_may_publish(model: str, access: str, what: Affiliation, may: bool) -> None:
     """XEP-0060 §4.1, §4.5."""
     it = World({"pubsub#publish_model": model, "pubsub#access_model": access})
     it.ask(SetAffiliations(NODE, {"ant@y": what}), OWNER)

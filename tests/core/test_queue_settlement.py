@@ -57,7 +57,9 @@ def world(state: str, *, durable: bool = False) -> tuple[World, dict[str, str]]:
     return it, tokens
 
 
-def verdict(it: World, requester: str, token: str, outcome: ItemOutcome) -> tuple[str, str, str]:
+def verdict(
+    it: World, requester: str, token: str, outcome: ItemOutcome
+) -> tuple[str, str, str]:
     settlement = Settlement(item_id="a", token=token, outcome=outcome)
     kind = Retract if outcome is ACCEPTED else Unlock
     before = it.live()

@@ -129,7 +129,9 @@ class Model:
 
     def live(self, node: str) -> dict[str, Fact]:
         """Available or locked, by id."""
-        facts = [fact for fact in self.facts.values() if fact.node == node and fact.live]
+        facts = [
+            fact for fact in self.facts.values() if fact.node == node and fact.live
+        ]
         found = {fact.item_id: fact for fact in facts}
         assert len(found) == len(facts), "two live items with one id"
         return found
@@ -243,7 +245,12 @@ class Model:
         self._unlock(fact, "available")
 
     def die(
-        self, fact: Fact, now: float, *, by: str = "", outcome: ItemOutcome | None = None
+        self,
+        fact: Fact,
+        now: float,
+        *,
+        by: str = "",
+        outcome: ItemOutcome | None = None,
     ) -> None:
         """It ends without having been accepted: here, or in the dead-letter node."""
         self._end(fact, now, by, outcome)

@@ -329,9 +329,13 @@ class World:
 
     def fail(self, item_id: str, by: str, *, node: str = NODE) -> Result:
         """Give one back, and it counts."""
-        return self.unlock(item_id, by, "", ItemOutcome.MODIFIED, failed=True, node=node)
+        return self.unlock(
+            item_id, by, "", ItemOutcome.MODIFIED, failed=True, node=node
+        )
 
-    def reject(self, item_id: str, by: str, reason: str = "", *, node: str = NODE) -> Result:
+    def reject(
+        self, item_id: str, by: str, reason: str = "", *, node: str = NODE
+    ) -> Result:
         """Give one up."""
         return self.unlock(
             item_id, by, "", ItemOutcome.REJECTED, reason=reason, node=node

@@ -493,12 +493,14 @@ class Peer(RawClient):
         }
 
     async def until_stats(self, node: str, **wanted: str) -> None:
-        """Ask again and again until time has made it so."""
+        """Ask again and again until time has made it so, and written it."""
         async with asyncio.timeout(5):
             while True:
                 if wanted.items() <= (await self.stats(node)).items():
-                    return
+                    break
                 await asyncio.sleep(0.02)
+        # The numbers are those of the moment, and the rest is what is on disk.
+        await self.synced()
 
     async def be_present(self) -> None:
         """Directed presence, as a worker sends it."""

@@ -542,7 +542,7 @@ async def test_an_acknowledged_event_for_one_who_knows_no_qos_is_a_bounce(
 ) -> None:
     """RFC 6120 §8.4: it answers service-unavailable; so does a server for who is gone."""
     async with peers(queues, "alice/a", "bob/b", "carol/c") as (alice, bob, carol):
-        await alice.create(NODE, EAGER)
+        await alice.create(NODE, EAGER | {"queue#lock_timeout": "2"})
         await bob.subscribe(NODE, 1, options=ACKNOWLEDGED)
         await alice.publish(NODE, item("1"))
         iq, _ = await acknowledgeable(bob)

@@ -8,14 +8,15 @@ from typing import Any
 import pytest
 from slixmpp import ClientXMPP
 
-from hive import QUEUE, SECRET, ByHand, LogIn, Queue
+from hive import BEES, QUEUE, SECRET, ByHand, LogIn, Queue
 from qos.testing import LoopbackServer, friends, logged_in
 from raw_client import RawComponent
 
 
 @pytest.fixture
 async def server() -> AsyncIterator[LoopbackServer]:
-    async with friends("bee", "owner", components={QUEUE: SECRET}) as server:
+    components = {QUEUE: SECRET, BEES: SECRET}
+    async with friends("bee", "owner", components=components) as server:
         yield server
 
 

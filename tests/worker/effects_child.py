@@ -30,7 +30,7 @@ def die() -> None:
 class Connection(sqlite3.Connection):
     """Counts the statements, and does not live through the last."""
 
-    def execute(self, sql: str, *parameters: Any) -> sqlite3.Cursor:  # type: ignore[override]
+    def execute(self, sql: str, *parameters: Any) -> sqlite3.Cursor:
         global _left
         if _counting:
             if _left == 0:
@@ -75,7 +75,7 @@ async def main(port: int, path: str, step: str) -> None:
             async with job, job.effects(db) as effects:
                 effects.execute("INSERT INTO effects VALUES (?)", (job.id,))
             _counting = False
-            print("done" if job.outcome else "lost", flush=True)  # noqa: T201
+            print("done" if job.outcome else "lost", flush=True)
             break
     await client.disconnect()
 

@@ -3,7 +3,7 @@
 import asyncio
 import sqlite3
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -178,7 +178,7 @@ async def test_a_statement_that_fails_fails_before_the_item_is_gone(
 async def insert_into_nothing(job: Job, db: sqlite3.Connection) -> None:
     async with job, job.effects(db) as effects:
         effects.execute("INSERT INTO effects VALUES ('half')")
-        effects.execute("INSERT INTO nothing VALUES (1)")
+        effects.execute("INSERT INTO nowhere VALUES (1)")
 
 
 async def test_an_exception_in_the_block_prepares_nothing(
@@ -320,10 +320,8 @@ async def test_effects_of_another_account_are_not_touched(
 
 
 @pytest.fixture
-async def killed(
-    server: LoopbackServer, queue: Queue, path: Path
-) -> AsyncIterator["Killed"]:
-    yield Killed(server.port, path)
+async def killed(server: LoopbackServer, queue: Queue, path: Path) -> "Killed":
+    return Killed(server.port, path)
 
 
 class Killed:

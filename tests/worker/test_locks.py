@@ -217,6 +217,7 @@ async def test_a_delivery_that_is_known_is_not_handled_again(
         await by_hand.deliver("i", "t")
         job = await anext(worker)
         await by_hand.deliver("i", "t")
+        await by_hand.in_step()
         accepting = asyncio.create_task(job.accept())
         await by_hand.answer(await by_hand.asked("retract"))
         await accepting
@@ -264,6 +265,25 @@ async def test_an_accept_without_an_answer_is_repeated_with_its_token(
         await by_hand.answer(await by_hand.asked("retract"))
         await accepting
         assert job.outcome is ItemOutcome.ACCEPTED
+
+
+async def test_an_accept_is_repeated_at_once_when_the_item_is_sent_again(
+    bee: ClientXMPP, by_hand: ByHand
+) -> None:
+    """The service has restarted, and has never heard of it; the lock runs meanwhile."""
+    async with by_hand.worker(bee) as worker:
+        await by_hand.subscribe()
+        await by_hand.deliver("i", "t")
+        job = await anext(worker)
+        accepting = asyncio.create_task(job.accept())
+        await by_hand.asked("retract")
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        await by_hand.deliver("i", "t")
+        await by_hand.answer(await by_hand.asked("retract"))
+        assert clock() - began < holding._ANSWER_S_MIN
+        await accepting
+    assert job.outcome is ItemOutcome.ACCEPTED
 
 
 @pytest.mark.parametrize(

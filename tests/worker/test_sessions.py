@@ -2,11 +2,13 @@
 
 import asyncio
 
+import pytest
 from slixmpp import ClientXMPP
 
 from hive import NODE, QUEUE, ByHand, Handler, Queue, until
 from qos.core.item import ItemOutcome
 from qos.testing import Link, LoopbackServer
+from qos.testing.clients import close
 from qos.worker import Worker
 from raw_client import local, stanza
 from xep_0254 import XEP_0254
@@ -129,6 +131,33 @@ async def test_a_worker_begins_when_the_service_comes(
         await queue.until(accepted=1)
         worker.stop()
         await working
+
+
+async def test_a_worker_waits_for_its_session_without_a_word(
+    server: LoopbackServer, queue: Queue, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A worker can be made before the client connects; that is no trouble to tell of."""
+    await queue.create()
+    await queue.publish("i")
+    client = client_of("bee@localhost/2")
+    try:
+        async with Worker(client, QUEUE, NODE) as worker:
+            client.connect(server.host, server.port)
+            async with await anext(worker) as job:
+                pass
+        assert job.outcome is ItemOutcome.ACCEPTED
+    finally:
+        await close(client)
+    assert not [each for each in caplog.records if each.name.startswith("qos.worker")]
+
+
+def client_of(jid: str) -> ClientXMPP:
+    client = ClientXMPP(
+        jid, "secret", plugin_config={"feature_mechanisms": {"unencrypted_scram": True}}
+    )
+    client.enable_plaintext = True
+    client.enable_starttls = client.enable_direct_tls = False
+    return client
 
 
 async def test_a_lost_event_comes_with_the_next_subscribe(

@@ -6,11 +6,13 @@ import logging
 from contextlib import aclosing
 
 import pytest
-from slixmpp import ClientXMPP
+from slixmpp import ClientXMPP, ComponentXMPP
 
-from hive import NODE, QUEUE, Handler, LogIn, Queue, until
+from hive import BEES, NODE, QUEUE, SECRET, Handler, LogIn, Queue, until
 from qos.core.item import ItemOutcome
 from qos.errors import JobLost, LocalProtocolError, RequestRefused
+from qos.testing import LoopbackServer
+from qos.testing.clients import close
 from qos.worker import Job, UnrecoverableError, Worker
 from xep_0254 import XEP_0254
 
@@ -313,6 +315,26 @@ async def test_events_come_acknowledged_when_asked_for(
             async with await anext(worker):
                 pass
     assert (await queue.stats())["accepted"] == 2
+
+
+async def test_a_component_can_work_too(queue: Queue, server: LoopbackServer) -> None:
+    """A gateway at the side of a server works as any client does."""
+    component = ComponentXMPP(  # type: ignore[no-untyped-call]  # slixmpp's lack
+        BEES, SECRET, server.host, server.component_port
+    )
+    try:
+        component.connect()
+        await component.wait_until("session_start", timeout=10)
+        await queue.create()
+        async with Worker(component, QUEUE, NODE) as worker:
+            await worker.subscribed()
+            await queue.publish("i")
+            async with await anext(worker) as job:
+                pass
+            assert job.outcome is ItemOutcome.ACCEPTED
+        assert (await queue.stats())["subscribers"] == 0
+    finally:
+        await close(component)
 
 
 async def test_a_lost_job_ends_its_block_and_not_the_loop(

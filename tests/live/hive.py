@@ -16,8 +16,9 @@ from raw_client import RawComponent, local, stanza
 from xep_0254 import XEP_0254, NewItem, QueueService
 
 QUEUE = "queue.localhost"
+BEES = "bees.localhost"
 NODE = "orders"
-SECRET = "secret"  # noqa: S105 - of a component that only exists inside a test
+SECRET = "secret"  # noqa: S105 - of components that only exist inside a test
 
 #: Nothing takes so long; the rest is for a machine under load.
 LIMIT_S = 20.0

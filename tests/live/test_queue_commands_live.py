@@ -1,0 +1,160 @@
+"""A queue by its commands, on a real Prosody, as somebody would try it by hand."""
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from devices import eventually
+from prosody import Prosody
+
+pytestmark = pytest.mark.crash
+
+QUEUE, NODE = "comp.localhost", "lines"
+
+# For a machine under load.
+COMMAND_S_MAX = 50.0
+
+COMMAND = (
+    # It dies with the test run, even when that is killed.
+    *("setpriv", "--pdeathsig", "KILL"),
+    *(sys.executable, "-c", "import sys; from qos.cli import main; sys.exit(main())"),
+)
+
+#: Appends a line to the file that is its argument, by one call.
+WORK = 'read -r payload; printf "%s\\n" "$payload" >> "$1"'
+
+
+class Desk:
+    """Starts commands; those that are left end with it."""
+
+    def __init__(self, server: Prosody) -> None:
+        self._server = server
+        self._running: list[asyncio.subprocess.Process] = []
+
+    async def serve(self, store: Path) -> asyncio.subprocess.Process:
+        """Run the service, until it is ready."""
+        words = ("queue", "serve", "--component", QUEUE, "--store", f"sqlite:{store}")
+        server = self._server
+        process = await self._start(
+            (*words, "--host", server.address, "--port", str(server.component_port)),
+            server.components[QUEUE],
+        )
+        assert process.stderr is not None
+        async with asyncio.timeout(COMMAND_S_MAX):
+            assert await process.stderr.readline() == f"ready {QUEUE}\n".encode()
+        return process
+
+    async def start(self, *words: str, user: str) -> asyncio.subprocess.Process:
+        """Start a command of a user's."""
+        verbs = 2 if words[0] == "queue" else 1
+        server = self._server
+        options = (
+            *("--jid", f"{user}@{server.domain}", "--tls", "off"),
+            *("--host", server.address, "--port", str(server.c2s_port)),
+        )
+        words = (*words[:verbs], QUEUE, NODE, *options, *words[verbs:])
+        return await self._start(words, server.accounts[user])
+
+    async def run(self, *words: str, user: str, input_: str = "") -> list[Any]:
+        """Run a command to its end, which must be a good one; returns its lines."""
+        return await finish(await self.start(*words, user=user), input_)
+
+    async def _start(
+        self, words: tuple[str, ...], password: str
+    ) -> asyncio.subprocess.Process:
+        process = await asyncio.create_subprocess_exec(
+            *COMMAND,
+            *words,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env={**os.environ, "XMPP_QOS_PASSWORD": password},
+        )
+        self._running.append(process)
+        return process
+
+    async def close(self) -> None:
+        for process in self._running:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.communicate()
+
+
+async def finish(
+    process: asyncio.subprocess.Process, input_: str = "", *, status: int = 0
+) -> list[Any]:
+    """Give a command its stdin, and wait for its end; returns its lines."""
+    async with asyncio.timeout(COMMAND_S_MAX):
+        out, err = await process.communicate(input_.encode())
+    assert process.returncode == status, err.decode()
+    assert b"Traceback" not in err, err.decode()
+    return [json.loads(line) for line in out.splitlines()]
+
+
+@pytest.fixture
+async def desk(prosody: Prosody) -> AsyncIterator[Desk]:
+    desk = Desk(prosody)
+    yield desk
+    await desk.close()
+
+
+def lines_in(file: Path) -> list[str]:
+    """The lines of text that were worked on, with nothing lost of any."""
+    if not file.exists():
+        return []
+    payloads = [ET.fromstring(line) for line in file.read_text().splitlines()]  # noqa: S314 - ours
+    return [payload.text or "" for payload in payloads]
+
+
+@pytest.mark.timeout(150)
+async def test_every_line_is_done_by_two_workers_of_which_one_is_killed(
+    desk: Desk, tmp_path: Path
+) -> None:
+    """What somebody does first who wants to see whether it works at all."""
+    lines = [f"line {number} <&> äöü" for number in range(1_000)]
+    outputs = [tmp_path / "one", tmp_path / "two"]
+    parallel = 4
+
+    async def work(output: Path, *options: str) -> asyncio.subprocess.Process:
+        command = ("--", "sh", "-c", WORK, "sh", str(output))
+        words = ("worker", *options, "--parallel", str(parallel))
+        return await desk.start(*words, *command, user="bob")
+
+    await desk.serve(tmp_path / "queue.sqlite")
+    assert await desk.run("queue", "create", user="alice") == [{"node": NODE}]
+    text = "".join(f"{line}\n" for line in lines)
+    published = await desk.run("queue", "publish", "--lines", user="alice", input_=text)
+    assert sorted(each["line"] for each in published) == list(range(1, 1_001))
+    assert len({each["id"] for each in published}) == 1_000
+
+    victim = await work(outputs[0])
+    other = await work(outputs[1], "--drain", "4")
+    await eventually(
+        lambda: all(len(lines_in(each)) >= 20 for each in outputs),
+        timeout_s=COMMAND_S_MAX,
+    )
+    victim.kill()
+    await finish(victim, status=-signal.SIGKILL)
+    ended = await finish(other)
+
+    done = Counter(line for output in outputs for line in lines_in(output))
+    assert done.keys() == set(lines)
+    # Again was done what the killed one had under way, or had not yet said so of.
+    assert done.total() - len(lines) <= parallel
+    assert len(lines_in(outputs[0])) < len(lines) / 2, "the kill came too late"
+    assert {each["outcome"] for each in ended} == {"accepted"}
+    assert {each["id"] for each in ended} < {each["id"] for each in published}
+    (stats,) = await desk.run("queue", "stats", user="alice")
+    left = {name: stats[name] for name in ("available", "acquired", "delayed", "dead")}
+    assert left == {"available": 0, "acquired": 0, "delayed": 0, "dead": 0}
+    assert stats["accepted"] == 1_000
