@@ -12,10 +12,11 @@ import itertools
 import logging
 import secrets
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 from xml.etree import ElementTree as ET
 
-from slixmpp import JID, ClientXMPP, ComponentXMPP
+from slixmpp import JID, ClientXMPP, ComponentXMPP, InvalidJID
 from slixmpp.stanza import Message
 from slixmpp.xmlstream.stanzabase import StanzaBase
 
@@ -28,7 +29,17 @@ from qos.core.queue_effects import (
     NotifySubscription,
     NotifyUnlock,
 )
-from qos.core.queue_requests import Publish, Refusal, Request, Result
+from qos.core.queue_requests import (
+    GetOptions,
+    Publish,
+    Refusal,
+    Request,
+    Result,
+    SetAffiliations,
+    SetOptions,
+    Subscribe,
+    Unsubscribe,
+)
 from qos.engine.clock import LoopClock
 from qos.engine.queue import Payloads, QueueEngine, Unwritten
 from qos.errors import QosError
@@ -95,7 +106,9 @@ class QueueService:
             store,
             self,
             clock=LoopClock(xmpp.loop),
-            creators=None if creators is None else {bare(jid) for jid in creators},
+            creators=None
+            if creators is None
+            else {JID(each).bare for each in creators},
         )
         self._own: str | None = None
         self._probes: dict[str, str] = {}
@@ -164,6 +177,7 @@ class QueueService:
 
     def _session_lost(self, _event: object = None) -> None:
         self._own = None
+        self._engine.offline()
         self._probes.clear()
         self._wire.session_lost()
 
@@ -222,7 +236,7 @@ class QueueService:
 
     def _request(self, xml: ET.Element, requester: str) -> None:
         try:
-            request = parse_request(xml, new_id=self.new_id)
+            request = _normal(parse_request(xml, new_id=self.new_id))
         except Refusal as refusal:
             self._engine.heard(requester)
             self._send(render_refusal(xml, refusal, sender=self._sender))
@@ -257,11 +271,12 @@ class QueueService:
     def _node_info(self, xml: ET.Element, requester: str, node: str) -> bool:
         if not node:
             return False
-        stats = self._engine.stats(node, requester)
-        if stats is None:
-            return False
-        self._send(disco.render_node_info(xml, node, stats=stats, sender=self._sender))
-        return True
+
+        def tell(stats: Mapping[str, int | float | None]) -> None:
+            sender = self._sender
+            self._send(disco.render_node_info(xml, node, stats=stats, sender=sender))
+
+        return self._engine.stats(node, requester, tell)
 
     def _presence(self, xml: ET.Element, sender: str) -> None:
         kind = xml.get("type")
@@ -361,7 +376,9 @@ class QueueService:
                 to, some, event_id=event_id, now=now, sender=self._sender
             )
             if acknowledged:
-                deadline_s = max(item.deadline for item, _ in some) - now
+                # Half of what is left: what certainly did not arrive is released
+                # before the lock times out, and does not count.
+                deadline_s = (min(item.deadline for item, _ in some) - now) / 2
                 self._send_acknowledged(text, to, event_id, deadline_s)
             else:
                 self._send(text)
@@ -434,3 +451,28 @@ class QueueService:
             return
         if outcome.status is OutgoingState.NOT_DELIVERED:
             self._engine.bounced(to, event_id)
+
+
+def _normal(request: Request) -> Request:
+    """The request with its JIDs as a server writes them: they are compared.
+
+    Raises:
+        Refusal: one of them is none.
+    """
+    if isinstance(request, SetAffiliations):
+        named = request.affiliations.items()
+        return replace(
+            request, affiliations={_normal_jid(jid): what for jid, what in named}
+        )
+    if isinstance(request, Subscribe | Unsubscribe | GetOptions | SetOptions):
+        return replace(request, jid=_normal_jid(request.jid))
+    return request
+
+
+def _normal_jid(jid: str) -> str:
+    try:
+        return str(JID(jid))
+    except InvalidJID as error:
+        raise Refusal(
+            f"{jid[:100]!r} is no JID", condition="jid-malformed", type="modify"
+        ) from error

@@ -83,12 +83,15 @@ class _Working:
         await self._session.online.wait()
         if self._stopping:
             return
-        async with self._worker, asyncio.TaskGroup() as group:
-            watching = group.create_task(self._watch(drain_s))
+        async with self._worker:
+            watching = asyncio.create_task(self._watch(drain_s))
             try:
                 await self._worker.run(self._handle)
             finally:
                 watching.cancel()
+                # What it could raise, `run` has raised.
+                await asyncio.wait((watching,))
+                watching.cancelled() or watching.exception()
         if self._failure is not None:
             raise self._failure
 

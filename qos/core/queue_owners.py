@@ -269,10 +269,13 @@ def _dead_of(service: Queues, queue: QueueNode) -> dict[str, tuple[QueueNode, It
     Of several with one id, which can be when the id was used again after the dedupe
     window, the one that died last.
     """
-    found = {item.item_id: (queue, item) for item in _dead_here(service, queue)}
-    for where, item in service.letters(queue.node.name):
-        found[item.origin_id] = (where, item)
-    return dict(sorted(found.items(), key=lambda each: each[1][1].seq))
+    dead = [(item.item_id, queue, item) for item in _dead_here(service, queue)]
+    dead += [
+        (item.origin_id, where, item)
+        for where, item in service.letters(queue.node.name)
+    ]
+    dead.sort(key=lambda each: each[2].seq)
+    return {item_id: (where, item) for item_id, where, item in dead}
 
 
 def _dead_here(service: Queues, queue: QueueNode) -> list[Item]:

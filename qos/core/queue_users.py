@@ -328,7 +328,10 @@ def _page(
         ]
         named += [each for each in letters if each.origin_id in request.item_ids]
         return _first(named, after, limit), len(named)
-    count = memory.count_archived(name, outcome) + len(letters)
+    if request.state == "dead":
+        count = queue.dead + len(letters)
+    else:
+        count = memory.count_archived(name, outcome)
     kept = memory.archived(name, outcome, after=after, limit=limit)
     return _first([*kept, *letters], after, limit), count
 

@@ -17,6 +17,7 @@ import logging
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol, TypeAlias, TypeVar
 
 from qos.core.access import is_owner
@@ -59,6 +60,9 @@ _SENT_MAX = 10_000
 #: Called with what to answer, and the payloads of the items in it, by seq.
 Answer = Callable[[Result | Refusal, Mapping[int, str]], None]
 
+#: Called with the counts of a node.
+Tell: TypeAlias = Callable[[Mapping[str, int | float | None]], object]
+
 #: Items, each with its payload.
 Payloads: TypeAlias = Sequence[tuple[Item, str]]
 
@@ -90,7 +94,9 @@ class _Step:
     """What goes into one commit, and out after it."""
 
     changes: list[Change] = field(default_factory=list)
-    outputs: list[Notification | _Reply] = field(default_factory=list)
+    outputs: list[Notification | _Reply | Callable[[], object]] = field(
+        default_factory=list
+    )
     payloads: dict[int, str] = field(default_factory=dict)
 
     def add(self, effects: Sequence[QueueEffect]) -> None:
@@ -181,6 +187,11 @@ class QueueEngine:
             self._core.present.clear()
             self._did(self._core.probes())
 
+    def offline(self) -> None:
+        """There is no session: what is given out now would reach nobody."""
+        if self._core is not None:
+            self._core.present.clear()
+
     def request(self, request: Request, requester: str, answer: Answer) -> None:
         """Do what a full JID asks for; the answer comes when it is on disk."""
         core = self._core
@@ -222,11 +233,18 @@ class QueueEngine:
             now = self._clock.now()
             self._did(self._core.bounced(jid, node, tokens, now))
 
-    def stats(self, node: str, requester: str) -> dict[str, int | float | None] | None:
-        """Counts of a node, none for who may not look; None: there is no such node."""
-        if self._core is None or node not in self._core.nodes:
-            return None
-        return self._core.stats(node, requester, self._clock.now())
+    def stats(self, node: str, requester: str, tell: Tell) -> bool:
+        """Tell the counts of a node, none to who may not look, when they are on disk.
+
+        Returns:
+            False: there is no such node.
+        """
+        if self._core is None or node not in self._core.nodes or self._stopped:
+            return False
+        stats = self._core.stats(node, requester, self._clock.now())
+        self._step.outputs.append(partial(tell, stats))
+        self._flush_soon()
+        return True
 
     def is_owner(self, node: str, requester: str) -> bool:
         """Whether the account of this full JID owns the node."""
@@ -296,8 +314,9 @@ class QueueEngine:
             return
         self._memory.written(step.changes)
         self._perform(step)
-        if self._step.changes or self._step.outputs:
-            self._flush_soon()
+        # Also for what happened meanwhile and has no effects of its own yet: who was
+        # heard of, and what is due.
+        self._flush_soon()
 
     def _failed(self, step: _Step, error: BaseException) -> None:
         """Take back all that was decided since: it was built upon this.
@@ -346,18 +365,22 @@ class QueueEngine:
     def _perform(self, step: _Step) -> None:
         core = self._core
         assert core is not None
-        items: list[NotifyItem] = []
+        items: dict[tuple[str, str], NotifyItem] = {}
         for output in step.outputs:
             if isinstance(output, _Reply):
                 self._answer(output)
             elif isinstance(output, Probe):
                 self._port.probe(output.to)
-            elif not isinstance(output, NotifyItem):
+            elif isinstance(output, NotifyItem):
+                if core.is_live(output):
+                    # Once, though it was heard of and subscribes.
+                    items[output.to, output.item.token] = output
+            elif isinstance(output, Notification):
                 self._port.notify(output)
-            elif core.is_live(output):
-                items.append(output)
+            else:
+                output()
         if items:
-            self._notify_items(items, step.payloads)
+            self._notify_items(list(items.values()), step.payloads)
 
     def _answer(self, reply: _Reply) -> None:
         result, payloads = reply.result, {}
@@ -414,7 +437,8 @@ class _Memory:
     def clear(self) -> None:
         """Nothing is on its way."""
         self._ended: dict[tuple[str, str], Ended | None] = {}
-        # Items that are being changed, and nodes that are being deleted.
+        # Items that are being changed, and how often; nodes that are being deleted.
+        self._items: dict[int, Item | None] = {}
         self._seqs: Counter[int] = Counter()
         self._deleted: Counter[str] = Counter()
 
@@ -429,8 +453,12 @@ class _Memory:
                 self._deleted[effect.name] += 1
                 for key in [key for key in self._ended if key[0] == effect.name]:
                     self._ended[key] = None
-            elif (seq := _seq(effect)) is not None:
-                self._seqs[seq] += 1
+            elif isinstance(effect, SaveItem):
+                self._items[effect.item.seq] = effect.item
+                self._seqs[effect.item.seq] += 1
+            elif isinstance(effect, RemoveItem):
+                self._items[effect.seq] = None
+                self._seqs[effect.seq] += 1
 
     def written(self, changes: Sequence[Change]) -> None:
         """These are on disk."""
@@ -445,8 +473,11 @@ class _Memory:
                     del self._ended[key]
             elif isinstance(change, RemoveNode):
                 _one_less(self._deleted, change.name)
-            elif (seq := _seq(change)) is not None:
+            elif isinstance(change, SaveItem | RemoveItem):
+                seq = change.item.seq if isinstance(change, SaveItem) else change.seq
                 _one_less(self._seqs, seq)
+                if seq not in self._seqs:
+                    del self._items[seq]
 
     def ended(self, node: str, item_id: str) -> Ended | None:
         """See qos.core.queue_service.Memory."""
@@ -458,25 +489,39 @@ class _Memory:
     def archived(
         self, node: str, outcome: ItemOutcome, *, after: int, limit: int
     ) -> list[Item]:
-        """See qos.core.queue_service.Memory; without what is just being changed."""
-        found: list[Item] = []
-        while node not in self._deleted and len(found) < limit:
+        """See qos.core.queue_service.Memory."""
+        found = [
+            item
+            for item in self._items.values()
+            if item is not None
+            and (item.node, item.outcome) == (node, outcome)
+            and item.seq > after
+        ]
+        while node not in self._deleted:
             chunk = self._store.archived(node, outcome, after=after, limit=limit)
-            found += [item for item in chunk if item.seq not in self._seqs]
-            if len(chunk) < limit:
+            found += [item for item in chunk if item.seq not in self._items]
+            if len(chunk) < limit or len(found) >= limit:
                 break
             after = chunk[-1].seq
-        return found[:limit]
+        return sorted(found, key=lambda item: item.seq)[:limit]
 
     def find_archived(
         self, node: str, item_id: str, outcome: ItemOutcome
     ) -> list[Item]:
         """See qos.core.queue_service.Memory."""
-        found = self._store.find_archived(node, item_id, outcome)
-        return [item for item in found if item.seq not in self._seqs]
+        wanted = (node, item_id, outcome)
+        found = [
+            item
+            for item in self._items.values()
+            if item is not None and (item.node, item.item_id, item.outcome) == wanted
+        ]
+        if node not in self._deleted:
+            kept = self._store.find_archived(node, item_id, outcome)
+            found += [item for item in kept if item.seq not in self._items]
+        return sorted(found, key=lambda item: item.seq)
 
     def count_archived(self, node: str, outcome: ItemOutcome) -> int:
-        """See qos.core.queue_service.Memory."""
+        """See qos.core.queue_service.Memory; as of the last commit."""
         return self._store.count_archived(node, outcome)
 
 
@@ -487,12 +532,6 @@ def _one_less(counts: Counter[K], key: K) -> None:
     counts[key] -= 1
     if not counts[key]:
         del counts[key]
-
-
-def _seq(change: QueueEffect) -> int | None:
-    if isinstance(change, SaveItem):
-        return change.item.seq
-    return change.seq if isinstance(change, RemoveItem) else None
 
 
 def _start(contents: QueueContents) -> Start:

@@ -32,7 +32,10 @@ remembers the token: for one hour, or for the node's `queue#dedupe_window` where
 is longer.** Also of one whose node was deleted meanwhile. A statement that fails in
 step 3, though it succeeded when it was tried in step 1, stays prepared.
 
-Several workers may share a database file: rows are taken by whoever comes first.
+`Worker(effects_db=…)` calls `recover` before it takes anything, and then each time it
+subscribes; without, an application calls it by itself. It sees to what was prepared
+for the worker's own service, account and node. Several workers may share a database
+file: rows are taken by whoever comes first.
 """
 
 from __future__ import annotations

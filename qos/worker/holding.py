@@ -27,7 +27,13 @@ from collections.abc import Callable
 from qos.core.backoff import Backoff
 from qos.core.item import ItemOutcome
 from qos.core.model import bare
-from qos.errors import JobLost, NoAnswer, RequestFailed, RequestRefused
+from qos.errors import (
+    JobLost,
+    LocalProtocolError,
+    NoAnswer,
+    RequestFailed,
+    RequestRefused,
+)
 from qos.worker.job import Job, Settling
 from xep_0254.asking import unreachable
 from xep_0254.events import DeliveredItem, Event
@@ -263,9 +269,8 @@ class Holding:
         self._let_go(job)
         try:
             await self._settle_until_answered(job, how)
-        except BaseException:
-            if job.held:
-                self._keep(job, _now() + _EXTEND_AFTER_S)
+        except LocalProtocolError:
+            self._keep(job, _now())  # it was never sent
             raise
         self._forget(job)
 
@@ -359,8 +364,15 @@ class Holding:
             self._changed.clear()
             await self._changed.wait()
 
-    async def end(self) -> None:
-        """Return when nothing is left that runs."""
+    async def end(self, answer_s: float) -> None:
+        """Return when nothing is left that runs; wait so long for answers."""
+        settling = [job for job in self.jobs.values() if job.settling]
+        if settling:
+            ends = [asyncio.ensure_future(job.settled()) for job in settling]
+            await asyncio.wait(ends, timeout=answer_s)
+            for job in settling:
+                job.abandon()
+            await asyncio.gather(*ends, return_exceptions=True)
         keepers = list(self._keepers.values())
         for keeper in keepers:
             keeper.cancel()

@@ -115,7 +115,7 @@ class Job:
         self.outcome: ItemOutcome | None = None
         self._holder = holder
         self._loss: tuple[str, str | None] = ("", None)
-        self._settling = False
+        self._ending: tuple[ItemOutcome, asyncio.Task[None]] | None = None
 
     def __repr__(self) -> str:
         return f"<Job {self.id!r} of {self.node!r}>"
@@ -135,7 +135,12 @@ class Job:
     @property
     def settling(self) -> bool:
         """Its end is on its way."""
-        return self._settling
+        return self._ending is not None
+
+    async def settled(self) -> None:
+        """Wait for the end that is on its way, if one is; see accept for errors."""
+        if self._ending is not None:
+            await asyncio.shield(self._ending[1])
 
     # -- its end -----------------------------------------------------------
 
@@ -143,7 +148,8 @@ class Job:
         """It is done: delete it (XEP-0254 §2.3). Returns when the service has.
 
         Without an answer it is sent again, with the token, until the lock is over;
-        the service knows a repeat.
+        the service knows a repeat. Whoever is cancelled while he waits can wait
+        again; it goes on meanwhile.
 
         Raises:
             JobLost: it was not accepted, so drop what was done for it; or, as the
@@ -207,18 +213,33 @@ class Job:
     async def _settle(self, how: Settling) -> None:
         if self.outcome is how.outcome:
             return
-        if self.outcome is not None or self._settling:
-            state = "being settled" if self.outcome is None else self.outcome.value
+        under_way = None if self._ending is None else self._ending[0]
+        state = self.outcome or under_way
+        if state not in {None, how.outcome}:
             raise LocalProtocolError(
-                f"item {self.id!r} cannot be {how.outcome.value}: it is {state}"
+                f"item {self.id!r} cannot be {how.outcome.value}: "
+                f"it is {'being ' if under_way else ''}{state.value}"
             )
-        self.check_held()
-        self._settling = True
+        if under_way is None:
+            self.check_held()
+            ending = asyncio.get_running_loop().create_task(self._end(how))
+            # Nobody may be there any more to hear of it.
+            ending.add_done_callback(lambda task: task.cancelled() or task.exception())
+            self._ending = (how.outcome, ending)
+        await self.settled()
+
+    async def _end(self, how: Settling) -> None:
+        """A task of its own: who waits may be cancelled, and what was sent is sent."""
         try:
             await self._holder.settle(self, how)
             self.outcome = how.outcome
         finally:
-            self._settling = False
+            self._ending = None
+
+    def abandon(self) -> None:
+        """For the holder: do not wait for an answer any longer."""
+        if self._ending is not None:
+            self._ending[1].cancel()
 
     def check_held(self) -> None:
         """Raise JobLost if it is lost."""
@@ -247,7 +268,11 @@ class Job:
             self._holder.give_up(exc)
             return False
         try:
-            if self.held and not self._settling:
+            if self.settling:
+                # Cancelled while it was being settled: it still is.
+                if exc is None:
+                    await self.settled()
+            elif self.held:
                 await self._end_after(exc)
             else:
                 self.check_held()

@@ -121,6 +121,7 @@ class Worker:
         self._may_be_subscribed = False
         self._renew = asyncio.Event()
         self._hurry = asyncio.Event()
+        self._stop_early = False
         self._following: asyncio.Task[None] | None = None
         self._stopping: asyncio.Task[None] | None = None
         self._runners: list[asyncio.Task[None]] = []
@@ -153,6 +154,8 @@ class Worker:
         loop = asyncio.get_running_loop()
         self._following = loop.create_task(self._follow())
         self._following.add_done_callback(self._follow_ended)
+        if self._stop_early:
+            self.stop()
 
     def install_signal_handlers(self) -> None:
         """Let SIGTERM and SIGINT stop the worker; a second one at once."""
@@ -172,6 +175,8 @@ class Worker:
             unbegun = self._holding.close()
             loop = asyncio.get_running_loop()
             self._stopping = loop.create_task(self._stop(unbegun))
+        else:
+            self._stop_early = True  # a signal can come at any time
 
     async def aclose(self) -> None:
         """Stop, and return when all is over."""
@@ -200,7 +205,6 @@ class Worker:
             (waiting, self._following), return_when=asyncio.FIRST_COMPLETED
         )
         waiting.cancel()
-        await asyncio.sleep(0)  # _follow_ended comes first
         if self._failure is not None:
             raise self._failure
 
@@ -378,7 +382,7 @@ class Worker:
             runner.cancel()
         if running:
             await asyncio.wait(running, timeout=_STOP_S)
-        await holding.end()
+        await holding.end(_STOP_S)
         # Unavailable, locks end as failed deliveries: they have been released.
         self._send_presence("unavailable")
         self._plugin.remove_listener(self.service, self.node, self._on_event)

@@ -11,6 +11,7 @@ from qos.core.work_queue import HOLD_S_MAX, TRANSITIONS, ItemInput
 
 AVAILABLE, ACQUIRED, ARCHIVED = ItemState
 BEE = "bee@x/1"
+FENCE, NEXT_FENCE = "t1", "t2"
 
 ITEM = Item(
     seq=7,
@@ -27,7 +28,7 @@ LOCKED = replace(
     ITEM,
     state=ACQUIRED,
     receivers=frozenset({"bee@x"}),
-    token="t1",
+    token=FENCE,
     holder=BEE,
     last_holder=BEE,
     durable=True,
@@ -71,7 +72,12 @@ def step(item: Item, input_: ItemInput, **given: object) -> Item:
     match input_:
         case ItemInput.ACQUIRE:
             return work_queue.acquired(
-                item, holder=BEE, token="t2", durable=False, now=now, timeout_s=60.0
+                item,
+                holder=BEE,
+                token=NEXT_FENCE,
+                durable=False,
+                now=now,
+                timeout_s=60.0,
             )
         case ItemInput.ACCEPT:
             return work_queue.accepted(item, now=now, keep_s=10.0)
@@ -287,7 +293,7 @@ def test_a_memory_has_the_token_only_of_one_who_settled_it() -> None:
         digest="d",
         ended_at=200.0,
         forget_at=200.0 + 3600.0,
-        token="t1",
+        token=FENCE,
         account="bee@x",
         outcome=ItemOutcome.ACCEPTED,
     )

@@ -1,7 +1,6 @@
 """Browsing, which locks nothing; XEP-0060 §6.5."""
 
 import pytest
-from queue_world import ANT, BEE, NODE, OWNER, PLAIN, PUBLISHER, STRANGER, World, entry
 
 from qos.core import queue_users
 from qos.core.item import Affiliation
@@ -11,6 +10,7 @@ from qos.core.queue_requests import (
     ItemsResult,
     SetAffiliations,
 )
+from queue_world import ANT, BEE, NODE, OWNER, PLAIN, PUBLISHER, STRANGER, World, entry
 
 
 def browse(it: World, *, by: str = OWNER, **asked: object) -> tuple[list[str], int]:

@@ -1,18 +1,6 @@
 """What becomes of an item that dies, and how it lives again; queue decisions §5."""
 
 import pytest
-from queue_world import (
-    ANT,
-    BEE,
-    NODE,
-    OWNER,
-    PLAIN,
-    PUBLISHER,
-    STRANGER,
-    World,
-    entry,
-    retraction,
-)
 
 from qos.core.item import Affiliation, ItemOutcome, ItemState
 from qos.core.queue_effects import NotifyItem
@@ -25,9 +13,21 @@ from qos.core.queue_requests import (
     Purge,
     Requeue,
     RequeueResult,
-    Settlement,
     SetAffiliations,
+    Settlement,
     Unlock,
+)
+from queue_world import (
+    ANT,
+    BEE,
+    NODE,
+    OWNER,
+    PLAIN,
+    PUBLISHER,
+    STRANGER,
+    World,
+    entry,
+    retraction,
 )
 
 GRAVES = "graves"

@@ -20,19 +20,8 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from queue_model import HOLD_S, ITEMS_MAX, LOCK_S, Fact, Model, Wish
-from queue_world import (
-    ANT,
-    BEE,
-    BEE_2,
-    OWNER,
-    PUBLISHER,
-    STRANGER,
-    World,
-    entry,
-)
 
-from qos.core.item import ItemOutcome, ItemState
+from qos.core.item import ItemOutcome
 from qos.core.model import bare
 from qos.core.queue_effects import ForgetOld, NotifyItem, SaveItem
 from qos.core.queue_requests import (
@@ -49,6 +38,18 @@ from qos.core.queue_requests import (
     Subscribe,
     Unlock,
     Unsubscribe,
+)
+from queue_agreement import disk_agrees, memory_agrees
+from queue_model import HOLD_S, ITEMS_MAX, LOCK_S, Fact, Model, Wish
+from queue_world import (
+    ANT,
+    BEE,
+    BEE_2,
+    OWNER,
+    PUBLISHER,
+    STRANGER,
+    World,
+    entry,
 )
 
 NODES = ("orders", "graves")
@@ -223,7 +224,10 @@ class Queue(RuleBasedStateMachine):
     def settle(self, node: str, what: str, data: st.DataObject, several: bool) -> None:
         """By the holder as a rule, and with the live token; or by anybody, with any."""
         names = sorted(
-            {*self.model.live(node), *(id for n, id in self.model.ends if n == node)}
+            {
+                *self.model.live(node),
+                *(name for at, name in self.model.ends if at == node),
+            }
         )
         if not names:
             return
@@ -476,69 +480,16 @@ class Queue(RuleBasedStateMachine):
                     fact.ended_at = -1.0
             self.forgetting = None
         self.save()
-        self.disk_agrees()
+        disk_agrees(self.model, self.world)
         at, next_at = self.model.next_at(self.now), self.world.core.next_at()
         assert at is None or (next_at is not None and next_at <= at), "not woken"
-
-    def disk_agrees(self) -> None:
-        """Disk and memory and the truth are the same after every commit."""
-        disk = self.world.disk
-        kept = {
-            fact.seq: fact
-            for fact in self.model.facts.values()
-            if fact.live
-            or fact.status == "dead"
-            or (fact.status == "accepted" and self.model.keep_s and fact.ended_at >= 0)
-        }
-        assert disk.items.keys() == kept.keys(), "lost, or left over"
-        assert disk.payloads.keys() == kept.keys()
-        for seq, fact in kept.items():
-            fact.same(disk.items[seq])
-        for node in NODES:
-            queue = self.world.core.nodes[node]
-            assert list(queue.items.values()) == [
-                disk.items[item.seq] for item in queue.items.values()
-            ]
-            assert queue.dead == len(self.world.dead(node))
-            assert disk.nodes[node] == queue.node
-            subscriptions = {
-                key[1]: one for key, one in disk.subscriptions.items() if key[0] == node
-            }
-            assert subscriptions == queue.subscriptions
-        assert disk.ended.keys() == self.model.ends.keys()
-        for key, end in self.model.ends.items():
-            found = disk.ended[key]
-            assert (found.token, found.account) == (end.token, end.account)
-            assert (found.outcome, found.ended_at) == (end.outcome, end.ended_at)
-            assert (found.publisher, found.digest) == (end.publisher, end.digest)
 
     # -- what is always so -------------------------------------------------
 
     @invariant()
     def memory_agrees(self) -> None:
         for node in NODES:
-            queue, live = self.world.core.nodes[node], self.model.live(node)
-            assert queue.items.keys() == live.keys()
-            for item_id, fact in live.items():
-                fact.same(queue.items[item_id])
-            assert queue.size == sum(fact.size for fact in live.values())
-            assert queue.node.accepted == self.model.accepted[node]
-            wishes = self.model.wishes.get(node, {})
-            assert queue.subscriptions.keys() == wishes.keys()
-            holders = {fact.holder for fact in live.values() if fact.holder}
-            assert queue.holders() == holders
-            for jid in WORKERS:
-                locks = {item.item_id for item in queue.locks(jid)}
-                assert locks == {
-                    fact.item_id
-                    for fact in live.values()
-                    if fact.holder == jid
-                    or (fact.durable and bare(fact.holder) == bare(jid))
-                }
-            for item in queue.items.values():
-                assert queue.is_live(NotifyItem(item.holder, item).item) is (
-                    item.state is ItemState.ACQUIRED
-                )
+            memory_agrees(self.model, self.world.core.nodes[node])
 
     @invariant()
     def who_was_heard_of_is_listened_to(self) -> None:
@@ -554,7 +505,7 @@ EXAMPLES = int(os.environ.get("QOS_EXAMPLES", "0"))
 @pytest.mark.timeout(3600 if EXAMPLES else 60)
 def test_nothing_is_lost_doubled_or_overtaken_whatever_happens() -> None:
     """The promise of a queue, over everything that can come between."""
-    run_state_machine_as_test(  # type: ignore[no-untyped-call]
+    run_state_machine_as_test(
         Queue,
         settings=settings(
             max_examples=EXAMPLES or 120,

@@ -1,18 +1,6 @@
 """Creating, configuring, purging and deleting nodes; XEP-0060 §8."""
 
 import pytest
-from queue_world import (
-    ANT,
-    BEE,
-    NODE,
-    OWNER,
-    PLAIN,
-    PUBLISHER,
-    STRANGER,
-    World,
-    entry,
-    retraction,
-)
 
 from qos.core import queue_owners
 from qos.core.item import Affiliation, ItemOutcome, Node
@@ -32,6 +20,18 @@ from qos.core.queue_requests import (
     Requeue,
     SetAffiliations,
     Subscriptions,
+)
+from queue_world import (
+    ANT,
+    BEE,
+    NODE,
+    OWNER,
+    PLAIN,
+    PUBLISHER,
+    STRANGER,
+    World,
+    entry,
+    retraction,
 )
 
 FORBIDDEN = ("forbidden", "auth", "")

@@ -1,6 +1,11 @@
 """Workers that come, go and fall silent, and a service that starts again."""
 
 import pytest
+
+from qos.core import queue_service
+from qos.core.item import Affiliation, ItemState
+from qos.core.queue_effects import NotifyItem, NotifyUnlock, Probe
+from qos.core.queue_requests import Configure, Delete, SetAffiliations, Subscribe
 from queue_world import (
     ANT,
     BEE,
@@ -13,12 +18,6 @@ from queue_world import (
     World,
     entry,
 )
-
-from qos.core import queue_service
-from qos.core.item import Affiliation, ItemState
-from qos.core.queue_effects import NotifyItem, NotifyUnlock, Probe
-from qos.core.queue_requests import Configure, Delete, SetAffiliations, Subscribe
-
 
 # -- unavailable presence --------------------------------------------------
 

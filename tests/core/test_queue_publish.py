@@ -1,6 +1,17 @@
 """Publishing: repeats, conflicts, limits, and what an item begins with."""
 
 import pytest
+
+from qos.core.item import Affiliation, ItemState
+from qos.core.queue_effects import SaveItem
+from qos.core.queue_requests import (
+    Affiliations,
+    Configure,
+    Publish,
+    PublishResult,
+    Requeue,
+    SetAffiliations,
+)
 from queue_world import (
     ANT,
     BEE,
@@ -12,17 +23,6 @@ from queue_world import (
     World,
     entry,
     retraction,
-)
-
-from qos.core.item import Affiliation, ItemState
-from qos.core.queue_effects import SaveItem
-from qos.core.queue_requests import (
-    Affiliations,
-    Configure,
-    Publish,
-    PublishResult,
-    Requeue,
-    SetAffiliations,
 )
 
 CONFLICT = ("conflict", "cancel", "")

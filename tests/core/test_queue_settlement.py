@@ -3,6 +3,17 @@
 import itertools
 
 import pytest
+
+from qos.core.item import ItemOutcome
+from qos.core.queue_effects import NotifyRetract, NotifyUnlock
+from qos.core.queue_requests import (
+    Configure,
+    Refusal,
+    Requeue,
+    Retract,
+    Settlement,
+    Unlock,
+)
 from queue_world import (
     ANT,
     BEE,
@@ -14,17 +25,6 @@ from queue_world import (
     STRANGER,
     World,
     retraction,
-)
-
-from qos.core.item import ItemOutcome
-from qos.core.queue_effects import NotifyRetract, NotifyUnlock
-from qos.core.queue_requests import (
-    Configure,
-    Refusal,
-    Requeue,
-    Retract,
-    Settlement,
-    Unlock,
 )
 
 ACCEPTED, RELEASED, MODIFIED, REJECTED = ItemOutcome

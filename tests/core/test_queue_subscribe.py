@@ -1,16 +1,6 @@
 """Subscribing, its options, and who may; XEP-0254 §2.1, XEP-0060 §6."""
 
 import pytest
-from queue_world import (
-    ANT,
-    BEE,
-    BEE_2,
-    NODE,
-    OWNER,
-    PLAIN,
-    STRANGER,
-    World,
-)
 
 from qos.core import queue_users
 from qos.core.item import Affiliation, ItemOutcome, Subscription
@@ -33,6 +23,16 @@ from qos.core.queue_requests import (
     Subscriptions,
     SubscriptionsResult,
     Unsubscribe,
+)
+from queue_world import (
+    ANT,
+    BEE,
+    BEE_2,
+    NODE,
+    OWNER,
+    PLAIN,
+    STRANGER,
+    World,
 )
 
 ONE = {"pubsub#queue_requests": "1"}

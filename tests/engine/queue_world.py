@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from qos.core.item import Ended, Item, ItemOutcome, ItemState, Node, Subscription
-from qos.core.model import bare
 from qos.core.queue_effects import (
     Change,
     ForgetOld,
@@ -129,7 +128,7 @@ class Disk:
             del self.items[seq], self.payloads[seq]
         for table in (self.subscriptions, self.ended):
             for key in [key for key in table if key[0] == name]:
-                del table[key]  # type: ignore[attr-defined]  # either has such keys
+                del table[key]
 
     def _forget(self, now: float) -> None:
         for key in [key for key, one in self.ended.items() if one.forget_at <= now]:
@@ -425,8 +424,3 @@ class _Memory:
 
     def count_archived(self, node: str, outcome: ItemOutcome) -> int:
         return len(self._world.disk.archived(node, outcome))
-
-
-def account(jid: str) -> str:
-    """The bare JID."""
-    return bare(jid)

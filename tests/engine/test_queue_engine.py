@@ -23,8 +23,11 @@ from qos.core.queue_requests import (
     Ok,
     Publish,
     PublishResult,
+    Purge,
     Refusal,
     Request,
+    Requeue,
+    RequeueResult,
     Result,
     Retract,
     Settlement,
@@ -141,6 +144,12 @@ class Bench:
                 self._changed.clear()
                 await self._changed.wait()
         return self.out
+
+    async def stats(self) -> Mapping[str, int | float | None]:
+        told: asyncio.Future[Mapping[str, int | float | None]]
+        told = asyncio.get_running_loop().create_future()
+        assert self.engine.stats(NODE, OWNER, told.set_result)
+        return await told
 
     async def ready(self) -> None:
         """A node with a worker that can have two items."""
@@ -345,8 +354,7 @@ async def test_an_event_that_bounces_releases_its_items(bench: Bench) -> None:
     ((event_id, _),) = bench.engine._sent.items()
     bench.engine.bounced(BEE, event_id)
     bench.engine.bounced(BEE, "unknown")
-    stats = bench.engine.stats(NODE, OWNER)
-    assert stats is not None
+    stats = await bench.stats()
     assert (stats["acquired"], stats["delayed"]) == (0, 1)
     bench.clock.advance(1.0)
     result = await bench.ask(Items(node=NODE))
@@ -371,8 +379,7 @@ async def test_a_node_made_anew_knows_nothing_of_the_one_before(bench: Bench) ->
     published = bench.ask(Publish(NODE, (entry("a"),)))
     bench.disk.release()
     await asyncio.gather(deleted, made, published)
-    stats = bench.engine.stats(NODE, OWNER)
-    assert stats is not None
+    stats = await bench.stats()
     assert (stats["available"], stats["dead"]) == (1, 0)
 
 
@@ -403,3 +410,60 @@ async def test_a_subscription_is_answered_before_its_first_event(bench: Bench) -
     assert isinstance(out[0], SubscribeResult)
     assert isinstance(out[1], Sent)
     assert out[1].to == OTHER_BEE
+
+
+async def test_who_is_heard_of_during_a_commit_gets_items_after_it(
+    bench: Bench,
+) -> None:
+    """Without a second event: nothing else may come for an hour."""
+    await bench.restart()
+    bench.engine.online()
+    bench.out.clear()
+    bench.disk.hold()
+    bench.ask(Publish(NODE, (entry("a"),)))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    bench.engine.heard(BEE)
+    bench.disk.release()
+    out = await bench.until(3)
+    assert Sent(BEE, [("a", "<x xmlns='urn:x'/>")]) in out
+
+
+async def test_without_a_session_nothing_is_given_out(bench: Bench) -> None:
+    """It would time out, and count, and nobody has had it."""
+    bench.engine.offline()
+    await bench.ask(Publish(NODE, (entry("a"),)))
+    stats = await bench.stats()
+    assert (stats["available"], stats["acquired"]) == (1, 0)
+
+
+async def test_what_died_in_the_commit_under_way_is_purged_and_requeued(
+    bench: Bench,
+) -> None:
+    """Pipelined requests see what those before them have decided."""
+    await bench.ask(Publish(NODE, (entry("a"), entry("b"))))
+    await bench.until(3)
+
+    def reject(name: str) -> Unlock:
+        how = Settlement(
+            item_id=name, token=bench.tokens[name], outcome=ItemOutcome.REJECTED
+        )
+        return Unlock(NODE, (how,))
+
+    bench.disk.hold()
+    bench.ask(reject("a"), BEE)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    alive = bench.ask(Requeue(NODE))
+    bench.ask(reject("b"), BEE)
+    dead = bench.ask(Items(node=NODE, item_ids=("b",), state="dead"))
+    purged = bench.ask(Purge(NODE))
+    bench.disk.release()
+    assert await alive == RequeueResult(NODE, ("a",))
+    listed = await dead
+    assert isinstance(listed, ItemsResult)
+    assert [item.item_id for item in listed.items] == ["b"]
+    assert await purged == Ok()
+    stats = await bench.stats()
+    assert (stats["available"], stats["acquired"], stats["dead"]) == (0, 0, 0)
+    assert not bench.engine.store.archived(NODE, ItemOutcome.REJECTED, limit=9)

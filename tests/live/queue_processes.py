@@ -277,7 +277,7 @@ class Press(Role):
     node: str
     log: str
     count: int
-    batch: int = 25
+    batch: int = 50
     poison_every: int = 0
     pause_s: float = 0.0
 

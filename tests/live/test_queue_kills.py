@@ -142,6 +142,7 @@ class Shop:
         self._rng = random.Random(seed)
         self._lives = 0
         self._running: dict[str, Process] = {}
+        self._doomed: list[str] = []
 
     @property
     def published(self) -> list[str]:
@@ -184,8 +185,10 @@ class Shop:
         return await self._processes.start(press)
 
     async def kill_one(self) -> None:
-        """Somebody, and have another at once."""
-        victim = self._rng.choice(list(self._running))
+        """Somebody, each in his turn, and have another at once."""
+        if not self._doomed:
+            self._doomed = self._rng.sample(list(self._running), len(self._running))
+        victim = self._doomed.pop()
         await self._running[victim].kill()
         self.kills[victim] += 1
         await self._start(victim)
@@ -279,8 +282,9 @@ async def test_five_thousand_items_end_once_each_while_workers_and_service_are_k
         )
         await ask.plugin.configure(QUEUE, NODE, {"pubsub#publish_model": "open"})
         await shop.hire(4)
-        publisher = await shop.publish(ITEMS)
-        killing = asyncio.create_task(shop.kill_until(over, kills_max=60))
+        # Not faster, so that there is something to be killed for some seconds.
+        publisher = await shop.publish(ITEMS, pause_s=0.02)
+        killing = asyncio.create_task(shop.kill_until(over, kills_max=40))
         try:
             await until_empty(ask, publisher)
         finally:

@@ -392,8 +392,8 @@ async def test_a_requeue_finds_what_has_just_died(queues: Served, named: bool) -
         answers = await both(alice, reject, requeue("1") if named else requeue())
         for answer in answers:
             assert answer.get("type") == "result", ET.tostring(answer)
-        assert (await alice.item()).id == "1"
         assert (await alice.stats(NODE))["dead"] == "0"
+        assert (await alice.item()).id == "1"
 
 
 async def test_a_repeat_finds_what_has_just_been_accepted(queues: Served) -> None:

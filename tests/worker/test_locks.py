@@ -7,7 +7,7 @@ from slixmpp import ClientXMPP
 
 from hive import NODE, QUEUE, ByHand, LogIn, Queue, token_in, until
 from qos.core.item import ItemOutcome
-from qos.errors import JobLost, NoAnswer, RequestRefused
+from qos.errors import JobLost, LocalProtocolError, NoAnswer, RequestRefused
 from qos.worker import Worker, holding
 from raw_client import local
 from xep_0254 import XEP_0254
@@ -325,6 +325,28 @@ async def test_an_accept_that_is_never_answered_is_in_doubt_at_the_end(
             await job.accept()
         assert caught.value.condition is None
         assert isinstance(caught.value.__cause__, NoAnswer)
+
+
+async def test_an_accept_goes_on_when_who_waits_for_it_is_cancelled(
+    bee: ClientXMPP, by_hand: ByHand
+) -> None:
+    """It cannot be unsent; and to know how it ended one can wait again."""
+    async with by_hand.worker(bee) as worker:
+        await by_hand.subscribe()
+        await by_hand.deliver("i", "t")
+        job = await anext(worker)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(job.accept(), 0.05)
+        request = await by_hand.asked("retract")
+        # What the service says of its own accord decides nothing here either.
+        await by_hand.event(f"<items node='{NODE}'><retract id='i'/></items>")
+        await by_hand.in_step()
+        with pytest.raises(LocalProtocolError, match="being accepted"):
+            await job.release()
+        accepting = asyncio.create_task(job.accept())
+        await by_hand.answer(request)
+        await accepting
+    assert job.outcome is ItemOutcome.ACCEPTED
 
 
 async def test_a_late_accept_is_refused_and_the_other_worker_has_the_item(

@@ -124,6 +124,20 @@ async def test_a_signal_stops_the_worker(
     assert signal.getsignal(number) == before
 
 
+async def test_a_worker_that_was_stopped_before_it_began_takes_nothing(
+    bee: ClientXMPP, queue: Queue
+) -> None:
+    """A signal can come while the application still starts."""
+    await queue.create()
+    await queue.publish("i")
+    handler = Handler()
+    worker = Worker(bee, QUEUE, NODE)
+    worker.stop()
+    await worker.run(handler)
+    assert not handler.jobs
+    assert (await queue.stats())["available"] == 1
+
+
 async def test_an_iteration_ends_when_the_worker_is_stopped(
     bee: ClientXMPP, queue: Queue
 ) -> None:
@@ -191,6 +205,26 @@ async def test_an_item_that_comes_when_the_worker_has_stopped_is_released(
         await by_hand.answer(released)
         await by_hand.answer(request)
         await by_hand.component.expect(stanza("presence", type="unavailable"))
+
+
+async def test_an_accept_that_is_under_way_is_waited_for(
+    bee: ClientXMPP, by_hand: ByHand
+) -> None:
+    """The work is done: to release the item now would have it done again."""
+    worker = Worker(bee, QUEUE, NODE, grace_s=0)
+    handler = Handler()
+    working = asyncio.create_task(worker.run(handler))
+    await by_hand.subscribe()
+    await by_hand.deliver("i", "t")
+    accept = await by_hand.asked("retract")
+    worker.stop()
+    await by_hand.answer(await by_hand.asked("unsubscribe"))
+    assert not by_hand.component.received(lambda each: what(each) == "unavailable")
+    await by_hand.answer(accept)
+    await working
+    assert handler.jobs[0].outcome is ItemOutcome.ACCEPTED
+    await by_hand.component.expect(stanza("presence", type="unavailable"))
+    assert not by_hand.component.received(lambda each: what(each) == "unlock")
 
 
 async def test_a_handler_that_does_not_end_holds_nothing_up(

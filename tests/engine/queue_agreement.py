@@ -1,0 +1,63 @@
+"""Whether memory and disk of a queue service are what the model says."""
+
+from qos.core.item import ItemState
+from qos.core.model import bare
+from qos.core.queue_effects import NotifyItem
+from qos.core.queue_node import QueueNode
+from queue_model import Model
+from queue_world import World
+
+
+def disk_agrees(model: Model, world: World) -> None:
+    """Disk and memory and the truth are the same after every commit."""
+    disk = world.disk
+    kept = {
+        fact.seq: fact
+        for fact in model.facts.values()
+        if fact.live
+        or fact.status == "dead"
+        or (fact.status == "accepted" and model.keep_s and fact.ended_at >= 0)
+    }
+    assert disk.items.keys() == kept.keys(), "lost, or left over"
+    assert disk.payloads.keys() == kept.keys()
+    for seq, fact in kept.items():
+        fact.same(disk.items[seq])
+    for name, queue in world.core.nodes.items():
+        for item in queue.items.values():
+            assert disk.items[item.seq] == item
+        assert queue.dead == len(world.dead(name))
+        assert disk.nodes[name] == queue.node
+        subscriptions = {
+            key[1]: one for key, one in disk.subscriptions.items() if key[0] == name
+        }
+        assert subscriptions == queue.subscriptions
+    assert disk.ended.keys() == model.ends.keys()
+    for key, end in model.ends.items():
+        found = disk.ended[key]
+        assert (found.token, found.account) == (end.token, end.account)
+        assert (found.outcome, found.ended_at) == (end.outcome, end.ended_at)
+        assert (found.publisher, found.digest) == (end.publisher, end.digest)
+
+
+def memory_agrees(model: Model, queue: QueueNode) -> None:
+    """What the node has is what is true, were it on disk or not."""
+    name = queue.node.name
+    live = model.live(name)
+    assert queue.items.keys() == live.keys()
+    for item_id, fact in live.items():
+        fact.same(queue.items[item_id])
+    assert queue.size == sum(fact.size for fact in live.values())
+    assert queue.node.accepted == model.accepted[name]
+    assert queue.subscriptions.keys() == model.wishes.get(name, {}).keys()
+    holders = {fact.holder for fact in live.values() if fact.holder}
+    assert queue.holders() == holders
+    for jid in holders:
+        locks = {item.item_id for item in queue.locks(jid)}
+        assert locks == {
+            fact.item_id
+            for fact in live.values()
+            if fact.holder == jid or (fact.durable and bare(fact.holder) == bare(jid))
+        }
+    for item in queue.items.values():
+        acquired = item.state is ItemState.ACQUIRED
+        assert queue.is_live(NotifyItem(item.holder, item).item) is acquired
