@@ -419,7 +419,12 @@ class QueueNode:
         return effects, left_s
 
     def subscribe(
-        self, subscription: Subscription, requester: str, present: Present
+        self,
+        subscription: Subscription,
+        requester: str,
+        present: Present,
+        *,
+        new_token: Callable[[], str],
     ) -> list[QueueEffect]:
         """Take it, in the place of one of this JID; what it holds is sent again.
 
@@ -433,7 +438,7 @@ class QueueNode:
         for item_id in self._holders.durable(account):
             item = self.items[item_id]
             if item.holder not in present.get(account, {}):
-                item = work_queue.taken_over(item, holder=requester)
+                item = work_queue.taken_over(item, holder=requester, token=new_token())
                 self.items[item_id] = item
                 effects.append(SaveItem(item))
         return [*effects, *self.resend(requester)]

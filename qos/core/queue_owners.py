@@ -252,14 +252,8 @@ def _live_again(
         alive = work_queue.requeued(item, node=name, item_id=item_id, now=now)
     else:
         queue.dead -= 1
-        alive = work_queue.requeued(
-            item,
-            node=name,
-            item_id=item_id,
-            origin=item.origin,
-            origin_id=item.origin_id,
-            now=now,
-        )
+        # A dead letter that died again lives here now: it is this node's own.
+        alive = work_queue.requeued(item, node=name, item_id=item_id, now=now)
     return [*queue.take_in(alive, now), RemoveEnded(name, item_id)]
 
 

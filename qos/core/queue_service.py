@@ -6,6 +6,7 @@ the effects, in order, or a Refusal, and then nothing has changed.
 
 from __future__ import annotations
 
+import hashlib
 import heapq
 import itertools
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -16,7 +17,7 @@ from urllib.parse import quote
 from qos.core import work_queue
 from qos.core.access import is_owner, may_publish, may_subscribe
 from qos.core.item import Ended, Item, ItemOutcome, Node, Subscription
-from qos.core.model import bare
+from qos.core.model import ID_CHARS_MAX, bare
 from qos.core.queue_effects import (
     NotifyItem,
     NotifySubscription,
@@ -28,6 +29,9 @@ from qos.core.queue_node import QueueNode
 from qos.core.queue_requests import Refusal
 
 __all__ = ["Memory", "Queues", "Start"]
+
+#: What `QueueNode.free_id` may put behind an id.
+_SEQ_CHARS = 20
 
 #: Full JIDs of one account that are remembered as present; of more, the latest. As
 #: many can subscribe, and a bare subscription may have some more.
@@ -298,11 +302,10 @@ class Queues:
                 queue.dead += 1
                 effects.append(SaveItem(item))
                 continue
-            item_id = f"{quote(name, safe='')}/{item.item_id}"
             letter = work_queue.requeued(
                 item,
                 node=target.node.name,
-                item_id=target.free_id(item_id, item.seq),
+                item_id=target.free_id(_letter_id(item), item.seq),
                 origin=name,
                 origin_id=item.item_id,
                 now=now,
@@ -375,3 +378,14 @@ class Queues:
         """Whether the delivery that is to be told of has not ended yet."""
         queue = self.nodes.get(notification.item.node)
         return queue is not None and queue.is_live(notification.item)
+
+
+def _letter_id(item: Item) -> str:
+    """The id of a dead letter: tells where it is from, and of two nodes never the same.
+
+    A slash in the node's name is quoted. What would be too long for an id is made short.
+    """
+    item_id = f"{quote(item.node, safe='')}/{item.item_id}"
+    if len(item_id) <= ID_CHARS_MAX - _SEQ_CHARS:
+        return item_id
+    return hashlib.sha256(item_id.encode()).hexdigest()

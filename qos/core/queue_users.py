@@ -158,7 +158,9 @@ def subscribe(
     # Subscribing again changes the options, and nothing else.
     subid = service.new_id() if before is None else before.subid
     subscription = _subscription(request.node, request.jid, subid, requester, options)
-    effects = queue.subscribe(subscription, requester, service.present)
+    effects = queue.subscribe(
+        subscription, requester, service.present, new_token=service.new_id
+    )
     sent = {each.item.seq for each in effects if isinstance(each, NotifyItem)}
     heard = service.works_at(requester, request.node)
     # What it has is sent once, though it subscribes and is heard of.
@@ -312,7 +314,8 @@ def _page(
     if request.state == "live":
         live = list(queue.items.values())
         if request.item_ids:
-            live = [each for each in live if each.item_id in request.item_ids]
+            named = map(queue.items.get, request.item_ids)
+            live = [each for each in named if each is not None]
         return _first(live, after, limit), len(live)
     outcome = ItemOutcome.ACCEPTED
     letters: list[Item] = []
@@ -321,13 +324,11 @@ def _page(
         letters = [item for _, item in service.letters(request.node)]
     memory, name = service.memory, queue.node.name
     if request.item_ids:
-        named = [
-            item
-            for item_id in request.item_ids
-            for item in memory.find_archived(name, item_id, outcome)
-        ]
-        named += [each for each in letters if each.origin_id in request.item_ids]
-        return _first(named, after, limit), len(named)
+        wanted = frozenset(request.item_ids)
+        found = [each for each in letters if each.origin_id in wanted]
+        for item_id in wanted:
+            found += memory.find_archived(name, item_id, outcome)
+        return _first(found, after, limit), len(found)
     if request.state == "dead":
         count = queue.dead + len(letters)
     else:

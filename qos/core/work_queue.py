@@ -130,9 +130,13 @@ def acquired(
     )
 
 
-def taken_over(item: Item, *, holder: str) -> Item:
-    """A durable lock, now with another full JID of its account; the same delivery."""
-    return replace(item, holder=holder, last_holder=holder)
+def taken_over(item: Item, *, holder: str, token: str) -> Item:
+    """A durable lock, now with another full JID of its account.
+
+    Under a new token, or two of them could settle it, and each would be told that it
+    has. The deadline stays.
+    """
+    return replace(item, holder=holder, last_holder=holder, token=token)
 
 
 def extended(item: Item, *, seconds: float, now: float, timeout_s: float) -> Item:

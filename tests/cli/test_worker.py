@@ -228,7 +228,7 @@ async def test_a_command_whose_item_is_gone_is_killed(
 ) -> None:
     """With all that it has started: its work is for nobody any more."""
     path = tmp_path / "run"
-    script = 'sleep 600 & echo $! > "$1.child"; ' + WAIT
+    script = '[ -e "$1.end" ] || { sleep 600 & echo $! > "$1.child"; }\n' + WAIT
     worker = await working(queues, script, path)
     await publish(queues, "a")
     pid = await started(path)

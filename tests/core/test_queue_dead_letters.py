@@ -178,6 +178,33 @@ def test_its_id_says_where_it_comes_from(name: str, letter: str) -> None:
     assert set(it.live(GRAVES)) == {letter}
 
 
+def test_an_id_that_would_be_too_long_is_made_short() -> None:
+    """The parser takes ids of 1024 characters; one that is longer nobody could settle."""
+    name = "ä" * 900
+    it = world(name=name)
+    for item_id in ("a" * 500, "a" * 501):
+        it.publish(item_id, node=name)
+        it.reject(item_id, BEE, node=name)
+    letters = it.live(GRAVES)
+    assert len(letters) == 2
+    assert max(map(len, letters)) <= 1024
+    assert {item.origin_id for item in letters.values()} == {"a" * 500, "a" * 501}
+
+
+def test_the_name_of_a_node_that_died_is_no_way_to_a_letter_that_died_again() -> None:
+    """As for those that wait; this one lay as dead where it was."""
+    it = world()
+    it.publish("a")
+    it.reject("a", BEE)
+    it.subscribe(ANT, node=GRAVES)
+    it.reject("orders/a", ANT, node=GRAVES)
+    it.unsubscribe(ANT, node=GRAVES)
+    it.ask(Delete(NODE), OWNER)
+    it.create(NODE, PLAIN, by=STRANGER)
+    assert requeue(it, node=GRAVES) == ("orders/a",)
+    assert it.stats()["dead"] == 0
+
+
 def test_an_id_that_is_taken_gets_another_and_nothing_is_overwritten() -> None:
     """Whoever may publish there may have taken it, were it on purpose."""
     it = world()
@@ -349,7 +376,7 @@ def test_of_several_letters_with_one_id_the_last_comes_first() -> None:
 
 
 def test_a_letter_that_died_again_can_be_requeued_where_it_is() -> None:
-    """By the owner of that node; it is a dead letter still."""
+    """By the owner of that node, whose own it is then."""
     it = world()
     it.publish("a")
     it.reject("a", BEE)
@@ -358,7 +385,9 @@ def test_a_letter_that_died_again_can_be_requeued_where_it_is() -> None:
     it.unsubscribe(ANT, node=GRAVES)
     assert requeue(it) == ()
     assert requeue(it, node=GRAVES) == ("orders/a",)
-    assert requeue(it) == ("a",)
+    item = it.live(GRAVES)["orders/a"]
+    assert (item.origin, item.origin_id) == ("", "")
+    assert requeue(it) == ()
 
 
 def test_more_dead_than_one_look_shows_are_all_requeued() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import os
+from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
@@ -71,6 +72,17 @@ nodes = st.sampled_from(("orders", "orders", "graves"))
 workers = st.sampled_from(WORKERS)
 
 
+def settlement(item_id: str, token: str, what: str) -> Settlement:
+    """One of: accept, release, modify, fail, not here, reject (X)."""
+    return Settlement(
+        item_id=item_id,
+        token=token,
+        outcome={"A": A, "R": R, "X": X}.get(what, M),
+        delivery_failed=what == "F",
+        undeliverable_here=what == "N",
+    )
+
+
 class Queue(RuleBasedStateMachine):
     """A queue, its dead-letter node, six workers and some others."""
 
@@ -78,8 +90,12 @@ class Queue(RuleBasedStateMachine):
         backoff=st.sampled_from((0, 1)),
         keep=st.sampled_from((0, 15)),
         graves=st.booleans(),
+        eager=st.sampled_from((True, True, False)),
+        first=st.lists(workers, min_size=1, max_size=3, unique=True),
     )
-    def begin(self, backoff: int, keep: int, graves: bool) -> None:
+    def begin(
+        self, backoff: int, keep: int, graves: bool, eager: bool, first: list[str]
+    ) -> None:
         config = {
             "pubsub#publish_model": "open",
             "queue#lock_timeout": str(LOCK_S),
@@ -102,8 +118,16 @@ class Queue(RuleBasedStateMachine):
         )
         self.told: list[NotifyItem] = []
         self.tokens = ["no-token"]
+        self.said: list[tuple[str, tuple[Settlement, ...], str]] = []
         self.forgetting: float | None = None
+        #: Commit after every step; else only when the rule says so.
+        self.eager = False
         self.save()
+        for jid in first:
+            self.subscribe("orders", jid, 2)
+        self.publish("orders", ["a", "b"], "x", PUBLISHER, None, None, 0.0)
+        self.eager = eager
+        self.flush()
 
     # -- help --------------------------------------------------------------
 
@@ -127,6 +151,11 @@ class Queue(RuleBasedStateMachine):
         except Refusal as refusal:
             return refusal.condition
         return "ok"
+
+    def done(self) -> None:
+        """A step is over."""
+        if self.eager:
+            self.flush()
 
     # -- rules: publishers -------------------------------------------------
 
@@ -183,6 +212,7 @@ class Queue(RuleBasedStateMachine):
                     available_at=self.now + delay,
                     expires_at=None if ttl is None else self.now + ttl,
                 )
+        self.done()
 
     # -- rules: workers ----------------------------------------------------
 
@@ -206,6 +236,9 @@ class Queue(RuleBasedStateMachine):
                 assert holder == jid, "a lock has moved to somebody else"
                 assert fact.holder not in before.get(bare(jid), {}), "it was at work"
                 fact.holder = fact.last_holder = holder
+                fact.token = self.world.live(node)[fact.item_id].token
+                self.model.tokens.add(fact.token)
+        self.done()
 
     @rule(node=nodes, jid=workers)
     def unsubscribe(self, node: str, jid: str) -> None:
@@ -214,70 +247,72 @@ class Queue(RuleBasedStateMachine):
         expected = "ok" if subscriber in wishes else "unexpected-request"
         assert self.ask(Unsubscribe(node, subscriber), jid) == expected
         wishes.pop(subscriber, None)
+        self.done()
 
-    @rule(
-        node=nodes,
-        what=st.sampled_from("AAARRMMFFNX"),
-        data=st.data(),
-        several=st.booleans(),
-    )
-    def settle(self, node: str, what: str, data: st.DataObject, several: bool) -> None:
-        """By the holder as a rule, and with the live token; or by anybody, with any."""
-        names = sorted(
-            {
-                *self.model.live(node),
-                *(name for at, name in self.model.ends if at == node),
-            }
-        )
-        if not names:
+    @rule(what=st.sampled_from("AARMFFNX"), data=st.data())
+    def work(self, what: str, data: st.DataObject) -> None:
+        """The holder says how it went, with its token."""
+        locked = [fact for fact in self.model.facts.values() if fact.status == "locked"]
+        if locked:
+            fact = data.draw(st.sampled_from(locked))
+            done = settlement(fact.item_id, fact.token, what)
+            self.settle_all(fact.node, (done,), fact.holder)
+
+    @rule(node=nodes, what=st.sampled_from("AARMFX"), data=st.data())
+    def settle(self, node: str, what: str, data: st.DataObject) -> None:
+        """Anybody says something of anything."""
+        live = self.model.live(node)
+        ended = {item_id for at, item_id in self.model.ends if at == node}
+        if not live and not ended:
             return
-        locked = [
-            fact.item_id
-            for fact in self.model.live(node).values()
-            if fact.status == "locked"
-        ]
-        first = data.draw(st.sampled_from(locked * 3 + names))
-        fact = self.model.live(node).get(first)
         by = data.draw(st.sampled_from(EVERYBODY))
-        if fact is not None and fact.holder and data.draw(st.integers(0, 3)):
-            by = fact.holder
-        outcome = {"A": A, "R": R, "X": X}.get(what, M)
-        wanted = [self.settlement(node, first, what, outcome, data)]
-        if several and len(names) > 1:
-            second = data.draw(st.sampled_from([one for one in names if one != first]))
-            wanted.append(self.settlement(node, second, what, outcome, data))
+        some = st.sampled_from(sorted({*live, *ended}))
+        wanted = list[Settlement]()
+        for item_id in data.draw(st.lists(some, min_size=1, max_size=2, unique=True)):
+            fact, end = live.get(item_id), self.model.ends.get((node, item_id))
+            if fact is not None and fact.holder and data.draw(st.booleans()):
+                by = fact.holder
+            tokens = ["", self.tokens[0], self.tokens[-1]]
+            tokens += [fact.token] if fact is not None else []
+            tokens += [end.token] * 2 if end is not None else []
+            token = data.draw(st.sampled_from(tokens))
+            if end is not None and end.token and token == end.token:
+                by = data.draw(st.sampled_from((by, *self.of_account(end.account))))
+            wanted.append(settlement(item_id, token, what))
+        self.settle_all(node, tuple(wanted), by)
+
+    @rule(data=st.data(), change=st.sampled_from(("", "", "token", "outcome")))
+    def repeat(self, data: st.DataObject, change: str) -> None:
+        """What was said before is said again: its answer was lost, or it is late."""
+        if not self.said:
+            return
+        node, wanted, by = data.draw(st.sampled_from(self.said[-4:]))
+        by = data.draw(st.sampled_from((by, by, *self.of_account(bare(by)), STRANGER)))
+        first = wanted[0]
+        if change == "token":
+            first = replace(first, token="")
+        elif change == "outcome":
+            first = settlement(first.item_id, first.token, "R")
+        self.settle_all(node, (first,), by)
+
+    def of_account(self, account: str) -> tuple[str, ...]:
+        return tuple(jid for jid in EVERYBODY if bare(jid) == account)
+
+    def settle_all(self, node: str, wanted: tuple[Settlement, ...], by: str) -> None:
+        outcome = wanted[0].outcome
         verdicts = [
             self.model.verdict(node, one.item_id, by, one.token, outcome)
             for one in wanted
         ]
+        self.said.append((node, wanted, by))
         bad = [one for one in verdicts if one not in {"do", "again", "withdraw"}]
         kind = Retract if outcome is A else Unlock
-        answer = self.ask(kind(node, tuple(wanted)), by)
+        answer = self.ask(kind(node, wanted), by)
         assert answer == (bad[0] if bad else "ok"), (wanted, by, verdicts)
         if not bad:
             for one, verdict in zip(wanted, verdicts, strict=True):
                 self.settled(node, one, verdict, by)
-
-    def settlement(
-        self,
-        node: str,
-        item_id: str,
-        what: str,
-        outcome: ItemOutcome,
-        data: st.DataObject,
-    ) -> Settlement:
-        fact = self.model.live(node).get(item_id)
-        end = self.model.ends.get((node, item_id))
-        live = fact.token if fact is not None else ""
-        settled = end.token if end is not None else ""
-        stale = data.draw(st.sampled_from(self.tokens[-8:]))
-        return Settlement(
-            item_id=item_id,
-            token=data.draw(st.sampled_from((live, live, live, settled, stale, ""))),
-            outcome=outcome,
-            delivery_failed=what == "F",
-            undeliverable_here=what == "N",
-        )
+        self.done()
 
     def settled(self, node: str, done: Settlement, verdict: str, by: str) -> None:
         if verdict == "again":
@@ -323,6 +358,7 @@ class Queue(RuleBasedStateMachine):
     def heard(self, jid: str, available: bool) -> None:
         self.world.add(self.world.core.heard(jid, available=available))
         self.model.silent.discard(jid)
+        self.done()
 
     @rule(jid=workers)
     def went(self, jid: str) -> None:
@@ -345,6 +381,7 @@ class Queue(RuleBasedStateMachine):
             # The last of its workers has gone, as far as is known.
             if was_there or jid == of_all.via:
                 del wishes[of_all.jid]
+        self.done()
 
     @rule(data=st.data())
     def bounce(self, data: st.DataObject) -> None:
@@ -363,13 +400,14 @@ class Queue(RuleBasedStateMachine):
                 # What is dead by that is placed before the commit.
                 self.flush()
 
-    @rule(how=st.sampled_from(("next", "next", "next", "little", "day")))
+    @rule(how=st.sampled_from(("next",) * 6 + ("little", "little", "day")))
     def time_passes(self, how: str) -> None:
         """Whether the service was woken in time is looked at after each commit."""
         if how == "next":
             self.world.now = max(self.now, self.world.core.next_at() or self.now)
         else:
             self.world.now += {"little": 0.7, "day": 4000.0}[how]
+        self.done()
 
     # -- rules: owners -----------------------------------------------------
 
@@ -404,10 +442,10 @@ class Queue(RuleBasedStateMachine):
         assert set(self.answer.item_ids) == set(done)
         for item_id in done:
             fact = dead[item_id]
-            if fact.live:
-                fact.origin = fact.origin_id = ""
+            fact.origin = fact.origin_id = ""
             self.model.revive(fact, node, item_id, self.now)
             self.model.ends.pop((node, item_id), None)
+        self.done()
 
     @rule(fails_max=st.integers(1, 3))
     def configure(self, fails_max: int) -> None:
@@ -502,14 +540,14 @@ class Queue(RuleBasedStateMachine):
 EXAMPLES = int(os.environ.get("QOS_EXAMPLES", "0"))
 
 
-@pytest.mark.timeout(3600 if EXAMPLES else 60)
+@pytest.mark.timeout(3600 if EXAMPLES else 180)
 def test_nothing_is_lost_doubled_or_overtaken_whatever_happens() -> None:
     """The promise of a queue, over everything that can come between."""
     run_state_machine_as_test(
         Queue,
         settings=settings(
-            max_examples=EXAMPLES or 120,
-            stateful_step_count=60 if EXAMPLES else 40,
+            max_examples=EXAMPLES or 250,
+            stateful_step_count=60 if EXAMPLES else 50,
             derandomize=not EXAMPLES,
             database=None,
             deadline=None,

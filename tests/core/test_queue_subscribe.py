@@ -108,7 +108,7 @@ def test_what_it_holds_is_sent_again_once_to_who_subscribes_again() -> None:
 
 
 def test_a_new_worker_takes_over_the_durable_locks_of_one_that_is_gone() -> None:
-    """AMQP's terminus durability: the same deliveries, with their tokens."""
+    """AMQP's terminus durability: unsettled-state."""
     it = World(PLAIN)
     it.subscribe(BEE, durable_locks="1")
     it.publish("a")
@@ -118,10 +118,30 @@ def test_a_new_worker_takes_over_the_durable_locks_of_one_that_is_gone() -> None
     it.sent.clear()
     it.subscribe(BEE_2, durable_locks="1")
     (event,) = it.told(NotifyItem)
-    assert (event.to, event.item.holder, event.item.token) == (BEE_2, BEE_2, token)
-    assert it.disk.items[event.item.seq].holder == BEE_2
+    assert (event.to, event.item.holder, event.item.node) == (BEE_2, BEE_2, NODE)
+    assert event.item == it.item("a") == it.disk.items[event.item.seq]
+    assert (event.item.deadline, event.item.delivery_count) == (1060.0, 0)
     it.subscribe("bee@x/3", durable_locks="1")
     assert it.given() == []
+
+
+def test_of_two_that_had_a_durable_lock_one_can_settle_it() -> None:
+    """Who is late may be at work; both would be told that it is done, and do it twice."""
+    it = World(PLAIN)
+    it.subscribe(BEE, durable_locks="1")
+    it.publish("a")
+    first = it.item("a").token
+    it.boot()
+    it.subscribe(BEE_2, durable_locks="1")
+    second = it.item("a").token
+    done = 0
+    for jid, token in ((BEE, first), (BEE_2, second)):
+        try:
+            it.retract("a", jid, token)
+        except Refusal:
+            continue
+        done += 1
+    assert done == 1
 
 
 def test_durable_locks_of_one_that_is_at_work_stay_with_it() -> None:

@@ -214,9 +214,14 @@ class World:
         for change in self.pending:
             self.disk.apply(change)
         self.pending = []
+        items = set()
         for told in self.waiting:
-            if not isinstance(told, NotifyItem) or self.core.is_live(told):
-                self.sent.append(told)
+            if isinstance(told, NotifyItem):
+                # As the engine has it: each delivery once in a step.
+                if (told.to, told.item.token) in items or not self.core.is_live(told):
+                    continue
+                items.add((told.to, told.item.token))
+            self.sent.append(told)
         self.waiting = []
 
     def ask(self, request: Request, requester: str, *, flush: bool = True) -> Result:

@@ -1,23 +1,17 @@
 """queue.md §4 on the wire: who gets an item, how many, and who is still there."""
 
-import asyncio
 import itertools
 from collections.abc import AsyncIterator
 from pathlib import Path
-from xml.etree import ElementTree as ET
 
 import pytest
 import pytest_asyncio
 
 from prosody import Prosody
 from queue_service import (
-    DISCO_INFO,
     EAGER,
-    EVENT,
     EXTENSIONS,
-    PRIVATE,
     PUBSUB,
-    QUICK,
     Delivered,
     Peer,
     Served,
@@ -30,15 +24,11 @@ from queue_service import (
     served,
     unlock,
 )
-from raw_client import local
 
 NODE = "orders"
-QOS = "urn:xmpp:qos"
-PING = "urn:xmpp:ping"
 Q = f"xmlns:q='{EXTENSIONS}'"
 
 DURABLE = {"queue#durable_locks": "1"}
-ACKNOWLEDGED = {"queue#events": "acknowledged"}
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -270,289 +260,6 @@ async def test_durable_locks_outlive_presence_and_are_sent_again(
             again = await other.item()
             assert (again.named, again.count) == (one.named, 0)
             await other.done(retract(NODE, again.named))
-
-
-# -- who is there ----------------------------------------------------------
-
-
-async def test_after_a_time_out_nothing_comes_until_a_stanza_does(
-    queues: Served,
-) -> None:
-    """A worker that hangs must not burn one item after the other."""
-    async with peers(queues, "alice/a", "bob/b") as (alice, bob):
-        await alice.create(NODE, QUICK)
-        await bob.subscribe(NODE, 1)
-        await alice.publish(NODE, item("1"), item("2"))
-        one = await bob.item()
-        await bob.told("unlock", "1")
-        await alice.configure(NODE, lock_timeout="60")
-        assert (await alice.stats(NODE))["available"] == "2"
-        await bob.ping()
-        assert not bob.received()
-        await bob.synced()
-        # First deliveries come first: the other one, then this one again.
-        assert (await bob.item()).id == "2"
-        await bob.done(retract(NODE, "2"))
-        again = await bob.item()
-        assert (again.id, again.count) == ("1", 1)
-        assert again.token != one.token
-
-
-async def test_an_event_that_bounces_releases_and_suspends(queues: Served) -> None:
-    """The client is gone and nobody said so: not its fault, so it does not count."""
-    async with peers(queues, "alice/a", "bob/b", "carol/c") as (alice, bob, carol):
-        await alice.create(NODE, EAGER)
-        await bob.subscribe(NODE, 5)
-        # It never sent presence, so the server tells nobody that it went.
-        await bob.cut()
-        await alice.publish(NODE, item("1"), item("2"))
-        await alice.until_stats(NODE, available="2", acquired="0", subscribers="1")
-        for q in (await alice.browse(NODE)).values():
-            assert q["delivery-count"] == "0"
-        await carol.subscribe(NODE, 5)
-        again = [await carol.item(), await carol.item()]
-        assert {each.q["first-acquirer"] for each in again} == {"false"}
-        await alice.publish(NODE, item("3"))
-        assert (await carol.item()).count == 0
-        async with peers(queues, "bob/b") as (back,):
-            await alice.publish(NODE, item("4"))
-            assert (await carol.item()).id == "4"
-            await back.nothing()
-            # It has been heard now; its subscription was there all the time.
-            await alice.publish(NODE, item("5"))
-            assert (await back.item()).id == "5"
-
-
-async def pinged(worker: Peer) -> ET.Element:
-    """The probe of the service (XEP-0199)."""
-    return await worker.expect(
-        lambda xml: (
-            local(xml) == "iq"
-            and xml.get("type") == "get"
-            and xml.get("from") == worker.service
-            and xml.find(f"{{{PING}}}ping") is not None
-        )
-    )
-
-
-async def answer(worker: Peer, iq: ET.Element, kind: str, content: str = "") -> None:
-    """Answer what the service has asked."""
-    await worker.send(
-        f"<iq type='{kind}' id='{iq.get('id')}' to='{iq.get('from')}'>{content}</iq>"
-    )
-
-
-async def test_after_a_restart_a_lock_is_sent_again_with_its_token(
-    queues: Served,
-) -> None:
-    """Once its holder is heard of: the event before the crash may never have left."""
-    async with peers(queues, "alice/a", "bob/b", "carol/c") as (alice, bob, carol):
-        await alice.create(NODE)
-        await bob.subscribe(NODE, 2)
-        await alice.publish(NODE, item("1"))
-        one = await bob.item()
-        await queues.restart()
-        await alice.publish(NODE, item("2"))
-        await pinged(bob)
-        assert not bob.received()
-        await bob.synced()
-        again = await bob.item()
-        assert again == one
-        assert (await bob.item()).id == "2"
-        await bob.done(retract(NODE, again.named))
-        await bob.told("retract", "1")
-        await bob.nothing()
-        await carol.nothing()
-
-
-@pytest.mark.parametrize(
-    ("kind", "condition", "there"),
-    [
-        ("result", "", True),
-        ("error", "feature-not-implemented", True),
-        ("error", "service-unavailable", False),
-        ("error", "recipient-unavailable", False),
-    ],
-)
-async def test_after_a_restart_a_probe_tells_who_is_there(
-    queues: Served, kind: str, condition: str, there: bool
-) -> None:
-    """An idle worker sends nothing, and must get work all the same."""
-    async with peers(queues, "alice/a", "bob/b") as (alice, bob):
-        await alice.create(NODE)
-        await bob.subscribe(NODE, 2)
-        await queues.restart()
-        await alice.publish(NODE, item("1"))
-        probe = await pinged(bob)
-        error = (
-            f"<error type='cancel'><{condition} "
-            "xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'/></error>"
-        )
-        await answer(bob, probe, kind, error if condition else "")
-        if there:
-            assert (await bob.item()).id == "1"
-            return
-        await bob.ping()
-        stats = await alice.stats(NODE)
-        assert (stats["available"], stats["subscribers"]) == ("1", "1")
-
-
-async def test_nobody_answers_the_probe_of_another(queues: Served) -> None:
-    """An id that was guessed must not make somebody else present."""
-    async with peers(queues, "alice/a", "bob/b", "mallory/m") as found:
-        alice, bob, mallory = found
-        await alice.create(NODE)
-        await bob.subscribe(NODE, 2)
-        await queues.restart()
-        await alice.publish(NODE, item("1"))
-        await answer(mallory, await pinged(bob), "result")
-        await mallory.synced()
-        assert (await alice.stats(NODE))["available"] == "1"
-
-
-async def test_live_locks_keep_their_deadlines_over_a_restart(queues: Served) -> None:
-    """One that ended while the service was away has timed out, and counts."""
-    async with peers(queues, "alice/a", "bob/b", "carol/c") as (alice, bob, carol):
-        await alice.create(NODE, QUICK)
-        await bob.subscribe(NODE)
-        await alice.publish(NODE, item("1"))
-        await bob.item()
-        await queues.stop()
-        await asyncio.sleep(0.11)  # the deadline, with nobody to await it
-        await queues.start()
-        await bob.told("unlock", "1")
-        await alice.configure(NODE, lock_timeout="60")
-        await carol.subscribe(NODE)
-        assert (await carol.item()).count == 1
-
-
-async def test_without_a_connection_nobody_gets_anything(queues: Served) -> None:
-    """What cannot be sent must not be locked: it would time out, and count."""
-    async with peers(queues, "alice/a", "bob/b", "carol/c") as (alice, bob, carol):
-        config = {"queue#lock_timeout": "0.3", "queue#backoff": "0"}
-        await alice.create(NODE, config | {"queue#max_deliveries": "2"})
-        await carol.subscribe(NODE)
-        await bob.subscribe(NODE)
-        await alice.publish(NODE, item("1"))
-        # It is with carol, who was the first; its lock ends while nobody can be told.
-        await carol.item()
-        await queues.cut()
-        await asyncio.sleep(0.7)  # two time-outs, which nobody is told of
-        await queues.come_back()
-        stats = await alice.stats(NODE)
-        assert (stats["dead"], stats["acquired"], stats["available"]) == ("0", "0", "1")
-        assert (await alice.browse(NODE))["1"]["delivery-count"] == "1"
-        await bob.synced()
-        assert (await bob.item()).count == 1
-
-
-async def test_after_a_lost_connection_locks_are_sent_again(queues: Served) -> None:
-    """The event may have been lost with it."""
-    async with peers(queues, "alice/a", "bob/b") as (alice, bob):
-        await alice.create(NODE)
-        await bob.subscribe(NODE)
-        await alice.publish(NODE, item("1"))
-        one = await bob.item()
-        await queues.cut()
-        await queues.come_back()
-        probe = await pinged(bob)
-        await answer(bob, probe, "result")
-        assert (await bob.item()).named == one.named
-        await bob.done(retract(NODE, one.named))
-
-
-# -- acknowledged events ---------------------------------------------------
-
-
-async def introduced(worker: Peer) -> None:
-    """Say that this one speaks `urn:xmpp:qos`, when it is asked."""
-    iq = await worker.expect(lambda xml: xml.find(f"{{{DISCO_INFO}}}query") is not None)
-    features = f"<feature var='{DISCO_INFO}'/><feature var='{QOS}'/>"
-    identity = "<identity category='client' type='bot'/>"
-    query = f"<query xmlns='{DISCO_INFO}'>{identity}{features}</query>"
-    await answer(worker, iq, "result", query)
-
-
-async def acknowledgeable(worker: Peer) -> tuple[ET.Element, Delivered]:
-    """The next event at level acknowledged: its iq, and the item in it."""
-    iq = await worker.expect(lambda xml: xml.find(f"{{{QOS}}}acknowledged") is not None)
-    assert (iq.get("type"), iq.get("from")) == ("set", worker.service)
-    (message,) = iq[0]
-    assert local(message) == "message"
-    (element,) = message.iter(f"{{{EVENT}}}item")
-    prefix = f"{{{EXTENSIONS}}}"
-    q = {k.removeprefix(prefix): v for k, v in element.attrib.items() if prefix in k}
-    assert "".join(element.itertext()) == PRIVATE
-    return iq, Delivered(iq.get("to", ""), element.get("id", ""), PRIVATE, q)
-
-
-async def test_acknowledged_events_are_answered_by_an_empty_result(
-    queues: Served,
-) -> None:
-    """For a worker on a bad line; the token passes through unharmed."""
-    async with peers(queues, "alice/a", "bob/b") as (alice, bob):
-        await alice.create(NODE)
-        await bob.subscribe(NODE, 1, options=ACKNOWLEDGED)
-        await alice.publish(NODE, item("1"), item("2"))
-        await introduced(bob)
-        for wanted in ("1", "2"):
-            iq, one = await acknowledgeable(bob)
-            assert (one.to, one.id, one.count) == (bob.jid, wanted, 0)
-            await answer(bob, iq, "result")
-            await bob.done(retract(NODE, one.named))
-            await bob.told("retract", wanted)
-
-
-async def test_an_acknowledged_event_that_is_refused_is_a_bounce(
-    queues: Served,
-) -> None:
-    """It certainly did not arrive: released, and the next one gets it."""
-    async with peers(queues, "alice/a", "bob/b", "carol/c") as (alice, bob, carol):
-        await alice.create(NODE, EAGER)
-        await bob.subscribe(NODE, 1, options=ACKNOWLEDGED)
-        await alice.publish(NODE, item("1"))
-        await introduced(bob)
-        iq, _ = await acknowledgeable(bob)
-        await carol.subscribe(NODE)
-        error = (
-            "<error type='cancel'><not-acceptable "
-            "xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'/></error>"
-        )
-        await answer(bob, iq, "error", error)
-        assert (await carol.item()).count == 0
-
-
-async def test_an_acknowledged_event_ends_with_its_lock(queues: Served) -> None:
-    """A worker that never answers: the lock times out as any other."""
-    async with peers(queues, "alice/a", "bob/b", "carol/c") as (alice, bob, carol):
-        await alice.create(NODE, {"queue#lock_timeout": "0.5", "queue#backoff": "0"})
-        await bob.subscribe(NODE, 1, options=ACKNOWLEDGED)
-        await alice.publish(NODE, item("1"))
-        await introduced(bob)
-        _, one = await acknowledgeable(bob)
-        await bob.told("unlock", "1")
-        await alice.configure(NODE, lock_timeout="60")
-        await carol.subscribe(NODE)
-        again = await carol.item()
-        assert (again.count, again.token == one.token) == (1, False)
-
-
-async def test_an_acknowledged_event_for_one_who_knows_no_qos_is_a_bounce(
-    queues: Served,
-) -> None:
-    """RFC 6120 §8.4: it answers service-unavailable; so does a server for who is gone."""
-    async with peers(queues, "alice/a", "bob/b", "carol/c") as (alice, bob, carol):
-        await alice.create(NODE, EAGER | {"queue#lock_timeout": "2"})
-        await bob.subscribe(NODE, 1, options=ACKNOWLEDGED)
-        await alice.publish(NODE, item("1"))
-        iq, _ = await acknowledgeable(bob)
-        await carol.subscribe(NODE)
-        error = (
-            "<error type='cancel'><service-unavailable "
-            "xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'/></error>"
-        )
-        await answer(bob, iq, "error", error)
-        assert (await carol.item()).count == 0
 
 
 async def test_the_options_of_a_subscription_can_be_read_and_changed(

@@ -599,12 +599,12 @@ class Inbox:
         return [item.token for _, item in self.items if item.item_id == item_id]
 
 
-@pytest.mark.parametrize("down_s", [0.0, 3.0])
+@pytest.mark.parametrize("down_s", [0.0, 3.5])
 async def test_a_lock_outlives_the_service_with_its_token_and_ends_at_its_deadline(
     prosody: Prosody, tmp_path: Path, down_s: float
 ) -> None:
     """Nobody else gets the item before, be the service there or not, and not much later."""
-    lock_s = 2.5
+    lock_s = 3.5
     service = Service.of(prosody, QUEUE, tmp_path / "queue.sqlite")
     plugins: Plugins = {"xep_0254": {"timeout_s": 5.0}}
     async with (
@@ -631,11 +631,10 @@ async def test_a_lock_outlives_the_service_with_its_token_and_ends_at_its_deadli
         restarted_at = time.monotonic()
         await second.plugin.subscribe(QUEUE, NODE, queue_requests=20)
         # All that was published is still there, and only what is free is given away.
-        gone = time.monotonic() - locked_at > lock_s
-        if not gone:
-            others = {each.item_id for each in items} - {item.item_id}
-            await eventually(lambda: len(second.items) == len(others))
-            assert {each.item_id for _, each in second.items} == others
+        others = {each.item_id for each in items} - {item.item_id}
+        await eventually(lambda: others <= {each.item_id for _, each in second.items})
+        if down_s < lock_s - 1.0:
+            # The worker may not have got the first event of it.
             await eventually(lambda: len(first.items) == 2)
             assert first.tokens(item.item_id) == [item.token, item.token]
         await eventually(lambda: item.item_id in {i.item_id for _, i in second.items})

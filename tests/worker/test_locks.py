@@ -189,6 +189,22 @@ async def test_a_job_is_lost_at_its_deadline(bee: ClientXMPP, by_hand: ByHand) -
             await job.reject("late")
 
 
+async def test_the_deadline_is_what_was_granted_last(
+    bee: ClientXMPP, by_hand: ByHand
+) -> None:
+    """A service may grant less than it was asked for."""
+    async with by_hand.worker(bee, lock_timeout_s=NEVER_S) as worker:
+        await by_hand.subscribe()
+        await by_hand.deliver("i", "t")
+        job = await anext(worker)
+        extending = asyncio.create_task(job.extend(60))
+        await by_hand.extended(await by_hand.asked("extend"), 0.1)
+        assert await extending == 0.1
+        await job.lost.wait()
+        with pytest.raises(JobLost, match="timed out"):
+            await job.accept()
+
+
 async def test_a_job_that_is_lost_before_it_was_begun_is_not_begun(
     bee: ClientXMPP, by_hand: ByHand
 ) -> None:
@@ -265,6 +281,7 @@ async def test_an_accept_without_an_answer_is_repeated_with_its_token(
         await by_hand.answer(await by_hand.asked("retract"))
         await accepting
         assert job.outcome is ItemOutcome.ACCEPTED
+        assert not job.lost.is_set()
 
 
 async def test_an_accept_is_repeated_at_once_when_the_item_is_sent_again(

@@ -81,6 +81,23 @@ async def test_what_was_not_begun_when_the_connection_was_lost_is_dropped(
             await job.accept()
 
 
+async def test_what_was_dropped_with_the_connection_is_taken_when_it_is_sent_again(
+    bee: ClientXMPP, by_hand: ByHand, server: LoopbackServer
+) -> None:
+    """The service may never have seen the connection go: then the lock is still ours."""
+    async with by_hand.worker(bee) as worker:
+        await by_hand.subscribe()
+        await by_hand.deliver("i", "t")
+        await by_hand.in_step()
+        server.disconnect("bee@localhost/1")
+        await by_hand.answer(await by_hand.asked("subscribe"))
+        await by_hand.deliver("i", "t")
+        async with asyncio.timeout(10):
+            job = await anext(worker)
+        assert (job.id, job.token) == ("i", "t")
+        assert not job.lost.is_set()
+
+
 async def test_a_durable_lock_outlives_the_connection(
     bee: ClientXMPP, queue: Queue, server: LoopbackServer
 ) -> None:
