@@ -17,11 +17,11 @@ from typing import Any
 from xml.etree import ElementTree as ET
 
 from slixmpp import JID, ClientXMPP, ComponentXMPP, InvalidJID
-from slixmpp.stanza import Message
 from slixmpp.xmlstream.stanzabase import StanzaBase
 
 import xep_qos
-from qos.core.model import Level, OutgoingState, bare
+from qos.core.backoff import Backoff
+from qos.core.model import NAMESPACES, bare
 from qos.core.queue_effects import (
     Notification,
     NotifyNode,
@@ -42,11 +42,11 @@ from qos.core.queue_requests import (
 )
 from qos.engine.clock import LoopClock
 from qos.engine.queue import Payloads, QueueEngine, Unwritten
-from qos.errors import QosError
 from qos.stores.queue import QueueStore, queue_store_from_url
+from qos.xml import attribute
 from xep_0254 import disco, events
 from xep_0254.answers import render_iq, render_refusal, render_result
-from xep_0254.namespaces import DISCO_INFO, DISCO_ITEMS, STANZAS
+from xep_0254.namespaces import CLIENT, DISCO_INFO, DISCO_ITEMS, STANZAS
 from xep_0254.requests import is_request, parse_publish_message, parse_request
 from xep_qos import XEP_QOS
 from xep_qos.wire import Wire
@@ -63,6 +63,9 @@ _ID_CHARS_MAX = 1024
 _IS_THERE = frozenset({"feature-not-implemented", "bad-request", "not-allowed"})
 
 _PING = "urn:xmpp:ping"
+
+#: Before an acknowledged event is sent again.
+_REPEAT = Backoff(first_s=2.0, max_s=30.0)
 
 #: Before a message is tried again that could not be written.
 _AGAIN_S = 1.0
@@ -112,7 +115,8 @@ class QueueService:
         )
         self._own: str | None = None
         self._probes: dict[str, str] = {}
-        self._sending: set[asyncio.Task[None]] = set()
+        # Events that were sent acknowledged: to whom, by their ids.
+        self._unanswered: dict[str, str] = {}
         self._registers_qos = "xep_qos" not in xmpp.plugin
         if self._registers_qos:
             xep_qos_store = f"{store.url}-messages"
@@ -134,8 +138,6 @@ class QueueService:
         for event, handler in self._events():
             self._xmpp.del_event_handler(event, handler)
         self._session_lost()
-        for task in self._sending:
-            task.cancel()
         await self._engine.aclose()
         self._wire.close()
         if self._registers_qos:
@@ -179,6 +181,7 @@ class QueueService:
         self._own = None
         self._engine.offline()
         self._probes.clear()
+        self._unanswered.clear()
         self._wire.session_lost()
 
     # -- what comes in -----------------------------------------------------
@@ -213,7 +216,9 @@ class QueueService:
     def _iq(self, xml: ET.Element, requester: str) -> bool:
         kind, iq_id = xml.get("type"), xml.get("id", "")
         if kind in {"result", "error"}:
-            return self._probe_answered(xml, requester)
+            return self._event_answered(xml, requester) or self._probe_answered(
+                xml, requester
+            )
         if len(iq_id) > _ID_CHARS_MAX:
             # An answer would have to repeat it, and could break our own stream.
             return is_request(xml)
@@ -376,10 +381,7 @@ class QueueService:
                 to, some, event_id=event_id, now=now, sender=self._sender
             )
             if acknowledged:
-                # Half of what is left: what certainly did not arrive is released
-                # before the lock times out, and does not count.
-                deadline_s = (min(item.deadline for item, _ in some) - now) / 2
-                self._send_acknowledged(text, to, event_id, deadline_s)
+                self._send_acknowledged(text, to, event_id)
             else:
                 self._send(text)
             sent.append((event_id, some))
@@ -422,35 +424,50 @@ class QueueService:
         """See QueuePort."""
         return secrets.token_hex(16)
 
-    def _send_acknowledged(
-        self, text: str, to: str, event_id: str, deadline_s: float
-    ) -> None:
-        namespace = self._xmpp.default_ns
-        xml = ET.fromstring(  # noqa: S314 - our own text
-            text.replace("<message", f"<message xmlns='{namespace}'", 1)
-        )
-        message = Message(self._xmpp, xml=xml)  # type: ignore[no-untyped-call]
-        task = self._xmpp.loop.create_task(
-            self._delivered(message, to, event_id, deadline_s)
-        )
-        self._sending.add(task)
-        task.add_done_callback(self._sending.discard)
+    # -- acknowledged events -----------------------------------------------
 
-    async def _delivered(
-        self, message: Message, to: str, event_id: str, deadline_s: float
-    ) -> None:
-        """An event that certainly did not arrive is as one that came back."""
-        try:
-            delivery = await XEP_QOS.of(self._xmpp).submit(
-                message, level=Level.ACKNOWLEDGED, deadline_s=max(0.0, deadline_s)
-            )
-            outcome = await delivery.outcome()
-        except QosError as error:
-            log.error("an event could not be sent: %s", error)
-            self._engine.bounced(to, event_id)
+    def _send_acknowledged(self, text: str, to: str, event_id: str) -> None:
+        """Send an event at level acknowledged, and again until there is an answer.
+
+        Not by the outbox of xep_qos: that would repeat it when its locks have ended,
+        and after a restart, when the engine sends what is still locked by itself.
+        """
+        content = text.partition(">")[2]
+        request = ET.Element("iq", {"from": to, "id": event_id})
+        acknowledged = (
+            f"<acknowledged xmlns='{NAMESPACES[0]}'>"
+            f"<message xmlns='{CLIENT}' id={attribute(event_id)}>{content}"
+            "</acknowledged>"
+        )
+        iq = render_iq(request, "set", acknowledged, sender=self._sender)
+        self._unanswered[event_id] = to
+        self._send(iq)
+        self._repeat_later(iq, event_id, 1)
+
+    def _repeat_later(self, iq: str, event_id: str, tries: int) -> None:
+        delay_s = _REPEAT.delay_s(tries, 1.0)
+        loop = self._xmpp.loop
+        loop.call_later(delay_s, self._repeat, iq, event_id, tries + 1)
+
+    def _repeat(self, iq: str, event_id: str, tries: int) -> None:
+        if event_id not in self._unanswered:
             return
-        if outcome.status is OutgoingState.NOT_DELIVERED:
-            self._engine.bounced(to, event_id)
+        if not self._engine.is_live(event_id):
+            del self._unanswered[event_id]
+            return
+        self._send(iq)
+        self._repeat_later(iq, event_id, tries)
+
+    def _event_answered(self, xml: ET.Element, sender: str) -> bool:
+        event_id = xml.get("id", "")
+        if self._unanswered.get(event_id) != sender:
+            return False
+        del self._unanswered[event_id]
+        if xml.get("type") == "error":
+            self._engine.bounced(sender, event_id)
+        else:
+            self._engine.heard(sender)
+        return True
 
 
 def _normal(request: Request) -> Request:

@@ -97,7 +97,8 @@ class QueueNode:
         """What this full JID has, with what is locked for its account."""
         holders = self._holders
         ids = (*holders.held(jid), *holders.durable(bare(jid)))
-        return [self.items[item_id] for item_id in ids]
+        items = (self.items[item_id] for item_id in ids)
+        return sorted(items, key=lambda item: (item.locked_at, item.seq))
 
     def is_live(self, item: Item) -> bool:
         """Whether this delivery has not ended yet."""

@@ -303,6 +303,8 @@ def items(
     limit = min(limit, _PAGE_MAX)
     after = int(request.after) if _is_seq(request.after) else 0
     found, count = _page(service, queue, request, after, limit)
+    # What is not kept any longer is removed from time to time only.
+    found = [each for each in found if each.forget_at is None or each.forget_at > now]
     result = ItemsResult(node=request.node, items=tuple(found), count=count, now=now)
     return result, []
 

@@ -165,7 +165,8 @@ class QueueEngine:
         self._stopped = False
         self._idle = asyncio.Event()
         self._idle.set()
-        self._sent: OrderedDict[str, tuple[str, frozenset[str]]] = OrderedDict()
+        # By the id of an event: the node, and the items in it by their tokens.
+        self._sent: OrderedDict[str, tuple[str, dict[str, Item]]] = OrderedDict()
         self._timers: Timers[str] = Timers(clock, self._time)
         self._timers.set("forget", clock.now())
 
@@ -229,9 +230,18 @@ class QueueEngine:
         """An event to this full JID came back, or was not delivered."""
         sent = self._sent.pop(event_id, None)
         if sent is not None and self._core is not None and not self._stopped:
-            node, tokens = sent
+            node, items = sent
             now = self._clock.now()
-            self._did(self._core.bounced(jid, node, tokens, now))
+            self._did(self._core.bounced(jid, node, items.keys(), now))
+
+    def is_live(self, event_id: str) -> bool:
+        """Whether a delivery that was in this event has not ended."""
+        sent = self._sent.get(event_id)
+        if sent is None or self._core is None:
+            return False
+        node, items = sent
+        queue = self._core.nodes.get(node)
+        return queue is not None and any(map(queue.is_live, items.values()))
 
     def stats(self, node: str, requester: str, tell: Tell) -> bool:
         """Tell the counts of a node, none to who may not look, when they are on disk.
@@ -421,8 +431,7 @@ class QueueEngine:
         to, node, acknowledged = key
         sent = self._port.notify_items(to, items, acknowledged=acknowledged)
         for event_id, some in sent:
-            tokens = frozenset(item.token for item, _ in some)
-            self._sent[event_id] = (node, tokens)
+            self._sent[event_id] = (node, {item.token: item for item, _ in some})
         while len(self._sent) > _SENT_MAX:
             self._sent.popitem(last=False)
 

@@ -237,8 +237,8 @@ async def test_a_command_whose_item_is_gone_is_killed(
     assert (line["outcome"], line["exit"], line["signal"]) == ("lost", None, None)
     assert not alive(pid)
     assert not alive(int(read(tmp_path / "run.child")))
-    await publish(queues, "b")
     (tmp_path / "run.end").touch()
+    await publish(queues, "b")
     assert (await worker.line())["outcome"] == "accepted"
     worker.process.terminate()
     assert (await worker.end()).status == 130
@@ -317,6 +317,19 @@ async def test_without_a_server_there_is_no_connection(
     ended = await commands.run(*words, user="alice")
     assert (ended.status, ended.out) == (4, [])
     assert "gave up after 1 s" in ended.err
+
+
+async def test_it_can_be_stopped_before_there_is_a_session(
+    server: LoopbackServer, commands: Commands
+) -> None:
+    """There is nothing to be given back then."""
+    await server.stop()
+    worker = await commands.start("worker", *SERVICE, "--", "true", user="alice")
+    await worker.note("trying again")
+    worker.process.terminate()
+    ended = await worker.end()
+    assert (ended.status, ended.out) == (130, [])
+    assert ended.notes[-1].startswith("xmpp-qos: stopped")
 
 
 async def test_nobody_who_reads_its_stdout_ends_it(

@@ -300,6 +300,19 @@ def test_locks_are_counted_by_holder_whatever_became_of_its_subscription() -> No
     assert it.item("b").holder == BEE
 
 
+def test_two_of_one_account_are_counted_each_for_itself() -> None:
+    """What one gives back makes room for that one, and for no other."""
+    it = World(PLAIN)
+    it.subscribe(BEE, 2)
+    it.subscribe(BEE_2)
+    it.publish("a", "b", "c")
+    held = {item.item_id: item.holder for item in it.live().values()}
+    for item_id in [each for each, jid in held.items() if jid == BEE]:
+        it.retract(item_id, BEE)
+    it.publish("d", "e", "f")
+    assert [jid for _, jid in it.given()][3:] == [BEE, BEE]
+
+
 def test_durable_locks_are_counted_by_account() -> None:
     """Whoever of it comes next has them."""
     it = World(PLAIN)
@@ -309,7 +322,7 @@ def test_durable_locks_are_counted_by_account() -> None:
     assert {item.holder for item in it.live().values()} == {BEE, ""}
     it.subscribe(BEE_2, 2, durable_locks="1")
     assert it.item("c").holder == ""
-    it.subscribe(BEE_2, 3, durable_locks="1")
+    it.retract("a", BEE_2, it.item("a").token)
     assert it.item("c").holder == BEE_2
 
 

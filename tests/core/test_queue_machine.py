@@ -69,7 +69,8 @@ A, R, M, X = (
 )
 
 nodes = st.sampled_from(("orders", "orders", "graves"))
-workers = st.sampled_from(WORKERS)
+#: The ants more often: it takes two of them to see what a durable lock does.
+workers = st.sampled_from((*WORKERS, ANT, ANT, ANT_2, ANT_2))
 
 
 def settlement(item_id: str, token: str, what: str) -> Settlement:
@@ -105,15 +106,17 @@ class Queue(RuleBasedStateMachine):
             "queue#dedupe_window": "20",
             "queue#keep_accepted": str(keep),
         }
-        letters = {"queue#dead_letter_node": "graves"} if graves else {}
+        # Each has the other one for its dead.
+        others = {"orders": "graves", "graves": "orders"} if graves else {}
         self.world = World()
-        self.world.create("graves", config)
-        self.world.create("orders", {**config, **letters})
+        for node in NODES:
+            letters = {"queue#dead_letter_node": others.get(node, "")}
+            self.world.create(node, {**config, **letters})
         self.model = Model(
             owner=bare(OWNER),
             backoff_s=float(backoff),
             keep_s=float(keep),
-            dead_letter_node="graves" if graves else "",
+            dead_letter_nodes=others,
             silent=set(WORKERS),
         )
         self.told: list[NotifyItem] = []
@@ -237,6 +240,7 @@ class Queue(RuleBasedStateMachine):
                 assert fact.holder not in before.get(bare(jid), {}), "it was at work"
                 fact.holder = fact.last_holder = holder
                 fact.token = self.world.live(node)[fact.item_id].token
+                assert fact.token not in self.model.tokens, "two have one token"
                 self.model.tokens.add(fact.token)
         self.done()
 

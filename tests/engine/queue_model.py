@@ -13,7 +13,7 @@ from qos.core.item import Item, ItemOutcome, ItemState
 from qos.core.model import bare
 
 LOCK_S = 10.0
-ITEMS_MAX = 5
+ITEMS_MAX = 2
 DEDUPE_S = 20.0
 MEMORY_S = 3600.0
 HOLD_S = 24 * 3600.0
@@ -112,7 +112,8 @@ class Model:
     owner: str
     backoff_s: float
     keep_s: float
-    dead_letter_node: str
+    #: Where the dead of a node go; nowhere else than where they are, if it is not here.
+    dead_letter_nodes: dict[str, str]
     fails_max: int = 2
     facts: dict[int, Fact] = field(default_factory=dict)
     ends: dict[tuple[str, str], End] = field(default_factory=dict)
@@ -254,8 +255,8 @@ class Model:
     ) -> None:
         """It ends without having been accepted: here, or in the dead-letter node."""
         self._end(fact, now, by, outcome)
-        target = self.dead_letter_node
-        if fact.origin or not target or target == fact.node:
+        target = self.dead_letter_nodes.get(fact.node)
+        if fact.origin or target is None:
             self._unlock(fact, "dead")
             fact.ended_at = now
             return

@@ -468,6 +468,10 @@ class Peer(RawClient):
         """Return when the service has handled all that was answered before."""
         await self.ask(pubsub("<affiliations/>"), "get")
 
+    def forget(self) -> None:
+        """Drop what has come and was not asked for."""
+        self._stanzas.clear()
+
     async def nothing(self, node: str = "") -> None:
         """Prove that there is no event that was not asked for yet."""
         await self.synced()

@@ -12,6 +12,7 @@ from queue_service import (
     EAGER,
     EXTENSIONS,
     PUBSUB,
+    UNEXPECTED,
     Delivered,
     Peer,
     Served,
@@ -110,9 +111,11 @@ async def test_durable_locks_count_by_account(queues: Served) -> None:
         await bob.ping()
         await other.subscribe(NODE, 1, options=DURABLE)
         again = await other.item()
-        assert (again.named, again.to) == (one.named, other.jid)
+        assert (again.id, again.to) == ("1", other.jid)
         await other.nothing()
-        await other.done(retract(NODE, one.named))
+        # Taken over, under a token of its own: of two that settle it one is told so.
+        assert await bob.refused(retract(NODE, one.named)) == UNEXPECTED
+        await other.done(retract(NODE, again.named))
         assert (await other.item()).id == "2"
         await bob.no_items()
 
@@ -258,7 +261,8 @@ async def test_durable_locks_outlive_presence_and_are_sent_again(
         async with peers(queues, "bob/d") as (other,):
             await other.subscribe(NODE, options=DURABLE)
             again = await other.item()
-            assert (again.named, again.count) == (one.named, 0)
+            assert (again.id, again.count) == (one.id, 0)
+            assert await other.refused(retract(NODE, one.named)) == UNEXPECTED
             await other.done(retract(NODE, again.named))
 
 

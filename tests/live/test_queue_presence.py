@@ -9,8 +9,8 @@ import pytest
 import pytest_asyncio
 
 from prosody import Prosody
+from qos.core.backoff import Backoff
 from queue_service import (
-    DISCO_INFO,
     EAGER,
     EVENT,
     EXTENSIONS,
@@ -240,15 +240,6 @@ async def test_after_a_lost_connection_locks_are_sent_again(queues: Served) -> N
 # -- acknowledged events ---------------------------------------------------
 
 
-async def introduced(worker: Peer) -> None:
-    """Say that this one speaks `urn:xmpp:qos`, when it is asked."""
-    iq = await worker.expect(lambda xml: xml.find(f"{{{DISCO_INFO}}}query") is not None)
-    features = f"<feature var='{DISCO_INFO}'/><feature var='{QOS}'/>"
-    identity = "<identity category='client' type='bot'/>"
-    query = f"<query xmlns='{DISCO_INFO}'>{identity}{features}</query>"
-    await answer(worker, iq, "result", query)
-
-
 async def acknowledgeable(worker: Peer) -> tuple[ET.Element, Delivered]:
     """The next event at level acknowledged: its iq, and the item in it."""
     iq = await worker.expect(lambda xml: xml.find(f"{{{QOS}}}acknowledged") is not None)
@@ -270,7 +261,6 @@ async def test_acknowledged_events_are_answered_by_an_empty_result(
         await alice.create(NODE)
         await bob.subscribe(NODE, 1, options=ACKNOWLEDGED)
         await alice.publish(NODE, item("1"), item("2"))
-        await introduced(bob)
         for wanted in ("1", "2"):
             iq, one = await acknowledgeable(bob)
             assert (one.to, one.id, one.count) == (bob.jid, wanted, 0)
@@ -287,7 +277,6 @@ async def test_an_acknowledged_event_that_is_refused_is_a_bounce(
         await alice.create(NODE, EAGER)
         await bob.subscribe(NODE, 1, options=ACKNOWLEDGED)
         await alice.publish(NODE, item("1"))
-        await introduced(bob)
         iq, _ = await acknowledgeable(bob)
         await carol.subscribe(NODE)
         error = (
@@ -304,7 +293,6 @@ async def test_an_acknowledged_event_ends_with_its_lock(queues: Served) -> None:
         await alice.create(NODE, {"queue#lock_timeout": "0.5", "queue#backoff": "0"})
         await bob.subscribe(NODE, 1, options=ACKNOWLEDGED)
         await alice.publish(NODE, item("1"))
-        await introduced(bob)
         _, one = await acknowledgeable(bob)
         await bob.told("unlock", "1")
         await alice.configure(NODE, lock_timeout="60")
@@ -324,3 +312,30 @@ async def test_an_acknowledged_event_for_one_who_is_gone_is_a_bounce(
         await alice.publish(NODE, item("1"))
         await carol.subscribe(NODE)
         assert (await carol.item()).count == 0
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+async def test_an_acknowledged_event_is_not_repeated_after_its_lock_has_ended(
+    queues: Served, restarted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker that has forgotten the token would do an accepted item once more."""
+    monkeypatch.setattr("xep_0254.service._REPEAT", Backoff(first_s=0.05, max_s=0.05))
+    async with peers(queues, "alice/a", "bob/b") as (alice, bob):
+        await alice.create(NODE)
+        await bob.subscribe(NODE, 1, options=ACKNOWLEDGED)
+        await alice.publish(NODE, item("1"))
+        # Unanswered it is repeated. The answer is lost for good, but not the deed.
+        _, one = await acknowledgeable(bob)
+        _, again = await acknowledgeable(bob)
+        assert again == one
+        await bob.done(retract(NODE, one.named))
+        bob.forget()
+        if restarted:
+            await queues.restart()
+        await bob.synced()
+        # Time for some repetitions.
+        more = f"xmlns:q='{EXTENSIONS}' q:delay='0.5'"
+        await alice.publish(NODE, item("2", more=more))
+        iq, two = await acknowledgeable(bob)
+        assert two.id == "2"
+        await answer(bob, iq, "result")
