@@ -49,6 +49,7 @@ from xep_0254.answers import render_iq, render_refusal, render_result
 from xep_0254.namespaces import CLIENT, DISCO_INFO, DISCO_ITEMS, STANZAS
 from xep_0254.requests import is_request, parse_publish_message, parse_request
 from xep_qos import XEP_QOS
+from xep_qos.stanza import request_element
 from xep_qos.wire import Wire
 
 __all__ = ["QueueService"]
@@ -114,6 +115,7 @@ class QueueService:
             else {JID(each).bare for each in creators},
         )
         self._own: str | None = None
+        self._closed = False
         self._probes: dict[str, str] = {}
         # Events that were sent acknowledged: to whom, by their ids.
         self._unanswered: dict[str, str] = {}
@@ -133,15 +135,24 @@ class QueueService:
             self._session_started(None)
 
     async def aclose(self) -> None:
-        """Leave the stream, finish what is being written and close the store."""
-        self._xmpp.del_filter("in", self._filter)
-        for event, handler in self._events():
-            self._xmpp.del_event_handler(event, handler)
+        """Finish what is being written and close the store.
+
+        Until the stream is disconnected, requests are swallowed: slixmpp would say
+        that they are not implemented, and who asks would believe it.
+        """
+        self._closed = True
         self._session_lost()
         await self._engine.aclose()
         self._wire.close()
         if self._registers_qos:
             await XEP_QOS.of(self._xmpp).aclose()
+        if not self._xmpp.is_connected():
+            self._leave()
+
+    def _leave(self) -> None:
+        self._xmpp.del_filter("in", self._filter)
+        for event, handler in self._events():
+            self._xmpp.del_event_handler(event, handler)
 
     # -- the session -------------------------------------------------------
 
@@ -177,7 +188,9 @@ class QueueService:
         self._wire.session_started()
         self._engine.online()
 
-    def _session_lost(self, _event: object = None) -> None:
+    def _session_lost(self, event: object = None) -> None:
+        if self._closed and event is not None:
+            self._leave()
         self._own = None
         self._engine.offline()
         self._probes.clear()
@@ -196,8 +209,12 @@ class QueueService:
         return None if taken else received
 
     def _take(self, received: StanzaBase) -> bool:
-        self._wire.quicken()
         xml = received.xml
+        if self._closed:
+            return received.name == "iq" and (
+                is_request(xml) or request_element(xml) is not None
+            )
+        self._wire.quicken()
         requester = xml.get("from", "")
         to = xml.get("to", "")
         if self._own is None or not requester:

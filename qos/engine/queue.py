@@ -211,9 +211,10 @@ class QueueEngine:
         except StoreError as error:
             log.error("the store could not be read: %s", error)
             result = _unwritten(error)
+        # Before the events that come of it: the answer is the truth (XEP-0254 §2.3).
+        self._step.outputs.append(_Reply(answer, result))
         self._step.add(effects)
         self._memory.note(effects)
-        self._step.outputs.append(_Reply(answer, result))
         self._flush_soon()
 
     def heard(self, jid: str, *, available: bool = False) -> None:

@@ -104,7 +104,10 @@ def test_over_a_perfect_link_it_takes_one_two_and_four_stanzas(tmp_path: Path) -
     done = demo(tmp_path, *LEVELS, *("--messages", "60", "--kills", "0"), *PERFECT)
     assert done.returncode == 0, done.stderr
     for level, stanzas in zip(Level, (1, 2, 4), strict=True):
-        assert cells(done.stdout, level.value)[1:5] == ["60", "60", "0", "0"]
+        sent, arrived, lost, duplicated = cells(done.stdout, level.value)[1:5]
+        assert (sent, arrived, lost) == ("60", "60", "0")
+        # What is repeated since its answer was late arrives twice, at this level.
+        assert level is Level.ACKNOWLEDGED or duplicated == "0"
         assert stanzas <= float(cells(done.stdout, level.value)[5]) < stanzas * 1.6
     assert "Assured: of 60 messages each was counted once" in done.stdout
     assert "\x1b" not in done.stdout + done.stderr  # no terminal, no colours
@@ -141,10 +144,11 @@ def test_the_queue_is_exact_and_the_table_says_what_the_json_says(
     assert len(dead["history"]) == 4
     # The same text for people, on stderr.
     columns = ("received", "accepted", "failed", "lost")
-    for name, row in zip(
-        ("anna", "ben", "carl, killed", "carl, again"), bees, strict=True
-    ):
-        (line,) = (each for each in done.stderr.splitlines() if each.startswith(name))
+    lines = done.stderr.splitlines()
+    start = next(place for place, line in enumerate(lines) if line.startswith("bee  "))
+    names = ("anna", "ben, fails at times", "carl, killed", "carl, again")
+    for name, row, line in zip(names, bees, lines[start + 1 : start + 5], strict=True):
+        assert line.startswith(name)
         assert line.split()[-4:] == [str(row[column]) for column in columns]
     assert f"{dead['id']} is dead" in " ".join(done.stderr.split())
     assert list(tmp_path.iterdir()) == []
