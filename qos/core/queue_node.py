@@ -13,10 +13,9 @@ from dataclasses import replace
 
 from qos.core import work_queue
 from qos.core.access import is_owner
-from qos.core.dispatch import Backlog, Candidates, Moments
-from qos.core.holders import Holders, Present, resources
+from qos.core.dispatch import Candidates
+from qos.core.holders import Present, resources
 from qos.core.item import (
-    PRIORITY,
     Ended,
     Item,
     ItemOutcome,
@@ -24,8 +23,10 @@ from qos.core.item import (
     Node,
     Subscription,
 )
+from qos.core.live_items import LiveItems
 from qos.core.model import bare
 from qos.core.node_options import NodeOptions, node_options
+from qos.core.publishing import new_items
 from qos.core.queue_effects import (
     NotifyItem,
     NotifyRetract,
@@ -38,7 +39,7 @@ from qos.core.queue_effects import (
     SaveNode,
     SaveSubscription,
 )
-from qos.core.queue_requests import Entry, Refusal, Settlement
+from qos.core.queue_requests import Entry, Settlement
 from qos.core.work_queue import ItemInput
 
 __all__ = ["QueueNode"]
@@ -57,10 +58,8 @@ class QueueNode:
         node: as it is set up.
         options: its configuration, as values.
         subscriptions: by JID.
-        items: available or locked, by id.
-        size: bytes of their payloads.
+        live: its items that are available or locked.
         dead: how many items are kept here as dead.
-        letters: the ids of dead letters, by the node that they came from.
         died: what has died since this was emptied last, with what is remembered.
         suspended: full JIDs whose lock timed out or whose event bounced, likewise.
     """
@@ -78,62 +77,25 @@ class QueueNode:
         self.node = node
         self.options: NodeOptions = node_options(node.config)
         self.subscriptions = {each.jid: each for each in subscriptions}
-        self.items: dict[str, Item] = {}
-        self.size = 0
+        self.live = LiveItems()
         self.dead = dead
-        self.letters: dict[str, set[str]] = {}
         self.died: list[Item] = []
         self.suspended: list[str] = []
         self._next_order = next_order
-        self._holders = Holders()
-        self._backlog = Backlog(self.items.get)
-        self._moments = Moments(self.items.get)
         for item in items:
-            self._put(item, now)
+            self.live.put(item, now)
 
     # -- what there is -----------------------------------------------------
 
-    def locks(self, jid: str) -> list[Item]:
-        """What this full JID has, with what is locked for its account."""
-        holders = self._holders
-        ids = (*holders.held(jid), *holders.durable(bare(jid)))
-        items = (self.items[item_id] for item_id in ids)
-        return sorted(items, key=lambda item: (item.locked_at, item.seq))
+    @property
+    def items(self) -> dict[str, Item]:
+        """Available or locked, by id."""
+        return self.live.items
 
     def is_live(self, item: Item) -> bool:
         """Whether this delivery has not ended yet."""
         present = self.items.get(item.item_id)
         return present is not None and present.token == item.token != ""
-
-    def stats(self, present: Present, now: float) -> dict[str, int | float | None]:
-        """Counts, as `xmpp-qos queue stats` shows them."""
-        live = self.items.values()
-        waiting = [item for item in live if item.state is ItemState.AVAILABLE]
-        delayed = sum(item.available_at > now for item in waiting)
-        oldest = min((item.published_at for item in live), default=None)
-        return {
-            "available": len(waiting) - delayed,
-            "acquired": len(live) - len(waiting),
-            "delayed": delayed,
-            "dead": self.dead,
-            "accepted": self.node.accepted,
-            "subscribers": len(self.subscriptions),
-            "oldest_seconds": None if oldest is None else round(now - oldest, 3),
-            "bytes": self.size,
-            "excluded": sum(self._is_stuck(item, present) for item in waiting),
-            "releases_most": max((item.releases for item in waiting), default=0),
-        }
-
-    def _is_stuck(self, item: Item, present: Present) -> bool:
-        """There are subscribers, and none of them can handle it."""
-        if not item.excluded or not self.subscriptions:
-            return False
-        return all(
-            item.excluded >= {each.jid}
-            if each.jid != bare(each.jid)
-            else item.excluded.issuperset(resources(each, present) or [each.jid])
-            for each in self.subscriptions.values()
-        )
 
     def set_up(self, node: Node) -> None:
         """Its configuration or affiliations have changed; no deadline does."""
@@ -163,68 +125,23 @@ class QueueNode:
         Raises:
             Refusal: an id is taken, or there is no room.
         """
-        assert len({entry.item_id for entry in entries}) == len(entries)
-        new = [
-            entry
-            for entry in entries
-            if not self._is_repeat(entry, publisher, ended.get(entry.item_id), now)
-        ]
-        self._check_room(new)
-        effects: list[QueueEffect] = []
-        for entry in new:
-            ttl = self.options.ttl if entry.ttl is None else entry.ttl
-            item = Item(
-                seq=next_seq(),
-                node=self.node.name,
-                item_id=entry.item_id,
-                publisher=publisher,
-                digest=entry.digest,
-                size=entry.size,
-                priority=PRIORITY if entry.priority is None else entry.priority,
-                published_at=now,
-                available_at=now + entry.delay,
-                expires_at=None if ttl is None else now + ttl,
-            )
-            self._put(item, now)
-            effects.append(SaveItem(item, entry.payload))
-        return effects
-
-    def _is_repeat(
-        self, entry: Entry, publisher: str, ended: Ended | None, now: float
-    ) -> bool:
-        known: Item | Ended | None = self.items.get(entry.item_id)
-        window_s = self.options.dedupe_window
-        if known is None and ended is not None and now < ended.ended_at + window_s:
-            known = ended
-        if known is None:
-            return False
-        if (known.publisher, known.digest) == (publisher, entry.digest):
-            return True
-        raise Refusal(
-            f"there is another item {entry.item_id!r}",
-            condition="conflict",
-            type="cancel",
+        new = new_items(
+            self.live,
+            entries,
+            publisher,
+            node=self.node.name,
+            options=self.options,
+            ended=ended,
+            next_seq=next_seq,
+            now=now,
         )
-
-    def _check_room(self, new: Sequence[Entry]) -> None:
-        items, size = len(self.items), self.size
-        for entry in new:
-            items, size = items + 1, size + entry.size
-            for what, used, most in (
-                ("items", items, self.options.max_items),
-                ("bytes", size, self.options.max_bytes),
-            ):
-                if most is not None and used > most:
-                    raise Refusal(
-                        f"{entry.item_id!r} finds no room: the limit of "
-                        f"{self.node.name!r} is {most} {what}",
-                        condition="resource-constraint",
-                        type="wait",
-                    )
+        for item, _ in new:
+            self.live.put(item, now)
+        return [SaveItem(item, payload) for item, payload in new]
 
     def take_in(self, item: Item, now: float) -> list[QueueEffect]:
         """Take a dead letter, or one of our own that lives again; never refused."""
-        self._put(item, now)
+        self.live.put(item, now)
         return [SaveItem(item)]
 
     def free_id(self, item_id: str, seq: int) -> str:
@@ -233,13 +150,15 @@ class QueueNode:
             item_id = f"{item_id}#{seq}"
         return item_id
 
-    def disown(self, origin: str) -> list[QueueEffect]:
+    def disown(self, origin: str, now: float) -> list[QueueEffect]:
         """The node that dead letters came from is gone, and its name may be reused."""
         effects: list[QueueEffect] = []
-        for item_id in self.letters.pop(origin, set()):
-            item = replace(self.items[item_id], origin="", origin_id="")
-            self.items[item_id] = item
-            effects.append(SaveItem(item))
+        for item_id in sorted(self.live.letters.get(origin, ())):
+            item = self.items[item_id]
+            after = replace(item, origin="", origin_id="")
+            self.live.drop(item)
+            self.live.put(after, now)
+            effects.append(SaveItem(after))
         return effects
 
     # -- workers -----------------------------------------------------------
@@ -311,7 +230,7 @@ class QueueNode:
         )
 
     def _accept(self, item: Item, by: str, now: float) -> list[QueueEffect]:
-        self._drop(item)
+        self.live.drop(item)
         self.node = replace(self.node, accepted=self.node.accepted + 1)
         keep_s = self.options.keep_accepted
         kept = work_queue.accepted(item, now=now, keep_s=keep_s)
@@ -344,8 +263,8 @@ class QueueNode:
         )
         if after.state is ItemState.ARCHIVED:
             return self._die(item, after, now, by, outcome)
-        self._drop(item)
-        self._put(after, now)
+        self.live.drop(item)
+        self.live.put(after, now)
         return [SaveItem(after)]
 
     def _die(
@@ -356,7 +275,7 @@ class QueueNode:
         by: str = "",
         outcome: ItemOutcome | None = None,
     ) -> list[QueueEffect]:
-        self._drop(item)
+        self.live.drop(item)
         self.died.append(after)
         return [SaveEnded(self._ended(item, now, by, outcome))]
 
@@ -373,7 +292,7 @@ class QueueNode:
 
     def _remove(self, item: Item, now: float) -> list[QueueEffect]:
         """Withdrawn: by its publisher or an owner, or by a purge."""
-        self._drop(item)
+        self.live.drop(item)
         return [RemoveItem(item.seq), SaveEnded(self._ended(item, now))]
 
     def extend(
@@ -413,8 +332,8 @@ class QueueNode:
                 now=now,
                 timeout_s=self.options.lock_timeout,
             )
-            self.items[item.item_id] = after
-            self._moments.expect(after, now, count=len(self.items))
+            self.live.drop(item)
+            self.live.put(after, now)
             left_s = min(left_s, after.deadline - now)
             effects.append(SaveItem(after))
         return effects, left_s
@@ -426,6 +345,7 @@ class QueueNode:
         present: Present,
         *,
         new_token: Callable[[], str],
+        now: float,
     ) -> list[QueueEffect]:
         """Take it, in the place of one of this JID; what it holds is sent again.
 
@@ -436,24 +356,27 @@ class QueueNode:
         self.subscriptions[subscription.jid] = subscription
         effects: list[QueueEffect] = [SaveSubscription(subscription)]
         account = bare(requester)
-        for item_id in self._holders.durable(account):
+        for item_id in self.live.holders.durable(account):
             item = self.items[item_id]
             if item.holder not in present.get(account, {}):
-                item = work_queue.taken_over(item, holder=requester, token=new_token())
-                self.items[item_id] = item
-                effects.append(SaveItem(item))
+                after = work_queue.taken_over(item, holder=requester, token=new_token())
+                self.live.drop(item)
+                self.live.put(after, now)
+                effects.append(SaveItem(after))
         return [*effects, *self.resend(requester)]
 
     def resend(self, jid: str) -> list[QueueEffect]:
         """Send again what this full JID holds."""
         return [
-            self._notify(item, jid) for item in self.locks(jid) if item.holder == jid
+            self._notify(item, jid)
+            for item in self.live.locks(jid)
+            if item.holder == jid
         ]
 
     def unsubscribe(self, jid: str) -> list[QueueEffect]:
         """Send it nothing new; its locks stay (XEP-0254 §4)."""
         del self.subscriptions[jid]
-        self._holders.forget_turn(jid)
+        self.live.holders.forget_turn(jid)
         return [RemoveSubscription(self.node.name, jid)]
 
     def left(
@@ -470,7 +393,7 @@ class QueueNode:
             now: the time.
         """
         effects: list[QueueEffect] = []
-        for item_id in self._holders.held(jid):
+        for item_id in self.live.holders.held(jid):
             effects += self._give_back(
                 self.items[item_id], ItemInput.FAIL, now, reason="gone"
             )
@@ -483,7 +406,7 @@ class QueueNode:
             and not resources(of_all, present)
         ):
             effects += self.unsubscribe(of_all.jid)
-        self._holders.forget_turn(jid)
+        self.live.holders.forget_turn(jid)
         return effects
 
     def bounced(
@@ -491,7 +414,7 @@ class QueueNode:
     ) -> list[QueueEffect]:
         """An event came back: it has not received what was in it."""
         effects: list[QueueEffect] = []
-        for item in self.locks(jid):
+        for item in self.live.locks(jid):
             if item.token in tokens:
                 effects += self._give_back(item, ItemInput.RELEASE, now)
                 self.suspended.append(jid)
@@ -500,7 +423,7 @@ class QueueNode:
     def release_all(self, account: str, now: float) -> list[QueueEffect]:
         """Take every lock from an account that may not work here any more."""
         effects: list[QueueEffect] = []
-        for item_id in self._holders.of_account(account):
+        for item_id in self.live.holders.of_account(account):
             item = self.items[item_id]
             effects += self._give_back(item, ItemInput.RELEASE, now)
             effects.append(NotifyUnlock(item.holder, self.node.name, (item_id,)))
@@ -522,36 +445,36 @@ class QueueNode:
         return (
             jid in self.subscriptions
             or bare(jid) in self.subscriptions
-            or any(item.holder == jid for item in self.locks(jid))
+            or any(item.holder == jid for item in self.live.locks(jid))
         )
 
     def knows(self, account: str) -> bool:
         """Whether it has a subscription, or an item."""
-        return bool(self._holders.of_account(account)) or any(
+        return bool(self.live.holders.of_account(account)) or any(
             bare(jid) == account for jid in self.subscriptions
         )
 
     def withdraw(self, item: Item) -> None:
         """Give a dead letter away, to be requeued where it came from."""
-        self._drop(item)
+        self.live.drop(item)
 
     # -- time --------------------------------------------------------------
 
     def next_at(self) -> float | None:
         """When `due` is to be called, at the latest."""
-        return self._moments.next_at()
+        return self.live.moments.next_at()
 
     def due(self, now: float) -> list[QueueEffect]:
         """What happens by itself: locks time out, items expire, delays end."""
         effects: list[QueueEffect] = []
-        for item in self._moments.due(now):
+        for item in self.live.moments.due(now):
             if item.state is ItemState.ACQUIRED:
                 if item.deadline <= now:
                     effects += self._time_out(item, now)
             elif item.expires_at is not None and item.expires_at <= now:
                 effects += self._die(item, work_queue.expired(item, now=now), now)
             elif item.available_at <= now:
-                self._backlog.add(item, count=len(self.items))
+                self.live.give_out(item)
         return effects
 
     def _time_out(self, item: Item, now: float) -> list[QueueEffect]:
@@ -575,25 +498,25 @@ class QueueNode:
             now: the time.
         """
         effects: list[QueueEffect] = []
-        if not self._backlog.any():
+        backlog, holders = self.live.backlog, self.live.holders
+        if not backlog.any():
             return effects
-        holders = self._holders
         free = Candidates(
             candidate
             for each in self.subscriptions.values()
             for candidate in holders.candidates(each, present)
         )
-        while free and (item := self._backlog.pop(free)) is not None:
+        while free and (item := backlog.pop(free)) is not None:
             chosen = free.take(item)
             subscription = chosen.subscription
             fresh = holders.candidate(subscription, chosen.holder)
             if fresh != chosen:
                 # Another one of its account has been served meanwhile.
-                self._backlog.add(item, count=len(self.items))
+                self.live.give_out(item)
                 if fresh is not None:
                     free.put(fresh)
                 continue
-            self._drop(item)
+            self.live.drop(item)
             item = work_queue.acquired(
                 item,
                 holder=chosen.holder,
@@ -602,7 +525,7 @@ class QueueNode:
                 now=now,
                 timeout_s=self.options.lock_timeout,
             )
-            self._put(item, now)
+            self.live.put(item, now)
             holders.served(item.holder)
             effects += (SaveItem(item), self._notify(item, item.holder))
             again = holders.candidate(subscription, item.holder)
@@ -615,26 +538,3 @@ class QueueNode:
         if subscription is None:
             return NotifyItem(to, item)
         return NotifyItem(to, item, subscription.batch, subscription.acknowledged)
-
-    # -- bookkeeping -------------------------------------------------------
-
-    def _put(self, item: Item, now: float) -> None:
-        """Hold an item that is not held."""
-        self.items[item.item_id] = item
-        self.size += item.size
-        if item.origin:
-            self.letters.setdefault(item.origin, set()).add(item.item_id)
-        if item.state is ItemState.ACQUIRED:
-            self._holders.add(item)
-        elif item.available_at <= now:
-            self._backlog.add(item, count=len(self.items))
-        self._moments.expect(item, now, count=len(self.items))
-
-    def _drop(self, item: Item) -> None:
-        """Do not hold it any more, in this state."""
-        del self.items[item.item_id]
-        self.size -= item.size
-        if item.origin:
-            self.letters[item.origin].discard(item.item_id)
-        if item.state is ItemState.ACQUIRED:
-            self._holders.discard(item)

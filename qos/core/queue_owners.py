@@ -122,7 +122,7 @@ def configure(
 
 
 def delete(
-    service: Queues, request: Delete, requester: str, _now: float
+    service: Queues, request: Delete, requester: str, now: float
 ) -> tuple[Ok, _Effects]:
     """XEP-0060 §8.4, whatever is locked; every promise about its ids ends."""
     queue = _owned(service, request.node, requester)
@@ -130,7 +130,7 @@ def delete(
     effects += _told_of(queue, "delete")
     service.drop(request.node)
     for other in service.nodes.values():
-        effects += other.disown(request.node)
+        effects += other.disown(request.node, now)
     return Ok(), effects
 
 

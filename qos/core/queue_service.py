@@ -27,6 +27,7 @@ from qos.core.queue_effects import (
 )
 from qos.core.queue_node import QueueNode
 from qos.core.queue_requests import Refusal
+from qos.core.queue_stats import stats
 
 __all__ = ["Memory", "Queues", "Start"]
 
@@ -181,8 +182,7 @@ class Queues:
         ):
             return {}
         letters = sum(1 for _ in self.letters(name))
-        stats = queue.stats(self.present, now)
-        return {**stats, "dead": queue.dead + letters}
+        return stats(queue, self.present, letters=letters, now=now)
 
     # -- who is there ------------------------------------------------------
 
@@ -318,7 +318,7 @@ class Queues:
     def letters(self, origin: str) -> Iterable[tuple[QueueNode, Item]]:
         """The dead letters that came from a node, and where they are."""
         for queue in self.nodes.values():
-            for item_id in queue.letters.get(origin, ()):
+            for item_id in queue.live.letters.get(origin, ()):
                 yield queue, queue.items[item_id]
 
     def _dead_letter_node(self, queue: QueueNode) -> QueueNode | None:

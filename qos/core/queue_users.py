@@ -128,7 +128,7 @@ def extend(
 
 
 def subscribe(
-    service: Queues, request: Subscribe, requester: str, _now: float
+    service: Queues, request: Subscribe, requester: str, now: float
 ) -> tuple[SubscribeResult, _Effects]:
     """XEP-0254 §2.1: never without `queue_requests`."""
     queue, account = service.queue(request.node), bare(requester)
@@ -159,7 +159,7 @@ def subscribe(
     subid = service.new_id() if before is None else before.subid
     subscription = _subscription(request.node, request.jid, subid, requester, options)
     effects = queue.subscribe(
-        subscription, requester, service.present, new_token=service.new_id
+        subscription, requester, service.present, new_token=service.new_id, now=now
     )
     sent = {each.item.seq for each in effects if isinstance(each, NotifyItem)}
     heard = service.works_at(requester, request.node)

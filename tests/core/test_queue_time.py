@@ -156,7 +156,7 @@ def test_what_comes_and_goes_without_a_worker_leaves_nothing_behind() -> None:
     for number in range(1500):
         it.publish(f"i{number}")
         it.retract(f"i{number}", PUBLISHER)
-    backlog = it.core.nodes[NODE]._backlog
+    backlog = it.core.nodes[NODE].live.backlog
     assert sum(map(len, backlog._heaps.values())) < 1200
     it.subscribe(BEE)
     assert it.given() == [("stays", BEE)]
@@ -173,7 +173,7 @@ def test_an_item_that_excludes_and_is_gone_leaves_nothing_behind() -> None:
     for number in range(1100):
         it.publish(f"i{number}")
         it.retract(f"i{number}", PUBLISHER)
-    assert frozenset({BEE}) not in it.core.nodes[NODE]._backlog._heaps
+    assert frozenset({BEE}) not in it.core.nodes[NODE].live.backlog._heaps
 
 
 def test_moments_of_what_is_gone_are_forgotten() -> None:
@@ -182,7 +182,7 @@ def test_moments_of_what_is_gone_are_forgotten() -> None:
     for number in range(1100):
         it.publish(entry(f"i{number}", ttl=5000.0))
         it.retract(f"i{number}", PUBLISHER)
-    assert len(it.core.nodes[NODE]._moments._heap) < 1010
+    assert len(it.core.nodes[NODE].live.moments._heap) < 1010
     it.publish(entry("a", ttl=5000.0))
     it.wait(5000)
     assert [item.item_id for item in it.dead()] == ["a"]

@@ -46,13 +46,13 @@ def memory_agrees(model: Model, queue: QueueNode) -> None:
     assert queue.items.keys() == live.keys()
     for item_id, fact in live.items():
         fact.same(queue.items[item_id])
-    assert queue.size == sum(fact.size for fact in live.values())
+    assert queue.live.size == sum(fact.size for fact in live.values())
     assert queue.node.accepted == model.accepted[name]
     assert queue.subscriptions.keys() == model.wishes.get(name, {}).keys()
     holders = {fact.holder for fact in live.values() if fact.holder}
     assert queue.holders() == holders
     for jid in holders:
-        locks = {item.item_id for item in queue.locks(jid)}
+        locks = {item.item_id for item in queue.live.locks(jid)}
         assert locks == {
             fact.item_id
             for fact in live.values()

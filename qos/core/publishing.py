@@ -1,0 +1,97 @@
+"""Which items a publish comes to: what is a repeat, what is taken, what finds room."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from qos.core.item import PRIORITY, Ended, Item
+from qos.core.live_items import LiveItems
+from qos.core.node_options import NodeOptions
+from qos.core.queue_requests import Entry, Refusal
+
+__all__ = ["new_items"]
+
+
+def new_items(
+    live: LiveItems,
+    entries: Sequence[Entry],
+    publisher: str,
+    *,
+    node: str,
+    options: NodeOptions,
+    ended: Mapping[str, Ended],
+    next_seq: Callable[[], int],
+    now: float,
+) -> list[tuple[Item, str]]:
+    """The new items, each with its payload. Dedupe comes before the limits.
+
+    Args:
+        live: what there is.
+        entries: of different ids.
+        publisher: the bare JID.
+        node: where.
+        options: of the node.
+        ended: what is remembered of their ids.
+        next_seq: names an item in the store.
+        now: the time.
+
+    Raises:
+        Refusal: an id is taken, or there is no room.
+    """
+    assert len({entry.item_id for entry in entries}) == len(entries)
+    new = []
+    for entry in entries:
+        known: Item | Ended | None = live.items.get(entry.item_id)
+        before = ended.get(entry.item_id)
+        if known is None and before and now < before.ended_at + options.dedupe_window:
+            known = before
+        if known is None:
+            new.append(entry)
+        elif (known.publisher, known.digest) != (publisher, entry.digest):
+            raise Refusal(
+                f"there is another item {entry.item_id!r}",
+                condition="conflict",
+                type="cancel",
+            )
+    _check_room(live, new, node, options)
+    return [
+        (_item(entry, publisher, node, options, next_seq(), now), entry.payload)
+        for entry in new
+    ]
+
+
+def _check_room(
+    live: LiveItems, new: Sequence[Entry], node: str, options: NodeOptions
+) -> None:
+    items, size = len(live.items), live.size
+    for entry in new:
+        items, size = items + 1, size + entry.size
+        for what, used, most in (
+            ("items", items, options.max_items),
+            ("bytes", size, options.max_bytes),
+        ):
+            if most is not None and used > most:
+                raise Refusal(
+                    f"{entry.item_id!r} finds no room: the limit of {node!r} is "
+                    f"{most} {what}",
+                    condition="resource-constraint",
+                    type="wait",
+                )
+
+
+def _item(
+    entry: Entry, publisher: str, node: str, options: NodeOptions, seq: int, now: float
+) -> Item:
+    ttl = options.ttl if entry.ttl is None else entry.ttl
+    return Item(
+        seq=seq,
+        node=node,
+        item_id=entry.item_id,
+        publisher=publisher,
+        digest=entry.digest,
+        size=entry.size,
+        priority=PRIORITY if entry.priority is None else entry.priority,
+        published_at=now,
+        available_at=now + entry.delay,
+        expires_at=None if ttl is None else now + ttl,
+    )
