@@ -8,6 +8,7 @@ import pytest
 import pytest_asyncio
 
 from prosody import Prosody
+from queue_items import NODE, dead_of, failures, held, q_of, requeue
 from queue_service import (
     CONFLICT,
     EAGER,
@@ -17,7 +18,6 @@ from queue_service import (
     NOT_FOUND,
     OWNER,
     PRIVATE,
-    PUBSUB,
     Delivered,
     Peer,
     Served,
@@ -27,11 +27,9 @@ from queue_service import (
     pubsub,
     retract,
     served,
-    settled,
     unlock,
 )
 
-NODE = "orders"
 LETTERS = "letters"
 Q = f"xmlns:q='{EXTENSIONS}'"
 
@@ -51,39 +49,6 @@ async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Pros
 async def queues(server: Prosody, tmp_path: Path) -> AsyncIterator[Served]:
     async with served(server, tmp_path) as service:
         yield service
-
-
-async def held(
-    owner: Peer, worker: Peer, config: dict[str, str] | None = None
-) -> Delivered:
-    """A worker has the one item of a new node."""
-    await owner.create(NODE, EAGER | (config or {}))
-    await worker.subscribe(NODE)
-    await owner.publish(NODE, item("1"))
-    return await worker.item()
-
-
-async def dead_of(owner: Peer, node: str = NODE) -> dict[str, ET.Element]:
-    """The dead items of a node, wherever they are."""
-    asked = pubsub(f"<items node='{node}' q:state='dead'/>")
-    answer = await owner.done(asked, "get")
-    path = f"{{{PUBSUB}}}pubsub/{{{PUBSUB}}}items/{{{PUBSUB}}}item"
-    return {each.get("id", ""): each for each in answer.iterfind(path)}
-
-
-def q_of(element: ET.Element, name: str) -> str:
-    """An attribute of our extensions."""
-    return element.get(f"{{{EXTENSIONS}}}{name}", "")
-
-
-def failures(element: ET.Element) -> list[str]:
-    """The reasons in the history of a dead item."""
-    (history,) = element.iterfind(f"{{{EXTENSIONS}}}history")
-    return [each.get("reason", "") for each in history]
-
-
-def requeue(*item_ids: str, node: str = NODE) -> str:
-    return pubsub(f"<q:requeue node='{node}'>{settled(*item_ids)}</q:requeue>")
 
 
 # -- dead letters ----------------------------------------------------------
