@@ -17,6 +17,7 @@
     │   └── NoAnswer              it said nothing: it may have done it
     ├── JobLost                   a worker's item is not its own any more
     ├── UnrecoverableError        for a worker's handler to raise: it cannot go on
+    ├── JournalError              the folder of the journal; names the file
     └── StoreError                the disk; always names the store
         ├── StoreInUse            another process has it open
         ├── StoreTooNew           written by a newer version
@@ -34,6 +35,7 @@ __all__ = [
     "DeliveryFailed",
     "InDoubt",
     "JobLost",
+    "JournalError",
     "LocalProtocolError",
     "MessageTooLarge",
     "NoAnswer",
@@ -264,6 +266,18 @@ class UnrecoverableError(QosError):
 
     The worker unsubscribes and unlocks all that it has (XEP-0254 §4).
     """
+
+
+class JournalError(QosError):
+    """A journal cannot be begun.
+
+    Attributes:
+        path: the file or the folder.
+    """
+
+    def __init__(self, path: str, text: str) -> None:
+        super().__init__(f"the journal cannot be written: {path}: {text}")
+        self.path = path
 
 
 class StoreError(QosError):

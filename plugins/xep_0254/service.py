@@ -10,9 +10,11 @@ import asyncio
 import hashlib
 import itertools
 import logging
+import os
 import secrets
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 from xml.etree import ElementTree as ET
 
@@ -42,6 +44,7 @@ from qos.core.queue_requests import (
 )
 from qos.engine.clock import LoopClock
 from qos.engine.queue import Payloads, QueueEngine, Unwritten
+from qos.journal.writer import JournalWriter, check_folder
 from qos.stores.queue import QueueStore, queue_store_from_url
 from qos.xml import attribute
 from xep_0254 import disco, events
@@ -88,6 +91,7 @@ class QueueService:
         store: QueueStore | str,
         *,
         creators: Collection[str] | None = None,
+        journal: str | os.PathLike[str] | None = None,
     ) -> None:
         """Open the store and step into the stream.
 
@@ -98,21 +102,31 @@ class QueueService:
             xmpp: the stream.
             store: `sqlite:PATH`, or a store that is not open.
             creators: the accounts that may create nodes; None: everybody.
+            journal: a folder for the journal (`qos.journal`); None: there is none.
 
         Raises:
             StoreError: the store cannot be opened.
+            JournalError: the folder of the journal cannot be written.
             LocalProtocolError: it is no store for queues.
         """
         self._xmpp = xmpp
         if isinstance(store, str):
             store = queue_store_from_url(store)
+        clock = LoopClock(xmpp.loop)
+        new_journal: Callable[[str], JournalWriter] | None = None
+        if journal is not None:
+            check_folder(journal)
+            new_journal = partial(
+                JournalWriter.of_store, journal, str(xmpp.requested_jid), clock.now
+            )
         self._engine = QueueEngine(
             store,
             self,
-            clock=LoopClock(xmpp.loop),
+            clock=clock,
             creators=None
             if creators is None
             else {JID(each).bare for each in creators},
+            journal=new_journal,
         )
         self._own: str | None = None
         self._closed = False
@@ -123,7 +137,7 @@ class QueueService:
         if self._registers_qos:
             xep_qos_store = f"{store.url}-messages"
             # Who may publish is the node's to say, and quotas bound the rest.
-            options = {"store": xep_qos_store, "trust": "all"}
+            options = {"store": xep_qos_store, "trust": "all", "journal": journal}
             xmpp.register_plugin(xep_qos.XEP_QOS.name, options)
         xmpp.register_plugin("xep_0030")
         self._wire = Wire(xmpp)

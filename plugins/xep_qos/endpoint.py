@@ -28,6 +28,8 @@ from qos.core.receiver import Request
 from qos.core.trust import Trusted
 from qos.engine import Delivery, Inbox, LoopClock, Outbox
 from qos.errors import LocalProtocolError, MessageTooLarge, RemoteProtocolError
+from qos.journal import messages as journaled
+from qos.journal.writer import JournalWriter, check_folder
 from qos.stores.base import Remember
 from xep_qos import stanza
 from xep_qos.discovery import Discovery
@@ -76,6 +78,7 @@ class Endpoint:
 
         Raises:
             StoreError: the store cannot be opened.
+            JournalError: the folder of the journal cannot be written.
         """
         self.xmpp = xmpp
         self.settings = settings
@@ -93,8 +96,13 @@ class Endpoint:
             interval_s=settings.event_interval_s,
             now=self._clock.now,
         )
+        # As it is given, not as it is bound: it is the same at each start.
+        node = str(xmpp.requested_jid)
+        if settings.journal is not None:
+            check_folder(settings.journal)
         self.store = store_of(settings.store)
         contents = self.store.open()
+        self._journal = self._new_journal(node)
         self._ask_for_resource(contents.remembered.get(_OWN_JID, ""))
         self._wire = Wire(self.xmpp)
         self.outbox = Outbox(
@@ -104,6 +112,7 @@ class Endpoint:
             clock=self._clock,
             backoff=settings.backoff,
             limits=settings.outbox_limits,
+            journal=self._journal,
         )
         self._inbox = Inbox(
             self.store,
@@ -111,6 +120,7 @@ class Endpoint:
             self,
             clock=self._clock,
             limits=settings.inbox_limits,
+            journal=self._journal,
         )
         self._discovery = Discovery(
             self.xmpp,
@@ -131,6 +141,16 @@ class Endpoint:
         if xmpp.session_bind_event.is_set():
             self._session_started(None)
 
+    def _new_journal(self, node: str) -> JournalWriter | None:
+        if self.settings.journal is None:
+            return None
+        journal = JournalWriter.of_store(
+            self.settings.journal, node, self._clock.now, self.store.store_id
+        )
+        self.store.journal = journal
+        journal.note(*journaled.not_stored(journal.begun, self.store))
+        return journal
+
     def leave(self) -> Coroutine[Any, Any, None]:
         """Leave the stream as it was; what is returned closes the store."""
         self.xmpp.del_filter("in", self._filter)
@@ -140,7 +160,14 @@ class Endpoint:
         self.outbox.stop()
         self._inbox.stop()
         self._wire.close()
-        return self.store.close()
+        return self._close()
+
+    async def _close(self) -> None:
+        try:
+            await self.store.close()
+        finally:
+            if self._journal is not None:
+                await self._journal.close()
 
     # -- the application ---------------------------------------------------
 
@@ -307,6 +334,12 @@ class Endpoint:
             request = stanza.parse_request(xml, element)
         except RemoteProtocolError as error:
             self._wire.send(stanza.render_error(xml, error, sender=self._from(xml)))
+            if self._journal is not None:
+                self._journal.note(
+                    journaled.malformed(
+                        xml.get("from", ""), xml.get("to", ""), error.condition
+                    )
+                )
             report = Report(error.condition, f"malformed request: {error}")
             self.report(xml.get("from", ""), report)
             return

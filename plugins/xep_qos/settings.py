@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, TypeAlias
@@ -79,6 +80,7 @@ class Settings:
         stanza_bytes_max: the server's limit; beyond it a message is refused.
         event_log_to: a JID that gets each refusal and abuse by XEP-0337.
         event_interval_s: at most one such event per source in this time.
+        journal: a folder for the journal (`qos.journal`); None: there is none.
     """
 
     store: str | Store = "memory:"
@@ -104,6 +106,7 @@ class Settings:
     stanza_bytes_max: int = 256 * 1024
     event_log_to: str | None = None
     event_interval_s: float = 60.0
+    journal: str | os.PathLike[str] | None = None
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Settings:
@@ -145,6 +148,7 @@ class Settings:
             ("trust_acknowledged", policy_of),
             ("store", store_of),
             ("event_log_to", JID),
+            ("journal", _check_path),
         )
         for name, check in checks:
             try:
@@ -193,6 +197,11 @@ def policy_of(
 def store_of(store: str | Store) -> Store:
     """The store that users name, not open yet."""
     return store_from_url(store) if isinstance(store, str) else store
+
+
+def _check_path(path: object) -> None:
+    if path is not None and not os.fspath(path):  # type: ignore[call-overload]
+        raise ValueError("must name a folder")
 
 
 def _check_number(name: str, value: object, least: float) -> None:

@@ -120,6 +120,7 @@ def account_from(arguments: argparse.Namespace) -> Account:
             "quota_bytes": arguments.quota_bytes,
             "quota_total_messages": arguments.quota_total_messages,
             "quota_total_bytes": arguments.quota_total_bytes,
+            "journal": arguments.journal,
         },
     )
 

@@ -16,6 +16,7 @@ from qos.cli.logins import AccountSession
 from qos.cli.status import CommandError, Status, UsageError
 from qos.errors import LocalProtocolError, RemoteProtocolError, StoreInUse
 from qos.stores import Contents, Store, store_from_url
+from qos.stores.base import Journal
 from xep_qos import XEP_QOS
 from xep_qos.stanza import render_error, request_element
 
@@ -145,6 +146,15 @@ class _OutboxOnly:
         contents = self._store.open()
         contents.incoming.clear()
         return contents
+
+    @property
+    def journal(self) -> Journal | None:
+        """See Store."""
+        return self._store.journal
+
+    @journal.setter
+    def journal(self, journal: Journal | None) -> None:
+        self._store.journal = journal
 
 
 def _is_request(stanza: StanzaBase) -> bool:

@@ -19,7 +19,7 @@ from qos._version import __version__
 from qos.cli.options import Parser, parse
 from qos.cli.output import NoteHandler, note
 from qos.cli.status import CommandError, Status
-from qos.errors import NoAnswer, QosError, StoreError
+from qos.errors import JournalError, NoAnswer, QosError, StoreError
 
 __all__ = ["COMMANDS", "run"]
 
@@ -94,7 +94,7 @@ def run(argv: Sequence[str] | None) -> int:
     except CommandError as error:
         note(str(error))
         status = error.status
-    except StoreError as error:
+    except (StoreError, JournalError) as error:
         note(str(error))
         status = Status.STORE
     except SystemExit as error:  # argparse, after --help or --version

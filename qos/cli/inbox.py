@@ -10,12 +10,14 @@ from qos.cli.account import store_url
 from qos.cli.options import Parser, add_store, address
 from qos.cli.output import print_json
 from qos.cli.status import CommandError, Status
-from qos.cli.stored import in_full, opened, summary, write
+from qos.cli.stored import in_full, journal_of, opened, summary, write
 from qos.core import receiver
 from qos.core.effects import Save
 from qos.core.model import Incoming, IncomingState, bare
 from qos.core.receiver import At, ReceiverInput
 from qos.errors import UnknownMessage
+from qos.journal import messages as journaled
+from qos.journal.writer import JournalWriter
 from qos.stores.base import Store
 
 __all__ = ["parser", "run"]
@@ -92,7 +94,8 @@ async def run(arguments: argparse.Namespace) -> int:
         if arguments.action == "show":
             print_json(in_full(record))
         else:
-            print_json(summary(await _drop(store, record)))
+            async with journal_of(arguments, store) as journal:
+                print_json(summary(await _drop(store, record, journal)))
     return Status.DONE
 
 
@@ -122,7 +125,9 @@ def _find(store: Store, msg_id: str, source: str | None) -> Incoming:
     return found[0]
 
 
-async def _drop(store: Store, record: Incoming) -> Incoming:
+async def _drop(
+    store: Store, record: Incoming, journal: JournalWriter | None
+) -> Incoming:
     if record.state is not IncomingState.HELD:
         raise CommandError(
             f"{record.msg_id!r} cannot be dropped: state is {record.state.value}, and "
@@ -130,8 +135,11 @@ async def _drop(store: Store, record: Incoming) -> Incoming:
             Status.NOT_DELIVERED,
         )
     at = At(time.time())
-    dropped, effects = receiver.step(record, ReceiverInput.EXPIRE, at)
+    expire = ReceiverInput.EXPIRE
+    dropped, effects = receiver.step(record, expire, at)
     assert dropped is not None
+    if journal is not None:
+        journal.note(*journaled.received(dropped, expire, effects, None))
     for effect in effects:
         if isinstance(effect, Save):
             await write(store, effect)

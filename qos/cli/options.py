@@ -20,6 +20,7 @@ from qos.core.quota import Quotas
 __all__ = [
     "Parser",
     "add_connection",
+    "add_journal",
     "add_login",
     "add_store",
     "address",
@@ -150,7 +151,19 @@ def add_store(parser: argparse.ArgumentParser) -> None:
         help="sqlite:PATH, files:DIR or memory: (default: a file for this --jid, "
         "sqlite:$XDG_STATE_HOME/xmpp-qos/JID.sqlite, or in ~/.local/state)",
     )
+    add_journal(group)
     _add_general(group, jid_help=_JID_HELP)
+
+
+def add_journal(group: _Group | argparse.ArgumentParser) -> None:
+    """Add the option --journal."""
+    group.add_argument(
+        "--journal",
+        type=Path,
+        metavar="DIR",
+        help="write what happens, without payloads, into this folder, for "
+        "`xmpp-qos audit` (default: do not)",
+    )
 
 
 def add_connection(parser: argparse.ArgumentParser, *, receives: bool) -> None:

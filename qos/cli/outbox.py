@@ -13,7 +13,7 @@ from qos.cli.options import Parser, add_connection, add_store
 from qos.cli.output import note, print_json
 from qos.cli.send import Results, attended
 from qos.cli.status import Status
-from qos.cli.stored import in_full, opened, summary, write
+from qos.cli.stored import in_full, journal_of, opened, summary, write
 from qos.core import sender
 from qos.core.backoff import Backoff
 from qos.core.effects import Forget
@@ -21,6 +21,8 @@ from qos.core.model import Outgoing
 from qos.core.sender import SenderInput
 from qos.engine import Delivery, Outcome
 from qos.errors import UnknownMessage
+from qos.journal import messages as journaled
+from qos.journal.writer import JournalWriter
 from qos.stores.base import Store
 
 __all__ = ["parser", "run"]
@@ -107,7 +109,8 @@ async def run(arguments: argparse.Namespace) -> int:
         if arguments.action == "show":
             print_json(in_full(record))
         else:
-            await _withdraw(store, record)
+            async with journal_of(arguments, store) as journal:
+                await _withdraw(store, record, journal)
     return Status.DONE
 
 
@@ -118,11 +121,16 @@ def _find(store: Store, msg_id: str) -> Outgoing:
     return record
 
 
-async def _withdraw(store: Store, record: Outgoing) -> None:
+async def _withdraw(
+    store: Store, record: Outgoing, journal: JournalWriter | None
+) -> None:
     """Take it back by the rules of the sender: certainly not delivered, or not at all."""
     now = time.time()
     at = sender.Step(now=now, jitter=0.0, backoff=Backoff(), new_id=str)
-    ended, effects = sender.step(sender.resumed(record), SenderInput.WITHDRAW, at)
+    withdraw = SenderInput.WITHDRAW
+    ended, effects = sender.step(sender.resumed(record), withdraw, at)
+    if journal is not None:
+        journal.note(*journaled.sent(ended, withdraw, effects, node=journal.node))
     for effect in effects:
         if isinstance(effect, Forget):
             await write(store, effect)

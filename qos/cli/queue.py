@@ -11,7 +11,15 @@ import importlib
 from pathlib import Path
 from typing import TypeAlias
 
-from qos.cli.options import PORT_COMPONENT, Parser, add_login, address, jid, seconds
+from qos.cli.options import (
+    PORT_COMPONENT,
+    Parser,
+    add_journal,
+    add_login,
+    address,
+    jid,
+    seconds,
+)
 from qos.core.item import PRIORITIES, PRIORITY, Affiliation
 from qos.core.node_options import NODE_FIELDS, BadOption, Field
 
@@ -231,6 +239,7 @@ def _add_serve(verbs: _Verbs) -> None:
         help="who may create queues: everybody who can reach the service, or these "
         "accounts (default: %(default)s)",
     )
+    add_journal(group)
     add_login(serve, jid_help="serve from this account, with or without a resource")
 
 

@@ -29,7 +29,9 @@ async def run(arguments: argparse.Namespace) -> int:
         raise UsageError(f"--store {store}: queues are kept in sqlite:PATH only")
     async with session:
         try:
-            service = QueueService(session.xmpp, store, creators=creators)
+            service = QueueService(
+                session.xmpp, store, creators=creators, journal=arguments.journal
+            )
         except (LocalProtocolError, ValueError) as error:
             raise UsageError(f"--store {store}: {error}") from None
         except StoreInUse as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -10,10 +11,12 @@ from qos.cli.output import time_text
 from qos.cli.status import UsageError
 from qos.core.model import Incoming, Outgoing
 from qos.errors import LocalProtocolError, StoreError
+from qos.journal.messages import not_stored
+from qos.journal.writer import JournalWriter
 from qos.stores import store_from_url
 from qos.stores.base import Change, Store
 
-__all__ = ["in_full", "opened", "summary", "write"]
+__all__ = ["in_full", "journal_of", "opened", "summary", "write"]
 
 
 @contextlib.asynccontextmanager
@@ -30,6 +33,29 @@ async def opened(url: str) -> AsyncIterator[Store]:
         yield store
     finally:
         await store.close()
+
+
+@contextlib.asynccontextmanager
+async def journal_of(
+    arguments: argparse.Namespace, store: Store
+) -> AsyncIterator[JournalWriter | None]:
+    """What --journal names, for what is about to be changed in the store.
+
+    Raises:
+        UsageError: it is not known whose journal it is.
+        JournalError: it cannot be written.
+    """
+    folder, jid = arguments.journal, arguments.jid
+    if folder is not None and jid is None:
+        raise UsageError("--journal needs --jid: a journal is that of an account")
+    async with JournalWriter.opened(folder, jid or "", store.store_id) as journal:
+        store.journal = journal
+        if journal is not None:
+            journal.note(*not_stored(journal.begun, store))
+        try:
+            yield journal
+        finally:
+            store.journal = None
 
 
 def _existing(url: str) -> Store:

@@ -6,7 +6,7 @@ import argparse
 import importlib
 import shutil
 
-from qos.cli.options import Parser, add_login, address, seconds
+from qos.cli.options import Parser, add_journal, add_login, address, seconds
 from qos.cli.status import UsageError
 from qos.core.node_options import QUEUE_REQUESTS_MAX
 
@@ -36,7 +36,8 @@ service did not answer.
 
 An item is locked for as long as its command runs. On SIGTERM or Ctrl-C what runs may
 go on for the --grace time, and is killed then; the rest is given back. A second one ends
-it at once. Several workers share a queue, also from one account.
+it at once. When the worker itself is killed (SIGKILL) its commands go on, and their items
+come to others. Several workers share a queue, also from one account.
 """
 
 
@@ -87,6 +88,7 @@ def parser(prog: str) -> Parser:
         metavar="S",
         help="end when there has been nothing to do for this time (default: go on)",
     )
+    add_journal(parser)
     add_login(
         parser,
         jid_help="the own account; with a resource that one is asked for, and without "

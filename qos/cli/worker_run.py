@@ -14,6 +14,7 @@ from qos.cli.output import note, print_json
 from qos.cli.status import CommandError, Status
 from qos.core.item import ItemOutcome
 from qos.errors import JobLost
+from qos.journal.writer import JournalWriter
 from qos.worker import Job, Worker
 
 __all__ = ["run"]
@@ -35,7 +36,11 @@ _WORDS = {
 
 async def run(arguments: argparse.Namespace) -> int:
     """See qos.cli.entry.Command."""
-    async with AccountSession(login_from(arguments)) as session:
+    login = login_from(arguments)
+    async with (
+        JournalWriter.opened(arguments.journal, login.jid) as journal,
+        AccountSession(login) as session,
+    ):
         worker = Worker(
             session.client,
             arguments.service,
@@ -44,6 +49,7 @@ async def run(arguments: argparse.Namespace) -> int:
             batch=min(arguments.parallel, _BATCH_MAX),
             lock_timeout_s=arguments.lock_timeout,
             grace_s=arguments.grace,
+            journal=journal,
         )
         working = _Working(session, worker, arguments.command)
         session.start()
@@ -68,6 +74,7 @@ class _Working:
         self._worker = worker
         self._command = command
         self._failure: CommandError | None = None
+        self._begun = False
         self._stopping = False
         self._running = 0
         self._idle_since = 0.0
@@ -81,8 +88,7 @@ class _Working:
         """
         # The worker would say that there is no session.
         await self._session.online.wait()
-        if self._stopping:
-            return
+        self._begun = True
         async with self._worker:
             watching = asyncio.create_task(self._watch(drain_s))
             try:
@@ -98,7 +104,7 @@ class _Working:
     async def stopped(self, task: asyncio.Task[None]) -> None:
         """Stop, and return when all has ended; cancelled, it hurries."""
         self._stopping = True
-        if not self._session.online.is_set():
+        if not self._begun:
             task.cancel()
         self._worker.stop()
         while not task.done():

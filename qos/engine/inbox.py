@@ -30,6 +30,8 @@ from qos.core.quota import Ledger, Quotas
 from qos.core.receiver import At, ReceiverInput, Request
 from qos.core.tombstones import Tombstones
 from qos.engine.clock import Clock, Timers
+from qos.journal import messages as journaled
+from qos.journal.writer import JournalWriter
 from qos.stores.base import Contents, Store
 
 __all__ = ["Inbox", "InboxLimits", "InboxPort"]
@@ -120,7 +122,9 @@ class Inbox:
         *,
         clock: Clock,
         limits: InboxLimits,
+        journal: JournalWriter | None = None,
     ) -> None:
+        self._journal = journal
         self._store = store
         self._port = port
         self._clock = clock
@@ -217,6 +221,10 @@ class Inbox:
         before = message.record
         request = arrival.request if arrival else None
         message.record, effects = receiver.step(before, input_, at, request)
+        if self._journal is not None:
+            handed_over = input_ is ReceiverInput.HANDED_OVER
+            record = before if handed_over else message.record
+            self._journal.note(*journaled.received(record, input_, effects, request))
         self._perform(message, before, effects, 0, arrival)
 
     def _perform(
@@ -240,6 +248,8 @@ class Inbox:
                     )
                     return
             elif isinstance(effect, Deliver):
+                if self._journal is not None:
+                    self._journal.note(journaled.handed_over(effect.record))
                 until = self._port.hand_over(effect.record)
                 if until is None:
                     self._handed_over(message, arrival)
@@ -319,6 +329,11 @@ class Inbox:
         log.error("a message could not be written: %s", error)
         handed_over = before is not None and before.state is IncomingState.RELEASING
         if not handed_over:
+            if self._journal is not None:
+                self._journal.note(*journaled.not_kept(before, message.record))
+                if arrival is not None:
+                    request, condition = arrival.request, "resource-constraint"
+                    self._journal.note(journaled.refused(request, condition))
             message.record = before
             for effect in effects:
                 if isinstance(effect, Reserve):

@@ -21,6 +21,8 @@ from qos.engine.clock import Clock, Timers
 from qos.engine.delivery import Delivery, Outcome
 from qos.engine.under_way import Message, Port, UnderWay
 from qos.errors import CannotWithdraw, OutboxFull, UnknownMessage
+from qos.journal import messages as journaled
+from qos.journal.writer import JournalWriter
 from qos.stores.base import Contents, Store
 
 __all__ = ["Outbox", "OutboxLimits", "Port"]
@@ -59,7 +61,9 @@ class Outbox:
         clock: Clock,
         backoff: Backoff,
         limits: OutboxLimits,
+        journal: JournalWriter | None = None,
     ) -> None:
+        self._journal = journal
         self._store = store
         self._port = port
         self._clock = clock
@@ -81,6 +85,7 @@ class Outbox:
             window=limits.window,
             left=self._left,
             held=self._pump,
+            journal=journal,
         )
         self._queue_timer: Timers[None] = Timers(clock, self._expire_queued)
         for record in contents.outgoing:
@@ -113,8 +118,12 @@ class Outbox:
         if self._bytes + size > self._limits.bytes:
             raise OutboxFull(unit="bytes", limit=self._limits.bytes)
         now = self._clock.now()
+        msg_id = self._port.new_id()
+        # At level acknowledged there is no msgId on the wire: one id for both, so that
+        # the journals of the two ends name the message alike.
+        acknowledged = level is Level.ACKNOWLEDGED
         record = Outgoing(
-            msg_id=self._port.new_id(),
+            msg_id=msg_id,
             seq=self._next_seq,
             to=to,
             level=level,
@@ -124,7 +133,7 @@ class Outbox:
             expires_at=None if deadline_s is None else now + deadline_s,
             ordered=ordered,
             sender=sender,
-            offer_id=self._port.new_id(),
+            offer_id=msg_id if acknowledged else self._port.new_id(),
             deliver_id=self._port.new_id(),
             due_at=now,
         )
@@ -242,6 +251,9 @@ class Outbox:
         admitted = self._under_way.flow(flow).admits(record)
         if self._backlog.waiting(flow) or not admitted:
             self._backlog.add(flow)
+            if self._journal is not None:
+                node = self._journal.node
+                self._journal.note(journaled.accepted(record, node=node))
             written = self._store.write((Save(record),))
             if written is None:
                 self._queued(record, accepted, None)
@@ -262,6 +274,9 @@ class Outbox:
     ) -> None:
         error = written.exception() if written is not None else None
         if error is not None:
+            if self._journal is not None:
+                node = self._journal.node
+                self._journal.note(journaled.not_accepted(record, node=node))
             self._backlog.remove(record.flow)
             self._uncount(record)
             accepted.set_exception(error)

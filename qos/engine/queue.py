@@ -14,14 +14,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Protocol, TypeAlias, TypeVar
+from typing import Protocol, TypeAlias
 
 from qos.core.access import is_owner
-from qos.core.item import Ended, Item, ItemOutcome
+from qos.core.item import Item
 from qos.core.model import bare
 from qos.core.queue_effects import (
     Change,
@@ -30,18 +30,17 @@ from qos.core.queue_effects import (
     NotifyItem,
     Probe,
     QueueEffect,
-    RemoveEnded,
-    RemoveItem,
-    RemoveNode,
-    SaveEnded,
     SaveItem,
     SaveNode,
 )
 from qos.core.queue_handle import handle
-from qos.core.queue_requests import ItemsResult, Refusal, Request, Result
+from qos.core.queue_requests import ItemsResult, Purge, Refusal, Request, Result
 from qos.core.queue_service import Queues, Start
 from qos.engine.clock import Clock, Timers
+from qos.engine.queue_memory import RecentMemory
 from qos.errors import StoreError, StoreFull
+from qos.journal.items import ItemJournal
+from qos.journal.writer import JournalWriter
 from qos.stores.queue import QueueContents, QueueStore
 
 __all__ = ["Answer", "Payloads", "QueueEngine", "QueuePort", "Unwritten"]
@@ -98,6 +97,7 @@ class _Step:
         default_factory=list
     )
     payloads: dict[int, str] = field(default_factory=dict)
+    purged: set[str] = field(default_factory=set)
 
     def add(self, effects: Sequence[QueueEffect]) -> None:
         for effect in effects:
@@ -144,8 +144,16 @@ class QueueEngine:
         *,
         clock: Clock,
         creators: Collection[str] | None = None,
+        journal: Callable[[str], JournalWriter] | None = None,
     ) -> None:
         """Open the store.
+
+        Args:
+            store: not open.
+            port: the connection.
+            clock: the time.
+            creators: the accounts that may create nodes; None: everybody.
+            journal: makes one for the store that has this id; None: there is none.
 
         Raises:
             StoreError: it cannot be opened.
@@ -154,8 +162,11 @@ class QueueEngine:
         self._port = port
         self._clock = clock
         self._creators = creators
-        self._memory = _Memory(store)
+        self._memory = RecentMemory(store)
         contents = store.open()
+        self._journal: ItemJournal | None = None
+        if journal is not None:
+            self._journal = ItemJournal(journal(store.store_id), store, contents.items)
         self._core: Queues | None = self._new_core(_start(contents))
         self._step = _Step()
         # Until the first session nobody could be told of anything.
@@ -206,6 +217,8 @@ class QueueEngine:
         try:
             result, more = handle(core, request, requester, self._clock.now())
             effects += more
+            if isinstance(request, Purge):
+                self._step.purged.add(request.node)
         except Refusal as refusal:
             result = refusal
         except StoreError as error:
@@ -277,7 +290,11 @@ class QueueEngine:
         if self._flushing is not None:
             self._flushing.cancel()
         await self._idle.wait()
-        await self.store.close()
+        try:
+            await self.store.close()
+        finally:
+            if self._journal is not None:
+                await self._journal.close()
 
     def _did(self, effects: Sequence[QueueEffect]) -> None:
         if effects:
@@ -303,6 +320,8 @@ class QueueEngine:
         self._memory.note(effects)
         self._arm(core)
         step, self._step = self._step, _Step()
+        if self._journal is not None:
+            self._journal.note(step.changes, step.purged)
         try:
             written = self.store.write(step.final())
         except StoreError as error:
@@ -335,6 +354,8 @@ class QueueEngine:
         After a while, not at once: a disk that is full stays so.
         """
         log.error("the queues could not be written: %s", error)
+        if self._journal is not None:
+            self._journal.failed(step.changes)
         outputs = [*step.outputs, *self._step.outputs]
         self._step = _Step()
         self._memory.clear()
@@ -347,7 +368,10 @@ class QueueEngine:
 
     def _read_again(self) -> None:
         try:
-            self._core = self._new_core(_start(self.store.contents()))
+            contents = self.store.contents()
+            self._core = self._new_core(_start(contents))
+            if self._journal is not None:
+                self._journal.start_again(contents.items)
         except StoreError as error:
             log.error("the queues could not be read: %s", error)
             self._timers.set("read", self._clock.now() + _READ_AGAIN_S)
@@ -435,113 +459,6 @@ class QueueEngine:
             self._sent[event_id] = (node, {item.token: item for item, _ in some})
         while len(self._sent) > _SENT_MAX:
             self._sent.popitem(last=False)
-
-
-class _Memory:
-    """What has ended, as of now: the store, and what is on its way there."""
-
-    def __init__(self, store: QueueStore) -> None:
-        self._store = store
-        self.clear()
-
-    def clear(self) -> None:
-        """Nothing is on its way."""
-        self._ended: dict[tuple[str, str], Ended | None] = {}
-        # Items that are being changed, and how often; nodes that are being deleted.
-        self._items: dict[int, Item | None] = {}
-        self._seqs: Counter[int] = Counter()
-        self._deleted: Counter[str] = Counter()
-
-    def note(self, effects: Sequence[QueueEffect]) -> None:
-        """These have been decided."""
-        for effect in effects:
-            if isinstance(effect, SaveEnded):
-                self._ended[effect.ended.node, effect.ended.item_id] = effect.ended
-            elif isinstance(effect, RemoveEnded):
-                self._ended[effect.node, effect.item_id] = None
-            elif isinstance(effect, RemoveNode):
-                self._deleted[effect.name] += 1
-                for key in [key for key in self._ended if key[0] == effect.name]:
-                    self._ended[key] = None
-            elif isinstance(effect, SaveItem):
-                self._items[effect.item.seq] = effect.item
-                self._seqs[effect.item.seq] += 1
-            elif isinstance(effect, RemoveItem):
-                self._items[effect.seq] = None
-                self._seqs[effect.seq] += 1
-
-    def written(self, changes: Sequence[Change]) -> None:
-        """These are on disk."""
-        for change in changes:
-            if isinstance(change, SaveEnded):
-                key = (change.ended.node, change.ended.item_id)
-                if self._ended.get(key) is change.ended:
-                    del self._ended[key]
-            elif isinstance(change, RemoveEnded):
-                key = (change.node, change.item_id)
-                if self._ended.get(key, change) is None:
-                    del self._ended[key]
-            elif isinstance(change, RemoveNode):
-                _one_less(self._deleted, change.name)
-            elif isinstance(change, SaveItem | RemoveItem):
-                seq = change.item.seq if isinstance(change, SaveItem) else change.seq
-                _one_less(self._seqs, seq)
-                if seq not in self._seqs:
-                    del self._items[seq]
-
-    def ended(self, node: str, item_id: str) -> Ended | None:
-        """See qos.core.queue_service.Memory."""
-        key = (node, item_id)
-        if key in self._ended:
-            return self._ended[key]
-        return None if node in self._deleted else self._store.ended(node, item_id)
-
-    def archived(
-        self, node: str, outcome: ItemOutcome, *, after: int, limit: int
-    ) -> list[Item]:
-        """See qos.core.queue_service.Memory."""
-        found = [
-            item
-            for item in self._items.values()
-            if item is not None
-            and (item.node, item.outcome) == (node, outcome)
-            and item.seq > after
-        ]
-        while node not in self._deleted:
-            chunk = self._store.archived(node, outcome, after=after, limit=limit)
-            found += [item for item in chunk if item.seq not in self._items]
-            if len(chunk) < limit or len(found) >= limit:
-                break
-            after = chunk[-1].seq
-        return sorted(found, key=lambda item: item.seq)[:limit]
-
-    def find_archived(
-        self, node: str, item_id: str, outcome: ItemOutcome
-    ) -> list[Item]:
-        """See qos.core.queue_service.Memory."""
-        wanted = (node, item_id, outcome)
-        found = [
-            item
-            for item in self._items.values()
-            if item is not None and (item.node, item.item_id, item.outcome) == wanted
-        ]
-        if node not in self._deleted:
-            kept = self._store.find_archived(node, item_id, outcome)
-            found += [item for item in kept if item.seq not in self._items]
-        return sorted(found, key=lambda item: item.seq)
-
-    def count_archived(self, node: str, outcome: ItemOutcome) -> int:
-        """See qos.core.queue_service.Memory; as of the last commit."""
-        return self._store.count_archived(node, outcome)
-
-
-K = TypeVar("K")
-
-
-def _one_less(counts: Counter[K], key: K) -> None:
-    counts[key] -= 1
-    if not counts[key]:
-        del counts[key]
 
 
 def _start(contents: QueueContents) -> Start:

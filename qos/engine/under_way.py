@@ -23,6 +23,8 @@ from qos.core.model import Outgoing, OutgoingState, Route
 from qos.core.sender import Reply, SenderInput
 from qos.engine.clock import Clock, Timers
 from qos.errors import CannotWithdraw
+from qos.journal import messages as journaled
+from qos.journal.writer import JournalWriter
 from qos.stores.base import Store
 
 __all__ = ["Message", "Port", "UnderWay"]
@@ -78,6 +80,7 @@ class UnderWay:
         window: int,
         left: Callable[[Message], None],
         held: Callable[[str], None],
+        journal: JournalWriter | None = None,
     ) -> None:
         """Nothing is under way yet.
 
@@ -91,7 +94,9 @@ class UnderWay:
                 or its first write failed.
             held: called with the account when it holds an ordered message: the
                 next one may be offered.
+            journal: where each step is noted first.
         """
+        self._journal = journal
         self._store = store
         self._port = port
         self._clock = clock
@@ -141,6 +146,9 @@ class UnderWay:
     def start(self, message: Message) -> None:
         """Begin with a message that is not on disk yet: write it, or offer it."""
         self.begin(message)
+        if self._journal is not None:
+            node = self._journal.node
+            self._journal.note(journaled.accepted(message.record, node=node))
         route = self._port.route(message.record) if self.own is not None else None
         if route is not None:
             self._step(message, SenderInput.ATTEMPT, route=route)
@@ -262,6 +270,11 @@ class UnderWay:
         except CannotWithdraw as error:
             self._not_withdrawn(message, error)
             return
+        if self._journal is not None:
+            node = self._journal.node
+            self._journal.note(
+                *journaled.sent(message.record, input_, effects, node=node)
+            )
         if message.record.offer_id != before.offer_id:
             self._index(message, before)
         if before.ordered and message.record.state is not before.state:
@@ -328,6 +341,9 @@ class UnderWay:
         failed, message.record = message.record, before
         self._index(message, failed)
         if message.accepted is not None:
+            if self._journal is not None:
+                node = self._journal.node
+                self._journal.note(journaled.not_accepted(before, node=node))
             self._drop(message)
             message.accepted.set_exception(error)
             return

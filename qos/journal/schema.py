@@ -40,6 +40,7 @@ __all__ = [
     "Entry",
     "Event",
     "Field",
+    "LineMaker",
     "NewerSchema",
     "QueueEvent",
     "ReceiverEvent",
@@ -142,9 +143,9 @@ class QueueEvent(enum.Enum):
 
 
 class WorkerEvent(enum.Enum):
-    """An item at a worker. No line: what ends a worker's item is its `attempt`."""
+    """An item at a worker; from: the JID of the service (the node of its lines)."""
 
-    #: The handler begins. Has `attempt`.
+    #: The handler begins. Has `attempt`: the number of this delivery, from 1.
     STARTED = "started"
     #: What the worker told the queue. `condition`: why.
     ACCEPTED = "accepted"
@@ -191,10 +192,16 @@ FIELDS: Final = (
     Field("role", "text", True, "see Role"),
     Field("event", "text", True, "see EVENTS"),
     Field("level", "text", False, "of a message: acknowledged or assured"),
-    Field("msg_id", "text", False, "of a message; its sender and it make it unique"),
+    Field(
+        "msg_id",
+        "text",
+        False,
+        "of a message: msgId, or the iq id of an acknowledged one; "
+        "with the bare JID of its sender it is unique",
+    ),
     Field("from", "text", False, "who sent it; only the bare JID is the same at both"),
     Field("to", "text", False, "whom it is for"),
-    Field("queue", "text", False, "the queue: SERVICE/NODE at a worker, NODE else"),
+    Field("queue", "text", False, "the name of its node"),
     Field("item", "text", False, "the id of the item"),
     Field("attempt", "int", False, "see the events"),
     Field("bytes", "int", False, "of the payload, in UTF-8"),
@@ -238,11 +245,62 @@ _TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9
 _INT_MAX = 2**63 - 1
 
 _encode = json.JSONEncoder(separators=(",", ":")).encode
+_quote = json.encoder.encode_basestring_ascii
 
 
 def render_line(line: Mapping[str, str | int | None]) -> str:
     """The line of these fields, without the newline. Nothing is checked."""
     return _encode({name: line[name] for name in _NAMES if line.get(name) is not None})
+
+
+class LineMaker:
+    """Makes the lines of one boot: as `render_line` does, several times as fast."""
+
+    def __init__(self, *, node: str, boot: str) -> None:
+        self._boot = f'","boot":{_quote(boot)},"seq":'
+        self._events = {
+            event: f',"node":{_quote(node)},"role":"{role.value}","event":"{event.value}"'
+            for role, events in EVENTS.items()
+            for event in events
+        }
+        self._second = -1
+        self._until_second = ""
+        #: The date of the line made last.
+        self.day = ""
+
+    def make(self, at: float, seq: int, entry: Entry) -> str:
+        """The line, newline included."""
+        micros = round(at * 1_000_000)
+        second = micros // 1_000_000
+        if second != self._second:
+            self._second = second
+            text = time_text(second)
+            self.day = text[:10]
+            self._until_second = f'{{"v":{SCHEMA_VERSION},"at":"{text[:20]}'
+        line = (
+            f"{self._until_second}{micros % 1_000_000:06}Z{self._boot}{seq}"
+            f"{self._events[entry.event]}"
+        )
+        # One after the other: a loop over the fields would take twice the time.
+        if entry.level is not None:
+            line += f',"level":{_quote(entry.level)}'
+        if entry.msg_id is not None:
+            line += f',"msg_id":{_quote(entry.msg_id)}'
+        if entry.source is not None:
+            line += f',"from":{_quote(entry.source)}'
+        if entry.to is not None:
+            line += f',"to":{_quote(entry.to)}'
+        if entry.queue is not None:
+            line += f',"queue":{_quote(entry.queue)}'
+        if entry.item is not None:
+            line += f',"item":{_quote(entry.item)}'
+        if entry.attempt is not None:
+            line += f',"attempt":{entry.attempt}'
+        if entry.bytes is not None:
+            line += f',"bytes":{entry.bytes}'
+        if entry.condition is not None:
+            line += f',"condition":{_quote(entry.condition)}'
+        return line + "}\n"
 
 
 def parse_line(line: str | bytes) -> dict[str, str | int]:
@@ -284,7 +342,7 @@ def parse_line(line: str | bytes) -> dict[str, str | int]:
 def time_text(seconds: float) -> str:
     """The `at` of a moment (seconds since the epoch)."""
     moment = _EPOCH + timedelta(seconds=seconds)
-    return f"{moment:%Y-%m-%dT%H:%M:%S.%f}Z"
+    return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 def time_of(at: str) -> float:

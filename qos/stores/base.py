@@ -20,6 +20,7 @@ __all__ = [
     "OUTGOING_FIELDS",
     "Change",
     "Contents",
+    "Journal",
     "Remember",
     "Store",
     "incoming_from",
@@ -106,6 +107,23 @@ class Contents:
     remembered: dict[str, str] = field(default_factory=dict)
 
 
+class Journal(Protocol):
+    """What a store has to tell a journal; see `qos.stores.group_commit`."""
+
+    def commit_wanted(self) -> None:
+        """There will be a commit."""
+
+    def commit_begins(self) -> asyncio.Future[None] | None:
+        """It is put together: of all that was noted before.
+
+        Returns:
+            Done when the kernel has that, or never will; never fails. None: it has.
+        """
+
+    def commit_ended(self, *, idle: bool) -> None:
+        """Whether it succeeded or failed; idle: and no other is wanted."""
+
+
 class Store(Protocol):
     """Keeps the records of one endpoint.
 
@@ -121,11 +139,14 @@ class Store(Protocol):
         store_id: random, made with the store and kept as long as it lives (a
             memory store: until it is closed). Valid once it is open.
         durable: whether what is written survives the process.
+        journal: what is flushed before each commit, if there is one: so the store
+            never remembers what the journal does not (`qos.stores.group_commit`).
     """
 
     url: str
     store_id: str
     durable: bool
+    journal: Journal | None
 
     def open(self) -> Contents:
         """Open or create the store, and say what it holds.

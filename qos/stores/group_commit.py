@@ -3,6 +3,27 @@
 A commit waits for the disk, and the disk does not care whether it takes one
 change or a hundred. So there is one commit at a time, and everything that is
 written meanwhile goes into the next.
+
+Where there is a journal (`qos.journal`), a commit begins when the kernel has every
+line that was noted before the commit was put together. Whoever changes a record notes
+what that means *before* he writes it into the store, so:
+
+- Killed before the commit, the store does not know of the change, and perhaps the
+  journal does. After the restart things go on from the store: the same happens
+  again and is noted again, under another boot (a message that was being settled is
+  settled again), or it goes another way, and that is noted. The one thing that
+  would not be noted is a beginning: a message of which only the journal knows. The
+  writer finds these when it takes over the files of the dead boot, which are hidden
+  until the commits that their lines are about have ended. The engines note of each
+  that it was not stored (`qos.journal.messages.not_stored`).
+- Killed after the commit, the journal has all of it: the store never remembers what
+  the journal does not.
+- What is noted for things that are in no store, such as a repeated offer, is not
+  waited for. The kernel gets it soon after.
+
+So the journal is always ahead, and of what it says of one message the last counts. A
+commit that fails is the same case without the restart. A store in memory has no
+commits, and nothing waits: when its process dies, journal and store end together.
 """
 
 from __future__ import annotations
@@ -17,6 +38,7 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from qos.errors import StoreError, StoreFull, StoreInUse, StoreReadOnly
+from qos.stores.base import Journal
 
 __all__ = ["DurableStore", "GroupCommit", "disk_error", "sync"]
 
@@ -39,10 +61,14 @@ class GroupCommit(Generic[_Change]):
 
     There is no task and nothing to start: a write costs the caller an append,
     and the end of a commit begins the next.
+
+    Attributes:
+        journal: what must be ahead of each commit, if there is one.
     """
 
     def __init__(self, start: Callable[[list[_Change]], asyncio.Future[None]]) -> None:
         """Take what starts a commit; its future must not be cancelled."""
+        self.journal: Journal | None = None
         self._start = start
         self._enter(None)
 
@@ -63,6 +89,8 @@ class GroupCommit(Generic[_Change]):
             self._written = _Shared(loop=loop)
             if not self._busy:
                 self._busy = True
+                if self.journal is not None:
+                    self.journal.commit_wanted()
                 # Not at once: others that wake in this turn of the loop join.
                 loop.call_soon(self._next)
         self._changes.extend(changes)
@@ -81,7 +109,16 @@ class GroupCommit(Generic[_Change]):
         self._committing = written
         if written is None:
             self._busy = False
+            if self.journal is not None:
+                self.journal.commit_ended(idle=True)
             return
+        flushed = None if self.journal is None else self.journal.commit_begins()
+        if flushed is None:
+            self._begin(written, changes)
+        else:
+            flushed.add_done_callback(lambda _: self._begin(written, changes))
+
+    def _begin(self, written: _Shared, changes: list[_Change]) -> None:
         try:
             commit = self._start(changes)
         except Exception as error:  # noqa: BLE001 - or its writers would wait for ever
@@ -91,6 +128,8 @@ class GroupCommit(Generic[_Change]):
 
     def _end(self, written: _Shared, error: BaseException | None) -> None:
         self._committing = None
+        if self.journal is not None:
+            self.journal.commit_ended(idle=False)
         if error is None:
             written.set_result(None)
         else:
@@ -117,6 +156,15 @@ class DurableStore(abc.ABC, Generic[_Contents, _Change]):
     """
 
     durable = True
+
+    @property
+    def journal(self) -> Journal | None:
+        """What is flushed before each commit; see this module."""
+        return self._commits.journal
+
+    @journal.setter
+    def journal(self, journal: Journal | None) -> None:
+        self._commits.journal = journal
 
     def __init__(self, scheme: str, path: str | os.PathLike[str]) -> None:
         self.url = f"{scheme}:{os.fspath(path)}"

@@ -10,7 +10,7 @@ from itertools import islice
 from qos.core.effects import Save
 from qos.core.model import Incoming, Outgoing, OutgoingState
 from qos.errors import StoreError, StoreInUse
-from qos.stores.base import Change, Contents, Remember, stored
+from qos.stores.base import Change, Contents, Journal, Remember, stored
 
 __all__ = ["MemoryStore", "QueueIndex"]
 
@@ -72,6 +72,8 @@ class MemoryStore:
 
     def __init__(self) -> None:
         self.url = "memory:"
+        #: There is no commit that it could go ahead of.
+        self.journal: Journal | None = None
         self.store_id = ""
         self._is_open = False
         self._clear()

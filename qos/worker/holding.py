@@ -34,6 +34,8 @@ from qos.errors import (
     RequestFailed,
     RequestRefused,
 )
+from qos.journal.schema import Entry, WorkerEvent
+from qos.journal.writer import JournalWriter
 from qos.worker.job import Job, Settling
 from xep_0254.asking import unreachable
 from xep_0254.events import DeliveredItem, Event
@@ -80,6 +82,14 @@ def passing(error: RequestFailed) -> bool:
     return unreachable(error)
 
 
+_OUTCOMES = {
+    ItemOutcome.ACCEPTED: WorkerEvent.ACCEPTED,
+    ItemOutcome.RELEASED: WorkerEvent.RELEASED,
+    ItemOutcome.MODIFIED: WorkerEvent.MODIFIED,
+    ItemOutcome.REJECTED: WorkerEvent.REJECTED,
+}
+
+
 class Holding:
     """What a worker holds of one node.
 
@@ -98,6 +108,7 @@ class Holding:
         lock_s: float | None,
         extend: bool,
         given_up: Callable[[BaseException], None],
+        journal: JournalWriter | None = None,
     ) -> None:
         self.service = service
         self.node = node
@@ -106,6 +117,9 @@ class Holding:
         self._lock_s = lock_s
         self._extends = extend
         self._given_up = given_up
+        self._journal = journal
+        # What a handler has begun with, and whose end is not journaled yet.
+        self._begun: set[Job] = set()
         self._waiting: deque[Job] = deque()
         self._changed = asyncio.Event()
         self._closed = False
@@ -123,6 +137,9 @@ class Holding:
             while self._waiting:
                 job = self._waiting.popleft()
                 if job.held:
+                    self._begun.add(job)
+                    attempt = job.delivery_count + 1
+                    self._note(job, WorkerEvent.STARTED, attempt=attempt)
                     return job
             if self._closed:
                 return None
@@ -160,7 +177,8 @@ class Holding:
             return
         if (item.item_id, item.token) in self._known:
             return  # overtaken by its end
-        if before is not None:
+        # One that is being settled has been: the event overtook the answer.
+        if before is not None and not before.settling:
             self._lose(before, "its lock has ended, and it came anew")
         job = Job(item, self)
         if self._closed:
@@ -272,6 +290,7 @@ class Holding:
         except LocalProtocolError:
             self._keep(job, _now())  # it was never sent
             raise
+        self._note(job, _OUTCOMES[how.outcome], condition=_condition(how))
         self._forget(job)
 
     async def _settle_until_answered(self, job: Job, how: Settling) -> None:
@@ -297,6 +316,7 @@ class Holding:
             await self._plugin.pause(delay_s)
 
     def _lost(self, job: Job, reason: str, condition: str | None) -> JobLost:
+        self._note_loss(job, reason, condition)
         self._lose(job, reason, condition=condition)
         return JobLost(job.id, reason, condition=condition)
 
@@ -336,6 +356,7 @@ class Holding:
 
     async def give_back(self, job: Job) -> None:
         """Release a job that is not wanted any more; asked once, whatever comes."""
+        self._note(job, WorkerEvent.RELEASED, condition="stopped")
         self._lose(job, "the worker has stopped")
         try:
             released = Settling(ItemOutcome.RELEASED)
@@ -373,6 +394,8 @@ class Holding:
             for job in settling:
                 job.abandon()
             await asyncio.gather(*ends, return_exceptions=True)
+            for job in settling:
+                self._note_loss(job, "there was no answer", None)
         keepers = list(self._keepers.values())
         for keeper in keepers:
             keeper.cancel()
@@ -385,8 +408,39 @@ class Holding:
             self._lose(job, reason)
 
     def _lose(self, job: Job, reason: str, *, condition: str | None = None) -> None:
+        if not job.settling:
+            self._note_loss(job, reason, condition)
+        # Else the answer says what has become of it.
         job.lose(reason, condition=condition)
         self._forget(job)
+
+    def _note_loss(self, job: Job, reason: str, condition: str | None) -> None:
+        why = condition or reason.partition(":")[0]
+        self._note(job, WorkerEvent.LOST, condition=why)
+
+    def _note(
+        self,
+        job: Job,
+        event: WorkerEvent,
+        *,
+        attempt: int | None = None,
+        condition: str | None = None,
+    ) -> None:
+        if job not in self._begun:
+            return
+        if event is not WorkerEvent.STARTED:
+            self._begun.discard(job)
+        if self._journal is not None:
+            self._journal.note(
+                Entry(
+                    event,
+                    source=self.service,
+                    queue=self.node,
+                    item=job.id,
+                    attempt=attempt,
+                    condition=condition,
+                )
+            )
 
     def _forget(self, job: Job) -> None:
         self._let_go(job)
@@ -398,6 +452,13 @@ class Holding:
             if len(self._known) > _TOKENS_MAX:
                 self._known.popitem(last=False)
         self._changed.set()
+
+
+def _condition(how: Settling) -> str | None:
+    """Never the reason: it may speak of the payload."""
+    if how.undeliverable_here:
+        return "undeliverable-here"
+    return "failed" if how.delivery_failed else None
 
 
 def _now() -> float:

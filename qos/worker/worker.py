@@ -20,6 +20,7 @@ from slixmpp import JID, ClientXMPP, ComponentXMPP
 import xep_0254  # noqa: F401 - makes the plugin known
 from qos.core.backoff import Backoff
 from qos.errors import RequestFailed, RequestRefused
+from qos.journal.writer import JournalWriter
 from qos.worker import effects
 from qos.worker.holding import Holding, passing
 from qos.worker.job import Job, unrecoverable
@@ -65,6 +66,7 @@ class Worker:
         grace_s: for the jobs that run to end, when the worker is stopped.
         extend: extend the locks of jobs that take long.
         effects_db: call `recover` with it, at each subscribe.
+        journal: where to note what becomes of each item; the caller closes it.
 
     Raises:
         ValueError: an option is bad.
@@ -85,6 +87,7 @@ class Worker:
         grace_s: float = 30.0,
         extend: bool = True,
         effects_db: sqlite3.Connection | None = None,
+        journal: JournalWriter | None = None,
     ) -> None:
         if not 1 <= batch <= parallel:
             raise ValueError(f"batch must be from 1 to parallel, not {batch}")
@@ -114,6 +117,7 @@ class Worker:
             lock_s=lock_timeout_s,
             extend=extend,
             given_up=self._give_up,
+            journal=journal,
         )
         self._failure: BaseException | None = None
         self._subscribed = asyncio.Event()

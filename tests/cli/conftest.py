@@ -103,7 +103,8 @@ class Commands:
         options: list[str] = []
         if user is not None:
             options = [
-                *("--jid", f"{user}@localhost/1"),
+                # Several workers of one account have no resource in common.
+                *("--jid", f"{user}@localhost{'' if words[0] == 'worker' else '/1'}"),
                 *("--host", "127.0.0.1", "--port", str(self.port), "--tls", tls),
                 *("--retry-first", "0.3", "--retry-max", "1"),
             ]

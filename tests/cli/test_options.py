@@ -53,6 +53,7 @@ def test_the_config_file_gives_any_option(tmp_path: Path) -> None:
         quota-bytes = 6
         quota-total-messages = 7
         quota-total-bytes = 8
+        journal = "told"
         count = 3
         quiet = true
         debug = true
@@ -78,6 +79,7 @@ def test_the_config_file_gives_any_option(tmp_path: Path) -> None:
         "quota_bytes": 6,
         "quota_total_messages": 7,
         "quota_total_bytes": 8,
+        "journal": Path("told"),
     }
 
 

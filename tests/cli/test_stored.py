@@ -21,6 +21,7 @@ from qos.errors import (
     StoreTooNew,
 )
 from qos.stores import store_from_url
+from qos.testing.journals import read_journal
 
 PAYLOAD = "<message xmlns='jabber:client'><body>on</body></message>"
 
@@ -344,3 +345,28 @@ def test_debug_shows_the_traceback(
     monkeypatch.setattr("qos.cli.outbox.summary", fail)
     assert main(["outbox", "list", "--store", url, "--debug"]) == 70
     assert "Traceback" in capsys.readouterr().err
+
+
+def test_what_is_withdrawn_or_dropped_is_journaled(
+    url: str, run: Any, tmp_path: Path
+) -> None:
+    """Or it would look lost to whoever reads the journal."""
+    journal = tmp_path / "journal"
+    options = ("--store", url, "--journal", str(journal), "--jid", "a@example.org")
+    assert run("outbox", "withdraw", "queued", *options)[0] == 0
+    assert run("inbox", "drop", "held", *options)[0] == 0
+    assert run("outbox", "list", *options)[0] == 0
+    lines = read_journal(journal)
+    assert [(line["event"], line["msg_id"], line["node"]) for line in lines] == [
+        ("withdrawn", "queued", "a@example.org"),
+        ("expired", "held", "a@example.org"),
+    ]
+
+
+def test_a_journal_is_that_of_an_account(url: str, run: Any, tmp_path: Path) -> None:
+    """Nobody could join its lines with others'."""
+    words = ("--store", url, "--journal", str(tmp_path / "journal"))
+    status, lines, err = run("outbox", "withdraw", "queued", *words)
+    assert (status, lines) == (2, [])
+    assert "--jid" in err
+    assert run("outbox", "show", "queued", "--store", url)[0] == 0

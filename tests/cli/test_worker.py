@@ -146,9 +146,10 @@ async def test_two_workers_share_a_queue_and_one_may_die(
         await worker.note("ready")
     ids = await publish(queues, *(f"line {number}" for number in range(100)))
     done = [await one.line(), await other.line()]
-    assert {line["outcome"] for line in done} == {"accepted"}
     one.process.kill()
     ended, killed = await other.end(), await one.end()
+    said = f"{ended.err}{killed.err}"
+    assert {line["outcome"] for line in done} == {"accepted"}, said
     assert ended.status == 0, ended.err
     assert killed.status == -signal.SIGKILL
     told = (*done, *ended.out, *killed.out)

@@ -220,3 +220,75 @@ def test_a_loop_that_ends_does_not_tear_a_commit(
             return contents.outbox_messages
 
     assert asyncio.run(finds()) == 20
+
+
+class Ahead:
+    """A journal that has flushed when the test says so."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+        self.flushes: list[asyncio.Future[None]] = []
+        self.is_flushed = False
+
+    def commit_wanted(self) -> None:
+        self.said.append("wanted")
+
+    def commit_begins(self) -> asyncio.Future[None] | None:
+        self.said.append("begins")
+        if self.is_flushed:
+            return None
+        self.flushes.append(asyncio.get_running_loop().create_future())
+        return self.flushes[-1]
+
+    def commit_ended(self, *, idle: bool) -> None:
+        self.said.append("idle" if idle else "ended")
+
+
+async def test_a_commit_begins_when_the_journal_has_what_was_noted_before_it() -> None:
+    """Or a store would remember what no journal knows. What is written meanwhile was
+    noted later, and so goes into the next."""
+    disk, journal = Disk(), Ahead()
+    commits = GroupCommit(disk.start)
+    commits.journal = journal
+    first = commits.write(named("a"))
+    await turns()
+    second = commits.write(named("b"))
+    await turns()
+    assert disk.batches == []
+    journal.flushes[0].set_result(None)
+    await turns()
+    assert disk.batches == [named("a")]
+    await disk.done()
+    assert first.done()
+    assert disk.batches == [named("a")]
+    journal.is_flushed = True
+    journal.flushes[1].set_result(None)
+    await turns()
+    assert disk.batches == [named("a"), named("b")]
+    await disk.done()
+    assert second.done()
+    third = commits.write(named("c"))
+    await turns()
+    assert disk.batches[2:] == [named("c")]
+    await disk.done(StoreFull("x:", "full"))
+    assert third.exception() is not None
+    assert journal.said == [
+        *("wanted", "begins", "ended", "begins", "ended", "idle"),
+        *("wanted", "begins", "ended", "idle"),
+    ]
+
+
+async def test_draining_waits_for_a_commit_that_waits_for_the_journal() -> None:
+    """It is closed after that, and the journal after the store."""
+    disk, journal = Disk(), Ahead()
+    commits = GroupCommit(disk.start)
+    commits.journal = journal
+    commits.write(named("a"))
+    await turns()
+    draining = asyncio.create_task(commits.drain())
+    await turns()
+    assert not draining.done()
+    journal.flushes[0].set_result(None)
+    await turns()
+    await disk.done()
+    assert draining.done()

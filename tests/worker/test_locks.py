@@ -412,3 +412,22 @@ async def test_a_slow_job_is_kept_by_a_worker_that_lives(
             assert (await queue.stats())["acquired"] == 1
         assert job.outcome is ItemOutcome.ACCEPTED
     assert (await queue.stats())["accepted"] == 2
+
+
+async def test_an_item_that_comes_anew_before_its_release_is_answered_was_released(
+    bee: ClientXMPP, by_hand: ByHand
+) -> None:
+    """The event overtook the answer: nothing was lost, and two jobs are two."""
+    async with by_hand.worker(bee, parallel=2) as worker:
+        await by_hand.subscribe()
+        await by_hand.deliver("i", "t")
+        job = await anext(worker)
+        releasing = asyncio.ensure_future(job.release())
+        request = await by_hand.asked("unlock")
+        await by_hand.deliver("i", "anew")
+        again = await anext(worker)
+        await by_hand.answer(request)
+        await releasing
+        assert not job.lost.is_set()
+        assert job.outcome is ItemOutcome.RELEASED
+        assert (again.token, again.held) == ("anew", True)

@@ -1,0 +1,131 @@
+"""What has ended in a queue, as of now: the store, and what is on its way there.
+
+The core decides upon what it has decided before, also while that is being written.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import TypeVar
+
+from qos.core.item import Ended, Item, ItemOutcome
+from qos.core.queue_effects import (
+    Change,
+    QueueEffect,
+    RemoveEnded,
+    RemoveItem,
+    RemoveNode,
+    SaveEnded,
+    SaveItem,
+)
+from qos.stores.queue import QueueStore
+
+__all__ = ["RecentMemory"]
+
+
+class RecentMemory:
+    """What has ended, as of now: the store, and what is on its way there."""
+
+    def __init__(self, store: QueueStore) -> None:
+        self._store = store
+        self.clear()
+
+    def clear(self) -> None:
+        """Nothing is on its way."""
+        self._ended: dict[tuple[str, str], Ended | None] = {}
+        # Items that are being changed, and how often; nodes that are being deleted.
+        self._items: dict[int, Item | None] = {}
+        self._seqs: Counter[int] = Counter()
+        self._deleted: Counter[str] = Counter()
+
+    def note(self, effects: Sequence[QueueEffect]) -> None:
+        """These have been decided."""
+        for effect in effects:
+            if isinstance(effect, SaveEnded):
+                self._ended[effect.ended.node, effect.ended.item_id] = effect.ended
+            elif isinstance(effect, RemoveEnded):
+                self._ended[effect.node, effect.item_id] = None
+            elif isinstance(effect, RemoveNode):
+                self._deleted[effect.name] += 1
+                for key in [key for key in self._ended if key[0] == effect.name]:
+                    self._ended[key] = None
+            elif isinstance(effect, SaveItem):
+                self._items[effect.item.seq] = effect.item
+                self._seqs[effect.item.seq] += 1
+            elif isinstance(effect, RemoveItem):
+                self._items[effect.seq] = None
+                self._seqs[effect.seq] += 1
+
+    def written(self, changes: Sequence[Change]) -> None:
+        """These are on disk."""
+        for change in changes:
+            if isinstance(change, SaveEnded):
+                key = (change.ended.node, change.ended.item_id)
+                if self._ended.get(key) is change.ended:
+                    del self._ended[key]
+            elif isinstance(change, RemoveEnded):
+                key = (change.node, change.item_id)
+                if self._ended.get(key, change) is None:
+                    del self._ended[key]
+            elif isinstance(change, RemoveNode):
+                _one_less(self._deleted, change.name)
+            elif isinstance(change, SaveItem | RemoveItem):
+                seq = change.item.seq if isinstance(change, SaveItem) else change.seq
+                _one_less(self._seqs, seq)
+                if seq not in self._seqs:
+                    del self._items[seq]
+
+    def ended(self, node: str, item_id: str) -> Ended | None:
+        """See qos.core.queue_service.Memory."""
+        key = (node, item_id)
+        if key in self._ended:
+            return self._ended[key]
+        return None if node in self._deleted else self._store.ended(node, item_id)
+
+    def archived(
+        self, node: str, outcome: ItemOutcome, *, after: int, limit: int
+    ) -> list[Item]:
+        """See qos.core.queue_service.Memory."""
+        found = [
+            item
+            for item in self._items.values()
+            if item is not None
+            and (item.node, item.outcome) == (node, outcome)
+            and item.seq > after
+        ]
+        while node not in self._deleted:
+            chunk = self._store.archived(node, outcome, after=after, limit=limit)
+            found += [item for item in chunk if item.seq not in self._items]
+            if len(chunk) < limit or len(found) >= limit:
+                break
+            after = chunk[-1].seq
+        return sorted(found, key=lambda item: item.seq)[:limit]
+
+    def find_archived(
+        self, node: str, item_id: str, outcome: ItemOutcome
+    ) -> list[Item]:
+        """See qos.core.queue_service.Memory."""
+        wanted = (node, item_id, outcome)
+        found = [
+            item
+            for item in self._items.values()
+            if item is not None and (item.node, item.item_id, item.outcome) == wanted
+        ]
+        if node not in self._deleted:
+            kept = self._store.find_archived(node, item_id, outcome)
+            found += [item for item in kept if item.seq not in self._items]
+        return sorted(found, key=lambda item: item.seq)
+
+    def count_archived(self, node: str, outcome: ItemOutcome) -> int:
+        """See qos.core.queue_service.Memory; as of the last commit."""
+        return self._store.count_archived(node, outcome)
+
+
+K = TypeVar("K")
+
+
+def _one_less(counts: Counter[K], key: K) -> None:
+    counts[key] -= 1
+    if not counts[key]:
+        del counts[key]

@@ -1,0 +1,287 @@
+"""The files of a journal: their names, and what a dead writer has left.
+
+A file is written under a hidden name, and locked (flock) as long as its writer
+lives. A hidden file that is not locked is one of a dead boot: its torn last line is
+dropped, and it is renamed into place.
+
+Everything here blocks.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import hashlib
+import json
+import logging
+import os
+import re
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote
+
+from qos.journal.schema import (
+    Event,
+    QueueEvent,
+    ReceiverEvent,
+    Role,
+    SenderEvent,
+)
+
+__all__ = ["ActiveFile", "Begun", "Recovered", "begun", "quoted", "recover"]
+
+log = logging.getLogger(__name__)
+
+#: Of the part of a file's name that says the node: names end at 255 bytes.
+_NODE_CHARS_MAX = 160
+
+#: The events by which a message or an item enters a store, and those that may have
+#: been noted for the same commit, or say nothing of it.
+_BEGINS: dict[Role, Event] = {
+    Role.SENDER: SenderEvent.ACCEPTED,
+    Role.RECEIVER: ReceiverEvent.HELD,
+    Role.QUEUE: QueueEvent.PUBLISHED,
+}
+_SAYS_NOTHING: dict[str, frozenset[str]] = {
+    "sender": frozenset({"offered"}),
+    "receiver": frozenset({"refused"}),
+    "queue": frozenset({"acquired"}),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A line of a dead boot: something began, and nothing says how it went on.
+
+    Perhaps its commit was lost, and the store does not know it; see FIELDS.
+    """
+
+    role: Role
+    fields: dict[str, object]
+
+    def text(self, name: str) -> str:
+        """The value of a field of text, or ''."""
+        value = self.fields.get(name)
+        return value if isinstance(value, str) else ""
+
+
+class ActiveFile:
+    """The file that is being written; hidden and locked."""
+
+    def __init__(self, folder: Path, *, node: str, boot: str, number: int, day: str):
+        """Create it.
+
+        Raises:
+            OSError: it cannot be; `filename` says which.
+        """
+        self.day = day
+        self.size = 0
+        day_folder = folder / f"date={day}"
+        # Each by itself: those that `parents` makes would be open to all.
+        for made in (folder, day_folder):
+            made.mkdir(mode=0o700, parents=True, exist_ok=True)
+        name = f"{quoted(node)}-{boot}-{number}.jsonl"
+        self._place = day_folder / name
+        self.path = day_folder / f".{name}"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
+        self._file = os.open(self.path, flags, 0o600)
+        try:
+            # Waits only if who recovers has just found it; then it is gone after.
+            fcntl.flock(self._file, fcntl.LOCK_EX)
+            if not _is_at(self._file, self.path):
+                text = "was taken for that of a dead writer"
+                raise FileNotFoundError(errno.ENOENT, text, str(self.path))
+        except BaseException:
+            os.close(self._file)
+            raise
+
+    def write(self, text: bytes) -> None:
+        """Hand whole lines to the kernel; none of them if that fails.
+
+        Raises:
+            OSError: it failed.
+        """
+        left = memoryview(text)
+        try:
+            while left:
+                left = left[os.write(self._file, left) :]
+        except OSError:
+            # Should this fail too, a line is torn, as after a power cut.
+            with suppress(OSError):
+                os.ftruncate(self._file, self.size)
+            raise
+        self.size += len(text)
+
+    def publish(self, probe: Callable[[str], None]) -> None:
+        """Sync it and rename it into place; remove it if nothing is in it.
+
+        Args:
+            probe: see JournalWriter.
+
+        Raises:
+            OSError: that failed; the next start of the node will do it.
+        """
+        try:
+            probe("sync")
+            if self.size == 0:
+                self.path.unlink()
+                return
+            os.fsync(self._file)
+            probe("rename")
+            os.rename(self.path, self._place)
+            _sync_folder(self._place.parent)
+        finally:
+            os.close(self._file)
+
+
+def quoted(node: str) -> str:
+    """The node as the name of its files has it."""
+    text = quote(node, safe="@")
+    if len(text) <= _NODE_CHARS_MAX:
+        return text
+    digest = hashlib.sha256(node.encode()).hexdigest()[:16]
+    return f"{text[: _NODE_CHARS_MAX - 17]}~{digest}"
+
+
+@dataclass(slots=True)
+class Recovered:
+    """A file of a dead boot, made whole; locked until it is in place."""
+
+    path: Path
+    file: int
+    #: Its store is ours.
+    ours: bool = False
+
+    def publish(self, probe: Callable[[str], None]) -> None:
+        """Rename it into place.
+
+        Raises:
+            OSError: that failed; the next start will do it.
+        """
+        try:
+            probe("rename")
+            os.rename(self.path, self.path.with_name(self.path.name[1:]))
+            _sync_folder(self.path.parent)
+        finally:
+            os.close(self.file)
+
+
+def recover(folder: Path, *, node: str, ours: str) -> list[Recovered]:
+    """Take over what dead writers of this node have left in the folder.
+
+    What cannot be read or repaired is logged, and stays as it is.
+
+    Args:
+        folder: of the journal; need not be there.
+        node: whose files.
+        ours: how the boots of our store begin, or ''.
+
+    Returns:
+        The files, in the order in which they were written.
+    """
+    name = re.compile(rf"\.{re.escape(quoted(node))}-([0-9A-Za-z]+)-([0-9]+)\.jsonl")
+    found: list[tuple[int, int, Recovered]] = []
+    for path in folder.glob("date=*/.*.jsonl"):
+        match = name.fullmatch(path.name)
+        if match is None:
+            continue
+        try:
+            file = _taken(path)
+            if file is not None:
+                recovered = Recovered(path, file, match[1].startswith(ours or "-"))
+                written_at = os.fstat(file).st_mtime_ns
+                found.append((written_at, int(match[2]), recovered))
+        except OSError as error:
+            log.error("%s: a dead writer's file cannot be taken: %s", path, error)
+    return [recovered for *_, recovered in sorted(found, key=lambda each: each[:2])]
+
+
+def _taken(path: Path) -> int | None:
+    """The file, locked and made whole; None: it is alive, or nothing is left of it."""
+    try:
+        file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if _is_at(file, path):
+            if _cut(file, path):
+                return file
+            path.unlink()
+    except BlockingIOError:
+        pass
+    except BaseException:
+        os.close(file)
+        raise
+    os.close(file)
+    return None
+
+
+def _cut(file: int, path: Path) -> int:
+    """Drop a torn last line; returns the size that is left."""
+    size = end = os.fstat(file).st_size
+    while end > 0:
+        start = max(0, end - 65536)
+        newline = os.pread(file, end - start, start).rfind(b"\n")
+        if newline >= 0:
+            end = start + newline + 1
+            break
+        end = start
+    if end < size:
+        log.warning("%s: dropped a torn line of %d bytes", path, size - end)
+        os.ftruncate(file, end)
+        os.fsync(file)
+    return end
+
+
+def begun(files: Iterable[Recovered]) -> list[Begun]:
+    """What began in these files of our store, and is not known to have gone on.
+
+    Args:
+        files: in the order in which they were written.
+    """
+    found: dict[tuple[object, ...], Begun] = {}
+    for each in files:
+        if each.ours:
+            _look(each, found)
+    return list(found.values())
+
+
+def _look(recovered: Recovered, found: dict[tuple[object, ...], Begun]) -> None:
+    bad = 0
+    with recovered.path.open("rb") as lines:
+        for text in lines:
+            try:
+                fields = json.loads(text)
+                role = Role(fields["role"])
+                event = fields["event"]
+            except (ValueError, TypeError, KeyError, RecursionError):
+                bad += 1
+                continue
+            if role is Role.WORKER:
+                continue
+            ids = ("queue", "item") if role is Role.QUEUE else ("from", "to", "msg_id")
+            key = (role, *map(fields.get, ids))
+            if event == _BEGINS[role].value:
+                found[key] = Begun(role, fields)
+            elif event not in _SAYS_NOTHING[role.value]:
+                found.pop(key, None)
+    if bad:
+        log.warning("%s: %d lines are no lines of a journal", recovered.path, bad)
+
+
+def _is_at(file: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(file), os.stat(path))
+    except FileNotFoundError:
+        return False
+
+
+def _sync_folder(folder: Path) -> None:
+    file = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)

@@ -1,0 +1,220 @@
+"""What the changes of a queue service mean for the journal.
+
+From the values that the core has decided on, and what each live item was before; it
+decides nothing and knows no files. What a worker said of a failure is cut off: it may
+have spoken of the payload.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+
+from qos.core.item import Ended, Item, ItemOutcome, ItemState
+from qos.core.queue_effects import (
+    Change,
+    RemoveItem,
+    RemoveNode,
+    SaveEnded,
+    SaveItem,
+)
+from qos.journal.messages import NOT_STORED
+from qos.journal.schema import Entry, QueueEvent, Role
+from qos.journal.writer import JournalWriter
+from qos.stores.queue import QueueStore
+
+__all__ = ["ItemEvents", "ItemJournal"]
+
+_Q = QueueEvent
+
+#: By the first words of `Failure.reason`.
+_FAILURES = {
+    "rejected": _Q.REJECTED,
+    "failed": _Q.MODIFIED,
+    "timed out": _Q.TIMED_OUT,
+    "gone": _Q.GONE,
+    "expired": _Q.EXPIRED,
+}
+
+
+class ItemJournal:
+    """The journal of a queue service; what its engine tells of each commit."""
+
+    def __init__(
+        self, writer: JournalWriter, store: QueueStore, items: Iterable[Item]
+    ) -> None:
+        """Go ahead of the store from now on.
+
+        Args:
+            writer: made for this store.
+            store: open.
+            items: those that are available or locked.
+        """
+        self._writer = writer
+        items = list(items)
+        self.start_again(items)
+        live = {(item.node, item.item_id) for item in items}
+        for begun in writer.begun:
+            node, item_id = begun.text("queue"), begun.text("item")
+            if begun.role is Role.QUEUE and not (
+                (node, item_id) in live
+                or store.ended(node, item_id) is not None
+                or any(store.find_archived(node, item_id, how) for how in ItemOutcome)
+            ):
+                writer.note(_not_stored(node, item_id))
+        store.journal = writer
+
+    def start_again(self, items: Iterable[Item]) -> None:
+        """The service goes on with what is on disk."""
+        self._events = ItemEvents(items)
+
+    def note(self, changes: Sequence[Change], purged: Collection[str]) -> None:
+        """These are about to be written; see ItemEvents.of."""
+        self._writer.note(*self._events.of(changes, purged=purged))
+
+    def failed(self, changes: Sequence[Change]) -> None:
+        """These could not be written."""
+        for change in changes:
+            if isinstance(change, SaveItem) and change.payload is not None:
+                item = change.item
+                self._writer.note(_not_stored(item.node, item.item_id))
+
+    async def close(self) -> None:
+        """When the store is closed."""
+        await self._writer.close()
+
+
+class ItemEvents:
+    """Keeps what each live item was, by reference, to tell what has become of it."""
+
+    def __init__(self, items: Iterable[Item] = ()) -> None:
+        self._items = {item.seq: item for item in items}
+
+    def of(
+        self, changes: Sequence[Change], *, purged: Collection[str] = ()
+    ) -> list[Entry]:
+        """The events of these changes, in order.
+
+        Args:
+            changes: all of a step, or of several.
+            purged: the nodes that were purged in it.
+        """
+        ended = {
+            (change.ended.node, change.ended.item_id): change.ended
+            for change in changes
+            if isinstance(change, SaveEnded)
+        }
+        entries: list[Entry] = []
+        for change in changes:
+            if isinstance(change, SaveItem):
+                entries += self._saved(change)
+            elif isinstance(change, RemoveItem):
+                item = self._items.pop(change.seq, None)
+                if item is not None:
+                    memory = ended.get((item.node, item.item_id))
+                    entries.append(_removed(item, memory, item.node in purged))
+            elif isinstance(change, RemoveNode):
+                for item in [
+                    each for each in self._items.values() if each.node == change.name
+                ]:
+                    del self._items[item.seq]
+                    entries.append(_entry(_Q.PURGED, item))
+        return entries
+
+    def _saved(self, change: SaveItem) -> list[Entry]:
+        item = change.item
+        before = self._items.pop(item.seq, None)
+        if item.state is not ItemState.ARCHIVED:
+            self._items[item.seq] = item
+        if before is None:
+            # A dead one is in the store only.
+            return [_published(item) if change.payload is not None else _requeued(item)]
+        if item.node != before.node:
+            return _moved(before, item)
+        if item.state is ItemState.ACQUIRED:
+            return [] if item.token == before.token else [_acquired(item)]
+        if item.outcome is ItemOutcome.ACCEPTED:
+            return [_entry(_Q.ACCEPTED, item, source=before.holder)]
+        entries = _given_back(before, item)
+        if item.outcome is ItemOutcome.REJECTED:
+            entries.append(_entry(_Q.DEAD, item, condition=_reason(item)))
+        return entries
+
+
+def _moved(before: Item, item: Item) -> list[Entry]:
+    if item.origin:
+        dead = _entry(_Q.DEAD, before, condition=_reason(item))
+        return [*_given_back(before, item), dead, _published(item)]
+    gone = _entry(_Q.WITHDRAWN, before, condition="requeued")
+    return [gone, _requeued(item)]
+
+
+def _given_back(before: Item, item: Item) -> list[Entry]:
+    """The end of a delivery, or of the wait for one."""
+    if before.state is not ItemState.ACQUIRED:
+        expired = item.history[len(before.history) :] and _reason(item) == "expired"
+        return [_entry(_Q.EXPIRED, before)] if expired else []
+    failed = item.history[-1:] != before.history[-1:]
+    if failed:
+        event = _FAILURES.get(_reason(item) or "", _Q.MODIFIED)
+    elif item.excluded != before.excluded:
+        event = _Q.MODIFIED
+    else:
+        event = _Q.RELEASED
+    condition = _reason(item) if failed else None
+    return [_entry(event, before, source=before.holder, condition=condition)]
+
+
+def _removed(item: Item, memory: Ended | None, purged: bool) -> Entry:
+    if memory is not None and memory.outcome is ItemOutcome.ACCEPTED:
+        return _entry(_Q.ACCEPTED, item, source=item.holder)
+    return _entry(_Q.PURGED if purged else _Q.WITHDRAWN, item)
+
+
+def _published(item: Item) -> Entry:
+    return Entry(
+        _Q.PUBLISHED,
+        source=item.publisher,
+        queue=item.node,
+        item=item.item_id,
+        bytes=item.size,
+    )
+
+
+def _requeued(item: Item) -> Entry:
+    return _entry(_Q.REQUEUED, item)
+
+
+def _acquired(item: Item) -> Entry:
+    return Entry(
+        _Q.ACQUIRED,
+        to=item.holder,
+        queue=item.node,
+        item=item.item_id,
+        attempt=item.delivery_count + 1,
+    )
+
+
+def _entry(
+    event: QueueEvent,
+    item: Item,
+    *,
+    source: str | None = None,
+    condition: str | None = None,
+) -> Entry:
+    return Entry(
+        event,
+        source=source or None,
+        queue=item.node,
+        item=item.item_id,
+        condition=condition,
+    )
+
+
+def _reason(item: Item) -> str | None:
+    if not item.history:
+        return None
+    return item.history[-1].reason.partition(":")[0]
+
+
+def _not_stored(node: str, item_id: str) -> Entry:
+    return Entry(_Q.WITHDRAWN, queue=node, item=item_id, condition=NOT_STORED)

@@ -1,0 +1,286 @@
+"""What a step of a message means for the journal: pure functions of the core's values.
+
+A step is noted before its first effect, but a hand-over when it is made: what is in a
+line may come true later or not at all, and to hand over twice is what a journal is
+read to find out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+from qos.core.effects import Answer, Deliver, Effect, Save, Settle, Transmit
+from qos.core.model import (
+    Incoming,
+    IncomingState,
+    Level,
+    Outgoing,
+    OutgoingState,
+    bare,
+)
+from qos.core.receiver import ReceiverInput, Request
+from qos.core.sender import SenderInput
+from qos.journal.files import Begun
+from qos.journal.schema import Entry, Event, ReceiverEvent, Role, SenderEvent
+
+__all__ = [
+    "NOT_STORED",
+    "accepted",
+    "handed_over",
+    "malformed",
+    "not_accepted",
+    "not_kept",
+    "not_stored",
+    "received",
+    "refused",
+    "sent",
+]
+
+#: The condition of what ended as it began, since it could not be written into the
+#: store, or its commit was lost in a crash. Nobody was told that it had begun.
+NOT_STORED = "not-stored"
+
+_S, _R = SenderEvent, ReceiverEvent
+
+_OUTCOMES = {
+    OutgoingState.DELIVERED: _S.DELIVERED,
+    OutgoingState.NOT_DELIVERED: _S.NOT_DELIVERED,
+    OutgoingState.IN_DOUBT: _S.IN_DOUBT,
+}
+_ATTEMPTS = {"offer": _S.OFFERED, "deliver": _S.RELEASED}
+
+
+# -- the sender ------------------------------------------------------------
+
+
+def accepted(record: Outgoing, *, node: str) -> Entry:
+    """A new message."""
+    return _sender(_S.ACCEPTED, record, node, bytes=record.size)
+
+
+def not_accepted(record: Outgoing, *, node: str) -> Entry:
+    """A new message could not be written."""
+    return _sender(_S.NOT_DELIVERED, record, node, condition=NOT_STORED)
+
+
+def sent(
+    record: Outgoing, input_: SenderInput, effects: Sequence[Effect], *, node: str
+) -> list[Entry]:
+    """A step of a message under way.
+
+    Args:
+        record: as it is after the step.
+        input_: what happened.
+        effects: what is to be done.
+        node: the own JID, whatever it was when the message was accepted: the account
+            is the same.
+    """
+    entries = []
+    if input_ is SenderInput.RECEIVED:
+        entries.append(_sender(_S.RECEIVED, record, node))
+    for effect in effects:
+        if isinstance(effect, Transmit):
+            event = _ATTEMPTS[effect.step]
+            entries.append(_sender(event, record, node, attempt=record.attempts))
+        elif isinstance(effect, Settle):
+            event = _OUTCOMES[record.state]
+            if input_ is SenderInput.WITHDRAW and event is _S.NOT_DELIVERED:
+                event = _S.WITHDRAWN
+            entries.append(
+                _sender(
+                    event,
+                    record,
+                    node,
+                    attempt=record.attempts,
+                    condition=_outcome_condition(record, input_),
+                )
+            )
+    return entries
+
+
+def _outcome_condition(record: Outgoing, input_: SenderInput) -> str | None:
+    if record.state is OutgoingState.DELIVERED or input_ is SenderInput.WITHDRAW:
+        return None
+    if record.condition is None and input_ is SenderInput.DEADLINE:
+        return "deadline"
+    return record.condition
+
+
+def _sender(
+    event: SenderEvent,
+    record: Outgoing,
+    node: str,
+    *,
+    attempt: int | None = None,
+    bytes: int | None = None,  # noqa: A002 - as in the schema
+    condition: str | None = None,
+) -> Entry:
+    return Entry(
+        event,
+        level=record.level.value,
+        msg_id=_id_there(record),
+        source=record.sender or node,
+        to=record.to,
+        attempt=attempt,
+        bytes=bytes,
+        condition=condition,
+    )
+
+
+def _id_there(record: Outgoing) -> str:
+    """The id by which the receiver knows it: without it nobody could join the two."""
+    if record.level is Level.ACKNOWLEDGED:
+        return record.offer_id
+    return record.msg_id
+
+
+# -- the receiver ----------------------------------------------------------
+
+
+def received(
+    record: Incoming | None,
+    input_: ReceiverInput,
+    effects: Sequence[Effect],
+    request: Request | None,
+) -> list[Entry]:
+    """A step of a message at its receiver, but for the hand-over.
+
+    Args:
+        record: as it was before HANDED_OVER, and else as it is after the step.
+        input_: what happened.
+        effects: what is to be done.
+        request: that is to be answered, if any.
+    """
+    if input_ is ReceiverInput.HANDED_OVER:
+        return [] if record is None else [_receiver(_R.DONE, record)]
+    entries = []
+    for effect in effects:
+        if isinstance(effect, Answer) and effect.kind == "error":
+            if request is not None:
+                entries.append(refused(request, effect.condition))
+        elif isinstance(effect, Save) and isinstance(effect.record, Incoming):
+            entries.append(_saved(effect.record, input_))
+        elif isinstance(effect, Deliver) and not effect.record.counted:
+            # It is not written, but released all the same.
+            entries.append(_saved(effect.record, input_))
+    return entries
+
+
+def _saved(record: Incoming, input_: ReceiverInput) -> Entry:
+    if record.state is IncomingState.HELD:
+        return _receiver(_R.HELD, record, bytes=record.size)
+    if record.state is IncomingState.EXPIRED:
+        return _receiver(_R.EXPIRED, record)
+    new = input_ is ReceiverInput.ACKNOWLEDGED
+    return _receiver(_R.RELEASED, record, bytes=record.size if new else None)
+
+
+def handed_over(record: Incoming) -> Entry:
+    """It is handed over now."""
+    event = _R.REDELIVERED if record.redelivered else _R.HANDED_OVER
+    return _receiver(event, record)
+
+
+def not_kept(before: Incoming | None, record: Incoming | None) -> list[Entry]:
+    """A step could not be written: what had begun with it has ended."""
+    if record is None or (before is not None and before.state is not _EXPIRED):
+        return []
+    return [_receiver(_R.EXPIRED, record, condition=NOT_STORED)]
+
+
+_EXPIRED = IncomingState.EXPIRED
+
+
+def refused(request: Request, condition: str) -> Entry:
+    """A request was refused."""
+    level = None if request.kind == "deliver" else request.kind
+    return Entry(
+        _R.REFUSED,
+        level=level,
+        msg_id=request.msg_id or request.iq_id,
+        source=request.source,
+        to=request.to or None,
+        bytes=request.size or None,
+        condition=condition,
+    )
+
+
+def malformed(source: str, to: str, condition: str) -> Entry:
+    """A request was none, and refused."""
+    return Entry(_R.REFUSED, source=source or None, to=to or None, condition=condition)
+
+
+def _receiver(
+    event: ReceiverEvent,
+    record: Incoming,
+    *,
+    bytes: int | None = None,  # noqa: A002 - as in the schema
+    condition: str | None = None,
+) -> Entry:
+    return Entry(
+        event,
+        level=record.level.value,
+        msg_id=record.msg_id,
+        source=record.source,
+        to=record.to or None,
+        bytes=bytes,
+        condition=condition,
+    )
+
+
+# -- after a crash ---------------------------------------------------------
+
+_ENDS: dict[Role, Event] = {
+    Role.SENDER: _S.NOT_DELIVERED,
+    Role.RECEIVER: _R.EXPIRED,
+}
+
+
+def not_stored(begun: Sequence[Begun], store: Messages) -> list[Entry]:
+    """The ends of what began in a dead boot, and is not in the store.
+
+    Args:
+        begun: what the writer has found.
+        store: open.
+    """
+    if not begun:
+        return []
+    held = {(bare(record.source), record.msg_id) for record in store.incoming()}
+    # All of it only for these: an outbox may be long.
+    iq_ids = set()
+    if any(each.text("level") == Level.ACKNOWLEDGED.value for each in begun):
+        iq_ids = {record.offer_id for record in store.outgoing()}
+    entries = []
+    for each in begun:
+        msg_id, source = each.text("msg_id"), each.text("from")
+        if each.role is Role.SENDER:
+            known = msg_id in iq_ids or store.find_outgoing(msg_id) is not None
+        else:
+            known = (bare(source), msg_id) in held
+        event = _ENDS.get(each.role)
+        if event is not None and not known:
+            entries.append(
+                Entry(
+                    event,
+                    level=each.text("level"),
+                    msg_id=msg_id,
+                    source=source,
+                    to=each.text("to"),
+                    condition=NOT_STORED,
+                )
+            )
+    return entries
+
+
+class Messages(Protocol):
+    """What has to be known of a store; see qos.stores.Store."""
+
+    def find_outgoing(self, msg_id: str) -> Outgoing | None:
+        """See Store."""
+
+    def outgoing(self) -> Iterator[Outgoing]:
+        """See Store."""
+
+    def incoming(self) -> Iterator[Incoming]:
+        """See Store."""

@@ -1,0 +1,414 @@
+"""Writes the journal of one node.
+
+Nothing waits for it but a commit of the store (`qos.stores.group_commit`), and no
+failure of it stops a message: what could not be written leaves a hole in seq, one
+number a line, is counted (`lost`) and logged.
+
+The order in which journal and store agree is argued in `group_commit`. What this
+module gives for it: lines come into the file in the order in which they were noted;
+`flushed` is done when the kernel has them, so they survive whatever happens to the
+process; and a file has no hole inside: after a failure another one begins.
+(A power cut may take the last lines, which the store on disk remembers: files are
+synced when they are closed only.)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import secrets
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Self
+
+import aiofiles.os
+
+from qos.errors import JournalError
+from qos.journal.files import ActiveFile, Begun, Recovered, begun, recover
+from qos.journal.schema import Entry, LineMaker, time_text
+
+__all__ = ["ROTATE_BYTES", "ROTATE_S", "JournalWriter", "check_folder"]
+
+log = logging.getLogger(__name__)
+
+#: A file is closed, so that readers see it, when it has this size, or this age.
+ROTATE_BYTES = 16 * 2**20
+ROTATE_S = 300.0
+
+#: A journal that cannot be written is logged so often, and tried again so often.
+_LOG_EVERY_S = 60.0
+_AGAIN_S = 1.0
+
+#: What no commit waits for is written after this time, together.
+_SOON_S = 0.01
+
+
+class JournalWriter:
+    """A journal being written, in the folder DIR.
+
+    Attributes:
+        boot: names this life of the writer.
+        lost: lines that could not be written.
+        begun: see `Begun`: what a dead boot of the same store has left. It is for
+            the engines to note how each of them really went on; until they have,
+            the files of that boot stay hidden.
+        probe: called before each step on the disk with what it is, in the thread
+            that makes it. For tests.
+    """
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        node: str,
+        *,
+        now: Callable[[], float] = time.time,
+        store_id: str = "",
+        boot: str | None = None,
+        rotate_bytes: int = ROTATE_BYTES,
+        rotate_s: float = ROTATE_S,
+    ) -> None:
+        """Take over what dead writers of the node have left, and begin a file.
+
+        Blocks.
+
+        Args:
+            folder: DIR; it is made if need be.
+            node: whose journal it is: a JID.
+            now: the time, seconds since the epoch.
+            store_id: of the store whose journal it is, or ''.
+            boot: letters and digits, never used before; None: random.
+            rotate_bytes: of a file, at most, unless one line has more.
+            rotate_s: the age of a file, at most.
+
+        Raises:
+            JournalError: the folder cannot be written.
+        """
+        # Tells the boots of a store from those of another that this node has.
+        ours = store_id[:12]
+        self.boot = boot or ours + secrets.token_hex(8)
+        self.node = node
+        self.lost = 0
+        self.begun: list[Begun] = []
+        self.probe: Callable[[str], None] = _no_probe
+        self._folder = Path(folder)
+        self._now = now
+        self._rotate_bytes = rotate_bytes
+        self._rotate_s = rotate_s
+        self._lines = LineMaker(node=node, boot=self.boot)
+        self._seq = 0
+        self._number = 0
+        self._file: ActiveFile | None = None
+        # Full, and hidden: each with the number of its last line.
+        self._full: list[tuple[int, ActiveFile]] = []
+        self._again_at = self._log_at = 0.0
+        try:
+            self._file = self._new_file(time_text(now())[:10])
+        except OSError as error:
+            raise _journal_error(self._folder, error) from error
+        self._recovered = recover(self._folder, node=node, ours=ours)
+        self.begun = begun(self._recovered)
+        if not self.begun:
+            self._publish_recovered()
+        self._noted: list[tuple[float, Entry]] = []
+        # Of the lines, those up to the first number have been noted, up to the second
+        # before the commit at hand, up to the third before one that has ended.
+        self._last = self._in_commit = self._committed = 0
+        self._idle = True
+        self._flushed: asyncio.Future[None] | None = None
+        self._flushing: asyncio.Future[None] | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._closed = False
+        self._soon: asyncio.TimerHandle | None = None
+        self._aged: asyncio.TimerHandle | None = None
+        self._too_old = False
+        # A thread of its own: the loop's may all be busy with what the user does.
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="qos-journal")
+        # One hop for all that a batch needs: `aiofiles.open` takes one for each step.
+        self._write_batch = aiofiles.os.wrap(self._write)
+        self._finish = aiofiles.os.wrap(self._end)
+
+    @classmethod
+    def of_store(
+        cls,
+        folder: str | os.PathLike[str],
+        node: str,
+        now: Callable[[], float],
+        store_id: str,
+    ) -> Self:
+        """The journal of a node with a store."""
+        return cls(folder, node, now=now, store_id=store_id)
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def opened(
+        cls, folder: str | os.PathLike[str] | None, node: str, store_id: str = ""
+    ) -> AsyncIterator[Self | None]:
+        """The journal of a node, closed at the end; None: there is no folder."""
+        if folder is None:
+            yield None
+            return
+        writer = cls(folder, node, store_id=store_id)
+        try:
+            yield writer
+        finally:
+            await writer.close()
+
+    # -- for the engines ---------------------------------------------------
+
+    def note(self, *entries: Entry) -> None:
+        """Write that this has happened, soon: as soon as a loop runs."""
+        if self._closed or not entries:
+            return
+        at = self._now()
+        for entry in entries:
+            self._noted.append((at, entry))
+        self._last += len(entries)
+        if self._soon is None and self._task is None:
+            self._write_soon()
+
+    def flushed(self) -> asyncio.Future[None] | None:
+        """When all that was noted so far is written, or has failed to be.
+
+        Returns:
+            None: it is; or a future, which never fails. It is shared: to await it
+            and be cancelled, shield it.
+        """
+        if self._noted:
+            if self._flushed is None:
+                self._flushed = asyncio.get_running_loop().create_future()
+            self._wake()
+            return self._flushed
+        return None if self._task is None else self._flushing
+
+    def commit_wanted(self) -> None:
+        """See qos.stores.base.Journal."""
+        self._idle = False
+
+    def commit_begins(self) -> asyncio.Future[None] | None:
+        """See qos.stores.base.Journal."""
+        self._in_commit = self._last
+        return self.flushed()
+
+    def commit_ended(self, *, idle: bool) -> None:
+        """See qos.stores.base.Journal."""
+        self._committed = self._in_commit
+        self._idle = idle
+        if self._full:
+            self._wake()
+
+    async def close(self) -> None:
+        """Write what was noted, and put the files into place. May be repeated.
+
+        After the store is closed.
+        """
+        self._closed = True
+        for timer in (self._soon, self._aged):
+            if timer is not None:
+                timer.cancel()
+        self._wake()
+        while self._task is not None:
+            await asyncio.wait([self._task])
+        if self._file is not None or self._full or self._recovered:
+            await self._finish(executor=self._thread)
+        self._thread.shutdown()
+
+    # -- writing, in the loop ----------------------------------------------
+
+    def _write_soon(self) -> None:
+        """Let others join: to hand a batch to a thread costs more than its lines."""
+        with contextlib.suppress(RuntimeError):  # there is no loop yet
+            loop = asyncio.get_running_loop()
+            self._soon = loop.call_later(_SOON_S, self._wake)
+
+    def _wake(self) -> None:
+        """See to it that what there is to write is being written."""
+        self._soon = None
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            return  # What is noted before a loop runs is written with the next.
+        if self._task is not None and self._task.get_loop() is not loop:
+            self._task = None  # It was left in a loop that has ended.
+        if self._task is None and self._has_work():
+            self._task = loop.create_task(self._write_all())
+
+    def _is_urgent(self) -> bool:
+        return self._closed or self._flushed is not None
+
+    def _has_work(self) -> bool:
+        return (
+            bool(self._noted)
+            or self._too_old
+            or any(last <= self._settled() for last, _ in self._full)
+        )
+
+    def _settled(self) -> int:
+        """The last line of those whose commit has ended, or that have none.
+
+        Who notes what is to be in a commit asks for it in the same turn of the loop.
+        """
+        return self._last if self._idle else self._committed
+
+    async def _write_all(self) -> None:
+        """Write what there is, and again if somebody waits for what came meanwhile."""
+        loop = asyncio.get_running_loop()
+        while self._has_work():
+            batch, self._noted = self._noted, []
+            self._flushing = self._flushed or loop.create_future()
+            self._flushed = None
+            try:
+                await self._write_batch(batch, self._settled(), executor=self._thread)
+            except Exception:  # a bug of ours: whoever waits must not wait for ever
+                self.lost += len(batch)
+                log.exception("the journal failed")
+            if not self._flushing.done():
+                self._flushing.set_result(None)
+            if self._aged is None and self._file is not None and not self._closed:
+                self._aged = loop.call_later(self._rotate_s, self._age)
+            if self._noted and not self._is_urgent():
+                break
+        self._task = None
+        if self._noted:
+            self._write_soon()
+
+    def _age(self) -> None:
+        self._aged = None
+        self._too_old = True
+        self._wake()
+
+    # -- writing, in the thread --------------------------------------------
+
+    def _write(self, batch: Sequence[tuple[float, Entry]], settled: int) -> None:
+        """Write lines, into as many files as it takes; publish what is settled."""
+        if self._too_old:
+            self._too_old = False
+            self._put_away()
+        chunk: list[str] = []
+        lines, day, room = self._lines, "", 0
+        if self._file is not None:
+            day, room = self._file.day, self._rotate_bytes - self._file.size
+        for at, entry in batch:
+            self._seq += 1
+            line = lines.make(at, self._seq, entry)
+            # One that is larger than a file has one for itself.
+            if lines.day != day or len(line) > room != self._rotate_bytes:
+                self._hand_over(chunk)
+                chunk = []
+                self._put_away(last=self._seq - 1)
+                self._file = self._try_new_file(lines.day)
+                day = lines.day if self._file is not None else ""
+                room = self._rotate_bytes
+            chunk.append(line)
+            room -= len(line)
+        self._hand_over(chunk)
+        self._publish_recovered()
+        self._publish_full(settled)
+
+    def _hand_over(self, chunk: list[str]) -> None:
+        if not chunk:
+            return
+        if self._file is None:
+            self.lost += len(chunk)
+            return
+        try:
+            self.probe("write")
+            self._file.write("".join(chunk).encode("ascii"))
+        except OSError as error:
+            self.lost += len(chunk)
+            self._failed(error)
+            # At once: of what began in them nobody could say how it went on.
+            self._publish_all()
+
+    def _try_new_file(self, day: str) -> ActiveFile | None:
+        if time.monotonic() < self._again_at:
+            return None
+        try:
+            return self._new_file(day)
+        except OSError as error:
+            self._failed(error)
+            return None
+
+    def _new_file(self, day: str) -> ActiveFile:
+        self.probe("create")
+        self._number += 1
+        return ActiveFile(
+            self._folder,
+            node=self.node,
+            boot=self.boot,
+            number=self._number,
+            day=day,
+        )
+
+    def _put_away(self, last: int | None = None) -> None:
+        """The file gets no more lines; it stays hidden until these are settled."""
+        if self._file is not None:
+            self._full.append((self._seq if last is None else last, self._file))
+            self._file = None
+
+    def _publish_all(self) -> None:
+        self._put_away()
+        self._publish_full(self._seq)
+
+    def _publish_full(self, settled: int) -> None:
+        while self._full and self._full[0][0] <= settled:
+            _, file = self._full.pop(0)
+            self._publish(file)
+
+    def _publish(self, file: ActiveFile | Recovered) -> None:
+        try:
+            file.publish(self.probe)
+        except OSError as error:
+            self._failed(error)
+
+    def _publish_recovered(self) -> None:
+        """What came of it is noted: readers may see the files of dead boots."""
+        while self._recovered:
+            self._publish(self._recovered.pop(0))
+
+    def _end(self) -> None:
+        self._publish_recovered()
+        self._publish_all()
+
+    def _failed(self, error: OSError) -> None:
+        """Say so, but not for each line."""
+        now = time.monotonic()
+        self._again_at = now + _AGAIN_S
+        if now >= self._log_at:
+            self._log_at = now + _LOG_EVERY_S
+            log.error(
+                "the journal cannot be written, %d lines are lost so far: %s: %s",
+                self.lost,
+                error.filename or self._folder,
+                error.strerror or error,
+            )
+
+
+def check_folder(folder: str | os.PathLike[str]) -> None:
+    """Make the folder of a journal if need be, and see whether it can be written.
+
+    For who would have to close a store again if it cannot.
+
+    Raises:
+        JournalError: it cannot.
+    """
+    place = Path(folder)
+    try:
+        place.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=place):
+            pass
+    except OSError as error:
+        raise _journal_error(place, error) from error
+
+
+def _journal_error(folder: Path, error: OSError) -> JournalError:
+    path = folder if error.filename is None else error.filename
+    return JournalError(os.fsdecode(path), error.strerror or str(error))
+
+
+def _no_probe(_step: str) -> None:
+    """See JournalWriter.probe."""

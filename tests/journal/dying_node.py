@@ -1,0 +1,300 @@
+"""A node with a journal that sends to itself, or serves a queue, and dies of it.
+
+Not a test: `test_crash.py` runs it as a program. Each line of its standard input,
+`FOLDER KIND NUMBER`, is one life: a forked child that goes on with what is there,
+does the same again once, and is killed at step NUMBER on the disk, of the store or of
+the journal (-1: it is not). It then prints the status of the child.
+
+In `FOLDER/handed` stands what was handed over, in `FOLDER/accepted` what was accepted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import itertools
+import os
+import secrets
+import signal
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from qos.core.backoff import Backoff
+from qos.core.effects import Answer, Report, Transmit
+from qos.core.item import ItemOutcome
+from qos.core.model import Incoming, Level, Outgoing, Route
+from qos.core.queue_effects import Notification
+from qos.core.queue_requests import (
+    Create,
+    Entry,
+    Publish,
+    Refusal,
+    Retract,
+    Settlement,
+    Subscribe,
+    Unlock,
+)
+from qos.core.queue_requests import Request as QueueRequest
+from qos.core.receiver import Request
+from qos.core.sender import Reply
+from qos.engine import Inbox, InboxLimits, LoopClock, Outbox, OutboxLimits
+from qos.engine.queue import Payloads, QueueEngine
+from qos.journal.messages import not_stored
+from qos.journal.writer import JournalWriter
+from qos.stores import SqliteStore
+from qos.stores.queue import QueueStore
+
+NODE = "node@example.org/1"
+BEE = "bee@example.org/1"
+QUEUE = "orders"
+PAYLOAD = "<message xmlns='jabber:client'><body>secret</body></message>"
+
+Probe = Callable[[str], None]
+T = TypeVar("T")
+
+
+class Node:
+    """A sender and a receiver with one store, whose network is a turn of the loop."""
+
+    def __init__(self, folder: Path, probe: Probe) -> None:
+        self._folder = folder
+        self._loop = asyncio.get_running_loop()
+        clock = LoopClock(self._loop)
+        self.store = SqliteStore(folder / "store")
+        self.store.probe = probe
+        contents = self.store.open()
+        probe("between store and journal")
+        # Small files, so that it is killed between two of them too.
+        self.journal = JournalWriter(
+            folder / "journal", NODE, store_id=self.store.store_id, rotate_bytes=2500
+        )
+        self.journal.probe = probe
+        self.store.journal = self.journal
+        self.journal.note(*not_stored(self.journal.begun, self.store))
+        self.left = [record.msg_id for record in self.store.outgoing()]
+        self.outbox = Outbox(
+            self.store,
+            contents,
+            self,
+            clock=clock,
+            backoff=Backoff(first_s=5.0, max_s=5.0),
+            limits=OutboxLimits(window=2),
+            journal=self.journal,
+        )
+        self.inbox = Inbox(
+            self.store,
+            contents,
+            self,
+            clock=clock,
+            limits=InboxLimits(),
+            journal=self.journal,
+        )
+
+    async def live(self) -> None:
+        going = [self.outbox.delivery(msg_id) for msg_id in self.left]
+        self.inbox.restart()
+        self.outbox.session_started(NODE)
+        await asyncio.gather(*[self.one(level) for level in [*Level][1:] * 2])
+        await asyncio.gather(*[delivery.outcome() for delivery in going])
+
+    async def one(self, level: Level) -> None:
+        delivery = await self.outbox.submit(NODE, PAYLOAD, level=level)
+        self._append("accepted", delivery.msg_id)
+        if level is Level.ASSURED:
+            await delivery.outcome()
+            return
+        outcome = await delivery.outcome()
+        assert outcome.attempts
+
+    async def close(self) -> None:
+        self.outbox.stop()
+        self.inbox.stop()
+        await self.store.close()
+        await self.journal.close()
+
+    def _append(self, name: str, text: str) -> None:
+        file = os.open(self._folder / name, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        os.write(file, f"{text}\n".encode())
+        os.close(file)
+
+    # -- the ports ---------------------------------------------------------
+
+    def route(self, record: Outgoing) -> Route | None:
+        return Route(record.to, marked=True)
+
+    def transmit(self, transmit: Transmit) -> None:
+        record, deliver = transmit.record, transmit.step == "deliver"
+        assured = record.level is Level.ASSURED
+        request = Request(
+            kind="deliver" if deliver else "assured" if assured else "acknowledged",
+            iq_id=record.deliver_id if deliver else record.offer_id,
+            source=NODE,
+            to=NODE,
+            namespace=transmit.route.namespace,
+            msg_id=record.msg_id if assured else "",
+            payload="" if deliver else record.payload,
+            size=0 if deliver else record.size,
+            mark=self.store.store_id if assured else "",
+            hold=(record.hold or "") if deliver else "",
+        )
+        self._loop.call_soon(lambda: self.inbox.request(request, trusted=True))
+
+    def answer(self, request: Request, answer: Answer) -> None:
+        reply = Reply(
+            iq_id=request.iq_id,
+            source=NODE,
+            error=answer.condition or None,
+            error_type=answer.error_type,
+            received=request.msg_id if answer.kind == "received" else None,
+            hold=answer.hold or None,
+        )
+        self._loop.call_soon(lambda: self.outbox.reply(reply))
+
+    def hand_over(self, record: Incoming) -> None:
+        self._append("handed", record.msg_id)
+
+    def report(self, source: str, report: Report) -> None:
+        raise AssertionError(report)
+
+    def new_id(self) -> str:
+        return secrets.token_hex(16)
+
+    def jitter(self) -> float:
+        return 0.0
+
+
+class Service:
+    """A queue with one worker, who fails with each item once."""
+
+    def __init__(self, folder: Path, probe: Probe) -> None:
+        store = QueueStore(folder / "store")
+        store.probe = probe
+
+        def journal(store_id: str) -> JournalWriter:
+            probe("between store and journal")
+            writer = JournalWriter(
+                folder / "journal", NODE, store_id=store_id, rotate_bytes=2500
+            )
+            writer.probe = probe
+            return writer
+
+        clock = LoopClock(asyncio.get_running_loop())
+        self.engine = QueueEngine(store, self, clock=clock, journal=journal)
+        self._got: asyncio.Queue[tuple[str, str, int]] = asyncio.Queue()
+
+    async def live(self) -> None:
+        self.engine.online()
+        options = {"queue#backoff": "0", "queue#max_deliveries": "3"}
+        await self._ask(Create(QUEUE, options))
+        await self._ask(Subscribe(QUEUE, BEE, {"pubsub#queue_requests": "2"}), BEE)
+        publishing = asyncio.gather(
+            *[self._publish(secrets.token_hex(8)) for _ in range(3)]
+        )
+        left = None
+        while left is None or left > 0 or not publishing.done():
+            try:
+                async with asyncio.timeout(0.05):
+                    item, token, count = await self._got.get()
+            except TimeoutError:
+                left = await self._left()
+                continue
+            settlement = Settlement(item_id=item, token=token)
+            if count:
+                await self._ask(Retract(QUEUE, (settlement,)), BEE)
+            else:
+                failed = Settlement(
+                    item_id=item,
+                    token=token,
+                    outcome=ItemOutcome.MODIFIED,
+                    delivery_failed=True,
+                    reason="secret",
+                )
+                await self._ask(Unlock(QUEUE, (failed,)), BEE)
+        await publishing
+
+    async def _left(self) -> int:
+        counts: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self.engine.stats(
+            QUEUE,
+            f"{NODE}",
+            lambda stats: counts.set_result(
+                int(stats["available"] or 0) + int(stats["acquired"] or 0)
+            ),
+        )
+        return await counts
+
+    async def _publish(self, item_id: str) -> None:
+        payload = "<secret xmlns='urn:x'/>"
+        digest = hashlib.sha256(payload.encode()).hexdigest()
+        entry = Entry(
+            item_id=item_id, payload=payload, digest=digest, size=len(payload)
+        )
+        await self._ask(Publish(QUEUE, (entry,)))
+
+    async def _ask(self, request: QueueRequest, by: str = NODE) -> object:
+        done: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+        self.engine.request(request, by, lambda result, _: done.set_result(result))
+        result = await done
+        if isinstance(result, Refusal) and not isinstance(request, Create):
+            assert result.condition in {"item-not-found", "unexpected-request"}, result
+        return result
+
+    async def close(self) -> None:
+        await self.engine.aclose()
+
+    def notify_items(
+        self, to: str, items: Payloads, *, acknowledged: bool
+    ) -> Sequence[tuple[str, Payloads]]:
+        for item, _ in items:
+            self._got.put_nowait((item.item_id, item.token, item.delivery_count))
+        return [(secrets.token_hex(8), items)]
+
+    def notify(self, notification: Notification) -> None:
+        pass
+
+    def probe(self, jid: str) -> None:
+        asyncio.get_running_loop().call_soon(self.engine.heard, jid)
+
+    def new_id(self) -> str:
+        return secrets.token_hex(16)
+
+
+async def live(folder: Path, kind: str, number: int) -> None:
+    """One life."""
+    steps = itertools.count()
+    parent = os.getppid()
+
+    def probe(_step: str) -> None:
+        if os.getppid() != parent:
+            os._exit(1)  # The test was ended: nobody else would end this.
+        if next(steps) == number:
+            os.kill(os.getpid(), signal.SIGKILL)
+            time.sleep(60)
+
+    node = (Node if kind == "node" else Service)(folder, probe)
+    async with asyncio.timeout(20):
+        await node.live()
+        await node.close()
+
+
+def main() -> None:
+    """Read lives, and live them."""
+    for line in sys.stdin:
+        folder, kind, number = line.split()
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                asyncio.run(live(Path(folder), kind, int(number)))
+                status = 0
+            finally:
+                sys.stderr.flush()
+                os._exit(status)
+        print(os.waitpid(child, 0)[1], flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,204 @@
+"""A node is killed, at every step: store and journal agree when it is up again."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from qos.testing.journals import read_journal
+
+pytestmark = [pytest.mark.crash, pytest.mark.timeout(300)]
+
+Line = dict[str, Any]
+Alive = Callable[[Path, str, int], bool]
+
+
+@pytest.fixture(scope="module")
+def alive() -> Iterator[Alive]:
+    """Lives once; whether it survived."""
+    program = Path(__file__).with_name("dying_node.py")
+    environment = {k: v for k, v in os.environ.items() if "COVERAGE" not in k}
+    process = subprocess.Popen(
+        [sys.executable, program],
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+
+    def alive(folder: Path, kind: str, number: int) -> bool:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        print(folder, kind, number, file=process.stdin, flush=True)
+        status = int(process.stdout.readline())
+        assert status in {0, signal.SIGKILL}
+        return status == 0
+
+    yield alive
+    process.communicate(timeout=10)
+
+
+def rows(folder: Path, sql: str) -> list[tuple[Any, ...]]:
+    if not (folder / "store").exists():
+        return []
+    with sqlite3.connect(folder / "store") as db:
+        return db.execute(sql).fetchall()
+
+
+def words(folder: Path, name: str) -> list[str]:
+    path = folder / name
+    return path.read_text().split() if path.exists() else []
+
+
+def happened(
+    folder: Path, role: str, name: str, *, level: str | None = None
+) -> dict[str, list[str]]:
+    """The events of each message or item, in order; also of files left hidden."""
+    events: dict[str, list[str]] = defaultdict(list)
+    for line in read_journal(folder / "journal", hidden=True):
+        if line["role"] == role and level in {None, line.get("level")}:
+            events[line[name]].append(line["event"])
+    return events
+
+
+def check_lines(folder: Path) -> None:
+    """All whole, numbered without a hole, and nothing of a payload among them."""
+    boots: dict[str, list[int]] = defaultdict(list)
+    for line in read_journal(folder / "journal", hidden=True):
+        boots[line["boot"]].append(line["seq"])
+        assert "secret" not in str(line)
+    for seqs in boots.values():
+        assert seqs == list(range(1, len(seqs) + 1))
+
+
+#: What the journal has of each state that a store can remember.
+_SENT = {
+    "queued": {"accepted"},
+    "offered": {"accepted", "offered"},
+    "releasing": {"accepted", "offered", "received", "released"},
+}
+_TAKEN = {
+    "held": {"held"},
+    "releasing": {"held", "released"},
+    "done": {"held", "released", "done"},
+}
+
+
+def check_node(folder: Path) -> None:
+    """Nothing is missing that the store remembers."""
+    check_lines(folder)
+    sent = happened(folder, "sender", "msg_id")
+    taken = happened(folder, "receiver", "msg_id")
+    outgoing = rows(folder, "SELECT msg_id, offer_id, level, state FROM outgoing")
+    for msg_id, offer_id, level, state in outgoing:
+        events = sent[msg_id if level == "assured" else offer_id]
+        assert _SENT[state] <= set(events)
+    for msg_id, level, state in rows(
+        folder, "SELECT msg_id, level, state FROM incoming"
+    ):
+        held = {"held"} if level == "acknowledged" else set[str]()
+        assert _TAKEN[state] - held <= set(taken[msg_id])
+
+
+OUTCOMES = {"delivered", "not-delivered"}
+HAND_OVERS = {"handed-over", "redelivered"}
+
+
+def check_node_at_the_end(folder: Path) -> None:
+    """All has ended, in the journal as in the world."""
+    check_node(folder)
+    assert not list((folder / "journal").glob("*/.*"))
+    sent = happened(folder, "sender", "msg_id")
+    taken = happened(folder, "receiver", "msg_id")
+    for msg_id, events in sent.items():
+        assert events[-1] in OUTCOMES, msg_id
+        if events[-1] == "not-delivered":
+            # Only the journal has ever known of it.
+            assert set(events) <= {"accepted", "offered", "not-delivered"}
+            assert msg_id not in taken
+    for msg_id, events in taken.items():
+        assert events[-1] in {"done", "expired"}, msg_id
+        if events[-1] == "done":
+            assert HAND_OVERS & set(events)
+            assert sent[msg_id][-1] == "delivered"
+    assured = happened(folder, "receiver", "msg_id", level="assured")
+    assert all(events.count("handed-over") <= 1 for events in assured.values())
+    handed = words(folder, "handed")
+    assert {one for one in taken if HAND_OVERS & set(taken[one])} >= set(handed)
+    for msg_id in set(handed) & set(assured):
+        if handed.count(msg_id) > 1:
+            assert "redelivered" in taken[msg_id]
+    for msg_id in {*words(folder, "accepted")} & set(sent):
+        assert sent[msg_id][-1] == "delivered"
+
+
+def check_queue(folder: Path) -> None:
+    """Nothing is missing that the store remembers."""
+    check_lines(folder)
+    events = happened(folder, "queue", "item")
+    for item, state, count in rows(
+        folder, "SELECT item_id, state, delivery_count FROM item"
+    ):
+        assert events[item][0] == "published"
+        assert events[item].count("modified") >= count
+        if state == "acquired":
+            assert "acquired" in events[item]
+    for item, outcome in rows(folder, "SELECT item_id, outcome FROM ended"):
+        assert outcome == "accepted"
+        assert events[item][-1] == "accepted"
+
+
+def check_queue_at_the_end(folder: Path) -> None:
+    """Each item has been done, or never was."""
+    check_queue(folder)
+    assert not list((folder / "journal").glob("*/.*"))
+    assert rows(folder, "SELECT COUNT(*) FROM item") == [(0,)]
+    ended = {item for (item,) in rows(folder, "SELECT item_id FROM ended")}
+    for item, events in happened(folder, "queue", "item").items():
+        if item in ended:
+            assert events[-1] == "accepted"
+            assert {"published", "acquired", "modified"} <= set(events)
+        else:
+            assert events[0] == "published"
+            assert events[-1] == "withdrawn"
+            assert set(events) <= {"published", "acquired", "withdrawn"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "check", "check_at_the_end"),
+    [
+        ("node", check_node, check_node_at_the_end),
+        ("queue", check_queue, check_queue_at_the_end),
+    ],
+)
+def test_killed_at_the_nth_step_for_growing_n(
+    alive: Alive,
+    tmp_path: Path,
+    kind: str,
+    check: Callable[[Path], None],
+    check_at_the_end: Callable[[Path], None],
+) -> None:
+    """Until it survives; each time it is then killed once more, in its recovery."""
+    step, survived = 0, False
+    while not survived:
+        folder = tmp_path / str(step)
+        folder.mkdir()
+        survived = alive(folder, kind, step)
+        check(folder)
+        alive(folder, kind, step % 7)
+        check(folder)
+        assert alive(folder, kind, -1)
+        check_at_the_end(folder)
+        step += 1
+    assert step > 20

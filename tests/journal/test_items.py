@@ -1,0 +1,211 @@
+"""What the changes of a queue service mean for the journal, by the core's own steps."""
+
+from __future__ import annotations
+
+import pytest
+
+from qos.core.item import ItemOutcome
+from qos.core.queue_effects import Change
+from qos.core.queue_requests import Delete, Purge, Request, Requeue
+from qos.journal.items import ItemEvents
+from queue_world import ANT, BEE, NODE, OWNER, PLAIN, World
+
+
+class Journaled(World):
+    """A world whose commits are read."""
+
+    def boot(self) -> None:
+        super().boot()
+        self.events = ItemEvents(self.disk.start().items)
+        self.lines: list[str] = []
+        self.purged: set[str] = set()
+
+    def commit(self) -> None:
+        for entry in self.events.of(self.pending, purged=self.purged):
+            queue = "" if entry.queue == NODE else f" at {entry.queue}"
+            said = [
+                f"{entry.event.value} {entry.item}{queue}",
+                entry.source and f"from {entry.source}",
+                entry.to and f"to {entry.to}",
+                entry.attempt and f"#{entry.attempt}",
+                entry.bytes and f"{entry.bytes} bytes",
+                entry.condition and f"({entry.condition})",
+            ]
+            self.lines.append(" ".join(each for each in said if each))
+        self.purged.clear()
+        super().commit()
+
+    def order(self, request: Request) -> None:
+        if isinstance(request, Purge):
+            self.purged.add(request.node)
+        self.ask(request, OWNER)
+
+    def read(self) -> list[str]:
+        lines, self.lines = self.lines, []
+        return lines
+
+
+PUBLISHED = "published a from shop@x 8 bytes"
+
+
+@pytest.fixture
+def world() -> Journaled:
+    world = Journaled(
+        {**PLAIN, "queue#max_deliveries": "2", "queue#lock_timeout": "10"}
+    )
+    world.subscribe(BEE)
+    world.publish("a")
+    assert world.read() == [PUBLISHED, f"acquired a to {BEE} #1"]
+    return world
+
+
+def test_an_item_that_is_done(world: Journaled) -> None:
+    """Accepted by whom."""
+    world.retract("a", BEE)
+    assert world.read() == [f"accepted a from {BEE}"]
+    world.publish("a")  # deduped: it is no item
+    assert world.read() == []
+
+
+def test_an_item_that_is_done_and_kept(world: Journaled) -> None:
+    """As one that is not kept."""
+    world = Journaled({**PLAIN, "queue#keep_accepted": "60"})
+    world.subscribe(BEE)
+    world.publish("a")
+    world.retract("a", BEE)
+    assert world.read()[-1] == f"accepted a from {BEE}"
+    world.wait(100)
+    assert world.read() == []
+
+
+def test_an_item_that_is_given_back(world: Journaled) -> None:
+    """It does not count; the next delivery has the same number."""
+    world.unlock("a", BEE)
+    assert world.read() == [f"released a from {BEE}", f"acquired a to {BEE} #1"]
+    world.subscribe(ANT)
+    world.unlock("a", BEE, outcome=ItemOutcome.MODIFIED, not_here=True)
+    assert world.read() == [f"modified a from {BEE}", f"acquired a to {ANT} #1"]
+
+
+def test_an_item_that_fails_until_it_is_dead(world: Journaled) -> None:
+    """What a worker said of it is not in the journal: it may be of the payload."""
+    world.fail("a", BEE)
+    assert world.read() == [
+        f"modified a from {BEE} (failed)",
+        f"acquired a to {BEE} #2",
+    ]
+    world.unlock(
+        *("a", BEE, "", ItemOutcome.MODIFIED), failed=True, reason="card 4711 is bad"
+    )
+    assert world.read() == [f"modified a from {BEE} (failed)", "dead a (failed)"]
+
+
+def test_an_item_that_is_rejected(world: Journaled) -> None:
+    """Twice said: how the delivery ended, and the item."""
+    world.reject("a", BEE, "secret")
+    assert world.read() == [f"rejected a from {BEE} (rejected)", "dead a (rejected)"]
+
+
+def test_an_item_whose_worker_is_slow_or_goes(world: Journaled) -> None:
+    """Two ways to fail without a word."""
+    world.wait(10)
+    assert world.read() == [f"timed-out a from {BEE} (timed out)"]
+    world.heard(BEE)
+    assert world.read() == [f"acquired a to {BEE} #2"]
+    world.went(BEE)
+    assert world.read() == [f"gone a from {BEE} (gone)", "dead a (gone)"]
+
+
+def test_an_item_whose_event_bounces(world: Journaled) -> None:
+    """It has not been delivered: that is as if it were given back."""
+    from qos.core.queue_effects import NotifyItem
+
+    (event,) = world.told(NotifyItem)
+    world.bounce(event)
+    assert world.read() == [f"released a from {BEE}"]
+
+
+def test_an_extended_lock_is_no_event(world: Journaled) -> None:
+    """Long work would fill the journal."""
+    world.extend("a", BEE, world.item("a").token, 60)
+    assert world.read() == []
+
+
+def test_a_durable_lock_that_is_taken_over_is_acquired_anew() -> None:
+    """Who accepts it is another than who had it."""
+    world = Journaled(PLAIN)
+    world.subscribe(BEE, durable_locks="true")
+    world.publish("a")
+    world.went(BEE)
+    world.read()
+    world.subscribe("bee@x/2", durable_locks="true")
+    assert world.read() == ["acquired a to bee@x/2 #1"]
+
+
+def test_an_item_that_expires() -> None:
+    """Nobody had it."""
+    world = Journaled({**PLAIN, "queue#ttl": "5"})
+    world.publish("a")
+    world.wait(5)
+    assert world.read() == [PUBLISHED, "expired a", "dead a (expired)"]
+
+
+def test_items_that_are_withdrawn_purged_or_deleted(world: Journaled) -> None:
+    """Three ways to go without having been worked on."""
+    world.publish("b", "c")
+    world.read()
+    world.retract("b", OWNER)
+    assert world.read() == ["withdrawn b"]
+    world.order(Purge(NODE))
+    assert sorted(world.read()) == ["purged a", "purged c"]
+    world.publish("d")
+    world.read()
+    world.order(Delete(NODE))
+    assert world.read() == ["purged d"]
+
+
+def test_a_dead_item_lives_again(world: Journaled) -> None:
+    """Also after a restart, when only the store knows it."""
+    world.reject("a", BEE)
+    world.boot()
+    world.order(Requeue(NODE, ("a",)))
+    assert world.read() == ["requeued a"]
+    world.heard(BEE)
+    assert world.read() == [f"acquired a to {BEE} #1"]
+
+
+def test_a_dead_letter_is_dead_here_and_published_there(world: Journaled) -> None:
+    """And when it is requeued, the other way round."""
+    world.create("morgue")
+    world.create("mail", {**PLAIN, "queue#dead_letter_node": "morgue"})
+    world.subscribe(ANT, node="mail")
+    world.publish("a", node="mail")
+    world.read()
+    world.reject("a", ANT, node="mail")
+    letter = world.read()
+    assert letter == [
+        f"rejected a at mail from {ANT} (rejected)",
+        "dead a at mail (rejected)",
+        "published mail/a at morgue from shop@x 8 bytes",
+    ]
+    world.unsubscribe(ANT, node="mail")
+    world.order(Requeue("mail", ("a",)))
+    assert world.read() == [
+        "withdrawn mail/a at morgue (requeued)",
+        "requeued a at mail",
+    ]
+
+
+def test_what_was_live_before_a_restart_is_known_after_it(world: Journaled) -> None:
+    """Whose lock it was that timed out."""
+    world.boot()
+    world.wait(10)
+    assert world.read() == [f"timed-out a from {BEE} (timed out)"]
+
+
+def test_what_the_store_forgets_is_no_event(world: Journaled) -> None:
+    """It has ended long ago."""
+    from qos.core.queue_effects import ForgetOld, RemoveItem
+
+    changes: list[Change] = [ForgetOld(1e9), RemoveItem(12345)]
+    assert world.events.of(changes) == []

@@ -1,0 +1,156 @@
+"""What a line is: rendered, parsed, refused."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qos.journal import (
+    EVENTS,
+    FIELDS,
+    LINE_BYTES_MAX,
+    SCHEMA_VERSION,
+    BadLine,
+    Entry,
+    NewerSchema,
+    Role,
+    parse_line,
+    render_line,
+)
+from qos.journal.schema import Event, LineMaker, time_of, time_text
+
+NAMES = [field.name for field in FIELDS]
+
+#: Whatever a peer may have put into an id, and what no file must be broken by.
+texts = st.text(max_size=30) | st.sampled_from(
+    ["\n", "\u2028", '"', "\\", "\x00", "\ud800"]
+)
+numbers = st.integers(0, 2**63 - 1)
+events: st.SearchStrategy[Event] = st.sampled_from(
+    [event for role in Role for event in EVENTS[role]]
+)
+times = st.floats(0, 4_000_000_000).map(lambda at: round(at, 3))
+
+
+@st.composite
+def entries(draw: st.DrawFn) -> Entry:
+    def maybe(values: st.SearchStrategy[Any]) -> Any:
+        return draw(st.none() | values)
+
+    return Entry(
+        draw(events),
+        level=maybe(st.sampled_from(["acknowledged", "assured"])),
+        msg_id=maybe(texts),
+        source=maybe(texts),
+        to=maybe(texts),
+        queue=maybe(texts),
+        item=maybe(texts),
+        attempt=maybe(numbers),
+        bytes=maybe(numbers),
+        condition=maybe(texts),
+    )
+
+
+def line(**changes: object) -> dict[str, Any]:
+    fields = {
+        "v": SCHEMA_VERSION,
+        "at": "2026-11-21T20:19:04.000000Z",
+        "boot": "b1",
+        "seq": 1,
+        "node": "a@x",
+        "role": "sender",
+        "event": "accepted",
+        "msg_id": "m1",
+    }
+    return {k: v for k, v in (fields | changes).items() if v is not None}
+
+
+@given(entry=entries(), at=times, seq=numbers, node=texts, boot=texts)
+def test_what_the_writer_writes_is_what_a_reader_reads(
+    entry: Entry, at: float, seq: int, node: str, boot: str
+) -> None:
+    """One schema for both; one line a line, whatever stands in it."""
+    text = LineMaker(node=node, boot=boot).make(at, seq, entry)
+    assert text.endswith("}\n")
+    assert text.isascii()
+    assert text.count("\n") == 1
+    fields = parse_line(text)
+    assert list(fields) == [name for name in NAMES if name in fields]
+    role = next(role for role in Role if isinstance(entry.event, EVENTS[role]))
+    expected = {
+        "v": SCHEMA_VERSION,
+        "at": time_text(at),
+        "boot": boot,
+        "seq": seq,
+        "node": node,
+        "role": role.value,
+        "event": entry.event.value,
+        **dict(zip(NAMES[7:], entry[1:], strict=True)),
+    }
+    assert fields == {name: one for name, one in expected.items() if one is not None}
+    assert render_line(fields) == text.rstrip("\n")
+    assert parse_line(render_line(fields).encode()) == fields
+
+
+@given(at=times)
+def test_a_time_is_read_as_it_was_written(at: float) -> None:
+    """To the microsecond; latencies are made of these."""
+    assert time_of(time_text(at)) == pytest.approx(at, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "no JSON"),
+        ("{", "no JSON"),
+        ("[" * 100_000, "no JSON"),
+        (b"\xff", "no JSON"),
+        ("[]", "no JSON object"),
+        ("{}", "v is no version"),
+        (line(v=True), "v is no version"),
+        (line(v=0), "v is no version"),
+        (line(boot=None), "has no boot"),
+        (line(boot=None, seq=None), "has no boot, seq"),
+        (line(seq=1.0), "seq is no int"),
+        (line(seq=-1), "seq is no int"),
+        (line(attempt=True), "attempt is no int"),
+        (line(attempt=2**63), "attempt is no int"),
+        (line(msg_id=1), "msg_id is no text"),
+        (line(at="2026-11-21 20:19:04"), "at is no time"),
+        (line(at="2026-02-30T20:19:04.000000Z"), "at is no time"),
+        (line(role="spy"), "no event 'accepted' of 'spy'"),
+        (line(event="held"), "no event 'held' of 'sender'"),
+        (line(condition="x" * LINE_BYTES_MAX), "longer than"),
+    ],
+)
+def test_a_line_that_is_none_is_refused(text: Any, why: str) -> None:
+    """It says why, in a line that can be logged."""
+    if isinstance(text, dict):
+        text = json.dumps(text)
+    with pytest.raises(BadLine, match=why) as caught:
+        parse_line(text)
+    assert not isinstance(caught.value, NewerSchema)
+    assert len(str(caught.value)) < 300
+
+
+def test_a_line_of_a_newer_version_is_told_from_a_bad_one() -> None:
+    """An operator updates the reader, and loses nothing."""
+    with pytest.raises(NewerSchema, match="version 2"):
+        parse_line(json.dumps(line(v=2, role="something new")))
+
+
+def test_a_field_that_is_not_known_is_left_out() -> None:
+    """A new field makes no new version."""
+    assert parse_line(json.dumps(line(colour="red"))) == line()
+
+
+def test_a_torn_line_is_refused_wherever_it_is_torn() -> None:
+    """No prefix of a line is a line."""
+    text = render_line(line())
+    for end in range(len(text)):
+        with pytest.raises(BadLine):
+            parse_line(text[:end])

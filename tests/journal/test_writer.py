@@ -1,0 +1,340 @@
+"""The files of a journal: whole lines, one after the other, whatever happens."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import os
+import stat
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from qos.errors import JournalError
+from qos.journal import Entry, SenderEvent
+from qos.journal.schema import time_of
+from qos.journal.writer import JournalWriter, check_folder
+from qos.testing.journals import read_journal
+
+NODE = "meter@example.org/1"
+NOON = time_of("2026-11-21T12:00:00.000000Z")
+HOUR = 3600.0
+
+
+def entry(msg_id: str = "m1") -> Entry:
+    return Entry(SenderEvent.ACCEPTED, msg_id=msg_id, to="lamp@example.org", bytes=3)
+
+
+class Time:
+    def __init__(self, now: float = NOON) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@asynccontextmanager
+async def writing(folder: Path, **options: Any) -> AsyncIterator[JournalWriter]:
+    writer = JournalWriter(folder, NODE, **{"now": Time(), **options})
+    try:
+        yield writer
+    finally:
+        await writer.close()
+
+
+async def flush(writer: JournalWriter) -> None:
+    flushed = writer.flushed()
+    if flushed is not None:
+        await flushed
+
+
+def files(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.glob("*/*"))
+
+
+def paths(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*/*"))
+
+
+def seqs(folder: Path) -> list[int]:
+    return [line["seq"] for line in read_journal(folder)]
+
+
+async def test_a_file_is_hidden_until_it_is_closed(tmp_path: Path) -> None:
+    """A reader sees only whole files, that never change again."""
+    async with writing(tmp_path, boot="b1") as writer:
+        writer.note(entry("m1"), entry("m2"))
+        await flush(writer)
+        hidden = "date=2026-11-21/.meter@example.org%2F1-b1-1.jsonl"
+        assert files(tmp_path) == [hidden]
+        assert read_journal(tmp_path) == []
+        assert len(read_journal(tmp_path, hidden=True)) == 2
+    assert files(tmp_path) == [hidden.replace("/.", "/")]
+    lines = read_journal(tmp_path)
+    assert [(line["seq"], line["msg_id"]) for line in lines] == [(1, "m1"), (2, "m2")]
+    assert {line["node"] for line in lines} == {NODE}
+
+
+async def test_nobody_else_may_read_it(tmp_path: Path) -> None:
+    """It says who talks to whom."""
+    folder = tmp_path / "new" / "journal"
+    async with writing(folder) as writer:
+        writer.note(entry())
+    (path,) = paths(folder)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+
+
+async def test_who_notes_nothing_leaves_nothing(tmp_path: Path) -> None:
+    """A command that was of no use would make a file each time."""
+    async with writing(tmp_path) as writer:
+        assert writer.flushed() is None
+    assert files(tmp_path) == []
+    await writer.close()
+    writer.note(entry())
+    assert writer.flushed() is None
+
+
+async def test_what_was_noted_is_flushed_when_it_says_so(tmp_path: Path) -> None:
+    """Commits rely on it: the kernel has the lines, in their order."""
+    async with writing(tmp_path) as writer:
+        for number in range(1, 200):
+            writer.note(entry(f"m{number}"))
+            if number % 7 == 0:
+                await flush(writer)
+                lines = read_journal(tmp_path, hidden=True)
+                assert [line["msg_id"] for line in lines][-1] == f"m{number}"
+            elif number % 3 == 0:
+                await asyncio.sleep(0)
+    assert seqs(tmp_path) == list(range(1, 200))
+
+
+async def test_one_who_gives_up_waiting_harms_nobody(tmp_path: Path) -> None:
+    """The future is shared."""
+    async with writing(tmp_path) as writer:
+        writer.note(entry())
+        flushed = writer.flushed()
+        assert flushed is not None
+        flushed.cancel()
+        writer.note(entry())
+    assert seqs(tmp_path) == [1, 2]
+
+
+async def test_a_file_that_is_large_enough_makes_room_for_another(
+    tmp_path: Path,
+) -> None:
+    """Whole lines in each, none larger than was asked for."""
+    async with writing(tmp_path, rotate_bytes=1000) as writer:
+        writer.note(*[entry(f"m{number}") for number in range(50)])
+    sizes = [path.stat().st_size for path in paths(tmp_path)]
+    assert len(sizes) > 5
+    assert max(sizes) <= 1000
+    assert seqs(tmp_path) == list(range(1, 51))
+
+
+async def test_a_line_that_is_larger_than_a_file_has_one_for_itself(
+    tmp_path: Path,
+) -> None:
+    """A small limit is no reason to lose anything."""
+    async with writing(tmp_path, rotate_bytes=10) as writer:
+        writer.note(entry(), entry("m2"))
+    assert len(files(tmp_path)) == 2
+    assert seqs(tmp_path) == [1, 2]
+
+
+async def test_a_file_that_is_old_enough_is_closed_though_nothing_happens(
+    tmp_path: Path,
+) -> None:
+    """Or the last words of a quiet device would be read the day after."""
+    async with writing(tmp_path, rotate_s=0.01) as writer:
+        for count in (1, 2):
+            writer.note(entry())
+            async with asyncio.timeout(10):
+                while len(seqs(tmp_path)) < count:  # noqa: ASYNC110 - it is no event
+                    await asyncio.sleep(0.01)
+    assert len(files(tmp_path)) == 2
+
+
+async def test_a_new_day_has_a_folder_of_its_own(tmp_path: Path) -> None:
+    """Also within what is written at once."""
+    time = Time(NOON)
+    async with writing(tmp_path, now=time) as writer:
+        writer.note(entry())
+        time.now += 12 * HOUR
+        writer.note(entry(), entry())
+    assert [path.partition("/")[0] for path in files(tmp_path)] == [
+        "date=2026-11-21",
+        "date=2026-11-22",
+    ]
+    assert seqs(tmp_path) == [1, 2, 3]
+
+
+async def test_a_clock_that_goes_back_loses_nothing_and_doubles_nothing(
+    tmp_path: Path,
+) -> None:
+    """By an hour, and over midnight and back: seq tells the order, not the time."""
+    time = Time(NOON + 12 * HOUR)
+    async with writing(tmp_path, now=time) as writer:
+        for jump in (-1, -1, +3, -HOUR, +HOUR, -24 * HOUR, 0):
+            time.now += jump
+            writer.note(entry())
+    lines = read_journal(tmp_path)
+    assert [line["seq"] for line in lines] == list(range(1, 8))
+    for path in paths(tmp_path):
+        day = path.parent.name.removeprefix("date=")
+        assert f'"at":"{day}T' in path.read_text()
+
+
+async def test_two_writers_share_a_folder(tmp_path: Path) -> None:
+    """Of one node, even: a sender and a receiver of the same account."""
+    async with writing(tmp_path) as one, writing(tmp_path) as other:
+        for writer in (one, other):
+            writer.note(entry())
+            await flush(writer)
+        assert one.boot != other.boot
+        assert len(files(tmp_path)) == 2
+    assert seqs(tmp_path) == [1, 1]
+
+
+async def test_a_node_may_have_the_longest_of_names(tmp_path: Path) -> None:
+    """RFC 7622 has JIDs of 3071 bytes, and a file's name ends at 255."""
+    nodes = [f"{'ü' * 300}@example.org/{number}" for number in (1, 2)]
+    for node in nodes:
+        writer = JournalWriter(tmp_path, node)
+        writer.note(entry())
+        await writer.close()
+    assert len(files(tmp_path)) == 2
+    assert sorted(line["node"] for line in read_journal(tmp_path)) == nodes
+
+
+def test_it_can_be_made_and_noted_in_before_a_loop_runs(tmp_path: Path) -> None:
+    """Plugins are loaded so."""
+    writer = JournalWriter(tmp_path, NODE, now=Time())
+    writer.note(entry())
+    asyncio.run(writer.close())
+    assert seqs(tmp_path) == [1]
+
+
+def test_a_loop_that_ended_with_work_undone_is_not_waited_for(tmp_path: Path) -> None:
+    """The next one writes what it left."""
+    writer = JournalWriter(tmp_path, NODE, now=Time())
+
+    async def note() -> None:
+        writer.note(entry())
+
+    asyncio.run(note())
+    asyncio.run(writer.close())
+    assert seqs(tmp_path) == [1]
+
+
+# -- what cannot be written ------------------------------------------------
+
+
+@pytest.mark.parametrize("of", [JournalWriter, check_folder])
+def test_a_folder_that_cannot_be_is_named(
+    of: Callable[..., object], tmp_path: Path
+) -> None:
+    """At the start, before anything is done."""
+    file = tmp_path / "file"
+    file.touch()
+    arguments = (NODE,) if of is JournalWriter else ()
+    with pytest.raises(JournalError, match=str(file)) as caught:
+        of(file / "journal", *arguments)
+    assert str(file) in caught.value.path
+
+
+class Disk:
+    """Fails the steps that begin so."""
+
+    def __init__(self, *steps: str, code: int = errno.ENOSPC) -> None:
+        self.steps = steps
+        self.code = code
+
+    def __call__(self, step: str) -> None:
+        if step in self.steps:
+            raise OSError(self.code, os.strerror(self.code))
+
+
+async def test_a_full_disk_costs_the_lines_and_nothing_else(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One error in the log, a count, a hole in seq; no file has it inside."""
+    monkeypatch.setattr("qos.journal.writer._AGAIN_S", 0.0)
+    async with writing(tmp_path) as writer:
+        writer.note(entry())
+        await flush(writer)
+        writer.probe = Disk("write", "create")
+        for _ in range(3):
+            writer.note(entry(), entry())
+            await flush(writer)
+        assert writer.lost == 6
+        writer.probe = Disk()
+        writer.note(entry())
+    assert seqs(tmp_path) == [1, 8]
+    assert len(files(tmp_path)) == 2
+    (record,) = caplog.records
+    assert record.levelno == logging.ERROR
+    assert str(tmp_path) in record.getMessage()
+    assert "No space left" in record.getMessage()
+
+
+async def test_it_is_not_tried_again_for_each_line(tmp_path: Path) -> None:
+    """A disk that is gone would cost each message a system call that may hang."""
+    async with writing(tmp_path) as writer:
+        steps = []
+
+        def fail(step: str) -> None:
+            steps.append(step)
+            raise OSError(errno.EIO, "broken")
+
+        writer.probe = fail
+        for _ in range(5):
+            writer.note(entry())
+            await flush(writer)
+        assert steps == ["write", "sync"]
+        writer.probe = Disk()
+
+
+async def test_half_a_line_does_not_stay(tmp_path: Path) -> None:
+    """The kernel takes as much as there is room for: here, as much as it may."""
+    async with writing(tmp_path) as writer:
+        writer.note(entry())
+        await flush(writer)
+        (path,) = paths(tmp_path)
+        size = path.stat().st_size
+        limited = _limit_file_size(size + 10)
+        try:
+            writer.note(entry())
+            await flush(writer)
+        finally:
+            limited()
+        assert writer.lost == 1
+        (path,) = paths(tmp_path)
+        assert path.stat().st_size == size
+    assert seqs(tmp_path) == [1]
+
+
+def _limit_file_size(size: int) -> Callable[[], None]:
+    import resource
+
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    return lambda: resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+async def test_a_file_that_cannot_be_put_into_place_is_left_for_the_next_start(
+    tmp_path: Path,
+) -> None:
+    """Its lines are not lost."""
+    async with writing(tmp_path) as writer:
+        writer.note(entry())
+        await flush(writer)
+        writer.probe = Disk("rename")
+    assert read_journal(tmp_path) == []
+    async with writing(tmp_path):
+        assert len(read_journal(tmp_path)) == 1
