@@ -136,7 +136,7 @@ async def test_two_workers_share_a_queue_and_one_may_die(
     queues: Commands, tmp_path: Path
 ) -> None:
     """Of one account, without any option; what the dead one had comes again."""
-    settings = ("--set", "lock_timeout=5", "--set", "backoff=0")
+    settings = ("--set", "lock_timeout=30", "--set", "backoff=0")
     assert (await queues.queue("configure", *settings)).status == 0
     path = tmp_path / "got"
     script = 'cat >> "$1"; echo >> "$1"; sleep 0.1'
