@@ -25,6 +25,7 @@ from qos.errors import LocalProtocolError, MessageTooLarge, NoAnswer
 from xep_0254 import asking
 from xep_0254.events import Event, parse_event
 from xep_0254.namespaces import EVENT
+from xep_qos.tap import Tap
 from xep_qos.wire import Wire
 
 __all__ = ["Channel", "Listener", "normal"]
@@ -66,17 +67,13 @@ class Channel:
         self._pending: dict[str, _Pending] = {}
         self._listeners: dict[tuple[str, str], list[Listener]] = {}
         self._wire = Wire(xmpp)
-        xmpp.add_filter("in", self._filter)
-        for event, handler in self._events():
-            xmpp.add_event_handler(event, handler)
+        self._tap = Tap(xmpp, self._take, self._events())
         if xmpp.session_bind_event.is_set():
             self._session_started(None)
 
     def close(self) -> None:
         """Leave the stream as it was; who waits for an answer gets none."""
-        self._xmpp.del_filter("in", self._filter)
-        for event, handler in self._events():
-            self._xmpp.del_event_handler(event, handler)
+        self._tap.close()
         self._session_lost()
         self._listeners.clear()
         self._wire.close()
@@ -154,18 +151,6 @@ class Channel:
 
     # -- the stream --------------------------------------------------------
 
-    def _filter(self, received: StanzaBase) -> StanzaBase | None:
-        """See every stanza after XEP-0198 has counted it; take out what is for us.
-
-        What fails here must not end the connection.
-        """
-        try:
-            taken = self._take(received)
-        except Exception:
-            log.exception("a stanza could not be looked into")
-            taken = False
-        return None if taken else received
-
     def _take(self, received: StanzaBase) -> bool:
         self._wire.quicken()
         if received.name == "iq":
@@ -203,17 +188,11 @@ class Channel:
 
     def _events(self) -> list[tuple[str, Callable[[Any], None]]]:
         return [
-            ("connected", self._connected),
             ("session_start", self._session_started),
             ("session_resumed", self._session_started),
             ("session_end", self._session_lost),
             ("disconnected", self._session_lost),
         ]
-
-    def _connected(self, _event: object) -> None:
-        """Stay a last filter: XEP-0198 must have counted what we take out."""
-        self._xmpp.del_filter("in", self._filter)
-        self._xmpp.add_filter("in", self._filter)
 
     def _session_started(self, _event: object) -> None:
         self.own = self._xmpp.boundjid.full

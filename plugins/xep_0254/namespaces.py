@@ -22,7 +22,6 @@ __all__ = [
     "META_DATA",
     "NODE_CONFIG",
     "OWNER",
-    "PUBLISH_OPTIONS",
     "PUBSUB",
     "QUEUEING",
     "QUEUEING_OLD",
@@ -42,7 +41,6 @@ EVENT = f"{PUBSUB}#event"
 ERRORS = f"{PUBSUB}#errors"
 NODE_CONFIG = f"{PUBSUB}#node_config"
 SUBSCRIBE_OPTIONS = f"{PUBSUB}#subscribe_options"
-PUBLISH_OPTIONS = f"{PUBSUB}#publish-options"
 META_DATA = f"{PUBSUB}#meta-data"
 
 #: XEP-0254 §7.1; its listing 11 has the other one, which is only read.

@@ -53,6 +53,7 @@ from xep_0254.namespaces import CLIENT, DISCO_INFO, DISCO_ITEMS, STANZAS
 from xep_0254.requests import is_request, parse_publish_message, parse_request
 from xep_qos import XEP_QOS
 from xep_qos.stanza import request_element
+from xep_qos.tap import Tap
 from xep_qos.wire import Wire
 
 __all__ = ["QueueService"]
@@ -141,9 +142,7 @@ class QueueService:
             xmpp.register_plugin(xep_qos.XEP_QOS.name, options)
         xmpp.register_plugin("xep_0030")
         self._wire = Wire(xmpp)
-        xmpp.add_filter("in", self._filter)
-        for event, handler in self._events():
-            xmpp.add_event_handler(event, handler)
+        self._tap = Tap(xmpp, self._take, self._events())
         if xmpp.session_bind_event.is_set():
             self._session_bind(xmpp.boundjid)
             self._session_started(None)
@@ -161,29 +160,18 @@ class QueueService:
         if self._registers_qos:
             await XEP_QOS.of(self._xmpp).aclose()
         if not self._xmpp.is_connected():
-            self._leave()
-
-    def _leave(self) -> None:
-        self._xmpp.del_filter("in", self._filter)
-        for event, handler in self._events():
-            self._xmpp.del_event_handler(event, handler)
+            self._tap.close()
 
     # -- the session -------------------------------------------------------
 
     def _events(self) -> list[tuple[str, Any]]:
         return [
-            ("connected", self._connected),
             ("session_bind", self._session_bind),
             ("session_start", self._session_started),
             ("session_resumed", self._session_started),
             ("session_end", self._session_lost),
             ("disconnected", self._session_lost),
         ]
-
-    def _connected(self, _event: object) -> None:
-        """Stay a last filter: XEP-0198 must have counted what we take out."""
-        self._xmpp.del_filter("in", self._filter)
-        self._xmpp.add_filter("in", self._filter)
 
     def _session_bind(self, jid: JID) -> None:
         """XEP-0254 §3: say what we are.
@@ -204,7 +192,7 @@ class QueueService:
 
     def _session_lost(self, event: object = None) -> None:
         if self._closed and event is not None:
-            self._leave()
+            self._tap.close()
         self._own = None
         self._engine.offline()
         self._probes.clear()
@@ -212,15 +200,6 @@ class QueueService:
         self._wire.session_lost()
 
     # -- what comes in -----------------------------------------------------
-
-    def _filter(self, received: StanzaBase) -> StanzaBase | None:
-        """Take out what is for us. What fails here must not end the connection."""
-        try:
-            taken = self._take(received)
-        except Exception:
-            log.exception("a stanza could not be looked into")
-            taken = False
-        return None if taken else received
 
     def _take(self, received: StanzaBase) -> bool:
         xml = received.xml

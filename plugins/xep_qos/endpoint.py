@@ -36,6 +36,7 @@ from xep_qos.discovery import Discovery
 from xep_qos.guard import Guard
 from xep_qos.reporting import Reporter
 from xep_qos.settings import Settings, policy_of, store_of
+from xep_qos.tap import Tap
 from xep_qos.wire import Wire
 
 __all__ = ["Endpoint", "IncomingInfo"]
@@ -135,9 +136,7 @@ class Endpoint:
             trust_acknowledged=policy_of(settings.trust_acknowledged),
             decided=self._decided,
         )
-        xmpp.add_filter("in", self._filter)
-        for event, handler in self._events():
-            xmpp.add_event_handler(event, handler)
+        self._tap = Tap(xmpp, self._take, self._events())
         if xmpp.session_bind_event.is_set():
             self._session_started(None)
 
@@ -153,9 +152,7 @@ class Endpoint:
 
     def leave(self) -> Coroutine[Any, Any, None]:
         """Leave the stream as it was; what is returned closes the store."""
-        self.xmpp.del_filter("in", self._filter)
-        for event, handler in self._events():
-            self.xmpp.del_event_handler(event, handler)
+        self._tap.close()
         self._session_lost()
         self.outbox.stop()
         self._inbox.stop()
@@ -223,7 +220,6 @@ class Endpoint:
 
     def _events(self) -> list[tuple[str, Any]]:
         return [
-            ("connected", self._connected),
             ("session_start", self._session_started),
             ("session_resumed", self._session_resumed),
             ("session_end", self._session_lost),
@@ -238,11 +234,6 @@ class Endpoint:
         account, _, resource = remembered.partition("/")
         if resource and not wanted.resource and account == wanted.bare:
             wanted.resource = resource
-
-    def _connected(self, _event: object) -> None:
-        """Stay the last filter: XEP-0198 must have counted what we take out."""
-        self.xmpp.del_filter("in", self._filter)
-        self.xmpp.add_filter("in", self._filter)
 
     def _session_started(self, _event: object) -> None:
         self._online(resumed=False)
@@ -290,19 +281,6 @@ class Endpoint:
             )
 
     # -- the stream --------------------------------------------------------
-
-    def _filter(self, received: StanzaBase) -> StanzaBase | None:
-        """See every stanza after XEP-0198 has counted it; take out our iqs.
-
-        What fails here must not end the connection: a peer repeats what is not
-        answered.
-        """
-        try:
-            taken = self._take(received)
-        except Exception:
-            log.exception("a stanza could not be looked into")
-            taken = False
-        return None if taken else received
 
     def _take(self, received: StanzaBase) -> bool:
         self._wire.quicken()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import heapq
 import itertools
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 from urllib.parse import quote
@@ -29,7 +29,7 @@ from qos.core.queue_node import QueueNode
 from qos.core.queue_requests import Refusal
 from qos.core.queue_stats import stats
 
-__all__ = ["Memory", "Queues", "Start"]
+__all__ = ["Memory", "QueueContents", "Queues"]
 
 #: What `QueueNode.free_id` may put behind an id.
 _SEQ_CHARS = 20
@@ -60,12 +60,21 @@ class Memory(Protocol):
 
 
 @dataclass(slots=True)
-class Start:
-    """What there is when a service starts; see `qos.stores.queue.QueueContents`."""
+class QueueContents:
+    """What a queue service needs to know of its store when it starts.
 
-    nodes: Sequence[Node] = ()
-    subscriptions: Sequence[Subscription] = ()
-    items: Sequence[Item] = ()
+    Attributes:
+        nodes: all of them, by name.
+        subscriptions: all of them, by node and JID.
+        items: those that are available or acquired, by seq.
+        dead: how many items each node keeps as dead; no node that has none.
+        next_seq: one more than the largest seq that was ever there.
+        next_order: one more than the largest `Item.order` that is there.
+    """
+
+    nodes: list[Node] = field(default_factory=list)
+    subscriptions: list[Subscription] = field(default_factory=list)
+    items: list[Item] = field(default_factory=list)
     dead: dict[str, int] = field(default_factory=dict)
     next_seq: int = 1
     next_order: int = 1
@@ -85,7 +94,7 @@ class Queues:
 
     def __init__(
         self,
-        start: Start,
+        start: QueueContents,
         memory: Memory,
         *,
         creators: Collection[str] | None,

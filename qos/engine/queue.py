@@ -35,13 +35,13 @@ from qos.core.queue_effects import (
 )
 from qos.core.queue_handle import handle
 from qos.core.queue_requests import ItemsResult, Purge, Refusal, Request, Result
-from qos.core.queue_service import Queues, Start
+from qos.core.queue_service import QueueContents, Queues
 from qos.engine.clock import Clock, Timers
 from qos.engine.queue_memory import RecentMemory
 from qos.errors import StoreError, StoreFull
 from qos.journal.items import ItemJournal
 from qos.journal.writer import JournalWriter
-from qos.stores.queue import QueueContents, QueueStore
+from qos.stores.queue import QueueStore
 
 __all__ = ["Answer", "Payloads", "QueueEngine", "QueuePort", "Unwritten"]
 
@@ -167,7 +167,7 @@ class QueueEngine:
         self._journal: ItemJournal | None = None
         if journal is not None:
             self._journal = ItemJournal(journal(store.store_id), store, contents.items)
-        self._core: Queues | None = self._new_core(_start(contents))
+        self._core: Queues | None = self._new_core(contents)
         self._step = _Step()
         # Until the first session nobody could be told of anything.
         self._began = False
@@ -181,7 +181,7 @@ class QueueEngine:
         self._timers: Timers[str] = Timers(clock, self._time)
         self._timers.set("forget", clock.now())
 
-    def _new_core(self, start: Start) -> Queues:
+    def _new_core(self, start: QueueContents) -> Queues:
         return Queues(
             start,
             self._memory,
@@ -369,7 +369,7 @@ class QueueEngine:
     def _read_again(self) -> None:
         try:
             contents = self.store.contents()
-            self._core = self._new_core(_start(contents))
+            self._core = self._new_core(contents)
             if self._journal is not None:
                 self._journal.start_again(contents.items)
         except StoreError as error:
@@ -459,17 +459,6 @@ class QueueEngine:
             self._sent[event_id] = (node, {item.token: item for item, _ in some})
         while len(self._sent) > _SENT_MAX:
             self._sent.popitem(last=False)
-
-
-def _start(contents: QueueContents) -> Start:
-    return Start(
-        nodes=contents.nodes,
-        subscriptions=contents.subscriptions,
-        items=contents.items,
-        dead=contents.dead,
-        next_seq=contents.next_seq,
-        next_order=contents.next_order,
-    )
 
 
 class Unwritten(Refusal):

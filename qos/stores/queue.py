@@ -10,10 +10,10 @@ See queue_rows.py for the tables, sqlite_file.py for what they survive.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
-from qos.core.item import Ended, Item, ItemOutcome, Node, Subscription
+from qos.core.item import Ended, Item, ItemOutcome
 from qos.core.queue_effects import Change
+from qos.core.queue_service import QueueContents
 from qos.errors import LocalProtocolError
 from qos.stores.queue_rows import (
     APPLICATION_ID,
@@ -35,34 +35,12 @@ from qos.stores.sqlite_file import Migrations, SqliteFile
 __all__ = [
     "APPLICATION_ID",
     "MIGRATIONS",
-    "QueueContents",
     "QueueStore",
     "queue_store_from_url",
 ]
 
 #: Payloads read by one statement.
 _PAYLOADS = 256
-
-
-@dataclass(slots=True)
-class QueueContents:
-    """What a queue service needs to know of its store when it starts.
-
-    Attributes:
-        nodes: all of them, by name.
-        subscriptions: all of them, by node and JID.
-        items: those that are available or acquired, by seq.
-        dead: how many items each node keeps as dead; no node that has none.
-        next_seq: one more than the largest seq that was ever there.
-        next_order: one more than the largest `Item.order` that is there.
-    """
-
-    nodes: list[Node] = field(default_factory=list)
-    subscriptions: list[Subscription] = field(default_factory=list)
-    items: list[Item] = field(default_factory=list)
-    dead: dict[str, int] = field(default_factory=dict)
-    next_seq: int = 1
-    next_order: int = 1
 
 
 class QueueStore(SqliteFile[QueueContents, Change]):

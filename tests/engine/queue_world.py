@@ -44,7 +44,7 @@ from qos.core.queue_requests import (
     Unlock,
     Unsubscribe,
 )
-from qos.core.queue_service import Queues, Start
+from qos.core.queue_service import QueueContents, Queues
 
 NODE = "orders"
 OWNER = "boss@x/desk"
@@ -149,12 +149,12 @@ class Disk:
         found = [item for item in found if item.outcome is outcome]
         return sorted(found, key=lambda item: item.seq)
 
-    def start(self) -> Start:
+    def start(self) -> QueueContents:
         """What a service is told when it starts."""
         dead = {
             name: len(self.archived(name, ItemOutcome.REJECTED)) for name in self.nodes
         }
-        return Start(
+        return QueueContents(
             nodes=list(self.nodes.values()),
             subscriptions=list(self.subscriptions.values()),
             items=[item for name in self.nodes for item in self.live(name)],

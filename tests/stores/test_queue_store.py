@@ -42,7 +42,8 @@ from qos.core.queue_effects import (
     SaveNode,
     SaveSubscription,
 )
-from qos.stores.queue import QueueContents, QueueStore
+from qos.core.queue_service import QueueContents
+from qos.stores.queue import QueueStore
 from qos.testing.store_contract import NASTY_TEXTS
 
 NODES = ("jobs", "dead jobs", NASTY_TEXTS[1])
