@@ -1,6 +1,7 @@
 # `make demo` and `make test` do all their set-up themselves: they need Python, make and
 # a way to install Python packages. What they set up is in .venv, except for what comes
-# from apt: python3-venv where it is missing, and for `make test` prosody and openssl.
+# from apt: python3-venv where it is missing, and for `make test` prosody, openssl and
+# Java 17.
 
 # The first Python that is new enough; or say `make PYTHON=/path/to/python3 …`.
 PYTHON ?= $(firstword $(foreach python,python3 python3.14 python3.13 python3.12 python3.11, \
@@ -61,6 +62,7 @@ endef
 system:
 	@command -v prosody >/dev/null || $(call apt-install,prosody)
 	@command -v openssl >/dev/null || $(call apt-install,openssl)
+	@command -v java >/dev/null || $(call apt-install,openjdk-17-jre-headless)
 
 # Without python3-venv, Debian's python3 has no ensurepip: `-m venv` fails, and leaves
 # half a .venv behind, without pip.
@@ -76,5 +78,5 @@ system:
 # `--group` needs pip 25.1, and Python 3.11 to 3.13 come with an older one.
 .venv/dev.stamp: pyproject.toml | .venv/bin/pip
 	$(BIN)/pip install --quiet 'pip>=25.1'
-	$(BIN)/pip install --quiet --editable . --group dev
+	$(BIN)/pip install --quiet --editable '.[spark]' --group dev
 	@touch $@ .venv/runtime.stamp

@@ -32,6 +32,8 @@ COMMANDS = {
     "inbox": "see what is held for others to release, or drop it",
     "queue": "run a queue service, or put work into its queues",
     "worker": "run a command for each item of a queue",
+    "audit": "find out from journals what was lost, done twice, refused or is stuck",
+    "synth": "make journals with known anomalies in them, to try an audit",
     "demo": "see the three levels over a bad link, and a queue, without a server",
 }
 

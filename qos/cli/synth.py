@@ -1,0 +1,152 @@
+"""`xmpp-qos synth`: journals of any size, with known anomalies in them."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+import time
+from collections.abc import Callable
+from datetime import date
+from pathlib import Path
+
+from qos.cli.demo_output import ProgressLine
+from qos.cli.options import Parser
+from qos.cli.output import note, print_json
+from qos.cli.status import CommandError, Status, UsageError
+from qos.pipeline.synth import EXPECTED, FIRST_DAY, Plan, Synthesised, synthesise
+
+__all__ = ["parser", "run"]
+
+_EPILOG = f"""\
+examples:
+  xmpp-qos synth --out journals --messages 100000 --lost 7 --duplicated 5 --stuck 3
+  xmpp-qos audit journals --out audit
+
+A fleet of devices reports to its hubs, in the way of real journals: with repeats,
+refusals, clocks that differ, messages that could not be delivered, queues and workers.
+What an audit has to find, and nothing else, is in OUT/{EXPECTED}. The same options
+make the same journals.
+"""
+
+
+def parser(prog: str) -> Parser:
+    """See qos.cli.entry.Command."""
+    parser = Parser(
+        prog=prog,
+        description="Make journals with known anomalies in them: to try an audit, to "
+        "test or to measure it.",
+        epilog=_EPILOG,
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        required=True,
+        metavar="DIR",
+        help="the folder of the journals: a new one, or an empty one",
+    )
+    for name, least, default, what in (
+        ("devices", 1, 1000, "devices of the fleet"),
+        ("messages", 0, 100_000, "messages; each has some eight lines"),
+        ("lost", 0, 0, "messages that were lost"),
+        ("duplicated", 0, 0, "messages that were handed over twice"),
+        ("stuck", 0, 0, "messages that are stuck"),
+        ("seed", 0, 1, "decides what happens by chance"),
+        ("days", 1, 1, "days over which it is spread"),
+    ):
+        parser.add_argument(
+            f"--{name}",
+            type=_whole(least),
+            default=default,
+            metavar="N",
+            help=f"{what} (default: %(default)s)",
+        )
+    parser.add_argument(
+        "--first-day",
+        type=day,
+        default=FIRST_DAY,
+        metavar="DATE",
+        help="the first day (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="say what was made as JSON on stdout"
+    )
+    return parser
+
+
+async def run(arguments: argparse.Namespace) -> int:
+    """See qos.cli.entry.Command."""
+    try:
+        plan = Plan(
+            devices=arguments.devices,
+            messages=arguments.messages,
+            lost=arguments.lost,
+            duplicated=arguments.duplicated,
+            stuck=arguments.stuck,
+            seed=arguments.seed,
+            days=arguments.days,
+            first_day=arguments.first_day,
+        )
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    out: Path = arguments.out
+    bar = ProgressLine()
+
+    def progress(done: int, of: int) -> None:
+        bar.tell(f"{done} of {of} parts")
+
+    began = time.monotonic()
+    try:
+        made = await asyncio.to_thread(_synthesise, plan, out, progress)
+    except OSError as error:
+        text = f"{error.filename or out}: {error.strerror or error}"
+        raise CommandError(text, Status.OUTPUT) from None
+    finally:
+        bar.close()
+    seconds = time.monotonic() - began
+    anomalies = len(made.anomalies)
+    if arguments.json:
+        print_json(
+            {
+                "out": str(out),
+                "messages": plan.messages,
+                "lines": made.lines,
+                "files": made.files,
+                "anomalies": anomalies,
+                "seconds": round(seconds, 3),
+            }
+        )
+    else:
+        note(
+            f"{out}: {plan.messages:,} messages, {made.lines:,} lines in {made.files:,} "
+            f"files; {anomalies} anomalies, see {out / EXPECTED}"
+        )
+    return Status.DONE
+
+
+def _synthesise(
+    plan: Plan, out: Path, progress: Callable[[int, int], None]
+) -> Synthesised:
+    if out.exists() and any(out.iterdir()):
+        raise UsageError(f"--out {out}: there is something in it")
+    return synthesise(plan, out, progress=progress)
+
+
+def day(text: str) -> date:
+    """A date."""
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a date") from None
+
+
+def _whole(least: int) -> Callable[[str], int]:
+    def value(text: str) -> int:
+        number = int(text) if text.isdecimal() else -1
+        if not least <= number <= sys.maxsize:
+            raise argparse.ArgumentTypeError(
+                f"{text!r} is not a whole number from {least}"
+            )
+        return number
+
+    return value

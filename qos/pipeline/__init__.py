@@ -1,0 +1,16 @@
+"""What the journals of many nodes say together, found out with Spark.
+
+The extra `[spark]`. Nothing outside of this package and `qos.cli.audit` may import
+its modules, but for `synth`, which needs no Spark; nothing here is imported by
+`import qos.pipeline` itself.
+
+Modules, in the order in which the data passes them::
+
+    schema    a line of the journal as Spark has it
+    read      journals -> lines, checked -> events, and the problems of the files
+    tables    events -> the tables: pure functions, no session inside
+    store     tables <-> Parquet, by date and hour; a day is replaced as a whole
+    report    tables -> one HTML page (`report_data` collects, `report` draws)
+    session   a Spark session, or one clear line why there is none
+    driver    all of them in order: an audit
+"""

@@ -1,0 +1,216 @@
+"""An audit: journals in, tables and a report out. The one thin layer with a session.
+
+The events are read and checked once, and kept on disk (of the executors) for the
+tables that are made of them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date, timedelta
+from pathlib import Path
+
+from pyspark import StorageLevel
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from qos.pipeline import read, store, tables
+from qos.pipeline.report import render
+from qos.pipeline.report_data import collect
+from qos.pipeline.tables import Limits
+
+__all__ = ["REPORT", "TABLES", "Summary", "audit"]
+
+#: The folders that an audit makes, besides `problems`.
+TABLES = (
+    "deliveries",
+    "anomalies",
+    "routes_hourly",
+    "refusals",
+    "queue_items",
+    "workers_hourly",
+)
+
+REPORT = "report.html"
+
+#: What is read before the first day and after the last one: a message that began in
+#: a day may end in another, and a file is in the folder of its first line.
+MARGIN = timedelta(days=2)
+
+#: A first and a last day between which there is none.
+_NEVER = date(1970, 1, 2), date(1970, 1, 1)
+
+#: A clock that goes back by less is being set right.
+CLOCK_BACK_S = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What came of an audit.
+
+    Attributes:
+        first: the first day.
+        last: the last day.
+        lines: all that were read; `events` of them are events, some perhaps twice.
+        rows: of each table.
+        outcomes: messages that their sender tells of, by how they ended (`open`: not
+            yet).
+        anomalies: by kind.
+        problems: of the journals, by kind.
+        seconds: how long it took.
+    """
+
+    first: date | None
+    last: date | None
+    lines: int
+    events: int
+    rows: Mapping[str, int] = field(default_factory=dict)
+    outcomes: Mapping[str, int] = field(default_factory=dict)
+    anomalies: Mapping[str, int] = field(default_factory=dict)
+    problems: Mapping[str, int] = field(default_factory=dict)
+    seconds: float = 0.0
+
+    @property
+    def clean(self) -> bool:
+        """Whether there is no anomaly."""
+        return not self.anomalies
+
+
+def audit(
+    spark: SparkSession,
+    journals: Sequence[str],
+    out: str,
+    *,
+    limits: Limits,
+    first: date | None = None,
+    last: date | None = None,
+    accounts: Collection[str] | None = None,
+    progress: Callable[[str], None] = lambda step: None,
+) -> Summary:
+    """Read journals, and write the tables and the report of these days.
+
+    What is in `out` of these days is replaced, of other days it stays.
+
+    Args:
+        spark: its time zone must be UTC.
+        journals: see qos.pipeline.read.read_lines.
+        out: a folder, that Spark can write to; the report is written there if it is
+            on this machine.
+        limits: by what an anomaly is judged.
+        first: the first day; None: as early as there is anything.
+        last: the last day.
+        accounts: whose journals are complete; None: of all that have one here.
+        progress: told what is being done.
+    """
+    began = time.monotonic()
+    margin = {
+        "first": None if first is None else first - MARGIN,
+        "last": None if last is None else last + MARGIN,
+    }
+    progress("reading the journals")
+    checked = read.checked_lines(read.read_lines(spark, journals, **margin))
+    checked = checked.persist(StorageLevel.DISK_ONLY)
+    try:
+        events = read.events_of(checked)
+        seen = checked.agg(
+            F.count("*").alias("lines"),
+            F.count_if(F.col("problem").isNull()).alias("events"),
+            F.to_date(F.min(F.when(F.col("problem").isNull(), F.col("at")))).alias(
+                "first"
+            ),
+            F.to_date(F.max(F.when(F.col("problem").isNull(), F.col("at")))).alias(
+                "last"
+            ),
+        ).first()
+        assert seen is not None
+        summary = Summary(
+            first=first or seen["first"],
+            last=last or seen["last"],
+            lines=seen["lines"],
+            events=seen["events"],
+        )
+        progress("looking for problems of the journals")
+        files = read.read_files(spark, journals, **margin)
+        problems = _problems(checked, events, files)
+        store.replace_table(problems, f"{out}/problems")
+        problems = store.read_table(problems, f"{out}/problems")
+        written = _write_tables(
+            events, out, summary, limits, accounts, progress, from_margin=bool(first)
+        )
+    finally:
+        checked.unpersist()
+    progress("drawing the report")
+    return _report(written, problems, out, summary, limits, began)
+
+
+def _problems(checked: DataFrame, events: DataFrame, files: DataFrame) -> DataFrame:
+    return (
+        read.line_problems(checked)
+        .unionByName(read.file_problems(files))
+        .unionByName(tables.missing_lines(events))
+        .unionByName(tables.clocks_back(events, tolerance_s=CLOCK_BACK_S))
+    )
+
+
+def _write_tables(
+    events: DataFrame,
+    out: str,
+    summary: Summary,
+    limits: Limits,
+    accounts: Collection[str] | None,
+    progress: Callable[[str], None],
+    *,
+    from_margin: bool,
+) -> dict[str, DataFrame]:
+    """Each table as it stands on disk."""
+    # Without a line there is no day either, and nothing to replace.
+    first, last = summary.first or _NEVER[0], summary.last or _NEVER[1]
+    written: dict[str, DataFrame] = {}
+
+    def write(name: str, table: DataFrame) -> DataFrame:
+        progress(f"writing {name}")
+        folder = f"{out}/{name}"
+        store.replace_days(table, folder, first, last)
+        written[name] = store.read_table(table, folder, first, last)
+        return written[name]
+
+    messages = tables.deliveries(events)
+    if from_margin:
+        # It began before what was read: its row is in the table of that day.
+        messages = messages.where(F.col("bytes").isNotNull())
+    messages = write("deliveries", messages)
+    covered = tables.coverage(events, accounts)
+    write("anomalies", tables.anomalies(messages, covered, limits))
+    write("routes_hourly", tables.routes_hourly(messages))
+    write("refusals", tables.refusals(events))
+    write("queue_items", tables.queue_items(events))
+    write("workers_hourly", tables.workers_hourly(events))
+    return written
+
+
+def _report(
+    written: Mapping[str, DataFrame],
+    problems: DataFrame,
+    out: str,
+    summary: Summary,
+    limits: Limits,
+    began: float,
+) -> Summary:
+    data = collect(written, problems, limits)
+    summary = Summary(
+        first=summary.first,
+        last=summary.last,
+        lines=summary.lines,
+        events=summary.events,
+        rows={name: table.count() for name, table in written.items()},
+        outcomes=data.outcomes,
+        anomalies=data.anomaly_counts,
+        problems=data.problem_counts,
+        seconds=time.monotonic() - began,
+    )
+    page = render(data, summary.first, summary.last, lines=summary.lines)
+    if "://" not in out:
+        Path(out, REPORT).write_text(page, encoding="utf-8")
+    return summary

@@ -1,0 +1,250 @@
+"""Reads journals: their lines, checked as `qos.journal.parse_line` does, and problems.
+
+A line is an event or a problem, never neither. Nothing that is found in a journal
+raises. Hidden files are those that are being written, and are not looked at.
+
+Checked in the JVM, and in one pass: a Python function would take longer than all the
+rest of an audit.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Sequence
+from datetime import date
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from qos.journal.schema import FIELDS, LINE_BYTES_MAX, SCHEMA_VERSION
+from qos.pipeline.schema import CORRUPT, EVENT, EVENT_NAMES, LINE, column_of
+
+__all__ = [
+    "Problem",
+    "checked_lines",
+    "events_of",
+    "file_problems",
+    "line_problems",
+    "literal",
+    "read_files",
+    "read_lines",
+]
+
+
+class Problem(enum.Enum):
+    """What may be wrong with a journal; none of it stops an audit."""
+
+    #: Of a line that is JSON no more, or not yet.
+    TORN_LINE = "torn-line"
+    BAD_LINE = "bad-line"
+    #: Longer than LINE_BYTES_MAX.
+    LONG_LINE = "long-line"
+    #: Written by a newer version of this library.
+    NEWER_SCHEMA = "newer-schema"
+    EMPTY_FILE = "empty-file"
+    #: A file that is none of a journal's, by its name. It is not read.
+    FOREIGN_FILE = "foreign-file"
+    #: The clock of a node went back.
+    CLOCK_BACK = "clock-back"
+    #: Lines of a boot that nobody has given us, or that could not be written.
+    MISSING_LINES = "missing-lines"
+
+
+#: As `qos.journal.files` names them: NODE-BOOT-N.jsonl. Both say the same.
+_NAME = r"/[^/]*-[^/]*-[0-9][^/]*\.jsonl$"
+_NAME_GLOB = "*-*-[0-9]*.jsonl"
+
+_AT = r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{6}Z"
+
+_VALUES = {
+    "int": "[0-9]{1,9}+",
+    # Without escapes: Java would need its stack for each, and a peer may send many.
+    "text": r'"[^"\\]*+"',
+    "time": f'"{_AT}"',
+}
+
+
+def _as_written() -> str:
+    """What our writer writes, as a pattern that is tried once and from left to right.
+
+    Nearly all lines are so, and what else is asked of a line takes longer.
+    """
+    pattern = ""
+    for field in FIELDS:
+        comma = "," if pattern else ""
+        part = f'{comma}"{field.name}":{_VALUES[field.kind]}'
+        pattern += part if field.always else f"(?:{part})?+"
+    return rf"^\{{{pattern}\}}$"
+
+
+_TEXTS = "|".join(field.name for field in FIELDS if field.kind != "int")
+_INTS = "|".join(field.name for field in FIELDS if field.kind == "int")
+
+#: What `from_json` lets pass: a number for a text, a null, and a second object behind
+#: the first. A quote within a text is escaped, so none of it can be in one.
+_NOT_OURS = rf'"(?:{_TEXTS})"\s*:\s*[^"\s]|"(?:{_INTS})"\s*:\s*[^0-9\s]|\}}\s*\{{\s*"v"'
+
+_EXAMPLE_CHARS = 200
+
+
+def read_lines(
+    spark: SparkSession,
+    folders: Sequence[str],
+    *,
+    first: date | None = None,
+    last: date | None = None,
+) -> DataFrame:
+    """The lines of all whole files: columns `file` and `value`.
+
+    Args:
+        spark: the session.
+        folders: of journals, those that have `date=YYYY-MM-DD` folders; or such a
+            folder itself. Local paths, or URIs that Spark can read.
+        first: only folders of this date and later ones.
+        last: likewise.
+    """
+    frame = (
+        spark.read.option("recursiveFileLookup", "true")
+        .option("pathGlobFilter", _NAME_GLOB)
+        .text([_glob(folder) for folder in folders])
+        .select(F.col("_metadata.file_path").alias("file"), "value")
+    )
+    return _between(frame, first, last)
+
+
+def read_files(
+    spark: SparkSession,
+    folders: Sequence[str],
+    *,
+    first: date | None = None,
+    last: date | None = None,
+) -> DataFrame:
+    """The files of all kinds: columns `file` and `empty`. See read_lines."""
+    reader = spark.read.format("binaryFile").option("recursiveFileLookup", "true")
+    found = reader.load([_glob(folder) for folder in folders])
+    # A scan leaves empty files out; the list of files does not. Nothing is opened.
+    names = spark.createDataFrame(
+        [(name,) for name in found.inputFiles()], "file string"
+    )
+    # The same file may be file:/x here and file:///x there.
+    full = found.select(_place("_metadata.file_path").alias("full"))
+    frame = _between(names, first, last)
+    frame = frame.join(full, _place("file") == F.col("full"), "left")
+    return frame.select("file", F.col("full").isNull().alias("empty"))
+
+
+def checked_lines(lines: DataFrame) -> DataFrame:
+    """Each line as an event or a problem.
+
+    Returns:
+        The columns of `EVENT`, `problem` (the name of one, or null), and of a line that
+        is a problem `file` and `example` (its beginning).
+    """
+    parsed = F.from_json("value", LINE, {"columnNameOfCorruptRecord": CORRUPT})
+    frame = lines.select("file", "value", parsed.alias("line"))
+    fields = {field.name: F.col("line").getField(field.name) for field in FIELDS}
+    at = fields["at"].try_cast("timestamp")
+    frame = frame.select("file", "value", "line", at.alias("moment"))
+    problem = _problem(F.col("value"), fields, F.col("moment"))
+    frame = frame.withColumn("problem", problem)
+    columns = []
+    for field in FIELDS:
+        if field.name == "v":
+            continue
+        column = F.col("moment") if field.kind == "time" else fields[field.name]
+        name = column_of(field)
+        columns.append(column.cast(EVENT[name].dataType).alias(name))
+    bad = F.col("problem").isNotNull()
+    example = F.when(bad, F.substring("value", 1, _EXAMPLE_CHARS)).alias("example")
+    file = F.when(bad, F.col("file")).alias("file")
+    return frame.select(*columns, file, "problem", example)
+
+
+def events_of(checked: DataFrame) -> DataFrame:
+    """The lines that are events: the columns of `EVENT`."""
+    return checked.where(F.col("problem").isNull()).select(*EVENT.names)
+
+
+def line_problems(checked: DataFrame) -> DataFrame:
+    """The lines that are none, by file and kind; see file_problems."""
+    return (
+        checked.where(F.col("problem").isNotNull())
+        .groupBy(F.col("problem").alias("kind"), "file")
+        .agg(F.count("*").alias("count"), F.min("example").alias("example"))
+        .select("kind", _place("file").alias("place"), "count", "example")
+    )
+
+
+def file_problems(files: DataFrame) -> DataFrame:
+    """The files of which no line is read.
+
+    Returns:
+        Columns `kind` (see Problem), `place` (the file, or the node and its boot),
+        `count` and `example`.
+    """
+    return files.select(
+        F.when(~F.col("file").rlike(_NAME), Problem.FOREIGN_FILE.value)
+        .when(F.col("empty"), Problem.EMPTY_FILE.value)
+        .alias("kind"),
+        _place("file").alias("place"),
+        F.lit(1).cast("long").alias("count"),
+        F.lit("").alias("example"),
+    ).where(F.col("kind").isNotNull())
+
+
+def literal(path: str) -> str:
+    """A path where Spark takes patterns."""
+    return re.sub(r"([\\*?\[\]{}])", r"\\\1", path)
+
+
+def _problem(value: Column, fields: dict[str, Column], at: Column) -> Column:
+    ends = F.rtrim(value).endswith("}")
+    usual = value.rlike(_as_written())
+    shaped = ends & ~value.rlike(_NOT_OURS) & fields["at"].rlike(f"^{_AT}$")
+    for field in FIELDS:
+        if field.always:
+            shaped &= fields[field.name].isNotNull()
+    ours = (
+        F.col("line").getField(CORRUPT).isNull()
+        & fields["v"].between(1, SCHEMA_VERSION)
+        & F.concat_ws(".", fields["role"], fields["event"]).isin(*EVENT_NAMES)
+        & at.isNotNull()
+        # The attempt is an int elsewhere; nobody tries so often.
+        & (F.coalesce(fields["attempt"], F.lit(0)) < 2**31)
+        & (F.octet_length(value) <= LINE_BYTES_MAX)
+        & (usual | shaped)
+    )
+    torn = value.startswith('{"v":') & ~ends
+    return (
+        F.when(F.coalesce(ours, F.lit(False)), F.lit(None))
+        .when(F.octet_length(value) > LINE_BYTES_MAX, Problem.LONG_LINE.value)
+        .when((fields["v"] > SCHEMA_VERSION) & ends, Problem.NEWER_SCHEMA.value)
+        .when(torn, Problem.TORN_LINE.value)
+        .otherwise(Problem.BAD_LINE.value)
+    )
+
+
+def _place(file: str) -> Column:
+    """A file as people write it: Spark has a URI, and quotes it."""
+    path = F.try_url_decode(F.replace(file, F.lit("+"), F.lit("%2B")))
+    return F.regexp_replace(F.coalesce(path, file), "^file:/+", "/")
+
+
+def _between(frame: DataFrame, first: date | None, last: date | None) -> DataFrame:
+    # Of `_metadata.file_path` Spark looks at the names only, and opens no more files.
+    day = F.regexp_extract("file", r"/date=([0-9]{4}-[0-9]{2}-[0-9]{2})/", 1)
+    if first is not None:
+        frame = frame.where(day >= first.isoformat())
+    if last is not None:
+        frame = frame.where(day <= last.isoformat())
+    return frame
+
+
+def _glob(folder: str) -> str:
+    """What Spark is to list."""
+    folder = folder.rstrip("/")
+    name = literal(folder)
+    if folder.rpartition("/")[2].startswith("date="):
+        return name
+    return f"{name}/date=*"

@@ -1,0 +1,188 @@
+"""A Spark session for an audit, or one clear line why there can be none.
+
+The one place that knows how Spark is started: on this machine, bound to loopback, or
+on a cluster. Imports pyspark when it is asked for a session, and not before.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["JAVA_LEAST", "NoSpark", "check_spark", "spark_session"]
+
+#: What Spark 4 runs on.
+JAVA_LEAST: Final = 17
+
+_EXTRA = ("pyspark", "pandas", "pyarrow", "plotly")
+
+_JAVA_ANSWERS_S = 30.0
+
+#: Set for Python by spark-submit: then there is a JVM already.
+_SUBMITTED = "PYSPARK_GATEWAY_PORT"
+
+#: Of all: results must not depend on where they are computed.
+_ALWAYS = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.adaptive.enabled": "true",
+    "spark.sql.parquet.compression.codec": "zstd",
+    "spark.sql.ansi.enabled": "true",
+}
+
+#: Of a session on this machine: nobody else can connect to it.
+_LOCAL = {
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    # More would be more files and tasks than two or four cores have use for.
+    "spark.sql.shuffle.partitions": "32",
+    "spark.driver.memory": "1g",
+}
+
+
+class NoSpark(Exception):
+    """Spark cannot be used here; the text says what is missing, in one line."""
+
+
+def check_spark() -> None:
+    """See that the extra and Java are here. Takes less than a second.
+
+    Raises:
+        NoSpark: they are not.
+    """
+    missing = [name for name in _EXTRA if importlib.util.find_spec(name) is None]
+    if missing:
+        raise NoSpark(
+            f"this needs the extra `spark`, and there is no {' and no '.join(missing)}: "
+            "pip install 'xmpp-qos[spark]'"
+        )
+    if _SUBMITTED not in os.environ:
+        _check_java()
+
+
+@contextlib.contextmanager
+def spark_session(
+    name: str = "xmpp-qos", *, master: str | None = None, quiet: bool = False
+) -> Iterator[SparkSession]:
+    """A session, which is stopped at the end unless somebody else had begun it.
+
+    Args:
+        name: shown where Spark shows what runs.
+        master: as Spark has it: `local[2]`, `spark://host:port`…; None: what
+            spark-submit says, or else all cores of this machine.
+        quiet: keep what Java says to itself (its warnings at the start) out of our
+            stderr.
+
+    Raises:
+        NoSpark: there can be none.
+    """
+    check_spark()
+    from pyspark import SparkContext
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
+    # The active session is one of a thread, and that of another may be there.
+    ours = SparkContext._active_spark_context is None
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName(name)
+    submitted = _SUBMITTED in os.environ
+    if master is None and not submitted:
+        master = "local[*]"
+    if master is not None:
+        builder = builder.master(master)
+    options = dict(_ALWAYS)
+    if master is not None and master.startswith("local"):
+        options |= _LOCAL
+        if not submitted:
+            os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    for key, value in options.items():
+        builder = builder.config(key, value)
+    with _java_speaks_to_a_file(wanted=quiet and ours and not submitted) as said:
+        try:
+            spark = builder.getOrCreate()
+        except (PySparkException, OSError) as error:
+            raise NoSpark(f"Spark does not start: {_why(error, said)}") from None
+        except Exception as error:
+            # Py4J has no common base for what goes wrong while a JVM starts.
+            if not type(error).__module__.startswith("py4j"):
+                raise
+            raise NoSpark(f"Spark does not start: {_why(error, said)}") from None
+    try:
+        if ours:
+            spark.sparkContext.setLogLevel("ERROR")
+        # One that was there already has its own.
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+        yield spark
+    finally:
+        if ours:
+            spark.stop()
+
+
+def _check_java() -> None:
+    home = os.environ.get("JAVA_HOME")
+    java = shutil.which("java", path=f"{home}/bin") if home else shutil.which("java")
+    advice = f"install Java {JAVA_LEAST} (Debian: openjdk-17-jre-headless)"
+    if java is None:
+        where = f"in JAVA_HOME, {home}" if home else "here"
+        raise NoSpark(f"Spark needs Java, and there is none {where}: {advice}")
+    try:
+        said = subprocess.run(  # noqa: S603 - the user's own Java
+            (java, "-version"),
+            check=True,
+            capture_output=True,
+            text=True,
+            timeout=_JAVA_ANSWERS_S,
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise NoSpark(f"{java} does not run ({error}): {advice}") from None
+    # `openjdk version "17.0.15" 2025-04-15`; before Java 9 it was "1.8.0_392".
+    found = re.search(r'version "(?:1\.)?([0-9]+)', said.stderr + said.stdout)
+    version = int(found[1]) if found else 0
+    if version < JAVA_LEAST:
+        shown = version or "of an unknown version"
+        raise NoSpark(f"Spark needs Java {JAVA_LEAST}, and {java} is {shown}: {advice}")
+
+
+@contextlib.contextmanager
+def _java_speaks_to_a_file(*, wanted: bool) -> Iterator[Path | None]:
+    """While this is open our stderr is a file: a JVM that is started keeps it."""
+    if not wanted:
+        yield None
+        return
+    number, name = tempfile.mkstemp(prefix="xmpp-qos-spark-", suffix=".log")
+    path = Path(name)
+    sys.stderr.flush()
+    before = os.dup(2)
+    try:
+        os.dup2(number, 2)
+        yield path
+    finally:
+        sys.stderr.flush()
+        os.dup2(before, 2)
+        os.close(before)
+        os.close(number)
+        # Who has it open may go on writing.
+        path.unlink(missing_ok=True)
+
+
+def _why(error: Exception, said: Path | None) -> str:
+    """The line that says most."""
+    lines = said.read_text(errors="replace").splitlines() if said else []
+    telling = [
+        line for line in lines if re.search("error|exception", line, re.IGNORECASE)
+    ]
+    text = (telling or str(error).splitlines() or [type(error).__name__])[0]
+    return text.strip()

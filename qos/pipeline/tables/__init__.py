@@ -1,0 +1,28 @@
+"""The tables: pure functions from frames to frames, for batch and streaming alike.
+
+None has a session, reads a clock or knows a file. Times are in the time zone of the
+session, which has to be UTC.
+"""
+
+from qos.pipeline.tables.anomalies import Limits, anomalies
+from qos.pipeline.tables.coverage import clocks_back, coverage, missing_lines
+from qos.pipeline.tables.deliveries import deliveries
+from qos.pipeline.tables.items import queue_items
+from qos.pipeline.tables.once import once
+from qos.pipeline.tables.refusals import refusals
+from qos.pipeline.tables.routes import routes_hourly
+from qos.pipeline.tables.workers import workers_hourly
+
+__all__ = [
+    "Limits",
+    "anomalies",
+    "clocks_back",
+    "coverage",
+    "deliveries",
+    "missing_lines",
+    "once",
+    "queue_items",
+    "refusals",
+    "routes_hourly",
+    "workers_hourly",
+]

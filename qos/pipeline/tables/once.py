@@ -1,0 +1,51 @@
+"""Takes each line once, however often it was given, and other small common parts."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from qos.journal.schema import Event, Role
+
+__all__ = ["bare", "by_hour", "event_is", "once", "role_is", "seconds_between"]
+
+
+def once(events: DataFrame, *key: str) -> DataFrame:
+    """Each line once: (boot, seq) tells it from every other.
+
+    Args:
+        events: lines, perhaps of files that were given twice.
+        key: what the lines are grouped by next. They are brought together by it
+            here already, so that the data moves only once.
+    """
+    if key:
+        events = events.repartition(*key)
+    return events.dropDuplicates([*key, "boot", "seq"])
+
+
+def role_is(*roles: Role) -> Column:
+    """Whether a line is of one of these roles."""
+    return F.col("role").isin(*(role.value for role in roles))
+
+
+def event_is(*events: Event) -> Column:
+    """Whether the event of a line is one of these; the role has to be known."""
+    return F.col("event").isin(*(event.value for event in events))
+
+
+def bare(jid: Column) -> Column:
+    """The account of a JID."""
+    return F.substring_index(jid, "/", 1)
+
+
+def seconds_between(start: Column | str, end: Column | str) -> Column:
+    """The time between two moments, with microseconds."""
+    start = F.col(start) if isinstance(start, str) else start
+    end = F.col(end) if isinstance(end, str) else end
+    return (F.unix_micros(end) - F.unix_micros(start)) / 1e6
+
+
+def by_hour(frame: DataFrame, moment: str) -> DataFrame:
+    """With the columns that tables are partitioned by: `date` and `hour` of a moment."""
+    date, hour = F.to_date(moment), F.hour(moment)
+    return frame.withColumns({"date": date, "hour": hour})

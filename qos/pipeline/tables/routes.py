@@ -1,0 +1,77 @@
+"""How each route did in each hour: from whom to whom, at which level."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from qos.journal.schema import SenderEvent
+
+__all__ = ["PERCENTILES", "percentiles", "routes_hourly"]
+
+#: Their columns are named p50, p95 and p99.
+PERCENTILES = (0.5, 0.95, 0.99)
+
+#: Exact up to so many values in a group, and then within 1 of so many.
+_ACCURACY = 10_000
+
+_S = SenderEvent
+
+
+def routes_hourly(deliveries: DataFrame) -> DataFrame:
+    """One row for each hour and route.
+
+    Returns:
+        Columns `date`, `hour`, `sender`, `receiver`, `level`; the numbers of
+        `messages` that the sender tells of, and of how they ended: `delivered`,
+        `not_delivered`, `in_doubt`, `withdrawn`, `open` (not yet); `one_sided`: those
+        that only the receiver tells of; `retried` (messages) and `retries` (iqs),
+        `retry_rate` (of messages, or null); `hand_overs`, `redeliveries`; `bytes`; and of the latency in seconds `latency_p50`, `latency_p95`,
+        `latency_p99`.
+    """
+    keys = ("date", "hour", "sender", "receiver", "level")
+    sent = F.col("sender_last_at").isNotNull()
+    rows = deliveries.groupBy(*keys).agg(
+        F.count_if(sent).alias("messages"),
+        *(_ended(outcome) for outcome in _OUTCOMES),
+        F.count_if(sent & F.col("outcome").isNull()).alias("open"),
+        F.count_if(~sent).alias("one_sided"),
+        F.count_if(F.col("retries") > 0).alias("retried"),
+        F.coalesce(F.sum("retries"), F.lit(0)).alias("retries"),
+        F.sum("hand_overs").alias("hand_overs"),
+        F.sum("redeliveries").alias("redeliveries"),
+        F.coalesce(F.sum("bytes"), F.lit(0)).alias("bytes"),
+        percentiles("latency_s").alias("latency"),
+    )
+    rate = F.try_divide("retried", "messages").alias("retry_rate")
+    return rows.select(
+        *keys,
+        *("messages", "delivered", "not_delivered", "in_doubt", "withdrawn", "open"),
+        *(
+            "one_sided",
+            "retried",
+            "retries",
+            rate,
+            "hand_overs",
+            "redeliveries",
+            "bytes",
+        ),
+        *(
+            F.col("latency")[index].alias(f"latency_p{round(part * 100)}")
+            for index, part in enumerate(PERCENTILES)
+        ),
+    )
+
+
+_OUTCOMES = (_S.DELIVERED, _S.NOT_DELIVERED, _S.IN_DOUBT, _S.WITHDRAWN)
+
+
+def _ended(outcome: SenderEvent) -> Column:
+    name = outcome.value.replace("-", "_")
+    return F.count_if(F.col("outcome") == outcome.value).alias(name)
+
+
+def percentiles(column: str) -> Column:
+    """The PERCENTILES of a column, as an array."""
+    parts = F.array(*(F.lit(part) for part in PERCENTILES))
+    return F.percentile_approx(column, parts, _ACCURACY)

@@ -1,0 +1,173 @@
+"""A whole audit: what was put into journals is what comes out, and nothing else."""
+
+import contextlib
+import io
+import json
+import random
+from collections import Counter
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from qos.cli import main
+from qos.journal.schema import parse_line
+from qos.pipeline import read
+from qos.pipeline.driver import TABLES, audit
+from qos.pipeline.synth import Plan, synthesise
+from qos.pipeline.tables import Limits, anomalies, coverage, deliveries
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.xdist_group("spark"),
+    pytest.mark.timeout(180),
+]
+
+LIMITS = Limits(now=datetime(2026, 2, 1, tzinfo=UTC))
+
+
+def shuffled(folder: Path, seed: int) -> None:
+    """Put the lines into other files, in another order, and some of them twice."""
+    chance = random.Random(seed)
+    paths = list(folder.glob("date=*/*.jsonl"))
+    lines = [line for path in paths for line in path.read_text().splitlines()]
+    lines += chance.sample(lines, len(lines) // 4)
+    chance.shuffle(lines)
+    for path in paths:
+        path.unlink()
+    number = 0
+    while lines:
+        number += 1
+        size = chance.choice((1, 10, 500))
+        day = folder / f"date=2026-01-0{chance.randint(5, 7)}"
+        day.mkdir(exist_ok=True)
+        part = "".join(f"{line}\n" for line in lines[:size])
+        (day / f"node-b-{number}.jsonl").write_text(part)
+        if chance.random() < 0.1:
+            (day / f"copy-b-{number}.jsonl").write_text(part)
+        del lines[:size]
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_exactly_the_anomalies_are_found_however_the_lines_lie(
+    seed: int, spark: SparkSession, tmp_path: Path
+) -> None:
+    """Shuffled over files, and given twice: it does not matter which line is where."""
+    chance = random.Random(seed)
+    plan = Plan(
+        devices=chance.randint(1, 120),
+        messages=chance.randint(60, 500),
+        lost=chance.randint(0, 9),
+        duplicated=chance.randint(0, 9),
+        stuck=chance.randint(0, 9),
+        seed=seed,
+        days=chance.randint(1, 2),
+    )
+    made = synthesise(plan, tmp_path, processes=1)
+    shuffled(tmp_path, seed)
+    checked = read.checked_lines(read.read_lines(spark, [str(tmp_path)]))
+    events = read.events_of(checked)
+    rows = anomalies(deliveries(events), coverage(events), LIMITS).collect()
+    found = {
+        (r["kind"], r["level"], r["sender"], r["receiver"], r["msg_id"]) for r in rows
+    }
+    assert found == {
+        (each.kind, each.level, each.sender, each.receiver, each.msg_id)
+        for each in made.anomalies
+    }
+    assert len(rows) == len(made.anomalies)
+
+
+@pytest.fixture(scope="module")
+def journals(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("journals")
+    plan = Plan(devices=20, messages=700, lost=2, duplicated=1, stuck=1, days=2)
+    synthesise(plan, folder, processes=1)
+    (folder / "date=2026-01-05" / "notes.txt").write_text("foreign")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("out")
+
+
+@pytest.fixture(scope="module")
+def summary(spark: SparkSession, journals: Path, out: Path) -> dict[str, Any]:
+    """What the command prints, with the session that is there already."""
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        assert main(["audit", str(journals), "--out", str(out), "--json"]) == 1
+    return dict(json.loads(printed.getvalue()))
+
+
+def test_an_audit_counts_what_there_is(summary: dict[str, Any], journals: Path) -> None:
+    """The numbers that the command prints."""
+    lines = [
+        parse_line(line)
+        for path in journals.glob("date=*/*.jsonl")
+        for line in path.read_text().splitlines()
+    ]
+    assert summary["lines"] == summary["events"] == len(lines)
+    assert (summary["first"], summary["last"]) == ("2026-01-05", "2026-01-06")
+    assert summary["anomalies"] == {"lost": 2, "duplicated": 1, "stuck": 1}
+    assert summary["problems"] == {"foreign-file": 1}
+    ends = Counter(
+        str(fields["event"])
+        for fields in lines
+        if fields["role"] == "sender"
+        and fields["event"] in {"delivered", "not-delivered", "withdrawn"}
+    )
+    assert summary["outcomes"] == {**ends, "open": 1}
+    assert sum(summary["outcomes"].values()) == 700
+    published = [fields for fields in lines if fields["event"] == "published"]
+    assert summary["rows"]["queue_items"] == len(published)
+
+
+def test_an_audit_writes_each_table_and_a_report(
+    summary: dict[str, Any], out: Path, spark: SparkSession
+) -> None:
+    """By date and hour, so that whoever reads them reads little."""
+    for name in TABLES:
+        table = spark.read.parquet(f"{out}/{name}")
+        assert table.count() == summary["rows"][name]
+        assert {"date", "hour"} <= set(table.columns)
+        assert list((out / name).glob("date=2026-01-0?/hour=*/*.parquet"))
+    page = (out / "report.html").read_text()
+    assert "4 anomalies: 2 lost, 1 duplicated, 1 stuck." in page
+
+
+def test_an_audit_of_one_day_replaces_that_day(
+    summary: dict[str, Any], journals: Path, out: Path, spark: SparkSession
+) -> None:
+    """And makes the same of it as the audit of all days."""
+    before = {name: sorted(files(out / name)) for name in TABLES}
+    rows = (
+        spark.read.parquet(f"{out}/deliveries").orderBy("begun_at", "msg_id").collect()
+    )
+    day = date(2026, 1, 5)
+    again = audit(spark, [str(journals)], str(out), limits=LIMITS, first=day, last=day)
+    assert 0 < again.rows["deliveries"] < summary["rows"]["deliveries"]
+    after = spark.read.parquet(f"{out}/deliveries").orderBy("begun_at", "msg_id")
+    assert after.collect() == rows
+    for name, names in before.items():
+        kept = [name for name in names if "date=2026-01-05" not in name]
+        assert set(kept) <= set(files(out / name))
+        assert not set(names) - set(kept) & set(files(out / name))
+
+
+def files(folder: Path) -> list[str]:
+    return [str(path) for path in folder.rglob("*.parquet")]
+
+
+def test_an_audit_of_no_line_is_clean(spark: SparkSession, tmp_path: Path) -> None:
+    """A fleet that has done nothing yet."""
+    (tmp_path / "journal" / "date=2026-01-05").mkdir(parents=True)
+    found = audit(
+        spark, [str(tmp_path / "journal")], str(tmp_path / "out"), limits=LIMITS
+    )
+    assert found.clean
+    assert (found.lines, found.first, found.rows["deliveries"]) == (0, None, 0)
+    assert "No anomaly" in (tmp_path / "out" / "report.html").read_text()

@@ -1,0 +1,126 @@
+"""What the two commands refuse, before there is any Spark."""
+
+from pathlib import Path
+
+import pytest
+
+from qos.cli import main
+from qos.pipeline import session
+
+
+def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    """Run a command that makes no sense; return the one line it says."""
+    assert main(words) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.count("\n") == 1, err
+    return err
+
+
+@pytest.fixture(autouse=True)
+def journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "full" / "date=2026-01-05").mkdir(parents=True)
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "other").mkdir()
+    return tmp_path / "full"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("audit",), "JOURNAL"),
+        (("audit", "full"), "--out"),
+        (("audit", "--out", "o"), "JOURNAL"),
+        (("audit", "nowhere", "--out", "o"), "nowhere: there is no such folder"),
+        (("audit", "file", "--out", "o"), "file: there is no such folder"),
+        (("audit", "other", "--out", "o"), "no date=… folder in it"),
+        (("audit", "full", "--out", "file"), "--out file: "),
+        (("audit", "full", "--out", "file/o"), "--out file/o: "),
+        (("audit", "full", "--out", "o", "--from", "today"), "'today' is not a date"),
+        (
+            (
+                "audit",
+                "full",
+                "--out",
+                "o",
+                "--from",
+                "2026-01-06",
+                "--to",
+                "2026-01-05",
+            ),
+            "--from 2026-01-06 is after --to 2026-01-05",
+        ),
+        (("audit", "full", "--out", "o", "--stuck-after", "0"), "'0' is not a time"),
+        (("audit", "full", "--out", "o", "--skew", "x"), "'x' is not a time"),
+        (("synth",), "--out"),
+        (("synth", "--out", "o", "--messages", "many"), "'many'"),
+        (("synth", "--out", "o", "--devices", "0"), "from 1"),
+        (("synth", "--out", "o", "--messages", "3", "--lost", "4"), "more anomalies"),
+        (("synth", "--out", "full"), "there is something in it"),
+        (("synth", "--out", "o", "--first-day", "x"), "'x' is not a date"),
+    ],
+)
+def test_wrong_usage_is_one_line_and_status_2(
+    words: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing is written, and ten seconds are not waited for."""
+    assert said in refused(capsys, *words)
+
+
+AUDIT = ("audit", "full", "--out", "o")
+
+
+def test_no_java_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It says what to install."""
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert "openjdk-17-jre-headless" in refused(capsys, *AUDIT)
+
+
+@pytest.mark.parametrize(
+    ("says", "version"),
+    [
+        ('openjdk version "11.0.2" 2019-01-15', "is 11"),
+        ('java version "1.8.0_392"', "is 8"),
+        ("what?", "is of an unknown version"),
+    ],
+)
+def test_an_old_java_is_one_line(
+    says: str,
+    version: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With JAVA_HOME it is that one which counts, as for Spark itself."""
+    java = tmp_path / "home" / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text(f"#!/bin/sh\necho '{says}' >&2\n")
+    java.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "home"))
+    line = refused(capsys, *AUDIT)
+    assert version in line
+    assert "openjdk-17-jre-headless" in line
+
+
+def test_a_missing_extra_is_one_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Most who have this library have no use for Spark."""
+    monkeypatch.setattr(session, "_EXTRA", ("pyspark_is_not_here", "pyarrow"))
+    line = refused(capsys, *AUDIT)
+    assert "no pyspark_is_not_here: pip install 'xmpp-qos[spark]'" in line
+
+
+def test_synth_says_what_it_has_made(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It needs no Spark."""
+    assert main(["synth", "--out", "new", "--messages", "50", "--lost", "1"]) == 0
+    err = capsys.readouterr().err
+    assert "50 messages" in err
+    assert "1 anomalies" in err
+    assert (tmp_path / "new" / "expected.json").exists()

@@ -1,0 +1,248 @@
+"""What is in a journal's folder is an event or a reported problem: nothing else."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from frames import NOON, Lines
+from qos.journal.schema import (
+    LINE_BYTES_MAX,
+    BadLine,
+    NewerSchema,
+    parse_line,
+    render_line,
+)
+from qos.pipeline import read
+from qos.pipeline.read import Problem
+from qos.pipeline.schema import EVENT
+from qos.pipeline.tables import clocks_back, missing_lines
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.xdist_group("spark"),
+    pytest.mark.timeout(180),
+]
+
+GOOD: Mapping[str, str | int] = {
+    "v": 1,
+    "at": "2026-01-05T12:00:00.000001Z",
+    "boot": "b1",
+    "seq": 1,
+    "node": "a@x/1",
+    "role": "sender",
+    "event": "accepted",
+    "level": "assured",
+    "msg_id": "m",
+    "from": "a@x/1",
+    "to": "b@x/1",
+    "attempt": 2,
+    "bytes": 3,
+}
+
+
+def changed(**fields: object) -> str:
+    """The good line with other fields; None: without it."""
+    line = {**GOOD, **{name.rstrip("_"): value for name, value in fields.items()}}
+    return json.dumps({name: v for name, v in line.items() if v is not None})
+
+
+GOOD_LINE = render_line(GOOD)
+
+LINES = [
+    GOOD_LINE,
+    changed(new_field={"a": [1, "}{", None]}),
+    changed(msg_id='"}{"v":9,"to":5', condition="}"),
+    changed(msg_id='é \ud83d\ude00 \\ " \n \x00'),
+    changed(level=None, msg_id=None, from_=None),
+    changed(condition=""),
+    f"  {GOOD_LINE}  ",
+    changed(bytes=2**63 - 1),
+    "",
+    "null",
+    "[]",
+    "{}",
+    "no json",
+    GOOD_LINE[:50],
+    GOOD_LINE[:-1],
+    GOOD_LINE[1:],
+    GOOD_LINE + GOOD_LINE,
+    changed(v=2),
+    changed(v=2, role="new", at="then", bytes="x"),
+    changed(v=0),
+    changed(v=-1),
+    changed(v="1"),
+    changed(v=1.0),
+    changed(v=True),
+    changed(v=None),
+    changed(at="2026-01-05T12:00:00Z"),
+    changed(at="2026-01-05 12:00:00.000001"),
+    changed(at="2026-13-05T12:00:00.000001Z"),
+    changed(at="2026-02-30T12:00:00.000001Z"),
+    changed(at=1767614400),
+    changed(seq=None),
+    changed(seq="1"),
+    changed(seq=-1),
+    changed(seq=1.5),
+    changed(seq=2**63),
+    changed(node=None),
+    changed(node=5),
+    changed(role="writer"),
+    changed(event="held"),
+    changed(event="flown"),
+    changed(to=5),
+    changed(to={"v": 1}),
+    changed(to=["b@x"]),
+    changed(to=True),
+    GOOD_LINE.replace('"b@x/1"', "null"),
+    GOOD_LINE.replace('"attempt":2', '"attempt":null'),
+    changed(bytes=-3),
+    changed(bytes="3"),
+    changed(bytes=2**63),
+    changed(condition="x" * (LINE_BYTES_MAX - 400)),
+    # Each takes a frame of the stack in a pattern that is not careful.
+    changed(condition='"' * (LINE_BYTES_MAX // 2 - 400)),
+    changed(condition="x" * LINE_BYTES_MAX),
+    "x" * 2**20,
+]
+
+
+def meaning(line: str) -> str:
+    """What `parse_line` makes of it."""
+    try:
+        parse_line(line)
+    except NewerSchema:
+        return "newer"
+    except BadLine:
+        return "bad"
+    return "event"
+
+
+def test_a_line_means_here_what_it_means_to_the_journal(spark: SparkSession) -> None:
+    """One schema for the writer and both readers, whatever Spark thinks of JSON."""
+    frame = spark.createDataFrame(
+        [("file", line) for line in LINES], "file string, value string"
+    )
+    names = {None: "event", "newer-schema": "newer"}
+    found = [
+        names.get(row["problem"], "bad") for row in read.checked_lines(frame).collect()
+    ]
+    wrong = [line[:300] for n, line in enumerate(LINES) if found[n] != meaning(line)]
+    assert wrong == []
+
+
+def test_an_event_has_all_that_the_line_says(spark: SparkSession) -> None:
+    """Column by column; `from` is a word of SQL, so it has another name."""
+    odd = changed(msg_id='é \ud83d\ude00 \\ " \n')
+    frame = spark.createDataFrame([("f", odd)], "file string, value string")
+    (row,) = read.events_of(read.checked_lines(frame)).collect()
+    expected = dict(parse_line(odd))
+    expected.pop("v")
+    expected["source"] = expected.pop("from")
+    found = {name: value for name, value in row.asDict().items() if value is not None}
+    at = found.pop("at")
+    assert at.isoformat() + "Z" == expected.pop("at")
+    assert found == expected
+    assert set(row.asDict()) == set(EVENT.names)
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Path:
+    """A journal with all that can be wrong in it, in a folder with an odd name."""
+    folder = tmp_path / "journal {of} [all], 50%"
+    day = folder / "date=2026-01-05"
+    day.mkdir(parents=True)
+    second = GOOD_LINE.replace('"seq":1', '"seq":2')
+    (day / "a@x%2F1-b1-1.jsonl").write_text(
+        f"{GOOD_LINE}\n{second}\n{changed(v=7)}\nnonsense\n\n{'x' * 2**20}\n{GOOD_LINE[:60]}"
+    )
+    (day / "a@x%2F1-b1-2.jsonl").write_text("")
+    (day / ".a@x%2F1-b1-3.jsonl").write_text(f"{GOOD_LINE}\n")
+    (day / "notes.txt").write_text(f"{GOOD_LINE}\n")
+    (day / "core").write_bytes(bytes(range(256)) * 100)
+    (folder / "date=2026-01-07").mkdir()
+    late = GOOD_LINE.replace("01-05", "01-07").replace("b1", "b2")
+    (folder / "date=2026-01-07" / "a@x%2F1-b2-1.jsonl").write_text(f"{late}\n")
+    (folder / "expected.json").write_text("{}")
+    return folder
+
+
+def test_each_problem_is_counted_at_its_place(
+    journal: Path, spark: SparkSession
+) -> None:
+    """None is fatal, and none is silently left out."""
+    checked = read.checked_lines(read.read_lines(spark, [str(journal)]))
+    assert read.events_of(checked).count() == 3
+    files = read.read_files(spark, [str(journal)])
+    problems = read.line_problems(checked).unionByName(read.file_problems(files))
+    found = {
+        (row["kind"], row["place"].removeprefix(f"{journal}/date=2026-01-05/")): row[
+            "count"
+        ]
+        for row in problems.collect()
+    }
+    assert found == {
+        ("newer-schema", "a@x%2F1-b1-1.jsonl"): 1,
+        ("bad-line", "a@x%2F1-b1-1.jsonl"): 2,
+        ("long-line", "a@x%2F1-b1-1.jsonl"): 1,
+        ("torn-line", "a@x%2F1-b1-1.jsonl"): 1,
+        ("empty-file", "a@x%2F1-b1-2.jsonl"): 1,
+        ("foreign-file", "notes.txt"): 1,
+        ("foreign-file", "core"): 1,
+    }
+
+
+def test_only_the_folders_of_the_days_are_read(
+    journal: Path, spark: SparkSession
+) -> None:
+    """A fleet has years of journals."""
+    for first, last, events in (("06", None, 1), (None, "06", 2), ("06", "06", 0)):
+        days = {
+            name: NOON.date().replace(day=int(day)) if day else None
+            for name, day in (("first", first), ("last", last))
+        }
+        lines = read.read_lines(spark, [str(journal)], **days)
+        checked = read.checked_lines(lines)
+        assert read.events_of(checked).count() == events
+
+
+def test_the_folder_of_a_day_may_be_given_itself(
+    journal: Path, spark: SparkSession
+) -> None:
+    """By a pattern of the shell, say."""
+    lines = read.read_lines(spark, [f"{journal}/date=2026-01-07/"])
+    assert read.events_of(read.checked_lines(lines)).count() == 1
+
+
+def test_a_clock_that_jumps_back_is_reported_with_its_place(
+    spark: SparkSession, lines: Lines
+) -> None:
+    """An hour back, and then on; being set right by seconds is nothing."""
+    for at in (0, 10, 3620, 20, 30, 25, 4000):
+        lines.line("a@x/1", "sender", "offered", at)
+    for at in (0, 5, 10, 7, 4000):
+        lines.line("b@x/1", "sender", "offered", at)
+    frame = lines.frame(spark)
+    (row,) = clocks_back(frame.unionByName(frame), tolerance_s=60).collect()
+    assert row.asDict() == {
+        "kind": Problem.CLOCK_BACK.value,
+        "place": "a@x/1 boot of a@x/1",
+        "count": 1,
+        "example": "line 4: from 2026-01-05 13:00:20 to 2026-01-05 12:00:20",
+    }
+
+
+def test_lines_that_are_missing_are_counted(spark: SparkSession, lines: Lines) -> None:
+    """A file that nobody has copied looks like messages that were lost."""
+    for at in range(10):
+        lines.line("a@x/1", "sender", "offered", at)
+        lines.line("b@x/1", "sender", "offered", at)
+    frame = lines.frame(spark)
+    some = frame.where(~((F.col("node") == "a@x/1") & F.col("seq").between(4, 6)))
+    (row,) = missing_lines(some).collect()
+    assert (row["kind"], row["count"]) == (Problem.MISSING_LINES.value, 3)
+    assert row["place"] == "a@x/1 boot of a@x/1"
+    assert missing_lines(frame.unionByName(frame)).count() == 0

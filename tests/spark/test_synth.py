@@ -1,0 +1,102 @@
+"""What `synth` makes are journals, and has in it what it says, and nothing else."""
+
+import json
+from collections import Counter
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+from qos.journal.schema import parse_line, render_line
+from qos.pipeline.synth import Plan, synthesise
+
+
+def lines_of(folder: Path) -> list[str]:
+    return [
+        line
+        for path in sorted(folder.glob("date=*/*.jsonl"))
+        for line in path.read_text().splitlines()
+    ]
+
+
+def test_each_line_is_as_the_writer_would_write_it(tmp_path: Path) -> None:
+    """They are put together as text, so this has to be seen."""
+    made = synthesise(Plan(devices=60, messages=400), tmp_path, processes=1)
+    lines = lines_of(tmp_path)
+    assert len(lines) == made.lines
+    assert made.files == len(list(tmp_path.glob("date=*/*.jsonl")))
+    for line in lines:
+        assert render_line(parse_line(line)) == line
+
+
+def test_each_boot_counts_its_lines_without_a_hole(tmp_path: Path) -> None:
+    """And in the order of its own clock."""
+    synthesise(Plan(devices=3, messages=500, days=2), tmp_path, processes=1)
+    boots: dict[object, list[tuple[object, object]]] = {}
+    for line in lines_of(tmp_path):
+        fields = parse_line(line)
+        boots.setdefault(fields["boot"], []).append((fields["seq"], fields["at"]))
+    assert len(boots) > 3
+    for counted in boots.values():
+        counted.sort()
+        assert [seq for seq, _ in counted] == list(range(1, len(counted) + 1))
+        times = [str(at) for _, at in counted]
+        assert times == sorted(times)
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_the_seed_decides_everything(processes: int, tmp_path: Path) -> None:
+    """However many processes share the work."""
+    plan = Plan(devices=60, messages=200, lost=1, stuck=1, seed=5)
+    again = tmp_path / "again"
+    synthesise(plan, tmp_path / "one", processes=1)
+    synthesise(plan, again, processes=processes)
+    assert lines_of(tmp_path / "one") == lines_of(again)
+    other = Plan(devices=60, messages=200, lost=1, stuck=1, seed=6)
+    synthesise(other, tmp_path / "other", processes=1)
+    assert lines_of(tmp_path / "other") != lines_of(again)
+
+
+def test_what_is_expected_is_written_down(tmp_path: Path) -> None:
+    """Beside the folders of the journals, so that an audit does not see it."""
+    plan = Plan(devices=5, messages=30, lost=2, duplicated=3, stuck=1)
+    made = synthesise(plan, tmp_path, processes=1)
+    expected = json.loads((tmp_path / "expected.json").read_text())
+    kinds = Counter(each["kind"] for each in expected["anomalies"])
+    assert kinds == {"lost": 2, "duplicated": 3, "stuck": 1}
+    assert len({each["msg_id"] for each in expected["anomalies"]}) == 6
+    assert expected["lines"] == made.lines
+
+
+def test_a_message_that_is_lost_has_no_hand_over(tmp_path: Path) -> None:
+    """And one that was duplicated has two."""
+    plan = Plan(devices=5, messages=100, lost=2, duplicated=2, stuck=2)
+    made = synthesise(plan, tmp_path, processes=1)
+    hand_overs = Counter(
+        fields["msg_id"]
+        for fields in map(parse_line, lines_of(tmp_path))
+        if fields["event"] == "handed-over"
+    )
+    for each in made.anomalies:
+        wanted = {"lost": 0, "duplicated": 2, "stuck": 0}[each.kind]
+        assert hand_overs[each.msg_id] == wanted
+
+
+def test_nothing_can_be_asked_for_that_cannot_be() -> None:
+    """More anomalies than messages, or nobody to send them."""
+    with pytest.raises(ValueError, match="more anomalies than messages"):
+        Plan(devices=1, messages=10, lost=5, duplicated=5, stuck=1)
+    for devices, days, messages in ((0, 1, 1), (1, 0, 1), (1, 1, -1)):
+        with pytest.raises(ValueError, match="there must be a device and a day"):
+            Plan(devices=devices, days=days, messages=messages)
+
+
+def test_days_and_files_are_those_of_the_lines(tmp_path: Path) -> None:
+    """A file is in the folder of its first line."""
+    plan = Plan(devices=2, messages=300, days=2, first_day=date(2026, 2, 28))
+    synthesise(plan, tmp_path, processes=1)
+    days = {path.name for path in tmp_path.glob("date=*")}
+    assert {"date=2026-02-28", "date=2026-03-01"} <= days
+    for path in tmp_path.glob("date=*/*.jsonl"):
+        first = parse_line(path.read_text().partition("\n")[0])
+        assert path.parent.name == f"date={str(first['at'])[:10]}"

@@ -1,0 +1,176 @@
+"""Routes, refusals, queues and workers."""
+
+import pytest
+from pyspark.sql import SparkSession
+
+from frames import NOON, Lines, after, only
+from qos.pipeline.tables import (
+    deliveries,
+    queue_items,
+    refusals,
+    routes_hourly,
+    workers_hourly,
+)
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.xdist_group("spark"),
+    pytest.mark.timeout(180),
+]
+
+DAY = NOON.date()
+
+
+def test_a_route_has_its_counts_and_its_latencies(
+    spark: SparkSession, lines: Lines
+) -> None:
+    """By sender, receiver, level and hour."""
+    for number in range(1, 101):
+        at = number * 10
+        lines.sent(
+            "accepted", "offered", "released", at=at, msg_id=str(number), attempt=2
+        )
+        lines.sent("delivered", at=at + number / 100, msg_id=str(number), attempt=2)
+    lines.sent("accepted", "offered", "in-doubt", at=50, msg_id="doubt", attempt=4)
+    lines.sent("accepted", at=60, msg_id="open")
+    lines.got("held", "released", "handed-over", at=70, msg_id="one side")
+    row = only(routes_hourly(deliveries(lines.frame(spark))))
+    assert row == {
+        "date": DAY,
+        "hour": 12,
+        "sender": "a@x",
+        "receiver": "b@x",
+        "level": "assured",
+        "messages": 102,
+        "delivered": 100,
+        "not_delivered": 0,
+        "in_doubt": 1,
+        "withdrawn": 0,
+        "open": 1,
+        "one_sided": 1,
+        "retried": 1,
+        "retries": 3,
+        "retry_rate": 1 / 102,
+        "hand_overs": 1,
+        "redeliveries": 0,
+        "bytes": 10300,
+        "latency_p50": 0.5,
+        "latency_p95": 0.95,
+        "latency_p99": 0.99,
+    }
+
+
+def test_refusals_are_by_source_and_reason(spark: SparkSession, lines: Lines) -> None:
+    """A stranger multiplies itself by resources; it is one account all the same."""
+    for number in range(3):
+        fields = {"source": f"s@x/{number}", "condition": "not-allowed", "bytes": 10}
+        lines.line("b@x/1", "receiver", "refused", number, **fields)
+    lines.line("b@x/1", "receiver", "refused", 9, condition="bad-request")
+    frame = lines.frame(spark)
+    rows = refusals(frame.unionByName(frame)).orderBy("refusals").collect()
+    assert [(row["source"], row["reason"], row["refusals"]) for row in rows] == [
+        ("", "bad-request", 1),
+        ("s@x", "not-allowed", 3),
+    ]
+    assert (rows[1]["receiver"], rows[1]["bytes"]) == ("b@x", 30)
+    assert (rows[1]["first_at"], rows[1]["last_at"]) == (after(0), after(2))
+
+
+def queue_line(lines: Lines, event: str, at: float, **fields: object) -> None:
+    given = {"queue": "orders", "item": "1"} | fields
+    lines.line("q.x", "queue", event, at, **given)
+
+
+def test_an_item_has_its_whole_life_in_a_row(spark: SparkSession, lines: Lines) -> None:
+    """Waits, deliveries, and who handled it."""
+    queue_line(lines, "published", 0, source="a@x/1", bytes=70)
+    queue_line(lines, "acquired", 2, to="w1@x/w", attempt=1)
+    queue_line(lines, "timed-out", 32, source="w1@x/w")
+    queue_line(lines, "acquired", 40, to="w2@x/w", attempt=2)
+    queue_line(lines, "accepted", 41, source="w2@x/w")
+    assert only(queue_items(lines.frame(spark))) == {
+        "date": DAY,
+        "hour": 12,
+        "service": "q.x",
+        "queue": "orders",
+        "item": "1",
+        "life": 1,
+        "publisher": "a@x",
+        "bytes": 70,
+        "published_at": after(0),
+        "first_acquired_at": after(2),
+        "ended_at": after(41),
+        "outcome": "accepted",
+        "reason": None,
+        "handled_by": "w2@x/w",
+        "holders": ["w1@x/w", "w2@x/w"],
+        "deliveries": 2,
+        "released": 0,
+        "modified": 0,
+        "rejected": 0,
+        "timed_out": 1,
+        "gone": 0,
+        "requeued": 0,
+        "wait_s": 2.0,
+        "total_s": 41.0,
+    }
+
+
+def test_an_id_that_is_published_again_is_another_item(
+    spark: SparkSession, lines: Lines
+) -> None:
+    """After its end; a line that a crash has doubled is not."""
+    queue_line(lines, "published", 0)
+    queue_line(lines, "published", 1, boot="after a crash")
+    queue_line(lines, "acquired", 2, to="w@x")
+    queue_line(lines, "accepted", 3, source="w@x")
+    queue_line(lines, "published", 60)
+    rows = queue_items(lines.frame(spark)).orderBy("life").collect()
+    assert [(row["life"], row["outcome"]) for row in rows] == [
+        (1, "accepted"),
+        (2, None),
+    ]
+    assert (rows[0]["published_at"], rows[1]["published_at"]) == (after(0), after(60))
+
+
+def test_a_dead_item_that_is_requeued_lives_on(
+    spark: SparkSession, lines: Lines
+) -> None:
+    """It is the same work."""
+    queue_line(lines, "published", 0)
+    queue_line(lines, "acquired", 1, to="w@x")
+    queue_line(lines, "rejected", 2, source="w@x", condition="no good")
+    queue_line(lines, "dead", 2, condition="no good")
+    dead = only(queue_items(lines.frame(spark)))
+    assert (dead["outcome"], dead["reason"], dead["rejected"]) == ("dead", "no good", 1)
+    queue_line(lines, "requeued", 100)
+    alive = only(queue_items(lines.frame(spark)))
+    assert (alive["outcome"], alive["ended_at"], alive["requeued"]) == (None, None, 1)
+
+
+def test_a_worker_has_its_hours(spark: SparkSession, lines: Lines) -> None:
+    """How many it began, how they ended, and how long it was busy."""
+    for number, end in enumerate(("accepted", "modified", "lost")):
+        item = {"queue": "q.x/orders", "item": str(number)}
+        lines.line("w@x/w", "worker", "started", number * 10, attempt=1, **item)
+        lines.line("w@x/w", "worker", end, number * 10 + number + 1, **item)
+    # The same item a second time, and then the worker dies.
+    item = {"queue": "q.x/orders", "item": "1"}
+    lines.line("w@x/w", "worker", "started", 50, attempt=2, **item)
+    assert only(workers_hourly(lines.frame(spark))) == {
+        "date": DAY,
+        "hour": 12,
+        "worker": "w@x/w",
+        "queue": "q.x/orders",
+        "started": 4,
+        "accepted": 1,
+        "released": 0,
+        "modified": 1,
+        "rejected": 0,
+        "lost": 1,
+        "open": 1,
+        "busy_s": 6.0,
+        "handling_p50": 2.0,
+        "handling_p95": 3.0,
+        "handling_p99": 3.0,
+    }
