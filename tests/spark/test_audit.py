@@ -4,12 +4,15 @@ import contextlib
 import io
 import json
 import random
+import tempfile
 from collections import Counter
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from qos.cli import main
@@ -28,9 +31,20 @@ pytestmark = [
 LIMITS = Limits(now=datetime(2026, 2, 1, tzinfo=UTC))
 
 
-def shuffled(folder: Path, seed: int) -> None:
+PLANS = st.builds(
+    Plan,
+    devices=st.integers(1, 120),
+    messages=st.integers(30, 300),
+    lost=st.integers(0, 9),
+    duplicated=st.integers(0, 9),
+    stuck=st.integers(0, 9),
+    seed=st.integers(0, 2**32),
+    days=st.integers(1, 2),
+)
+
+
+def shuffled(folder: Path, chance: random.Random) -> None:
     """Put the lines into other files, in another order, and some of them twice."""
-    chance = random.Random(seed)
     paths = list(folder.glob("date=*/*.jsonl"))
     lines = [line for path in paths for line in path.read_text().splitlines()]
     lines += chance.sample(lines, len(lines) // 4)
@@ -50,26 +64,23 @@ def shuffled(folder: Path, seed: int) -> None:
         del lines[:size]
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@settings(
+    max_examples=5,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(plan=PLANS, seed=st.integers(0, 2**32))
+@example(plan=Plan(devices=50, messages=500, lost=9, duplicated=9, stuck=9), seed=1)
 def test_exactly_the_anomalies_are_found_however_the_lines_lie(
-    seed: int, spark: SparkSession, tmp_path: Path
+    plan: Plan, seed: int, spark: SparkSession
 ) -> None:
     """Shuffled over files, and given twice: it does not matter which line is where."""
-    chance = random.Random(seed)
-    plan = Plan(
-        devices=chance.randint(1, 120),
-        messages=chance.randint(60, 500),
-        lost=chance.randint(0, 9),
-        duplicated=chance.randint(0, 9),
-        stuck=chance.randint(0, 9),
-        seed=seed,
-        days=chance.randint(1, 2),
-    )
-    made = synthesise(plan, tmp_path, processes=1)
-    shuffled(tmp_path, seed)
-    checked = read.checked_lines(read.read_lines(spark, [str(tmp_path)]))
-    events = read.events_of(checked)
-    rows = anomalies(deliveries(events), coverage(events), LIMITS).collect()
+    with tempfile.TemporaryDirectory() as name:
+        made = synthesise(plan, Path(name), processes=1)
+        shuffled(Path(name), random.Random(seed))
+        checked = read.checked_lines(read.read_lines(spark, [name]))
+        events = read.events_of(checked)
+        rows = anomalies(deliveries(events), coverage(events), LIMITS).collect()
     found = {
         (r["kind"], r["level"], r["sender"], r["receiver"], r["msg_id"]) for r in rows
     }

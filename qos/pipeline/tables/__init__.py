@@ -9,6 +9,7 @@ from qos.pipeline.tables.coverage import clocks_back, coverage, missing_lines
 from qos.pipeline.tables.deliveries import deliveries
 from qos.pipeline.tables.items import queue_items
 from qos.pipeline.tables.once import once
+from qos.pipeline.tables.readings import readings, unreadable
 from qos.pipeline.tables.refusals import refusals
 from qos.pipeline.tables.routes import routes_hourly
 from qos.pipeline.tables.workers import workers_hourly
@@ -22,7 +23,9 @@ __all__ = [
     "missing_lines",
     "once",
     "queue_items",
+    "readings",
     "refusals",
     "routes_hourly",
+    "unreadable",
     "workers_hourly",
 ]

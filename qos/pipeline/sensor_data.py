@@ -1,0 +1,146 @@
+"""Sensor readings in a payload: XEP-0323 `fields`, one value after the other.
+
+Knows the XML, and neither Spark nor where the payload comes from.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from datetime import UTC, datetime
+from typing import Final, NamedTuple
+from xml.etree import ElementTree as ET
+
+__all__ = ["NAMESPACE", "Reading", "SensorData", "parse_fields"]
+
+#: XEP-0323 §13.
+NAMESPACE: Final = "urn:xmpp:iot:sensordata"
+
+#: XEP-0323 §4: the elements of a value; those in `_NUMBERS` have a number.
+_NUMBERS: Final = frozenset({"numeric", "int", "long"})
+_KINDS: Final = _NUMBERS | {
+    *("boolean", "date", "dateTime", "enum", "string", "time", "timeSpan"),
+}
+
+#: The attributes of a value that say what it is; what else is true is a flag of it.
+_NO_FLAGS: Final = frozenset({"name", "value", "unit", "dataType", "stringIds"})
+
+#: xs:double without its words and xs:decimal; Python's float takes more than that.
+_NUMBER: Final = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
+
+
+class Reading(NamedTuple):
+    """One value of one sensor.
+
+    Attributes:
+        node: the nodeId.
+        source: its sourceId, or None.
+        timestamp: when it was read. One without a time zone is taken as UTC.
+        field: its name.
+        kind: the name of its element: numeric, int, long, boolean, date, dateTime,
+            enum, string, time or timeSpan.
+        value: the number, of the first three; or else None.
+        text: the value as it was written.
+        unit: of a numeric one.
+        flags: what else is said of it, by name: momentary, missing, automaticReadout…
+    """
+
+    node: str
+    source: str | None
+    timestamp: datetime
+    field: str
+    kind: str
+    value: float | None
+    text: str
+    unit: str | None
+    flags: list[str]
+
+
+class SensorData(NamedTuple):
+    """What a payload has: all readings that can be read, and why others cannot."""
+
+    readings: list[Reading]
+    problem: str | None
+
+
+def parse_fields(payload: str) -> SensorData:
+    """The readings of a payload, and the first thing in it that is none.
+
+    Nothing in a payload raises; all that can be read of it is given back.
+    """
+    # RFC 6120 §11.1: XMPP has no document types, and thus no entities of one's own.
+    if "<!" in payload:
+        return SensorData([], "no XMPP: it has a comment or a document type")
+    try:
+        fields = ET.fromstring(payload)  # noqa: S314 - without entities, see above
+    except ET.ParseError as error:
+        return SensorData([], f"no XML: {error}")
+    if fields.tag != f"{{{NAMESPACE}}}fields":
+        return SensorData([], f"not `fields` of {NAMESPACE}: {fields.tag:.100}")
+    readings: list[Reading] = []
+    problems: list[str] = []
+    for node in fields.iterfind(f"{{{NAMESPACE}}}node"):
+        for at in node.iterfind(f"{{{NAMESPACE}}}timestamp"):
+            _read(node, at, readings, problems)
+    return SensorData(readings, problems[0] if problems else None)
+
+
+def _read(
+    node: ET.Element, at: ET.Element, readings: list[Reading], problems: list[str]
+) -> None:
+    """Read what a node had at a moment."""
+    where = node.get("nodeId")
+    if where is None:
+        problems.append("a node has no nodeId")
+        return
+    try:
+        moment = _moment(at.get("value", ""))
+    except ValueError:
+        problems.append(f"node {where:.100}: no time: {at.get('value')!r:.100}")
+        return
+    for element in at:
+        namespace, _, kind = element.tag.rpartition("}")
+        if namespace != f"{{{NAMESPACE}" or kind not in _KINDS:
+            continue  # XMPP: what one does not know one leaves alone.
+        field, text = element.get("name"), element.get("value")
+        if field is None or text is None:
+            problems.append(f"node {where:.100}: a value without name or value")
+            continue
+        value = _number(text) if kind in _NUMBERS else None
+        if kind in _NUMBERS and value is None:
+            problems.append(f"node {where:.100}, {field:.100}: no number: {text!r:.50}")
+            continue
+        unit = element.get("unit") or None
+        source = node.get("sourceId") or None
+        readings.append(
+            Reading(
+                where, source, moment, field, kind, value, text, unit, _flags(element)
+            )
+        )
+
+
+def _number(text: str) -> float | None:
+    """The number of a text, or None; what is too large for a double is none."""
+    if not _NUMBER.fullmatch(text.strip()):
+        return None
+    value = float(text)
+    return value if math.isfinite(value) else None
+
+
+def _moment(text: str) -> datetime:
+    moment = datetime.fromisoformat(text.strip())
+    if moment.tzinfo is None:
+        return moment.replace(tzinfo=UTC)
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError as error:
+        raise ValueError(text) from error
+
+
+def _flags(element: ET.Element) -> list[str]:
+    """What an element says of its value by attributes that are true."""
+    return sorted(
+        name
+        for name, value in element.items()
+        if value in {"true", "1"} and name not in _NO_FLAGS and "}" not in name
+    )
