@@ -5,149 +5,16 @@ decided by a seed; the exact moment is not, so a failure may need some runs to s
 again: `QOS_SEEDS=20 pytest tests/live/test_crash_kill.py`.
 """
 
-import asyncio
-import contextlib
-import json
 import os
-import random
-import signal
-import sys
 from collections import Counter
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-import crash_device
-from crash_device import Life, read_log
-from devices import eventually
+from crash_pair import DEATHS, Pair
 from prosody import Prosody
 
 pytestmark = [pytest.mark.crash, pytest.mark.timeout(150)]
-
-SENDER, RECEIVER = "alice@localhost/controller", "bob@localhost/device"
-
-#: Who dies, and how. Killed while it starts, or at any moment of a session; or it
-#: kills itself: as it gets a stanza, before it has looked at it, or while the
-#: application has the message in hand.
-DEATHS = [
-    *((("sender",), how) for how in ("starting", "running", "received", "hold", "")),
-    *((("receiver",), how) for how in ("starting", "running", "assured", "deliver")),
-    *((("receiver",), how) for how in ("acknowledged", "before log", "after log")),
-    *((("sender", "receiver"), how) for how in ("starting", "running")),
-]
-
-#: The moment of a kill: after the start of the process, or of its session.
-STARTING_S_MAX = 0.4
-RUNNING_S_MAX = 0.2
-
-#: For a machine under load.
-WAIT_S_MAX = 20.0
-DRAIN_S_MAX = 40.0
-
-
-class Pair:
-    """A sender, a receiver, and what they leave behind."""
-
-    def __init__(self, server: Prosody, folder: Path, *, seed: int, store: str) -> None:
-        self._server = server
-        self._folder = folder
-        self._store = store
-        self._rng = random.Random(seed)
-        self._lives: Counter[str] = Counter()
-        self._processes: dict[str, asyncio.subprocess.Process] = {}
-
-    def log(self, role: str) -> list[dict[str, Any]]:
-        """What a device has written in all its lives."""
-        return read_log(self._folder / f"{role}.log")
-
-    @property
-    def stderr(self) -> str:
-        """What all processes have complained about."""
-        return (self._folder / "stderr").read_text()
-
-    async def run(self, rounds: int) -> None:
-        """Kill so many times; then let what was accepted come to its end."""
-        deaths: list[tuple[tuple[str, ...], str]] = []
-        while len(deaths) < rounds:
-            deaths += self._rng.sample(DEATHS, len(DEATHS))
-        try:
-            for role in ("receiver", "sender"):
-                await self._start(role)
-            for victims, how in deaths[:rounds]:
-                await self._kill(victims, how)
-            await self._end("sender")
-            await self._start("sender", drain=True)
-            async with asyncio.timeout(DRAIN_S_MAX):
-                assert await self._processes["sender"].wait() == 0
-        finally:
-            for role in self._processes:
-                await self._end(role)
-
-    async def _kill(self, victims: tuple[str, ...], how: str) -> None:
-        """One round: it dies, and is started again."""
-        if how == "starting":
-            for role in victims:
-                await self._end(role)
-                await self._start(role)
-            await asyncio.sleep(self._rng.uniform(0, STARTING_S_MAX))
-        else:
-            await self._flowing()
-        if how == "running":
-            await asyncio.sleep(self._rng.uniform(0, RUNNING_S_MAX))
-        elif how != "starting":
-            (role,) = victims
-            process = self._processes[role]
-            assert process.stdin is not None
-            plan = json.dumps([how, self._rng.randint(1, 12)])
-            process.stdin.write(plan.encode())
-            async with asyncio.timeout(WAIT_S_MAX):
-                await process.wait()
-        for role in victims:
-            await self._end(role)
-        for role in victims:
-            await self._start(role)
-
-    async def _flowing(self) -> None:
-        """Wait until messages are taken again: both have recovered."""
-        log = self._folder / "receiver.log"
-        before = log.stat().st_size if log.exists() else 0
-        await eventually(
-            lambda: log.exists() and log.stat().st_size > before, timeout_s=WAIT_S_MAX
-        )
-
-    async def _start(self, role: str, *, drain: bool = False) -> None:
-        jid = SENDER if role == "sender" else RECEIVER
-        self._lives[role] += 1
-        life = Life(
-            role=role,
-            number=self._lives[role],
-            jid=jid,
-            password=self._server.accounts[jid.partition("@")[0]],
-            host=self._server.address,
-            port=self._server.c2s_port,
-            store=f"{self._store}:{self._folder / role}.store",
-            log=str(self._folder / f"{role}.log"),
-            smacks=self._rng.random() < 0.5,
-            to=RECEIVER,
-            drain=drain,
-        )
-        with (self._folder / "stderr").open("ab") as stderr:
-            self._processes[role] = await asyncio.create_subprocess_exec(
-                *(sys.executable, crash_device.__file__, json.dumps(asdict(life))),
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.DEVNULL,
-                stderr=stderr,
-            )
-
-    async def _end(self, role: str) -> None:
-        """Kill it; it must not have ended in any other way."""
-        process = self._processes[role]
-        with contextlib.suppress(ProcessLookupError):
-            process.kill()
-        await process.wait()
-        assert process.returncode in {-signal.SIGKILL, 0}, f"{role}: {self.stderr}"
 
 
 def seeds() -> range:
