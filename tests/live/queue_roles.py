@@ -79,6 +79,17 @@ class Connect:
     host: str
     port: int
 
+    @classmethod
+    def of_account(cls, server: Prosody, name: str) -> Self:
+        """As one of the server's users, with a resource."""
+        user, _, resource = name.partition("/")
+        return cls(
+            jid=f"{user}@{server.domain}/{resource}",
+            password=server.accounts[user],
+            host=server.address,
+            port=server.c2s_port,
+        )
+
     def as_account(self) -> AccountSession:
         """Not begun yet."""
         login = Login(

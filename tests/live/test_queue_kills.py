@@ -13,7 +13,7 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -29,7 +29,8 @@ from prosody import Prosody
 from qos.core.item import ItemOutcome
 from qos.core.model import OutgoingState
 from qos.engine import Outcome
-from qos.errors import RequestFailed, RequestRefused
+from qos.errors import RequestRefused
+from queue_asker import NODE, QUEUE, Asker, asker, until_empty
 from queue_processes import Process, Processes
 from queue_roles import (
     AFTER_COMMIT,
@@ -44,7 +45,6 @@ from queue_roles import (
     read_deeds,
     read_journal,
 )
-from xep_0254.asking import BrowsedItem, unreachable
 from xep_0254.events import DeliveredItem, Event
 from xep_0254.namespaces import PUBSUB
 from xep_0254.queueing import XEP_0254, NewItem
@@ -52,8 +52,7 @@ from xep_qos import XEP_QOS
 
 pytestmark = pytest.mark.crash
 
-QUEUE = "comp.localhost"
-NODE, DEAD = "orders", "dead"
+DEAD = "dead"
 
 # For a machine under load.
 WAIT_S_MAX = 20.0
@@ -64,62 +63,6 @@ T = TypeVar("T")
 def seeds() -> range:
     """More of them on demand."""
     return range(int(os.environ.get("QOS_SEEDS", "1")))
-
-
-def account(server: Prosody, name: str) -> Connect:
-    """How a process logs in as one of the server's users."""
-    user, _, resource = name.partition("/")
-    jid = f"{user}@{server.domain}/{resource}"
-    return Connect(
-        jid=jid,
-        password=server.accounts[user],
-        host=server.address,
-        port=server.c2s_port,
-    )
-
-
-class Asker:
-    """A client that looks at queues, and asks again while the service is away."""
-
-    def __init__(self, client: ClientXMPP) -> None:
-        self.plugin = XEP_0254.of(client)
-
-    async def create(self, node: str, **options: str) -> None:
-        config = {f"queue#{name}": value for name, value in options.items()}
-        await insist(lambda: self.plugin.create(QUEUE, node, config))
-
-    async def stats(self, node: str) -> dict[str, int | float | None]:
-        return await insist(lambda: self.plugin.stats(QUEUE, node))
-
-    async def live(self, node: str) -> list[BrowsedItem]:
-        return [item async for item in self.plugin.browse(QUEUE, node)]
-
-    async def accepted(self, node: str) -> list[BrowsedItem]:
-        browsing = self.plugin.browse(QUEUE, node, state="accepted")
-        return [item async for item in browsing]
-
-    async def dead(self, node: str) -> list[BrowsedItem]:
-        browsing = self.plugin.browse(QUEUE, node, state="dead")
-        return [item async for item in browsing]
-
-
-async def insist(ask: Callable[[], Awaitable[T]]) -> T:
-    """Ask until there is an answer."""
-    while True:
-        try:
-            return await ask()
-        except RequestFailed as error:
-            if not unreachable(error):
-                raise
-        await asyncio.sleep(0.05)
-
-
-@contextlib.asynccontextmanager
-async def asker(server: Prosody, name: str = "carol/asker") -> AsyncIterator[Asker]:
-    async with connected_client(
-        server, name, {"xep_0254": {"timeout_s": 1.0}}, available=False
-    ) as client:
-        yield Asker(client)
 
 
 # -- the whole of it -------------------------------------------------------
@@ -176,7 +119,7 @@ class Shop:
         self, count: int, *, pause_s: float = 0.0, poison_every: int = POISON_EVERY
     ) -> Process:
         press = Press(
-            connect=account(self._server, "alice/press"),
+            connect=Connect.of_account(self._server, "alice/press"),
             service=QUEUE,
             node=NODE,
             log=str(self._folder / "published"),
@@ -229,7 +172,9 @@ class Shop:
         # Two accounts: what one may do to its own, another may not.
         user = "bob" if int(name[-1]) % 2 else "mallory"
         worker = Hand(
-            connect=account(self._server, f"{user}/{name[-1]}-{self._lives}"),
+            connect=Connect.of_account(
+                self._server, f"{user}/{name[-1]}-{self._lives}"
+            ),
             service=QUEUE,
             node=NODE,
             log=str(self._folder / "deeds"),
@@ -237,16 +182,6 @@ class Shop:
             work_s=0.02,
         )
         self._running[name] = await self._processes.start(worker)
-
-
-async def until_empty(ask: Asker, publisher: Process) -> None:
-    """Wait until nothing is to be done any more."""
-    assert await asyncio.shield(publisher.ended) == 0
-    while True:
-        stats = await ask.stats(NODE)
-        if not (stats["available"] or stats["acquired"] or stats["delayed"]):
-            return
-        await asyncio.sleep(0.1)
 
 
 def check_deeds(deeds: list[Deed], journal: list[Turn]) -> None:

@@ -1,0 +1,75 @@
+"""Looks at the queue `orders`, and asks again while its service is away: it was killed."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import TypeVar
+
+from slixmpp import ClientXMPP
+
+import xep_0254  # noqa: F401 - makes the plugin known
+from clients import connected_client
+from prosody import Prosody
+from qos.errors import RequestFailed
+from queue_processes import Process
+from xep_0254.asking import BrowsedItem, unreachable
+from xep_0254.queueing import XEP_0254
+
+QUEUE = "comp.localhost"
+NODE = "orders"
+
+T = TypeVar("T")
+
+
+class Asker:
+    """A client that looks at queues, and asks again while the service is away."""
+
+    def __init__(self, client: ClientXMPP) -> None:
+        self.plugin = XEP_0254.of(client)
+
+    async def create(self, node: str, **options: str) -> None:
+        config = {f"queue#{name}": value for name, value in options.items()}
+        await insist(lambda: self.plugin.create(QUEUE, node, config))
+
+    async def stats(self, node: str) -> dict[str, int | float | None]:
+        return await insist(lambda: self.plugin.stats(QUEUE, node))
+
+    async def live(self, node: str) -> list[BrowsedItem]:
+        return [item async for item in self.plugin.browse(QUEUE, node)]
+
+    async def accepted(self, node: str) -> list[BrowsedItem]:
+        browsing = self.plugin.browse(QUEUE, node, state="accepted")
+        return [item async for item in browsing]
+
+    async def dead(self, node: str) -> list[BrowsedItem]:
+        browsing = self.plugin.browse(QUEUE, node, state="dead")
+        return [item async for item in browsing]
+
+
+async def insist(ask: Callable[[], Awaitable[T]]) -> T:
+    """Ask until there is an answer."""
+    while True:
+        try:
+            return await ask()
+        except RequestFailed as error:
+            if not unreachable(error):
+                raise
+        await asyncio.sleep(0.05)
+
+
+@contextlib.asynccontextmanager
+async def asker(server: Prosody, name: str = "carol/asker") -> AsyncIterator[Asker]:
+    async with connected_client(
+        server, name, {"xep_0254": {"timeout_s": 1.0}}, available=False
+    ) as client:
+        yield Asker(client)
+
+
+async def until_empty(ask: Asker, publisher: Process) -> None:
+    """Wait until nothing is to be done any more."""
+    assert await asyncio.shield(publisher.ended) == 0
+    while True:
+        stats = await ask.stats(NODE)
+        if not (stats["available"] or stats["acquired"] or stats["delayed"]):
+            return
+        await asyncio.sleep(0.1)
