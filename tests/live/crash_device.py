@@ -12,7 +12,7 @@ It keeps a log, one JSON object a line, each on disk before anything follows fro
 It prints a line when it has a session. A line on its stdin, `["deliver", 3]` for
 example, makes it kill itself as it gets the third stanza from then on with such a
 child, before the plugin sees it; or, of a receiver, `before log` or `after log` of a
-message that it was handed.
+message that it was handed. `["end", 0]` makes it log out and close what it has.
 
 A body is never sent twice by the application, so it names one message: the first
 word is the level, the rest is unique.
@@ -35,6 +35,7 @@ from devices import child
 from qos.core.model import Level
 from qos.engine import Delivery
 from xep_qos import XEP_QOS
+from xep_qos.closing import close
 
 #: Messages that the sender has outstanding at a time: more than the window begins
 #: with, so that some are queued.
@@ -57,6 +58,7 @@ class Life:
         smacks: whether it loads XEP-0198.
         to: the sender's peer, full; it is also sent to by its bare JID.
         drain: send nothing new, and exit when all that is outstanding has ended.
+        journal: the folder of its journal, or ''.
     """
 
     role: str
@@ -70,6 +72,7 @@ class Life:
     smacks: bool = False
     to: str = ""
     drain: bool = False
+    journal: str = ""
 
 
 class Device:
@@ -79,6 +82,7 @@ class Device:
         self.life = life
         self._die_at: str | None = None
         self._die_count = 0
+        self._ends = asyncio.Event()
         entries = read_log(Path(life.log))
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
         self._log = os.open(life.log, flags, 0o600)
@@ -93,8 +97,9 @@ class Device:
         xmpp.auto_authorize = None
         if life.smacks:
             xmpp.register_plugin("xep_0198")
+        options = {"store": life.store, "journal": life.journal or None}
         short = {"retry_first_s": 0.1, "retry_max_s": 0.5}
-        xmpp.register_plugin("xep_qos", {"store": life.store, **short})
+        xmpp.register_plugin("xep_qos", options | short)
         self.qos = XEP_QOS.of(xmpp)
         xmpp.add_filter("in", self._look)
         xmpp.add_event_handler("session_start", self._started)
@@ -107,8 +112,10 @@ class Device:
         self._connect()
         if self.life.role == "sender":
             await self._send()
-            return
-        await asyncio.Event().wait()
+        else:
+            await self._ends.wait()
+        self.xmpp.del_event_handler("disconnected", self._connect)
+        await close(self.xmpp)
 
     def log(self, event: str, **fields: object) -> None:
         """Write a line; on disk when this returns."""
@@ -123,6 +130,9 @@ class Device:
             die()
         self._die_at, count = json.loads(line)
         self._die_count = int(count)
+        if self._die_at == "end":
+            self.xmpp.loop.remove_reader(0)
+            self._ends.set()
 
     def _maybe_die(self, at: str) -> None:
         """Here and now, if that is the plan."""

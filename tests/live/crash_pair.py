@@ -41,12 +41,29 @@ DRAIN_S_MAX = 40.0
 
 
 class Pair:
-    """A sender, a receiver, and what they leave behind."""
+    """A sender, a receiver, and what they leave behind.
 
-    def __init__(self, server: Prosody, folder: Path, *, seed: int, store: str) -> None:
+    Args:
+        server: where they meet.
+        folder: for all that they keep.
+        seed: decides who dies where.
+        store: the kind of both stores.
+        journal: of both; None: they keep none.
+    """
+
+    def __init__(
+        self,
+        server: Prosody,
+        folder: Path,
+        *,
+        seed: int,
+        store: str,
+        journal: Path | None = None,
+    ) -> None:
         self._server = server
         self._folder = folder
         self._store = store
+        self._journal = journal
         self._rng = random.Random(seed)
         self._lives: Counter[str] = Counter()
         self._processes: dict[str, asyncio.subprocess.Process] = {}
@@ -74,6 +91,8 @@ class Pair:
             await self._start("sender", drain=True)
             async with asyncio.timeout(DRAIN_S_MAX):
                 assert await self._processes["sender"].wait() == 0
+                self._tell("receiver", "end", 0)
+                assert await self._processes["receiver"].wait() == 0
         finally:
             for role in self._processes:
                 await self._end(role)
@@ -91,16 +110,19 @@ class Pair:
             await asyncio.sleep(self._rng.uniform(0, RUNNING_S_MAX))
         elif how != "starting":
             (role,) = victims
-            process = self._processes[role]
-            assert process.stdin is not None
-            plan = json.dumps([how, self._rng.randint(1, 12)])
-            process.stdin.write(plan.encode())
+            self._tell(role, how, self._rng.randint(1, 12))
             async with asyncio.timeout(WAIT_S_MAX):
-                await process.wait()
+                await self._processes[role].wait()
         for role in victims:
             await self._end(role)
         for role in victims:
             await self._start(role)
+
+    def _tell(self, role: str, how: str, count: int) -> None:
+        """See crash_device.py."""
+        stdin = self._processes[role].stdin
+        assert stdin is not None
+        stdin.write(json.dumps([how, count]).encode())
 
     async def _flowing(self) -> None:
         """Wait until messages are taken again: both have recovered."""
@@ -125,6 +147,7 @@ class Pair:
             smacks=self._rng.random() < 0.5,
             to=RECEIVER,
             drain=drain,
+            journal=str(self._journal or ""),
         )
         with (self._folder / "stderr").open("ab") as stderr:
             self._processes[role] = await asyncio.create_subprocess_exec(

@@ -84,6 +84,11 @@ class Process:
             os.kill(self.pid, signal.SIGKILL)
         await self.wait()
 
+    async def end(self) -> None:
+        """Let a service or a worker end in order."""
+        os.kill(self.pid, signal.SIGTERM)
+        assert await self.wait() == 0
+
     async def wait(self) -> int:
         """Wait for its end; returns the status."""
         async with asyncio.timeout(_END_S_MAX):

@@ -25,6 +25,7 @@ from qos.cli.logins import AccountSession, ComponentSession
 from qos.core.backoff import Backoff
 from qos.core.queue_effects import Change
 from qos.errors import RequestFailed
+from qos.journal.writer import JournalWriter
 from qos.stores.queue import QueueStore
 from qos.worker import Job, Worker
 from xep_0254 import QueueService
@@ -135,10 +136,12 @@ class Service(Role):
     Attributes:
         store: the file.
         journal: have SQLite write down each change of a lock; see `read_journal`.
+        qos_journal: the folder of what `qos.journal` says, or ''.
     """
 
     store: str
     journal: bool = False
+    qos_journal: str = ""
 
     @classmethod
     def of(
@@ -165,11 +168,14 @@ class Service(Role):
         store = _DyingStore(self.store, say)
         for number in (BEFORE_COMMIT, AFTER_COMMIT):
             signal.signal(number, store.die_at)
-        QueueService(session.xmpp, store)
+        service = QueueService(session.xmpp, store, journal=self.qos_journal or None)
         session.start()
         await session.online.wait()
+        ends = asyncio.Event()
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ends.set)
         say("ready")
-        await asyncio.Event().wait()
+        await ends.wait()
+        await service.aclose()
 
     async def _begin_journal(self) -> None:
         store = QueueStore(self.store)
@@ -206,6 +212,8 @@ class _DyingStore(QueueStore):
 class Hand(Role):
     """A worker. An item whose payload has the word poison fails, any other does not.
 
+    SIGTERM ends it in order, like a service.
+
     Attributes:
         service: the JID of the service.
         node: the queue.
@@ -214,6 +222,7 @@ class Hand(Role):
         parallel: jobs at a time.
         batch: items in one event.
         work_s: how long it works on an item, at most.
+        qos_journal: as of a service.
     """
 
     service: str
@@ -223,6 +232,7 @@ class Hand(Role):
     parallel: int = 8
     batch: int = 4
     work_s: float = 0.0
+    qos_journal: str = ""
 
     async def live(self, say: Say) -> None:
         log = os.open(self.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
@@ -240,7 +250,10 @@ class Hand(Role):
             await job.accept()
             note("accepted", job)
 
-        async with self.connect.as_account() as session:
+        async with (
+            JournalWriter.opened(self.qos_journal or None, self.connect.jid) as journal,
+            self.connect.as_account() as session,
+        ):
             worker = Worker(
                 session.client,
                 self.service,
@@ -248,7 +261,9 @@ class Hand(Role):
                 parallel=self.parallel,
                 batch=self.batch,
                 lock_timeout_s=self.lock_s,
+                journal=journal,
             )
+            worker.install_signal_handlers()
             session.start()
             async with worker:
                 await worker.subscribed()

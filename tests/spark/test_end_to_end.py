@@ -1,0 +1,332 @@
+"""Real endpoints on a real server, killed again and again; then the audit of it all."""
+
+import asyncio
+import contextlib
+import io
+import json
+import random
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import Row, SparkSession
+
+from crash_device import read_log
+from crash_pair import Pair
+from devices import eventually
+from prosody import Prosody, mutual
+from qos.cli import main
+from qos.testing.journals import read_journal
+from queue_asker import NODE, QUEUE, Asker, asker, until_empty
+from queue_processes import Process, Processes
+from queue_roles import AFTER_COMMIT, BEFORE_COMMIT, Connect, Hand, Press, Role, Service
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.crash,
+    pytest.mark.xmpp,
+    pytest.mark.xdist_group("spark"),
+    pytest.mark.timeout(240),
+]
+
+USERS = ("alice", "bob", "carol", "mallory")
+
+#: One clock, and all is over: whatever a journal does not explain is an anomaly.
+STRICT = ("--skew", "0.001", "--stuck-after", "1")
+
+ITEMS = 400
+POISON_EVERY = 80
+LOCK_S = 2.0
+ROUNDS = 9
+
+#: Twenty or so.
+DEEDS_BYTES = 1_400
+
+# For a machine under load.
+WAIT_S_MAX = 20.0
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """What the endpoints have left.
+
+    Attributes:
+        folder: with a journal in `devices`, and one in `queue`.
+        took: the log of the receiver; see crash_device.py.
+    """
+
+    folder: Path
+    took: list[dict[str, Any]]
+
+    @property
+    def journals(self) -> list[str]:
+        return [str(self.folder / name) for name in ("devices", "queue")]
+
+
+@pytest.fixture(scope="module")
+def traffic(tmp_path_factory: pytest.TempPathFactory) -> Traffic:
+    """A sender and a receiver, a queue and its workers; SIGKILL for all of them."""
+    folder = tmp_path_factory.mktemp("traffic")
+    return asyncio.run(make_traffic(folder, seed=1))
+
+
+async def make_traffic(folder: Path, *, seed: int) -> Traffic:
+    (folder / "prosody").mkdir()
+    server = Prosody(
+        folder / "prosody",
+        accounts={user: f"secret of {user}" for user in USERS},
+        rosters=mutual(("alice", "bob")),
+        components={QUEUE: "secret of queues"},
+    )
+    pair = Pair(server, folder, seed=seed, store="sqlite", journal=folder / "devices")
+    async with server:
+        await Bees(server, folder).run()
+        await pair.run(ROUNDS)
+    assert "Traceback" not in pair.stderr
+    return Traffic(folder, read_log(folder / "receiver.log"))
+
+
+class Bees:
+    """A queue service, two workers and a publisher; all but the last are killed."""
+
+    def __init__(self, server: Prosody, folder: Path) -> None:
+        self._folder = folder
+        journal = str(folder / "queue")
+
+        def account(name: str) -> Connect:
+            return Connect.of_account(server, name)
+
+        service = Service.of(server, QUEUE, folder / "queue.sqlite")
+        self._roles: dict[str, Role] = {
+            "service": Service(
+                connect=service.connect, store=service.store, qos_journal=journal
+            ),
+            **{
+                name: Hand(
+                    connect=account(name),
+                    log=str(folder / "deeds"),
+                    lock_s=LOCK_S,
+                    work_s=0.02,
+                    qos_journal=journal,
+                    service=QUEUE,
+                    node=NODE,
+                )
+                for name in ("bob/bee", "mallory/bee")
+            },
+        }
+        self._press = Press(
+            connect=account("alice/press"),
+            log=str(folder / "published"),
+            count=ITEMS,
+            poison_every=POISON_EVERY,
+            pause_s=0.1,
+            service=QUEUE,
+            node=NODE,
+        )
+        self._server = server
+        self._running: dict[str, Process] = {}
+
+    async def run(self) -> None:
+        async with Processes(self._folder) as self._processes, asker(self._server) as a:
+            await self._start("service")
+            await self._create(a)
+            for name in ("bob/bee", "mallory/bee"):
+                await self._start(name)
+            publisher = await self._processes.start(self._press)
+            for victim in ("bob/bee", "service", "mallory/bee", "service", "bob/bee"):
+                await self._flowing()
+                await self._kill(victim)
+                await self._start(victim)
+            await until_empty(a, publisher)
+            for process in reversed(self._running.values()):
+                await process.end()
+            assert "Traceback" not in self._processes.stderr
+
+    async def _create(self, ask: Asker) -> None:
+        await ask.create(
+            NODE, lock_timeout=str(LOCK_S), max_deliveries="5", backoff="0.05"
+        )
+        await ask.plugin.configure(QUEUE, NODE, {"pubsub#publish_model": "open"})
+
+    async def _start(self, name: str) -> None:
+        self._running[name] = await self._processes.start(self._roles[name])
+        await self._running[name].until("ready")
+
+    async def _kill(self, name: str) -> None:
+        process = self._running[name]
+        if name == "service":
+            # In a commit: then the journal is ahead of the store, or just is not.
+            await process.arm(random.choice((BEFORE_COMMIT, AFTER_COMMIT)))
+            await process.wait()
+        else:
+            await process.kill()
+
+    async def _flowing(self) -> None:
+        """Wait until some more has been done."""
+        deeds = self._folder / "deeds"
+
+        def size() -> int:
+            return deeds.stat().st_size if deeds.exists() else 0
+
+        before = size()
+        await eventually(lambda: size() > before + DEEDS_BYTES, timeout_s=WAIT_S_MAX)
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("out")
+
+
+@pytest.fixture(scope="module")
+def summary(traffic: Traffic, out: Path) -> dict[str, Any]:
+    """What the command says, as an operator runs it; it exits with 0."""
+    done = subprocess.run(
+        [
+            *(sys.executable, "-c", "import sys, qos.cli; sys.exit(qos.cli.main())"),
+            *("audit", *traffic.journals, "--out", str(out), "--json", *STRICT),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+    assert done.stderr == ""
+    assert done.returncode == 0, done.stdout
+    return dict(json.loads(done.stdout))
+
+
+def test_after_all_kills_there_is_no_anomaly(
+    traffic: Traffic, summary: dict[str, Any]
+) -> None:
+    """The journals agree with each other, whoever was killed where; and none has a hole."""
+    assert summary["anomalies"] == summary["problems"] == {}
+    assert summary["outcomes"].keys() <= {"delivered", "not-delivered"}
+    # It would prove nothing if little had happened.
+    lines = [line for journal in traffic.journals for line in read_journal(journal)]
+    assert summary["lines"] == len(lines)
+    boots = Counter((line["node"], line["boot"]) for line in lines)
+    lives = Counter(node for node, _ in boots)
+    assert lives[QUEUE] == 3
+    assert lives["bob@localhost/bee"] >= 2
+    assert lives["alice@localhost/controller"] >= ROUNDS // 3
+    assert lives["bob@localhost/device"] >= ROUNDS // 3
+    assert any(line["event"] == "redelivered" for line in lines)
+
+
+def test_each_message_that_was_taken_is_a_delivery(
+    traffic: Traffic, summary: dict[str, Any], out: Path, spark: SparkSession
+) -> None:
+    """Compared with what the receiver has written down by itself, and not by us."""
+    rows = spark.read.parquet(f"{out}/deliveries").collect()
+    assert len(rows) == sum(summary["outcomes"].values())
+    handed_over = {row.msg_id for row in rows if row.handed_over_at is not None}
+    assert handed_over == {entry["id"] for entry in traffic.took}
+    # What it was killed over before the store had it; nobody was told that it had it.
+    others = [row for row in rows if row.outcome != "delivered"]
+    assert {row.condition for row in others} <= {"not-stored"}
+    assert not handed_over & {row.msg_id for row in others}
+    assert {row.sender_node for row in rows} == {"alice@localhost/controller"}
+    known = [row for row in rows if row.outcome == "delivered"]
+    assert {row.receiver_node for row in known} == {"bob@localhost/device"}
+
+
+def test_each_item_that_was_published_is_complete(
+    traffic: Traffic, summary: dict[str, Any], out: Path, spark: SparkSession
+) -> None:
+    """One row an item, with its end, whoever had it when it was killed."""
+    items: list[Row] = spark.read.parquet(f"{out}/queue_items").collect()
+    published = (traffic.folder / "published").read_text().split()
+    assert len(published) == ITEMS
+    assert Counter(row.item for row in items) == Counter(published)
+    poisoned = {f"i{number}" for number in range(0, ITEMS, POISON_EVERY)}
+    assert {row.item for row in items if row.outcome == "dead"} == poisoned
+    bees = {"bob@localhost/bee", "mallory@localhost/bee"}
+    for row in items:
+        assert (row.service, row.queue, row.life) == (QUEUE, NODE, 1)
+        assert row.publisher == "alice@localhost"
+        assert row.bytes > 0
+        assert 0 <= row.wait_s <= row.total_s
+        assert set(row.holders) <= bees
+        if row.item not in poisoned:
+            assert row.outcome == "accepted"
+            assert row.handled_by in bees
+    assert any(row.timed_out + row.gone for row in items)
+
+
+def test_what_is_cut_out_of_a_journal_is_lost_and_what_is_added_is_doubled(
+    traffic: Traffic, summary: dict[str, Any], tmp_path: Path, spark: SparkSession
+) -> None:
+    """Exactly these two: the audit finds what is wrong, and blames nobody else."""
+    devices = tmp_path / "devices"
+    shutil.copytree(traffic.folder / "devices", devices)
+    lost, doubled = once_each(devices)
+    edit(devices, lambda line: [] if is_hand_over(line, lost) else [line])
+    last = max(
+        line["seq"] for line in read_journal(devices) if line["boot"] == doubled["boot"]
+    )
+    again = doubled | {"seq": last + 1}
+    edit(
+        devices,
+        lambda line: [line, again] if is_hand_over(line, doubled) else [line],
+    )
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        status = main(
+            [
+                *("audit", str(devices), traffic.journals[1]),
+                *("--out", str(tmp_path / "out"), "--json", *STRICT),
+            ]
+        )
+    assert status == 1
+    found = json.loads(printed.getvalue())
+    assert found["anomalies"] == {"lost": 1, "duplicated": 1}
+    assert found["problems"] == {"missing-lines": 1}
+    rows = spark.read.parquet(f"{tmp_path}/out/anomalies").collect()
+    assert {(row.kind, row.msg_id) for row in rows} == {
+        ("lost", lost["msg_id"]),
+        ("duplicated", doubled["msg_id"]),
+    }
+    assert found["rows"] == summary["rows"] | {"anomalies": 2}
+
+
+def is_hand_over(line: dict[str, Any], like: dict[str, Any]) -> bool:
+    return (line["event"], line["msg_id"]) == ("handed-over", like["msg_id"])
+
+
+def once_each(journal: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The hand-overs of two assured messages, not repeated, with lines around them."""
+    lines = read_journal(journal)
+    hand_overs = [
+        line
+        for line in lines
+        if line["event"] in {"handed-over", "redelivered"}
+        and line["level"] == "assured"
+    ]
+    times = Counter(line["msg_id"] for line in hand_overs)
+    edges = {
+        edge(line["seq"] for line in lines if line["boot"] == boot)
+        for boot in {line["boot"] for line in lines}
+        for edge in (min, max)
+    }
+    one, *_, other = (
+        line
+        for line in hand_overs
+        if times[line["msg_id"]] == 1 and line["seq"] not in edges
+    )
+    return one, other
+
+
+def edit(
+    journal: Path, change: Callable[[dict[str, Any]], list[dict[str, Any]]]
+) -> None:
+    """Write each line of a journal anew."""
+    for path in journal.glob("date=*/*.jsonl"):
+        lines = [json.loads(text) for text in path.read_text().splitlines()]
+        new = [each for line in lines for each in change(line)]
+        path.write_text("".join(f"{json.dumps(each)}\n" for each in new))
