@@ -42,6 +42,8 @@ def replace_days(table: DataFrame, folder: str, first: date, last: date) -> None
     # …so the files that are still there are of hours that have none any more.
     for path in before.intersection(_data_files(spark, folder, first, last)):
         _hadoop(spark, path).delete(_path(spark, path), False)
+    if not any(_data_files(spark, folder, date.min, date.max)):
+        _say_columns(table, folder, first)
 
 
 def replace_table(table: DataFrame, folder: str) -> None:
@@ -60,13 +62,22 @@ def read_table(
         first: the first day wanted; None: all.
         last: the last one.
     """
-    # Of a table without rows there are no files that would say what its columns are.
+    # Whoever does not know the columns gets them out of the files, in another order.
     frame = like.sparkSession.read.schema(like.schema).parquet(literal(folder))
     if first is not None:
         frame = frame.where(F.col("date") >= F.lit(first))
     if last is not None:
         frame = frame.where(F.col("date") <= F.lit(last))
     return frame.select(*like.columns)
+
+
+def _say_columns(table: DataFrame, folder: str, day: date) -> None:
+    """Write a file without rows: a folder without files cannot be read as a table.
+
+    It is one of this day, and gone when the day is replaced.
+    """
+    empty = table.drop(*_PARTITIONS).limit(0)
+    empty.write.mode("append").parquet(f"{folder}/date={day}/hour=0")
 
 
 def _data_files(

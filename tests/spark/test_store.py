@@ -46,7 +46,25 @@ def test_a_rerun_of_a_day_replaces_it(spark: SparkSession, tmp_path: Path) -> No
 
 
 def test_a_table_without_rows_can_be_read(spark: SparkSession, tmp_path: Path) -> None:
-    """There are no files then that would say what its columns are."""
+    """By anybody, who does not know what its columns are; and nothing of it stays."""
+    folder = str(tmp_path / "t")
     empty = table(spark)
-    store.replace_days(empty, str(tmp_path / "t"), FIFTH, SIXTH)
-    assert store.read_table(empty, str(tmp_path / "t")).collect() == []
+    store.replace_days(empty, folder, FIFTH, SIXTH)
+    found = spark.read.parquet(folder)
+    assert found.collect() == store.read_table(empty, folder).collect() == []
+    assert dict(found.dtypes) == dict(empty.dtypes)
+    store.replace_days(table(spark, (SEVENTH, 1, "a")), folder, SEVENTH, SEVENTH)
+    found = spark.read.parquet(folder).select(empty.columns)
+    assert found.collect() == [(SEVENTH, 1, "a")]
+    store.replace_days(table(spark, (FIFTH, 2, "b")), folder, FIFTH, FIFTH)
+    assert [path.parent.name for path in tmp_path.glob("t/date=*-05/*/*.parquet")] == [
+        "hour=2"
+    ]
+
+
+def test_a_small_table_without_rows_can_be_read(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """As a table of days is."""
+    store.replace_table(table(spark), str(tmp_path / "t"))
+    assert spark.read.parquet(f"{tmp_path}/t").dtypes == table(spark).dtypes
