@@ -1,7 +1,7 @@
 # `make demo` and `make test` do all their set-up themselves: they need Python, make and
 # a way to install Python packages. What they set up is in .venv, except for what comes
-# from apt: python3-venv where it is missing, and for `make test` prosody, openssl and
-# Java 17.
+# from apt: python3-venv where it is missing, Java 17, and for `make test` prosody and
+# openssl.
 
 # The first Python that is new enough; or say `make PYTHON=/path/to/python3 …`.
 PYTHON ?= $(firstword $(foreach python,python3 python3.14 python3.13 python3.12 python3.11, \
@@ -15,16 +15,18 @@ PYTEST_ARGS ?=
 BIN := .venv/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo test check format clean system
+.PHONY: help demo test check format clean system java
 
 help:
-	@echo 'make demo    see it work: a bad link, killed workers, no server needed'
+	@echo 'make demo    see it work: a bad link, killed workers, an audit; no server needed'
 	@echo 'make test    everything that must pass: check, all tests, coverage'
 	@echo 'make check   format, lint and types only'
 	@echo 'make format  rewrite the sources as check wants them'
 	@echo 'make clean   remove all that was built, .venv included'
 
+# Where there is no Java, and none can be installed, it says so and leaves the audit out.
 demo: .venv/runtime.stamp
+	@$(MAKE) --no-print-directory java || :
 	$(BIN)/xmpp-qos demo
 
 test: system check
@@ -59,9 +61,11 @@ define apt-install
 endef
 
 # What the live tests run; the daemon that apt may start is not used.
-system:
+system: java
 	@command -v prosody >/dev/null || $(call apt-install,prosody)
 	@command -v openssl >/dev/null || $(call apt-install,openssl)
+
+java:
 	@command -v java >/dev/null || $(call apt-install,openjdk-17-jre-headless)
 
 # Without python3-venv, Debian's python3 has no ensurepip: `-m venv` fails, and leaves
@@ -72,7 +76,7 @@ system:
 	  $(call apt-install,$(notdir $(PYTHON))-venv) && $(PYTHON) -m venv --clear .venv; }
 
 .venv/runtime.stamp: pyproject.toml | .venv/bin/pip
-	$(BIN)/pip install --quiet --editable .
+	$(BIN)/pip install --quiet --editable '.[spark]'
 	@touch $@
 
 # `--group` needs pip 25.1, and Python 3.11 to 3.13 come with an older one.

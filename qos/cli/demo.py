@@ -1,4 +1,4 @@
-"""`xmpp-qos demo`: the three levels, and a queue, without a server or a network."""
+"""`xmpp-qos demo`: the three levels, a queue, and an audit; no server, no network."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import argparse
 import math
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
+from qos.cli.demo_audit import Journals
 from qos.cli.demo_levels import show_levels
 from qos.cli.demo_queue import show_queue
 from qos.cli.options import Parser
@@ -33,6 +35,7 @@ examples:
   xmpp-qos demo
   xmpp-qos demo --seed 7 --loss 0.2 --kills 5
   xmpp-qos demo --only queue --items 1000
+  xmpp-qos demo --out demo
   xmpp-qos demo --json 2>/dev/null
 
 The seed decides who passes when, what the link does to the n-th stanza, at which passing
@@ -40,10 +43,12 @@ the counter is killed; and what is ordered, who fails at it, and when a bee is k
 What comes of it also depends on the moment, as ever.
 
 With --json there is an object for each level (with `level`), for each start of a bee
-(`kind` is bee) and for the queue (`kind` is queue).
+(`kind` is bee), for the queue (`kind` is queue), and for the audit (with `anomalies`).
 
-exit status: 0 if the assured messages were counted exactly once, and each good item of
-the queue was accepted exactly once, else 1.
+The audit needs the extra `spark` and Java 17; where they are not, it is left out.
+
+exit status: 0 if the assured messages were counted exactly once, each good item of the
+queue was accepted exactly once, and an audit has found no anomaly, else 1.
 """
 
 
@@ -53,8 +58,9 @@ def parser(prog: str) -> Parser:
         prog=prog,
         description="See the three levels over a link that loses, delays and cuts, to "
         "a receiver that is\nkilled: people are counted through two doors. Then a queue, "
-        "and three worker-bees at it.\nIt takes some twenty seconds, and needs no server "
-        "and no network.",
+        "and three worker-bees at it.\nAt last an audit of the journals that all of "
+        "them have kept. It takes half a minute or so,\nand needs no server and no "
+        "network.",
         epilog=_EPILOG,
     )
     parser.add_argument(
@@ -103,6 +109,16 @@ def parser(prog: str) -> Parser:
         help="show only this part",
     )
     parser.add_argument(
+        "--out",
+        type=Path,
+        metavar="DIR",
+        help="an empty or new folder, in which the journals, the tables and the report "
+        "of the audit are kept (default: one of its own, which is named at the end)",
+    )
+    parser.add_argument(
+        "--no-audit", action="store_true", help="leave the audit of the journals out"
+    )
+    parser.add_argument(
         "--json",
         action="store_true",
         help="the rows as JSON on stdout, one object a line, and the table on stderr",
@@ -122,21 +138,36 @@ async def run(arguments: argparse.Namespace) -> int:
     )
     if conditions.kills > conditions.messages:
         raise UsageError("--kills: there are not so many messages")
+    with Journals(arguments.out, wanted=not arguments.no_audit) as journals:
+        exact = await _show(conditions, arguments, journals.folder)
+        clean = await journals.audit(json=arguments.json)
+    return Status.DONE if exact and clean else Status.NOT_DELIVERED
+
+
+async def _show(
+    conditions: Conditions, arguments: argparse.Namespace, journal: Path | None
+) -> bool:
+    """Levels and queue; returns whether all was exact."""
     only, json = arguments.only, arguments.json
     exact = True
     try:
         if only in {None, "levels"}:
-            exact = await show_levels(conditions, json=json)
+            exact = await show_levels(conditions, json=json, journal=journal)
         if only in {None, "queue"}:
-            first = only is not None
-            seed, items = arguments.seed, arguments.items
-            exact = await show_queue(seed, items, json=json, first=first) and exact
+            queue = await show_queue(
+                arguments.seed,
+                arguments.items,
+                json=json,
+                first=only is not None,
+                journal=journal,
+            )
+            exact = queue and exact
     except (ProcessDied, RequestFailed, OSError) as error:
         # Without words it is a TimeoutError, of waiting for a session.
         why = getattr(error, "strerror", None) or str(error) or "a device cannot log in"
         text = f"the demo has failed: {why}"
         raise CommandError(text, Status.NOT_DELIVERED) from None
-    return Status.DONE if exact else Status.NOT_DELIVERED
+    return exact
 
 
 # -- values ----------------------------------------------------------------

@@ -34,21 +34,30 @@ once (acknowledged), then exactly once (assured), with --seed {seed}:
 """
 
 
-async def show_levels(conditions: Conditions, *, json: bool) -> bool:
+async def show_levels(
+    conditions: Conditions, *, json: bool, journal: Path | None = None
+) -> bool:
     """Run the scenario at each level; returns whether assured was exact.
+
+    Args:
+        conditions: what all levels are subject to.
+        json: rows on stdout, and the table on stderr.
+        journal: the folder of the journal of all; None: there is none.
 
     Raises:
         CommandError: stdout cannot be written.
         ProcessDied, TimeoutError, OSError: it cannot be run.
     """
     note(_story(conditions), name="")
-    rows = await _run_levels(conditions, json=json)
+    rows = await _run_levels(conditions, json=json, journal=journal)
     table = render(rows, bold=is_bold(json=json))
     show(table, _verdict(rows[-1]), json=json)
     return rows[-1].exact
 
 
-async def _run_levels(conditions: Conditions, *, json: bool) -> list[Row]:
+async def _run_levels(
+    conditions: Conditions, *, json: bool, journal: Path | None
+) -> list[Row]:
     rows: list[Row] = []
     progress = ProgressLine()
     with tempfile.TemporaryDirectory(prefix="xmpp-qos-demo-") as name:
@@ -64,6 +73,7 @@ async def _run_levels(conditions: Conditions, *, json: bool) -> list[Row]:
                         stores,
                         spares,
                         lambda now: progress.tell(_under_way(now)),
+                        journal,
                     )
                     progress.close()
                     note(_ended(row), name="")

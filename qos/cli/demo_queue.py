@@ -31,7 +31,9 @@ neither kill nor failure packs an order twice. With --seed {seed}:
 """
 
 
-async def show_queue(seed: int, items: int, *, json: bool, first: bool) -> bool:
+async def show_queue(
+    seed: int, items: int, *, json: bool, first: bool, journal: Path | None = None
+) -> bool:
     """Let the bees pack so many orders; returns whether all went as it should.
 
     Args:
@@ -39,6 +41,7 @@ async def show_queue(seed: int, items: int, *, json: bool, first: bool) -> bool:
         items: how many good orders.
         json: rows on stdout, and the table on stderr.
         first: nothing stands above.
+        journal: the folder of the journal of all; None: there is none.
 
     Raises:
         CommandError: stdout cannot be written.
@@ -59,6 +62,7 @@ async def show_queue(seed: int, items: int, *, json: bool, first: bool) -> bool:
                     folder,
                     spares,
                     lambda now: progress.tell(_under_way(now)),
+                    journal,
                 )
         finally:
             progress.close()

@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from qos.demo import child
-from qos.demo.device import Device
+from qos.demo.device import Device, jid_of
 from qos.demo.orders import FAILING, fails, packing_s, pieces_of
+from qos.journal.writer import JournalWriter
 from qos.worker import Job, Worker
 
 __all__ = ["READY", "RECEIVED", "Packed", "Run", "read_runs"]
@@ -137,6 +138,12 @@ class _Bee:
 
 
 async def _run(told: dict[str, Any]) -> None:
+    node = jid_of(told["name"])
+    async with JournalWriter.opened(told.get("journal"), node) as journal:
+        await _work(told, journal)
+
+
+async def _work(told: dict[str, Any], journal: JournalWriter | None) -> None:
     name = told["name"]
     book = _open(Path(told["folder"]), name)
     bee = _Bee(name, told["seed"], book)
@@ -150,6 +157,7 @@ async def _run(told: dict[str, Any]) -> None:
         parallel=_PARALLEL,
         resubscribe_s=_RESUBSCRIBE_S,
         effects_db=book,
+        journal=journal,
     )
     device.start()
     try:

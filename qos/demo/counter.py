@@ -129,7 +129,7 @@ async def _run(told: dict[str, Any]) -> None:
         NAME,
         password=told["password"],
         port=told["port"],
-        plugins=reporting(folder, NAME),
+        plugins=reporting(folder, NAME, told.get("journal")),
     )
     counter = _Counter(device, folder)
     device.start()

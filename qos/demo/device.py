@@ -20,12 +20,19 @@ def jid_of(name: str) -> str:
     return f"{name}@{LoopbackServer.domain}/device"
 
 
-def reporting(folder: Path, name: str) -> Plugins:
-    """The plugins of who sends or gets events, with a store of this name."""
+def reporting(folder: Path, name: str, journal: str | None) -> Plugins:
+    """The plugins of who sends or gets events, with a store of this name.
+
+    Args:
+        folder: of the store.
+        name: see above.
+        journal: the folder of the journal; None: there is none.
+    """
     return {
         "xep_0337": {},
         "xep_qos": {
             "store": f"sqlite:{folder / name}.sqlite",
+            "journal": journal,
             "retry_first_s": _RETRY_FIRST_S,
             "retry_max_s": _RETRY_MAX_S,
         },

@@ -58,6 +58,7 @@ async def run_queue(
     folder: Path,
     spares: Spares,
     show: Callable[[QueueProgress], object] | None = None,
+    journal: Path | None = None,
 ) -> tuple[list[BeeRow], QueueRow]:
     """Let the bees pack so many orders, and find out what has become of each.
 
@@ -67,6 +68,7 @@ async def run_queue(
         folder: for the stores; it must be empty.
         spares: where the bees' processes come from.
         show: called now and then.
+        journal: the folder of the journal of all; None: there is none.
 
     Returns:
         What each bee did, and what came of it all.
@@ -83,7 +85,11 @@ async def run_queue(
     async with (
         LoopbackServer(accounts=passwords, components={SERVICE: secret}) as server,
         queue_service(
-            server, SERVICE, secret, store=f"sqlite:{folder / 'queues.sqlite'}"
+            server,
+            SERVICE,
+            secret,
+            store=f"sqlite:{folder / 'queues.sqlite'}",
+            journal=journal,
         ),
         _shop(passwords[_SHOP], server.port) as shop,
     ):
@@ -95,6 +101,7 @@ async def run_queue(
                     "password": passwords[name],
                     "port": server.port,
                     "folder": str(folder),
+                    "journal": None if journal is None else str(journal),
                     "service": SERVICE,
                     "node": NODE,
                     "seed": seed,

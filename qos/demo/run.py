@@ -83,6 +83,7 @@ async def run_level(
     folder: Path,
     spares: Spares,
     show: Callable[[Progress], object] | None = None,
+    journal: Path | None = None,
 ) -> Row:
     """Let the people pass, and find out what the counter has made of it.
 
@@ -95,6 +96,7 @@ async def run_level(
         folder: for the stores; it must be empty.
         spares: where the counter's processes come from.
         show: called now and then.
+        journal: the folder of the journal of all; None: there is none.
 
     Raises:
         ProcessDied: the counter has ended by itself.
@@ -117,8 +119,9 @@ async def run_level(
             "password": passwords[counter.NAME],
             "folder": str(folder),
         }
-        supervisor = Supervisor(spares, task)
-        async with _doors(passwords, server.port, folder) as doors:
+        kept = None if journal is None else str(journal)
+        supervisor = Supervisor(spares, task | {"journal": kept})
+        async with _doors(passwords, server.port, folder, kept) as doors:
             run = _Run(level, conditions, server, link, doors, supervisor)
             await run.run(show)
         stanzas = server.counts["message"] + server.counts["iq"]
@@ -148,7 +151,7 @@ def first_error(errors: ExceptionGroup[Exception]) -> Exception:
 
 @asynccontextmanager
 async def _doors(
-    passwords: dict[str, str], port: int, folder: Path
+    passwords: dict[str, str], port: int, folder: Path, journal: str | None
 ) -> AsyncIterator[dict[str, Device]]:
     """The doors, connected."""
     doors: dict[str, Device] = {}
@@ -158,7 +161,7 @@ async def _doors(
                 name,
                 password=passwords[name],
                 port=port,
-                plugins=reporting(folder, name),
+                plugins=reporting(folder, name, journal),
             )
             doors[name].start()
         yield doors

@@ -1,7 +1,7 @@
 """What the journals of many nodes say together, found out with Spark.
 
 The extra `[spark]`. Nothing outside of this package and `qos.cli.audit` may import
-its modules, but for `synth`, which needs no Spark; nothing here is imported by
+its modules, but for `synth` and `session`, which need no Spark; nothing here is imported by
 `import qos.pipeline` itself.
 
 Modules, in the order in which the data passes them::

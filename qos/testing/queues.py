@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import tempfile
 from collections.abc import AsyncIterator, Collection
 from pathlib import Path
@@ -27,6 +28,7 @@ async def queue_service(
     *,
     store: str | None = None,
     creators: Collection[str] | None = None,
+    journal: str | os.PathLike[str] | None = None,
 ) -> AsyncIterator[QueueService]:
     """Serve queues at a domain; closed on exit, its store included.
 
@@ -47,6 +49,7 @@ async def queue_service(
         secret: of the component.
         store: as for QueueService; None: one that is gone on exit.
         creators: as for QueueService.
+        journal: as for QueueService.
 
     Raises:
         TimeoutError: no session came about.
@@ -66,7 +69,7 @@ async def queue_service(
 
         component.add_event_handler("disconnected", connect)
         try:
-            service = QueueService(component, store, creators=creators)
+            service = QueueService(component, store, creators=creators, journal=journal)
             try:
                 connect()
                 await component.wait_until("session_start", timeout=_LOGIN_S_MAX)

@@ -4,11 +4,12 @@ import asyncio
 import json
 import operator
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,10 @@ from qos.demo.counter import COUNTED, Book, Count
 from qos.demo.process import ProcessDied, Spares, Supervisor
 from qos.demo.scenario import ENTERED, LEFT, Passing, inside, kills, people
 from qos.demo.table import Row, reckon, render
+from qos.testing.journals import read_journal
 
-LEVELS = ("--only", "levels")
-QUEUE = ("--only", "queue", "--items", "60")
+LEVELS = ("--only", "levels", "--no-audit")
+QUEUE = ("--only", "queue", "--items", "60", "--no-audit")
 
 #: A shorter run than the usual one, and one that surely loses something.
 SHORT = ("--messages", "40", "--loss", "0.1", "--cut", "0.02", "--kills", "2")
@@ -32,14 +34,20 @@ PERFECT = ("--loss", "0", "--cut", "0", "--delay", "0")
 COMMAND = (sys.executable, "-c", "import sys, qos.cli; sys.exit(qos.cli.main())")
 
 
-def demo(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+#: A JVM that is gone in a minute has no use for the compiler that takes its time.
+JAVA = {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+
+
+def demo(
+    folder: Path, *arguments: str, timeout_s: float = 40
+) -> subprocess.CompletedProcess[str]:
     """Run it to its end, with its temporary files in this folder."""
     return subprocess.run(
         [*COMMAND, "demo", *arguments],
-        env=os.environ | {"TMPDIR": str(folder)},
+        env=os.environ | JAVA | {"TMPDIR": str(folder)},
         capture_output=True,
         text=True,
-        timeout=40,
+        timeout=timeout_s,
         check=False,
     )
 
@@ -164,14 +172,31 @@ def test_the_queue_is_exact_and_the_table_says_what_the_json_says(
 
 
 @pytest.mark.crash
-def test_the_demo_is_the_levels_and_then_the_queue(tmp_path: Path) -> None:
+@pytest.mark.spark
+@pytest.mark.timeout(200)
+def test_the_demo_is_the_levels_and_then_the_queue_and_then_an_audit(
+    tmp_path: Path,
+) -> None:
     """What `make demo` shows, in its order, and where each part of it stands."""
     short = ("--messages", "20", "--kills", "1", "--items", "30")
-    done = demo(tmp_path, *short, *PERFECT)
+    done = demo(tmp_path, *short, *PERFECT, timeout_s=180)
     assert done.returncode == 0, done.stderr
+    (out,) = tmp_path.iterdir()
+    lines = read_journal(out / "journal")
+    assert f"No anomaly, in {done.stdout.rpartition('in ')[2]}" in done.stdout
+    assert done.stdout.endswith(f"Report: {out}/report.html\n")
+    assert done.stderr.endswith(f"The journals: {out}/journal\n")
+    assert "Audit of" in (out / "report.html").read_text()
+    told = dict(re.findall(r"^ *([a-z ]+?)  +([\d,]+)$", done.stdout, re.MULTILINE))
+    assert told["lines"] == f"{len(lines):,}"
+    # The level acknowledged, and the level assured; the queue, and that of dead letters.
+    assert (told["messages"], told["delivered"]) == ("40", "40")
+    assert (told["queue items"], told["problems of journals"]) == ("32", "0")
     for text in (done.stderr, done.stdout):
         assert "\x1b" not in text
-    assert done.stderr.index("Two doors") < done.stderr.index("three worker-bees")
+    parts = ("Two doors", "three worker-bees", "kept a journal")
+    places = [done.stderr.index(part) for part in parts]
+    assert places == sorted(places)
     assert "Assured: of 20 messages each was counted once" in done.stdout
     assert "Queue: of 31 items each of the 30 good ones was accepted" in done.stdout
     assert "xmpp-qos: " not in done.stderr
@@ -228,6 +253,8 @@ def test_stopped_it_leaves_no_process_and_no_folder(
         ("--kills", "3", "--messages", "2"),
         ("--items", "29"),
         ("--only", "queues"),
+        ("--out", "/"),
+        ("--out", "/dev/null/demo"),
         ("--level", "assured"),
         ("now",),
     ],
@@ -254,24 +281,72 @@ def test_what_is_not_exact_is_said_and_is_the_exit_status(
     assert "the doors were told: 3 delivered" in text
 
 
-@pytest.mark.parametrize("levels", [True, False])
-def test_both_parts_are_shown_and_both_have_to_be_exact(
-    monkeypatch: pytest.MonkeyPatch, *, levels: bool
-) -> None:
-    """One that is not does not hide the other, and does not pass for it."""
-    shown: list[str] = []
+Part = Callable[..., None]
 
-    def part(name: str, *, exact: bool) -> None:
+
+@pytest.fixture
+def part(monkeypatch: pytest.MonkeyPatch) -> Part:
+    """Put something in the place of a part, that is over at once."""
+
+    def part(name: str, *, exact: bool, shown: list[str] | None = None) -> None:
         async def show(*_: object, **__: object) -> bool:
-            shown.append(name)
+            if shown is not None:
+                shown.append(name)
             return exact
 
         monkeypatch.setattr(f"qos.cli.demo.show_{name}", show)
 
-    part("levels", exact=levels)
-    part("queue", exact=not levels)
-    assert main(["demo"]) == 1
+    return part
+
+
+@pytest.mark.parametrize("levels", [True, False])
+def test_both_parts_are_shown_and_both_have_to_be_exact(
+    part: Part, *, levels: bool
+) -> None:
+    """One that is not does not hide the other, and does not pass for it."""
+    shown: list[str] = []
+    part("levels", exact=levels, shown=shown)
+    part("queue", exact=not levels, shown=shown)
+    assert main(["demo", "--no-audit"]) == 1
     assert shown == ["levels", "queue"]
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_without_java_there_is_no_audit_and_one_line_says_why(
+    part: Part,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    *,
+    exact: bool,
+) -> None:
+    """Most who try the demo have none; what they get is the same, and so is the status."""
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    for name in ("levels", "queue"):
+        part(name, exact=exact)
+    assert main(["demo"]) == (0 if exact else 1)
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    assert line.startswith("No audit of the journals: Spark needs Java")
+    assert "openjdk-17-jre-headless" in line
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_spark_there_is_no_audit_and_the_journals_are_kept_where_told(
+    part: Part,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """They can be audited elsewhere."""
+    monkeypatch.setattr("qos.pipeline.session._EXTRA", ("pyspark_is_not_here",))
+    part("levels", exact=True)
+    assert main(["demo", "--only", "levels", "--out", str(tmp_path / "new")]) == 0
+    why, where = capsys.readouterr().err.strip().splitlines()
+    assert "pip install 'xmpp-qos[spark]'" in why
+    assert where == f"The journals: {tmp_path}/new/journal"
 
 
 # -- the parts -------------------------------------------------------------
