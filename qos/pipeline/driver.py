@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
 from pathlib import Path
+from typing import TypeAlias
 
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
@@ -21,7 +22,10 @@ from qos.pipeline.report import render
 from qos.pipeline.report_data import collect
 from qos.pipeline.tables import Limits
 
-__all__ = ["REPORT", "TABLES", "Summary", "audit"]
+__all__ = ["REPORT", "TABLES", "Days", "Summary", "audit", "draw", "write_tables"]
+
+#: The first and the last of some days.
+Days: TypeAlias = tuple[date, date]
 
 #: The folders that an audit makes, besides `problems`.
 TABLES = (
@@ -39,8 +43,8 @@ REPORT = "report.html"
 #: a day may end in another, and a file is in the folder of its first line.
 MARGIN = timedelta(days=2)
 
-#: A first and a last day between which there is none.
-_NEVER = date(1970, 1, 2), date(1970, 1, 1)
+#: Days between which there is none.
+NEVER: Days = date(1970, 1, 2), date(1970, 1, 1)
 
 #: A clock that goes back by less is being set right.
 CLOCK_BACK_S = 60
@@ -136,13 +140,105 @@ def audit(
         problems = _problems(checked, events, files)
         store.replace_table(problems, f"{out}/problems")
         problems = store.read_table(problems, f"{out}/problems")
-        written = _write_tables(
-            events, out, summary, limits, accounts, progress, from_margin=bool(first)
+        written = write_tables(
+            events,
+            tables.coverage(events, accounts),
+            out,
+            # Without a line there is no day either, and nothing to replace.
+            (summary.first or NEVER[0], summary.last or NEVER[1]),
+            limits,
+            from_margin=bool(first),
+            progress=progress,
         )
     finally:
         checked.unpersist()
     progress("drawing the report")
-    return _report(written, problems, out, summary, limits, began)
+    summary = draw(written, problems, out, summary, limits)
+    return replace(summary, seconds=time.monotonic() - began)
+
+
+def write_tables(
+    events: DataFrame,
+    covered: DataFrame,
+    out: str,
+    days: Days,
+    limits: Limits,
+    *,
+    judged: Days | None = None,
+    from_margin: bool = False,
+    progress: Callable[[str], None] = lambda step: None,
+) -> dict[str, DataFrame]:
+    """Make the tables of these days; what was there of these days is replaced.
+
+    Args:
+        events: all lines of what has a row in these days.
+        covered: see qos.pipeline.tables.coverage.
+        out: see audit.
+        days: of which the tables are made.
+        limits: by what an anomaly is judged.
+        judged: of which the anomalies are; their deliveries must be there, or among
+            `days`. None: the same.
+        from_margin: there are lines before these that are not here: what seems to
+            begin without its beginning is left out.
+        progress: told what is being done.
+
+    Returns:
+        Each table as it stands on disk, of these days.
+    """
+    written: dict[str, DataFrame] = {}
+
+    def write(name: str, table: DataFrame, days: Days = days) -> DataFrame:
+        progress(f"writing {name}")
+        folder = f"{out}/{name}"
+        store.replace_days(table, folder, *days)
+        written[name] = store.read_table(table, folder, *days)
+        return written[name]
+
+    messages = tables.deliveries(events)
+    if from_margin:
+        # It began before what was read: its row is in the table of that day.
+        messages = messages.where(F.col("bytes").isNotNull())
+    messages = write("deliveries", messages)
+    to_judge = messages
+    if judged is not None:
+        to_judge = store.read_table(messages, f"{out}/deliveries", *judged)
+    found = tables.anomalies(to_judge, covered, limits)
+    write("anomalies", found, judged or days)
+    write("routes_hourly", tables.routes_hourly(messages))
+    write("refusals", tables.refusals(events))
+    write("queue_items", tables.queue_items(events))
+    write("workers_hourly", tables.workers_hourly(events))
+    return written
+
+
+def draw(
+    written: Mapping[str, DataFrame],
+    problems: DataFrame,
+    out: str,
+    summary: Summary,
+    limits: Limits,
+) -> Summary:
+    """Draw the report, and return the summary with what it counts.
+
+    Args:
+        written: the tables, by name.
+        problems: of the journals.
+        out: see audit.
+        summary: its days and lines.
+        limits: by what anomalies were judged.
+    """
+    data = collect(written, problems, limits)
+    summary = replace(
+        summary,
+        rows={name: table.count() for name, table in written.items()},
+        outcomes=data.outcomes,
+        anomalies=data.anomaly_counts,
+        problems=data.problem_counts,
+    )
+    page = render(data, summary.first, summary.last, lines=summary.lines)
+    if "://" not in out:
+        Path(out, REPORT).write_text(page, encoding="utf-8")
+    return summary
 
 
 def _problems(checked: DataFrame, events: DataFrame, files: DataFrame) -> DataFrame:
@@ -152,65 +248,3 @@ def _problems(checked: DataFrame, events: DataFrame, files: DataFrame) -> DataFr
         .unionByName(tables.missing_lines(events))
         .unionByName(tables.clocks_back(events, tolerance_s=CLOCK_BACK_S))
     )
-
-
-def _write_tables(
-    events: DataFrame,
-    out: str,
-    summary: Summary,
-    limits: Limits,
-    accounts: Collection[str] | None,
-    progress: Callable[[str], None],
-    *,
-    from_margin: bool,
-) -> dict[str, DataFrame]:
-    """Each table as it stands on disk."""
-    # Without a line there is no day either, and nothing to replace.
-    first, last = summary.first or _NEVER[0], summary.last or _NEVER[1]
-    written: dict[str, DataFrame] = {}
-
-    def write(name: str, table: DataFrame) -> DataFrame:
-        progress(f"writing {name}")
-        folder = f"{out}/{name}"
-        store.replace_days(table, folder, first, last)
-        written[name] = store.read_table(table, folder, first, last)
-        return written[name]
-
-    messages = tables.deliveries(events)
-    if from_margin:
-        # It began before what was read: its row is in the table of that day.
-        messages = messages.where(F.col("bytes").isNotNull())
-    messages = write("deliveries", messages)
-    covered = tables.coverage(events, accounts)
-    write("anomalies", tables.anomalies(messages, covered, limits))
-    write("routes_hourly", tables.routes_hourly(messages))
-    write("refusals", tables.refusals(events))
-    write("queue_items", tables.queue_items(events))
-    write("workers_hourly", tables.workers_hourly(events))
-    return written
-
-
-def _report(
-    written: Mapping[str, DataFrame],
-    problems: DataFrame,
-    out: str,
-    summary: Summary,
-    limits: Limits,
-    began: float,
-) -> Summary:
-    data = collect(written, problems, limits)
-    summary = Summary(
-        first=summary.first,
-        last=summary.last,
-        lines=summary.lines,
-        events=summary.events,
-        rows={name: table.count() for name, table in written.items()},
-        outcomes=data.outcomes,
-        anomalies=data.anomaly_counts,
-        problems=data.problem_counts,
-        seconds=time.monotonic() - began,
-    )
-    page = render(data, summary.first, summary.last, lines=summary.lines)
-    if "://" not in out:
-        Path(out, REPORT).write_text(page, encoding="utf-8")
-    return summary
