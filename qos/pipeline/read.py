@@ -10,6 +10,7 @@ rest of an audit.
 from __future__ import annotations
 
 import enum
+import functools
 import re
 from collections.abc import Sequence
 from datetime import date
@@ -29,6 +30,7 @@ __all__ = [
     "literal",
     "read_files",
     "read_lines",
+    "stream_lines",
 ]
 
 
@@ -111,6 +113,29 @@ def read_lines(
         .select(F.col("_metadata.file_path").alias("file"), "value")
     )
     return _between(frame, first, last)
+
+
+def stream_lines(spark: SparkSession, folders: Sequence[str]) -> DataFrame:
+    """The same as a stream, also of files and `date=` folders that come later.
+
+    An empty file makes no batch: see read_files.
+
+    Args:
+        spark: the session.
+        folders: see read_lines. For a query that goes on they have to be the same, in
+            the same order.
+    """
+    reader = (
+        spark.readStream.option("recursiveFileLookup", "true")
+        .option("pathGlobFilter", _NAME_GLOB)
+        # Spark leaves out what is a week older than the newest file, and says nothing.
+        .option("maxFileAge", "36500d")
+    )
+    frames = [
+        reader.text(glob).select(F.col("_metadata.file_path").alias("file"), "value")
+        for glob in _one_glob(folders)
+    ]
+    return functools.reduce(DataFrame.unionByName, frames)
 
 
 def read_files(
@@ -239,6 +264,17 @@ def _between(frame: DataFrame, first: date | None, last: date | None) -> DataFra
     if last is not None:
         frame = frame.where(day <= last.isoformat())
     return frame
+
+
+def _one_glob(folders: Sequence[str]) -> list[str]:
+    """The same folders in as few patterns as can be: each is a source of its own."""
+    globs = [_glob(folder) for folder in folders]
+    # Hadoop takes no escapes within braces that have slashes in them.
+    plain = [glob for glob in globs if re.fullmatch(r"/[^\\{},]+", glob)]
+    if len(plain) < 2:
+        return globs
+    names = ",".join(glob.removeprefix("/") for glob in plain)
+    return [f"/{{{names}}}", *(glob for glob in globs if glob not in plain)]
 
 
 def _glob(folder: str) -> str:

@@ -14,7 +14,14 @@ from pyspark.sql import functions as F
 
 from qos.pipeline.read import literal
 
-__all__ = ["read_table", "replace_days", "replace_table"]
+__all__ = [
+    "children",
+    "literal",
+    "read_table",
+    "remove",
+    "replace_days",
+    "replace_table",
+]
 
 _PARTITIONS = ("date", "hour")
 
@@ -78,6 +85,19 @@ def _say_columns(table: DataFrame, folder: str, day: date) -> None:
     """
     empty = table.drop(*_PARTITIONS).limit(0)
     empty.write.mode("append").parquet(f"{folder}/date={day}/hour=0")
+
+
+def children(spark: SparkSession, folder: str) -> list[str]:
+    """The names in a folder; none if there is no such folder."""
+    system, root = _hadoop(spark, folder), _path(spark, folder)
+    if not system.exists(root):
+        return []
+    return [str(each.getPath().getName()) for each in system.listStatus(root)]
+
+
+def remove(spark: SparkSession, folder: str) -> None:
+    """Remove a folder and all that is in it, if it is there."""
+    _hadoop(spark, folder).delete(_path(spark, folder), True)
 
 
 def _data_files(

@@ -5,7 +5,13 @@ session, which has to be UTC.
 """
 
 from qos.pipeline.tables.anomalies import Limits, anomalies
-from qos.pipeline.tables.coverage import clocks_back, coverage, missing_lines
+from qos.pipeline.tables.coverage import (
+    clock_problems,
+    clocks_back,
+    coverage,
+    missing_lines,
+    missing_problems,
+)
 from qos.pipeline.tables.deliveries import deliveries
 from qos.pipeline.tables.items import queue_items
 from qos.pipeline.tables.once import once
@@ -17,10 +23,12 @@ from qos.pipeline.tables.workers import workers_hourly
 __all__ = [
     "Limits",
     "anomalies",
+    "clock_problems",
     "clocks_back",
     "coverage",
     "deliveries",
     "missing_lines",
+    "missing_problems",
     "once",
     "queue_items",
     "readings",

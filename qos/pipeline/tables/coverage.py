@@ -14,7 +14,13 @@ from pyspark.sql import functions as F
 from qos.journal.schema import Role
 from qos.pipeline.tables.once import bare, once, role_is
 
-__all__ = ["clocks_back", "coverage", "missing_lines"]
+__all__ = [
+    "clock_problems",
+    "clocks_back",
+    "coverage",
+    "missing_lines",
+    "missing_problems",
+]
 
 
 def coverage(events: DataFrame, accounts: Collection[str] | None = None) -> DataFrame:
@@ -50,7 +56,12 @@ def missing_lines(events: DataFrame) -> DataFrame:
         F.min("seq").alias("first"),
         F.max("seq").alias("last"),
     )
-    return rows.where(F.col("count") > 0).select(
+    return missing_problems(rows)
+
+
+def missing_problems(boots: DataFrame) -> DataFrame:
+    """Boots with the `count` of what is missing of the lines `first` to `last`."""
+    return boots.where(F.col("count") > 0).select(
         F.lit("missing-lines").alias("kind"),
         F.concat_ws(" ", "node", "boot").alias("place"),
         "count",
@@ -90,7 +101,12 @@ def clocks_back(events: DataFrame, *, tolerance_s: int) -> DataFrame:
     rows = jumps.groupBy("node", "boot").agg(
         F.count("*").alias("count"), F.min(F.struct("seq", "before", "at")).alias("one")
     )
-    return rows.select(
+    return clock_problems(rows)
+
+
+def clock_problems(boots: DataFrame) -> DataFrame:
+    """Boots with the `count` of their jumps, and the first `one`: seq, before and at."""
+    return boots.select(
         F.lit("clock-back").alias("kind"),
         F.concat_ws(" ", "node", "boot").alias("place"),
         "count",

@@ -24,10 +24,10 @@ from qos.pipeline.tables.once import (
     seconds_between,
 )
 
-__all__ = ["deliveries"]
+__all__ = ["OUTCOMES", "deliveries"]
 
 _S, _R = SenderEvent, ReceiverEvent
-_OUTCOMES = (_S.DELIVERED, _S.NOT_DELIVERED, _S.IN_DOUBT, _S.WITHDRAWN)
+OUTCOMES = (_S.DELIVERED, _S.NOT_DELIVERED, _S.IN_DOUBT, _S.WITHDRAWN)
 _HAND_OVERS = (_R.HANDED_OVER, _R.REDELIVERED)
 
 _KEY = ("sender", "msg_id", "level")
@@ -113,7 +113,7 @@ def _last(side: Column, *events: Event) -> Column:
 
 
 def _sender() -> list[Column]:
-    ends = _sends() & event_is(*_OUTCOMES)
+    ends = _sends() & event_is(*OUTCOMES)
     # Of several outcomes the last counts: a line is written before it is true.
     order = F.when(ends, F.struct("at", "seq"))
     return [

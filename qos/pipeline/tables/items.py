@@ -15,12 +15,12 @@ from qos.pipeline.tables.once import (
     seconds_between,
 )
 
-__all__ = ["queue_items"]
+__all__ = ["ENDS", "queue_items"]
 
 _Q = QueueEvent
 
 #: After these an item is not in the queue any more.
-_ENDS = (_Q.ACCEPTED, _Q.DEAD, _Q.WITHDRAWN, _Q.PURGED, _Q.EXPIRED)
+ENDS = (_Q.ACCEPTED, _Q.DEAD, _Q.WITHDRAWN, _Q.PURGED, _Q.EXPIRED)
 
 _GIVEN_BACK = (_Q.RELEASED, _Q.MODIFIED, _Q.REJECTED, _Q.TIMED_OUT, _Q.GONE)
 
@@ -49,7 +49,7 @@ def queue_items(events: DataFrame) -> DataFrame:
     lines = once(events.where(wanted), *_ITEM)
     order = Window.partitionBy(*_ITEM).orderBy("at", "boot", "seq")
     before = F.lag("event").over(order)
-    ended = before.isin(*(event.value for event in _ENDS))
+    ended = before.isin(*(event.value for event in ENDS))
     begins = F.coalesce(event_is(_Q.PUBLISHED) & ended, F.lit(False))
     lines = lines.withColumn("begins", begins.cast("int"))
     lines = lines.withColumn("life", F.sum("begins").over(order) + 1)
@@ -59,7 +59,7 @@ def queue_items(events: DataFrame) -> DataFrame:
         _count(_Q.REQUEUED).alias("requeued"),
         _count(_Q.ACQUIRED).alias("deliveries"),
     )
-    is_ended = F.col("last.event").isin(*(event.value for event in _ENDS))
+    is_ended = F.col("last.event").isin(*(event.value for event in ENDS))
     accepted = F.col("last.event") == _Q.ACCEPTED.value
     rows = rows.withColumns(
         {
