@@ -59,6 +59,7 @@ class XEP_QOS(BasePlugin):
         level: Level = Level.ASSURED,
         deadline_s: float | None = None,
         ordered: bool | None = None,
+        msg_id: str | None = None,
     ) -> Outcome:
         """Send a message and wait for its end.
 
@@ -71,6 +72,7 @@ class XEP_QOS(BasePlugin):
             deadline_s: when to give up, in seconds; None: the option.
             ordered: release it after those sent to this account before it;
                 None: the option.
+            msg_id: as for submit.
 
         Returns:
             The outcome, delivered; sent at level unacknowledged.
@@ -86,7 +88,7 @@ class XEP_QOS(BasePlugin):
         else:
             text = stanza.payload_from_text(payload)
         delivery = await self._endpoint.submit(
-            str(to), text, level, deadline_s, ordered
+            str(to), text, level, deadline_s, ordered, msg_id=msg_id
         )
         outcome = await delivery.outcome()
         outcome.raise_for_status()
@@ -99,6 +101,7 @@ class XEP_QOS(BasePlugin):
         level: Level = Level.ASSURED,
         deadline_s: float | None = None,
         ordered: bool | None = None,
+        msg_id: str | None = None,
     ) -> Delivery:
         """Accept a message for sending; it is as safe as the store on return.
 
@@ -108,6 +111,11 @@ class XEP_QOS(BasePlugin):
             level: at which to send.
             deadline_s: when to give up, in seconds; None: the option.
             ordered: as for send.
+            msg_id: names it; None: one that is made up. Whoever says the same
+                message again under its id gets the delivery that is under way; when
+                that has ended, a receiver of ours that remembers it (its
+                `tombstone_ttl_s`) hands it over no second time, as long as this
+                store is the same. Never the id of any other message.
 
         Raises:
             MessageTooLarge, OutboxFull, LocalProtocolError, StoreError: it was
@@ -116,7 +124,9 @@ class XEP_QOS(BasePlugin):
         sender = str(message["from"]) if self.xmpp.is_component else ""
         text = stanza.payload_from_element(message.xml)
         to = str(message["to"])
-        return await self._endpoint.submit(to, text, level, deadline_s, ordered, sender)
+        return await self._endpoint.submit(
+            to, text, level, deadline_s, ordered, sender, msg_id
+        )
 
     def delivery(self, msg_id: str) -> Delivery:
         """The delivery of an outstanding message, after a restart for example.

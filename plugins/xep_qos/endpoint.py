@@ -176,9 +176,14 @@ class Endpoint:
         deadline_s: float | None,
         ordered: bool | None,
         sender: str = "",
+        msg_id: str | None = None,
     ) -> Delivery:
         """See XEP_QOS.submit."""
         to = _normal(to)
+        if msg_id is not None and not 0 < len(msg_id) <= ID_CHARS_MAX:
+            raise LocalProtocolError(
+                f"a msg_id has 1 to {ID_CHARS_MAX} characters, not {len(msg_id)}"
+            )
         if deadline_s is not None and not 0 <= deadline_s < math.inf:
             raise LocalProtocolError(f"{deadline_s} is no time to wait, in seconds")
         self._check_size(to, payload)
@@ -193,6 +198,7 @@ class Endpoint:
             deadline_s=settings.deadline_s if deadline_s is None else deadline_s,
             ordered=settings.ordered if ordered is None else ordered,
             sender=sender,
+            msg_id=msg_id,
         )
 
     def _check_size(self, to: str, payload: str) -> None:

@@ -20,7 +20,12 @@ from qos.engine.backlog import Backlog
 from qos.engine.clock import Clock, Timers
 from qos.engine.delivery import Delivery, Outcome
 from qos.engine.under_way import Message, Port, UnderWay
-from qos.errors import CannotWithdraw, OutboxFull, UnknownMessage
+from qos.errors import (
+    CannotWithdraw,
+    LocalProtocolError,
+    OutboxFull,
+    UnknownMessage,
+)
 from qos.journal import messages as journaled
 from qos.journal.writer import JournalWriter
 from qos.stores.base import Contents, Store
@@ -103,22 +108,34 @@ class Outbox:
         deadline_s: float | None = None,
         ordered: bool = False,
         sender: str = "",
+        msg_id: str | None = None,
     ) -> Delivery:
         """Accept a message; it is as safe as the store when this returns.
 
-        A caller that is cancelled meanwhile does not know whether it was.
+        A caller that is cancelled meanwhile does not know whether it was. With a
+        msg_id of his own he can say it again, until the message has ended: it is
+        accepted once.
 
         Raises:
             OutboxFull: nothing was accepted.
             StoreError: nothing was accepted.
+            LocalProtocolError: another message has this id.
         """
+        if msg_id is not None:
+            outstanding = self._outstanding(msg_id)
+            if outstanding is not None:
+                if (outstanding.to, outstanding.payload) != (to, payload):
+                    raise LocalProtocolError(
+                        f"{msg_id!r} is the id of another message, which has not ended"
+                    )
+                return self.delivery(msg_id)
         size = len(payload.encode())
         if self._count >= self._limits.messages:
             raise OutboxFull(unit="messages", limit=self._limits.messages)
         if self._bytes + size > self._limits.bytes:
             raise OutboxFull(unit="bytes", limit=self._limits.bytes)
         now = self._clock.now()
-        msg_id = self._port.new_id()
+        msg_id = msg_id or self._port.new_id()
         # At level acknowledged there is no msgId on the wire: one id for both, so that
         # the journals of the two ends name the message alike.
         acknowledged = level is Level.ACKNOWLEDGED
@@ -151,11 +168,15 @@ class Outbox:
         delivery = self._deliveries.get(msg_id)
         if delivery is not None and not delivery.ended:
             return delivery
-        message = self._under_way.get(msg_id)
-        record = message.record if message else self._store.find_outgoing(msg_id)
-        if record is None or record.state.ended:
+        record = self._outstanding(msg_id)
+        if record is None:
             raise UnknownMessage(msg_id)
         return self._deliver_later(record)
+
+    def _outstanding(self, msg_id: str) -> Outgoing | None:
+        message = self._under_way.get(msg_id)
+        record = message.record if message else self._store.find_outgoing(msg_id)
+        return None if record is None or record.state.ended else record
 
     async def withdraw(self, msg_id: str) -> None:
         """See Delivery.withdraw."""

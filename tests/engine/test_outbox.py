@@ -12,7 +12,13 @@ from qos.core.flow import WINDOW_FIRST
 from qos.core.model import Level, Outgoing, OutgoingState, Route
 from qos.core.sender import Reply
 from qos.engine import Delivery, Outbox, OutboxLimits
-from qos.errors import CannotWithdraw, OutboxFull, StoreFull, UnknownMessage
+from qos.errors import (
+    CannotWithdraw,
+    LocalProtocolError,
+    OutboxFull,
+    StoreFull,
+    UnknownMessage,
+)
 from qos.testing.clock import ManualClock
 from two_ends import COMMIT_S, SlowStore, settle
 
@@ -68,10 +74,17 @@ class Bench:
             await settle()
 
     async def submit(
-        self, level: Level = Level.ASSURED, deadline_s: float | None = None
+        self,
+        level: Level = Level.ASSURED,
+        deadline_s: float | None = None,
+        *,
+        payload: str = PAYLOAD,
+        msg_id: str | None = None,
     ) -> Delivery:
         task = asyncio.ensure_future(
-            self.outbox.submit(LAMP, PAYLOAD, level=level, deadline_s=deadline_s)
+            self.outbox.submit(
+                LAMP, payload, level=level, deadline_s=deadline_s, msg_id=msg_id
+            )
         )
         await settle()
         self.clock.advance(COMMIT_S)
@@ -137,6 +150,29 @@ async def test_nothing_is_sent_before_it_is_on_disk(bench: Bench) -> None:
     assert len(bench.port.sent) == 2
     stored = next(iter(bench.store.outgoing()))
     assert (stored.state, stored.delivers) == (OutgoingState.RELEASING, 1)
+
+
+async def test_a_message_that_is_said_again_under_its_id_is_accepted_once(
+    bench: Bench,
+) -> None:
+    """Under way, waiting, and after a restart: whoever repeats his work may say so."""
+    bench.outbox.session_started(OWN)
+    ids = [f"m{number}" for number in range(WINDOW_FIRST + 2)]
+    for msg_id in ids:
+        await bench.submit(msg_id=msg_id)
+    again = [await bench.submit(msg_id=msg_id) for msg_id in (ids[0], ids[-1])]
+    assert bench.outbox.outstanding == len(ids)
+    with pytest.raises(LocalProtocolError, match="'m0' is the id of another message"):
+        await bench.submit(payload=PAYLOAD.replace("on", "off"), msg_id="m0")
+    await bench.answer_all()
+    for delivery in again:
+        assert (await delivery.outcome()).status is OutgoingState.DELIVERED
+    assert bench.outbox.outstanding == 0
+    await bench.submit(msg_id="kept")
+    bench.outbox.stop()
+    bench.outbox = bench.start()
+    await bench.submit(msg_id="kept")
+    assert bench.outbox.outstanding == 1
 
 
 async def test_what_does_not_fit_the_window_waits_on_disk(bench: Bench) -> None:

@@ -1191,6 +1191,33 @@ async def test_two_clients_send_to_each_other(server: LoopbackServer) -> None:
         assert XEP_QOS.of(bob).incoming(bob.make_message("x@y", "z")) is None
 
 
+async def test_a_message_that_has_ended_is_not_handed_over_again_under_its_id(
+    server: LoopbackServer,
+) -> None:
+    """A job that is done again from its start says again what it had said."""
+    async with (
+        online(server, "bob@localhost/b") as bob,
+        online(server, "carol@localhost/c", trust="all") as carol,
+    ):
+        ids: list[str] = []
+
+        def note(got: Message) -> None:
+            info = XEP_QOS.of(carol).incoming(got)
+            assert info is not None
+            ids.append(info.msg_id)
+
+        carol.add_event_handler("message", note)
+        for msg_id in ("row-1", "row-1", "row-2"):
+            outcome = await XEP_QOS.of(bob).send(
+                "carol@localhost/c", "x", msg_id=msg_id
+            )
+            assert (outcome.status, outcome.msg_id) == (OutgoingState.DELIVERED, msg_id)
+        assert ids == ["row-1", "row-2"]
+        for bad in ("", "x" * 1025):
+            with pytest.raises(LocalProtocolError, match="1 to 1024 characters"):
+                await XEP_QOS.of(bob).send("carol@localhost/c", "x", msg_id=bad)
+
+
 # -- the application's filters ---------------------------------------------
 
 
