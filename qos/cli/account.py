@@ -125,8 +125,12 @@ def account_from(arguments: argparse.Namespace) -> Account:
     )
 
 
-def login_from(arguments: argparse.Namespace) -> Login:
+def login_from(arguments: argparse.Namespace, password: str | None = None) -> Login:
     """Check the options of a command that connects, and read the password.
+
+    Args:
+        arguments: as `options.add_login` has made them.
+        password: that is known already; None: it is read.
 
     Raises:
         UsageError: they make no sense together.
@@ -146,7 +150,7 @@ def login_from(arguments: argparse.Namespace) -> Login:
     usual = PORT_DIRECT if arguments.tls == "direct" else PORT_STARTTLS
     return Login(
         jid=arguments.jid,
-        password=_password(arguments.password_file),
+        password=password or _password(arguments.password_file),
         host=host and host.strip("[]"),
         port=arguments.port or usual,
         tls=arguments.tls,
