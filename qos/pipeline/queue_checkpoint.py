@@ -1,0 +1,107 @@
+"""What is done, as Spark's own checkpoint says.
+
+Spark tells a source only of the batch before the one that begins, and nothing of the
+last one. But what it has done is on disk: `offsets/N` is what batch N was to do, and
+`commits/N` is there once it has been done. Knows these files, and nothing of queues.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any, Final
+
+__all__ = ["Checkpoint", "CheckpointError"]
+
+#: In an offset of ours: which landing it is of, and the number of the next file.
+LANDING: Final = "landing"
+NEXT: Final = "next"
+
+
+class CheckpointError(Exception):
+    """It is not there, or not that of this query; one line that names it."""
+
+    def __init__(self, folder: Path, text: str) -> None:
+        super().__init__(f"checkpoint {folder}: {text}")
+
+
+class Checkpoint:
+    """The checkpoint of the query that reads the source."""
+
+    def __init__(self, location: str, landing: str) -> None:
+        """Look that it is there.
+
+        Args:
+            location: the `checkpointLocation` of the query: a folder.
+            landing: the id of the landing whose offsets are meant.
+
+        Raises:
+            CheckpointError: it is not.
+        """
+        self.folder = Path(location.removeprefix("file://").removeprefix("file:"))
+        self._landing = landing
+        if not (self.folder / "metadata").is_file():
+            # Spark writes it before it asks a source for anything.
+            raise CheckpointError(
+                self.folder,
+                "there is none; the option must be the checkpointLocation of the "
+                "query, in a file system that the driver has mounted",
+            )
+
+    def done(self) -> int:
+        """The number of the file after the last one that is done; 0: none is."""
+        for batch in reversed(self._batches("commits")):
+            found = self._next_of(batch)
+            if found is not None:
+                return found
+        return 0
+
+    def check(self, start: int) -> None:
+        """See that Spark has noted that it was to do what is before this file.
+
+        Raises:
+            CheckpointError: it has not: this is the checkpoint of another query.
+        """
+        if not start:
+            return
+        for batch in reversed(self._batches("offsets")):
+            if (self._next_of(batch) or 0) >= start:
+                return
+        raise CheckpointError(
+            self.folder, "the query that reads this landing has another one"
+        )
+
+    def _batches(self, kind: str) -> list[int]:
+        try:
+            names = os.listdir(self.folder / kind)
+        except FileNotFoundError:
+            return []
+        return sorted(int(name) for name in names if name.isdigit())
+
+    def _next_of(self, batch: int) -> int | None:
+        try:
+            text = (self.folder / "offsets" / str(batch)).read_text("utf-8")
+        except FileNotFoundError:
+            return None  # Spark keeps the last hundred
+        found = [_find(_json(line), self._landing) for line in text.splitlines()]
+        return max((each for each in found if each is not None), default=None)
+
+
+def _json(line: str) -> Any:
+    try:
+        return json.loads(line)
+    except ValueError:
+        return None  # the version, in the first line
+
+
+def _find(value: Any, landing: str) -> int | None:
+    """Our offset, wherever it is: how it is wrapped differs between versions."""
+    if isinstance(value, str) and landing in value:
+        return _find(_json(value), landing)
+    if not isinstance(value, dict):
+        return None
+    if value.get(LANDING) == landing and isinstance(value.get(NEXT), int):
+        return int(value[NEXT])
+    found = [_find(each, landing) for each in value.values()]
+    return max((each for each in found if each is not None), default=None)

@@ -1,0 +1,419 @@
+"""The landing: items of a queue in files, from the moment that Spark may count on them.
+
+::
+
+    LANDING/
+      landing.json            what this is: its id, and whose
+      lock                    locked while a query uses it
+      items-0000000042.jsonl  the items of one offset, an item a line
+      claim-….jsonl           items that were asked for, and are not ours yet
+      ids.sqlite              the ids of files that were removed
+
+Every file is written under a temporary name, synced, renamed into place, and then the
+folder is synced: it is there as a whole or not at all, and it never changes. A file whose
+items are all ended, here and at the service, is removed when its ids are in `ids.sqlite`,
+for good: an item that comes again is known, whenever that is.
+
+Knows files, and nothing of streams, services and Spark. On a cluster the folder has to
+be one that the driver and all executors see under the same path.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import secrets
+import sqlite3
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from xep_0254.events import DeliveredItem
+
+__all__ = ["Landing", "LandingError", "Slice", "read_slice", "slices"]
+
+VERSION: Final = 1
+
+_ABOUT = "landing.json"
+_LOCK = "lock"
+_IDS = "ids.sqlite"
+_TEMPORARY = ".tmp"
+_ITEMS = re.compile(r"items-([0-9]{10})\.jsonl")
+_CLAIM = re.compile(r"claim-[0-9a-f]{32}\.jsonl")
+
+#: For the process of a driver that was killed to notice, and to leave.
+_LOCK_S_MAX = 60.0
+_LOCK_S = 0.1
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS ended (item_id TEXT PRIMARY KEY) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS removed (below INTEGER NOT NULL);
+"""
+
+
+class LandingError(Exception):
+    """The folder cannot be used; one line that names it."""
+
+    def __init__(self, folder: Path, text: str) -> None:
+        super().__init__(f"landing {folder}: {text}")
+
+
+class Landing:
+    """A landing that is open; one process has it at a time.
+
+    Attributes:
+        id: it was made with it.
+        next: the number of the next file: items of all files below are landed.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        owner: Mapping[str, str],
+        *,
+        probe: Callable[[str], None] = lambda _step: None,
+        lock_s_max: float = _LOCK_S_MAX,
+    ) -> None:
+        """Open it; it is made where it is missing.
+
+        Args:
+            folder: where.
+            owner: whose items they are: it is made for them, and refused to others.
+            probe: called before each step on the disk, for tests.
+            lock_s_max: how long to wait for another process to leave it.
+
+        Raises:
+            LandingError: it is in use, of another owner, damaged, or the disk is.
+        """
+        self.folder = folder
+        self._probe = probe
+        #: By item id: its file, and its newest token.
+        self._items: dict[str, tuple[int, str]] = {}
+        self._unended: dict[int, set[str]] = {}
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._lock = self._locked(lock_s_max)
+            try:
+                self.id = self._about(owner)
+                self._db = self._open_ids()
+                self._read()
+            except BaseException:
+                os.close(self._lock)
+                raise
+        except (OSError, sqlite3.Error) as error:
+            text = error.strerror if isinstance(error, OSError) else None
+            raise LandingError(folder, text or str(error)) from None
+
+    def close(self) -> None:
+        """Leave it to others."""
+        self._db.close()
+        os.close(self._lock)
+
+    # -- what is there -----------------------------------------------------
+
+    @property
+    def first(self) -> int:
+        """The number of the first file that has not been removed."""
+        return min(self._unended, default=self.next)
+
+    def file_of(self, item_id: str) -> int | None:
+        """In which file an item is landed; -1: in one that was removed; None: in none."""
+        known = self._items.get(item_id)
+        if known is not None:
+            return known[0]
+        found = self._db.execute("SELECT 1 FROM ended WHERE item_id = ?", (item_id,))
+        return None if found.fetchone() is None else -1
+
+    def unended(self, below: int) -> list[tuple[str, str]]:
+        """The items of all files below this one of which the service may still know.
+
+        Returns:
+            Their ids and newest tokens.
+        """
+        return [
+            (item_id, self._items[item_id][1])
+            for number in sorted(self._unended)
+            if number < below
+            for item_id in self._unended[number]
+        ]
+
+    # -- what happens ------------------------------------------------------
+
+    def land(self, items: Sequence[DeliveredItem]) -> int:
+        """Write the next file; on return it is there, whatever happens.
+
+        Args:
+            items: one or more, none of which is landed.
+
+        Returns:
+            The number of the next one.
+        """
+        number = self.next
+        self._write(f"items-{number:010}.jsonl", _lines(items))
+        self._landed(number, items)
+        return self.next
+
+    def redelivered(self, item_id: str, token: str) -> None:
+        """A landed item has come again, with this token."""
+        known = self._items.get(item_id)
+        if known is not None:
+            self._items[item_id] = (known[0], token)
+
+    def ended(self, item_id: str) -> None:
+        """The service has deleted this landed item, or has none of this id."""
+        known = self._items.get(item_id)
+        if known is not None:
+            self._unended[known[0]].discard(item_id)
+
+    def compact(self, below: int) -> None:
+        """Remove files that are done with.
+
+        Args:
+            below: Spark will never ask for what is below this number.
+        """
+        done = []
+        for number in sorted(self._unended):
+            if number >= below or self._unended[number]:
+                break
+            done.append(number)
+        if not done:
+            return
+        gone = [
+            item_id
+            for item_id, (number, _) in self._items.items()
+            if number <= done[-1]
+        ]
+        self._probe("ids")
+        with self._db:
+            self._db.executemany(
+                "INSERT OR IGNORE INTO ended VALUES (?)", ((each,) for each in gone)
+            )
+            self._db.execute("DELETE FROM removed")
+            self._db.execute("INSERT INTO removed VALUES (?)", (done[-1] + 1,))
+        for number in done:
+            self._remove(f"items-{number:010}.jsonl")
+            del self._unended[number]
+        for item_id in gone:
+            del self._items[item_id]
+
+    # -- claims ------------------------------------------------------------
+
+    def claim(self, items: Sequence[DeliveredItem]) -> str:
+        """Write down that these are going to be asked for; returns its name."""
+        name = f"claim-{secrets.token_hex(16)}.jsonl"
+        self._write(name, _lines(items))
+        return name
+
+    def claims(self) -> dict[str, list[DeliveredItem]]:
+        """What was claimed, by the names of the claims, and has not been settled."""
+        return {name: list(_items(self.folder / name)) for name in self._names(_CLAIM)}
+
+    def settle(self, name: str, won: Sequence[DeliveredItem]) -> None:
+        """Show what was won of a claim, which is over then.
+
+        The service has ended these items. A claim that is settled a second time,
+        because of a crash between the two steps, lands nothing twice.
+        """
+        new = [item for item in won if self.file_of(item.item_id) is None]
+        if new:
+            self.land(new)
+            for item in new:
+                self.ended(item.item_id)
+        self._remove(name)
+
+    # -- the disk ----------------------------------------------------------
+
+    def _locked(self, wait_s: float) -> int:
+        lock = os.open(self.folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+        give_up_at = time.monotonic() + wait_s
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() >= give_up_at:
+                    os.close(lock)
+                    raise LandingError(
+                        self.folder, "another query uses it; each needs its own"
+                    ) from None
+                time.sleep(_LOCK_S)
+            else:
+                return lock
+
+    def _about(self, owner: Mapping[str, str]) -> str:
+        path = self.folder / _ABOUT
+        for leftover in self.folder.glob(f"*{_TEMPORARY}"):
+            self._probe(f"remove {leftover.name}")
+            leftover.unlink()
+        try:
+            about = json.loads(path.read_text("utf-8"))
+            version, landing, owned = (
+                about["version"],
+                str(about["landing"]),
+                about["owner"],
+            )
+        except FileNotFoundError:
+            if self._names(_ITEMS):
+                raise LandingError(
+                    self.folder, f"there are items in it, and no {_ABOUT}"
+                ) from None
+            landing = secrets.token_hex(16)
+            about = {"version": VERSION, "landing": landing, "owner": dict(owner)}
+            self._write(_ABOUT, json.dumps(about))
+            return landing
+        except (ValueError, KeyError, TypeError):
+            raise LandingError(self.folder, f"{_ABOUT} is damaged") from None
+        if version != VERSION:
+            raise LandingError(
+                self.folder, f"it is of version {version}, and this knows {VERSION}"
+            )
+        if owned != owner:
+            raise LandingError(
+                self.folder, f"it is that of {_said(owned)}, not of {_said(owner)}"
+            )
+        return landing
+
+    def _open_ids(self) -> sqlite3.Connection:
+        # Used by one thread at a time, not always the same.
+        db = sqlite3.connect(self.folder / _IDS, check_same_thread=False)
+        db.execute("PRAGMA synchronous = FULL")
+        db.executescript(_SCHEMA)
+        return db
+
+    def _read(self) -> None:
+        row = self._db.execute("SELECT below FROM removed").fetchone()
+        self.next = removed = 0 if row is None else row[0]
+        for name in self._names(_ITEMS):
+            number = int(name[6:16])
+            if number < removed:
+                self._remove(name)
+                continue
+            if number != self.next:
+                raise LandingError(
+                    self.folder, f"items-{self.next:010}.jsonl is missing"
+                )
+            self._landed(number, list(_items(self.folder / name)))
+
+    def _names(self, form: re.Pattern[str]) -> list[str]:
+        return sorted(name for name in os.listdir(self.folder) if form.fullmatch(name))
+
+    def _landed(self, number: int, items: Iterable[DeliveredItem]) -> None:
+        self._unended[number] = set()
+        for item in items:
+            self._items[item.item_id] = (number, item.token)
+            self._unended[number].add(item.item_id)
+        self.next = number + 1
+
+    def _write(self, name: str, text: str) -> None:
+        path = self.folder / name
+        temporary = path.with_name(name + _TEMPORARY)
+        self._probe(f"write {name}")
+        with temporary.open("w", encoding="utf-8") as file:
+            file.write(text)
+            self._probe(f"sync {name}")
+            file.flush()
+            os.fsync(file.fileno())
+        self._probe(f"rename {name}")
+        temporary.rename(path)
+        self._sync()
+
+    def _remove(self, name: str) -> None:
+        self._probe(f"remove {name}")
+        (self.folder / name).unlink(missing_ok=True)
+
+    def _sync(self) -> None:
+        self._probe("sync folder")
+        folder = os.open(self.folder, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def _said(owner: Mapping[str, Any]) -> str:
+    return ", ".join(f"{key} {value}" for key, value in owner.items())
+
+
+def _lines(items: Iterable[DeliveredItem]) -> str:
+    return "".join(f"{json.dumps(asdict(item))}\n" for item in items)
+
+
+def _items(path: Path) -> Iterator[DeliveredItem]:
+    with path.open(encoding="utf-8") as file:
+        for line in file:
+            try:
+                yield DeliveredItem(**json.loads(line))
+            except (ValueError, TypeError):
+                raise LandingError(path.parent, f"{path.name} is damaged") from None
+
+
+# -- reading, by whoever sees the folder -----------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """Some lines of a file: what one task reads.
+
+    Attributes:
+        path: of the file.
+        start: the byte that the first line begins at.
+        lines: how many.
+    """
+
+    path: str
+    start: int
+    lines: int
+
+
+def slices(folder: Path, start: int, end: int, *, lines: int) -> list[Slice]:
+    """What is in the files from number `start` to before `end`, in parts.
+
+    Args:
+        folder: of the landing.
+        start: the number of the first file.
+        end: the number after the last one.
+        lines: of a part, at most.
+
+    Raises:
+        LandingError: a file is missing.
+    """
+    found = []
+    for number in range(start, end):
+        path = folder / f"items-{number:010}.jsonl"
+        try:
+            with path.open("rb") as file:
+                at = count = begin = 0
+                for line in file:
+                    if count == lines:
+                        found.append(Slice(str(path), begin, count))
+                        begin, count = at, 0
+                    at += len(line)
+                    count += 1
+                found.append(Slice(str(path), begin, count))
+        except FileNotFoundError:
+            raise LandingError(folder, f"{path.name} is missing") from None
+    return found
+
+
+def read_slice(part: Slice) -> Iterator[DeliveredItem]:
+    """The items of a part.
+
+    Raises:
+        LandingError: the folder cannot be seen from here, or is damaged.
+    """
+    path = Path(part.path)
+    try:
+        with path.open("rb") as file:
+            file.seek(part.start)
+            for _ in range(part.lines):
+                yield DeliveredItem(**json.loads(file.readline()))
+    except FileNotFoundError:
+        raise LandingError(
+            path.parent,
+            f"{path.name} is missing: a cluster needs a folder that all of it sees",
+        ) from None
+    except (ValueError, TypeError):
+        raise LandingError(path.parent, f"{path.name} is damaged") from None

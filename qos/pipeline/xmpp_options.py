@@ -1,0 +1,100 @@
+"""The options of the formats `xmpp-queue` and `xmpp`: as the commands have them.
+
+Their names are those of the commands' options, without the dashes in front, and what is
+wrong with one is said in one line that names it. Spark hides the values of options whose
+name has `password` in it wherever it shows options.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping
+from typing import NoReturn
+
+from qos.cli.account import Login, login_from
+from qos.cli.options import Parser, add_login, seconds
+from qos.cli.status import UsageError
+
+__all__ = ["BadOption", "address_in", "number", "options_of", "seconds"]
+
+#: Spark's own, which reach a data source as well.
+_SPARKS = frozenset({"checkpointlocation"})
+
+_PASSWORD = "password"  # noqa: S105 - the name of an option
+
+
+class BadOption(ValueError):
+    """An option is missing, unknown, or has a value that it cannot have."""
+
+
+class _Options(Parser):
+    """Says what is wrong, and nothing about a command line."""
+
+    def error(self, message: str) -> NoReturn:
+        """Called by argparse."""
+        raise UsageError(message.removeprefix("argument "))
+
+
+def options_of(
+    name: str,
+    given: Mapping[str, str],
+    declare: Callable[[argparse.ArgumentParser], object],
+) -> tuple[argparse.Namespace, Login]:
+    """Check the options that a user gave to a format.
+
+    Args:
+        name: of the format.
+        given: the options, as Spark has them: names in any case, values as text.
+        declare: adds the options that the format has beside those of a login.
+
+    Returns:
+        What they come to, and how to log in.
+
+    Raises:
+        BadOption: in one line, without any password.
+    """
+    parser = _Options(prog=name, add_help=False)
+    add_login(parser, jid_help="the account to log in to")
+    declare(parser)
+    words = []
+    for key, value in given.items():
+        option = key.lower()
+        if option in _SPARKS or option == _PASSWORD:
+            continue
+        action = parser.long_option(option)
+        if action is None or option in {"config", "debug"}:
+            raise BadOption(f"{name}: there is no option {key!r}")
+        words.append(f"--{option}={value}")
+    try:
+        arguments = parser.parse_args(words)
+        return arguments, login_from(arguments, given.get(_PASSWORD))
+    except UsageError as error:
+        raise BadOption(f"{name}: option {_plain(error)}") from None
+
+
+def _plain(error: UsageError) -> str:
+    """What it says of `--jid`, said of the option `jid`."""
+    text = str(error)
+    required = "the following arguments are required: "
+    if text.startswith(required):
+        text = f"{text.removeprefix(required)}: it is missing"
+    return text.replace("--", "")
+
+
+def number(least: int, most: int) -> Callable[[str], int]:
+    """A type for argparse: a whole number from `least` to `most`."""
+
+    def parse(text: str) -> int:
+        if not text.isascii() or not text.isdigit() or not least <= int(text) <= most:
+            raise argparse.ArgumentTypeError(
+                f"{text!r} is not a whole number from {least} to {most}"
+            )
+        return int(text)
+
+    return parse
+
+
+def address_in(parser: argparse.ArgumentParser) -> None:
+    """Declare where a queue is."""
+    parser.add_argument("--service", required=True, metavar="JID")
+    parser.add_argument("--node", required=True)
