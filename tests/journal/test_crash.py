@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import sqlite3
 import subprocess
@@ -26,10 +25,8 @@ Alive = Callable[[Path, str, int], bool]
 def alive() -> Iterator[Alive]:
     """Lives once; whether it survived."""
     program = Path(__file__).with_name("dying_node.py")
-    environment = {k: v for k, v in os.environ.items() if "COVERAGE" not in k}
     process = subprocess.Popen(
         [sys.executable, program],
-        env=environment,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

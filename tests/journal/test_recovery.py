@@ -81,7 +81,6 @@ async def test_a_file_of_a_killed_process_is_put_into_place(tmp_path: Path) -> N
         *(sys.executable, "-c", PROGRAM, tmp_path, NODE),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
-        env={k: v for k, v in os.environ.items() if "COVERAGE" not in k},
     )
     assert process.stdout is not None
     assert await process.stdout.readline() == b"ready\n"

@@ -267,11 +267,8 @@ def test_a_store_holds_what_dicts_would_hold(ram_path: Path, seed: int) -> None:
 def writer() -> Iterator[subprocess.Popen[str]]:
     """The program that dies."""
     program = Path(__file__).with_name("crashing_queue_writer.py")
-    # Not measured: what kills it would leave torn files of measurements.
-    environment = {k: v for k, v in os.environ.items() if "COVERAGE" not in k}
     with subprocess.Popen(
         [sys.executable, program],
-        env=environment,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
