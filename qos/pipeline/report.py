@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from html import escape
 from string import Template
 from typing import Any
@@ -80,12 +80,12 @@ def render(
         verdict=_verdict(data),
         tiles=_tiles(data.outcomes, total),
         anomalies=_anomalies(data),
-        outcomes=_outcomes(data, with_plotly=True),
-        latency=_lines(data.latency, "95 % within (seconds)"),
+        outcomes=_outcomes(data),
+        latency=_lines(data.latency, "95 % within (seconds)", data.bucket_s),
         slow=_slow(data.slow),
         retried=_retried(data.retried),
         refusals=_refusals(data.refusals),
-        waits=_lines(data.waits, "95 % wait (seconds)"),
+        waits=_lines(data.waits, "95 % wait (seconds)", data.bucket_s),
         queues=_queues(data.queues),
         workers=_workers(data.workers),
         problems=_problems(data),
@@ -124,23 +124,27 @@ def _tiles(outcomes: Mapping[str, int], total: int) -> str:
 # -- figures ---------------------------------------------------------------
 
 
-def _outcomes(data: ReportData, *, with_plotly: bool) -> str:
+def _outcomes(data: ReportData) -> str:
     figure = go.Figure()
     for outcome, colour in _OUTCOMES.items():
-        rows = [row for row in data.outcomes_hourly if row["outcome"] == outcome]
+        rows = [row for row in data.outcomes_by_time if row["outcome"] == outcome]
         if rows:
             figure.add_bar(
                 x=[_time(row["moment"]) for row in rows],
                 y=[row["messages"] for row in rows],
                 name=outcome.replace("-", " "),
                 marker={"color": colour, "line": {"width": 0}},
+                # In milliseconds: a bar stands for the time that begins there.
+                offset=0,
+                width=data.bucket_s * 850,
             )
-    figure.update_layout(barmode="stack", bargap=0.15)
-    step = "hour" if data.bucket_h == 1 else f"{data.bucket_h} hours"
-    return _figure(figure, f"messages per {step}", with_plotly=with_plotly)
+    figure.update_layout(barmode="stack")
+    title = f"messages per {_step(data.bucket_s)}"
+    moments = [row["moment"] for row in data.outcomes_by_time]
+    return _figure(figure, title, _range(moments, data.bucket_s), with_plotly=True)
 
 
-def _lines(rows: Rows, title: str) -> str:
+def _lines(rows: Rows, title: str, bucket_s: int) -> str:
     if not rows:
         return _NONE
     figure = go.Figure()
@@ -158,10 +162,33 @@ def _lines(rows: Rows, title: str) -> str:
             hovertemplate="%{y:.3f} s (half within %{customdata[0]:.3f} s)",
         )
     figure.update_layout(hovermode="x unified")
-    return _figure(figure, title)
+    return _figure(figure, title, _range([row["moment"] for row in rows], bucket_s))
 
 
-def _figure(figure: go.Figure, y_title: str, *, with_plotly: bool = False) -> str:
+def _range(moments: Sequence[datetime], bucket_s: int) -> list[str] | None:
+    """From before the first to after the last: of one alone Plotly shows its microseconds."""
+    if not moments:
+        return None
+    step = timedelta(seconds=bucket_s)
+    return [_time(min(moments) - step), _time(max(moments) + 2 * step)]
+
+
+def _step(seconds: int) -> str:
+    """A length of time, as one says it behind «per»."""
+    for unit, length in (("hour", 3600), ("minute", 60), ("second", 1)):
+        number = seconds // length
+        if number:
+            return unit if number == 1 else f"{number} {unit}s"
+    return "moment"
+
+
+def _figure(
+    figure: go.Figure,
+    y_title: str,
+    x_range: list[str] | None,
+    *,
+    with_plotly: bool = False,
+) -> str:
     # Names of routes are long: one below the other, and room for them.
     room = _LEGEND_PX * len(figure.data)
     figure.update_layout(
@@ -172,7 +199,7 @@ def _figure(figure: go.Figure, y_title: str, *, with_plotly: bool = False) -> st
         legend={"y": 0, "yref": "container", "yanchor": "bottom", "x": 0},
         showlegend=True,
         yaxis={"title": y_title, "rangemode": "tozero"},
-        xaxis={"type": "date"},
+        xaxis={"type": "date", "range": x_range},
     )
     html: str = plotly.io.to_html(
         figure,
@@ -185,7 +212,7 @@ def _figure(figure: go.Figure, y_title: str, *, with_plotly: bool = False) -> st
 
 def _time(moment: datetime) -> str:
     # Plotly knows no time zones; the axis is UTC, and the page says so.
-    return f"{moment:%Y-%m-%d %H:%M}"
+    return f"{moment:%Y-%m-%d %H:%M:%S}"
 
 
 def _label(text: str) -> str:
@@ -314,10 +341,14 @@ def _problems(data: ReportData) -> str:
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    body = "".join(f"<tr>{''.join(_data(value) for value in row)}</tr>" for row in rows)
-    if not body:
+    rows = list(rows)
+    if not rows:
         return _NONE
-    names = "".join(f"<th>{escape(name)}</th>" for name in head)
+    body = "".join(f"<tr>{''.join(_data(value) for value in row)}</tr>" for row in rows)
+    names = "".join(
+        f"<th {_class(value)}>{escape(name)}</th>"
+        for name, value in zip(head, rows[0], strict=True)
+    )
     return (
         '<div class="scroll"><table class="list"><thead><tr>'
         f"{names}</tr></thead><tbody>{body}</tbody></table></div>"
@@ -325,11 +356,12 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 
 def _data(value: object) -> str:
-    kind = _NUMBER if isinstance(value, int | float | _Measure) else 'class="text"'
-    return f"<td {kind}>{_cell(value)}</td>"
+    return f"<td {_class(value)}>{_cell(value)}</td>"
 
 
-_NUMBER = 'class="number"'
+def _class(value: object) -> str:
+    number = isinstance(value, int | float | _Measure)
+    return 'class="number"' if number else 'class="text"'
 
 
 class _Measure(str):

@@ -18,13 +18,21 @@ from qos.pipeline.tables import Limits
 from qos.pipeline.tables.once import seconds_between
 from qos.pipeline.tables.routes import percentiles
 
-__all__ = ["OTHERS", "ReportData", "collect"]
+__all__ = ["OTHERS", "ReportData", "bucket_of", "collect"]
 
 #: Rows of a list, points of a line, and lines of a figure.
 ANOMALIES_MAX = 200
 ROWS_MAX = 15
 PROBLEMS_MAX = 50
 POINTS_MAX = 336
+
+#: What a point of a line may stand for, in seconds. Not less: one message in each is
+#: nothing that one could draw a line through.
+_BUCKETS_S = (1, 5, 15, 60, 300, 900, 3600)
+_HOUR_S = 3600
+
+#: With fewer points than this, a shorter time for each is taken.
+_POINTS_LEAST = 24
 LINES_MAX = 6
 
 #: A route with fewer messages than this is not called slow, if there are others.
@@ -45,9 +53,9 @@ class ReportData:
         outcomes: messages by how they ended.
         anomaly_counts: by kind.
         problem_counts: by kind.
-        bucket_h: hours that a point of a line stands for.
+        bucket_s: the time that a point of a line stands for.
         latency: `moment`, `line` (a route), `messages`, `p50` and `p95` in seconds.
-        outcomes_hourly: `moment`, `outcome`, `messages`.
+        outcomes_by_time: `moment`, `outcome`, `messages`.
         slow: routes with `p50`, `p95`, `p99`, the slowest first.
         retried: routes by the part of their messages that had to be repeated.
         refusals: `source`, `receiver`, `reason`, `refusals`.
@@ -61,9 +69,9 @@ class ReportData:
     outcomes: dict[str, int] = field(default_factory=dict)
     anomaly_counts: dict[str, int] = field(default_factory=dict)
     problem_counts: dict[str, int] = field(default_factory=dict)
-    bucket_h: int = 1
+    bucket_s: int = _HOUR_S
     latency: Rows = field(default_factory=list)
-    outcomes_hourly: Rows = field(default_factory=list)
+    outcomes_by_time: Rows = field(default_factory=list)
     slow: Rows = field(default_factory=list)
     retried: Rows = field(default_factory=list)
     refusals: Rows = field(default_factory=list)
@@ -86,8 +94,7 @@ def collect(
     """
     data = ReportData()
     messages, items = tables["deliveries"], tables["queue_items"]
-    data.bucket_h = _bucket_h(messages, items)
-    bucket_s = data.bucket_h * 3600
+    bucket_s = data.bucket_s = bucket_of(messages, items)
     _collect_messages(data, messages, bucket_s)
     _collect_anomalies(data, tables["anomalies"])
     _collect_queues(data, items, limits, bucket_s)
@@ -127,10 +134,10 @@ def _collect_messages(data: ReportData, messages: DataFrame, bucket_s: int) -> N
     by_time = sent.groupBy(
         _moment("begun_at", bucket_s).alias("moment"), ended.alias("outcome")
     )
-    data.outcomes_hourly = _rows(
+    data.outcomes_by_time = _rows(
         by_time.agg(F.count("*").alias("messages")).orderBy("moment", "outcome")
     )
-    for row in data.outcomes_hourly:
+    for row in data.outcomes_by_time:
         before = data.outcomes.get(row["outcome"], 0)
         data.outcomes[row["outcome"]] = before + row["messages"]
 
@@ -209,14 +216,18 @@ def _collect_queues(
     )
 
 
-def _bucket_h(messages: DataFrame, items: DataFrame) -> int:
-    """How many hours become one, so that no line has more than POINTS_MAX points."""
-    days = messages.select("date").unionByName(items.select("date"))
-    found = days.agg(F.min("date").alias("low"), F.max("date").alias("high")).first()
-    if found is None or found["low"] is None:
-        return 1
-    hours: int = ((found["high"] - found["low"]).days + 1) * 24
-    return max(1, math.ceil(hours / POINTS_MAX))
+def bucket_of(messages: DataFrame, items: DataFrame) -> int:
+    """So that a line has some points, and not more than POINTS_MAX."""
+    moments = messages.select(F.col("begun_at").alias("at")).unionByName(
+        items.select(F.coalesce("published_at", "first_acquired_at").alias("at"))
+    )
+    seconds = F.unix_seconds(F.max("at")) - F.unix_seconds(F.min("at"))
+    found = moments.agg(seconds.alias("seconds")).first()
+    length_s: int = (found["seconds"] if found else None) or 0
+    if length_s > _HOUR_S * POINTS_MAX:
+        return math.ceil(length_s / _HOUR_S / POINTS_MAX) * _HOUR_S
+    good = [each for each in _BUCKETS_S if length_s >= each * _POINTS_LEAST]
+    return good[-1] if good else _BUCKETS_S[0]
 
 
 def _moment(column: str, bucket_s: int) -> Column:

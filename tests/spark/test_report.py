@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Iterator
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from html.parser import HTMLParser
 
 import pytest
@@ -28,7 +28,7 @@ def data(name: str) -> ReportData:
         anomaly_counts={"lost": 300, "in-doubt": 1},
         problem_counts={"torn-line": 2},
         latency=[{**points, "messages": 1}],
-        outcomes_hourly=[{"moment": MOMENT, "outcome": "delivered", "messages": 2}],
+        outcomes_by_time=[{"moment": MOMENT, "outcome": "delivered", "messages": 2}],
         slow=[{**route, **times}],
         retried=[{**route, "retried": 1, "rate": 1.0}],
         refusals=[{"source": name, "receiver": name, "reason": name, "refusals": 1}],
@@ -144,6 +144,31 @@ def test_the_page_tells_what_was_found(evil_page: str) -> None:
     assert "The first 1 are shown." in text
     assert "Audit of 2026-01-05" in text
     assert "2 torn-line." in text
+
+
+def test_the_heading_of_a_number_stands_above_it(evil_page: str) -> None:
+    """On the right, as numbers do; else nobody knows which column is which."""
+    for table in re.findall(r'<table class="list">.*?</table>', evil_page, re.DOTALL):
+        heads = re.findall(r'<th class="(\w+)">', table)
+        (row,) = re.findall(r"<tbody><tr>(.*?)</tr>", table, re.DOTALL)
+        assert heads == re.findall(r'<td class="(\w+)">', row)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "says"),
+    [(1, "second"), (15, "15 seconds"), (300, "5 minutes"), (7200, "2 hours")],
+)
+def test_an_axis_says_what_a_bar_stands_for_and_shows_it_whole(
+    seconds: int, says: str
+) -> None:
+    """Of a single bar Plotly would show the microseconds around its middle."""
+    found = data("x")
+    found.bucket_s = seconds
+    page = render(found, DAY, DAY, lines=5)
+    assert f"messages per {says}" in page
+    step = timedelta(seconds=seconds)
+    ends = [f"{end:%Y-%m-%d %H:%M:%S}" for end in (MOMENT - step, MOMENT + 2 * step)]
+    assert page.count(f'"range":{json.dumps(ends, separators=(",", ":"))}') == 3
 
 
 def test_an_audit_of_nothing_has_a_page() -> None:

@@ -4,6 +4,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from frames import NOON, Lines, after, only
+from qos.pipeline.report_data import bucket_of
 from qos.pipeline.tables import (
     deliveries,
     queue_items,
@@ -174,3 +175,17 @@ def test_a_worker_has_its_hours(spark: SparkSession, lines: Lines) -> None:
         "handling_p95": 3.0,
         "handling_p99": 3.0,
     }
+
+
+@pytest.mark.parametrize(
+    ("length_s", "bucket_s"),
+    [(0, 1), (30, 1), (200, 5), (3600, 60), (86_400, 3600), (90 * 86_400, 7 * 3600)],
+)
+def test_a_figure_has_neither_one_point_nor_thousands(
+    length_s: int, bucket_s: int, spark: SparkSession
+) -> None:
+    """A demo of half a minute, a day and three months: each shows how it went."""
+    lines = Lines().sent("accepted", "offered")
+    lines.sent("accepted", at=length_s, msg_id="m2")
+    events = lines.frame(spark)
+    assert bucket_of(deliveries(events), queue_items(events)) == bucket_s
