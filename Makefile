@@ -1,7 +1,7 @@
 # `make demo` and `make test` do all their set-up themselves: they need Python, make and
 # a way to install Python packages. What they set up is in .venv, except for what comes
-# from apt: python3-venv where it is missing, Java 17, and for `make test` prosody and
-# openssl.
+# from apt: python3-venv where it is missing, Java 17, and for `make test` prosody, openssl
+# and chromium.
 
 # The first Python that is new enough; or say `make PYTHON=/path/to/python3 …`.
 PYTHON ?= $(firstword $(foreach python,python3 python3.14 python3.13 python3.12 python3.11, \
@@ -63,10 +63,11 @@ define apt-install
   else false; fi || { echo 'Please install $(1) (on Debian: apt-get install $(1)), then try again.' >&2; exit 1; }; }
 endef
 
-# What the live tests run; the daemon that apt may start is not used.
+# What the tests run; the daemon that apt may start is not used.
 system: java
 	@command -v prosody >/dev/null || $(call apt-install,prosody)
 	@command -v openssl >/dev/null || $(call apt-install,openssl)
+	@command -v chromium >/dev/null || $(call apt-install,chromium)
 
 java:
 	@command -v java >/dev/null || $(call apt-install,openjdk-17-jre-headless)

@@ -15,11 +15,12 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
+from browser import look_at
 from qos.cli import main
 from qos.journal.schema import parse_line
 from qos.pipeline import read
 from qos.pipeline.driver import TABLES, audit
-from qos.pipeline.synth import Plan, synthesise
+from qos.pipeline.synth import EXPECTED, Plan, synthesise
 from qos.pipeline.tables import Limits, anomalies, coverage, deliveries
 
 pytestmark = [
@@ -148,6 +149,39 @@ def test_an_audit_writes_each_table_and_a_report(
         assert list((out / name).glob("date=2026-01-0?/hour=*/*.parquet"))
     page = (out / "report.html").read_text()
     assert "4 anomalies: 2 lost, 1 duplicated, 1 stuck." in page
+
+
+def test_the_report_is_drawn_in_a_browser_without_a_network(
+    summary: dict[str, Any], journals: Path, out: Path, tmp_path: Path
+) -> None:
+    """As a customer opens it: figures, evidence, and nothing that went wrong."""
+    seen = look_at(out / "report.html", tmp_path)
+    assert seen.console == []
+    assert seen.requests == set()
+    figures = ["messages per hour", "95 % within (seconds)", "95 % wait (seconds)"]
+    assert seen.texts("ytitle") == figures
+    assert seen.html.count('class="main-svg"') >= len(figures)
+    # Bars, and the points of lines, that were made by its script only.
+    assert seen.html.count('class="point"') > 24
+    expected = json.loads((journals / EXPECTED).read_text())["anomalies"]
+    evidence = seen.texts("evidence")
+    assert len(evidence) == sum(summary["anomalies"].values()) == len(expected)
+    for anomaly in expected:
+        assert any(anomaly["msg_id"] in each for each in evidence)
+
+
+def test_a_browser_would_tell_of_a_page_that_needs_more(tmp_path: Path) -> None:
+    """Or the test above could not fail."""
+    page = tmp_path / "page.html"
+    page.write_text(
+        "<img src='http://127.0.0.1:9/pixel.png'><script>no_such_thing()</script>"
+        "<p class='a b'>one <b>text</b></p>"
+    )
+    seen = look_at(page, tmp_path)
+    (said,) = seen.console
+    assert "no_such_thing is not defined" in said
+    assert seen.requests == {"http://127.0.0.1:9/pixel.png"}
+    assert seen.texts("b") == ["one text"]
 
 
 def test_an_audit_of_one_day_replaces_that_day(
