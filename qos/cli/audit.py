@@ -3,39 +3,38 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
-import contextlib
 import os
-import threading
 from collections.abc import Mapping
 from dataclasses import asdict
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from qos.cli.demo_output import ProgressLine, show
+from qos.cli.audit_follow import EVERY_S, LATE_DAYS, FollowRun, check, said
+from qos.cli.audit_run import AuditRun
+from qos.cli.demo_output import show
 from qos.cli.options import Parser, seconds
-from qos.cli.output import print_json
-from qos.cli.status import CommandError, Status, UsageError
+from qos.cli.output import note, print_json
+from qos.cli.status import Status, UsageError
 from qos.cli.synth import day
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from qos.pipeline.driver import Summary
+    from qos.pipeline.follow import Look
 
 __all__ = ["parser", "run"]
 
 _STUCK_AFTER_S = 3600.0
 _SKEW_S = 60.0
 
-#: How often the terminal is told what Spark does.
-_LOOK_S = 0.3
+_DAYS_MAX = 36_500
 
 _EPILOG = """\
 examples:
   xmpp-qos audit journals --out audit
   xmpp-qos audit /var/lib/*/journal --out audit --from 2026-01-05 --to 2026-01-05
+  xmpp-qos audit journals --out audit --follow
   xmpp-qos audit hdfs:///journals --out hdfs:///audit --master spark://master:7077
 
 OUT gets a folder of Parquet files, by date and hour, for each of deliveries, anomalies,
@@ -45,6 +44,16 @@ audited again are replaced, others stay.
 
 A node without a journal loses nothing: only messages between nodes of which both
 journals are here can be lost or orphaned. Files that are being written are not read.
+
+With --follow it goes on: files and days that come are taken in, and the tables and the
+report are kept up to date, until Ctrl-C or SIGTERM. What is under way is finished then;
+a second Ctrl-C ends it at once. Either way, or if it is killed, it goes on where it was
+when it is started again, with the same JOURNALs, OUT and --late. How far it is, is kept
+in OUT/.follow. A day is open until --late days after the latest one that was seen (that
+of a clock that is in the future does not count). The report shows the open days; the
+tables of the others stay. A line that comes later, or belongs to a message of such a
+day, is in no table: it is counted in problems, as late-line. An audit without --follow,
+into another OUT, has it in its tables. What is there at the first look is never late.
 
 exit status: 0 no anomaly, 1 anomalies, 2 wrong usage, or there is no Spark here.
 """
@@ -76,6 +85,28 @@ def parser(prog: str) -> Parser:
         "--to", dest="last", type=day, metavar="DATE", help="the last day, in UTC"
     )
     parser.add_argument(
+        "--follow", action="store_true", help="go on, and keep it all up to date"
+    )
+    parser.add_argument(
+        "--every",
+        type=seconds,
+        metavar="S",
+        help="with --follow: how often to look for new files, and to judge again what "
+        f"is stuck (default: {EVERY_S:g})",
+    )
+    parser.add_argument(
+        "--once",
+        action="store_true",
+        help="with --follow: take in what is there now, and end: for cron",
+    )
+    parser.add_argument(
+        "--late",
+        type=_days,
+        metavar="DAYS",
+        help="with --follow: how long a day is open, for files that come late "
+        f"(default: {LATE_DAYS})",
+    )
+    parser.add_argument(
         "--master",
         metavar="URL",
         help="where Spark is to run (default: what spark-submit says, or all cores of "
@@ -101,131 +132,72 @@ def parser(prog: str) -> Parser:
     return parser
 
 
+def _days(text: str) -> int:
+    if not text.isdecimal() or not 0 < int(text) <= _DAYS_MAX:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of days, from 1")
+    return int(text)
+
+
 async def run(arguments: argparse.Namespace) -> int:
     """See qos.cli.entry.Command."""
-    journals = [_journal(text) for text in arguments.journals]
+    check(arguments)
+    journals = [_journal(text, arguments) for text in arguments.journals]
     out = _out(arguments.out)
     if arguments.first and arguments.last and arguments.first > arguments.last:
         raise UsageError(f"--from {arguments.first} is after --to {arguments.last}")
     # Neither Spark nor Plotly is imported before it is needed.
     from qos.pipeline.session import NoSpark, check_spark
 
+    report = f"{arguments.out}/report.html"
+
+    def told(look: Look) -> None:
+        if arguments.json:
+            print_json(_record(look.summary, report))
+        else:
+            note(said(look), name="")
+
     try:
         check_spark()
-        audit = _Audit(journals, out, arguments)
-        summary = await audit.run()
+        if arguments.follow:
+            summary = await FollowRun(journals, out, arguments, told).run()
+        else:
+            summary = await _BatchRun(journals, out, arguments).run()
     except NoSpark as error:
         raise UsageError(str(error)) from None
-    report = f"{arguments.out}/report.html"
-    if arguments.json:
-        print_json({**_plain(asdict(summary)), "report": report})
-    else:
+    if not arguments.json:
         show(_table(summary), _verdict(summary, report), json=False)
+    elif not arguments.follow:
+        print_json(_record(summary, report))
     return Status.DONE if summary.clean else Status.NOT_DELIVERED
 
 
-class _Audit:
-    """Runs it in a thread, and shows how far it is."""
+class _BatchRun(AuditRun):
+    """Audits what is there, once."""
 
-    def __init__(
-        self, journals: list[str], out: str, arguments: argparse.Namespace
-    ) -> None:
-        self._journals = journals
-        self._out = out
-        self._arguments = arguments
-        self._step = "starting Spark"
-        self._spark: SparkSession | None = None
-        self._stopped = threading.Event()
-
-    async def run(self) -> Summary:
-        bar = ProgressLine()
-        task = asyncio.ensure_future(asyncio.to_thread(self._audit))
-        try:
-            while not task.done():
-                bar.tell(self._state())
-                await asyncio.wait([task], timeout=_LOOK_S)
-            return task.result()
-        except asyncio.CancelledError:
-            self._stopped.set()
-            while not task.done():
-                # A job may just be on its way to begin.
-                if self._spark is not None:
-                    self._spark.sparkContext.cancelAllJobs()
-                await asyncio.wait([task], timeout=_LOOK_S)
-            with contextlib.suppress(Exception):
-                task.result()
-            raise
-        finally:
-            bar.close()
-
-    def _audit(self) -> Summary:
-        from py4j.protocol import Py4JError
-        from pyspark.errors import PySparkException
-
+    def _audit(self, spark: SparkSession) -> Summary:
         from qos.pipeline.driver import audit
-        from qos.pipeline.session import spark_session
-        from qos.pipeline.tables import Limits
 
-        given = self._arguments
-        limits = Limits(
-            now=datetime.now(UTC),
-            stuck_after_s=given.stuck_after,
-            skew_s=given.skew,
+        return audit(
+            spark,
+            self._journals,
+            self._out,
+            limits=self._limits(),
+            first=self._arguments.first,
+            last=self._arguments.last,
+            progress=self._progress,
         )
-        with spark_session(master=given.master, quiet=True) as spark:
-            self._spark = spark
-            try:
-                return audit(
-                    spark,
-                    self._journals,
-                    self._out,
-                    limits=limits,
-                    first=given.first,
-                    last=given.last,
-                    progress=self._progress,
-                )
-            except (PySparkException, Py4JError) as error:
-                lines = [line for line in str(error).splitlines() if line.strip()]
-                why = lines[0] if lines else type(error).__name__
-                text = f"Spark has failed while {self._step}: {why}"
-                raise CommandError(text, Status.INTERNAL) from None
-            except OSError as error:
-                text = f"{error.filename or self._out}: {error.strerror or error}"
-                raise CommandError(text, Status.OUTPUT) from None
-            finally:
-                self._spark = None
-
-    def _progress(self, step: str) -> None:
-        if self._stopped.is_set():
-            raise _Stopped
-        self._step = step
-
-    def _state(self) -> str:
-        """What is being done, and how much of it."""
-        spark = self._spark
-        done = of = 0
-        if spark is not None:
-            tracker = spark.sparkContext.statusTracker()
-            for stage in tracker.getActiveStageIds():
-                info = tracker.getStageInfo(stage)
-                if info is not None:
-                    done += info.numCompletedTasks
-                    of += info.numTasks
-        return f"{self._step}: {done} of {of} tasks" if of else f"{self._step} …"
 
 
-class _Stopped(Exception):
-    """Nobody waits for it any more."""
-
-
-def _journal(text: str) -> str:
+def _journal(text: str, arguments: argparse.Namespace) -> str:
     """A journal as Spark is to find it."""
     if "://" in text:
         return text
     path = Path(text)
     if not path.is_dir():
         raise UsageError(f"{text}: there is no such folder")
-    if not path.name.startswith("date=") and not any(path.glob("date=*/")):
+    has_days = path.name.startswith("date=") or any(path.glob("date=*/"))
+    # Of one that is followed the first day may come yet.
+    if not has_days and not arguments.follow:
         raise UsageError(f"{text}: no journal: there is no date=… folder in it")
     if not os.access(path, os.R_OK | os.X_OK):
         raise UsageError(f"{text}: may not be read")
@@ -276,9 +248,12 @@ def _verdict(summary: Summary, report: str) -> str:
     return f"{what}, in {summary.seconds:.0f} s. Report: {report}"
 
 
-def _plain(summary: dict[str, object]) -> dict[str, object]:
-    days = ("first", "last")
-    return {
-        name: str(value) if name in days and value is not None else value
-        for name, value in summary.items()
+def _record(summary: Summary, report: str) -> dict[str, object]:
+    """The summary as JSON has it."""
+    record: dict[str, object] = asdict(summary)
+    days = {
+        name: str(record[name])
+        for name in ("first", "last")
+        if record[name] is not None
     }
+    return {**record, **days, "report": report}

@@ -19,7 +19,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, date, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 from pyspark.errors import StreamingQueryException
@@ -40,7 +40,7 @@ from qos.pipeline.staging import Incomplete, Marks, Staging
 from qos.pipeline.subjects import begun, is_open, subject
 from qos.pipeline.tables import Limits
 
-__all__ = ["FOLDER", "CannotFollow", "Follower", "follow"]
+__all__ = ["FOLDER", "LATE_LINE", "CannotFollow", "Follower", "Look", "follow"]
 
 #: What a stream keeps, in the folder of the tables. Readers of those do not see it.
 FOLDER = ".follow"
@@ -67,11 +67,13 @@ class Look:
         batch: the last batch that there was; -1: none yet.
         new: whether anything in the tables or the report is new.
         summary: of the days that can still change.
+        at: the moment of it, by which anomalies were judged.
     """
 
     batch: int
     new: bool
     summary: Summary
+    at: datetime
 
 
 def follow(
@@ -217,7 +219,7 @@ class Follower:
         finally:
             spans.unpersist()
         summary = self._write(events, days, marks, limits)
-        return Look(batch=batch, new=True, summary=summary)
+        return Look(batch, True, summary, limits.now)
 
     def _marks(
         self, lines: DataFrame, before: Marks, batch: int, limits: Limits
@@ -260,10 +262,10 @@ class Follower:
             if _counts(found) == _counts(written["anomalies"]) and _same_files(
                 files, self._problem_table()
             ):
-                return replace(before, new=False)
+                return replace(before, new=False, at=limits.now)
         nothing = self._spark.createDataFrame([], EVENT)
         summary = self._write(nothing, NEVER, marks, limits)
-        return Look(batch=marks.batch, new=True, summary=summary)
+        return Look(marks.batch, True, summary, limits.now)
 
     def _write(
         self, events: DataFrame, days: Days, marks: Marks, limits: Limits

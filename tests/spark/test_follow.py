@@ -13,8 +13,10 @@ from pyspark.sql import SparkSession
 
 from qos.journal.schema import parse_line, render_line, time_of, time_text
 from qos.pipeline import follow as following
+from qos.pipeline import store
 from qos.pipeline.driver import TABLES, audit
 from qos.pipeline.follow import Follower
+from qos.pipeline.staging import Staging
 from qos.pipeline.synth import Plan, synthesise
 from qos.pipeline.tables import Limits
 
@@ -142,9 +144,9 @@ def test_a_stream_that_is_killed_all_the_time_comes_to_what_an_audit_does(
     random.Random(1).shuffle(paths)
     (journals / "date=2026-01-05").mkdir(parents=True)
     kills = [
-        (following.Staging, "stage", 0),
-        (following.Staging, "save", 0),
-        (following.store, "replace_days", 2),
+        (Staging, "stage", 0),
+        (Staging, "save", 0),
+        (store, "replace_days", 2),
         (following, "draw", 0),
     ]
     for number, kill in enumerate(kills):

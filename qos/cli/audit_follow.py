@@ -1,0 +1,125 @@
+"""`xmpp-qos audit --follow`: an audit that goes on."""
+
+from __future__ import annotations
+
+import argparse
+import threading
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from qos.cli.audit_run import AuditRun
+from qos.cli.output import note
+from qos.cli.status import UsageError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from qos.pipeline.driver import Summary
+    from qos.pipeline.follow import Look
+
+__all__ = ["EVERY_S", "LATE_DAYS", "FollowRun", "check", "said"]
+
+EVERY_S = 60.0
+LATE_DAYS = 7
+
+
+def check(arguments: argparse.Namespace) -> None:
+    """See that the options make sense together, and fill in those not given.
+
+    Raises:
+        UsageError: they do not.
+    """
+    if not arguments.follow:
+        for name in ("once", "every", "late"):
+            if getattr(arguments, name):
+                raise UsageError(f"--{name} is of --follow only")
+        return
+    if arguments.first or arguments.last:
+        raise UsageError("--follow has no --from and --to: it reads what is there")
+    if arguments.once and arguments.every:
+        raise UsageError("--once or --every: only one of them")
+    arguments.every = arguments.every or EVERY_S
+    arguments.late = arguments.late or LATE_DAYS
+    if arguments.stuck_after >= arguments.late * 86_400:
+        raise UsageError(
+            f"--stuck-after {arguments.stuck_after:g} is longer than a day is open: "
+            "make --late longer"
+        )
+
+
+class FollowRun(AuditRun):
+    """Follows journals until it is cancelled; a second time, and it gives up.
+
+    Args:
+        told: of each look that has brought something new, in the thread.
+    """
+
+    def __init__(
+        self,
+        journals: list[str],
+        out: str,
+        arguments: argparse.Namespace,
+        told: Callable[[Look], None],
+    ) -> None:
+        super().__init__(journals, out, arguments)
+        self._told = told
+        self._stopped = threading.Event()
+        self._waits = ""
+        self._next_at = 0.0
+
+    def _audit(self, spark: SparkSession) -> Summary:
+        from qos.pipeline.follow import CannotFollow, follow
+
+        given = self._arguments
+        try:
+            look = follow(
+                spark,
+                self._journals,
+                self._out,
+                limits=self._limits,
+                late=timedelta(days=given.late),
+                every_s=None if given.once else given.every,
+                stopped=self._stopped,
+                told=self._look,
+                progress=self._busy,
+            )
+        except CannotFollow as error:
+            raise UsageError(str(error)) from None
+        return look.summary
+
+    def _stops_gently(self) -> bool:
+        if self._stopped.is_set():
+            return False
+        self._stopped.set()
+        if not self._waits:
+            note("stopping, when this batch is done; once more, and it is at once")
+        return True
+
+    def _busy(self, step: str) -> None:
+        self._waits = ""
+        self._progress(step)
+
+    def _look(self, look: Look) -> None:
+        self._waits = said(look)
+        self._next_at = time.monotonic() + self._arguments.every
+        if look.new:
+            self._told(look)
+
+    def _state(self) -> str:
+        waits = self._waits
+        if not waits or self._stopped.is_set():
+            return super()._state()
+        left = max(0.0, self._next_at - time.monotonic())
+        return f"{waits}; the next look in {left:.0f} s"
+
+
+def said(look: Look) -> str:
+    """A look in a line."""
+    found = look.summary
+    batch = "no batch yet" if look.batch < 0 else f"batch {look.batch}"
+    return (
+        f"{look.at:%Y-%m-%d %H:%M:%S} UTC: {batch}, {found.lines:,} lines, "
+        f"{found.events:,} events, {sum(found.anomalies.values()):,} anomalies"
+    )
