@@ -24,7 +24,7 @@ from qos.pipeline.tables.once import (
     seconds_between,
 )
 
-__all__ = ["OUTCOMES", "deliveries"]
+__all__ = ["COLUMNS", "OUTCOMES", "deliveries"]
 
 _S, _R = SenderEvent, ReceiverEvent
 OUTCOMES = (_S.DELIVERED, _S.NOT_DELIVERED, _S.IN_DOUBT, _S.WITHDRAWN)
@@ -81,10 +81,10 @@ def deliveries(events: DataFrame) -> DataFrame:
             ),
         }
     )
-    return by_hour(rows, "begun_at").select(*_COLUMNS)
+    return by_hour(rows, "begun_at").select(*COLUMNS)
 
 
-_COLUMNS = (
+COLUMNS = (
     *("date", "hour", "level", "sender", "receiver", "msg_id", "to"),
     *("sender_node", "receiver_node", "begun_at"),
     *("accepted_at", "offered_at", "received_at", "released_at"),

@@ -59,9 +59,8 @@ def workers_hourly(events: DataFrame) -> DataFrame:
         F.coalesce(F.sum("handling_s"), F.lit(0.0)).alias("busy_s"),
         percentiles("handling_s").alias("handling"),
     )
-    names = [name for name in hours.columns if name != "handling"]
     return hours.select(
-        *names,
+        *(*keys, "started", *(end.value for end in _ENDS), "open", "busy_s"),
         *(
             F.col("handling")[index].alias(f"handling_p{round(part * 100)}")
             for index, part in enumerate(PERCENTILES)
