@@ -67,6 +67,7 @@ def options_of(
         words.append(f"--{option}={value}")
     try:
         arguments = parser.parse_args(words)
+        del arguments.leaf  # the parser: it is not for the tasks
         return arguments, login_from(arguments, given.get(_PASSWORD))
     except UsageError as error:
         raise BadOption(f"{name}: option {_plain(error)}") from None

@@ -1,0 +1,315 @@
+"""The sinks as a task of Spark uses them, without a JVM: on the embedded server.
+
+With Spark and Prosody: see tests/live/test_spark_queue.py.
+"""
+
+import asyncio
+import contextlib
+import itertools
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark import TaskContext
+from pyspark.sql import Row
+from pyspark.sql.types import (
+    DateType,
+    DoubleType,
+    IntegerType,
+    StringType,
+    StructField,
+    StructType,
+)
+from slixmpp import Message
+
+from qos.pipeline.queue_sink import QueueStreamWriter
+from qos.pipeline.xmpp_formats import QueueFormat, XmppFormat
+from qos.pipeline.xmpp_options import BadOption
+from qos.pipeline.xmpp_rows import BadColumn, RowFailed, RowIds
+from qos.pipeline.xmpp_sink import XmppStreamWriter
+from qos.testing import LoopbackServer, friends, logged_in, queue_service
+from xep_0254 import XEP_0254
+from xep_qos import XEP_QOS
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(60)]
+
+SERVICE, NODE = "queue.localhost", "orders"
+
+TYPES = {"priority": IntegerType(), "ttl": DoubleType(), "delay": DoubleType()}
+
+
+def schema(*names: str) -> StructType:
+    return StructType(
+        [StructField(name, TYPES.get(name, StringType())) for name in names]
+    )
+
+
+@pytest.fixture(autouse=True)
+def task() -> Iterator[None]:
+    """No task, at the end."""
+    yield
+    TaskContext._taskContext = None
+
+
+def in_task(partition: int = 0, *, query: str = "", batch: int = 0) -> None:
+    """Be a task of Spark: of a batch write, or of a streaming query."""
+    context = TaskContext._getOrCreate()
+    context._partitionId = partition
+    context._localProperties = (
+        {"sql.streaming.queryId": query, "streaming.sql.batchId": str(batch)}
+        if query
+        else {}
+    )
+
+
+# -- ids -------------------------------------------------------------------
+
+
+def ids(contents: Iterable[str], run: str = "r", **task: Any) -> list[str]:
+    in_task(**task)
+    made = RowIds(run)
+    return [made.of(content) for content in contents]
+
+
+def test_a_repeat_has_the_same_ids_in_any_order() -> None:
+    """A shuffle does not keep one; equal rows are as many as they are."""
+    rows = ["a", "b", "a", "c", "a"]
+    first = ids(rows, query="q", batch=7)
+    assert len(set(first)) == 5
+    for order in itertools.permutations(rows):
+        assert sorted(ids(order, query="q", batch=7, run="other")) == sorted(first)
+
+
+def test_what_is_not_a_repeat_has_other_ids() -> None:
+    """Another batch, query or partition; and another batch write."""
+    given: list[dict[str, Any]] = [
+        {"query": "q", "batch": 1},
+        {"query": "q", "batch": 2},
+        {"query": "p", "batch": 1},
+        {"query": "q", "batch": 1, "partition": 1},
+        {"run": "a"},
+        {"run": "b"},
+    ]
+    found = [ids("abc", **each) for each in given]
+    assert len({each for made in found for each in made}) == 3 * len(given)
+    assert ids("abc", run="a") == ids("abc", run="a")
+
+
+# -- the queue -------------------------------------------------------------
+
+
+@contextlib.asynccontextmanager
+async def shop(**config: str) -> AsyncIterator[tuple[LoopbackServer, XEP_0254]]:
+    async with (
+        friends("boss", "bee", components={SERVICE: "secret"}) as server,
+        queue_service(server, SERVICE),
+        logged_in(server, "boss", {"xep_0254": {}}) as boss,
+    ):
+        owner = XEP_0254.of(boss)
+        await owner.create(
+            SERVICE, NODE, {f"queue#{name}": text for name, text in config.items()}
+        )
+        yield server, owner
+
+
+def login(server: LoopbackServer, user: str = "boss") -> dict[str, str]:
+    return {
+        "jid": f"{user}@localhost",
+        "password": "secret",
+        "host": server.host,
+        "port": str(server.port),
+        "tls": "off",
+    }
+
+
+def queue(server: LoopbackServer, **options: str) -> dict[str, str]:
+    return login(server) | {"service": SERVICE, "node": NODE} | options
+
+
+async def write(writer: Any, rows: Iterable[Row], **task: Any) -> int:
+    """As a task; returns how many rows it says that it has written."""
+    given: dict[str, Any] = {"query": "q", "batch": 1, **task}
+
+    def work() -> int:
+        in_task(**given)
+        return int(writer.write(iter(rows)).rows)
+
+    return await asyncio.to_thread(work)
+
+
+async def test_a_task_that_is_done_again_publishes_nothing_twice() -> None:
+    """After all of its rows, or after some."""
+    async with shop() as (server, owner):
+        names = ("payload", "priority", "ttl", "delay")
+        rows = [
+            Row(
+                payload=f"<x xmlns='u' n='{n % 300}'/>",
+                priority=n % 10,
+                ttl=None,
+                delay=None,
+            )
+            for n in range(700)
+        ]
+        writer = QueueStreamWriter(queue(server), schema(*names))
+        assert await write(writer, rows[:450]) == 450
+        for _ in range(2):
+            assert await write(writer, reversed(rows)) == 700
+        found = [item async for item in owner.browse(SERVICE, NODE)]
+        assert Counter((item.payload, item.priority) for item in found) == Counter(
+            (f"<x xmlns='u' n='{n % 300}'/>", n % 10) for n in range(700)
+        )
+        assert await write(writer, []) == 0
+
+
+async def test_a_row_names_its_item_if_it_wants_to() -> None:
+    """Then that is what is published once."""
+    async with shop() as (server, owner):
+        rows = [Row(payload="<x/>", item_id=name) for name in ("a", "b", "a")]
+        writer = QueueStreamWriter(queue(server), schema("payload", "item_id"))
+        for batch in (1, 2):
+            await write(writer, rows, batch=batch)
+        found = [item.item_id async for item in owner.browse(SERVICE, NODE)]
+        assert sorted(found) == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("bad", "said"),
+    [
+        ({"payload": "<x"}, "is not one XML element"),
+        ({"payload": None}, "its payload is null"),
+        ({"payload": "<x/>", "priority": 11}, "refused to publish"),
+        ({"payload": f"<x>{'y' * 300_000}</x>"}, "bytes"),
+        ({"payload": "<other/>", "item_id": "taken"}, "conflict"),
+    ],
+)
+async def test_a_row_that_is_refused_is_named(bad: dict[str, Any], said: str) -> None:
+    """One among many: its number, the partition, and what the service says."""
+    async with shop() as (server, _owner):
+        names = ("payload", "item_id", "priority")
+        writer = QueueStreamWriter(queue(server), schema(*names))
+
+        def row(**values: Any) -> Row:
+            return Row(**{name: values.get(name) for name in names})
+
+        await write(writer, [row(payload="<x/>", item_id="taken")], batch=0)
+        rows = [row(payload=f"<x xmlns='u' n='{n}'/>") for n in range(150)]
+        rows[136] = row(**bad)
+        with pytest.raises(
+            RowFailed, match=f"row 137 of partition 3: .*{said}"
+        ) as seen:
+            await write(writer, rows, partition=3)
+        assert "\n" not in str(seen.value)
+
+
+async def test_a_queue_that_is_full_is_waited_for() -> None:
+    """Until `deadline`: then the task fails, and says so."""
+    async with shop(max_items="10") as (server, owner):
+        rows = [Row(payload=f"<x xmlns='u' n='{n}'/>") for n in range(25)]
+        hasty = QueueStreamWriter(queue(server, deadline="0.5"), schema("payload"))
+        with pytest.raises(RowFailed, match=r"row \d+ of partition 0.*constraint"):
+            await write(hasty, rows)
+        patient = QueueStreamWriter(queue(server, deadline="30"), schema("payload"))
+        writing = asyncio.create_task(write(patient, rows[:10], batch=2))
+        await asyncio.sleep(0.5)
+        assert not writing.done()
+        await owner.purge(SERVICE, NODE)
+        assert await writing == 10
+
+
+# -- messages --------------------------------------------------------------
+
+
+async def test_a_row_that_is_sent_again_is_handed_over_once(tmp_path: Path) -> None:
+    """From the same store, under the same id."""
+    async with (
+        friends("boss", "bee") as server,
+        logged_in(server, "bee/1") as bee,
+    ):
+        got: list[str] = []
+
+        def note(message: Message) -> None:
+            assert XEP_QOS.of(bee).incoming(message) is not None
+            got.append(message["body"])
+
+        bee.add_event_handler("message", note)
+        options = login(server) | {"store": str(tmp_path / "store")}
+        writer = XmppStreamWriter(options, schema("to", "body"))
+        rows = [Row(to="bee@localhost/1", body=f"{n % 40}") for n in range(60)]
+        assert await write(writer, rows[:30]) == 30
+        assert await write(writer, rows) == 60
+        assert await write(writer, reversed(rows)) == 60
+        assert Counter(got) == Counter(f"{n % 40}" for n in range(60))
+        # Another batch is another message. slixmpp tells of those with a body.
+        message = (
+            "<message xmlns='jabber:client'><body>b</body><x xmlns='u'/></message>"
+        )
+        xml = XmppStreamWriter(options, schema("to", "payload"))
+        assert await write(xml, [Row(to="bee@localhost", payload=message)]) == 1
+        assert await write(writer, rows[:1], batch=2) == 1
+        assert len(got) == 62
+
+
+async def test_a_row_that_is_not_delivered_is_named(tmp_path: Path) -> None:
+    """With the outcome: not delivered is certain, in doubt is not."""
+    async with friends("boss", "bee") as server:
+        options = login(server) | {"store": str(tmp_path), "deadline": "0.5"}
+        writer = XmppStreamWriter(options, schema("to", "body"))
+        with pytest.raises(RowFailed, match=r"row 1 of partition 2: .*not delivered"):
+            await write(writer, [Row(to="bee@localhost/1", body="x")], partition=2)
+        for row, said in (
+            (Row(to=None, body="x"), "row 1 of partition 0: its to is null"),
+            (Row(to="bee@localhost/1", body=None), "its body is null"),
+            (Row(to="@", body="x"), "cannot be sent to @"),
+        ):
+            with pytest.raises(RowFailed, match=said):
+                await write(writer, [row])
+
+
+# -- what is refused before --------------------------------------------------
+
+GOOD = {"jid": "a@localhost", "password": "secret"}
+QUEUE = {**GOOD, "service": SERVICE, "node": NODE}
+
+
+def test_columns_that_cannot_be_written_are_named() -> None:
+    """Before anything is: a column that is left out would not be missed."""
+    sink = QueueFormat(QUEUE)
+    for given, said in (
+        (schema("item_id"), "there is no column 'payload'"),
+        (schema("payload", "publisher"), "column 'publisher' is none of payload,"),
+        (
+            StructType([StructField("payload", DateType())]),
+            "column 'payload' cannot be a date",
+        ),
+    ):
+        for make in (sink.writer, sink.streamWriter):
+            with pytest.raises(BadColumn, match=said):
+                make(given, False)
+    messages = XmppFormat({**GOOD, "store": "/store"})
+    with pytest.raises(BadColumn, match="xmpp: there is no column 'to'"):
+        messages.writer(schema("body"), False)
+    for names in (("to",), ("to", "payload", "body")):
+        with pytest.raises(BadColumn, match="a column 'payload' or a column 'body'"):
+            messages.streamWriter(schema(*names), False)
+
+
+@pytest.mark.parametrize(
+    ("form", "options", "said"),
+    [
+        (QueueFormat, {**QUEUE, "landing": "/x"}, "there is no option 'landing'"),
+        (QueueFormat, {**QUEUE, "deadline": "no"}, "option deadline: 'no'"),
+        (QueueFormat, GOOD, "option service, node: it is missing"),
+        (XmppFormat, GOOD, "option store: it is missing"),
+        (XmppFormat, {**GOOD, "store": "/x", "ordered": "1"}, "option ordered"),
+    ],
+)
+def test_a_bad_option_of_a_sink_is_one_line(
+    form: type[QueueFormat | XmppFormat], options: dict[str, str], said: str
+) -> None:
+    """As of the source. Spark's own options are none of ours."""
+    given = {**options, "checkpointlocation": "/checkpoint"}
+    with pytest.raises(BadOption, match=said) as caught:
+        form(given).streamWriter(schema("payload"), False)
+    assert "secret" not in str(caught.value)
