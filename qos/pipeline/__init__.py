@@ -13,4 +13,17 @@ Modules, in the order in which the data passes them::
     report    tables -> one HTML page (`report_data` collects, `report` draws)
     session   a Spark session, or one clear line why there is none
     driver    all of them in order: an audit
+
+And queues and messages as sources and sinks of Spark, which know nothing of journals::
+
+    xmpp_formats      `register(spark)`: the formats `xmpp-queue` and `xmpp`, their options
+    queue_source      what Spark asks of a source; thin
+    queue_receiver    holds the locks, retracts what is done
+    queue_landing     the items in files, from the moment that Spark may count on them
+    queue_checkpoint  what is done, as Spark's own checkpoint says
+    queue_sink        rows -> items
+    xmpp_sink         rows -> assured messages
+    xmpp_rows         what both sinks share: columns, ids that a repeat has again
+    xmpp_options      the options of the formats: those of the commands
+    xmpp_connection   a session in the background of code that waits
 """

@@ -1,0 +1,179 @@
+"""A Spark driver that does as it is told, to be killed. Not a test.
+
+Each line of its standard input is a command, a JSON object; each is answered with one on
+the standard output. See `Driver` in `driver_process.py`.
+"""
+
+import contextlib
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.datasource import DataSourceStreamWriter
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.types import StringType, StructType
+
+from qos.pipeline.queue_sink import Published, QueueStreamWriter
+from qos.pipeline.session import spark_session
+from qos.pipeline.xmpp_formats import QueueFormat, XmppFormat, register
+from qos.pipeline.xmpp_sink import Sent, XmppStreamWriter
+
+
+def slow(text: str) -> str:
+    """So that a task can be killed in the middle."""
+    time.sleep(0.01)
+    return text
+
+
+def fail_while(flag: str) -> None:
+    """Fail a task that has written all of its rows."""
+    if Path(flag).exists():
+        raise RuntimeError("the flag is there")
+
+
+class FailingQueueWriter(QueueStreamWriter):
+    flag = ""
+
+    def write(self, rows: Any) -> Published:
+        written = super().write(rows)
+        fail_while(self.flag)
+        return written
+
+
+class FailingXmppWriter(XmppStreamWriter):
+    flag = ""
+
+    def write(self, rows: Any) -> Sent:
+        written = super().write(rows)
+        fail_while(self.flag)
+        return written
+
+
+class FailingQueue(QueueFormat):
+    """Its tasks fail after the last row, while the file of option `flag` is there."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "failing-queue"
+
+    def streamWriter(
+        self, schema: StructType, overwrite: bool
+    ) -> DataSourceStreamWriter:
+        options = dict(self.options)
+        flag = options.pop("flag")
+        writer = FailingQueueWriter(options, schema)
+        writer.flag = flag
+        return writer
+
+
+class FailingXmpp(XmppFormat):
+    """Likewise."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "failing-xmpp"
+
+    def streamWriter(
+        self, schema: StructType, overwrite: bool
+    ) -> DataSourceStreamWriter:
+        options = dict(self.options)
+        flag = options.pop("flag")
+        writer = FailingXmppWriter(options, schema)
+        writer.flag = flag
+        return writer
+
+
+class Driver:
+    """What can be asked for, a method each."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self.spark = spark
+        self.queries: dict[str, StreamingQuery] = {}
+
+    def read(self, name: str, options: dict[str, str], out: str) -> object:
+        """Begin to write a queue to Parquet, a folder a batch."""
+
+        def write(batch: DataFrame, number: int) -> None:
+            batch.write.mode("overwrite").parquet(f"{out}/{number}")
+
+        rows = self.spark.readStream.format("xmpp-queue").options(**options).load()
+        rows = rows.withColumn("payload", F.udf(slow, StringType())("payload"))
+        writing = rows.writeStream.foreachBatch(write)
+        writing = writing.option("checkpointLocation", options["checkpoint"])
+        self.queries[name] = writing.start()
+        return {}
+
+    def read_now(self, options: dict[str, str], out: str) -> object:
+        """Write what is in a queue to Parquet, and end."""
+        rows = self.spark.readStream.format("xmpp-queue").options(**options).load()
+        writing = rows.writeStream.format("parquet").trigger(availableNow=True)
+        writing = writing.option("checkpointLocation", options["checkpoint"])
+        with contextlib.redirect_stdout(sys.stderr):
+            query = writing.start(out)
+            query.awaitTermination()
+            query.explain(True)
+        return {"rows": sorted(r[0] for r in self.spark.read.parquet(out).collect())}
+
+    def stop(self, name: str) -> object:
+        """Stop a query."""
+        self.queries[name].stop()
+        return {}
+
+    def ended(self, name: str) -> object:
+        """Wait for the end of a query, which has failed."""
+        try:
+            self.queries[name].awaitTermination()
+        except PySparkException as error:
+            return {"error": str(error)}
+        return {"error": None}
+
+    def sink(
+        self, form: str, options: dict[str, str], columns: list[str], source: str
+    ) -> object:
+        """Write the lines of the files of a folder, as a stream."""
+        lines = self.spark.readStream.text(source).repartition(2, "value")
+        writing = lines.selectExpr(*columns).writeStream.format(form)
+        query = writing.options(**options).trigger(availableNow=True).start()
+        try:
+            query.awaitTermination()
+        except PySparkException as error:
+            return {"error": str(error)}
+        return {"error": None}
+
+    def write(
+        self, form: str, options: dict[str, str], columns: list[str], count: int
+    ) -> object:
+        """Write some numbers, as a batch."""
+        rows = self.spark.range(count).repartition(2, "id").selectExpr(*columns)
+        try:
+            rows.write.format(form).mode("append").options(**options).save()
+        except PySparkException as error:
+            return {"error": str(error)}
+        return {"error": None}
+
+
+def main() -> None:
+    """Do as stdin says, to its end."""
+    with spark_session("queues", master="local[2,4]", quiet=True) as spark:
+        spark.conf.set("spark.sql.shuffle.partitions", "2")
+        register(spark)
+        spark.dataSource.register(FailingQueue)
+        spark.dataSource.register(FailingXmpp)
+        driver = Driver(spark)
+        print(json.dumps({"pid": os.getpid()}), flush=True)
+        for line in sys.stdin:
+            command = json.loads(line)
+            answer = getattr(driver, command.pop("do"))(**command)
+            print(json.dumps(answer), flush=True)
+        for query in spark.streams.active:
+            query.stop()
+
+
+if __name__ == "__main__":
+    main()
