@@ -193,7 +193,8 @@ def _journal(text: str, arguments: argparse.Namespace) -> str:
     if "://" in text:
         return text
     path = Path(text)
-    if not path.is_dir():
+    # Path("") is the current folder, and "" a variable that is not set.
+    if not text or not path.is_dir():
         raise UsageError(f"{text}: there is no such folder")
     has_days = path.name.startswith("date=") or any(path.glob("date=*/"))
     # Of one that is followed the first day may come yet.
@@ -207,6 +208,8 @@ def _journal(text: str, arguments: argparse.Namespace) -> str:
 def _out(text: str) -> str:
     if "://" in text:
         return text
+    if not text:
+        raise UsageError("--out: which folder?")
     path = Path(text)
     try:
         path.mkdir(parents=True, exist_ok=True)
