@@ -452,7 +452,8 @@ footer { margin-top: 24px; font-size: 13px; }
 <p class="lead">$lead All times are UTC.</p>
 $verdict
 <div class="tiles">$tiles</div>
-<section id="anomalies"><h2>Anomalies</h2>$anomalies</section>
+<section id="anomalies"><h2>Anomalies</h2>
+<p class="what">Each time is by the clock of the node that wrote it down.</p>$anomalies</section>
 <section id="outcomes"><h2>How messages ended</h2>$outcomes</section>
 <section id="latency"><h2>Latency by route</h2>
 <p class="what">From accepted to known to be delivered, by the clock of the sender: the
