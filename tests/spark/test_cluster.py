@@ -1,0 +1,96 @@
+"""An audit on a real cluster, by the example that shows how to submit one."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from qos.pipeline.synth import Plan, synthesise
+
+SCRIPT = Path(__file__).parents[2] / "examples" / "spark_cluster.sh"
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.xdist_group("cluster"),
+    pytest.mark.timeout(300),
+]
+
+
+def submit(
+    folder: Path, *words: str | Path, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """Run the example, with its temporary files in this folder."""
+    given = {
+        "PYTHON": sys.executable,
+        "TMPDIR": str(folder),
+        # A JVM that is gone in a minute has no use for the compiler that takes its time.
+        "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    }
+    return subprocess.run(
+        [SCRIPT, *words],
+        env=os.environ | given | environment,
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
+
+
+def test_a_cluster_of_two_workers_finds_what_one_laptop_finds(tmp_path: Path) -> None:
+    """The same entry point, by spark-submit; and nothing is left of the cluster."""
+    journal, out, own = (tmp_path / name for name in ("journal", "out", "own"))
+    synthesise(Plan(devices=5, messages=60, lost=2, stuck=1), journal, processes=1)
+    own.mkdir()
+    done = submit(own, journal, "--out", out, "--json")
+    assert done.returncode == 1, done.stderr
+    found = json.loads(done.stdout)
+    assert found["anomalies"] == {"lost": 2, "stuck": 1}
+    assert sum(found["outcomes"].values()) == 60
+    assert "3 anomalies: 2 lost, 1 stuck." in (out / "report.html").read_text()
+    assert "Two workers at spark://127.0.0.1:" in done.stderr
+    assert "Executors: 2\n" in done.stderr
+    assert list(own.iterdir()) == []
+    assert processes_with(str(own)) == []
+
+
+def processes_with(word: str) -> list[str]:
+    """Processes that have this word in their environment or arguments."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            text = (folder / "environ").read_bytes() + (folder / "cmdline").read_bytes()
+        except OSError:
+            continue
+        if word.encode() in text:
+            found.append((folder / "cmdline").read_text())
+    return found
+
+
+def test_a_wrong_environment_is_one_line(tmp_path: Path) -> None:
+    """Before anything is started."""
+    bin_ = tmp_path / "bin"
+    bin_.mkdir()
+    for name in ("bash", "dirname", "env"):
+        (bin_ / name).symlink_to(f"/usr/bin/{name}")
+    bare = bin_ / "python"
+    # Without site-packages.
+    bare.write_text(f'#!/bin/bash\nexec {sys.executable} -S "$@"\n')
+    bare.chmod(0o755)
+    for words, environment, says in (
+        ((), {}, "which journals?"),
+        (("j",), {"PYTHON": "/no/python"}, "there is no /no/python"),
+        (("j",), {"PYTHON": str(bare)}, "has no pyspark: pip install"),
+        (
+            ("j",),
+            {"PATH": str(bin_), "JAVA_HOME": str(tmp_path)},
+            "openjdk-17-jre-headless",
+        ),
+    ):
+        done = submit(tmp_path, *words, **environment)
+        assert done.returncode == 2, done.stderr
+        (line,) = done.stderr.splitlines()
+        assert line.startswith("spark_cluster.sh: ")
+        assert says in line
