@@ -1,11 +1,15 @@
-"""What the two commands refuse, before there is any Spark."""
+"""What the two commands refuse, before there is any Spark; and what the README says."""
 
+import re
 from pathlib import Path
 
 import pytest
 
 from qos.cli import main
+from qos.journal.writer import ROTATE_BYTES, ROTATE_S
 from qos.pipeline import session
+from qos.pipeline.driver import TABLES
+from qos.pipeline.tables.anomalies import KINDS
 
 
 def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
@@ -35,6 +39,8 @@ def journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (("audit", "nowhere", "--out", "o"), "nowhere: there is no such folder"),
         (("audit", "file", "--out", "o"), "file: there is no such folder"),
         (("audit", "other", "--out", "o"), "no date=… folder in it"),
+        (("audit", "", "--out", "o"), ": there is no such folder"),
+        (("audit", "full", "--out", ""), "--out: which folder?"),
         (("audit", "full", "--out", "file"), "--out file: "),
         (("audit", "full", "--out", "file/o"), "--out file/o: "),
         (("audit", "full", "--out", "o", "--from", "today"), "'today' is not a date"),
@@ -124,3 +130,16 @@ def test_synth_says_what_it_has_made(
     assert "50 messages" in err
     assert "1 anomalies" in err
     assert (tmp_path / "new" / "expected.json").exists()
+
+
+def test_the_readme_lists_the_tables_and_the_anomalies() -> None:
+    """Each of them, in order, and none that is not there."""
+    readme = (Path(__file__).parents[2] / "README.md").read_text()
+
+    def listed(heading: str) -> tuple[str, ...]:
+        rows = readme.partition(f"\n| {heading} |")[2].partition("\n\n")[0]
+        return tuple(re.findall(r"^\| `([\w-]+)` \|", rows, re.MULTILINE))
+
+    assert listed("table") == TABLES
+    assert listed("anomaly") == KINDS
+    assert f"{ROTATE_S / 60:.0f} minutes or {ROTATE_BYTES // 2**20} MiB" in readme
