@@ -78,15 +78,6 @@ def read_table(
     return frame.select(*like.columns)
 
 
-def _say_columns(table: DataFrame, folder: str, day: date) -> None:
-    """Write a file without rows: a folder without files cannot be read as a table.
-
-    It is one of this day, and gone when the day is replaced.
-    """
-    empty = table.drop(*_PARTITIONS).limit(0)
-    empty.write.mode("append").parquet(f"{folder}/date={day}/hour=0")
-
-
 def children(spark: SparkSession, folder: str) -> list[str]:
     """The names in a folder; none if there is no such folder."""
     system, root = _hadoop(spark, folder), _path(spark, folder)
@@ -117,6 +108,15 @@ def _data_files(
                 for file in system.listStatus(hour.getPath()):
                     if not str(file.getPath().getName()).startswith((".", "_")):
                         yield str(file.getPath())
+
+
+def _say_columns(table: DataFrame, folder: str, day: date) -> None:
+    """Write a file without rows: a folder without files cannot be read as a table.
+
+    It is one of this day, and gone when the day is replaced.
+    """
+    empty = table.drop(*_PARTITIONS).limit(0)
+    empty.write.mode("append").parquet(f"{folder}/date={day}/hour=0")
 
 
 def _hadoop(spark: SparkSession, path: str) -> Any:
