@@ -15,7 +15,7 @@ SCRIPT = Path(__file__).parents[2] / "examples" / "spark_cluster.sh"
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.xdist_group("cluster"),
-    pytest.mark.timeout(300),
+    pytest.mark.timeout(420),
 ]
 
 
@@ -34,7 +34,7 @@ def submit(
         env=os.environ | given | environment,
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=400,
         check=False,
     )
 
