@@ -13,6 +13,9 @@ Modules, in the order in which the data passes them::
     report    tables -> one HTML page (`report_data` collects, `report` draws)
     session   a Spark session, or one clear line why there is none
     driver    all of them in order: an audit
+    follow    the same as a stream: `claim` says whose a folder is, `staging` what is
+              kept between batches, `follow_lines`, `subjects` and `boots` which lines
+    declarative  the same tables as a Spark Declarative Pipeline, to be copied
 
 And queues and messages as sources and sinks of Spark, which know nothing of journals::
 

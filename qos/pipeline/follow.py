@@ -13,20 +13,18 @@ the tables are kept, and one line a boot.
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import json
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
-from pathlib import Path
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from qos.pipeline import boots, read, store, tables
+from qos.pipeline.claim import FOLDER, CannotFollow, alone, check_options
 from qos.pipeline.driver import (
     CLOCK_BACK_S,
     NEVER,
@@ -35,28 +33,25 @@ from qos.pipeline.driver import (
     draw,
     write_tables,
 )
+from qos.pipeline.follow_lines import (
+    LATE_LINE,
+    kept,
+    problems_of,
+    runs_of,
+    spans_of,
+    staged,
+)
 from qos.pipeline.schema import EVENT
 from qos.pipeline.staging import Incomplete, Marks, Staging
-from qos.pipeline.subjects import begun, is_open, subject
 from qos.pipeline.tables import Limits
 
 __all__ = ["FOLDER", "LATE_LINE", "CannotFollow", "Follower", "Look", "follow"]
-
-#: What a stream keeps, in the folder of the tables. Readers of those do not see it.
-FOLDER = ".follow"
-
-#: Of an event that came after its day was closed.
-LATE_LINE = "late-line"
 
 #: Batches, after which what was staged is gathered: each is some files more to read.
 _GATHER = 20
 
 #: A clock may be ahead by so much; what is later still does not close a day.
 _AHEAD = timedelta(days=1)
-
-
-class CannotFollow(Exception):
-    """What is there does not belong to these journals, or is in use; in one line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +102,7 @@ def follow(
     Raises:
         CannotFollow: `out` belongs to others.
     """
-    with _alone(out):
+    with alone(out):
         follower = Follower(
             spark, journals, out, limits=limits, late=late, progress=progress
         )
@@ -157,7 +152,7 @@ class Follower:
         Returns when both is on disk.
         """
         if not self._checked:
-            _check_options(self._spark, self._out, self._journals, self._late)
+            check_options(self._spark, self._out, self._journals, self._late)
             self._checked = True
         before = self._look
         self._progress("looking for new files")
@@ -198,22 +193,22 @@ class Follower:
         before = self._staging.marks(batch - 1)
         self._staging.clean(before)
         self._progress(f"reading batch {batch}")
-        lines = self._staging.stage(_staged(frame, before.open_from), batch)
+        lines = self._staging.stage(staged(frame, before.open_from), batch)
         events = self._staging.events(before, batch)
-        spans = _spans(lines, events).persist()
+        spans = spans_of(lines, events).persist()
         try:
             marks = self._marks(lines, before, batch, limits)
             days = _days(spans, marks)
             known = boots.merged(
-                self._staging.boots(before.batch).unionByName(_runs(lines)),
+                self._staging.boots(before.batch).unionByName(runs_of(lines)),
                 tolerance_s=CLOCK_BACK_S,
             )
             problems = self._staging.problems(before.batch).unionByName(
-                _problems(lines, spans, before.open_from)
+                problems_of(lines, spans, before.open_from)
             )
             if _is_to_gather(before, marks):
                 self._progress("gathering what is kept")
-                self._staging.gather(_kept(events, marks.open_from), batch)
+                self._staging.gather(kept(events, marks.open_from), batch)
                 marks = replace(marks, whole=batch)
             self._staging.save(marks, known, problems)
         finally:
@@ -330,31 +325,6 @@ class Follower:
         return store.read_table(like, f"{self._out}/problems")
 
 
-def _staged(frame: DataFrame, open_from: date | None) -> DataFrame:
-    """Lines as they are staged."""
-    checked = read.checked_lines(frame)
-    day = F.when(F.col("problem").isNull(), F.to_date("at"))
-    late = F.lit(False) if open_from is None else day < F.lit(open_from)
-    return checked.withColumns(
-        {"date": day, "late": F.coalesce(late, F.lit(False)), "subject": subject()}
-    )
-
-
-def _spans(lines: DataFrame, events: DataFrame) -> DataFrame:
-    """What the lines of a batch are about: from which day to which, and since when."""
-    timely = F.col("problem").isNull() & ~F.col("late")
-    touched = lines.where(timely).select("subject").distinct()
-    return (
-        events.join(touched, "subject", "left_semi")
-        .groupBy("subject")
-        .agg(
-            F.min("date").alias("first"),
-            F.max("date").alias("last"),
-            F.to_date(begun()).alias("begun"),
-        )
-    )
-
-
 def _days(spans: DataFrame, marks: Marks) -> Days:
     """The days of which a row may be another one now."""
     row = spans.agg(F.min("first").alias("first"), F.max("last").alias("last")).first()
@@ -375,57 +345,20 @@ def _lines_of(events: DataFrame, days: Days, marks: Marks) -> Iterator[DataFrame
         yield events
         return
     within = events.where(F.col("date").between(*map(F.lit, days)))
-    kept = events.join(within.select("subject").distinct(), "subject", "left_semi")
-    kept = kept.persist()
+    belongs = events.join(within.select("subject").distinct(), "subject", "left_semi")
+    belongs = belongs.persist()
     try:
-        yield kept
+        yield belongs
     finally:
-        kept.unpersist()
-
-
-def _runs(lines: DataFrame) -> DataFrame:
-    events = lines.where(F.col("problem").isNull())
-    return boots.runs(events, heard=~F.col("late"))
-
-
-def _problems(lines: DataFrame, spans: DataFrame, open_from: date | None) -> DataFrame:
-    """Those of the lines of a batch."""
-    found = read.line_problems(lines)
-    if open_from is None:
-        return found
-    # Of what began on a day that is closed there is a row already.
-    closed = spans.where(F.col("begun") < F.lit(open_from)).select("subject", "begun")
-    events = lines.where(F.col("problem").isNull()).join(closed, "subject", "left")
-    day = F.when(F.col("late"), F.col("date")).otherwise(F.col("begun"))
-    late = events.where(day.isNotNull()).groupBy("node", "boot")
-    rows = late.agg(F.count("*").alias("count"), F.min(day).alias("day"))
-    example = F.format_string(
-        f"of %s and later; days before {open_from} are closed",
-        F.col("day").cast("string"),
-    )
-    return found.unionByName(
-        rows.select(
-            F.lit(LATE_LINE).alias("kind"),
-            F.concat_ws(" ", "node", "boot").alias("place"),
-            "count",
-            example.alias("example"),
-        )
-    )
+        belongs.unpersist()
 
 
 def _is_to_gather(before: Marks, marks: Marks) -> bool:
-    return marks.open_from != before.open_from or marks.batch - before.whole >= _GATHER
-
-
-def _kept(events: DataFrame, open_from: date | None) -> DataFrame:
-    """The events that a later batch may need."""
-    if open_from is None:
-        return events
-    needed = events.groupBy("subject").agg(
-        F.max("date").alias("last"), is_open().alias("open")
-    )
-    needed = needed.where((F.col("last") >= F.lit(open_from)) | F.col("open"))
-    return events.join(needed.select("subject"), "subject", "left_semi")
+    if marks.batch - before.whole >= _GATHER:
+        return True
+    # Else there is nothing that is not needed any more.
+    moved = marks.open_from is not None and marks.open_from != before.open_from
+    return moved and _least(marks.first, marks.open_from) != marks.open_from
 
 
 def _least(*days: date | None) -> date | None:
@@ -447,55 +380,3 @@ def _same_files(files: DataFrame, problems: DataFrame) -> bool:
     return {tuple(row) for row in files.collect()} == {
         tuple(row) for row in before.collect()
     }
-
-
-# -- whose it is -----------------------------------------------------------
-
-
-@contextlib.contextmanager
-def _alone(out: str) -> Iterator[None]:
-    """See that no other process on this machine follows into the same folder."""
-    if "://" in out:
-        # There is no lock that all file systems have.
-        yield
-        return
-    folder = Path(out, FOLDER)
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise CannotFollow(
-                f"{out}: another process follows journals into it"
-            ) from None
-        yield
-
-
-def _check_options(
-    spark: SparkSession, out: str, journals: list[str], late: timedelta
-) -> None:
-    """See that `out` was begun with the same."""
-    folder = f"{out}/{FOLDER}/options"
-    schema = "version int, journals string, late_days int"
-    version = 1
-    row = (version, json.dumps(journals), late.days)
-    if "_SUCCESS" not in store.children(spark, folder):
-        store.replace_table(spark.createDataFrame([row], schema), folder)
-        return
-    before = spark.read.schema(schema).parquet(store.literal(folder)).first()
-    assert before is not None
-    if before["version"] != version:
-        raise CannotFollow(
-            f"{out}: begun by another version of this library; use another folder"
-        )
-    if before["journals"] != row[1]:
-        names = ", ".join(json.loads(before["journals"]))
-        raise CannotFollow(
-            f"{out}: begun with other journals, {names}: give the same, or use another "
-            "folder"
-        )
-    if before["late_days"] != late.days:
-        raise CannotFollow(
-            f"{out}: begun with --late {before['late_days']}: give the same, or use "
-            "another folder"
-        )

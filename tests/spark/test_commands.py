@@ -30,6 +30,9 @@ def journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "full"
 
 
+FOLLOW = ("audit", "full", "--out", "o", "--follow")
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -59,6 +62,13 @@ def journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ),
         (("audit", "full", "--out", "o", "--stuck-after", "0"), "'0' is not a time"),
         (("audit", "full", "--out", "o", "--skew", "x"), "'x' is not a time"),
+        (("audit", "full", "--out", "o", "--once"), "--once is of --follow only"),
+        (("audit", "full", "--out", "o", "--every", "5"), "--every is of --follow"),
+        (("audit", "full", "--out", "o", "--late", "5"), "--late is of --follow only"),
+        ((*FOLLOW, "--late", "0"), "'0' is not a number of days"),
+        ((*FOLLOW, "--from", "2026-01-06"), "--follow has no --from and --to"),
+        ((*FOLLOW, "--once", "--every", "5"), "--once or --every"),
+        ((*FOLLOW, "--stuck-after", "86400", "--late", "1"), "make --late longer"),
         (("synth",), "--out"),
         (("synth", "--out", "o", "--messages", "many"), "'many'"),
         (("synth", "--out", "o", "--devices", "0"), "from 1"),

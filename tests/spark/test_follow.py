@@ -1,7 +1,9 @@
 """What follows journals comes to what an audit of them comes to, whatever happens."""
 
+import fcntl
 import random
 import shutil
+import threading
 from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -10,12 +12,14 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
+from frames import NOON, Lines
 from qos.journal.schema import parse_line, render_line, time_of, time_text
+from qos.pipeline import boots, store, tables
 from qos.pipeline import follow as following
-from qos.pipeline import store
 from qos.pipeline.driver import TABLES, audit
-from qos.pipeline.follow import Follower
+from qos.pipeline.follow import FOLDER, LATE_LINE, CannotFollow, Follower, follow
 from qos.pipeline.staging import Staging
 from qos.pipeline.synth import Plan, synthesise
 from qos.pipeline.tables import Limits
@@ -94,6 +98,31 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def write(journals: Path, name: str, lines: Lines) -> None:
+    """A file of these lines, in the folder of its first one."""
+    texts = [
+        render_line(
+            {
+                "v": 1,
+                **{name: value for name, value in row.items() if name != "source"},
+                "at": time_text(row["at"].timestamp()),
+                "from": row["source"],
+            }
+        )
+        for row in lines.rows
+    ]
+    folder = journals / f"date={lines.rows[0]['at']:%Y-%m-%d}"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{name}-b-1.jsonl").write_text("".join(f"{text}\n" for text in texts))
+
+
+def messages(spark: SparkSession, out: Path) -> list[tuple[str, str, str | None]]:
+    """The rows of `deliveries`: date, msg_id, outcome."""
+    frame = spark.read.parquet(f"{out}/deliveries")
+    frame = frame.select(frame["date"].cast("string"), "msg_id", "outcome")
+    return sorted(tuple(row) for row in frame.collect())
+
+
 @pytest.fixture(scope="module")
 def expected(
     spark: SparkSession, made: Path, tmp_path_factory: pytest.TempPathFactory
@@ -144,7 +173,6 @@ def test_a_stream_that_is_killed_all_the_time_comes_to_what_an_audit_does(
     random.Random(1).shuffle(paths)
     (journals / "date=2026-01-05").mkdir(parents=True)
     kills = [
-        (Staging, "stage", 0),
         (Staging, "save", 0),
         (store, "replace_days", 2),
         (following, "draw", 0),
@@ -160,3 +188,136 @@ def test_a_stream_that_is_killed_all_the_time_comes_to_what_an_audit_does(
     assert at(rows(spark, out), journals) == expected
     assert look.summary.anomalies["lost"] >= 2
     assert (out / "report.html").exists()
+
+
+DAY_S = 86_400.0
+WHOLE = ("accepted", "offered", "received", "released", "delivered")
+
+
+def test_what_comes_for_a_closed_day_is_counted_and_changes_no_table(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """What is kept is bounded; and a message that took ten days has one row."""
+    journals, out = tmp_path / "journals", tmp_path / "out"
+    write(journals, "first", Lines().sent(*WHOLE, msg_id="over"))
+    write(journals, "open", Lines("y").sent("accepted", "offered", msg_id="open"))
+    # The clock of one is far ahead: that closes no day.
+    ahead = 30_000 * DAY_S
+    write(journals, "ahead", Lines("z").sent(*WHOLE, msg_id="ahead", at=ahead))
+    follower(spark, journals, out).look()
+    write(journals, "second", Lines("u").sent(*WHOLE, msg_id="new", at=10 * DAY_S))
+    follower(spark, journals, out).look()
+    before = messages(spark, out)
+    assert before == [
+        ("2026-01-05", "open", None),
+        ("2026-01-05", "over", "delivered"),
+        ("2026-01-15", "new", "delivered"),
+        (f"{NOON + timedelta(seconds=ahead):%Y-%m-%d}", "ahead", "delivered"),
+    ]
+    late = Lines("v").sent("accepted", "delivered", msg_id="late", at=DAY_S)
+    write(journals, "late", late)
+    end = Lines("y").sent("delivered", msg_id="open", at=10 * DAY_S, boot="two")
+    write(journals, "end", end)
+    in_time = Lines("w").sent(*WHOLE, msg_id="in time", at=4 * DAY_S)
+    write(journals, "in-time", in_time)
+    look = follower(spark, journals, out).look()
+    assert messages(spark, out) == sorted(
+        [*before, ("2026-01-09", "in time", "delivered")]
+    )
+    frame = spark.read.parquet(f"{out}/problems").select("kind", "place", "count")
+    assert sorted(tuple(row) for row in frame.collect()) == [
+        (LATE_LINE, "a@v/1 boot of a@v/1", 2),
+        (LATE_LINE, "a@y/1 two of a@y/1", 1),
+    ]
+    assert look.summary.problems == {LATE_LINE: 3}
+    assert str(look.summary.first) == "2026-01-08"
+    staging = Staging(spark, f"{out}/{FOLDER}")
+    kept = staging.events(staging.marks(), staging.marks().batch)
+    found = {row["msg_id"] for row in kept.select("msg_id").collect()}
+    assert found == {"open", "ahead", "new", "in time"}
+
+
+def test_what_is_stuck_shows_up_though_nothing_new_comes(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Nobody writes a line when nothing happens."""
+    journals, out = tmp_path / "journals", tmp_path / "out"
+    journals.mkdir()
+    now = NOON + timedelta(minutes=1)
+    one = Follower(
+        spark, [str(journals)], str(out), limits=lambda: Limits(now=now), late=WEEK
+    )
+    look = one.look()
+    assert (look.batch, look.summary.lines, look.summary.clean) == (-1, 0, True)
+    # The first day comes now; what is being written is not read.
+    write(journals, "one", Lines().sent("accepted", "offered"))
+    write(journals, ".two", Lines().sent("accepted", "offered", msg_id="m2"))
+    look = one.look()
+    assert (look.batch, look.new, look.summary.clean) == (0, True, True)
+    assert look.summary.rows["deliveries"] == 1
+    assert not one.look().new
+    now += timedelta(hours=2)
+    look = one.look()
+    assert (look.batch, look.new, look.summary.anomalies) == (0, True, {"stuck": 1})
+    assert "1 anomaly: 1 stuck" in (out / "report.html").read_text()
+
+
+def test_one_folder_is_for_one_process_and_the_same_journals(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Else files would be taken in twice, or never."""
+    one, other, out = tmp_path / "one", tmp_path / "other", tmp_path / "out"
+    one.mkdir()
+    follower(spark, one, out).look()
+    before = sorted(out.rglob("*"))
+    with pytest.raises(CannotFollow, match=f"begun with other journals, {one}: give"):
+        follower(spark, other, out).look()
+    with pytest.raises(CannotFollow, match="begun with --late 7: give the same"):
+        follower(spark, one, out, late=timedelta(days=3)).look()
+    assert sorted(out.rglob("*")) == before
+    with (out / FOLDER / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(CannotFollow, match="another process follows"):
+            follow(
+                spark,
+                [str(one)],
+                str(out),
+                limits=lambda: LIMITS,
+                late=WEEK,
+                every_s=None,
+                stopped=threading.Event(),
+            )
+
+
+def test_runs_of_lines_tell_what_all_lines_do(spark: SparkSession) -> None:
+    """However they are split, in whatever order they come, and given twice."""
+    lines = Lines()
+    for at in (0, 10, 3620, 20, 30, 25, 4000, 3, 4, 5):
+        for node in ("a@x/1", "b@x/1"):
+            lines.line(node, "sender", "offered", at if node < "b" else at % 40)
+    chance = random.Random(5)
+    rows = [row for row in lines.rows if chance.random() < 0.8]
+    rows += chance.sample(rows, 3)
+    chance.shuffle(rows)
+    known = spark.createDataFrame([], boots.RUN)
+    for start in range(0, len(rows), 5):
+        part = Lines()
+        part.rows = rows[start : start + 5]
+        pieces = boots.runs(part.frame(spark), heard=F.lit(True))
+        # Else the plan grows with each part.
+        known = boots.merged(
+            known.unionByName(pieces), tolerance_s=60
+        ).localCheckpoint()
+    all_lines = Lines()
+    all_lines.rows = rows
+    events = all_lines.frame(spark)
+    for found, expected in (
+        (boots.missing_lines(known), tables.missing_lines(events)),
+        (
+            boots.clocks_back(known, tolerance_s=60),
+            tables.clocks_back(events, tolerance_s=60),
+        ),
+        (boots.coverage(known), tables.coverage(events)),
+    ):
+        assert sorted(found.collect()) == sorted(expected.collect())
+    assert boots.clocks_back(known, tolerance_s=60).count() == 1

@@ -1,0 +1,83 @@
+"""Whose a folder is into which journals are followed: one process, and these journals."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from qos.pipeline import store
+
+__all__ = ["FOLDER", "CannotFollow", "alone", "check_options"]
+
+#: What a stream keeps, in the folder of the tables. Readers of those do not see it.
+FOLDER: Final = ".follow"
+
+#: Of what is kept there.
+_VERSION = 1
+
+
+class CannotFollow(Exception):
+    """What is there does not belong to these journals, or is in use; in one line."""
+
+
+@contextlib.contextmanager
+def alone(out: str) -> Iterator[None]:
+    """See that no other process on this machine follows into the same folder.
+
+    Raises:
+        CannotFollow: one does.
+    """
+    if "://" in out:
+        # There is no lock that all file systems have.
+        yield
+        return
+    folder = Path(out, FOLDER)
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise CannotFollow(
+                f"{out}: another process follows journals into it"
+            ) from None
+        yield
+
+
+def check_options(
+    spark: SparkSession, out: str, journals: list[str], late: timedelta
+) -> None:
+    """See that `out` was begun with the same, or let it begin so.
+
+    Raises:
+        CannotFollow: it was not.
+    """
+    folder = f"{out}/{FOLDER}/options"
+    schema = "version int, journals string, late_days int"
+    row = (_VERSION, json.dumps(journals), late.days)
+    if "_SUCCESS" not in store.children(spark, folder):
+        store.replace_table(spark.createDataFrame([row], schema), folder)
+        return
+    before = spark.read.schema(schema).parquet(store.literal(folder)).first()
+    assert before is not None
+    if before["version"] != _VERSION:
+        raise CannotFollow(
+            f"{out}: begun by another version of this library; use another folder"
+        )
+    if before["journals"] != row[1]:
+        names = ", ".join(json.loads(before["journals"]))
+        raise CannotFollow(
+            f"{out}: begun with other journals, {names}: give the same, or use another "
+            "folder"
+        )
+    if before["late_days"] != late.days:
+        raise CannotFollow(
+            f"{out}: begun with --late {before['late_days']}: give the same, or use "
+            "another folder"
+        )
