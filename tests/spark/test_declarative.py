@@ -1,0 +1,108 @@
+"""The tables as a declarative pipeline, run by Spark's own command."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import qos.pipeline
+from parquet import rows_of
+from qos.pipeline.driver import TABLES
+from qos.pipeline.synth import Plan, synthesise
+
+COMMAND = "import sys; from qos.cli import main; sys.exit(main())"
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.xdist_group("declarative"),
+    pytest.mark.timeout(600),
+]
+
+FOLDER = Path(qos.pipeline.__path__[0]) / "declarative"
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """The folder as a user has it, who has copied it and set what has to be set."""
+    shutil.copytree(FOLDER, tmp_path / "project")
+    spec = tmp_path / "project" / "spark-pipeline.yml"
+    text = spec.read_text()
+    for before, after in (
+        ("file:///var/lib/xmpp-qos/pipeline", f"file://{tmp_path}/storage"),
+        ("/var/lib/xmpp-qos/journals", str(tmp_path / "journals")),
+    ):
+        assert before in text
+        text = text.replace(before, after)
+    # A port of its own, and as few tasks as two cores have use for.
+    text += '  spark.sql.shuffle.partitions: "2"\n'
+    spec.write_text(text)
+    return tmp_path / "project"
+
+
+def run(project: Path, **settings: str) -> None:
+    """What a platform team would have a scheduler do."""
+    spec = project / "spark-pipeline.yml"
+    text = spec.read_text()
+    for name, value in settings.items():
+        text = text.replace(f'{name}: ""', f'{name}: "{value}"')
+    again = project / "again.yml"
+    again.write_text(text)
+    done = subprocess.run(
+        (
+            Path(sys.executable).with_name("spark-pipelines"),
+            *("run", "--spec", again, "--remote", "local[2]"),
+        ),
+        cwd=project,
+        env={
+            **os.environ,
+            "SPARK_CONF_DIR": str(project),
+            "PYSPARK_PYTHON": sys.executable,
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            # Else the port is always the same.
+            "SPARK_TESTING": "1",
+            "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_two_runs_of_the_pipeline_come_to_what_an_audit_comes_to(
+    project: Path, tmp_path: Path
+) -> None:
+    """With new journals in between: they are taken in, and none of the old ones twice."""
+    made, journals = tmp_path / "made", tmp_path / "journals"
+    plan = Plan(devices=5, messages=60, lost=2, duplicated=1, stuck=2)
+    synthesise(plan, made, processes=1)
+    (day,) = made.glob("date=*")
+    paths = sorted(day.iterdir())
+    paths[0].write_text(paths[0].read_text() + "nonsense\n")
+    (journals / day.name).mkdir(parents=True)
+    for path in paths[::2]:
+        shutil.copy(path, journals / day.name)
+    warehouse = project / "spark-warehouse"
+    run(project, now=f"{day.name.removeprefix('date=')}T00:00:00Z")
+    early = rows_of(warehouse / "anomalies")
+    assert not any("'kind': 'stuck'" in row for row in early)
+    for path in paths[1::2]:
+        shutil.copy(path, journals / day.name)
+    run(project)
+    audited = subprocess.run(
+        (
+            *(sys.executable, "-c", COMMAND, "audit", journals),
+            *("--out", tmp_path / "out", "--master", "local[2]"),
+        ),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert audited.returncode == 1, audited.stderr
+    for name in (*TABLES, "problems"):
+        assert rows_of(warehouse / name) == rows_of(tmp_path / "out" / name), name
+    assert len(rows_of(warehouse / "anomalies")) == 5
+    assert rows_of(warehouse / "problems").total() == 1
