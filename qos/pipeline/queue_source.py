@@ -10,6 +10,7 @@ An offset is which landing, and how many files of it: it never means anything el
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import signal
 import threading
@@ -204,6 +205,8 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _terminated(self, _number: int, _frame: object) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        if self._stopped:
+            return  # it is being stopped, further down this very stack
         try:
             self.stop()
         finally:
@@ -278,7 +281,10 @@ class _Running:
             return None
 
     def left(self) -> float:
-        return self._background.run(self._receiver.left())
+        try:
+            return self._background.run(self._receiver.left())
+        except RequestFailed:
+            return math.inf
 
     @property
     def waiting(self) -> int:

@@ -140,7 +140,7 @@ async def open_shop(folder: Path, *nodes: str) -> AsyncIterator[Shop]:
 
 SHOWN, CLAIMED = "shown", "claimed"
 MODES = {SHOWN: "show", CLAIMED: "claim"}
-NAMES = [f"i{number:03}" for number in range(240)]
+NAMES = [f"i{number:03}" for number in range(120)]
 LATER = [f"later{number:02}" for number in range(30)]
 
 
