@@ -33,7 +33,7 @@ from qos.worker.holding import passing
 from xep_0254.events import DeliveredItem
 from xep_0254.queueing import XEP_0254
 
-__all__ = ["ITEMS_MAX", "Receiver"]
+__all__ = ["ITEMS_MAX", "Queue", "Receiver"]
 
 log = logging.getLogger(__name__)
 
@@ -171,7 +171,13 @@ class Receiver:
         Args:
             most: items, at most.
             wait_s: for the first one to come.
+
+        Raises:
+            OSError, sqlite3.Error: the landing, or the checkpoint, cannot be used.
         """
+        for task in self._tasks:
+            if task.done():
+                task.result()
         if not self._buffer:
             self._arrived.clear()
             try:

@@ -10,6 +10,7 @@ import json
 import os
 import pickle
 import shutil
+import sqlite3
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
@@ -334,6 +335,26 @@ async def test_a_claim_that_a_kill_interrupted_is_settled_at_the_next_start(
         await again.batches("unheard", "heard")
         assert (await shop.stats())["acquired"] == 0
         assert not list((tmp_path / "landing").glob("claim-*"))
+
+
+async def test_a_disk_that_fails_ends_the_query(tmp_path: Path) -> None:
+    """Not only the part of it that nobody sees: nothing would be retracted any more."""
+    async with open_shop(tmp_path) as shop:
+        query = shop.query()
+        await asyncio.to_thread(query.reader.initialOffset)
+        running = query.reader._running
+        assert running is not None
+        running.landing._db.close()
+        await shop.publish("a")
+
+        async def failed() -> bool:
+            try:
+                await query.batch()
+            except sqlite3.Error:
+                return True
+            return False
+
+        await until(failed)
 
 
 # -- what is refused -------------------------------------------------------
