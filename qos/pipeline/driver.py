@@ -114,7 +114,7 @@ def audit(
         "last": None if last is None else last + MARGIN,
     }
     progress("reading the journals")
-    checked = read.checked_lines(read.read_lines(spark, journals, **margin))
+    checked = read.read_checked(spark, journals, **margin)
     checked = checked.persist(StorageLevel.DISK_ONLY)
     try:
         events = read.events_of(checked)

@@ -16,23 +16,11 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from qos.journal.schema import EVENTS, FIELDS, Field, Role
+from qos.journal.schema import FIELDS, Field
 
-__all__ = ["CORRUPT", "EVENT", "EVENT_NAMES", "LINE", "column_of"]
+__all__ = ["CHECKED", "EVENT", "column_of"]
 
-#: Where Spark puts a line that is not of the schema.
-CORRUPT: Final = "_corrupt"
-
-_LINE_TYPES = {"int": LongType(), "text": StringType(), "time": StringType()}
 _EVENT_TYPES = {"int": LongType(), "text": StringType(), "time": TimestampType()}
-
-#: A line as `from_json` takes it. Times are text still: they are checked first.
-LINE: Final = StructType(
-    [
-        *(StructField(field.name, _LINE_TYPES[field.kind]) for field in FIELDS),
-        StructField(CORRUPT, StringType()),
-    ]
-)
 
 
 def column_of(field: Field) -> str:
@@ -52,7 +40,10 @@ def _type_of(field: Field) -> StructField:
 #: What all tables are made of: a line that was checked. Without `v`.
 EVENT: Final = StructType([_type_of(field) for field in FIELDS if field.name != "v"])
 
-#: `role.event` for all that there are.
-EVENT_NAMES: Final = tuple(
-    f"{role.value}.{event.value}" for role in Role for event in EVENTS[role]
+#: A line that was checked: an event or a problem. See qos.pipeline.read.checked_lines.
+CHECKED: Final = StructType(
+    [
+        *(StructField(each.name, each.dataType) for each in EVENT),
+        *(StructField(name, StringType()) for name in ("file", "problem", "example")),
+    ]
 )

@@ -17,6 +17,7 @@ from qos.journal.schema import (
     render_line,
 )
 from qos.pipeline import read
+from qos.pipeline.lines import checked
 from qos.pipeline.read import Problem
 from qos.pipeline.schema import EVENT
 from qos.pipeline.tables import clocks_back, missing_lines
@@ -121,17 +122,43 @@ def meaning(line: str) -> str:
     return "event"
 
 
-def test_a_line_means_here_what_it_means_to_the_journal(spark: SparkSession) -> None:
-    """One schema for the writer and both readers, whatever Spark thinks of JSON."""
+@pytest.mark.parametrize("alone", [False, True])
+def test_a_line_means_here_what_it_means_to_the_journal(
+    alone: bool, spark: SparkSession
+) -> None:
+    """One schema for the writer and both readers, whatever pyarrow thinks of JSON.
+
+    A file that looks good is taken as a whole; so each line is tried alone, too.
+    """
+    files = [f"file {n if alone else 1}" for n in range(len(LINES))]
     frame = spark.createDataFrame(
-        [("file", line) for line in LINES], "file string, value string"
+        list(zip(files, LINES, strict=True)), "file string, value string"
     )
     names = {None: "event", "newer-schema": "newer"}
-    found = [
-        names.get(row["problem"], "bad") for row in read.checked_lines(frame).collect()
-    ]
+    rows = read.checked_lines(frame.coalesce(1)).collect()
+    found = [names.get(row["problem"], "bad") for row in rows]
     wrong = [line[:300] for n, line in enumerate(LINES) if found[n] != meaning(line)]
     assert wrong == []
+    assert {row["file"] for row in rows if row["problem"]} <= set(files)
+
+
+def test_files_that_differ_by_a_byte_too_much_are_read_line_by_line() -> None:
+    """Whoever hides a null, or two objects in a line, is found out by the length."""
+    good = f"{GOOD_LINE}\n".encode() * 3
+    assert problems_in(good) == [None] * 3
+    hidden = changed(to=None)[:-1].replace(" ", "") + ',"to":null}'
+    assert problems_in(good + f"{hidden}\n".encode()) == [*[None] * 3, "bad-line"]
+    both = f"{GOOD_LINE}{GOOD_LINE}\n\n".encode()
+    assert problems_in(both) == ["bad-line", "bad-line"]
+    assert problems_in(good[:-1]) == [None] * 3
+    assert problems_in(good + b'{"v":1,"at"') == [*[None] * 3, "torn-line"]
+    assert problems_in(good.replace(b"2026", b"0000")) == ["bad-line"] * 3
+    assert problems_in(good.replace(b'"m"', b'"\xff"')) == ["bad-line"] * 3
+
+
+def problems_in(content: bytes) -> list[str | None]:
+    """Of each line of a file."""
+    return list(checked("file", content)["problem"].to_pylist())
 
 
 def test_an_event_has_all_that_the_line_says(spark: SparkSession) -> None:
@@ -171,11 +198,15 @@ def journal(tmp_path: Path) -> Path:
 
 
 def test_each_problem_is_counted_at_its_place(
-    journal: Path, spark: SparkSession
+    journal: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """None is fatal, and none is silently left out."""
-    checked = read.checked_lines(read.read_lines(spark, [str(journal)]))
+    checked = read.read_checked(spark, [str(journal)])
     assert read.events_of(checked).count() == 3
+    # A file that is too long to be checked as a whole is the same, line by line.
+    monkeypatch.setattr(read, "_WHOLE_BYTES_MAX", len(GOOD_LINE) + 1)
+    by_line = read.read_checked(spark, [str(journal)])
+    assert sorted(map(str, by_line.collect())) == sorted(map(str, checked.collect()))
     files = read.read_files(spark, [str(journal)])
     problems = read.line_problems(checked).unionByName(read.file_problems(files))
     found = {
@@ -204,8 +235,7 @@ def test_only_the_folders_of_the_days_are_read(
             name: NOON.date().replace(day=int(day)) if day else None
             for name, day in (("first", first), ("last", last))
         }
-        lines = read.read_lines(spark, [str(journal)], **days)
-        checked = read.checked_lines(lines)
+        checked = read.read_checked(spark, [str(journal)], **days)
         assert read.events_of(checked).count() == events
 
 
@@ -213,8 +243,8 @@ def test_the_folder_of_a_day_may_be_given_itself(
     journal: Path, spark: SparkSession
 ) -> None:
     """By a pattern of the shell, say."""
-    lines = read.read_lines(spark, [f"{journal}/date=2026-01-07/"])
-    assert read.events_of(read.checked_lines(lines)).count() == 1
+    checked = read.read_checked(spark, [f"{journal}/date=2026-01-07/"])
+    assert read.events_of(checked).count() == 1
 
 
 def test_a_clock_that_jumps_back_is_reported_with_its_place(
