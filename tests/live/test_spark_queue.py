@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
-import pyarrow.parquet as pq  # type: ignore[import-untyped]  # has none
+import pyarrow.parquet as pq  # has none
 import pytest
 from slixmpp import Message
 
