@@ -125,6 +125,11 @@ class Driver:
         self.queries[name].stop()
         return {}
 
+    def failures(self) -> object:
+        """The errors of queries that have failed."""
+        found = {name: each.exception() for name, each in self.queries.items()}
+        return {name: str(error) for name, error in found.items() if error}
+
     def ended(self, name: str) -> object:
         """Wait for the end of a query, which has failed."""
         try:
