@@ -253,9 +253,8 @@ class Follower:
             written = self._tables(marks)
             known = boots.coverage(self._staging.boots(marks.batch))
             found = tables.anomalies(written["deliveries"], known, limits)
-            files = read.file_problems(read.read_files(self._spark, self._journals))
             if _counts(found) == _counts(written["anomalies"]) and _same_files(
-                files, self._problem_table()
+                self._file_problems(), self._problem_table()
             ):
                 return replace(before, new=False, at=limits.now)
         nothing = self._spark.createDataFrame([], EVENT)
@@ -281,9 +280,7 @@ class Follower:
         self._progress("looking for problems of the journals")
         problems = (
             self._staging.problems(marks.batch)
-            .unionByName(
-                read.file_problems(read.read_files(self._spark, self._journals))
-            )
+            .unionByName(self._file_problems())
             .unionByName(boots.missing_lines(known))
             .unionByName(boots.clocks_back(known, tolerance_s=CLOCK_BACK_S))
         )
@@ -319,6 +316,23 @@ class Follower:
             name: store.read_table(table, f"{self._out}/{name}", *_shown(marks))
             for name, table in like.items()
         }
+
+    def _file_problems(self) -> DataFrame:
+        # Spark can list no folder that is not there yet.
+        begun = [
+            journal
+            for journal in self._journals
+            if any(
+                name.startswith("date=")
+                for name in (
+                    journal.rpartition("/")[2],
+                    *store.children(self._spark, journal),
+                )
+            )
+        ]
+        if not begun:
+            return self._staging.problems(-1)
+        return read.file_problems(read.read_files(self._spark, begun))
 
     def _problem_table(self) -> DataFrame:
         like = self._staging.problems(-1)

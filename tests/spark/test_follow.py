@@ -1,9 +1,7 @@
 """What follows journals comes to what an audit of them comes to, whatever happens."""
 
-import fcntl
 import random
 import shutil
-import threading
 from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -18,16 +16,17 @@ from frames import NOON, Lines
 from qos.journal.schema import parse_line, render_line, time_of, time_text
 from qos.pipeline import boots, store, tables
 from qos.pipeline import follow as following
+from qos.pipeline.claim import FOLDER, CannotFollow, alone, check_options
 from qos.pipeline.driver import TABLES, audit
-from qos.pipeline.follow import FOLDER, LATE_LINE, CannotFollow, Follower, follow
-from qos.pipeline.staging import Staging
+from qos.pipeline.follow import LATE_LINE, Follower
+from qos.pipeline.staging import Incomplete, Marks, Staging
 from qos.pipeline.synth import Plan, synthesise
 from qos.pipeline.tables import Limits
 
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.xdist_group("spark"),
-    pytest.mark.timeout(300),
+    pytest.mark.timeout(600),
 ]
 
 LIMITS = Limits(now=datetime(2026, 2, 1, tzinfo=UTC))
@@ -266,27 +265,30 @@ def test_one_folder_is_for_one_process_and_the_same_journals(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     """Else files would be taken in twice, or never."""
-    one, other, out = tmp_path / "one", tmp_path / "other", tmp_path / "out"
-    one.mkdir()
-    follower(spark, one, out).look()
-    before = sorted(out.rglob("*"))
-    with pytest.raises(CannotFollow, match=f"begun with other journals, {one}: give"):
-        follower(spark, other, out).look()
+    out = str(tmp_path)
+    for _ in range(2):
+        check_options(spark, out, ["/a", "/b"], WEEK)
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(CannotFollow, match="begun with other journals, /a, /b: give"):
+        check_options(spark, out, ["/a"], WEEK)
     with pytest.raises(CannotFollow, match="begun with --late 7: give the same"):
-        follower(spark, one, out, late=timedelta(days=3)).look()
-    assert sorted(out.rglob("*")) == before
-    with (out / FOLDER / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        with pytest.raises(CannotFollow, match="another process follows"):
-            follow(
-                spark,
-                [str(one)],
-                str(out),
-                limits=lambda: LIMITS,
-                late=WEEK,
-                every_s=None,
-                stopped=threading.Event(),
-            )
+        check_options(spark, out, ["/a", "/b"], timedelta(days=3))
+    assert sorted(tmp_path.rglob("*")) == before
+    match = "another process follows"
+    with alone(out), pytest.raises(CannotFollow, match=match), alone(out):
+        pass
+    with alone(out):
+        pass
+
+
+def test_what_is_kept_is_not_taken_for_complete_when_it_is_not(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """A checkpoint alone knows which files were read, and not what was in them."""
+    staging = Staging(spark, str(tmp_path / FOLDER))
+    assert staging.marks() == staging.marks(-1) == Marks()
+    with pytest.raises(Incomplete, match="nothing of batch 4 is there"):
+        staging.marks(4)
 
 
 def test_runs_of_lines_tell_what_all_lines_do(spark: SparkSession) -> None:
