@@ -13,7 +13,10 @@ __all__ = ["rows_of"]
 def rows_of(folder: Path) -> Counter[str]:
     """The rows of a table, and how often each is there."""
     rows: Counter[str] = Counter()
-    for path in folder.rglob("[!._]*.parquet"):
+    for path in folder.rglob("*.parquet"):
+        # What a killed writer has left is hidden, to Spark as well.
+        if any(part.startswith((".", "_")) for part in path.relative_to(folder).parts):
+            continue
         # date=2026-01-05, hour=12
         parts = (part.name for part in path.parents if "=" in part.name)
         where = dict(name.split("=") for name in parts)

@@ -1,0 +1,116 @@
+"""`audit --follow` as a process of its own: killed, started again, and stopped."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from parquet import rows_of
+from qos.pipeline.driver import TABLES
+from qos.pipeline.synth import Plan, synthesise
+
+COMMAND = "import sys; from qos.cli import main; sys.exit(main())"
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.crash,
+    pytest.mark.xdist_group("follow-process"),
+    pytest.mark.timeout(600),
+]
+
+
+class Process:
+    """The command, in a group of processes of its own, as of a shell."""
+
+    def __init__(self, journals: Path, out: Path, *options: str) -> None:
+        self._process = subprocess.Popen(
+            (
+                *(sys.executable, "-c", COMMAND, "audit", journals, "--out", out),
+                *("--master", "local[2]", "--json", *options),
+            ),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+            env={
+                **os.environ,
+                "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+            },
+        )
+
+    def until(self, ready: Callable[[], bool]) -> None:
+        while not ready():
+            assert self._process.poll() is None, self._process.communicate()
+            time.sleep(0.02)
+
+    def kill(self) -> None:
+        """With the JVM, as when the machine goes down."""
+        os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.communicate()
+
+    def stop(self) -> None:
+        self._process.send_signal(signal.SIGTERM)
+
+    def ended(self) -> tuple[int, list[dict[str, object]], str]:
+        out, err = self._process.communicate()
+        lines = [json.loads(line) for line in out.splitlines()]
+        return self._process.returncode, lines, err
+
+    def close(self) -> None:
+        if self._process.poll() is None:
+            self.kill()
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[..., Process]]:
+    started: list[Process] = []
+
+    def process(*args: object) -> Process:
+        started.append(Process(*args))  # type: ignore[arg-type]  # as they are given
+        return started[-1]
+
+    yield process
+    for each in started:
+        each.close()
+
+
+def test_a_killed_follower_goes_on_and_a_stopped_one_ends_its_batch(
+    start: Callable[..., Process], tmp_path: Path
+) -> None:
+    """SIGKILL while the tables are written: and they come out as those of an audit."""
+    journals, out = tmp_path / "journals", tmp_path / "out"
+    plan = Plan(devices=5, messages=60, lost=2, duplicated=1, stuck=2)
+    synthesise(plan, journals, processes=1)
+    # The last file comes later.
+    last = max(journals.glob("date=*/*.jsonl"))
+    hidden = last.rename(last.with_name(f".{last.name}"))
+    follow = ("--follow", "--every", "0.2")
+    first = start(journals, out, *follow)
+    first.until(lambda: any((out / "deliveries").rglob("*.parquet")))
+    first.kill()
+    assert not (out / "report.html").exists()
+    second = start(journals, out, *follow)
+    second.until((out / "report.html").exists)
+    other = start(journals, out, *follow)
+    status, lines, err = other.ended()
+    assert (status, lines, err.count("\n")) == (2, [], 1)
+    assert "another process follows journals into it" in err
+    hidden.rename(last)
+    staged = out / ".follow" / "lines" / "kind=batch" / "upto=1"
+    second.until(staged.exists)
+    second.stop()
+    status, lines, err = second.ended()
+    assert (status, err.count("\n")) == (1, 1)
+    assert "stopping, when this batch is done" in err
+    batch = start(journals, tmp_path / "audit")
+    assert batch.ended()[0] == 1
+    for name in (*TABLES, "problems"):
+        assert rows_of(out / name) == rows_of(tmp_path / "audit" / name), name
+    assert len(rows_of(out / "anomalies")) == 5
+    assert lines[-1]["anomalies"] == {"lost": 2, "duplicated": 1, "stuck": 2}
