@@ -174,7 +174,7 @@ async def run(arguments: argparse.Namespace) -> int:
 class _BatchRun(AuditRun):
     """Audits what is there, once."""
 
-    def _audit(self, spark: SparkSession) -> Summary:
+    def _do(self, spark: SparkSession) -> Summary:
         from qos.pipeline.driver import audit
 
         return audit(

@@ -69,7 +69,7 @@ class FollowRun(AuditRun):
         self._waits = ""
         self._next_at = 0.0
 
-    def _audit(self, spark: SparkSession) -> Summary:
+    def _do(self, spark: SparkSession) -> Summary:
         from qos.pipeline.follow import CannotFollow, follow
 
         given = self._arguments

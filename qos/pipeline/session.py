@@ -90,6 +90,7 @@ def spark_session(
         NoSpark: there can be none.
     """
     check_spark()
+    from py4j.protocol import Py4JError
     from pyspark import SparkContext
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
@@ -128,7 +129,9 @@ def spark_session(
         yield spark
     finally:
         if ours:
-            spark.stop()
+            # Java may be gone before us.
+            with contextlib.suppress(Py4JError, OSError):
+                spark.stop()
 
 
 def _check_java() -> None:

@@ -1,0 +1,128 @@
+"""Does something with Spark in a thread, shows how far it is, and stops it."""
+
+from __future__ import annotations
+
+import abc
+import asyncio
+import contextlib
+import threading
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from qos.cli.demo_output import ProgressLine
+from qos.cli.status import CommandError, Status
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["SparkRun"]
+
+_T = TypeVar("_T")
+
+#: How often the terminal is told what Spark does.
+_LOOK_S = 0.3
+
+
+class SparkRun(abc.ABC, Generic[_T]):
+    """What a command does with Spark.
+
+    Args:
+        master: see qos.pipeline.session.spark_session.
+        out: what an error of a disk is about that names no file.
+    """
+
+    def __init__(self, *, master: str | None, out: str) -> None:
+        self._master = master
+        self._out = out
+        self._step = "starting Spark"
+        self._spark: SparkSession | None = None
+        self._given_up = threading.Event()
+
+    async def run(self) -> _T:
+        """Do it; cancelled, it ends at once, or as `_stops_gently` has it."""
+        bar = ProgressLine()
+        task = asyncio.ensure_future(asyncio.to_thread(self._work))
+        try:
+            while not task.done():
+                try:
+                    bar.tell(self._state())
+                    await asyncio.wait([task], timeout=_LOOK_S)
+                except asyncio.CancelledError:
+                    if not self._stops_gently():
+                        raise
+            return task.result()
+        except asyncio.CancelledError:
+            self._given_up.set()
+            while not task.done():
+                # A job may just be on its way to begin.
+                self._cancel_jobs()
+                await asyncio.wait([task], timeout=_LOOK_S)
+            with contextlib.suppress(Exception):
+                task.result()
+            raise
+        finally:
+            bar.close()
+
+    @abc.abstractmethod
+    def _do(self, spark: SparkSession) -> _T:
+        """What to do, in the thread."""
+
+    def _stops_gently(self) -> bool:
+        """Whether it is on its way to end by itself, now that it was cancelled."""
+        return False
+
+    def _progress(self, step: str) -> None:
+        if self._given_up.is_set():
+            raise _GivenUp
+        self._step = step
+
+    def _cancel_jobs(self) -> None:
+        from py4j.protocol import Py4JError
+
+        # It may be gone: who stops a group of processes stops Java as well.
+        with contextlib.suppress(Py4JError, OSError):
+            if self._spark is not None:
+                self._spark.sparkContext.cancelAllJobs()
+
+    def _state(self) -> str:
+        """What is being done, and how much of it."""
+        from py4j.protocol import Py4JError
+
+        spark = self._spark
+        done = of = 0
+        with contextlib.suppress(Py4JError, OSError):
+            if spark is not None:
+                tracker = spark.sparkContext.statusTracker()
+                for stage in tracker.getActiveStageIds():
+                    info = tracker.getStageInfo(stage)
+                    if info is not None:
+                        done += info.numCompletedTasks
+                        of += info.numTasks
+        return f"{self._step}: {done} of {of} tasks" if of else f"{self._step} …"
+
+    def _work(self) -> _T:
+        from py4j.protocol import Py4JError
+        from pyspark.errors import PySparkException
+
+        from qos.pipeline.session import spark_session
+
+        with spark_session(master=self._master, quiet=True) as spark:
+            self._spark = spark
+            try:
+                return self._do(spark)
+            except (PySparkException, Py4JError) as error:
+                lines = [line for line in str(error).splitlines() if line.strip()]
+                why = lines[0] if lines else type(error).__name__
+                text = f"Spark has failed while {self._step}: {why}"
+                raise CommandError(text, Status.INTERNAL) from None
+            except ConnectionError:
+                text = f"Spark was ended by somebody else while {self._step}"
+                raise CommandError(text, Status.INTERNAL) from None
+            except OSError as error:
+                text = f"{error.filename or self._out}: {error.strerror or error}"
+                raise CommandError(text, Status.OUTPUT) from None
+            finally:
+                self._spark = None
+
+
+class _GivenUp(Exception):
+    """Nobody waits for it any more."""
