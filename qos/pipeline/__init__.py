@@ -9,6 +9,7 @@ Modules, in the order in which the data passes them::
     schema    a line of the journal as Spark has it
     read      journals -> lines, checked -> events, and the problems of the files
     lines     checks lines in bulk, in the Python workers of Spark
+    stage     keeps the checked lines while the tables are made of them
     tables    events -> the tables: pure functions, no session inside
     store     tables <-> Parquet, by date and hour; a day is replaced as a whole
     report    tables -> one HTML page (`report_data` collects, `report` draws)

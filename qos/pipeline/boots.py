@@ -24,12 +24,11 @@ __all__ = ["RUN", "clocks_back", "coverage", "merged", "missing_lines", "runs"]
 
 _JUMP: Final = "struct<seq:bigint,before:timestamp,at:timestamp>"
 
-#: The columns of a run: from which line to which; how many were given; from when to
-#: when its node was heard of as an endpoint; how often the clock went back within it,
+#: The columns of a run: from which line to which; from when to when its node was heard of as an endpoint; how often the clock went back within it,
 #: and where it did first.
 RUN: Final = (
     "node string, boot string, first_seq bigint, first_at timestamp, last_seq bigint, "
-    "last_at timestamp, lines bigint, heard_from timestamp, heard_until timestamp, "
+    "last_at timestamp, heard_from timestamp, heard_until timestamp, "
     f"jumps bigint, jump {_JUMP}"
 )
 
@@ -50,7 +49,6 @@ def runs(events: DataFrame, heard: Column) -> DataFrame:
         F.col("at").alias("first_at"),
         F.col("seq").alias("last_seq"),
         F.col("at").alias("last_at"),
-        F.lit(1).cast("long").alias("lines"),
         heard_at.alias("heard_from"),
         heard_at.alias("heard_until"),
         F.lit(0).cast("long").alias("jumps"),
@@ -90,7 +88,6 @@ def merged(pieces: DataFrame, *, tolerance_s: int) -> DataFrame:
             F.min_by("first_at", "first_seq").alias("first_at"),
             F.max("last_seq").alias("last_seq"),
             F.max_by("last_at", "last_seq").alias("last_at"),
-            F.sum("lines").alias("lines"),
             F.min("heard_from").alias("heard_from"),
             F.max("heard_until").alias("heard_until"),
             F.sum("jumps").alias("jumps"),
@@ -102,8 +99,9 @@ def merged(pieces: DataFrame, *, tolerance_s: int) -> DataFrame:
 
 def missing_lines(boots: DataFrame) -> DataFrame:
     """See qos.pipeline.tables.missing_lines; of runs that were merged."""
+    there = F.sum(F.col("last_seq") - F.col("first_seq") + 1)
     rows = boots.groupBy(*_BOOT).agg(
-        (F.max("last_seq") - F.min("first_seq") + 1 - F.sum("lines")).alias("count"),
+        (F.max("last_seq") - F.min("first_seq") + 1 - there).alias("count"),
         F.min("first_seq").alias("first"),
         F.max("last_seq").alias("last"),
     )

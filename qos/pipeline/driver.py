@@ -1,7 +1,6 @@
 """An audit: journals in, tables and a report out. The one thin layer with a session.
 
-The events are read and checked once, and kept on disk (of the executors) for the
-tables that are made of them.
+The events are read and checked once, and kept beside the tables while those are made.
 """
 
 from __future__ import annotations
@@ -13,13 +12,14 @@ from datetime import date, timedelta
 from pathlib import Path
 from typing import TypeAlias
 
-from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from qos.pipeline import read, store, tables
+from qos.pipeline.lines import LineProblem
 from qos.pipeline.report import render
 from qos.pipeline.report_data import collect
+from qos.pipeline.stage import stage
 from qos.pipeline.tables import Limits
 
 __all__ = ["REPORT", "TABLES", "Days", "Summary", "audit", "draw", "write_tables"]
@@ -38,6 +38,9 @@ TABLES = (
 )
 
 REPORT = "report.html"
+
+#: Where the checked lines are meanwhile, in the folder of the tables.
+STAGED = "staged"
 
 #: What is read before the first day and after the last one: a message that began in
 #: a day may end in another, and a file is in the folder of its first line.
@@ -113,33 +116,21 @@ def audit(
         "first": None if first is None else first - MARGIN,
         "last": None if last is None else last + MARGIN,
     }
-    progress("reading the journals")
-    checked = read.read_checked(spark, journals, **margin)
-    checked = checked.persist(StorageLevel.DISK_ONLY)
+    staged = f"{out}/{STAGED}"
+    # Of an audit that was killed.
+    store.remove(spark, staged)
     try:
+        progress("reading the journals")
+        checked = stage(spark, journals, staged, **margin)
         events = read.events_of(checked)
-        seen = checked.agg(
-            F.count("*").alias("lines"),
-            F.count_if(F.col("problem").isNull()).alias("events"),
-            F.to_date(F.min(F.when(F.col("problem").isNull(), F.col("at")))).alias(
-                "first"
-            ),
-            F.to_date(F.max(F.when(F.col("problem").isNull(), F.col("at")))).alias(
-                "last"
-            ),
-        ).first()
-        assert seen is not None
-        summary = Summary(
-            first=first or seen["first"],
-            last=last or seen["last"],
-            lines=seen["lines"],
-            events=seen["events"],
-        )
         progress("looking for problems of the journals")
         files = read.read_files(spark, journals, **margin)
-        problems = _problems(checked, events, files)
+        # Few, and all in memory from here on.
+        boots = tables.boots(events).localCheckpoint()
+        problems = _problems(checked, events, boots, files)
         store.replace_table(problems, f"{out}/problems")
         problems = store.read_table(problems, f"{out}/problems")
+        summary, unique = _seen(boots, problems, first, last)
         written = write_tables(
             events,
             tables.coverage(events, accounts),
@@ -148,10 +139,11 @@ def audit(
             (summary.first or NEVER[0], summary.last or NEVER[1]),
             limits,
             from_margin=bool(first),
+            unique=unique,
             progress=progress,
         )
     finally:
-        checked.unpersist()
+        store.remove(spark, staged)
     progress("drawing the report")
     summary = draw(written, problems, out, summary, limits)
     return replace(summary, seconds=time.monotonic() - began)
@@ -166,6 +158,7 @@ def write_tables(
     *,
     judged: Days | None = None,
     from_margin: bool = False,
+    unique: bool = False,
     progress: Callable[[str], None] = lambda step: None,
 ) -> dict[str, DataFrame]:
     """Make the tables of these days; what was there of these days is replaced.
@@ -180,6 +173,7 @@ def write_tables(
             `days`. None: the same.
         from_margin: there are lines before these that are not here: what seems to
             begin without its beginning is left out.
+        unique: see qos.pipeline.tables.deliveries.
         progress: told what is being done.
 
     Returns:
@@ -194,7 +188,7 @@ def write_tables(
         written[name] = store.read_table(table, folder, *days)
         return written[name]
 
-    messages = tables.deliveries(events)
+    messages = tables.deliveries(events, unique=unique)
     if from_margin:
         # It began before what was read: its row is in the table of that day.
         messages = messages.where(F.col("bytes").isNotNull())
@@ -241,10 +235,35 @@ def draw(
     return summary
 
 
-def _problems(checked: DataFrame, events: DataFrame, files: DataFrame) -> DataFrame:
+def _problems(
+    checked: DataFrame, events: DataFrame, boots: DataFrame, files: DataFrame
+) -> DataFrame:
     return (
         read.line_problems(checked)
         .unionByName(read.file_problems(files))
-        .unionByName(tables.missing_lines(events))
+        .unionByName(tables.missing_lines(boots))
         .unionByName(tables.clocks_back(events, tolerance_s=CLOCK_BACK_S))
     )
+
+
+def _seen(
+    boots: DataFrame, problems: DataFrame, first: date | None, last: date | None
+) -> tuple[Summary, bool]:
+    """How much was read; and whether no line was there twice."""
+    seen = boots.agg(
+        F.coalesce(F.sum("given"), F.lit(0)).alias("events"),
+        F.coalesce(F.sum("lines"), F.lit(0)).alias("unique"),
+        F.to_date(F.min("first_at")).alias("first"),
+        F.to_date(F.max("last_at")).alias("last"),
+    ).first()
+    of_lines = F.col("kind").isin(*(each.value for each in LineProblem))
+    bad = problems.where(of_lines).agg(F.sum("count").alias("lines")).first()
+    assert seen is not None
+    assert bad is not None
+    summary = Summary(
+        first=first or seen["first"],
+        last=last or seen["last"],
+        lines=seen["events"] + (bad["lines"] or 0),
+        events=seen["events"],
+    )
+    return summary, seen["events"] == seen["unique"]

@@ -23,14 +23,16 @@ from qos.pipeline.schema import CHECKED, EVENT
 
 __all__ = [
     "Problem",
+    "checked_files",
     "checked_lines",
     "events_of",
     "file_problems",
     "line_problems",
     "literal",
-    "read_checked",
     "read_files",
     "read_lines",
+    "read_rest",
+    "read_whole",
     "stream_lines",
 ]
 
@@ -130,29 +132,43 @@ def read_files(
     return frame.select("file", F.col("full").isNull().alias("empty"))
 
 
-def read_checked(
+def read_whole(
     spark: SparkSession,
     folders: Sequence[str],
     *,
     first: date | None = None,
     last: date | None = None,
 ) -> DataFrame:
-    """The lines of all whole files, checked; see checked_lines for what it returns.
+    """All whole files: columns `file` and `content`. See read_lines.
 
-    Takes less time than `checked_lines(read_lines(...))`: a file is checked as a whole.
+    Those that are too long to be in memory are left out; see read_rest.
     """
-    size = F.col("_metadata.file_size")
-    whole = (
+    frame = (
         spark.read.format("binaryFile")
         .option("recursiveFileLookup", "true")
         .option("pathGlobFilter", _NAME_GLOB)
         .load([_glob(folder) for folder in folders])
-        .where(size <= _WHOLE_BYTES_MAX)
+        .where(F.col("_metadata.file_size") <= _WHOLE_BYTES_MAX)
         .select(F.col("_metadata.file_path").alias("file"), "content")
     )
-    whole = _between(whole, first, last).mapInArrow(check_files, CHECKED)
-    long = read_lines(spark, folders, first=first, last=last)
-    return whole.unionByName(checked_lines(long.where(size > _WHOLE_BYTES_MAX)))
+    return _between(frame, first, last)
+
+
+def read_rest(
+    spark: SparkSession,
+    folders: Sequence[str],
+    *,
+    first: date | None = None,
+    last: date | None = None,
+) -> DataFrame:
+    """The lines of the files that read_whole leaves out; see read_lines."""
+    lines = read_lines(spark, folders, first=first, last=last)
+    return lines.where(F.col("_metadata.file_size") > _WHOLE_BYTES_MAX)
+
+
+def checked_files(files: DataFrame) -> DataFrame:
+    """Each line of whole files as an event or a problem; see checked_lines."""
+    return files.select("file", "content").mapInArrow(check_files, CHECKED)
 
 
 def checked_lines(lines: DataFrame) -> DataFrame:

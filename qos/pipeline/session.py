@@ -49,6 +49,8 @@ _LOCAL = {
     "spark.ui.showConsoleProgress": "false",
     # More would be more files and tasks than two or four cores have use for.
     "spark.sql.shuffle.partitions": "32",
+    # A journal has many small files, and a task for a few of them would be too many.
+    "spark.sql.files.openCostInBytes": str(256 * 1024),
     "spark.driver.memory": "1g",
 }
 

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from browser import look_at
@@ -149,6 +150,7 @@ def test_an_audit_writes_each_table_and_a_report(
         assert list((out / name).glob("date=2026-01-0?/hour=*/*.parquet"))
     page = (out / "report.html").read_text()
     assert "4 anomalies: 2 lost, 1 duplicated, 1 stuck." in page
+    assert {path.name for path in out.iterdir()} == {*TABLES, "problems", "report.html"}
 
 
 def test_the_report_is_drawn_in_a_browser_without_a_network(
@@ -205,6 +207,18 @@ def test_an_audit_of_one_day_replaces_that_day(
 
 def files(folder: Path) -> list[str]:
     return [str(path) for path in folder.rglob("*.parquet")]
+
+
+def test_an_audit_that_fails_leaves_nothing_behind(
+    spark: SparkSession, journals: Path, tmp_path: Path
+) -> None:
+    """What it keeps meanwhile is as large as the journals; it may not pile up."""
+    (tmp_path / "staged").mkdir()
+    (tmp_path / "staged" / "of one that was killed").write_text("")
+    (tmp_path / "problems").write_text("in the way")
+    with pytest.raises(PySparkException):
+        audit(spark, [str(journals)], str(tmp_path), limits=LIMITS)
+    assert [path.name for path in tmp_path.iterdir()] == ["problems"]
 
 
 def test_an_audit_of_no_line_is_clean(spark: SparkSession, tmp_path: Path) -> None:

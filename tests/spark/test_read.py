@@ -2,10 +2,11 @@
 
 import json
 from collections.abc import Mapping
+from datetime import date
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from frames import NOON, Lines
@@ -20,7 +21,7 @@ from qos.pipeline import read
 from qos.pipeline.lines import checked
 from qos.pipeline.read import Problem
 from qos.pipeline.schema import EVENT
-from qos.pipeline.tables import clocks_back, missing_lines
+from qos.pipeline.tables import boots, clocks_back, missing_lines
 
 pytestmark = [
     pytest.mark.spark,
@@ -176,6 +177,13 @@ def test_an_event_has_all_that_the_line_says(spark: SparkSession) -> None:
     assert set(row.asDict()) == set(EVENT.names)
 
 
+def read_checked(spark: SparkSession, folder: str, **days: date | None) -> DataFrame:
+    """All that can be read."""
+    whole = read.checked_files(read.read_whole(spark, [folder], **days))
+    rest = read.checked_lines(read.read_rest(spark, [folder], **days))
+    return whole.unionByName(rest)
+
+
 @pytest.fixture
 def journal(tmp_path: Path) -> Path:
     """A journal with all that can be wrong in it, in a folder with an odd name."""
@@ -201,11 +209,11 @@ def test_each_problem_is_counted_at_its_place(
     journal: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """None is fatal, and none is silently left out."""
-    checked = read.read_checked(spark, [str(journal)])
+    checked = read_checked(spark, str(journal))
     assert read.events_of(checked).count() == 3
     # A file that is too long to be checked as a whole is the same, line by line.
     monkeypatch.setattr(read, "_WHOLE_BYTES_MAX", len(GOOD_LINE) + 1)
-    by_line = read.read_checked(spark, [str(journal)])
+    by_line = read_checked(spark, str(journal))
     assert sorted(map(str, by_line.collect())) == sorted(map(str, checked.collect()))
     files = read.read_files(spark, [str(journal)])
     problems = read.line_problems(checked).unionByName(read.file_problems(files))
@@ -235,7 +243,7 @@ def test_only_the_folders_of_the_days_are_read(
             name: NOON.date().replace(day=int(day)) if day else None
             for name, day in (("first", first), ("last", last))
         }
-        checked = read.read_checked(spark, [str(journal)], **days)
+        checked = read_checked(spark, str(journal), **days)
         assert read.events_of(checked).count() == events
 
 
@@ -243,7 +251,7 @@ def test_the_folder_of_a_day_may_be_given_itself(
     journal: Path, spark: SparkSession
 ) -> None:
     """By a pattern of the shell, say."""
-    checked = read.read_checked(spark, [f"{journal}/date=2026-01-07/"])
+    checked = read_checked(spark, f"{journal}/date=2026-01-07/")
     assert read.events_of(checked).count() == 1
 
 
@@ -272,7 +280,22 @@ def test_lines_that_are_missing_are_counted(spark: SparkSession, lines: Lines) -
         lines.line("b@x/1", "sender", "offered", at)
     frame = lines.frame(spark)
     some = frame.where(~((F.col("node") == "a@x/1") & F.col("seq").between(4, 6)))
-    (row,) = missing_lines(some).collect()
+    (row,) = missing_lines(boots(some)).collect()
     assert (row["kind"], row["count"]) == (Problem.MISSING_LINES.value, 3)
     assert row["place"] == "a@x/1 boot of a@x/1"
-    assert missing_lines(frame.unionByName(frame)).count() == 0
+    assert row["example"] == "of the lines 1 to 10"
+    assert missing_lines(boots(frame)).count() == 0
+
+
+def test_lines_that_are_given_twice_hide_none_that_are_missing(
+    spark: SparkSession, lines: Lines
+) -> None:
+    """As many as there should be, and yet one is not there and one is twice."""
+    for at in range(200):
+        lines.line("a@x/1", "sender", "offered", at)
+    frame = lines.frame(spark)
+    again = frame.where("seq = 130").unionByName(frame.where("seq != 70"))
+    (row,) = boots(again).collect()
+    assert (row["first"], row["last"], row["lines"], row["given"]) == (1, 200, 199, 200)
+    (problem,) = missing_lines(boots(again)).collect()
+    assert problem["count"] == 1

@@ -71,7 +71,7 @@ def problems() -> DataFrame:
     """What is wrong with the journals, by kind and place."""
     return (
         read.line_problems(spark.read.table("bad_lines"))
-        .unionByName(tables.missing_lines(_events()))
+        .unionByName(tables.missing_lines(tables.boots(_events())))
         .unionByName(tables.clocks_back(_events(), tolerance_s=CLOCK_BACK_S))
     )
 

@@ -6,6 +6,7 @@ session, which has to be UTC.
 
 from qos.pipeline.tables.anomalies import Limits, anomalies
 from qos.pipeline.tables.coverage import (
+    boots,
     clock_problems,
     clocks_back,
     coverage,
@@ -23,6 +24,7 @@ from qos.pipeline.tables.workers import workers_hourly
 __all__ = [
     "Limits",
     "anomalies",
+    "boots",
     "clock_problems",
     "clocks_back",
     "coverage",

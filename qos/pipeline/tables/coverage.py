@@ -15,6 +15,7 @@ from qos.journal.schema import Role
 from qos.pipeline.tables.once import bare, once, role_is
 
 __all__ = [
+    "boots",
     "clock_problems",
     "clocks_back",
     "coverage",
@@ -43,18 +44,45 @@ def coverage(events: DataFrame, accounts: Collection[str] | None = None) -> Data
     return rows.select("node", "account", "first_at", "last_at")
 
 
-def missing_lines(events: DataFrame) -> DataFrame:
+def boots(events: DataFrame) -> DataFrame:
+    """How many lines there are of each boot.
+
+    Returns:
+        Columns `node`, `boot`, `first` and `last` (the lowest and the highest seq),
+        `lines` (those that were given twice are one), `given` (they are two), and of
+        all `first_at` and `last_at`.
+    """
+    # A bit for each of 64 lines: to group by each line would take several times as long.
+    bit = F.expr("shiftleft(1L, cast(seq % 64 as int))")
+    some = events.groupBy("node", "boot", F.floor(F.col("seq") / 64).alias("part")).agg(
+        F.bit_or(bit).alias("bits"),
+        F.count("*").alias("given"),
+        F.min("seq").alias("first"),
+        F.max("seq").alias("last"),
+        F.min("at").alias("first_at"),
+        F.max("at").alias("last_at"),
+    )
+    return some.groupBy("node", "boot").agg(
+        F.min("first").alias("first"),
+        F.max("last").alias("last"),
+        F.sum(F.bit_count("bits")).alias("lines"),
+        F.sum("given").alias("given"),
+        F.min("first_at").alias("first_at"),
+        F.max("last_at").alias("last_at"),
+    )
+
+
+def missing_lines(boots: DataFrame) -> DataFrame:
     """Boots of which lines are missing between those that are here.
 
-    Lines that were given twice may hide some, and never make one up.
+    Args:
+        boots: see there.
 
     Returns:
         See qos.pipeline.read.file_problems; `place` is the node and its boot.
     """
-    rows = events.groupBy("node", "boot").agg(
-        (F.max("seq") - F.min("seq") + 1 - F.count("*")).alias("count"),
-        F.min("seq").alias("first"),
-        F.max("seq").alias("last"),
+    rows = boots.withColumn(
+        "count", F.col("last") - F.col("first") + 1 - F.col("lines")
     )
     return missing_problems(rows)
 

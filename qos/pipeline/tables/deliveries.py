@@ -33,8 +33,12 @@ _HAND_OVERS = (_R.HANDED_OVER, _R.REDELIVERED)
 _KEY = ("sender", "msg_id", "level")
 
 
-def deliveries(events: DataFrame) -> DataFrame:
+def deliveries(events: DataFrame, *, unique: bool = False) -> DataFrame:
     """One row a message.
+
+    Args:
+        events: of days; see qos.pipeline.schema.EVENT.
+        unique: no line is there twice. Else that is seen to, which takes its time.
 
     Returns:
         Columns, null where nothing is known:
@@ -62,11 +66,13 @@ def deliveries(events: DataFrame) -> DataFrame:
         *("msg_id", "level", "boot", "seq", "at", "node", "role", "event", "to"),
         *("attempt", "bytes", "condition"),
     )
-    rows = once(messages, *_KEY).groupBy(*_KEY).agg(*_sender(), *_receiver(), *_both())
+    if not unique:
+        messages = once(messages, *_KEY)
+    rows = _by_message(_by_teller(messages))
     rows = rows.withColumns(
         {
-            "outcome": F.col("end.event"),
-            "ended_at": F.col("end.at"),
+            "outcome": F.col("end.end"),
+            "ended_at": F.col("end.last_at"),
             "condition": F.col("end.condition"),
         }
     ).withColumns(
@@ -104,29 +110,75 @@ def _receives() -> Column:
     return role_is(Role.RECEIVER)
 
 
-def _first(side: Column, *events: Event) -> Column:
-    return F.min(F.when(side & event_is(*events), F.col("at")))
+def _by_teller(messages: DataFrame) -> DataFrame:
+    """What each node says of a message, and how it says that it has ended.
+
+    Only times and numbers are made here: for those Spark needs not sort, and most of
+    it is done before anything moves.
+    """
+    ends = _sends() & event_is(*OUTCOMES)
+    return (
+        messages.withColumns(
+            {
+                "end": F.when(ends, F.col("event")),
+                "condition": F.when(ends, F.col("condition")),
+            }
+        )
+        .groupBy(*_KEY, "role", "node", "to", "end", "condition")
+        .agg(
+            F.min("at").alias("first_at"),
+            F.max("at").alias("last_at"),
+            F.max("seq").alias("last_seq"),
+            F.max("attempt").alias("attempts"),
+            F.max("bytes").alias("bytes"),
+            _first(_S.ACCEPTED).alias("accepted_at"),
+            _first(_S.OFFERED).alias("offered_at"),
+            _first(_S.RECEIVED).alias("received_at"),
+            # Of the sender or the receiver.
+            _first(_S.RELEASED).alias("released_at"),
+            _first(_R.HELD).alias("held_at"),
+            _last(_R.HELD).alias("held_again_at"),
+            _first(*_HAND_OVERS).alias("handed_over_at"),
+            _first(_R.DONE).alias("done_at"),
+            _last(_R.EXPIRED).alias("expired_at"),
+            F.count_if(event_is(_R.HELD)).alias("holds"),
+            F.count_if(event_is(_R.HANDED_OVER)).alias("hand_overs"),
+            F.count_if(event_is(_R.REDELIVERED)).alias("redeliveries"),
+        )
+    )
 
 
-def _last(side: Column, *events: Event) -> Column:
-    return F.max(F.when(side & event_is(*events), F.col("at")))
+def _by_message(told: DataFrame) -> DataFrame:
+    """All that is said of each message."""
+    # What is sorted by a number first need not compare much text.
+    number = F.xxhash64(*_KEY).alias("number")
+    rows = told.select(number, "*").repartition("number").groupBy("number", *_KEY)
+    return rows.agg(*_sender(), *_receiver(), F.min("first_at").alias("first_at"))
+
+
+def _first(*events: Event) -> Column:
+    return F.min(F.when(event_is(*events), F.col("at")))
+
+
+def _last(*events: Event) -> Column:
+    return F.max(F.when(event_is(*events), F.col("at")))
 
 
 def _sender() -> list[Column]:
-    ends = _sends() & event_is(*OUTCOMES)
     # Of several outcomes the last counts: a line is written before it is true.
-    order = F.when(ends, F.struct("at", "seq"))
+    order = F.when(F.col("end").isNotNull(), F.struct("last_at", "last_seq"))
+    end = F.struct("end", "last_at", "condition")
     return [
         F.max(F.when(_sends(), F.col("to"))).alias("to"),
         F.max(F.when(_sends(), F.col("node"))).alias("sender_node"),
-        F.min(F.when(_sends(), F.col("at"))).alias("sender_first_at"),
-        F.max(F.when(_sends(), F.col("at"))).alias("sender_last_at"),
-        _first(_sends(), _S.ACCEPTED).alias("accepted_at"),
-        _first(_sends(), _S.OFFERED).alias("offered_at"),
-        _first(_sends(), _S.RECEIVED).alias("received_at"),
-        _first(_sends(), _S.RELEASED).alias("released_at"),
-        F.max_by(F.struct("event", "at", "condition"), order).alias("end"),
-        F.max(F.when(_sends(), F.col("attempt"))).alias("attempts"),
+        F.min(F.when(_sends(), F.col("first_at"))).alias("sender_first_at"),
+        F.max(F.when(_sends(), F.col("last_at"))).alias("sender_last_at"),
+        *(
+            F.min(F.when(_sends(), F.col(name))).alias(name)
+            for name in ("accepted_at", "offered_at", "received_at", "released_at")
+        ),
+        F.max_by(end, order).alias("end"),
+        F.max(F.when(_sends(), F.col("attempts"))).alias("attempts"),
         F.max(F.when(_sends(), F.col("bytes"))).alias("bytes_sent"),
     ]
 
@@ -136,21 +188,16 @@ def _receiver() -> list[Column]:
     return [
         F.max(F.when(_receives(), at)).alias("at_receiver"),
         F.max(F.when(_receives(), F.col("node"))).alias("receiver_node"),
-        _first(_receives(), _R.HELD).alias("held_at"),
-        _last(_receives(), _R.HELD).alias("held_again_at"),
-        _first(_receives(), _R.RELEASED).alias("to_hand_over_at"),
-        _first(_receives(), *_HAND_OVERS).alias("handed_over_at"),
-        _first(_receives(), _R.DONE).alias("done_at"),
-        _last(_receives(), _R.EXPIRED).alias("expired_at"),
-        F.count_if(_receives() & event_is(_R.HELD)).alias("holds"),
-        F.count_if(_receives() & event_is(_R.HANDED_OVER)).alias("hand_overs"),
-        F.count_if(_receives() & event_is(_R.REDELIVERED)).alias("redeliveries"),
+        F.min(F.when(_receives(), F.col("released_at"))).alias("to_hand_over_at"),
+        *(F.min(name).alias(name) for name in ("held_at", "handed_over_at", "done_at")),
+        *(F.max(name).alias(name) for name in ("held_again_at", "expired_at")),
+        *(F.sum(name).alias(name) for name in _COUNTS),
         F.max(F.when(_receives(), F.col("bytes"))).alias("bytes_held"),
     ]
 
 
-def _both() -> list[Column]:
-    return [F.min("at").alias("first_at")]
+#: Events of the receiver alone, like the times that are not looked at twice above.
+_COUNTS = ("holds", "hand_overs", "redeliveries")
 
 
 def _retries() -> Column:
