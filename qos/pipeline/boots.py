@@ -24,8 +24,8 @@ __all__ = ["RUN", "clocks_back", "coverage", "merged", "missing_lines", "runs"]
 
 _JUMP: Final = "struct<seq:bigint,before:timestamp,at:timestamp>"
 
-#: The columns of a run: from which line to which; from when to when its node was heard of as an endpoint; how often the clock went back within it,
-#: and where it did first.
+#: The columns of a run: from which line to which; from when to when its node was heard
+#: of as an endpoint; how often the clock went back within it, and where it did first.
 RUN: Final = (
     "node string, boot string, first_seq bigint, first_at timestamp, last_seq bigint, "
     "last_at timestamp, heard_from timestamp, heard_until timestamp, "

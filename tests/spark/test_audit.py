@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from browser import look_at
@@ -215,9 +214,14 @@ def test_an_audit_that_fails_leaves_nothing_behind(
     """What it keeps meanwhile is as large as the journals; it may not pile up."""
     (tmp_path / "staged").mkdir()
     (tmp_path / "staged" / "of one that was killed").write_text("")
-    (tmp_path / "problems").write_text("in the way")
-    with pytest.raises(PySparkException):
-        audit(spark, [str(journals)], str(tmp_path), limits=LIMITS)
+
+    def stop(step: str) -> None:
+        if step == "writing deliveries":
+            assert list((tmp_path / "staged").glob("*.parquet"))
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        audit(spark, [str(journals)], str(tmp_path), limits=LIMITS, progress=stop)
     assert [path.name for path in tmp_path.iterdir()] == ["problems"]
 
 
