@@ -198,7 +198,7 @@ def test_the_readme_shows_the_quickstart() -> None:
 
 def test_every_example_is_tested() -> None:
     """A new one gets its test here, or beside what it needs."""
-    tests = (Path(__file__), ROOT / "tests" / "spark" / "test_cluster.py")
+    tests = (Path(__file__), *ROOT.glob("tests/spark/test_*.py"))
     source = "".join(test.read_text() for test in tests)
     # Or it is a part of one that has a test.
     scripts = "".join(path.read_text() for path in ROOT.glob("examples/*.sh"))
