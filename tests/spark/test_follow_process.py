@@ -1,4 +1,4 @@
-"""`audit --follow` as a process of its own: killed, started again, and stopped."""
+"""`audit` as a process of its own: killed, started again, and stopped."""
 
 import json
 import os
@@ -57,6 +57,9 @@ class Process:
     def stop(self) -> None:
         self._process.send_signal(signal.SIGTERM)
 
+    def stop_all(self) -> None:
+        os.killpg(self._process.pid, signal.SIGTERM)
+
     def ended(self) -> tuple[int, list[dict[str, object]], str]:
         out, err = self._process.communicate()
         lines = [json.loads(line) for line in out.splitlines()]
@@ -114,3 +117,17 @@ def test_a_killed_follower_goes_on_and_a_stopped_one_ends_its_batch(
         assert rows_of(out / name) == rows_of(tmp_path / "audit" / name), name
     assert len(rows_of(out / "anomalies")) == 5
     assert lines[-1]["anomalies"] == {"lost": 2, "duplicated": 1, "stuck": 2}
+
+
+def test_who_ends_the_whole_group_reads_no_traceback(
+    start: Callable[..., Process], tmp_path: Path
+) -> None:
+    """As `timeout` does, or a supervisor: Java is gone before the command."""
+    journals, out = tmp_path / "journals", tmp_path / "out"
+    synthesise(Plan(devices=5, messages=20_000), journals, processes=1)
+    process = start(journals, out)
+    process.until(lambda: out.exists() and any(out.iterdir()))
+    process.stop_all()
+    status, lines, err = process.ended()
+    assert (status, lines) == (130, [])
+    assert err == ""
