@@ -20,8 +20,6 @@ spark = SparkSession.active()
 
 _BY_HOUR = ["date", "hour"]
 
-_BY_DAY = ["date"]
-
 
 def _checked() -> DataFrame:
     folders = spark.conf.get("spark.xmppQos.journals") or ""
@@ -44,8 +42,31 @@ def _seconds(name: str, default: float) -> float:
     return float(spark.conf.get(f"spark.xmppQos.{name}", str(default)) or default)
 
 
-def _events() -> DataFrame:
+# PySpark 4.3 resolves a table that is there already as soon as a plan has withColumn in
+# it, and then does not know that it has to be brought up to date first. A view that is
+# never in the catalog is not resolved too early.
+
+
+@dp.temporary_view
+def all_events() -> DataFrame:
+    """Lines that are events, those of this run too."""
     return spark.read.table("events")
+
+
+@dp.temporary_view
+def all_bad_lines() -> DataFrame:
+    """Lines that are none, those of this run too."""
+    return spark.read.table("bad_lines")
+
+
+@dp.temporary_view
+def all_deliveries() -> DataFrame:
+    """One row a message, as it is after this run."""
+    return spark.read.table("deliveries")
+
+
+def _events() -> DataFrame:
+    return spark.read.table("all_events")
 
 
 def _partitioned(table: DataFrame) -> DataFrame:
@@ -53,10 +74,10 @@ def _partitioned(table: DataFrame) -> DataFrame:
     return table.selectExpr("* EXCEPT (date, hour)", *_BY_HOUR)
 
 
-@dp.table(partition_cols=_BY_DAY)
+@dp.table
 def events() -> DataFrame:
     """Lines that are events."""
-    return read.events_of(_checked()).withColumn("date", F.to_date("at"))
+    return read.events_of(_checked())
 
 
 @dp.table
@@ -70,7 +91,7 @@ def bad_lines() -> DataFrame:
 def problems() -> DataFrame:
     """What is wrong with the journals, by kind and place."""
     return (
-        read.line_problems(spark.read.table("bad_lines"))
+        read.line_problems(spark.read.table("all_bad_lines"))
         .unionByName(tables.missing_lines(tables.boots(_events())))
         .unionByName(tables.clocks_back(_events(), tolerance_s=CLOCK_BACK_S))
     )
@@ -85,7 +106,7 @@ def deliveries() -> DataFrame:
 @dp.materialized_view(partition_cols=_BY_HOUR)
 def anomalies() -> DataFrame:
     """What should not be: lost, duplicated, orphaned, stuck or in doubt."""
-    messages = spark.read.table("deliveries")
+    messages = spark.read.table("all_deliveries")
     return _partitioned(
         tables.anomalies(messages, tables.coverage(_events()), _limits())
     )
@@ -94,7 +115,7 @@ def anomalies() -> DataFrame:
 @dp.materialized_view(partition_cols=_BY_HOUR)
 def routes_hourly() -> DataFrame:
     """How each route did in each hour."""
-    return _partitioned(tables.routes_hourly(spark.read.table("deliveries")))
+    return _partitioned(tables.routes_hourly(spark.read.table("all_deliveries")))
 
 
 @dp.materialized_view(partition_cols=_BY_HOUR)
