@@ -86,5 +86,5 @@ java:
 # `--group` needs pip 25.1, and Python 3.11 to 3.13 come with an older one.
 .venv/dev.stamp: pyproject.toml | .venv/bin/pip
 	$(BIN)/pip install --quiet 'pip>=25.1'
-	$(BIN)/pip install --quiet --editable '.[spark]' --group dev
+	$(BIN)/pip install --quiet --editable '.[spark,bench]' --group dev
 	@touch $@ .venv/runtime.stamp

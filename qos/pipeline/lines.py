@@ -14,7 +14,10 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterator
 from datetime import datetime
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 import numpy as np
 import pyarrow as pa
@@ -31,7 +34,14 @@ from qos.journal.schema import (
     parse_line,
 )
 
-__all__ = ["CHECKED", "LineProblem", "check_files", "check_lines", "checked"]
+__all__ = [
+    "CHECKED",
+    "LineProblem",
+    "check_files",
+    "check_lines",
+    "checked",
+    "checked_in",
+]
 
 
 class LineProblem(enum.Enum):
@@ -98,14 +108,25 @@ def check_files(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """What the lines of files are.
 
     Args:
-        batches: with the columns `file` and `content`, all that is in it.
+        batches: with the columns `file`, a URI, and `content`, all that is in it. A
+            file of this machine is read here if that is null.
 
     Yields:
         Those of CHECKED.
     """
     for batch in batches:
-        for file, content in zip(batch["file"], batch["content"], strict=True):
-            yield from checked(file.as_py(), content.as_py()).to_batches()
+        for table in checked_in(batch):
+            yield from table.to_batches()
+
+
+def checked_in(batch: pa.RecordBatch) -> Iterator[pa.Table]:
+    """For each file of a batch what its lines are: the columns of CHECKED."""
+    for file, content in zip(batch["file"], batch["content"], strict=True):
+        uri = file.as_py()
+        found = content.as_py()
+        if found is None:
+            found = Path(url2pathname(urlsplit(uri).path)).read_bytes()
+        yield checked(uri, found)
 
 
 def check_lines(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -141,15 +141,19 @@ def read_whole(
 ) -> DataFrame:
     """All whole files: columns `file` and `content`. See read_lines.
 
-    Those that are too long to be in memory are left out; see read_rest.
+    Those that are too long to be in memory are left out; see read_rest. The content is
+    null where all are on this machine: the Python workers read them themselves, and
+    Java need not have them in its memory.
     """
+    here = not any("://" in folder for folder in folders)
+    content = F.lit(None).cast("binary").alias("content") if here else F.col("content")
     frame = (
         spark.read.format("binaryFile")
         .option("recursiveFileLookup", "true")
         .option("pathGlobFilter", _NAME_GLOB)
         .load([_glob(folder) for folder in folders])
         .where(F.col("_metadata.file_size") <= _WHOLE_BYTES_MAX)
-        .select(F.col("_metadata.file_path").alias("file"), "content")
+        .select(F.col("_metadata.file_path").alias("file"), content)
     )
     return _between(frame, first, last)
 

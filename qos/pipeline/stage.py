@@ -73,11 +73,7 @@ def _write(folder: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Record
     # A task that is tried again replaces what it has written before.
     path = Path(folder, f"part-{context.partitionId():05}.parquet")
     hidden = Path(folder, f".{path.name}.{context.taskAttemptId()}")
-    tables = (
-        lines.checked(file.as_py(), content.as_py())
-        for batch in batches
-        for file, content in zip(batch["file"], batch["content"], strict=True)
-    )
+    tables = (table for batch in batches for table in lines.checked_in(batch))
     rows = 0
     try:
         with pq.ParquetWriter(

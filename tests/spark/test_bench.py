@@ -1,0 +1,123 @@
+"""`xmpp-qos bench audit`: figures that mean what they say, of an audit that is right."""
+
+import json
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from qos.cli import main
+from qos.pipeline.bench import Measured, WrongResult, exponent, measure, plan_for
+from qos.pipeline.driver import TABLES
+from qos.pipeline.synth import EXPECTED, synthesise
+
+
+@pytest.mark.spark
+@pytest.mark.xdist_group("spark")
+@pytest.mark.timeout(300)
+def test_a_size_is_measured_end_to_end(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As one would run it, only smaller; what is kept is what was measured."""
+    plot, keep = tmp_path / "plot.svg", tmp_path / "kept"
+    words = ["--events", "1k", "--repeat", "1", "--json"]
+    words += ["--plot", str(plot), "--keep", str(keep)]
+    assert main(["bench", "audit", *words]) == 0
+    found = json.loads(capsys.readouterr().out)
+    (size,) = found["sizes"]
+    expected = json.loads((keep / "journals-1000" / EXPECTED).read_text())
+    assert size["events"] == expected["lines"]
+    (read_s,), (audit_s,) = size["read_s"], size["audit_s"]
+    assert size["ratio"] == audit_s / read_s
+    assert 2**27 < size["jvm_bytes"] < 2**31
+    assert 2**25 < size["python_bytes"] < 2**31
+    assert found["exponent"] is None
+    for name in (*TABLES, "report.html"):
+        assert (keep / "audit-1000" / name).exists()
+    assert "<svg" in plot.read_text()
+
+
+@pytest.mark.spark
+@pytest.mark.xdist_group("spark")
+@pytest.mark.timeout(180)
+def test_an_audit_that_is_wrong_is_not_measured(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """It is easy to be fast and to leave something out."""
+    synthesise(plan_for(300), tmp_path / "journals", processes=1)
+    path = next((tmp_path / "journals").glob("date=*/*.jsonl"))
+    path.write_text(path.read_text().partition("\n")[2])
+    with pytest.raises(WrongResult, match=r"there are \d+ lines, and \d+ were found"):
+        measure(spark, tmp_path / "journals", tmp_path / "out", repeat=1)
+
+
+def measured(lines: int, *seconds: float) -> Measured:
+    return Measured(lines, 1, 1, [1.0] * len(seconds), [2.0] * len(seconds), [*seconds])
+
+
+def test_the_exponent_is_that_of_the_growth() -> None:
+    """One size says nothing of it."""
+    square = [measured(n, float(n * n), 1e9, 0.0) for n in (10, 100, 1000)]
+    assert exponent(square) == pytest.approx(2)
+    linear = [measured(n, 3.0 * n) for n in (10, 100)]
+    assert exponent(linear) == pytest.approx(1)
+    assert exponent(linear[:1]) is None
+
+
+def test_the_ratio_is_the_median_of_the_turns() -> None:
+    """A turn in which somebody else was busy does not decide."""
+    found = measured(1, 2.0, 90.0, 3.0)
+    assert (found.ratio, found.ratio_inferred) == (3.0, 1.5)
+
+
+@pytest.mark.parametrize("events", [1, 1000, 100_000])
+def test_a_plan_has_about_so_many_events(events: int, tmp_path: Path) -> None:
+    """Or 10 million would not be what the figures are about."""
+    if events > 1000:
+        made = synthesise(plan_for(events), tmp_path, processes=1)
+        assert made.lines == pytest.approx(events, rel=0.03)
+    anomalies = plan_for(events)
+    assert (anomalies.lost, anomalies.duplicated, anomalies.stuck) == (7, 5, 3)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("bench",), "WHAT"),
+        (("bench", "speed"), "'speed'"),
+        (("bench", "audit", "--events", "many"), "'many' is not a number of events"),
+        (("bench", "audit", "--events", "1M", "0"), "'0' is not a number of events"),
+        (("bench", "audit", "--events", "1G"), "'1G' is not a number of events"),
+        (("bench", "audit", "--events", "1kM"), "'1kM' is not a number of events"),
+        (("bench", "audit", "--repeat", "0"), "'0' is not a whole number from 1"),
+        (("bench", "audit", "--cores", "-1"), "-1"),
+        (("bench", "audit", "--plot", "no/p.svg"), "there is no folder no"),
+        (("bench", "audit", "--keep", "full"), "--keep full: there is something in it"),
+        (("bench", "audit", "--keep", "full/file"), "--keep full/file: "),
+    ],
+)
+def test_wrong_usage_is_one_line_and_status_2(
+    words: tuple[str, ...],
+    said: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nothing is made, and nothing is waited for."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "file").write_text("x")
+    assert main(words) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.count("\n") == 1, err
+    assert said in err
+
+
+def test_a_plot_without_its_extra_is_one_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is said before anything is measured, not after half an hour."""
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert main(["bench", "audit", "--plot", "p.svg"]) == 2
+    assert "pip install 'xmpp-qos[bench]'" in capsys.readouterr().err
