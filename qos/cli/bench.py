@@ -10,7 +10,7 @@ import importlib
 import sys
 from pathlib import Path
 
-from qos.cli.options import Parser
+from qos.cli.options import Parser, whole
 
 __all__ = ["parser", "run"]
 
@@ -62,14 +62,14 @@ def parser(prog: str) -> Parser:
     )
     audit.add_argument(
         "--repeat",
-        type=_whole,
+        type=whole(1),
         default=2,
         metavar="R",
         help="turns for each size (default: %(default)s)",
     )
     audit.add_argument(
         "--cores",
-        type=_whole,
+        type=whole(1),
         default=2,
         metavar="N",
         help="that Spark may use (default: %(default)s)",
@@ -109,9 +109,3 @@ def _events(text: str) -> int:
             f"{text!r} is not a number of events like 500k, 10M or 1234"
         )
     return int(number) * unit
-
-
-def _whole(text: str) -> int:
-    if not text.isdecimal() or not 0 < int(text) <= sys.maxsize:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1")
-    return int(text)

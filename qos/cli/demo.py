@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import argparse
 import math
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 from qos.cli.demo_audit import Journals
 from qos.cli.demo_levels import show_levels
 from qos.cli.demo_queue import show_queue
-from qos.cli.options import Parser
+from qos.cli.options import Parser, whole
 from qos.cli.status import CommandError, Status, UsageError
 from qos.demo.process import ProcessDied
 from qos.demo.run import Conditions
@@ -65,14 +64,14 @@ def parser(prog: str) -> Parser:
     )
     parser.add_argument(
         "--seed",
-        type=_whole(0, sys.maxsize),
+        type=whole(0),
         default=1,
         metavar="N",
         help="decides what happens by chance (default: %(default)s)",
     )
     parser.add_argument(
         "--messages",
-        type=_whole(1, _MESSAGES_MAX),
+        type=whole(1, _MESSAGES_MAX),
         default=200,
         metavar="N",
         help="people who pass, at each level (default: %(default)s)",
@@ -91,14 +90,14 @@ def parser(prog: str) -> Parser:
         )
     parser.add_argument(
         "--kills",
-        type=_whole(0, 100),
+        type=whole(0, 100),
         default=2,
         metavar="N",
         help="how often the counter is killed, at each level (default: %(default)s)",
     )
     parser.add_argument(
         "--items",
-        type=_whole(_ITEMS_LEAST, _ITEMS_MAX),
+        type=whole(_ITEMS_LEAST, _ITEMS_MAX),
         default=200,
         metavar="N",
         help="good items in the queue (default: %(default)s)",
@@ -171,18 +170,6 @@ async def _show(
 
 
 # -- values ----------------------------------------------------------------
-
-
-def _whole(least: int, most: int) -> Callable[[str], int]:
-    def value(text: str) -> int:
-        number = int(text) if text.isdecimal() else -1
-        if not least <= number <= most:
-            raise argparse.ArgumentTypeError(
-                f"{text!r} is not a whole number from {least} to {most}"
-            )
-        return number
-
-    return value
 
 
 def _real(most: float) -> Callable[[str], float]:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import argparse
 import math
+import sys
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn, TypeAlias
 
@@ -27,6 +28,7 @@ __all__ = [
     "jid",
     "parse",
     "seconds",
+    "whole",
 ]
 
 PASSWORD_VARIABLE = "XMPP_QOS_PASSWORD"  # noqa: S105 - the name, not the password
@@ -366,6 +368,19 @@ def seconds(text: str) -> float:
         value = math.nan
     if not 0 < value < math.inf:
         raise argparse.ArgumentTypeError(f"{text!r} is not a time in seconds")
+    return value
+
+
+def whole(least: int, most: int = sys.maxsize) -> Callable[[str], int]:
+    """A whole number of these."""
+    wanted = f"from {least}" if most == sys.maxsize else f"from {least} to {most}"
+
+    def value(text: str) -> int:
+        number = int(text) if text.isdecimal() else -1
+        if not least <= number <= most:
+            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number {wanted}")
+        return number
+
     return value
 
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import sys
 import time
 from collections.abc import Callable
 from datetime import date
 from pathlib import Path
 
 from qos.cli.demo_output import ProgressLine
-from qos.cli.options import Parser
+from qos.cli.options import Parser, whole
 from qos.cli.output import note, print_json
 from qos.cli.status import CommandError, Status, UsageError
 from qos.pipeline.synth import EXPECTED, FIRST_DAY, Plan, Synthesised, synthesise
@@ -56,7 +55,7 @@ def parser(prog: str) -> Parser:
     ):
         parser.add_argument(
             f"--{name}",
-            type=_whole(least),
+            type=whole(least),
             default=default,
             metavar="N",
             help=f"{what} (default: %(default)s)",
@@ -138,15 +137,3 @@ def day(text: str) -> date:
         return date.fromisoformat(text)
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r} is not a date") from None
-
-
-def _whole(least: int) -> Callable[[str], int]:
-    def value(text: str) -> int:
-        number = int(text) if text.isdecimal() else -1
-        if not least <= number <= sys.maxsize:
-            raise argparse.ArgumentTypeError(
-                f"{text!r} is not a whole number from {least}"
-            )
-        return number
-
-    return value

@@ -6,7 +6,7 @@ import argparse
 import importlib
 import shutil
 
-from qos.cli.options import Parser, add_journal, add_login, address, seconds
+from qos.cli.options import Parser, add_journal, add_login, address, seconds, whole
 from qos.cli.status import UsageError
 from qos.core.node_options import QUEUE_REQUESTS_MAX
 
@@ -61,7 +61,7 @@ def parser(prog: str) -> Parser:
     )
     parser.add_argument(
         "--parallel",
-        type=_parallel,
+        type=whole(1, QUEUE_REQUESTS_MAX),
         default=1,
         metavar="N",
         help=f"so many commands at a time, 1 to {QUEUE_REQUESTS_MAX} "
@@ -104,12 +104,3 @@ async def run(arguments: argparse.Namespace) -> int:
     # This needs slixmpp, which takes a while: not for a --help.
     status: int = await importlib.import_module("qos.cli.worker_run").run(arguments)
     return status
-
-
-def _parallel(text: str) -> int:
-    number = int(text) if text.isdecimal() else 0
-    if not 1 <= number <= QUEUE_REQUESTS_MAX:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not a whole number from 1 to {QUEUE_REQUESTS_MAX}"
-        )
-    return number

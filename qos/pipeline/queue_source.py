@@ -36,12 +36,13 @@ from pyspark.sql.types import (
 
 import xep_0254  # noqa: F401 - makes the plugin known
 from qos.cli.logins import AccountSession
+from qos.cli.options import whole
 from qos.errors import RequestFailed
 from qos.pipeline.queue_checkpoint import LANDING, NEXT, Checkpoint
 from qos.pipeline.queue_landing import Landing, LandingError, Slice, read_slice, slices
 from qos.pipeline.queue_receiver import ITEMS_MAX, Queue, Receiver
 from qos.pipeline.xmpp_connection import Background
-from qos.pipeline.xmpp_options import address_in, number, options_of, seconds
+from qos.pipeline.xmpp_options import address_in, options_of, seconds
 
 __all__ = ["SCHEMA", "QueueStreamReader", "check_source_options"]
 
@@ -74,10 +75,10 @@ def _declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--mode", choices=("show", "claim"), default="show")
     parser.add_argument("--lock", type=seconds, metavar="S")
     parser.add_argument(
-        "--max-items", type=number(1, ITEMS_MAX), default=ITEMS_MAX, metavar="N"
+        "--max-items", type=whole(1, ITEMS_MAX), default=ITEMS_MAX, metavar="N"
     )
     parser.add_argument(
-        "--partition-rows", type=number(1, 1_000_000), default=_ROWS, metavar="N"
+        "--partition-rows", type=whole(1, 1_000_000), default=_ROWS, metavar="N"
     )
 
 

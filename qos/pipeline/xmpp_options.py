@@ -15,7 +15,7 @@ from qos.cli.account import Login, login_from
 from qos.cli.options import Parser, add_login, seconds
 from qos.cli.status import UsageError
 
-__all__ = ["BadOption", "address_in", "number", "options_of", "seconds"]
+__all__ = ["BadOption", "address_in", "options_of", "seconds"]
 
 #: Spark's own, which reach a data source as well.
 _SPARKS = frozenset({"checkpointlocation"})
@@ -80,19 +80,6 @@ def _plain(error: UsageError) -> str:
     if text.startswith(required):
         text = f"{text.removeprefix(required)}: it is missing"
     return text.replace("--", "")
-
-
-def number(least: int, most: int) -> Callable[[str], int]:
-    """A type for argparse: a whole number from `least` to `most`."""
-
-    def parse(text: str) -> int:
-        if not text.isascii() or not text.isdigit() or not least <= int(text) <= most:
-            raise argparse.ArgumentTypeError(
-                f"{text!r} is not a whole number from {least} to {most}"
-            )
-        return int(text)
-
-    return parse
 
 
 def address_in(parser: argparse.ArgumentParser) -> None:
