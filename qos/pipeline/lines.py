@@ -129,25 +129,27 @@ def checked_in(batch: pa.RecordBatch) -> Iterator[pa.Table]:
         yield checked(uri, found)
 
 
-def check_lines(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """What lines are, in their order.
+def check_lines(files: pa.Array, lines: pa.Array) -> pa.Array:
+    """What lines are, each by itself.
 
     Args:
-        batches: with the columns `file` and `value`, a line.
+        files: of which each line is; those of a file together take less time.
+        lines: the lines.
 
-    Yields:
-        See check_files.
+    Returns:
+        The columns of CHECKED, as a struct for each line.
     """
-    for batch in batches:
-        # What a line has in it may be no UTF-8.
-        lines = batch["value"].cast(pa.binary()).to_pylist()
-        files = batch["file"].to_pylist()
-        low = 0
-        for high in range(1, len(lines) + 1):
-            if high == len(lines) or files[high] != files[low]:
-                content = b"\n".join([*lines[low:high], b""])
-                yield from checked(files[low], content).to_batches()
-                low = high
+    # What a line has in it may be no UTF-8.
+    values = lines.cast(pa.binary()).to_pylist()
+    names = files.to_pylist()
+    tables = [CHECKED.empty_table()]
+    low = 0
+    for high in range(1, len(values) + 1):
+        if high == len(values) or names[high] != names[low]:
+            content = b"\n".join([*values[low:high], b""])
+            tables.append(checked(names[low], content))
+            low = high
+    return pa.concat_tables(tables).to_struct_array().combine_chunks()
 
 
 def checked(file: str, content: bytes) -> pa.Table:

@@ -314,7 +314,7 @@ def test_runs_of_lines_tell_what_all_lines_do(spark: SparkSession) -> None:
     all_lines.rows = rows
     events = all_lines.frame(spark)
     for found, expected in (
-        (boots.missing_lines(known), tables.missing_lines(events)),
+        (boots.missing_lines(known), tables.missing_lines(tables.boots(events))),
         (
             boots.clocks_back(known, tolerance_s=60),
             tables.clocks_back(events, tolerance_s=60),
