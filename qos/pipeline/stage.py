@@ -31,6 +31,9 @@ _ROWS = 200_000
 #: Of a column in a row group: there are many ids of messages, and each comes often.
 _DICTIONARY_BYTES = 16 * 2**20
 
+#: Columns in which the same comes often.
+_REPEATED = [each.name for each in lines.CHECKED if pa.types.is_string(each.type)]
+
 _OF_MESSAGES = pa.array([Role.SENDER.value, Role.RECEIVER.value])
 
 
@@ -80,6 +83,7 @@ def _write(folder: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Record
             hidden,
             lines.CHECKED,
             compression="lz4",
+            use_dictionary=_REPEATED,
             dictionary_pagesize_limit=_DICTIONARY_BYTES,
         ) as writer:
             for group in _groups(tables):
