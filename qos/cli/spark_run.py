@@ -5,7 +5,9 @@ from __future__ import annotations
 import abc
 import asyncio
 import contextlib
+import logging
 import threading
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from qos.cli.demo_output import ProgressLine
@@ -39,6 +41,10 @@ class SparkRun(abc.ABC, Generic[_T]):
 
     async def run(self) -> _T:
         """Do it; cancelled, it ends at once, or as `_stops_gently` has it."""
+        with _py4j_is_quiet():
+            return await self._run()
+
+    async def _run(self) -> _T:
         bar = ProgressLine()
         task = asyncio.ensure_future(asyncio.to_thread(self._work))
         try:
@@ -122,6 +128,27 @@ class SparkRun(abc.ABC, Generic[_T]):
                 raise CommandError(text, Status.OUTPUT) from None
             finally:
                 self._spark = None
+
+
+@contextlib.contextmanager
+def _py4j_is_quiet() -> Iterator[None]:
+    """Keep Py4J from logging what it raises as well.
+
+    Some of it goes to the root logger, as if it came from nobody.
+    """
+
+    def is_of_others(record: logging.LogRecord) -> bool:
+        return record.module != "java_gateway"
+
+    root, py4j = logging.getLogger(), logging.getLogger("py4j")
+    before = py4j.level
+    root.addFilter(is_of_others)
+    py4j.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        root.removeFilter(is_of_others)
+        py4j.setLevel(before)
 
 
 class _GivenUp(Exception):
