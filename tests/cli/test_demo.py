@@ -34,17 +34,13 @@ PERFECT = ("--loss", "0", "--cut", "0", "--delay", "0")
 COMMAND = (sys.executable, "-c", "import sys, qos.cli; sys.exit(qos.cli.main())")
 
 
-#: A JVM that is gone in a minute has no use for the compiler that takes its time.
-JAVA = {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
-
-
 def demo(
     folder: Path, *arguments: str, timeout_s: float = 40
 ) -> subprocess.CompletedProcess[str]:
     """Run it to its end, with its temporary files in this folder."""
     return subprocess.run(
         [*COMMAND, "demo", *arguments],
-        env=os.environ | JAVA | {"TMPDIR": str(folder)},
+        env=os.environ | {"TMPDIR": str(folder)},
         capture_output=True,
         text=True,
         timeout=timeout_s,

@@ -26,7 +26,6 @@ class Driver:
 
     async def __aenter__(self) -> Self:
         environment = {k: v for k, v in os.environ.items() if "COVERAGE" not in k}
-        environment["JAVA_TOOL_OPTIONS"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
         with self._stderr.open("ab") as stderr:
             self._process = await asyncio.create_subprocess_exec(
                 *("setpriv", "--pdeathsig", "KILL", sys.executable, PROGRAM),

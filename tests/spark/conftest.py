@@ -1,6 +1,5 @@
 """One Spark session for all tests of this folder: it takes ten seconds to start."""
 
-import os
 from collections.abc import Iterator
 
 import pytest
@@ -13,13 +12,8 @@ from qos.pipeline.session import spark_session
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """As `xmpp-qos audit` has it, but for less to share out."""
-    # The compiler that takes its time is of no use to a JVM that is gone in a minute.
-    os.environ["JAVA_TOOL_OPTIONS"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
     with spark_session("tests", master="local[2]", quiet=True) as spark:
         spark.conf.set("spark.sql.shuffle.partitions", "2")
-        # Small frames gain nothing from compiled code, and compiling takes longest.
-        spark.conf.set("spark.sql.codegen.wholeStage", "false")
-        spark.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
         spark.conf.set("spark.sql.adaptive.enabled", "false")
         yield spark
 

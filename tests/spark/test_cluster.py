@@ -26,8 +26,6 @@ def submit(
     given = {
         "PYTHON": sys.executable,
         "TMPDIR": str(folder),
-        # A JVM that is gone in a minute has no use for the compiler that takes its time.
-        "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     }
     return subprocess.run(
         [SCRIPT, *words],

@@ -4,22 +4,25 @@ import os
 import shutil
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
 import qos.pipeline
 from parquet import rows_of
-from qos.pipeline.driver import TABLES
+from qos.pipeline.driver import TABLES, audit
 from qos.pipeline.synth import Plan, synthesise
-
-COMMAND = "import sys; from qos.cli import main; sys.exit(main())"
+from qos.pipeline.tables import Limits
 
 pytestmark = [
     pytest.mark.spark,
-    pytest.mark.xdist_group("declarative"),
+    pytest.mark.xdist_group("spark"),
     pytest.mark.timeout(600),
 ]
+
+LIMITS = Limits(now=datetime(2026, 2, 1, tzinfo=UTC))
 
 FOLDER = Path(qos.pipeline.__path__[0]) / "declarative"
 
@@ -39,6 +42,9 @@ def project(tmp_path: Path) -> Path:
     # A port of its own, and as few tasks as two cores have use for.
     text += '  spark.sql.shuffle.partitions: "2"\n'
     spec.write_text(text)
+    cheap = Path(os.environ["SPARK_CONF_DIR"], "spark-defaults.conf").read_text()
+    with (tmp_path / "project" / "spark-defaults.conf").open("a") as defaults:
+        defaults.write(cheap)
     return tmp_path / "project"
 
 
@@ -63,7 +69,6 @@ def run(project: Path, **settings: str) -> None:
             "SPARK_LOCAL_IP": "127.0.0.1",
             # Else the port is always the same.
             "SPARK_TESTING": "1",
-            "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         },
         capture_output=True,
         text=True,
@@ -73,7 +78,7 @@ def run(project: Path, **settings: str) -> None:
 
 
 def test_two_runs_of_the_pipeline_come_to_what_an_audit_comes_to(
-    project: Path, tmp_path: Path
+    project: Path, tmp_path: Path, spark: SparkSession
 ) -> None:
     """With new journals in between: they are taken in, and none of the old ones twice."""
     made, journals = tmp_path / "made", tmp_path / "journals"
@@ -92,16 +97,7 @@ def test_two_runs_of_the_pipeline_come_to_what_an_audit_comes_to(
     for path in paths[1::2]:
         shutil.copy(path, journals / day.name)
     run(project)
-    audited = subprocess.run(
-        (
-            *(sys.executable, "-c", COMMAND, "audit", journals),
-            *("--out", tmp_path / "out", "--master", "local[2]"),
-        ),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert audited.returncode == 1, audited.stderr
+    audit(spark, [str(journals)], str(tmp_path / "out"), limits=LIMITS)
     for name in (*TABLES, "problems"):
         assert rows_of(warehouse / name) == rows_of(tmp_path / "out" / name), name
     assert len(rows_of(warehouse / "anomalies")) == 5

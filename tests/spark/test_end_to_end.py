@@ -197,9 +197,7 @@ def summary(traffic: Traffic, out: Path) -> dict[str, Any]:
         ],
         capture_output=True,
         text=True,
-        # A JVM that is gone in a minute has no use for the compiler that takes its time.
-        env=os.environ
-        | {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"},
+        env={k: v for k, v in os.environ.items() if k != "SPARK_CONF_DIR"},
         timeout=300,
         check=False,
     )
