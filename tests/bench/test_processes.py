@@ -1,0 +1,135 @@
+"""Processes of a benchmark: what they answer, what they use, and how they end."""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from qos.bench import processes
+from qos.bench.processes import (
+    Child,
+    Process,
+    ProcessError,
+    find_program,
+    free_ports,
+    need_modules,
+)
+from qos.bench.sample import NotHere
+
+HERE = Path(__file__).parent
+
+
+@pytest.fixture
+async def child(tmp_path: Path) -> AsyncIterator[Child]:
+    child = await start(tmp_path)
+    yield child
+    await child.kill()
+
+
+async def start(folder: Path) -> Child:
+    path = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
+    environment = {"PYTHONPATH": path}
+    return await Child.start("talking_child", folder=folder, environment=environment)
+
+
+async def test_a_child_answers_what_it_is_asked_and_nothing_else(child: Child) -> None:
+    """What a library prints would be read as an answer."""
+    assert await child.do("add", one=1, other=2) == {"sum": 3}
+    assert await child.do("add", one=2, other=2) == {"sum": 4}
+    assert "what a library prints" in child.log
+
+
+async def test_what_fails_in_a_child_is_raised_by_its_parent(child: Child) -> None:
+    """A measurement that failed must not look like one of zero messages."""
+    with pytest.raises(ProcessError, match="'fail': ValueError: no such thing"):
+        await child.do("fail")
+    assert await child.do("add", one=1, other=2) == {"sum": 3}
+
+
+async def test_a_child_that_has_died_is_an_error_and_not_a_wait(child: Child) -> None:
+    """Nobody wants to find out by a time-out."""
+    with pytest.raises(ProcessError, match="ended with status 3 at 'die'"):
+        await child.do("die")
+    with pytest.raises(ProcessError, match="ended with status 3 at 'add'"):
+        await child.do("add", one=1, other=2)
+
+
+async def test_the_processor_time_is_that_of_the_child(child: Child) -> None:
+    """Figures of a cost a message are differences of it."""
+    await child.do("work", seconds=0.0)
+    before = child.cpu_s
+    await child.do("work", seconds=0.1)
+    assert 0.1 <= child.cpu_s - before < 0.2
+    assert child.rss_bytes > 2**20
+
+
+async def test_a_child_ends_when_it_is_told_to(child: Child) -> None:
+    """A benchmark leaves nothing behind."""
+    await child.do("add", one=1, other=2)
+    await child.end()
+    assert not child.running
+    await child.end()
+    await child.kill()
+
+
+async def test_a_child_dies_with_its_parent(tmp_path: Path) -> None:
+    """Also when that is killed, and could end nothing."""
+    program = (
+        "import asyncio, pathlib, time\n"
+        "from qos.bench.processes import Process\n"
+        "async def main():\n"
+        "    folder = pathlib.Path.cwd()\n"
+        "    process = await Process.start('sleep', '60', folder=folder)\n"
+        "    print(process.pid, flush=True)\n"
+        "    time.sleep(60)\n"
+        "asyncio.run(main())\n"
+    )
+    parent = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", program),
+        stdout=asyncio.subprocess.PIPE,
+        cwd=tmp_path,
+    )
+    assert parent.stdout is not None
+    pid = int(await parent.stdout.readline())
+    parent.kill()
+    await parent.wait()
+    async with asyncio.timeout(10):
+        while _lives(pid):  # noqa: ASYNC110 - no event tells of it
+            await asyncio.sleep(0.01)
+
+
+async def test_a_server_is_awaited_until_it_listens(tmp_path: Path) -> None:
+    """A client that comes too early would fail the whole benchmark."""
+    (port,) = free_ports(1)
+    arguments = ("-m", "http.server", "--bind", "127.0.0.1", str(port))
+    server = await Process.start(sys.executable, *arguments, folder=tmp_path)
+    await server.until_listening(port)
+    os.kill(server.pid, signal.SIGKILL)
+    await server.end()
+    with pytest.raises(ProcessError, match="ended with status -9"):
+        await server.until_listening(port)
+
+
+def test_a_program_that_is_not_there_is_named_with_its_package(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The user has to know what to install."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(processes, "SBIN", ())
+    with pytest.raises(NotHere, match=r"not installed \(Debian package: mosquitto\)"):
+        find_program("mosquitto", "mosquitto")
+    with pytest.raises(NotHere, match=r"pip install 'xmpp-qos\[bench\]'"):
+        need_modules("no_such_module")
+
+
+def _lives(pid: int) -> bool:
+    try:
+        status = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    # The init of a container may leave its orphans unreaped.
+    return " Z " not in status
