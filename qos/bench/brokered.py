@@ -1,0 +1,101 @@
+"""A contender that has a broker, a sender and a receiver, each a process.
+
+What the brokers are, and how a sample comes about, is in the modules that build on it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from abc import ABC, abstractmethod
+from array import array
+from pathlib import Path
+from typing import Any, TypeVar
+
+from qos.bench.processes import PATIENCE_S, Child, Process, free_ports, need_modules
+from qos.bench.sample import Sample, Work
+from qos.bench.times import Meter, unpack
+
+__all__ = ["Brokered"]
+
+_P = TypeVar("_P", bound=Process)
+
+
+class Brokered(ABC):
+    """See qos.bench.sample.Contender.
+
+    Args:
+        name: of its row.
+        caveat: what it does not guarantee.
+        child: the module that the sender and the receiver run.
+        module: what that imports, besides ours.
+    """
+
+    def __init__(self, name: str, caveat: str, *, child: str, module: str) -> None:
+        self.name = name
+        self.caveat = caveat
+        self._child = child
+        self._module = module
+        self._started: list[Process] = []
+        self._server: Process
+        self._sender: Child
+        self._receiver: Child
+
+    @abstractmethod
+    async def _start_server(self, folder: Path, port: int) -> Process:
+        """Start the broker; `_keep` what else it needs."""
+
+    @abstractmethod
+    def _options(self, folder: Path) -> dict[str, Any]:
+        """Return what both children are told when they connect, besides the port."""
+
+    def _ended(self, sent: array[float], got: array[float]) -> array[float]:
+        """Return when the messages ended.
+
+        Args:
+            sent: when they did, by what the sender knows.
+            got: when they did, by what the receiver knows.
+        """
+        return got
+
+    async def start(self, folder: Path) -> None:
+        """See Contender."""
+        need_modules(self._module)
+        (port,) = free_ports(1)
+        self._server = self._keep(await self._start_server(folder, port))
+        self._sender = self._keep(await Child.start(self._child, folder=folder))
+        self._receiver = self._keep(await Child.start(self._child, folder=folder))
+        await self._server.until_listening(port)
+        options = self._options(folder)
+        for each in (self._receiver, self._sender):
+            await each.do("connect", port=port, **options)
+        await self._receiver.do("receive")
+
+    async def measure(self, work: Work) -> Sample:
+        """See Contender."""
+        processes = {"sender": self._sender, "receiver": self._receiver}
+        with Meter(**processes, server=self._server) as meter:
+            sent = await self._sender.do(
+                "send",
+                window=work.window,
+                payload_bytes=work.payload_bytes,
+                seconds=work.seconds,
+                patience_s=work.seconds + PATIENCE_S,
+            )
+            given = unpack(sent["given"])
+            # None may be missing, also where the sender does not ask.
+            got = await self._receiver.do("received", messages=len(given))
+        return meter.sample(
+            given, self._ended(unpack(sent["ended"]), unpack(got["ended"]))
+        )
+
+    async def stop(self) -> None:
+        """See Contender."""
+        started, self._started = self._started, []
+        async with contextlib.AsyncExitStack() as stack:
+            for each in started:
+                stack.push_async_callback(each.kill)
+
+    def _keep(self, process: _P) -> _P:
+        """Remember a process, to be ended."""
+        self._started.append(process)
+        return process

@@ -1,0 +1,91 @@
+"""MQTT over mosquitto, with each of three libraries, as contenders of a benchmark."""
+
+from __future__ import annotations
+
+import os
+from array import array
+from pathlib import Path
+from typing import Any
+
+from qos.bench.brokered import Brokered
+from qos.bench.processes import Process, find_program
+
+__all__ = ["LIBRARIES", "Mqtt"]
+
+#: What is imported for each library, by the name of its package.
+LIBRARIES = {"paho-mqtt": "paho", "aiomqtt": "aiomqtt", "gmqtt": "gmqtt"}
+
+# In memory alone, and nothing that holds a message back.
+_CONFIG = """\
+listener {port} 127.0.0.1
+allow_anonymous true
+persistence false
+log_type error
+max_inflight_messages 0
+max_queued_messages 0
+set_tcp_nodelay true
+"""
+
+_PUBLISHED = "the publisher learns only that the broker has it"
+_IN_MEMORY = "in memory at both ends and the broker: a crash of one loses what it has"
+_NO_DEDUPE = "it hands every PUBLISH of QoS 2 over: a resent one comes twice"
+_EARLY = {
+    "aiomqtt": "it acknowledges a message before anybody takes it from its queue",
+    "gmqtt": "it acknowledges a message before it hands it over",
+}
+
+
+class Mqtt(Brokered):
+    """One library at one QoS: see qos.bench.sample.Contender.
+
+    Args:
+        library: one of LIBRARIES.
+        qos: of all messages.
+        replies: whether a message ends with the receiver's reply, matched by its
+            correlation data; otherwise when the library says that it is published,
+            or for QoS 0 when the receiver has counted it.
+    """
+
+    def __init__(self, library: str, qos: int, *, replies: bool = False) -> None:
+        module = LIBRARIES[library]
+        super().__init__(
+            f"MQTT QoS {qos}{' and a reply' if replies else ''}, {library}",
+            _caveat(library, qos, replies=replies),
+            child=f"qos.bench.mqtt_{module}",
+            module=module,
+        )
+        self._qos = qos
+        self._replies = replies
+
+    async def _start_server(self, folder: Path, port: int) -> Process:
+        program = find_program("mosquitto", "mosquitto")
+        config = folder / "mosquitto.conf"
+        # Started by root it would become a user who cannot read the folder.
+        user = "user root\n" if os.getuid() == 0 else ""
+        config.write_text(_CONFIG.format(port=port) + user, encoding="ascii")
+        return await Process.start(program, "-c", str(config), folder=folder)
+
+    def _options(self, folder: Path) -> dict[str, Any]:
+        counts = None
+        if self._qos == 0:
+            os.mkfifo(folder / "counts")
+            counts = str(folder / "counts")
+        return {"qos": self._qos, "replies": self._replies, "counts": counts}
+
+    def _ended(self, sent: array[float], got: array[float]) -> array[float]:
+        # One connection keeps the order of QoS 0.
+        return sent if self._qos else got
+
+
+def _caveat(library: str, qos: int, *, replies: bool) -> str:
+    if qos == 0:
+        return "nobody repeats what is lost, and the publisher learns nothing"
+    caveats = [] if replies else [_PUBLISHED]
+    caveats.append(_IN_MEMORY)
+    if qos == 1:
+        caveats.append("it may come twice")
+    elif library == "gmqtt":
+        caveats.append(_NO_DEDUPE)
+    if library in _EARLY:
+        caveats.append(_EARLY[library])
+    return "; ".join(caveats)

@@ -1,0 +1,183 @@
+"""What an MQTT sender and an MQTT receiver do, whatever the library.
+
+These are the programs of the child processes: a module for each library has a `Library`,
+and calls `main` with it. Knows nothing of brokers and of what is made of the figures.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol
+
+from qos.bench.processes import obey
+from qos.bench.times import Window, pack
+
+__all__ = ["ANSWER_S_MAX", "Library", "OnMessage", "main"]
+
+#: Of a broker on loopback, to a request like a subscription.
+ANSWER_S_MAX = 20.0
+
+_MESSAGES = "bench/messages"
+_REPLIES = "bench/replies"
+
+#: Takes a message, as the library has it.
+OnMessage = Callable[[Any], None]
+
+
+class Library(Protocol):
+    """What the two roles need of a library, used the way its documentation has it."""
+
+    async def connect(self, port: int, *, replies: bool) -> None:
+        """Connect to the broker, with TCP_NODELAY, by the library's usual protocol.
+
+        Args:
+            port: of the broker.
+            replies: whether that has to be MQTT 5, which knows of replies.
+        """
+
+    async def subscribe(self, topic: str, qos: int, on_message: OnMessage) -> None:
+        """Subscribe, and have this called with each message, in any thread."""
+
+    def reply_to(self, message: Any) -> tuple[str, bytes]:
+        """Return the response topic and the correlation data of a message of MQTT 5."""
+
+    def publish(
+        self,
+        topic: str,
+        payload: bytes,
+        qos: int,
+        *,
+        response_topic: str = "",
+        correlation: bytes = b"",
+        done: Callable[[], None] | None = None,
+    ) -> None:
+        """Publish.
+
+        Args:
+            topic: to publish to.
+            payload: of the message.
+            qos: 0, 1 or 2.
+            response_topic: where a reply is wanted.
+            correlation: what tells of which message it is, or to which one a reply.
+            done: called in any thread when QoS 1 or 2 say that the broker has it.
+        """
+
+
+def main(library: Callable[[], Library]) -> None:
+    """Be a child process that can be a sender or a receiver."""
+
+    async def live() -> None:
+        roles = _Roles(library())
+        await obey([roles.connect, roles.receive, roles.received, roles.send])
+
+    asyncio.run(live())
+
+
+class _Roles:
+    def __init__(self, library: Library) -> None:
+        self._library = library
+        self._loop = asyncio.get_running_loop()
+        self._qos = 0
+        self._replies = False
+        # As a sender.
+        self._payload = b""
+        self._window: Window | None = None
+        self._counts: int | None = None
+        # As a receiver.
+        self._ended: list[float] = []
+        self._wanted = 0
+        self._complete = asyncio.Event()
+
+    async def connect(
+        self, *, port: int, qos: int, replies: bool, counts: str | None = None
+    ) -> None:
+        """Connect.
+
+        Args:
+            port: of the broker.
+            qos: of the messages and of the replies.
+            replies: whether the end of a message is its reply.
+            counts: a named pipe by which the receiver tells the sender what it has
+                got, if nothing else does.
+        """
+        self._qos, self._replies = qos, replies
+        if counts is not None:
+            # Opened for both by both: no end waits for the other, nor sees it go.
+            self._counts = os.open(Path(counts), os.O_RDWR | os.O_NONBLOCK)
+        await self._library.connect(port, replies=replies)
+
+    # -- the receiver ------------------------------------------------------
+
+    async def receive(self) -> None:
+        """Subscribe."""
+        await self._library.subscribe(_MESSAGES, self._qos, self._arrived)
+
+    def _arrived(self, message: Any) -> None:
+        if self._replies:
+            topic, correlation = self._library.reply_to(message)
+            self._library.publish(topic, b"", self._qos, correlation=correlation)
+        self._ended.append(time.monotonic())
+        if self._counts is not None:
+            os.write(self._counts, b".")
+        if len(self._ended) == self._wanted:
+            self._loop.call_soon_threadsafe(self._complete.set)
+
+    async def received(self, *, messages: int) -> dict[str, object]:
+        """Wait for so many messages; returns when each came, and forgets them."""
+        self._complete.clear()
+        self._wanted = messages
+        if len(self._ended) < messages:
+            await self._complete.wait()
+        times, self._ended, self._wanted = self._ended, [], 0
+        return {"ended": pack(times)}
+
+    # -- the sender --------------------------------------------------------
+
+    async def send(
+        self, *, window: int, payload_bytes: int, seconds: float
+    ) -> dict[str, object]:
+        """Send; returns when each message was given, and when it ended."""
+        self._payload = b"x" * payload_bytes
+        give = self._give_for_reply if self._replies else self._give
+        first = self._window is None
+        self._window = Window(give, window=window, seconds=seconds)
+        if first and self._replies:
+            await self._library.subscribe(_REPLIES, self._qos, self._replied)
+        if first and self._counts is not None:
+            self._counted_number = 0
+            self._loop.add_reader(self._counts, self._counted)
+        self._counted_number = 0
+        return await self._window.run()
+
+    def _give(self, number: int) -> None:
+        assert self._window is not None
+        done = None if self._qos == 0 else partial(self._window.ended, number)
+        self._library.publish(_MESSAGES, self._payload, self._qos, done=done)
+
+    def _give_for_reply(self, number: int) -> None:
+        self._library.publish(
+            _MESSAGES,
+            self._payload,
+            self._qos,
+            response_topic=_REPLIES,
+            correlation=number.to_bytes(8, "big"),
+        )
+
+    def _replied(self, reply: Any) -> None:
+        assert self._window is not None
+        _, correlation = self._library.reply_to(reply)
+        self._window.ended(int.from_bytes(correlation, "big"))
+
+    def _counted(self) -> None:
+        assert self._window is not None
+        assert self._counts is not None
+        for _ in os.read(self._counts, 65_536):
+            # One connection keeps the order of QoS 0.
+            number = self._counted_number
+            self._counted_number += 1
+            self._window.ended(number)

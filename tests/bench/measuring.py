@@ -1,0 +1,34 @@
+"""What any sample must be like, and which processes work in a folder."""
+
+import contextlib
+import os
+from pathlib import Path
+
+from qos.bench.sample import Sample, Work
+
+
+def check(sample: Sample, work: Work, *, in_window: bool = True) -> None:
+    """Check that the figures agree with each other and with what was asked for."""
+    assert sample.messages >= work.window
+    # The sender is told of an end a little later than it happens.
+    assert 0.9 * work.seconds <= sample.seconds < work.seconds + 10
+    assert 0 < sample.p50_s <= sample.p99_s <= sample.p999_s <= sample.seconds
+    if in_window:
+        # Half of them took at least so long, and only so many do at once.
+        busy_s = sample.p50_s * sample.messages / 2
+        assert busy_s <= work.window * sample.seconds
+    assert set(sample.cpu_s) == {"sender", "receiver", "server"}
+    for name, used_s in sample.cpu_s.items():
+        # Each has two cores at most that it could use.
+        assert 0 < used_s < 2 * (sample.seconds + 10)
+        assert sample.rss_bytes[name] > 2**20
+
+
+def processes_in(folder: Path) -> list[int]:
+    """Return the ids of all processes that work in this folder."""
+    found = []
+    for name in os.listdir("/proc"):
+        with contextlib.suppress(OSError):
+            if name.isdecimal() and Path(os.readlink(f"/proc/{name}/cwd")) == folder:
+                found.append(int(name))
+    return found

@@ -1,0 +1,112 @@
+"""MQTT as a peer: every library at every QoS, for real, and what is on the wire then."""
+
+import re
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from paho.mqtt import client as mqtt
+from paho.mqtt.enums import CallbackAPIVersion
+
+from measuring import check, processes_in
+from qos.bench import processes
+from qos.bench.mosquitto import LIBRARIES, Mqtt
+from qos.bench.sample import NotHere, Work
+
+QOS = [(qos, False) for qos in (0, 1, 2)] + [(qos, True) for qos in (1, 2)]
+
+
+class Observer:
+    """A subscriber of the test's own, to everything."""
+
+    def __init__(self, folder: Path) -> None:
+        found = re.search(r"listener (\d+)", (folder / "mosquitto.conf").read_text())
+        assert found is not None
+        self.seen: dict[str, list[tuple[int, int]]] = {}
+        self._subscribed = threading.Event()
+        self._client = mqtt.Client(CallbackAPIVersion.VERSION2, protocol=mqtt.MQTTv5)
+        self._client.on_subscribe = lambda *_: self._subscribed.set()
+        self._client.on_message = lambda _client, _data, message: self.see(message)
+        self._client.connect("127.0.0.1", int(found[1]))
+        self._client.loop_start()
+        self._client.subscribe("#", 2)
+        assert self._subscribed.wait(10)
+
+    def see(self, message: mqtt.MQTTMessage) -> None:
+        here = self.seen.setdefault(message.topic, [])
+        here.append((message.qos, len(message.payload)))
+
+    def until_told(self) -> None:
+        """Wait until it has everything that was published before."""
+        told = threading.Event()
+        self._client.message_callback_add("told", lambda *_: told.set())
+        self._client.publish("told", qos=2)
+        assert told.wait(10)
+
+    def close(self) -> None:
+        self._client.disconnect()
+        self._client.loop_stop()
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize(("qos", "replies"), QOS)
+async def test_every_message_counted_was_published_at_that_qos(
+    library: str, qos: int, replies: bool, tmp_path: Path
+) -> None:
+    """The figures are of what the row says, and of nothing that was not sent."""
+    contender = Mqtt(library, qos, replies=replies)
+    try:
+        await contender.start(tmp_path)
+        work = Work(window=4, payload_bytes=200, seconds=0.15)
+        sample = await contender.measure(work)
+        check(sample, work)
+        observer = Observer(tmp_path)
+        again = await contender.measure(Work(window=1, payload_bytes=3, seconds=0.02))
+        observer.until_told()
+        observer.close()
+        expected = {"bench/messages": [(qos, 3)] * again.messages}
+        if replies:
+            expected["bench/replies"] = [(qos, 0)] * again.messages
+        assert observer.seen == expected
+        assert len(processes_in(tmp_path)) == 3
+    finally:
+        await contender.stop()
+    assert not processes_in(tmp_path)
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+async def test_a_library_that_is_not_there_is_said_in_one_line(
+    library: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The benchmark leaves the row out, and says what to install."""
+    monkeypatch.setitem(sys.modules, LIBRARIES[library], None)
+    contender = Mqtt(library, 1)
+    with pytest.raises(NotHere, match=r"^there is no .*xmpp-qos\[bench\]'$"):
+        await contender.start(tmp_path)
+    await contender.stop()
+
+
+async def test_a_broker_that_is_not_there_is_said_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Likewise; the package to install is named."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(processes, "SBIN", ())
+    contender = Mqtt("gmqtt", 1)
+    with pytest.raises(NotHere, match=r"^mosquitto .*\(Debian package: mosquitto\)$"):
+        await contender.start(tmp_path)
+    await contender.stop()
+
+
+def test_no_row_claims_more_than_it_has() -> None:
+    """A faster row that promises less must say so beside its figure."""
+    caveats = {
+        (library, qos, replies): Mqtt(library, qos, replies=replies).caveat
+        for library in LIBRARIES
+        for qos, replies in QOS
+    }
+    for (library, qos, replies), caveat in caveats.items():
+        assert ("the broker has it" in caveat) == (qos > 0 and not replies)
+        assert ("crash" in caveat) == (qos > 0)
+        assert ("a resent one" in caveat) == (qos == 2 and library == "gmqtt")
