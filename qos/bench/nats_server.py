@@ -1,0 +1,89 @@
+"""A work queue of NATS JetStream on files, as a contender of a benchmark."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from qos.bench.brokered import Brokered
+from qos.bench.processes import ADDRESS, Process, find_program
+from qos.bench.sample import NotHere
+
+__all__ = ["JetStream"]
+
+_CONFIG = """\
+listen: "{address}:{port}"
+jetstream {{
+  store_dir: "{folder}/jetstream"
+  {sync}
+}}
+"""
+
+_SYNCED = "it syncs its files after every write"
+_NOT_SYNCED = (
+    "it syncs its files every 2 minutes: a killed server loses nothing, a power cut up "
+    "to that much of what was confirmed"
+)
+_NOT_CONFIRMED = (
+    "nothing confirms an acknowledgement: what was acknowledged just before a crash is "
+    "handed out again"
+)
+
+
+class JetStream(Brokered):
+    """nats-py on JetStream: file storage, confirmed publishes, four workers.
+
+    See qos.bench.sample.Contender. An item ends when its worker has acknowledged it.
+    The window is that of the publisher: so many are unconfirmed at once. Where the
+    workers are slower than it, items wait in the queue, and take as much longer.
+
+    Args:
+        confirmed: whether a worker waits until the server has its acknowledgement
+            (`ack_sync`), or only sends it (`ack`).
+        synced: whether the server syncs its files after every write, instead of every
+            two minutes, which is its default.
+    """
+
+    def __init__(self, *, confirmed: bool, synced: bool = False) -> None:
+        ack = "ack_sync" if confirmed else "ack"
+        caveats = [_SYNCED if synced else _NOT_SYNCED]
+        if not confirmed:
+            caveats.append(_NOT_CONFIRMED)
+        super().__init__(
+            f"JetStream on files, nats-py, {ack}{', always synced' if synced else ''}",
+            "; ".join(caveats),
+            child="qos.bench.nats_jetstream",
+            module="nats",
+        )
+        self._confirmed = confirmed
+        self._synced = synced
+
+    async def _start_server(self, folder: Path, port: int) -> Process:
+        program = find_program("nats-server", "nats-server")
+        sync = "sync_interval: always" if self._synced else ""
+        config = folder / "nats.conf"
+        config.write_text(
+            _CONFIG.format(address=ADDRESS, port=port, folder=folder, sync=sync),
+            encoding="utf-8",
+        )
+        if self._synced:
+            await _check_sync(program, config)
+        return await Process.start(program, "-c", str(config), folder=folder)
+
+    def _options(self, folder: Path) -> dict[str, Any]:
+        return {"confirmed": self._confirmed}
+
+
+async def _check_sync(program: str, config: Path) -> None:
+    """Find out whether it can sync every write: it was not always so."""
+    testing = await asyncio.create_subprocess_exec(
+        *(program, "-t", "-c", str(config)),
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    _, problem = await testing.communicate()
+    if b'unknown field "sync_interval"' in problem:
+        raise NotHere(
+            "nats-server is too old to sync every write: it knows no sync_interval"
+        )

@@ -1,0 +1,113 @@
+"""What the publisher of a queue and its workers do, whatever the library.
+
+These are the programs of the child processes: a module for each library has a `Library`,
+and calls `main` with it. Knows nothing of brokers and of what is made of the figures.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from qos.bench.processes import obey
+from qos.bench.times import pack
+
+__all__ = ["NUMBER_BYTES", "WORKERS", "Library", "main"]
+
+WORKERS = 4
+
+#: An item begins with its number; a payload that is shorter is made as long.
+NUMBER_BYTES = 8
+
+
+class Library(Protocol):
+    """What the two roles need of a library, used the way its documentation has it."""
+
+    async def connect(self, port: int, **options: Any) -> None:
+        """Connect to the broker."""
+
+    async def publish(self, item: bytes) -> None:
+        """Publish it; returns when the broker has confirmed that it has it."""
+
+    async def work(self, done: Callable[[bytes], None]) -> None:
+        """Make the queue, and let WORKERS work, each for itself; returns at once.
+
+        Args:
+            done: called with each item when its worker has acknowledged it.
+        """
+
+
+def main(library: Callable[[], Library]) -> None:
+    """Be a child process that can be a publisher or the workers."""
+
+    async def live() -> None:
+        roles = _Roles(library())
+        await obey([roles.connect, roles.receive, roles.received, roles.send])
+
+    asyncio.run(live())
+
+
+class _Roles:
+    def __init__(self, library: Library) -> None:
+        self._library = library
+        # As the workers.
+        self._ended: dict[int, float] = {}
+        self._wanted = 0
+        self._complete = asyncio.Event()
+
+    async def connect(self, *, port: int, **options: Any) -> None:
+        await self._library.connect(port, **options)
+
+    # -- the workers -------------------------------------------------------
+
+    async def receive(self) -> None:
+        """Begin to work."""
+        await self._library.work(self._done)
+
+    def _done(self, item: bytes) -> None:
+        number = int.from_bytes(item[:NUMBER_BYTES], "big")
+        self._ended[number] = time.monotonic()
+        if len(self._ended) == self._wanted:
+            self._complete.set()
+
+    async def received(self, *, messages: int) -> dict[str, object]:
+        """Wait for so many; returns when each was acknowledged, and forgets them."""
+        self._complete.clear()
+        self._wanted = messages
+        if len(self._ended) < messages:
+            await self._complete.wait()
+        ended, self._ended, self._wanted = self._ended, {}, 0
+        # A number that nobody has given, or one missing, is an error here.
+        return {"ended": pack(ended[number] for number in range(messages))}
+
+    # -- the publisher -----------------------------------------------------
+
+    async def send(
+        self, *, window: int, payload_bytes: int, seconds: float
+    ) -> dict[str, object]:
+        """Publish; returns when each was given, and when the broker confirmed it."""
+        filling = b"x" * max(payload_bytes - NUMBER_BYTES, 0)
+        numbers = itertools.count()
+        given: dict[int, float] = {}
+        confirmed: dict[int, float] = {}
+        until = time.monotonic() + seconds
+
+        async def one_after_the_other() -> None:
+            while (now := time.monotonic()) < until or not given:
+                number = next(numbers)
+                given[number] = now
+                await self._library.publish(
+                    number.to_bytes(NUMBER_BYTES, "big") + filling
+                )
+                confirmed[number] = time.monotonic()
+
+        async with asyncio.TaskGroup() as slots:
+            for _ in range(window):
+                slots.create_task(one_after_the_other())
+        return {
+            name: pack(times[number] for number in range(len(times)))
+            for name, times in (("given", given), ("ended", confirmed))
+        }

@@ -1,0 +1,86 @@
+"""A durable queue of RabbitMQ, as a contender of a benchmark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from qos.bench.brokered import Brokered
+from qos.bench.processes import ADDRESS, Process, find_program, free_ports
+
+__all__ = ["RabbitMq"]
+
+# Debian's program in the PATH would become another user, or refuse to start; this is
+# what it runs.
+_DEBIANS_OWN = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
+
+_CONFIG = """\
+listeners.tcp.1 = {address}:{port}
+log.file = false
+log.console = true
+log.console.level = warning
+"""
+
+_CAVEAT = (
+    "the broker has each item on disk before it confirms it; but nothing confirms an "
+    "acknowledgement: what was acknowledged just before a crash is handed out again"
+)
+
+
+class RabbitMq(Brokered):
+    """aio-pika on RabbitMQ: persistent items, publisher confirms, four consumers.
+
+    See qos.bench.sample.Contender. An item ends when its consumer has acknowledged it,
+    which can be before the publisher has its confirm. The window is that of the
+    publisher: so many are unconfirmed at once.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(
+            "RabbitMQ durable queue, aio-pika",
+            _CAVEAT,
+            child="qos.bench.amqp_aio_pika",
+            module="aio_pika",
+        )
+
+    async def _start_server(self, folder: Path, port: int) -> Process:
+        program = _program()
+        epmd_port, distribution_port = free_ports(2)
+        config = folder / "rabbitmq.conf"
+        config.write_text(_CONFIG.format(address=ADDRESS, port=port), encoding="ascii")
+        # One of our own: it would start one that stays for ever.
+        epmd = find_program("epmd", "erlang-base")
+        self._keep(
+            await Process.start(
+                *(epmd, "-port", str(epmd_port), "-address", ADDRESS), folder=folder
+            )
+        )
+        return await Process.start(
+            program,
+            folder=folder,
+            environment={
+                # Erlang's cookie.
+                "HOME": str(folder),
+                # Otherwise it is a shell that waits for the broker.
+                "RUNNING_UNDER_SYSTEMD": "1",
+                "ERL_EPMD_PORT": str(epmd_port),
+                "RABBITMQ_CONF_ENV_FILE": "/dev/null",
+                "RABBITMQ_CONFIG_FILE": str(config),
+                "RABBITMQ_MNESIA_BASE": str(folder / "mnesia"),
+                "RABBITMQ_LOG_BASE": str(folder / "log"),
+                "RABBITMQ_ENABLED_PLUGINS_FILE": str(folder / "plugins"),
+                "RABBITMQ_NODENAME": "bench@localhost",
+                "RABBITMQ_DIST_PORT": str(distribution_port),
+                "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": (
+                    "-kernel inet_dist_use_interface {127,0,0,1}"
+                ),
+            },
+        )
+
+    def _options(self, folder: Path) -> dict[str, Any]:
+        return {}
+
+
+def _program() -> Path:
+    found = Path(find_program("rabbitmq-server", "rabbitmq-server"))
+    return _DEBIANS_OWN if _DEBIANS_OWN.exists() else found
