@@ -1,7 +1,7 @@
 # `make demo` and `make test` do all their set-up themselves: they need Python, make and
 # a way to install Python packages. What they set up is in .venv, except for what comes
-# from apt: python3-venv where it is missing, Java 17, and for `make test` prosody, openssl
-# and chromium.
+# from apt: python3-venv where it is missing, Java 17, and for `make test` prosody, openssl,
+# chromium, mosquitto, rabbitmq-server and nats-server.
 
 # The first Python that is new enough; or say `make PYTHON=/path/to/python3 …`.
 PYTHON ?= $(firstword $(foreach python,python3 python3.14 python3.13 python3.12 python3.11, \
@@ -13,6 +13,10 @@ JOBS ?= auto
 PYTEST_ARGS ?=
 
 BIN := .venv/bin
+# What apt asks before it starts a daemon: see invoke-rc.d(8).
+POLICY := /usr/sbin/policy-rc.d
+# Where Debian has its servers; not in the PATH of everybody.
+WITH_SBIN := PATH="$$PATH:/usr/sbin"
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .PHONY: help demo test check format clean system java
@@ -53,21 +57,31 @@ clean:
 	find qos plugins tests examples -name __pycache__ -prune -exec rm -rf {} +
 
 # $(call apt-install,PACKAGE): install it, or end with one line that says what to install.
+# Nobody needs its daemon; and where there is no systemd, one that cannot be started makes
+# the installation fail. So a policy that starts none, for as long as that takes.
 define apt-install
 { if [ "$$(id -u)" = 0 ]; then root=; else root='sudo -n'; fi; \
   if command -v apt-get >/dev/null && $$root true 2>/dev/null; then \
     echo 'Installing the Debian package $(1).'; \
+    if [ ! -e $(POLICY) ]; then \
+      trap "$$root rm -f $(POLICY)" EXIT; trap 'exit 1' HUP INT TERM; \
+      printf '#!/bin/sh\nexit 101\n' | $$root tee $(POLICY) >/dev/null; \
+      $$root chmod 755 $(POLICY); \
+    fi; \
     $$root apt-get update -qq; \
     $$root env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y \
       --no-install-recommends -o DPkg::Lock::Timeout=120 $(1) >/dev/null; \
   else false; fi || { echo 'Please install $(1) (on Debian: apt-get install $(1)), then try again.' >&2; exit 1; }; }
 endef
 
-# What the tests run; the daemon that apt may start is not used.
+# What the tests run.
 system: java
 	@command -v prosody >/dev/null || $(call apt-install,prosody)
 	@command -v openssl >/dev/null || $(call apt-install,openssl)
 	@command -v chromium >/dev/null || $(call apt-install,chromium)
+	@$(WITH_SBIN) command -v mosquitto >/dev/null || $(call apt-install,mosquitto)
+	@$(WITH_SBIN) command -v rabbitmq-server >/dev/null || $(call apt-install,rabbitmq-server)
+	@$(WITH_SBIN) command -v nats-server >/dev/null || $(call apt-install,nats-server)
 
 java:
 	@command -v java >/dev/null || $(call apt-install,openjdk-17-jre-headless)
