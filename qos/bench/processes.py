@@ -170,10 +170,14 @@ class Process:
         """
         try:
             async with asyncio.timeout(seconds):
-                while not await _listens(port):
+                while True:
+                    listens = await _listens(port)
+                    # If so, somebody else does.
                     if not self.running:
                         status = self._process.returncode
                         raise self.error(f"ended with status {status}")
+                    if listens:
+                        return
                     await asyncio.sleep(0.01)
         except TimeoutError:
             raise self.error(f"not ready within {seconds} s") from None

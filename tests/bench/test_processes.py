@@ -11,6 +11,7 @@ import pytest
 
 from qos.bench import processes
 from qos.bench.processes import (
+    ADDRESS,
     Child,
     Process,
     ProcessError,
@@ -112,6 +113,20 @@ async def test_a_server_is_awaited_until_it_listens(tmp_path: Path) -> None:
     await server.end()
     with pytest.raises(ProcessError, match="ended with status -9"):
         await server.until_listening(port)
+
+
+async def test_a_server_that_has_ended_is_not_taken_for_another_on_its_port(
+    tmp_path: Path,
+) -> None:
+    """What would be measured is somebody else's."""
+    other = await asyncio.start_server(lambda _, writer: writer.close(), ADDRESS, 0)
+    port = other.sockets[0].getsockname()[1]
+    server = await Process.start("false", folder=tmp_path)
+    await server.end()
+    with pytest.raises(ProcessError, match="false: ended with status"):
+        await server.until_listening(port)
+    other.close()
+    await other.wait_closed()
 
 
 def test_a_program_that_is_not_there_is_named_with_its_package(
