@@ -162,7 +162,7 @@ class Process:
         lines = self.log.splitlines()[-20:]
         return ProcessError("\n".join([f"{self.name}: {problem}", *lines]))
 
-    async def until_listening(self, port: int, *, seconds: float = 30.0) -> None:
+    async def until_listening(self, port: int, *, seconds: float = PATIENCE_S) -> None:
         """Wait until it takes connections on this port.
 
         Raises:

@@ -1,5 +1,6 @@
 """MQTT as a peer: every library at every QoS, for real, and what is on the wire then."""
 
+import asyncio
 import re
 import sys
 import threading
@@ -70,6 +71,19 @@ async def test_every_message_counted_was_published_at_that_qos(
             expected["bench/replies"] = [(qos, 0)] * again.messages
         assert observer.seen == expected
         assert len(processes_in(tmp_path)) == 3
+    finally:
+        await contender.stop()
+    assert not processes_in(tmp_path)
+
+
+async def test_a_measurement_that_is_cancelled_leaves_nothing(tmp_path: Path) -> None:
+    """Control-C is the usual end of a long benchmark."""
+    contender = Mqtt("gmqtt", 2, replies=True)
+    try:
+        await contender.start(tmp_path)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.1):
+                await contender.measure(Work(window=4, payload_bytes=3, seconds=60))
     finally:
         await contender.stop()
     assert not processes_in(tmp_path)

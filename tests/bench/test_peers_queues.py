@@ -22,6 +22,8 @@ WORK = Work(window=4, payload_bytes=200, seconds=0.2)
 AGAIN = Work(window=1, payload_bytes=0, seconds=0.05)
 
 
+# Its start alone can take a good part of a minute on a machine under load.
+@pytest.mark.timeout(150)
 async def test_a_queue_of_rabbitmq_is_durable_and_empty_in_the_end(
     tmp_path: Path,
 ) -> None:
