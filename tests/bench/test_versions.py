@@ -1,0 +1,34 @@
+"""The versions of what is measured."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from qos.bench import processes
+from qos.bench.versions import versions
+
+BROKERS = ("mosquitto", "rabbitmq-server", "nats-server")
+
+
+async def test_the_versions_are_those_that_debian_has_installed() -> None:
+    """A figure without them cannot be compared with another one."""
+    found = await versions()
+    for package in BROKERS:
+        asking = await asyncio.create_subprocess_exec(
+            *("dpkg-query", "--show", "--showformat=${Version}", package),
+            stdout=asyncio.subprocess.PIPE,
+        )
+        output, _ = await asking.communicate()
+        assert found[package] == output.decode().partition("-")[0]
+    assert found["gmqtt"].startswith("0.8")
+
+
+async def test_what_is_not_there_has_no_version(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """And is no error: the rows say what to install."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(processes, "SBIN", ())
+    found = await versions()
+    assert not set(BROKERS) & set(found)
