@@ -22,8 +22,9 @@ log.console.level = warning
 """
 
 _CAVEAT = (
-    "the broker has each item on disk before it confirms it; but nothing confirms an "
-    "acknowledgement: what was acknowledged just before a crash is handed out again"
+    "an item is on disk, or acknowledged, when the broker confirms it; but nothing "
+    "confirms an acknowledgement: what was acknowledged just before a crash is handed "
+    "out again"
 )
 
 
