@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from prosody import Prosody, mutual
+from qos.testing.prosody import Prosody, mutual
 from qos.testing.server import LoopbackServer
 
 # A command that takes longer hangs.

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import pytest
 
-from prosody import Prosody
 from qos.cli.account import account_from
 from qos.cli.connection import Connection
 from qos.cli.listen import parser as listen_parser
 from qos.cli.options import parse
+from qos.testing.prosody import Prosody
 from qos.testing.server import LoopbackServer
 
 if TYPE_CHECKING:

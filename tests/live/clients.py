@@ -13,7 +13,7 @@ from typing import Literal
 
 from slixmpp import ClientXMPP, ComponentXMPP
 
-from prosody import Prosody
+from qos.testing.prosody import Prosody
 from xep_qos.closing import close
 
 # A login on loopback takes milliseconds; the rest is for a machine under load.

@@ -1,6 +1,6 @@
 """A real server for every test in this folder.
 
-`from prosody import Prosody` and the like work because the folder is on pytest's
+`from clients import log_in` and the like work because the folder is on pytest's
 `pythonpath` and in mypy's `mypy_path`.
 """
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from prosody import MakeProsody, Prosody, mutual
+from qos.testing.prosody import MakeProsody, Prosody, mutual
 
 HERE = Path(__file__).parent
 

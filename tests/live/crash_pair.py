@@ -17,7 +17,7 @@ from typing import Any
 import crash_device
 from crash_device import Life, read_log
 from devices import eventually
-from prosody import Prosody
+from qos.testing.prosody import Prosody
 
 SENDER, RECEIVER = "alice@localhost/controller", "bob@localhost/device"
 

@@ -17,8 +17,8 @@ from slixmpp import ClientXMPP, ComponentXMPP, Message
 from slixmpp.xmlstream.stanzabase import StanzaBase
 
 from clients import Plugins, Tls, be_available, log_in, make_client, make_component
-from prosody import Prosody
 from qos.engine import Delivery, Outcome
+from qos.testing.prosody import Prosody
 from raw_client import TIMEOUT_S, local
 from xep_qos import XEP_QOS, IncomingInfo
 from xep_qos.closing import close

@@ -9,8 +9,8 @@ from slixmpp import ClientXMPP
 
 import xep_0254  # noqa: F401 - makes the plugin known
 from clients import connected_client
-from prosody import Prosody
 from qos.errors import RequestFailed
+from qos.testing.prosody import Prosody
 from queue_processes import Process
 from xep_0254.asking import BrowsedItem, unreachable
 from xep_0254.queueing import XEP_0254

@@ -19,7 +19,6 @@ from typing import Any, NoReturn, Self
 
 from slixmpp import ComponentXMPP
 
-from prosody import Prosody
 from qos.cli.account import Component, Login
 from qos.cli.logins import AccountSession, ComponentSession
 from qos.core.backoff import Backoff
@@ -27,6 +26,7 @@ from qos.core.queue_effects import Change
 from qos.errors import RequestFailed
 from qos.journal.writer import JournalWriter
 from qos.stores.queue import QueueStore
+from qos.testing.prosody import Prosody
 from qos.worker import Job, Worker
 from xep_0254 import QueueService
 from xep_0254.asking import unreachable

@@ -21,7 +21,7 @@ from xml.sax.saxutils import escape, quoteattr
 from slixmpp import ClientXMPP, ComponentXMPP
 
 from clients import log_in, make_client, make_component
-from prosody import Prosody, mutual
+from qos.testing.prosody import Prosody, mutual
 from raw_client import TIMEOUT_S, RawClient, local
 from xep_0254 import QueueService
 from xep_qos.closing import close

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from crash_pair import DEATHS, Pair
-from prosody import Prosody
+from qos.testing.prosody import Prosody
 
 pytestmark = [pytest.mark.crash, pytest.mark.timeout(150)]
 

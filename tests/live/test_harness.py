@@ -13,7 +13,7 @@ import pytest
 from slixmpp import ClientXMPP, Message
 
 from clients import LoginError, Plugins, Tls, connected_client, connected_component
-from prosody import MakeProsody, Prosody, ProsodyError
+from qos.testing.prosody import MakeProsody, Prosody, ProsodyError
 from raw_client import RawClient, RawComponent, StreamClosed, local, stanza
 
 VERSION = "<query xmlns='jabber:iq:version'/>"
@@ -268,9 +268,10 @@ async def test_a_port_that_is_taken_is_noticed(
 
 async def test_a_server_does_not_outlive_a_killed_test_run(tmp_path: Path) -> None:
     program = (
-        "import asyncio, pathlib, prosody\n"
+        "import asyncio, pathlib\n"
+        "from qos.testing.prosody import Prosody\n"
         "async def main():\n"
-        f"    server = prosody.Prosody(pathlib.Path({str(tmp_path)!r}), accounts={{}})\n"
+        f"    server = Prosody(pathlib.Path({str(tmp_path)!r}), accounts={{}})\n"
         "    await server.start()\n"
         "    print(server.pid, flush=True)\n"
         "    await asyncio.sleep(60)\n"

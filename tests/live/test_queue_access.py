@@ -7,7 +7,7 @@ from xml.etree import ElementTree as ET
 import pytest
 import pytest_asyncio
 
-from prosody import Prosody
+from qos.testing.prosody import Prosody
 from queue_service import (
     BAD_REQUEST,
     FORBIDDEN,

@@ -13,7 +13,7 @@ from xml.sax.saxutils import quoteattr
 import pytest
 import pytest_asyncio
 
-from prosody import Prosody
+from qos.testing.prosody import Prosody
 from queue_service import (
     BAD_REQUEST,
     DATA,

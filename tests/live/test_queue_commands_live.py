@@ -15,7 +15,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from devices import eventually
-from prosody import Prosody
+from qos.testing.prosody import Prosody
 
 pytestmark = pytest.mark.crash
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from prosody import Prosody
+from qos.testing.prosody import Prosody
 from queue_service import (
     BAD_REQUEST,
     CONFLICT,

@@ -25,11 +25,11 @@ from slixmpp import ClientXMPP
 import xep_0254  # noqa: F401 - makes the plugin known
 from clients import Plugins, connected_client
 from devices import RETRY_FIRST_S, RETRY_MAX_S, eventually
-from prosody import Prosody
 from qos.core.item import ItemOutcome
 from qos.core.model import OutgoingState
 from qos.engine import Outcome
 from qos.errors import RequestRefused
+from qos.testing.prosody import Prosody
 from queue_asker import NODE, QUEUE, Asker, asker, until_empty
 from queue_processes import Process, Processes
 from queue_roles import (

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from prosody import Prosody
+from qos.testing.prosody import Prosody
 from queue_items import NODE, dead_of, failures, held, q_of
 from queue_service import (
     EAGER,

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from prosody import Prosody
 from qos.core.node_options import NODE_FIELDS
+from qos.testing.prosody import Prosody
 from queue_service import (
     CONFLICT,
     DATA,

@@ -8,8 +8,8 @@ from xml.etree import ElementTree as ET
 import pytest
 import pytest_asyncio
 
-from prosody import Prosody
 from qos.core.backoff import Backoff
+from qos.testing.prosody import Prosody
 from queue_service import (
     EAGER,
     EVENT,

@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 
 from clients import connected_client
-from prosody import Prosody
+from qos.testing.prosody import Prosody
 from queue_service import (
     CONFLICT,
     EAGER,

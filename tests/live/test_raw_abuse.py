@@ -15,7 +15,7 @@ import pytest
 from slixmpp import Message
 
 from devices import Device, device
-from prosody import MakeProsody, Prosody
+from qos.testing.prosody import MakeProsody, Prosody
 from raw_client import RawClient, stanza
 from test_raw_peers import (
     ALL_QOS,

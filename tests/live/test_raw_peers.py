@@ -17,7 +17,7 @@ from xml.sax.saxutils import escape, quoteattr
 import pytest
 
 from devices import Device, device, eventually
-from prosody import MakeProsody, Prosody
+from qos.testing.prosody import MakeProsody, Prosody
 from raw_client import TIMEOUT_S, RawClient, RawComponent, local, stanza
 
 QOS: Final = "urn:xmpp:qos"

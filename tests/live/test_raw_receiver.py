@@ -16,13 +16,13 @@ from slixmpp.xmlstream.matcher import StanzaPath
 from slixmpp.xmlstream.stanzabase import StanzaBase
 
 from devices import component, device, eventually
-from prosody import MakeProsody, Prosody
 from qos.core.effects import Save
 from qos.core.model import Incoming, IncomingState, Level
 from qos.core.receiver import Request, key_of
 from qos.errors import StoreFull
 from qos.stores import MemoryStore, SqliteStore
 from qos.stores.base import Change
+from qos.testing.prosody import MakeProsody, Prosody
 from raw_client import RawComponent, stanza
 from test_raw_peers import (
     ALL_QOS,

@@ -18,10 +18,10 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from devices import Device, component, device, eventually, make_device
-from prosody import Prosody
 from qos import Delivery, Outcome
 from qos.core.model import Level, OutgoingState
 from qos.errors import CannotWithdraw, MessageTooLarge, UnknownMessage
+from qos.testing.prosody import Prosody
 from raw_client import RawClient, RawComponent
 from test_raw_peers import (
     ALL_QOS,

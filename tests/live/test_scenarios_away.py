@@ -16,9 +16,9 @@ from devices import (
     outcome_of,
     request,
 )
-from prosody import Prosody
 from qos.core.model import IncomingState, Level, OutgoingState
 from qos.errors import InDoubt
+from qos.testing.prosody import Prosody
 from text_peer import TextReceiver, TextSender
 
 BOB = "bob@localhost"

@@ -19,9 +19,9 @@ from devices import (
     eventually,
     request,
 )
-from prosody import MakeProsody, Prosody
 from qos.core.model import MARKS_NAMESPACE, NAMESPACES, Level, OutgoingState
 from qos.errors import NotDelivered
+from qos.testing.prosody import MakeProsody, Prosody
 from xep_qos import IncomingInfo
 
 LAMP = "comp.localhost"

@@ -8,9 +8,9 @@ import pytest
 
 from clients import log_in
 from devices import answers, device, error, make_device, numbered, outcome_of, request
-from prosody import Prosody
 from qos.core.model import IncomingState, Level, OutgoingState
 from qos.errors import CannotWithdraw, NotDelivered, OutboxFull, UnknownMessage
+from qos.testing.prosody import Prosody
 from text_peer import TextReceiver
 
 BOB = "bob@localhost"

@@ -21,8 +21,8 @@ from devices import (
     outcome_of,
     settle,
 )
-from prosody import MakeProsody, Prosody
 from qos.core.model import Level, OutgoingState
+from qos.testing.prosody import MakeProsody, Prosody
 
 COUNT = 1_000
 

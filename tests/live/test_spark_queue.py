@@ -19,7 +19,7 @@ from slixmpp import Message
 import xep_qos  # noqa: F401 - makes the plugin known
 from clients import connected_client
 from driver_process import Driver
-from prosody import Prosody
+from qos.testing.prosody import Prosody
 from queue_processes import Processes
 from queue_roles import Service
 from queue_service import SERVICE, own_server

@@ -12,7 +12,7 @@ from typing import Self
 from xml.etree import ElementTree as ET
 
 from devices import child
-from prosody import Prosody
+from qos.testing.prosody import Prosody
 from raw_client import TIMEOUT_S, RawClient, local, stanza
 
 QOS = "urn:xmpp:qos"

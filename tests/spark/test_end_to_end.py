@@ -21,9 +21,9 @@ from pyspark.sql import Row, SparkSession
 from crash_device import read_log
 from crash_pair import Pair
 from devices import eventually
-from prosody import Prosody, mutual
 from qos.cli import main
 from qos.testing.journals import read_journal
+from qos.testing.prosody import Prosody, mutual
 from queue_asker import NODE, QUEUE, Asker, asker, until_empty
 from queue_processes import Process, Processes
 from queue_roles import AFTER_COMMIT, BEFORE_COMMIT, Connect, Hand, Press, Role, Service

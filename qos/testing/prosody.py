@@ -1,8 +1,10 @@
-"""A real Prosody for a test, in a folder, on ports and with a process of its own.
+"""A real Prosody for tests, in a folder, on ports and with a process of its own.
 
 Knows how to configure, start, stop and kill one server. Knows nothing of clients and
-nothing of pytest: a script can use it too.
+nothing of pytest: a script can use it too. Linux only, and prosody must be installed.
 """
+
+from __future__ import annotations
 
 import asyncio
 import contextlib
@@ -15,6 +17,8 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self
+
+__all__ = ["MakeProsody", "Prosody", "ProsodyError", "mutual"]
 
 ADDRESS = "127.0.0.1"
 DOMAIN = "localhost"
@@ -316,7 +320,7 @@ def mutual(*pairs: tuple[str, str]) -> dict[str, dict[str, str]]:
 def _free_ports(count: int) -> Iterable[int]:
     ports: set[int] = set()
     while len(ports) < count:
-        port = random.choice(PORTS)
+        port = random.choice(PORTS)  # noqa: S311 - guards nothing
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind((ADDRESS, port))
