@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import importlib.util
 import os
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from qos.cli.demo_output import show
 from qos.cli.output import print_json
+from qos.cli.plots import check_plot, plotting
 from qos.cli.spark_run import SparkRun
 from qos.cli.status import CommandError, Status, UsageError
 
@@ -45,11 +45,8 @@ async def run(arguments: argparse.Namespace) -> int:
     if arguments.plot is not None:
         from qos.pipeline.bench_plot import plot
 
-        try:
+        with plotting(arguments.plot):
             plot(measured, arguments.plot)
-        except OSError as error:
-            text = f"--plot {arguments.plot}: {error.strerror or error}"
-            raise CommandError(text, Status.OUTPUT) from None
     if arguments.json:
         print_json(_plain(measured, arguments))
     else:
@@ -58,15 +55,7 @@ async def run(arguments: argparse.Namespace) -> int:
 
 
 def _check(arguments: argparse.Namespace) -> None:
-    plot: Path | None = arguments.plot
-    if plot is not None:
-        if importlib.util.find_spec("matplotlib") is None:
-            raise UsageError(
-                "--plot needs the extra `bench`, and there is no matplotlib: "
-                "pip install 'xmpp-qos[bench]'"
-            )
-        if not plot.parent.is_dir():
-            raise UsageError(f"--plot {plot}: there is no folder {plot.parent}")
+    check_plot(arguments.plot)
     keep: Path | None = arguments.keep
     try:
         if keep is not None:

@@ -1,0 +1,95 @@
+"""What the samples of a run come to. Pure: no I/O, no clock."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from statistics import median
+from typing import TypeAlias
+
+from qos.bench.sample import Sample
+
+__all__ = ["FIGURES", "Figure", "Measured", "percentile", "ratio"]
+
+#: Something that can be told of a sample; None: not known.
+Figure: TypeAlias = Callable[[Sample], float | None]
+
+#: Whose processor time and memory a sample may have.
+_PROCESSES = ("sender", "receiver", "server")
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A row at one window and payload size.
+
+    Attributes:
+        row: its name.
+        window: messages under way at once.
+        payload_bytes: of each message.
+        samples: one a turn, in the order of the turns.
+    """
+
+    row: str
+    window: int
+    payload_bytes: int
+    samples: Sequence[Sample]
+
+    def median(self, figure: str) -> float | None:
+        """The median of the turns of one of FIGURES; None: not known."""
+        values = map(FIGURES[figure], self.samples)
+        known = [value for value in values if value is not None]
+        return median(known) if known else None
+
+
+def percentile(ordered: Sequence[float], share: float) -> float:
+    """The least of these that a share of them does not exceed (nearest rank).
+
+    Args:
+        ordered: from the least to the greatest; not empty.
+        share: more than 0, and at most 1.
+    """
+    # A share such as 0.07 of 100 is a little more than 7, as floats have it.
+    rank = math.ceil(round(share * len(ordered), 6))
+    return ordered[max(rank, 1) - 1]
+
+
+def ratio(one: Measured, other: Measured, figure: str) -> float | None:
+    """The median of the ratios of the turns, of one of FIGURES; None: not known.
+
+    A turn in which somebody else used the machine slows both down, and counts once.
+    """
+    ratios = []
+    for mine, its in zip(one.samples, other.samples, strict=True):
+        above, below = FIGURES[figure](mine), FIGURES[figure](its)
+        if above is not None and below:
+            ratios.append(above / below)
+    return median(ratios) if ratios else None
+
+
+def _a_message(amount: float | None, sample: Sample) -> float | None:
+    return None if amount is None else amount / sample.messages
+
+
+def _cpu_us(process: str, sample: Sample) -> float | None:
+    seconds = sample.cpu_s.get(process)
+    return None if seconds is None else seconds / sample.messages * 1e6
+
+
+def _rss_bytes(process: str, sample: Sample) -> float | None:
+    return sample.rss_bytes.get(process)
+
+
+#: All of them, by the names that they have in JSON: those of `Sample`, and for a
+#: message what it has for all.
+FIGURES: Mapping[str, Figure] = {
+    "rate": lambda sample: sample.rate,
+    "p50_s": lambda sample: sample.p50_s,
+    "p99_s": lambda sample: sample.p99_s,
+    "p999_s": lambda sample: sample.p999_s,
+    **{f"cpu_us_{each}": partial(_cpu_us, each) for each in _PROCESSES},
+    "wire_bytes": lambda sample: _a_message(sample.wire_bytes, sample),
+    "stanzas": lambda sample: _a_message(sample.stanzas, sample),
+    **{f"rss_bytes_{each}": partial(_rss_bytes, each) for each in _PROCESSES},
+}

@@ -1,0 +1,309 @@
+"""The floor: the same requests and answers on the same server, and nothing else.
+
+Nothing is stored, repeated, checked or handed over. `Iq.send()` is what slixmpp's
+documentation says; `Raw` leaves out all that can be left out. What stands on the wire
+is rendered by the plugin, so that the server does the same work.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import socket
+from array import array
+from collections.abc import Sequence
+from time import perf_counter
+from xml.etree import ElementTree as ET
+
+from slixmpp import ClientXMPP
+from slixmpp.xmlstream.handler import Callback
+from slixmpp.xmlstream.matcher import MatchXPath
+from slixmpp.xmlstream.stanzabase import StanzaBase
+
+from qos.bench.pace import Times, keep_under_way
+from qos.bench.sample import Work
+from qos.bench.ways import body
+from qos.core.effects import Answer, Transmit
+from qos.core.model import MARKS_NAMESPACE, NAMESPACES, Level, Outgoing, Route
+from qos.core.receiver import Request
+from xep_qos.stanza import (
+    CLIENT,
+    message_with_body,
+    render_answer,
+    render_request,
+)
+
+__all__ = ["IqReceiver", "IqSender", "RawReceiver", "RawSender"]
+
+#: Stands for an id in what is rendered once.
+_ID = "THE-ID"
+
+_QOS = NAMESPACES[0]
+
+#: As long as those of a store.
+_STORE_ID = "0" * 32
+_HOLD = f"{_STORE_ID}.{'0' * 32}"
+
+#: An answer that does not come in this time has been lost, which must not be.
+_ANSWER_S_MAX = 30.0
+
+_QUICKACK = getattr(socket, "TCP_QUICKACK", None)
+
+
+class _Wrong(Exception):
+    """Something has come that is no answer."""
+
+
+# -- what stands on the wire -----------------------------------------------
+
+
+def requests(*, steps: int, to: str, payload_bytes: int) -> tuple[str, ...]:
+    """The iqs for one message, with `THE-ID` for all ids."""
+    payload = message_with_body(body(payload_bytes))
+    record = Outgoing(
+        msg_id=_ID,
+        seq=0,
+        to=to,
+        level=Level.ASSURED if steps == 2 else Level.ACKNOWLEDGED,
+        payload=payload,
+        size=len(payload),
+        created_at=0.0,
+        offer_id=_ID,
+        deliver_id=_ID,
+        hold=_HOLD,
+    )
+    route = Route(to, _QOS)
+    both = (Transmit("offer", record, route), Transmit("deliver", record, route))
+    return tuple(render_request(each, store_id=_STORE_ID) for each in both[:steps])
+
+
+def answers(to: str) -> dict[str, str]:
+    """The result to each kind of request, by its tag, with `THE-ID` for all ids."""
+    kinds: dict[str, Answer] = {
+        "acknowledged": Answer("result"),
+        "assured": Answer("received", _HOLD),
+        "deliver": Answer("result", _HOLD),
+    }
+    return {
+        f"{{{_QOS}}}{kind}": render_answer(
+            # What kind it is does not matter for what is rendered.
+            Request(
+                kind="deliver",
+                iq_id=_ID,
+                source=to,
+                to="",
+                namespace=_QOS,
+                msg_id=_ID,
+            ),
+            answer,
+        )
+        for kind, answer in kinds.items()
+    }
+
+
+def _new_id(number: int) -> str:
+    """As long as those of the plugin."""
+    return f"{number:032x}"
+
+
+# -- Iq.send() -------------------------------------------------------------
+
+
+class IqSender:
+    """One `Iq.send()` for each step, one after the other."""
+
+    def __init__(self, client: ClientXMPP, peer: str, *, steps: int) -> None:
+        """Prepare.
+
+        Args:
+            client: the stream.
+            peer: the full JID of the receiver.
+            steps: requests for a message: 1 or 2.
+        """
+        _let_marks_pass(client)
+        self._client = client
+        self._peer = peer
+        self._steps = steps
+        self._numbers = itertools.count()
+        self._elements: list[ET.Element] = []
+
+    async def send(self, work: Work, *, pause_s: float) -> Times:
+        """See qos.bench.ways.Sender."""
+        texts = requests(
+            steps=self._steps, to=self._peer, payload_bytes=work.payload_bytes
+        )
+        self._elements = [each for each in map(_content, texts) if each is not None]
+        return await keep_under_way(
+            self._one, window=work.window, seconds=work.seconds, pause_s=pause_s
+        )
+
+    def close(self) -> None:
+        """See qos.bench.ways.Sender."""
+
+    async def _one(self) -> None:
+        for element in self._elements:
+            number = _new_id(next(self._numbers))
+            own = ET.Element(element.tag, element.attrib)
+            if "msgId" in element.attrib:
+                own.set("msgId", number)
+            own.extend(element)
+            iq = self._client.make_iq_set(ito=self._peer)
+            iq["id"] = number
+            iq.append(own)
+            await iq.send(timeout=_ANSWER_S_MAX)  # type: ignore[no-untyped-call]
+
+
+class IqReceiver:
+    """A handler for each kind of request, which answers by `Iq.reply()`."""
+
+    taken: int | None = None
+
+    def __init__(self, client: ClientXMPP, peer: str) -> None:
+        _let_marks_pass(client)
+        self._contents = {}
+        for tag, text in answers(peer).items():
+            self._contents[tag] = _content(text)
+            path = MatchXPath(f"{{{CLIENT}}}iq/{tag}")
+            client.register_handler(Callback(tag, path, self._answer))
+
+    def _answer(self, iq: StanzaBase) -> None:
+        request = iq.xml[0]
+        reply: StanzaBase = iq.reply()
+        content = self._contents[request.tag]
+        if content is not None:
+            own = ET.Element(content.tag, content.attrib)
+            if "msgId" in content.attrib:
+                own.set("msgId", request.get("msgId", ""))
+            own.text = content.text
+            reply.append(own)
+        reply.send()
+
+
+def _let_marks_pass(client: ClientXMPP) -> None:
+    """Or slixmpp leaves out attributes of a namespace that it does not know."""
+    client.namespace_map[MARKS_NAMESPACE] = "q"
+
+
+def _content(text: str) -> ET.Element | None:
+    """The element in an iq, if there is one."""
+    iq = ET.fromstring(f"<iq xmlns='{CLIENT}' {text[3:]}")  # noqa: S314 - our own
+    content = next(iter(iq), None)
+    if content is not None and content.tag.startswith(f"{{{MARKS_NAMESPACE}}}"):
+        # With a prefix for its attributes slixmpp writes an element as <q:q:hold>.
+        # Here only its length counts.
+        content.tag = content.tag.replace(MARKS_NAMESPACE, MARKS_NAMESPACE[::-1])
+    return content
+
+
+# -- strings ---------------------------------------------------------------
+
+
+class RawSender:
+    """Writes strings, and finds what an answer belongs to in a dict, in a filter."""
+
+    def __init__(self, client: ClientXMPP, peer: str, *, steps: int) -> None:
+        """Prepare; see IqSender."""
+        self._client = client
+        self._peer = peer
+        self._steps = steps
+        self._numbers = itertools.count()
+        self._texts: list[list[str]] = []
+        #: By id, when a message began, and how many of its requests are answered.
+        self._waiting: dict[str, tuple[float, int]] = {}
+        self._flying = 0
+        self._pause_s = self._began = self._until = 0.0
+        self._latencies_s = array("d")
+        self._done: asyncio.Future[None] | None = None
+        client.add_filter("in", self._filter)
+
+    async def send(self, work: Work, *, pause_s: float) -> Times:
+        """See qos.bench.ways.Sender."""
+        texts = requests(
+            steps=self._steps, to=self._peer, payload_bytes=work.payload_bytes
+        )
+        self._texts = [text.split(_ID) for text in texts]
+        self._latencies_s = array("d")
+        self._done = asyncio.get_running_loop().create_future()
+        self._pause_s = pause_s
+        self._flying = work.window
+        self._began = perf_counter()
+        self._until = self._began + work.seconds
+        for _ in range(work.window):
+            self._begin()
+        await self._done
+        return Times(self._latencies_s, perf_counter() - self._began)
+
+    def close(self) -> None:
+        """See qos.bench.ways.Sender."""
+        self._client.del_filter("in", self._filter)
+
+    def _begin(self) -> None:
+        number = _new_id(next(self._numbers))
+        self._waiting[number] = (perf_counter(), 1)
+        self._client.send_raw(number.join(self._texts[0]))
+
+    def _filter(self, stanza: StanzaBase) -> StanzaBase | None:
+        _quicken(self._client)
+        number = stanza.xml.get("id", "")
+        waiting = self._waiting.pop(number, None)
+        if waiting is None:
+            return stanza
+        began, answered = waiting
+        if stanza.xml.get("type") != "result":
+            self._end(_Wrong(f"{number} was answered by an error"))
+        elif answered < self._steps:
+            # The answer to the step before has come: its id can be used again.
+            self._waiting[number] = (began, answered + 1)
+            self._client.send_raw(number.join(self._texts[answered]))
+        else:
+            self._ended(began)
+        return None
+
+    def _ended(self, began: float) -> None:
+        now = perf_counter()
+        self._latencies_s.append(now - began)
+        if now + self._pause_s >= self._until:
+            self._flying -= 1
+            if not self._flying:
+                self._end(None)
+        elif self._pause_s:
+            asyncio.get_running_loop().call_later(self._pause_s, self._begin)
+        else:
+            self._begin()
+
+    def _end(self, error: Exception | None) -> None:
+        if self._done is None or self._done.done():
+            return
+        if error is None:
+            self._done.set_result(None)
+        else:
+            self._done.set_exception(error)
+
+
+class RawReceiver:
+    """Answers in a filter, by strings."""
+
+    taken: int | None = None
+
+    def __init__(self, client: ClientXMPP, peer: str) -> None:
+        self._client = client
+        self._texts: dict[str, Sequence[str]] = {
+            tag: text.split(_ID) for tag, text in answers(peer).items()
+        }
+        client.add_filter("in", self._filter)
+
+    def _filter(self, stanza: StanzaBase) -> StanzaBase | None:
+        _quicken(self._client)
+        for child in stanza.xml:
+            text = self._texts.get(child.tag)
+            if text is not None:
+                self._client.send_raw(stanza.xml.get("id", "").join(text))
+                return None
+        return stanza
+
+
+def _quicken(client: ClientXMPP) -> None:
+    """As the plugin does: without it a server with Nagle's algorithm decides."""
+    if client.transport is not None and _QUICKACK is not None:
+        connection = client.transport.get_extra_info("socket")
+        connection.setsockopt(socket.IPPROTO_TCP, _QUICKACK, 1)

@@ -1,0 +1,61 @@
+"""What a run was done with and on: versions, and the machine."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+from pathlib import Path
+
+from qos._version import __version__
+
+__all__ = ["describe", "file_system", "versions"]
+
+
+def versions() -> dict[str, str | None]:
+    """Of Python, slixmpp and this library."""
+    return {
+        "python": platform.python_version(),
+        "slixmpp": importlib.metadata.version("slixmpp"),
+        "xmpp-qos": __version__,
+    }
+
+
+def describe(folder: Path) -> dict[str, object]:
+    """The machine.
+
+    Args:
+        folder: of the stores.
+    """
+    return {
+        "model": _model(),
+        "cores": os.cpu_count(),
+        "load": round(os.getloadavg()[0], 2),
+        "system": f"{platform.system()} {platform.release()}",
+        "file_system": file_system(folder),
+    }
+
+
+def file_system(folder: Path) -> str | None:
+    """The type of the file system of a folder; None: Linux alone says it.
+
+    On a tmpfs it costs nothing to write to the disk, for there is none.
+    """
+    try:
+        mounts = Path("/proc/self/mounts").read_text()
+    except OSError:
+        return None
+    path = folder.resolve()
+    # Later ones hide earlier ones at the same place.
+    types = {Path(line.split()[1]): line.split()[2] for line in mounts.splitlines()}
+    return next(types[each] for each in (path, *path.parents) if each in types)
+
+
+def _model() -> str:
+    """Of the processor."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    models = (line.partition(":")[2] for line in lines if line.startswith("model name"))
+    return next(models, platform.machine()).strip()

@@ -1,0 +1,116 @@
+"""Measures contenders in turns, so that whatever disturbs the machine disturbs all.
+
+Knows contenders and what they are to do; neither servers nor terminals.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from qos.bench.figures import Measured
+from qos.bench.sample import Contender, NotHere, Sample, Work
+
+__all__ = ["Plan", "measure"]
+
+#: Before the first turn each has so long to open its windows and to load its code.
+_WARM_UP_S = 0.5
+
+#: Is told what is being done, and which part of the whole is done.
+Progress = Callable[[str, float], object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What is to be measured of each.
+
+    Attributes:
+        windows: messages under way at once.
+        sizes: of payloads, in bytes.
+        seconds: for each sample.
+        repeat: turns.
+    """
+
+    windows: Sequence[int]
+    sizes: Sequence[int]
+    seconds: float
+    repeat: int
+
+
+async def measure(
+    contenders: Sequence[Contender],
+    plan: Plan,
+    folder: Path,
+    *,
+    progress: Progress,
+    absent: Callable[[str, str], object],
+) -> list[Measured]:
+    """Start all, measure each in each turn, and end all.
+
+    Args:
+        contenders: in the order of the result.
+        plan: what is to be measured.
+        folder: for their files; it is empty.
+        progress: see Progress.
+        absent: is told the name of one that cannot be measured here, and why.
+
+    Returns:
+        For each contender its figures by payload size and window.
+
+    Raises:
+        BenchFailed: one has failed.
+    """
+    async with contextlib.AsyncExitStack() as stack:
+        here = []
+        for number, each in enumerate(contenders):
+            progress(f"starting {each.name}", 0.0)
+            own = folder / str(number)
+            own.mkdir()
+            try:
+                await stack.enter_async_context(_started(each, own))
+            except NotHere as error:
+                absent(each.name, str(error))
+            else:
+                here.append(each)
+        for each in here:
+            progress(f"warming up {each.name}", 0.0)
+            seconds = min(plan.seconds, _WARM_UP_S)
+            await each.measure(Work(max(plan.windows), plan.sizes[0], seconds))
+        return await _in_turns(here, plan, progress)
+
+
+async def _in_turns(
+    here: Sequence[Contender], plan: Plan, progress: Progress
+) -> list[Measured]:
+    works = [
+        Work(window, size, plan.seconds)
+        for size, window in itertools.product(plan.sizes, plan.windows)
+    ]
+    samples: dict[tuple[str, Work], list[Sample]] = {
+        (each.name, work): [] for each in here for work in works
+    }
+    # All at one window, one after the other: they are compared with each other.
+    steps = list(itertools.product(range(plan.repeat), works, here))
+    for done, (turn, work, each) in enumerate(steps):
+        progress(
+            f"turn {turn + 1} of {plan.repeat}, window {work.window}, "
+            f"{work.payload_bytes} bytes: {each.name}",
+            done / len(steps),
+        )
+        samples[each.name, work].append(await each.measure(work))
+    return [
+        Measured(name, work.window, work.payload_bytes, found)
+        for (name, work), found in samples.items()
+    ]
+
+
+@contextlib.asynccontextmanager
+async def _started(contender: Contender, folder: Path) -> AsyncIterator[None]:
+    try:
+        await contender.start(folder)
+        yield
+    finally:
+        await contender.stop()

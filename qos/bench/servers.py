@@ -1,0 +1,169 @@
+"""The server between the two ends: one that is started here, or one of the user's."""
+
+from __future__ import annotations
+
+import re
+import secrets
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Protocol
+
+from qos.bench.process import BenchFailed, Child
+from qos.bench.sample import NotHere
+from qos.cli.account import Login
+from qos.core.backoff import Backoff
+from qos.testing.prosody import Prosody, ProsodyError
+from qos.testing.server import LoopbackServer
+
+__all__ = ["EmbeddedServer", "NamedServer", "ProsodyServer", "Server"]
+
+_SENDER, _RECEIVER = "sender", "receiver"
+
+_CONNECT_S_MAX = 20.0
+
+
+class Server(Protocol):
+    """A server with an account for each end.
+
+    Attributes:
+        name: for people.
+        version: of it; None: not known.
+        pid: of its process; None: it is not ours.
+        sender: an account; without a resource.
+        receiver: likewise.
+    """
+
+    name: str
+    version: str | None
+    pid: int | None
+    sender: Login
+    receiver: Login
+
+    async def start(self, folder: Path) -> None:
+        """Start it, with its files in this folder, which is empty.
+
+        Raises:
+            NotHere: it is not installed.
+            BenchFailed: it does not start.
+        """
+
+    async def stop(self) -> None:
+        """End it; no harm if it was not started."""
+
+
+class NamedServer:
+    """One of the user's; nothing is started.
+
+    Args:
+        sender: an account there.
+        receiver: another one, or the same.
+    """
+
+    version: str | None = None
+    pid: int | None = None
+
+    def __init__(self, sender: Login, receiver: Login) -> None:
+        self.name = sender.host or sender.domain
+        self.sender, self.receiver = _bare(sender), _bare(receiver)
+
+    async def start(self, folder: Path) -> None:
+        """See Server."""
+
+    async def stop(self) -> None:
+        """See Server."""
+
+
+class EmbeddedServer:
+    """That of `qos.testing`, in a process of its own."""
+
+    name = "the embedded server"
+    version: str | None = None
+
+    def __init__(self) -> None:
+        self.pid: int | None = None
+        self._passwords = _new_passwords()
+        self._child: Child | None = None
+
+    async def start(self, folder: Path) -> None:
+        """See Server."""
+        self._child = Child(
+            "qos.bench.embedded", log=folder / "server.log", name=self.name
+        )
+        answer = await self._child.start({"accounts": self._passwords})
+        self.pid = self._child.pid
+        host, domain, port = LoopbackServer.host, LoopbackServer.domain, answer["port"]
+        self.sender, self.receiver = (
+            _login(f"{user}@{domain}", password, host=host, port=port)
+            for user, password in self._passwords.items()
+        )
+
+    async def stop(self) -> None:
+        """See Server."""
+        if self._child is not None:
+            await self._child.stop()
+
+
+class ProsodyServer:
+    """A Prosody on loopback.
+
+    Args:
+        nagle: leave Nagle's algorithm on, as Debian ships it.
+    """
+
+    def __init__(self, *, nagle: bool = False) -> None:
+        self.name = "Prosody, Nagle on" if nagle else "Prosody"
+        self.version: str | None = None
+        self.pid: int | None = None
+        self._nagle = nagle
+        self._prosody: Prosody | None = None
+
+    async def start(self, folder: Path) -> None:
+        """See Server."""
+        if shutil.which("prosody") is None:
+            raise NotHere("prosody is not installed (Debian package: prosody)")
+        passwords = _new_passwords()
+        server = Prosody(folder, accounts=passwords, nagle=self._nagle)
+        self._prosody = server
+        try:
+            await server.start()
+        except ProsodyError as error:
+            raise BenchFailed(" | ".join(str(error).splitlines())) from None
+        self.pid = server.pid
+        found = re.search(r"Prosody version (\S+)", server.log)
+        self.version = found[1] if found else None
+        self.sender, self.receiver = (
+            _login(
+                f"{user}@{server.domain}",
+                password,
+                host=server.address,
+                port=server.c2s_port,
+            )
+            for user, password in passwords.items()
+        )
+
+    async def stop(self) -> None:
+        """See Server."""
+        if self._prosody is not None:
+            await self._prosody.kill()
+
+
+def _new_passwords() -> dict[str, str]:
+    return {user: secrets.token_hex(16) for user in (_SENDER, _RECEIVER)}
+
+
+def _login(jid: str, password: str, *, host: str, port: int) -> Login:
+    return Login(
+        jid=jid,
+        password=password,
+        host=host,
+        port=port,
+        tls="off",
+        ca_file=None,
+        connect_timeout_s=_CONNECT_S_MAX,
+        backoff=Backoff(),
+    )
+
+
+def _bare(login: Login) -> Login:
+    return replace(login, jid=login.jid.partition("/")[0])

@@ -1,0 +1,112 @@
+"""Which rows of ours there are, and what each of them is. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from qos.core.model import Level
+
+__all__ = ["FLOOR", "STORES", "Settings", "settings_for"]
+
+STORES = ("memory", "sqlite", "files")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What a row is.
+
+    Attributes:
+        name: of the row.
+        caveat: what it does not guarantee.
+        floor: the name of the row that is the least it can take; '': there is none.
+        way: see node.Task; `level` and `steps` likewise.
+        store: one of STORES, at both ends; '': the plugin is not used.
+        managed: with XEP-0198.
+        options: more options of the plugin, at both ends.
+    """
+
+    name: str
+    caveat: str = ""
+    floor: str = ""
+    way: str = "plugin"
+    level: str = ""
+    steps: int = 0
+    store: str = ""
+    managed: bool = False
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+_KEEPS_NOTHING = "nothing is kept, repeated or recognised: what is lost is lost"
+
+#: The floor of a row with one request a message, and with two; and `Iq.send()`.
+FLOOR = (
+    Settings(name="floor of one", caveat=_KEEPS_NOTHING, way="raw", steps=1),
+    Settings(name="floor of two", caveat=_KEEPS_NOTHING, way="raw", steps=2),
+    Settings(
+        name="one Iq.send()",
+        caveat=_KEEPS_NOTHING,
+        floor="floor of one",
+        way="iq",
+        steps=1,
+    ),
+    Settings(
+        name="two Iq.send()",
+        caveat=_KEEPS_NOTHING,
+        floor="floor of two",
+        way="iq",
+        steps=2,
+    ),
+)
+
+_FLOORS = {
+    Level.UNACKNOWLEDGED: "",
+    Level.ACKNOWLEDGED: "floor of one",
+    Level.ASSURED: "floor of two",
+}
+
+
+def settings_for(
+    levels: Sequence[Level], stores: Sequence[str], *, managed: bool = False
+) -> list[Settings]:
+    """The rows of these levels and stores.
+
+    Args:
+        levels: that are wanted.
+        stores: some of STORES. Level unacknowledged uses none.
+        managed: with XEP-0198, too, at level assured and in memory.
+    """
+    rows = []
+    for level in levels:
+        if level is Level.UNACKNOWLEDGED:
+            rows.append(
+                Settings(
+                    name=level.value,
+                    caveat="it may be lost, and nobody is told",
+                    level=level.value,
+                    store="memory",
+                )
+            )
+            continue
+        rows += [
+            Settings(
+                name=f"{level.value}, {store}",
+                caveat=_caveat(level, store),
+                floor=_FLOORS[level],
+                level=level.value,
+                store=store,
+            )
+            for store in stores
+        ]
+    if managed:
+        plain = settings_for([Level.ASSURED], ["memory"])[0]
+        name = f"{plain.name}, XEP-0198"
+        rows.append(replace(plain, name=name, managed=True))
+    return rows
+
+
+def _caveat(level: Level, store: str) -> str:
+    twice = "it may come twice" if level is Level.ACKNOWLEDGED else ""
+    lost = "what is under way is lost with its process" if store == "memory" else ""
+    return "; ".join(filter(None, (twice, lost)))

@@ -1,0 +1,127 @@
+"""How our own rows send and receive: through the plugin, as an application does."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import deque
+from functools import partial
+from typing import Any, Protocol
+
+from slixmpp import ClientXMPP
+from slixmpp.stanza import Message
+
+from qos.bench.pace import Times, keep_under_way
+from qos.bench.sample import Work
+from qos.core.model import Level
+from xep_qos import XEP_QOS
+
+__all__ = ["PluginReceiver", "PluginSender", "Receiver", "Sender", "body"]
+
+_ARRIVALS_READ = 65536
+
+
+class Sender(Protocol):
+    """One end: gives messages."""
+
+    async def send(self, work: Work, *, pause_s: float) -> Times:
+        """Do the work."""
+
+    def close(self) -> None:
+        """Leave the event loop as it was."""
+
+
+class Receiver(Protocol):
+    """The other end."""
+
+    @property
+    def taken(self) -> int | None:
+        """Messages handed to the application so far; None: it is not told of any."""
+
+
+def body(size: int) -> str:
+    """A text of so many bytes."""
+    return "x" * size
+
+
+class PluginSender:
+    """Submits to the plugin.
+
+    At level unacknowledged a message is under way until the receiver has it, which it
+    says outside of XMPP: or a window would mean nothing.
+    """
+
+    def __init__(
+        self, client: ClientXMPP, peer: str, *, level: Level, arrivals: int | None
+    ) -> None:
+        """Prepare.
+
+        Args:
+            client: with the plugin.
+            peer: the full JID of the receiver.
+            level: to send at.
+            arrivals: at level unacknowledged the end of a pipe in which there is a
+                byte for each message that the receiver has got.
+        """
+        self._qos = XEP_QOS.of(client)
+        self._peer = peer
+        self._level = level
+        self._arrivals = arrivals
+        self._flying: deque[asyncio.Future[None]] = deque()
+        if arrivals is not None:
+            asyncio.get_running_loop().add_reader(arrivals, self._arrived, arrivals)
+
+    async def send(self, work: Work, *, pause_s: float) -> Times:
+        """See Sender."""
+        # Like the one of the floor: without an id, which counts for nothing here.
+        message = Message()  # type: ignore[no-untyped-call]  # slixmpp's lack
+        message["to"] = self._peer
+        message["body"] = body(work.payload_bytes)
+        one = self._one if self._arrivals is None else self._one_plain
+        return await keep_under_way(
+            partial(one, message),
+            window=work.window,
+            seconds=work.seconds,
+            pause_s=pause_s,
+        )
+
+    def close(self) -> None:
+        """See Sender."""
+        if self._arrivals is not None:
+            asyncio.get_running_loop().remove_reader(self._arrivals)
+
+    async def _one(self, message: Message) -> None:
+        delivery = await self._qos.submit(message, level=self._level)
+        (await delivery.outcome()).raise_for_status()
+
+    async def _one_plain(self, message: Message) -> None:
+        arrival = asyncio.get_running_loop().create_future()
+        # Between two clients a stream keeps the order.
+        self._flying.append(arrival)
+        await self._qos.submit(message, level=self._level)
+        await arrival
+
+    def _arrived(self, pipe: int) -> None:
+        for _ in os.read(pipe, _ARRIVALS_READ):
+            self._flying.popleft().set_result(None)
+
+
+class PluginReceiver:
+    """Has the plugin, and a handler for messages."""
+
+    def __init__(self, client: ClientXMPP, *, arrivals: int | None) -> None:
+        """Prepare.
+
+        Args:
+            client: with the plugin.
+            arrivals: see PluginSender; this is where to write.
+        """
+        self.taken: int | None = 0
+        self._arrivals = arrivals
+        client.add_event_handler("message", self._take)
+
+    def _take(self, _message: Any) -> None:
+        assert self.taken is not None
+        self.taken += 1
+        if self._arrivals is not None:
+            os.write(self._arrivals, b".")

@@ -1,0 +1,217 @@
+"""`xmpp-qos bench`: what brings messages over, how fast, and at which cost."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from qos.cli.account import login_from
+from qos.cli.bench import WINDOWS
+from qos.cli.demo_output import ProgressLine, show
+from qos.cli.output import note, print_json
+from qos.cli.plots import check_plot, plotting
+from qos.cli.status import Status, UsageError
+from qos.core.model import Level
+
+if TYPE_CHECKING:
+    from qos.bench.report import Results
+    from qos.bench.sample import Contender
+    from qos.bench.servers import Server
+    from qos.bench.settings import Settings
+
+__all__ = ["run"]
+
+#: Longer than what TCP remembers of a connection that was just busy (40 ms).
+_PAUSE_S = 0.05
+
+
+async def run(arguments: argparse.Namespace) -> int:
+    """Measure, and show what came of it."""
+    _check(arguments)
+    server = _server(arguments)
+    with _folder() as folder:
+        results = await _measured(arguments, server, folder)
+        about = _about(arguments, server, folder)
+    if arguments.plot is not None:
+        # matplotlib is not imported before it is needed.
+        from qos.bench.plot import plot
+
+        with plotting(arguments.plot):
+            plot(results.measured, arguments.plot)
+    from qos.bench.report import caveats, plain, table
+
+    if arguments.json:
+        print_json({**about, "rows": plain(results)})
+    else:
+        parts = (table(results), caveats(results), _in_words(about))
+        show(*filter(None, parts), json=False)
+    return Status.DONE
+
+
+# -- what is asked for -----------------------------------------------------
+
+
+def _check(arguments: argparse.Namespace) -> None:
+    check_plot(arguments.plot)
+    named = arguments.jid is not None
+    for option, value in (
+        ("--to", arguments.to),
+        ("--to-password-file", arguments.to_password_file),
+        ("--host", arguments.host),
+        ("--port", arguments.port),
+    ):
+        if value is not None and not named:
+            raise UsageError(f"{option} is for a server of yours: --jid is needed")
+    if named and arguments.to is None:
+        raise UsageError("--to is needed: the account that receives")
+    if named and arguments.embedded:
+        raise UsageError("--embedded and --jid name two servers")
+    if arguments.nagle and (named or arguments.embedded):
+        raise UsageError("--nagle is for the Prosody that is started here")
+    if arguments.sm and arguments.embedded:
+        raise UsageError("--sm: the embedded server has no XEP-0198")
+    if arguments.latency and arguments.windows is not None:
+        raise UsageError("--latency is with a window of 1, and --windows says more")
+    if arguments.latency and arguments.peers:
+        raise UsageError("--latency is not for --peers: they make no pause")
+
+
+def _server(arguments: argparse.Namespace) -> Server:
+    from qos.bench.servers import EmbeddedServer, NamedServer, ProsodyServer
+
+    if arguments.embedded:
+        return EmbeddedServer()
+    if arguments.jid is None:
+        return ProsodyServer(nagle=arguments.nagle)
+    if "@" not in arguments.to:
+        raise UsageError(f"--to {arguments.to}: an account has the form user@domain")
+    sender = login_from(arguments)
+    password_file = arguments.to_password_file or arguments.password_file
+    to = {"jid": arguments.to, "password_file": password_file}
+    return NamedServer(sender, login_from(argparse.Namespace(**vars(arguments) | to)))
+
+
+def _rows(arguments: argparse.Namespace) -> list[Settings]:
+    from qos.bench.settings import FLOOR, settings_for
+
+    levels = [each for each in Level if each.value in arguments.levels]
+    stores = list(dict.fromkeys(arguments.stores))
+    ours = settings_for(levels, stores, managed=arguments.sm)
+    return [*(FLOOR if arguments.floor else ()), *ours]
+
+
+# -- measuring -------------------------------------------------------------
+
+
+async def _measured(
+    arguments: argparse.Namespace, server: Server, folder: Path
+) -> Results:
+    from qos.bench.report import Results
+    from qos.bench.rows import Row
+    from qos.bench.run import Plan, measure
+    from qos.bench.sample import NotHere
+
+    windows = [1] if arguments.latency else sorted(set(arguments.windows or WINDOWS))
+    plan = Plan(
+        windows=windows,
+        sizes=sorted(set(arguments.sizes)),
+        seconds=arguments.seconds,
+        repeat=arguments.repeat,
+    )
+    rows = _rows(arguments)
+    pause_s = _PAUSE_S if arguments.latency else 0.0
+    contenders: list[Contender] = [
+        Row(each, server, window_max=windows[-1], pause_s=pause_s) for each in rows
+    ]
+    if arguments.peers:
+        contenders += importlib.import_module("qos.bench.peers").peers()
+    progress = _Progress()
+    own, others = folder / "server", folder / "rows"
+    own.mkdir()
+    others.mkdir()
+    try:
+        await server.start(own)
+        measured = await measure(
+            contenders,
+            plan,
+            others,
+            progress=progress.tell,
+            absent=lambda name, why: note(f"{name} is left out: {why}"),
+        )
+    except NotHere as error:
+        text = f"{error}; --embedded needs none, and --jid names one of yours"
+        raise UsageError(text) from None
+    finally:
+        progress.close()
+        await server.stop()
+    return Results(
+        measured=measured,
+        floors={each.name: each.floor for each in rows},
+        caveats={each.name: each.caveat for each in contenders},
+        compared="p50_s" if arguments.latency else "rate",
+    )
+
+
+@contextmanager
+def _folder() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="xmpp-qos-bench-") as name:
+        yield Path(name)
+
+
+class _Progress:
+    """What is being done, and how long it will go on."""
+
+    def __init__(self) -> None:
+        self._line = ProgressLine()
+        self._began: float | None = None
+
+    def tell(self, text: str, done: float) -> None:
+        now = time.monotonic()
+        if done and self._began is not None:
+            left_s = (now - self._began) * (1 - done) / done
+            text = f"{text} ({done:.0%}, {left_s / 60:.0f} min left)"
+        else:
+            self._began = now
+        self._line.tell(text)
+
+    def close(self) -> None:
+        self._line.close()
+
+
+# -- what it prints --------------------------------------------------------
+
+
+def _about(
+    arguments: argparse.Namespace, server: Server, folder: Path
+) -> dict[str, Any]:
+    from qos.bench.machine import describe, versions
+
+    return {
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "versions": versions(),
+        "server": {"name": server.name, "version": server.version},
+        "machine": describe(folder),
+        "seconds": arguments.seconds,
+        "repeat": arguments.repeat,
+    }
+
+
+def _in_words(about: Mapping[str, Any]) -> str:
+    machine, server = about["machine"], about["server"]
+    used = {server["name"]: server["version"]} | about["versions"]
+    words = ", ".join(
+        f"{name} {version or ''}".strip() for name, version in used.items()
+    )
+    return (
+        f"{about['date']}. Medians of {about['repeat']} turns of "
+        f"{about['seconds']:g} s. {words}.\n{machine['cores']} cores, "
+        f"{machine['model']}, {machine['system']}, load {machine['load']}; the stores on "
+        f"{machine['file_system']}."
+    )

@@ -1,0 +1,43 @@
+"""The option --plot: what it needs, and what can go wrong with it."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+from collections.abc import Iterator
+from pathlib import Path
+
+from qos.cli.status import CommandError, Status, UsageError
+
+__all__ = ["check_plot", "plotting"]
+
+
+def check_plot(path: Path | None) -> None:
+    """See that something can be drawn into this file; None: it is not wanted.
+
+    Raises:
+        UsageError: it cannot.
+    """
+    if path is None:
+        return
+    if importlib.util.find_spec("matplotlib") is None:
+        raise UsageError(
+            "--plot needs the extra `bench`, and there is no matplotlib: "
+            "pip install 'xmpp-qos[bench]'"
+        )
+    if not path.parent.is_dir():
+        raise UsageError(f"--plot {path}: there is no folder {path.parent}")
+
+
+@contextlib.contextmanager
+def plotting(path: Path) -> Iterator[None]:
+    """Around what draws into this file.
+
+    Raises:
+        CommandError: it cannot be written.
+    """
+    try:
+        yield
+    except OSError as error:
+        text = f"--plot {path}: {error.strerror or error}"
+        raise CommandError(text, Status.OUTPUT) from None
