@@ -8,6 +8,7 @@ from pathlib import Path
 from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogFormatter
 
 from qos.bench.figures import Measured
 
@@ -75,7 +76,9 @@ def _draw_latencies(
         for value_ms, (marker, size) in zip(values_ms, _POINTS, strict=True):
             axes.plot(value_ms, number, color=colour, marker=marker, markersize=size)
     axes.set(xscale="log", xlabel="milliseconds: p50 (dot), p99 (bar), p99.9 (arrow)")
+    # As 20 and 300, and not as powers of ten.
     axes.xaxis.set_major_formatter("{x:g}")
+    axes.xaxis.set_minor_formatter(LogFormatter(minor_thresholds=(2, 0.5)))
     axes.set_yticks(range(len(rows)), rows)
     axes.invert_yaxis()
     axes.grid(visible=True, axis="x", which="both", alpha=0.3)

@@ -80,9 +80,13 @@ class Row:
                 self._task(folder, arrivals, sends=end == "sender")
                 for end, arrivals in zip(ends, pipe, strict=True)
             ]
+            # When one fails, the other is waited for, or it could not be stopped.
             jids = await asyncio.gather(
-                *(self._begin(end, task) for end, task in zip(ends, tasks, strict=True))
+                *map(self._begin, ends, tasks), return_exceptions=True
             )
+            for jid in jids:
+                if isinstance(jid, BaseException):
+                    raise jid
             for end, peer in zip(ends, reversed(jids), strict=True):
                 await self._children[end].ask({"peer": peer}, within_s=_ANSWER_S_MAX)
         finally:

@@ -33,7 +33,7 @@ COMMANDS = {
     "queue": "run a queue service, or put work into its queues",
     "worker": "run a command for each item of a queue",
     "audit": "find out from journals what was lost, done twice, refused or is stuck",
-    "bench": "measure an audit on this machine",
+    "bench": "measure speed and cost, of messages or of an audit",
     "synth": "make journals with known anomalies in them, to try an audit",
     "demo": "see the three levels over a bad link, and a queue, without a server",
 }

@@ -83,7 +83,6 @@ def test_a_plan_has_about_so_many_events(events: int, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("bench",), "WHAT"),
         (("bench", "speed"), "'speed'"),
         (("bench", "audit", "--events", "many"), "'many' is not a number of events"),
         (("bench", "audit", "--events", "1M", "0"), "'0' is not a number of events"),

@@ -1,0 +1,434 @@
+"""`xmpp-qos bench`: its figures mean what they say, and its processes end with it."""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import pytest
+
+from qos.bench.process import BenchFailed
+from qos.bench.rows import Row
+from qos.bench.run import Plan, measure
+from qos.bench.sample import NotHere, Sample, Work
+from qos.bench.servers import NamedServer
+from qos.bench.settings import FLOOR, STORES, Settings, settings_for
+from qos.cli import main
+from qos.cli.account import Login
+from qos.core.backoff import Backoff
+from qos.core.model import Level
+from qos.testing import Link, LoopbackServer, friends
+from qos.testing.prosody import Prosody
+
+STANZAS = {
+    "floor of one": 2,
+    "floor of two": 4,
+    "one Iq.send()": 2,
+    "two Iq.send()": 4,
+    "unacknowledged": 1,
+    "acknowledged": 2,
+    "assured": 4,
+}
+
+TINY = Work(window=4, payload_bytes=200, seconds=0.2)
+
+
+def bench(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
+    assert main(["bench", *words, "--json"]) == 0, capsys.readouterr().err
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def check(row: dict[str, Any]) -> None:
+    """What is true of every row, whatever the machine."""
+    kind = row["row"].partition(",")[0]
+    assert row["stanzas"] == STANZAS[kind], row
+    assert row["wire_bytes"] > row["payload_bytes"]
+    for name in ("sender", "receiver", "server"):
+        assert 2**20 < row[f"rss_bytes_{name}"] < 2**30
+    for sample in row["samples"]:
+        seconds, messages = sample["seconds"], sample["messages"]
+        assert 0 < sample["p50_s"] <= sample["p99_s"] <= sample["p999_s"] <= seconds
+        # Half of them took at least so long, and only a window of them at a time.
+        assert messages / 2 * sample["p50_s"] <= row["window"] * seconds
+        assert sum(sample["cpu_s"].values()) <= (seconds + 1) * (os.cpu_count() or 1)
+    assert row["rate"] == median(
+        each["messages"] / each["seconds"] for each in row["samples"]
+    )
+
+
+def test_a_run_on_the_embedded_server(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As one would run it, only shorter: what belongs together fits together."""
+    plot = tmp_path / "plot.svg"
+    words = ["--embedded", "--floor", "--levels", "assured", "--stores", "memory"]
+    words += ["--windows", "4", "1", "4", "--seconds", "0.1", "--repeat", "2"]
+    found = bench(capsys, *words, "--plot", str(plot))
+    rows = {(row["row"], row["window"]): row for row in found["rows"]}
+    names = [*(each.name for each in FLOOR), "assured, memory"]
+    assert list(rows) == [(name, window) for name in names for window in (1, 4)]
+    for row in rows.values():
+        check(row)
+    for window in (1, 4):
+        floor, ours = rows["floor of two", window], rows["assured, memory", window]
+        # The server does the same work for both; slixmpp writes "<x />" for "<x/>".
+        assert floor["wire_bytes"] == ours["wire_bytes"]
+        two = rows["two Iq.send()", window]["wire_bytes"]
+        assert two == pytest.approx(ours["wire_bytes"], abs=4)
+        pairs = zip(ours["samples"], floor["samples"], strict=True)
+        ratios = [
+            mine["messages"] / mine["seconds"] / (its["messages"] / its["seconds"])
+            for mine, its in pairs
+        ]
+        assert ours["ratio"] == pytest.approx(median(ratios))
+        assert floor["ratio"] is None
+    used = rows["assured, memory", 4]
+    assert all(used[f"cpu_us_{name}"] > 0 for name in ("sender", "receiver", "server"))
+    assert set(found["versions"]) == {"python", "slixmpp", "xmpp-qos"}
+    assert found["machine"]["cores"] == os.cpu_count()
+    picture = plot.read_text()
+    assert "<svg" in picture
+    assert picture.count("<!-- assured, memory -->") == 2
+
+
+@pytest.mark.xmpp
+def test_every_row_on_prosody(capsys: pytest.CaptureFixture[str]) -> None:
+    """Each of them comes to its end there, with its count of stanzas."""
+    words = ["--floor", "--sm", "--windows", "4", "--seconds", "0.2", "--repeat", "1"]
+    found = bench(capsys, *words)
+    ours = [
+        f"{level}, {store}" for level in ("acknowledged", "assured") for store in STORES
+    ]
+    assert [row["row"] for row in found["rows"]] == [
+        *(each.name for each in FLOOR),
+        *("unacknowledged", *ours, "assured, memory, XEP-0198"),
+    ]
+    for row in found["rows"]:
+        check(row)
+    assert found["server"]["name"] == "Prosody"
+    assert found["server"]["version"][0].isdigit()
+    by_name = {row["row"]: row for row in found["rows"]}
+    plain, managed = by_name["assured, memory"], by_name["assured, memory, XEP-0198"]
+    # Its requests for acknowledgement are no stanzas, and yet they are sent.
+    assert managed["wire_bytes"] > plain["wire_bytes"] + 1
+
+
+IDLE = ("--embedded", "--latency", "--levels", "acknowledged", "--stores", "memory")
+
+
+def test_an_idle_link_is_idle(capsys: pytest.CaptureFixture[str]) -> None:
+    """Or its latency would be that of a busy one, which the kernel treats otherwise."""
+    (row,) = bench(capsys, *IDLE, "--seconds", "0.3", "--repeat", "1")["rows"]
+    assert row["window"] == 1
+    assert 2 <= row["samples"][0]["messages"] <= 0.3 / 0.05 + 1
+
+
+def test_a_table_is_for_people(capsys: pytest.CaptureFixture[str]) -> None:
+    """With what the rows do not guarantee, and with what it was measured."""
+    assert main(["bench", *IDLE, "--seconds", "0.1", "--repeat", "1"]) == 0
+    out, err = capsys.readouterr()
+    assert "p50 by" in out.splitlines()[1]
+    assert "acknowledged, memory      200       1" in out
+    assert "acknowledged, memory: it may come twice;" in out
+    assert "Medians of 1 turns of 0.1 s. the embedded server, python 3." in out
+    assert err == ""
+
+
+# -- a server of the user's ------------------------------------------------
+
+
+def login(jid: str, port: int, **options: Any) -> Login:
+    usual: dict[str, Any] = {
+        "password": "secret",
+        "host": "127.0.0.1",
+        "port": port,
+        "tls": "off",
+        "ca_file": None,
+        "connect_timeout_s": 10.0,
+        "backoff": Backoff(),
+    }
+    return Login(jid=jid, **(usual | options))
+
+
+async def sample_of(
+    settings: Settings, server: NamedServer, folder: Path, work: Work = TINY
+) -> Sample:
+    row = Row(settings, server, window_max=work.window)
+    try:
+        await row.start(folder)
+        # At first they ask each other what they support.
+        await row.measure(work)
+        return await row.measure(work)
+    finally:
+        await row.stop()
+
+
+@pytest.mark.xmpp
+async def test_tls_is_not_counted(tmp_path: Path) -> None:
+    """Bytes are those of XMPP: the same with STARTTLS as without."""
+    (tmp_path / "server").mkdir()
+    (settings,) = settings_for([Level.ASSURED], ["memory"])
+    accounts = {"a": "secret", "b": "secret"}
+    counts = set()
+    async with Prosody(tmp_path / "server", accounts=accounts, tls=True) as prosody:
+        for tls in ("off", "starttls"):
+            options = {"tls": tls, "ca_file": prosody.ca_file}
+            ends = [login(f"{a}@localhost", prosody.c2s_port, **options) for a in "ab"]
+            folder = tmp_path / tls
+            folder.mkdir()
+            found = await sample_of(settings, NamedServer(*ends), folder)
+            assert set(found.cpu_s) == {"sender", "receiver"}
+            assert found.wire_bytes is not None
+            assert found.stanzas == 4 * found.messages
+            counts.add(found.wire_bytes / found.messages)
+    assert len(counts) == 1
+
+
+async def test_what_was_handed_over_twice_is_not_measured(tmp_path: Path) -> None:
+    """It is easy to be fast, and to do something else."""
+    (settings,) = settings_for([Level.UNACKNOWLEDGED], [])
+    async with friends("a", "b", link=Link(1, duplicate=0.5)) as server:
+        ends = [login(f"{user}@localhost", server.port) for user in "ab"]
+        with pytest.raises(
+            BenchFailed, match=r"\d+ messages were sent, and \d+ handed"
+        ):
+            await sample_of(settings, NamedServer(*ends), tmp_path)
+
+
+async def test_an_end_that_dies_is_told(tmp_path: Path) -> None:
+    """With its name: there are two dozen of them."""
+    (settings,) = settings_for([Level.ASSURED], ["memory"])
+    others = children(os.getpid())
+    async with friends("a", "b") as server:
+        ends = [login(f"{user}@localhost", server.port) for user in "ab"]
+        row = Row(settings, NamedServer(*ends), window_max=1)
+        try:
+            await row.start(tmp_path)
+            ours = children(os.getpid()) - others
+            (pid,) = (pid for pid in ours if log_of(pid).endswith("/sender.log"))
+            os.kill(pid, signal.SIGKILL)
+            with pytest.raises(BenchFailed, match="memory: the sender has died"):
+                await row.measure(TINY)
+        finally:
+            await row.stop()
+        assert children(os.getpid()) <= others
+
+
+async def test_named_accounts_are_used(tmp_path: Path) -> None:
+    """By the options and the variable that all commands have."""
+    async with LoopbackServer(accounts={"a": "one", "b": "two"}) as server:
+        (tmp_path / "b").write_text("two\n")
+        process = await start(
+            *("--jid", "a@localhost", "--host", "127.0.0.1", "--tls", "off"),
+            *("--port", str(server.port), "--to", "b@localhost"),
+            *("--to-password-file", str(tmp_path / "b"), "--json"),
+            *("--levels", "acknowledged", "--stores", "memory", "--windows", "1"),
+            *("--seconds", "0.1", "--repeat", "1"),
+            folder=tmp_path,
+            password="one",  # noqa: S106
+        )
+        out, err = await process.communicate()
+    assert process.returncode == 0, err
+    found = json.loads(out)
+    assert found["server"] == {"name": "127.0.0.1", "version": None}
+    (row,) = found["rows"]
+    assert row["stanzas"] == 2
+    assert row["cpu_us_server"] is None
+
+
+def test_a_server_that_is_not_there_is_one_line(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """And the status is that of every command that finds no server."""
+    monkeypatch.setenv("XMPP_QOS_PASSWORD", "secret")
+    words = ["--jid", "a@localhost", "--to", "b@localhost", "--tls", "off"]
+    words += ["--host", "127.0.0.1", "--port", "9", "--connect-timeout", "0.2"]
+    assert main(["bench", *words]) == 4
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.count("\n") == 1, err
+    assert "127.0.0.1:9: Connection refused" in err
+
+
+# -- the life of its processes ---------------------------------------------
+
+
+async def start(
+    *words: str, folder: Path, password: str = "", stderr: int | None = None
+) -> asyncio.subprocess.Process:
+    program = "import sys; from qos.cli import main; sys.exit(main())"
+    return await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", program, "bench", *words),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE if stderr is None else stderr,
+        start_new_session=True,
+        env=os.environ | {"TMPDIR": str(folder), "XMPP_QOS_PASSWORD": password},
+    )
+
+
+def children(parent: int) -> set[int]:
+    """The processes that a process has started, and that have not ended."""
+    found = set()
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            state, ppid, *_ = stat.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue  # it has just ended
+        if int(ppid) == parent and state != "Z":
+            found.add(int(stat.parent.name))
+    return found
+
+
+def log_of(pid: int) -> str:
+    """The file that a process writes its errors to."""
+    return os.readlink(f"/proc/{pid}/fd/2")
+
+
+async def until(condition: Callable[[], bool], within_s: float) -> None:
+    deadline = time.monotonic() + within_s
+    while not condition():
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.02)
+
+
+@pytest.mark.xmpp
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+async def test_its_processes_end_with_it(
+    number: signal.Signals, tmp_path: Path
+) -> None:
+    """With Ctrl-C in order; and if it is killed they do not stay behind either."""
+    process = await start(
+        *("--levels", "assured", "--stores", "sqlite", "--windows", "4"),
+        folder=tmp_path,
+    )
+    try:
+        # The server and both ends; a file of one of the ends.
+        await until(lambda: len(children(process.pid)) == 3, 20)
+        await until(lambda: any(tmp_path.glob("*/rows/0/in*")), 20)
+        started = children(process.pid)
+        if number == signal.SIGINT:
+            os.killpg(process.pid, number)  # as a terminal does
+        else:
+            process.send_signal(number)
+        _, err = await asyncio.wait_for(process.communicate(), 15)
+    finally:
+        if process.returncode is None:
+            process.kill()
+    await until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in started), 10)
+    if number == signal.SIGINT:
+        assert process.returncode == 130
+        assert err == b""
+        assert os.listdir(tmp_path) == []
+
+
+async def test_a_terminal_shows_what_is_being_measured(tmp_path: Path) -> None:
+    """Ten minutes without a word look like a mistake."""
+    ours, its = os.openpty()
+    words = [*IDLE, "--seconds", "0.1", "--repeat", "2"]
+    process = await start(*words, folder=tmp_path, stderr=its)
+    try:
+        await asyncio.wait_for(process.communicate(), 20)
+        shown = os.read(ours, 100_000).decode()
+    finally:
+        os.close(ours)
+        os.close(its)
+    row = "window 1, 200 bytes: acknowledged, memory"
+    assert f"turn 1 of 2, {row}" in shown
+    assert f"turn 2 of 2, {row} (50%, 0 min left)" in shown
+    assert shown.endswith("\r\x1b[K")
+
+
+async def test_a_contender_that_is_not_here_is_left_out(tmp_path: Path) -> None:
+    """Not everybody has three brokers installed."""
+
+    class Absent:
+        name = "absent"
+        caveat = ""
+
+        async def start(self, folder: Path) -> None:
+            raise NotHere("it is not installed")
+
+        async def measure(self, work: Work) -> Sample:
+            raise AssertionError
+
+        async def stop(self) -> None:
+            stopped.append(self.name)
+
+    stopped: list[str] = []
+    told: list[tuple[str, str]] = []
+    found = await measure(
+        [Absent()],
+        Plan(windows=[1], sizes=[200], seconds=0.1, repeat=1),
+        tmp_path,
+        progress=lambda text, done: None,
+        absent=lambda name, why: told.append((name, why)),
+    )
+    assert (found, told) == ([], [("absent", "it is not installed")])
+    assert stopped == ["absent"]
+
+
+# -- wrong usage -----------------------------------------------------------
+
+NAMED = ("--jid", "a@localhost", "--host", "127.0.0.1", "--tls", "off")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("speed",), "'speed'"),
+        (("--levels", "sure"), "'sure'"),
+        (("--stores", "redis"), "'redis'"),
+        (("--windows", "0"), "'0' is not a whole number from 1"),
+        (("--windows", "1", "many"), "'many' is not a whole number"),
+        (("--sizes", "300000"), "'300000' is not a whole number from 1 to 200000"),
+        (("--seconds", "0"), "'0' is not a time in seconds"),
+        (("--repeat", "0"), "'0' is not a whole number from 1"),
+        (("--plot", "no/p.svg"), "there is no folder no"),
+        (("--to", "b@localhost"), "--to is for a server of yours: --jid is needed"),
+        (("--host", "example.org"), "--host is for a server of yours"),
+        (("--to-password-file", "f"), "--to-password-file is for a server of yours"),
+        (NAMED, "--to is needed"),
+        ((*NAMED, "--to", "localhost"), "--to localhost: an account has the form"),
+        ((*NAMED, "--to", "b@localhost", "--embedded"), "name two servers"),
+        ((*NAMED, "--to", "b@localhost", "--nagle"), "--nagle is for the Prosody"),
+        ((*NAMED, "--to", "b@localhost"), "XMPP_QOS_PASSWORD is not set"),
+        (("--embedded", "--nagle"), "--nagle is for the Prosody"),
+        (("--embedded", "--sm"), "the embedded server has no XEP-0198"),
+        (("--latency", "--windows", "1"), "--latency is with a window of 1"),
+        (("--latency", "--peers"), "--latency is not for --peers"),
+    ],
+)
+def test_wrong_usage_is_one_line_and_status_2(
+    words: tuple[str, ...],
+    said: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nothing is started, and nothing is waited for."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("XMPP_QOS_PASSWORD", raising=False)
+    assert main(["bench", *words]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.count("\n") == 1, err
+    assert said in err
+
+
+def test_without_prosody_there_is_another_way(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is said which, before anything is started."""
+    monkeypatch.setenv("PATH", "")
+    assert main(["bench"]) == 2
+    err = capsys.readouterr().err
+    assert "prosody is not installed (Debian package: prosody); --embedded" in err
