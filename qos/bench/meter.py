@@ -12,11 +12,8 @@ from slixmpp import ClientXMPP
 
 __all__ = ["Meter"]
 
-#: How a stanza begins. Each request of ours holds a message, which is none.
-_BEGINS = ((b"<iq", 1), (b"<message", 1), (b"<assured ", -1), (b"<acknowledged ", -1))
-
-#: So much of what came before can be the beginning of one of them.
-_CUT_OFF = max(len(word) for word, _ in _BEGINS) - 1
+#: So much of what came before can be the beginning of a word that is looked for.
+_CUT_OFF = len(b"<acknowledged ") - 1
 
 
 class Meter:
@@ -53,9 +50,14 @@ class Meter:
     def _data_received(self, data: bytes | str) -> None:
         assert isinstance(data, bytes)
         self.wire_bytes += len(data)
-        joined = self._before + data
-        self.stanzas += _stanzas_in(joined) - _stanzas_in(self._before)
-        self._before = joined[-_CUT_OFF:]
+        if self._before:
+            self.stanzas -= _stanzas_in(self._before)
+            self.stanzas += _stanzas_in(self._before + data)
+        else:
+            self.stanzas += _stanzas_in(data)
+        # Mostly what comes in ends with a stanza.
+        ended = data.endswith(b">")
+        self._before = b"" if ended else (self._before + data)[-_CUT_OFF:]
         self._received(data)
 
 
@@ -76,4 +78,10 @@ class _Counted:
 
 
 def _stanzas_in(data: bytes) -> int:
-    return sum(data.count(word) * weight for word, weight in _BEGINS)
+    """How many begin there. Each request of ours holds a message, which is none."""
+    return (
+        data.count(b"<iq")
+        + data.count(b"<message")
+        - data.count(b"<assured ")
+        - data.count(b"<acknowledged ")
+    )
