@@ -112,7 +112,7 @@ class ProsodyServer:
     """
 
     def __init__(self, *, nagle: bool = False) -> None:
-        self.name = "Prosody, Nagle on" if nagle else "Prosody"
+        self.name = "Prosody (Nagle on)" if nagle else "Prosody"
         self.version: str | None = None
         self.pid: int | None = None
         self._nagle = nagle

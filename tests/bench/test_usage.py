@@ -1,0 +1,54 @@
+"""What a process has used is what the system says of it."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from qos.bench.usage import usage_of
+
+BUSY = """
+import threading, time
+def work():
+    while time.thread_time() < 0.1: pass
+threads = [threading.Thread(target=work) for _ in range(2)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+print("done", flush=True)
+input()
+"""
+
+
+def test_the_time_of_another_process_is_that_of_all_its_threads() -> None:
+    """A store works in threads; and a message takes less than a tick of /proc."""
+    with subprocess.Popen(
+        (sys.executable, "-c", BUSY), stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        used = usage_of(process.pid)
+        fields = (
+            Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+        )
+        process.communicate(b"\n")
+    assert used is not None
+    assert used.cpu_s > 0.2
+    ticks = int(fields[11]) + int(fields[12])
+    assert abs(used.cpu_s - ticks / os.sysconf("SC_CLK_TCK")) < 0.05
+    assert 2**20 < used.rss_bytes < 2**28
+
+
+def test_our_own_time_is_what_python_says() -> None:
+    """Of the same clock there is another way to ask."""
+    before = time.process_time()
+    used = usage_of(os.getpid())
+    assert used is not None
+    assert before <= used.cpu_s <= time.process_time()
+
+
+def test_a_process_that_is_gone_has_used_nothing_we_know() -> None:
+    """It is told by who misses its answer."""
+    process = subprocess.Popen((sys.executable, "-c", ""))
+    process.wait()
+    assert usage_of(process.pid) is None
