@@ -17,6 +17,9 @@ XML_NAMESPACE = "http://www.w3.org/XML/1998/namespace"
 #: XML 1.0 §2.2: what no document can carry, escaped or not.
 _ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
+#: Where none of this is, nothing has to be escaped: ids, and most addresses.
+_NOT_PLAIN = re.compile(r"[^\x20-\x25\x28-\x3b\x3d\x3f-\x7e]")
+
 #: A parser turns these into spaces or line feeds unless they are written so.
 _IN_TEXT = {"\r": "&#13;"}
 _IN_ATTRIBUTE = {"\r": "&#13;", "\n": "&#10;", "\t": "&#9;", "'": "&apos;"}
@@ -28,6 +31,8 @@ def text(value: str) -> str:
     Raises:
         ValueError: XML has no way to carry one of the characters.
     """
+    if _NOT_PLAIN.search(value) is None:
+        return value
     return escape(_legal(value), _IN_TEXT)
 
 
@@ -37,6 +42,8 @@ def attribute(value: str) -> str:
     Raises:
         ValueError: XML has no way to carry one of the characters.
     """
+    if _NOT_PLAIN.search(value) is None:
+        return f"'{value}'"
     return f"'{escape(_legal(value), _IN_ATTRIBUTE)}'"
 
 

@@ -67,7 +67,13 @@ class Channel:
         self._pending: dict[str, _Pending] = {}
         self._listeners: dict[tuple[str, str], list[Listener]] = {}
         self._wire = Wire(xmpp)
-        self._tap = Tap(xmpp, self._take, self._events())
+        self._tap = Tap(
+            xmpp,
+            take_iq=self._take_answer,
+            take=self._take,
+            taken=self._wire.count_received,
+            handlers=self._events(),
+        )
         if xmpp.session_bind_event.is_set():
             self._session_started(None)
 
@@ -153,11 +159,10 @@ class Channel:
 
     def _take(self, received: StanzaBase) -> bool:
         self._wire.quicken()
-        if received.name == "iq":
-            return self._take_answer(received.xml)
         return received.name == "message" and self._take_event(received.xml)
 
     def _take_answer(self, xml: ET.Element) -> bool:
+        self._wire.quicken()
         pending = self._pending.get(xml.get("id", ""))
         if pending is None or xml.get("type") not in {"result", "error"}:
             return False

@@ -142,7 +142,13 @@ class QueueService:
             xmpp.register_plugin(xep_qos.XEP_QOS.name, options)
         xmpp.register_plugin("xep_0030")
         self._wire = Wire(xmpp)
-        self._tap = Tap(xmpp, self._take, self._events())
+        self._tap = Tap(
+            xmpp,
+            take_iq=self._take_iq,
+            take=self._take,
+            taken=self._wire.count_received,
+            handlers=self._events(),
+        )
         if xmpp.session_bind_event.is_set():
             self._session_bind(xmpp.boundjid)
             self._session_started(None)
@@ -201,26 +207,27 @@ class QueueService:
 
     # -- what comes in -----------------------------------------------------
 
-    def _take(self, received: StanzaBase) -> bool:
-        xml = received.xml
+    def _take_iq(self, xml: ET.Element) -> bool:
         if self._closed:
-            return received.name == "iq" and (
-                is_request(xml) or request_element(xml) is not None
-            )
+            return is_request(xml) or request_element(xml) is not None
         self._wire.quicken()
         requester = xml.get("from", "")
-        to = xml.get("to", "")
+        is_ours = self._own is not None and xml.get("to", "") == self._own
+        return is_ours and bool(requester) and self._iq(xml, requester)
+
+    def _take(self, received: StanzaBase) -> bool:
+        if self._closed:
+            return False
+        self._wire.quicken()
+        requester = received.xml.get("from", "")
+        to = received.xml.get("to", "")
         if self._own is None or not requester:
             return False
         if received.name == "message":
             # One that was held for long may be for a resource that we had then.
             return bare(to) == bare(self._own) and self._message(received, requester)
-        if to != self._own:
-            return False
-        if received.name == "iq":
-            return self._iq(xml, requester)
-        if received.name == "presence":
-            self._presence(xml, requester)
+        if to == self._own and received.name == "presence":
+            self._presence(received.xml, requester)
         return False
 
     def _iq(self, xml: ET.Element, requester: str) -> bool:

@@ -136,7 +136,13 @@ class Endpoint:
             trust_acknowledged=policy_of(settings.trust_acknowledged),
             decided=self._decided,
         )
-        self._tap = Tap(xmpp, self._take, self._events())
+        self._tap = Tap(
+            xmpp,
+            take_iq=self._take_iq,
+            take=self._take,
+            taken=self._wire.count_received,
+            handlers=self._events(),
+        )
         if xmpp.session_bind_event.is_set():
             self._session_started(None)
 
@@ -288,24 +294,25 @@ class Endpoint:
 
     # -- the stream --------------------------------------------------------
 
+    def _take_iq(self, xml: ET.Element) -> bool:
+        self._wire.quicken()
+        kind = xml.get("type")
+        if kind == "set":
+            element = stanza.request_element(xml)
+            if element is not None:
+                self._request(xml, element)
+                return True
+        elif kind in {"result", "error"} and self.outbox.awaits(xml.get("id", "")):
+            self._reply(xml)
+            return True
+        return False
+
     def _take(self, received: StanzaBase) -> bool:
         self._wire.quicken()
-        xml = received.xml
-        name = received.name
-        if name == "iq":
-            kind = xml.get("type")
-            if kind == "set":
-                element = stanza.request_element(xml)
-                if element is not None:
-                    self._request(xml, element)
-                    return True
-            elif kind in {"result", "error"} and self.outbox.awaits(xml.get("id", "")):
-                self._reply(xml)
-                return True
-        elif name == "message":
+        if received.name == "message":
             self._wire.fed(received)
-        elif name == "presence" and xml.find(_MUC_USER) is not None:
-            self.guard.saw_occupant(xml.get("from", ""))
+        elif received.name == "presence" and received.xml.find(_MUC_USER) is not None:
+            self.guard.saw_occupant(received.xml.get("from", ""))
         return False
 
     def _request(self, xml: ET.Element, element: ET.Element) -> None:

@@ -8,11 +8,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias
+from xml.etree import ElementTree as ET
 
 from slixmpp.basexmpp import BaseXMPP
 from slixmpp.xmlstream.stanzabase import StanzaBase
 
-__all__ = ["Handlers", "Tap"]
+__all__ = ["Handlers", "Tap", "is_foreign"]
 
 log = logging.getLogger(__name__)
 
@@ -21,27 +22,52 @@ Handlers: TypeAlias = Iterable[tuple[str, Callable[[Any], None]]]
 
 
 class Tap:
-    """Sees every stanza that comes in, before any handler."""
+    """Sees every stanza that comes in, before any handler.
+
+    An iq is looked at before slixmpp makes an object of it, which would take longer
+    than all that is done with it here; unless the application has a filter of its own,
+    which is to see it first.
+    """
 
     def __init__(
-        self, xmpp: BaseXMPP, take: Callable[[StanzaBase], bool], handlers: Handlers
+        self,
+        xmpp: BaseXMPP,
+        *,
+        take_iq: Callable[[ET.Element], bool],
+        take: Callable[[StanzaBase], bool],
+        taken: Callable[[], None],
+        handlers: Handlers,
     ) -> None:
         """Step into the stream.
 
         Args:
             xmpp: the stream.
-            take: whether it takes this stanza out: then nobody else sees it.
+            take_iq: whether it takes this iq out: then nobody else sees it.
+            take: the same of other stanzas.
+            taken: called for each iq that no filter has seen, XEP-0198's included.
             handlers: of events, for as long as this is there.
         """
         self._xmpp = xmpp
+        self._take_iq = take_iq
         self._take = take
+        self._taken = taken
+        self._iq = f"{{{xmpp.default_ns}}}iq"
+        self._looked_at: ET.Element | None = None
+        self._filters: list[Any] = []
+        self._first = False
+        self._closed = False
         self._handlers = (("connected", self._connected), *handlers)
         xmpp.add_filter("in", self._filter)
         for event, handler in self._handlers:
             xmpp.add_event_handler(event, handler)
+        self._spawn_event = xmpp._spawn_event
+        xmpp._spawn_event = self._spawn  # type: ignore[method-assign]
 
     def close(self) -> None:
         """Leave the stream as it was."""
+        self._closed = True
+        if self._xmpp.__dict__.get("_spawn_event") == self._spawn:
+            self._xmpp._spawn_event = self._spawn_event  # type: ignore[method-assign]
         self._xmpp.del_filter("in", self._filter)
         for event, handler in self._handlers:
             self._xmpp.del_event_handler(event, handler)
@@ -51,11 +77,43 @@ class Tap:
         self._xmpp.del_filter("in", self._filter)
         self._xmpp.add_filter("in", self._filter)
 
+    def _spawn(self, xml: ET.Element) -> None:
+        """In place of what makes an object of each stanza."""
+        if xml.tag == self._iq and not self._closed and self._is_first():
+            self._looked_at = xml
+            if self._safely(self._take_iq, xml):
+                self._taken()
+                return
+        self._spawn_event(xml)
+
+    def _is_first(self) -> bool:
+        known: dict[str, list[Any]] = getattr(self._xmpp, "_XMLStream__filters", {})
+        filters = known.get("in", [])
+        if filters != self._filters:
+            self._filters = list(filters)
+            self._first = not any(map(is_foreign, filters))
+        return self._first
+
     def _filter(self, received: StanzaBase) -> StanzaBase | None:
+        if received.name != "iq":
+            taken = self._safely(self._take, received)
+        else:
+            seen, self._looked_at = self._looked_at, None
+            taken = received.xml is not seen and self._safely(
+                self._take_iq, received.xml
+            )
+        return None if taken else received
+
+    def _safely(self, take: Callable[[Any], bool], stanza: object) -> bool:
         """What fails here must not end the connection: a peer repeats itself."""
         try:
-            taken = self._take(received)
+            return take(stanza)
         except Exception:
             log.exception("a stanza could not be looked into")
-            taken = False
-        return None if taken else received
+            return False
+
+
+def is_foreign(filter_: object) -> bool:
+    """Whether a filter is the application's: neither slixmpp's nor one of ours."""
+    module = str(getattr(filter_, "__module__", ""))
+    return not module.startswith(("slixmpp.", "xep_qos.", "xep_0254."))

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 import socket
+from collections.abc import Sequence
 from typing import Any
 from xml.etree import ElementTree as ET
 
@@ -20,6 +21,7 @@ from slixmpp.stanza import Iq, Message
 from qos.core.model import Incoming
 from qos.xml import render
 from xep_qos.stanza import CLIENT
+from xep_qos.tap import is_foreign
 
 __all__ = ["Wire"]
 
@@ -41,10 +43,14 @@ class Wire:
         self._socket: socket.socket | None = None
         # While a message is fed in: what XEP-0198 had counted before.
         self._feeding: tuple[Message, int] | None = None
+        # Of this turn of the loop.
+        self._in_turn = self._quickened = self._written = False
+        self._gathered: list[str] = []
         xmpp.add_filter("out_sce", self._write)
 
     def close(self) -> None:
         """Leave the stream as it was."""
+        self._send_gathered()
         self._xmpp.del_filter("out_sce", self._write)
         self._socket = None
 
@@ -56,28 +62,70 @@ class Wire:
 
     def session_lost(self) -> None:
         """There is none."""
+        self._gathered.clear()
         self._socket = None
 
     def quicken(self) -> None:
-        """Call at each read: the kernel forgets the setting."""
+        """Call at each stanza: at each read the kernel forgets the setting."""
+        if self._quickened:
+            return
         if self._socket is not None and _QUICKACK is not None:
+            self._quickened = True
+            self._turn()
             try:
                 self._socket.setsockopt(socket.IPPROTO_TCP, _QUICKACK, 1)
             except OSError:  # not TCP, or just closed
                 self._socket = None
 
     def send(self, text: str) -> None:
-        """Send an iq or a message, given as text in the stream's own namespace."""
+        """Send an iq or a message, given as text in the stream's own namespace.
+
+        At once; but what follows in the same turn of the loop is sent at its end, all
+        in one write: many requests are due when many answers have come in one read.
+        """
+        if self._written:
+            self._gathered.append(text)
+            return
+        self._written = True
+        self._turn()
+        self._send((text,))
+
+    def _turn(self) -> None:
+        if not self._in_turn:
+            self._in_turn = True
+            self._xmpp.loop.call_soon(self._turned)
+
+    def _turned(self) -> None:
+        self._in_turn = self._quickened = self._written = False
+        self._send_gathered()
+
+    def _send_gathered(self) -> None:
+        if self._gathered:
+            gathered, self._gathered = self._gathered, []
+            self._send(gathered)
+
+    def _send(self, texts: Sequence[str]) -> None:
         if self._filtered():
-            xml = _parsed(text, self._xmpp.default_ns)
-            own = _OwnMessage if text.startswith("<message") else _OwnIq
-            self._xmpp.send(own(self._xmpp, xml=xml))
+            for text in texts:
+                xml = _parsed(text, self._xmpp.default_ns)
+                own = _OwnMessage if text.startswith("<message") else _OwnIq
+                self._xmpp.send(own(self._xmpp, xml=xml))
             return
         transport = self._xmpp.transport
         if transport is None or transport.is_closing():
             return  # not sent, and not answered: it will be repeated
-        self._xmpp.send_raw(text)
-        self._count_sent(text)
+        self._xmpp.send_raw("".join(texts))
+        # In the order of writing: nothing comes between.
+        management = self._management()
+        if management is not None and management.enabled_out:
+            for text in texts:
+                _count_sent(management, text)
+
+    def count_received(self) -> None:
+        """Count a stanza that was taken out before XEP-0198 could see it."""
+        management = self._management()
+        if management is not None and management.enabled_in:
+            management.handled = (management.handled + 1) % _COUNT_MAX
 
     def feed(self, message: Message) -> None:
         """Feed a message into normal processing.
@@ -136,18 +184,6 @@ class Wire:
             return None
         return self._xmpp.plugin["xep_0198"]
 
-    def _count_sent(self, text: str) -> None:
-        """XEP-0198 §4, as slixmpp's filter does it for a stanza object."""
-        management = self._management()
-        if management is None or not management.enabled_out:
-            return
-        management.seq = (management.seq + 1) % _COUNT_MAX
-        management.unacked_queue.append((management.seq, SentText(text)))
-        management.window_counter -= 1
-        if management.window_counter == 0:
-            management.window_counter = management.window
-            management.request_ack()
-
     def _filtered(self) -> bool:
         """Whether the application wants to see what goes out.
 
@@ -156,10 +192,9 @@ class Wire:
         """
         filters: dict[str, list[Any]] = getattr(self._xmpp, "_XMLStream__filters", {})
         return any(
-            not str(getattr(filter_, "__module__", "")).startswith("slixmpp.")
+            is_foreign(filter_)
             for mode in ("out", "out_sync", "out_sce")
             for filter_ in filters.get(mode, ())
-            if not isinstance(getattr(filter_, "__self__", None), Wire)
         )
 
     def _write(self, stanza: Any) -> Any:
@@ -174,6 +209,16 @@ class Wire:
                 management.unacked_queue[-1] = (seq, SentText(text))
         self._xmpp.send_raw(text)
         return None
+
+
+def _count_sent(management: Any, text: str) -> None:
+    """XEP-0198 §4, as slixmpp's filter does it for a stanza object."""
+    management.seq = (management.seq + 1) % _COUNT_MAX
+    management.unacked_queue.append((management.seq, SentText(text)))
+    management.window_counter -= 1
+    if management.window_counter == 0:
+        management.window_counter = management.window
+        management.request_ack()
 
 
 class _OwnIq(Iq):

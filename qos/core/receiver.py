@@ -28,7 +28,7 @@ The crash argument. What an answer says is on disk before it is sent:
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 from qos.core.effects import (
@@ -43,6 +43,7 @@ from qos.core.effects import (
     Save,
 )
 from qos.core.model import Incoming, IncomingState, Level, bare
+from qos.core.replace import replace
 
 __all__ = [
     "TRANSITIONS",

@@ -34,11 +34,12 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from qos.core.backoff import Backoff
 from qos.core.effects import Effect, Forget, Save, Settle, Transmit
 from qos.core.model import NAMESPACES, Level, Outgoing, OutgoingState, Route, bare
+from qos.core.replace import replace
 from qos.errors import CannotWithdraw, LocalProtocolError
 
 __all__ = [
@@ -336,8 +337,17 @@ def _attempt(
 ) -> tuple[Outgoing, tuple[Effect, ...]]:
     if state is _S.RECEIVED:
         return replace(record, due_at=math.inf), ()
-    route = at.route
-    assert route is not None
+    assert at.route is not None
+    return _send(record, state, at, at.route, record.addressed)
+
+
+def _send(
+    record: Outgoing,
+    state: OutgoingState,
+    at: Step,
+    route: Route,
+    addressed: frozenset[str],
+) -> tuple[Outgoing, tuple[Effect, ...]]:
     tries = record.tries + 1
     first = record.state is _S.QUEUED
     releasing = state is _S.RELEASING
@@ -346,7 +356,7 @@ def _attempt(
         state=state,
         attempts=record.attempts + 1,
         delivers=record.delivers + releasing,
-        addressed=record.addressed | {route.jid},
+        addressed=addressed | {route.jid},
         asked_in=route.namespace,
         doubted=record.doubted or record.unanswered,
         unanswered=True,
@@ -384,8 +394,7 @@ def _release(
     assert record.peer is not None
     assert record.namespace is not None
     route = Route(record.peer, record.namespace, record.hold is not None)
-    fresh = replace(record, addressed=frozenset())
-    return _attempt(fresh, state, replace(at, route=route))
+    return _send(record, state, at, route, frozenset())
 
 
 def _offer_again(

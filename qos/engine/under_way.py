@@ -11,7 +11,6 @@ import logging
 import math
 from collections import deque
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import Protocol
 
@@ -20,6 +19,7 @@ from qos.core.backoff import Backoff
 from qos.core.effects import Effect, Forget, Save, Transmit
 from qos.core.flow import Flow
 from qos.core.model import Outgoing, OutgoingState, Route
+from qos.core.replace import replace
 from qos.core.sender import Reply, SenderInput
 from qos.engine.clock import Clock, Timers
 from qos.errors import CannotWithdraw
