@@ -158,14 +158,13 @@ class Channel:
     # -- the stream --------------------------------------------------------
 
     def _take(self, received: StanzaBase) -> bool:
-        self._wire.quicken()
         return received.name == "message" and self._take_event(received.xml)
 
     def _take_answer(self, xml: ET.Element) -> bool:
-        self._wire.quicken()
         pending = self._pending.get(xml.get("id", ""))
         if pending is None or xml.get("type") not in {"result", "error"}:
             return False
+        self._wire.quicken()
         # Nobody else answers for a service.
         if xml.get("from") != pending.to:
             return False
@@ -178,6 +177,7 @@ class Channel:
         # send whatever he likes (queue.md §1, row 6).
         if not self._listeners or xml.find(_EVENT) is None:
             return False
+        self._wire.quicken()
         event = parse_event(xml) if xml.get("to") == self.own else None
         if event is None:
             return False

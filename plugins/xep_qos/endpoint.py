@@ -295,20 +295,21 @@ class Endpoint:
     # -- the stream --------------------------------------------------------
 
     def _take_iq(self, xml: ET.Element) -> bool:
-        self._wire.quicken()
         kind = xml.get("type")
         if kind == "set":
             element = stanza.request_element(xml)
-            if element is not None:
-                self._request(xml, element)
-                return True
+            if element is None:
+                return False
+            self._wire.quicken()
+            self._request(xml, element)
         elif kind in {"result", "error"} and self.outbox.awaits(xml.get("id", "")):
+            self._wire.quicken()
             self._reply(xml)
-            return True
-        return False
+        else:
+            return False
+        return True
 
     def _take(self, received: StanzaBase) -> bool:
-        self._wire.quicken()
         if received.name == "message":
             self._wire.fed(received)
         elif received.name == "presence" and received.xml.find(_MUC_USER) is not None:

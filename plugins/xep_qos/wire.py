@@ -66,7 +66,10 @@ class Wire:
         self._socket = None
 
     def quicken(self) -> None:
-        """Call at each stanza: at each read the kernel forgets the setting."""
+        """Call at each stanza of ours: at each read the kernel forgets the setting.
+
+        Not at those of others: an acknowledgement of its own is a packet more.
+        """
         if self._quickened:
             return
         if self._socket is not None and _QUICKACK is not None:
