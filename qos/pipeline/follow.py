@@ -23,7 +23,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from qos.pipeline import boots, read, store, tables
+from qos.pipeline import boot_runs, read, store, tables
 from qos.pipeline.claim import FOLDER, CannotFollow, alone, check_options
 from qos.pipeline.driver import (
     CLOCK_BACK_S,
@@ -199,7 +199,7 @@ class Follower:
         try:
             marks = self._marks(lines, before, batch, limits)
             days = _days(spans, marks)
-            known = boots.merged(
+            known = boot_runs.merged(
                 self._staging.boots(before.batch).unionByName(runs_of(lines)),
                 tolerance_s=CLOCK_BACK_S,
             )
@@ -251,7 +251,7 @@ class Follower:
         marks = self._staging.marks()
         if before is not None and before.batch >= 0:
             written = self._tables(marks)
-            known = boots.coverage(self._staging.boots(marks.batch))
+            known = boot_runs.coverage(self._staging.boots(marks.batch))
             found = tables.anomalies(written["deliveries"], known, limits)
             if _counts(found) == _counts(written["anomalies"]) and _same_files(
                 self._file_problems(), self._problem_table()
@@ -270,7 +270,7 @@ class Follower:
         with _lines_of(events, days, marks) as events:
             write_tables(
                 events.select(*EVENT.names),
-                boots.coverage(known),
+                boot_runs.coverage(known),
                 self._out,
                 days,
                 limits,
@@ -281,8 +281,8 @@ class Follower:
         problems = (
             self._staging.problems(marks.batch)
             .unionByName(self._file_problems())
-            .unionByName(boots.missing_lines(known))
-            .unionByName(boots.clocks_back(known, tolerance_s=CLOCK_BACK_S))
+            .unionByName(boot_runs.missing_lines(known))
+            .unionByName(boot_runs.clocks_back(known, tolerance_s=CLOCK_BACK_S))
         )
         store.replace_table(problems, f"{self._out}/problems")
         self._progress("drawing the report")

@@ -11,7 +11,7 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from qos.pipeline import boots, read
+from qos.pipeline import boot_runs, read
 from qos.pipeline.subjects import begun, is_open, subject
 
 __all__ = ["LATE_LINE", "kept", "problems_of", "runs_of", "spans_of", "staged"]
@@ -48,7 +48,7 @@ def spans_of(lines: DataFrame, events: DataFrame) -> DataFrame:
 def runs_of(lines: DataFrame) -> DataFrame:
     """The runs of all lines of a batch, late ones too; those tell nothing else."""
     events = lines.where(F.col("problem").isNull())
-    return boots.runs(events, heard=~F.col("late"))
+    return boot_runs.runs(events, heard=~F.col("late"))
 
 
 def problems_of(

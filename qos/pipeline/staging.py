@@ -4,7 +4,7 @@
 
     STAGED/lines/kind=batch/upto=7/date=…   the checked lines of batch 7
     STAGED/lines/kind=whole/upto=4/date=…   what is kept of those up to batch 4
-    STAGED/boots/upto=7                     the state after batch 7: see `boots`,
+    STAGED/boots/upto=7                     the state after batch 7: see boot_runs,
     STAGED/problems/upto=7                  the problems of lines,
     STAGED/marks/upto=7                     and how far it is: see Marks
 
@@ -34,7 +34,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from qos.pipeline import boots, store
+from qos.pipeline import boot_runs, store
 from qos.pipeline.schema import EVENT
 
 __all__ = ["PROBLEM", "STAGED", "Incomplete", "Marks", "Staging"]
@@ -122,7 +122,7 @@ class Staging:
 
     def boots(self, batch: int) -> DataFrame:
         """The runs of lines after a batch."""
-        return self._read("boots", batch, boots.RUN)
+        return self._read("boots", batch, boot_runs.RUN)
 
     def problems(self, batch: int) -> DataFrame:
         """The problems of lines after a batch."""

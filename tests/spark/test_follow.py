@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from frames import NOON, Lines
 from qos.journal.schema import parse_line, render_line, time_of, time_text
-from qos.pipeline import boots, store, tables
+from qos.pipeline import boot_runs, store, tables
 from qos.pipeline import follow as following
 from qos.pipeline.claim import FOLDER, CannotFollow, alone, check_options
 from qos.pipeline.driver import TABLES, audit
@@ -301,25 +301,25 @@ def test_runs_of_lines_tell_what_all_lines_do(spark: SparkSession) -> None:
     rows = [row for row in lines.rows if chance.random() < 0.8]
     rows += chance.sample(rows, 3)
     chance.shuffle(rows)
-    known = spark.createDataFrame([], boots.RUN)
+    known = spark.createDataFrame([], boot_runs.RUN)
     for start in range(0, len(rows), 5):
         part = Lines()
         part.rows = rows[start : start + 5]
-        pieces = boots.runs(part.frame(spark), heard=F.lit(True))
+        pieces = boot_runs.runs(part.frame(spark), heard=F.lit(True))
         # Else the plan grows with each part.
-        known = boots.merged(
+        known = boot_runs.merged(
             known.unionByName(pieces), tolerance_s=60
         ).localCheckpoint()
     all_lines = Lines()
     all_lines.rows = rows
     events = all_lines.frame(spark)
     for found, expected in (
-        (boots.missing_lines(known), tables.missing_lines(tables.boots(events))),
+        (boot_runs.missing_lines(known), tables.missing_lines(tables.boots(events))),
         (
-            boots.clocks_back(known, tolerance_s=60),
+            boot_runs.clocks_back(known, tolerance_s=60),
             tables.clocks_back(events, tolerance_s=60),
         ),
-        (boots.coverage(known), tables.coverage(events)),
+        (boot_runs.coverage(known), tables.coverage(events)),
     ):
         assert sorted(found.collect()) == sorted(expected.collect())
-    assert boots.clocks_back(known, tolerance_s=60).count() == 1
+    assert boot_runs.clocks_back(known, tolerance_s=60).count() == 1
