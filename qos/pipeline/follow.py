@@ -13,6 +13,7 @@ the tables are kept, and one line a boot.
 from __future__ import annotations
 
 import contextlib
+import functools
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -299,10 +300,17 @@ class Follower:
 
     def _tables(self, marks: Marks) -> dict[str, DataFrame]:
         """As they are on disk, of the days that are open."""
+        return {
+            name: store.read_table(table, f"{self._out}/{name}", *_shown(marks))
+            for name, table in self._like.items()
+        }
+
+    @functools.cached_property
+    def _like(self) -> dict[str, DataFrame]:
+        """Tables only to know their columns by; none of them is computed."""
         events = self._spark.createDataFrame([], EVENT)
         messages = tables.deliveries(events)
-        # Only to know their columns; none of them is computed.
-        like = {
+        return {
             "deliveries": messages,
             "anomalies": tables.anomalies(
                 messages, tables.coverage(events), self._limits()
@@ -311,10 +319,6 @@ class Follower:
             "refusals": tables.refusals(events),
             "queue_items": tables.queue_items(events),
             "workers_hourly": tables.workers_hourly(events),
-        }
-        return {
-            name: store.read_table(table, f"{self._out}/{name}", *_shown(marks))
-            for name, table in like.items()
         }
 
     def _file_problems(self) -> DataFrame:
