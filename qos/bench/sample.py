@@ -7,7 +7,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-__all__ = ["Contender", "NotHere", "Sample", "Work"]
+from qos.cli.status import CommandError, Status
+
+__all__ = ["BenchFailed", "Contender", "NotHere", "Sample", "Work"]
+
+
+class BenchFailed(CommandError):
+    """Nothing can be measured; the text says why, in one line."""
+
+    def __init__(self, text: str, status: int = Status.INTERNAL) -> None:
+        super().__init__(text, Status(status))
 
 
 class NotHere(Exception):
@@ -76,10 +85,15 @@ class Contender(Protocol):
 
         Raises:
             NotHere: something is not installed.
+            BenchFailed: something does not start.
         """
 
     async def measure(self, work: Work) -> Sample:
-        """Do it once; may be asked for again and again."""
+        """Do it once; may be asked for again and again.
+
+        Raises:
+            BenchFailed: it came to nothing, or to something else.
+        """
 
     async def stop(self) -> None:
         """End its processes; no harm if it was not started, or only in part."""
