@@ -8,12 +8,14 @@ from __future__ import annotations
 import contextlib
 from abc import ABC, abstractmethod
 from array import array
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
 
 from qos.bench.processes import PATIENCE_S, Child, Process, free_ports, need_modules
 from qos.bench.sample import Sample, Work
-from qos.bench.times import Meter, unpack
+from qos.bench.times import sample_of, unpack
+from qos.bench.usage import Watch
 
 __all__ = ["Brokered"]
 
@@ -62,8 +64,10 @@ class Brokered(ABC):
         need_modules(self._module)
         (port,) = free_ports(1)
         self._server = self._keep(await self._start_server(folder, port))
-        self._sender = self._keep(await Child.start(self._child, folder=folder))
-        self._receiver = self._keep(await Child.start(self._child, folder=folder))
+        self._sender, self._receiver = [
+            self._keep(await Child.start(self._child, name=end, folder=folder))
+            for end in ("sender", "receiver")
+        ]
         await self._server.until_listening(port)
         options = self._options(folder)
         for each in (self._receiver, self._sender):
@@ -72,21 +76,20 @@ class Brokered(ABC):
 
     async def measure(self, work: Work) -> Sample:
         """See Contender."""
-        processes = {"sender": self._sender, "receiver": self._receiver}
-        with Meter(**processes, server=self._server) as meter:
+        processes = {
+            "sender": self._sender,
+            "receiver": self._receiver,
+            "server": self._server,
+        }
+        with Watch({name: each.pid for name, each in processes.items()}) as used:
             sent = await self._sender.do(
-                "send",
-                window=work.window,
-                payload_bytes=work.payload_bytes,
-                seconds=work.seconds,
-                patience_s=work.seconds + PATIENCE_S,
+                "send", patience_s=work.seconds + PATIENCE_S, **asdict(work)
             )
             given = unpack(sent["given"])
             # None may be missing, also where the sender does not ask.
             got = await self._receiver.do("received", messages=len(given))
-        return meter.sample(
-            given, self._ended(unpack(sent["ended"]), unpack(got["ended"]))
-        )
+        ended = self._ended(unpack(sent["ended"]), unpack(got["ended"]))
+        return sample_of(given, ended, used)
 
     async def stop(self) -> None:
         """See Contender."""

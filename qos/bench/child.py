@@ -1,63 +1,60 @@
-"""The life of a process of the benchmark: asked in JSON lines, and it answers in them.
+"""The life of a child process of the benchmark: it is told what to do, and answers.
 
-It ends with its stdin, so that it never outlives who started it, whatever it is doing.
+Each command and each answer is one line of JSON, on its stdin and its stdout. It ends
+with its stdin, so that it never outlives who started it, whatever it is doing. How the
+parent sees it is in `processes`.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
+import os
 import sys
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, TypeAlias
+import traceback
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import TypeAlias
 
+from qos.bench.processes import LINE_BYTES_MAX
 from qos.cli.status import CommandError, Status
 from qos.errors import QosError
 
-__all__ = ["Asked", "run", "say"]
+__all__ = ["Command", "obey"]
 
-#: Gives what is asked next.
-Asked: TypeAlias = Callable[[], Awaitable[dict[str, Any]]]
+#: Takes the options of a command; returns the answer, JSON, or nothing.
+Command: TypeAlias = Callable[..., Awaitable[Mapping[str, object] | None]]
 
 
-def run(work: Callable[[Asked], Awaitable[None]]) -> None:
-    """Work until stdin ends.
+async def obey(commands: Collection[Command]) -> None:
+    """Do what is asked for, one after the other, until the parent wants no more.
 
     Args:
-        work: gets what is asked; it does not return by itself. What it raises is said,
-            in one line.
+        commands: what can be done, called by the names of the functions.
     """
-    asyncio.run(_run(work))
-
-
-def say(answer: Mapping[str, object]) -> None:
-    """Answer."""
-    sys.stdout.write(json.dumps(answer) + "\n")
-    sys.stdout.flush()
-
-
-async def _run(work: Callable[[Asked], Awaitable[None]]) -> None:
-    reader = asyncio.StreamReader()
+    by_name = {command.__name__: command for command in commands}
+    # Nobody but us writes to stdout: what a library prints goes to the log.
+    answers = os.dup(sys.stdout.fileno())
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    reader = asyncio.StreamReader(limit=LINE_BYTES_MAX)
     await asyncio.get_running_loop().connect_read_pipe(
         lambda: asyncio.StreamReaderProtocol(reader), sys.stdin
     )
-    questions: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+    asked: asyncio.Queue[bytes] = asyncio.Queue()
 
-    async def read() -> None:
-        while line := await reader.readline():
-            questions.put_nowait(json.loads(line))
+    async def work() -> None:
+        while True:
+            name, options = json.loads(await asked.get())
+            try:
+                answer = dict(await by_name[name](**options) or {})
+            except Exception as error:  # noqa: BLE001 - the parent raises it
+                answer = _described(error)
+            _write(answers, json.dumps(answer).encode() + b"\n")
 
-    working = asyncio.ensure_future(work(questions.get))
-    reading = asyncio.ensure_future(read())
-    await asyncio.wait((working, reading), return_when=asyncio.FIRST_COMPLETED)
-    reading.cancel()
+    working = asyncio.create_task(work())
+    while line := await reader.readline():
+        asked.put_nowait(line)
     working.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        try:
-            await working
-        except Exception as error:  # noqa: BLE001 - whoever has asked is told
-            say(_described(error))
+    await asyncio.wait((working,))
 
 
 def _described(error: BaseException) -> dict[str, object]:
@@ -65,7 +62,14 @@ def _described(error: BaseException) -> dict[str, object]:
         error = error.exceptions[0]
     if isinstance(error, CommandError):
         return {"error": str(error), "status": error.status}
-    text = f"{type(error).__name__}: {error}"
     if isinstance(error, QosError):
-        text = str(error)
-    return {"error": text, "status": Status.INTERNAL}
+        return {"error": str(error), "status": Status.INTERNAL}
+    # To the log: only somebody who knows the code can tell what that was.
+    traceback.print_exception(error)
+    return {"error": f"{type(error).__name__}: {error}", "status": Status.INTERNAL}
+
+
+def _write(file: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(file, view) :]

@@ -1,22 +1,24 @@
-"""The embedded server in a process of its own: `python -m qos.bench.embedded`.
-
-Asked `{"accounts": {name: password}}` it answers `{"port": …}`.
-"""
+"""The embedded server in a process of its own: `python -m qos.bench.embedded`."""
 
 from __future__ import annotations
 
 import asyncio
+from contextlib import AsyncExitStack
 
-from qos.bench import child
+from qos.bench.child import obey
 from qos.testing.server import LoopbackServer
 
 
-async def _serve(asked: child.Asked) -> None:
-    accounts = (await asked())["accounts"]
-    async with LoopbackServer(accounts=accounts) as server:
-        child.say({"port": server.port})
-        await asyncio.Event().wait()
+async def _live() -> None:
+    async with AsyncExitStack() as stack:
+
+        async def serve(*, accounts: dict[str, str]) -> dict[str, object]:
+            server = LoopbackServer(accounts=accounts)
+            await stack.enter_async_context(server)
+            return {"port": server.port}
+
+        await obey([serve])
 
 
 if __name__ == "__main__":
-    child.run(_serve)
+    asyncio.run(_live())

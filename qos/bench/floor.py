@@ -7,12 +7,9 @@ is rendered by the plugin, so that the server does the same work.
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import socket
-from array import array
 from collections.abc import Sequence
-from time import perf_counter
 from xml.etree import ElementTree as ET
 
 from slixmpp import ClientXMPP
@@ -20,8 +17,9 @@ from slixmpp.xmlstream.handler import Callback
 from slixmpp.xmlstream.matcher import MatchXPath
 from slixmpp.xmlstream.stanzabase import StanzaBase
 
-from qos.bench.pace import Times, keep_under_way
+from qos.bench.pace import Window, keep_under_way
 from qos.bench.sample import Work
+from qos.bench.times import Times
 from qos.bench.ways import body
 from qos.core.effects import Answer, Transmit
 from qos.core.model import MARKS_NAMESPACE, NAMESPACES, Level, Outgoing, Route
@@ -124,7 +122,7 @@ class IqSender:
         self._client = client
         self._peer = peer
         self._steps = steps
-        self._numbers = itertools.count()
+        self._ids = itertools.count()
         self._elements: list[ET.Element] = []
 
     async def send(self, work: Work, *, pause_s: float) -> Times:
@@ -140,15 +138,15 @@ class IqSender:
     def close(self) -> None:
         """See qos.bench.ways.Sender."""
 
-    async def _one(self) -> None:
+    async def _one(self, _number: int) -> None:
         for element in self._elements:
-            number = _new_id(next(self._numbers))
+            an_id = _new_id(next(self._ids))
             own = ET.Element(element.tag, element.attrib)
             if "msgId" in element.attrib:
-                own.set("msgId", number)
+                own.set("msgId", an_id)
             own.extend(element)
             iq = self._client.make_iq_set(ito=self._peer)
-            iq["id"] = number
+            iq["id"] = an_id
             iq.append(own)
             await iq.send(timeout=_ANSWER_S_MAX)  # type: ignore[no-untyped-call]
 
@@ -206,14 +204,11 @@ class RawSender:
         self._client = client
         self._peer = peer
         self._steps = steps
-        self._numbers = itertools.count()
+        self._ids = itertools.count()
         self._texts: list[list[str]] = []
-        #: By id, when a message began, and how many of its requests are answered.
-        self._waiting: dict[str, tuple[float, int]] = {}
-        self._flying = 0
-        self._pause_s = self._began = self._until = 0.0
-        self._latencies_s = array("d")
-        self._done: asyncio.Future[None] | None = None
+        #: By id, the number of a message, and how many of its requests are answered.
+        self._waiting: dict[str, tuple[int, int]] = {}
+        self._window: Window
         client.add_filter("in", self._filter)
 
     async def send(self, work: Work, *, pause_s: float) -> Times:
@@ -222,62 +217,36 @@ class RawSender:
             steps=self._steps, to=self._peer, payload_bytes=work.payload_bytes
         )
         self._texts = [text.split(_ID) for text in texts]
-        self._latencies_s = array("d")
-        self._done = asyncio.get_running_loop().create_future()
-        self._pause_s = pause_s
-        self._flying = work.window
-        self._began = perf_counter()
-        self._until = self._began + work.seconds
-        for _ in range(work.window):
-            self._begin()
-        await self._done
-        return Times(self._latencies_s, perf_counter() - self._began)
+        self._window = Window(
+            self._give, window=work.window, seconds=work.seconds, pause_s=pause_s
+        )
+        return await self._window.run()
 
     def close(self) -> None:
         """See qos.bench.ways.Sender."""
         self._client.del_filter("in", self._filter)
 
-    def _begin(self) -> None:
-        number = _new_id(next(self._numbers))
-        self._waiting[number] = (perf_counter(), 1)
-        self._client.send_raw(number.join(self._texts[0]))
+    def _give(self, number: int) -> None:
+        an_id = _new_id(next(self._ids))
+        self._waiting[an_id] = (number, 1)
+        self._client.send_raw(an_id.join(self._texts[0]))
 
     def _filter(self, stanza: StanzaBase) -> StanzaBase | None:
         _quicken(self._client)
-        number = stanza.xml.get("id", "")
-        waiting = self._waiting.pop(number, None)
+        an_id = stanza.xml.get("id", "")
+        waiting = self._waiting.pop(an_id, None)
         if waiting is None:
             return stanza
-        began, answered = waiting
+        number, answered = waiting
         if stanza.xml.get("type") != "result":
-            self._end(_Wrong(f"{number} was answered by an error"))
+            self._window.failed(_Wrong(f"{an_id} was answered by an error"))
         elif answered < self._steps:
             # The answer to the step before has come: its id can be used again.
-            self._waiting[number] = (began, answered + 1)
-            self._client.send_raw(number.join(self._texts[answered]))
+            self._waiting[an_id] = (number, answered + 1)
+            self._client.send_raw(an_id.join(self._texts[answered]))
         else:
-            self._ended(began)
+            self._window.ended(number)
         return None
-
-    def _ended(self, began: float) -> None:
-        now = perf_counter()
-        self._latencies_s.append(now - began)
-        if now + self._pause_s >= self._until:
-            self._flying -= 1
-            if not self._flying:
-                self._end(None)
-        elif self._pause_s:
-            asyncio.get_running_loop().call_later(self._pause_s, self._begin)
-        else:
-            self._begin()
-
-    def _end(self, error: Exception | None) -> None:
-        if self._done is None or self._done.done():
-            return
-        if error is None:
-            self._done.set_result(None)
-        else:
-            self._done.set_exception(error)
 
 
 class RawReceiver:

@@ -1,24 +1,12 @@
-"""What a run was done with and on: versions, and the machine."""
+"""On what a run was done."""
 
 from __future__ import annotations
 
-import importlib.metadata
 import os
 import platform
 from pathlib import Path
 
-from qos._version import __version__
-
-__all__ = ["describe", "file_system", "versions"]
-
-
-def versions() -> dict[str, str | None]:
-    """Of Python, slixmpp and this library."""
-    return {
-        "python": platform.python_version(),
-        "slixmpp": importlib.metadata.version("slixmpp"),
-        "xmpp-qos": __version__,
-    }
+__all__ = ["describe", "file_system"]
 
 
 def describe(folder: Path) -> dict[str, object]:

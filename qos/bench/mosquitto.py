@@ -7,6 +7,7 @@ from array import array
 from pathlib import Path
 from typing import Any
 
+from qos.bench.arrivals import Arrivals
 from qos.bench.brokered import Brokered
 from qos.bench.processes import Process, find_program
 
@@ -66,11 +67,8 @@ class Mqtt(Brokered):
         return await Process.start(program, "-c", str(config), folder=folder)
 
     def _options(self, folder: Path) -> dict[str, Any]:
-        counts = None
-        if self._qos == 0:
-            os.mkfifo(folder / "counts")
-            counts = str(folder / "counts")
-        return {"qos": self._qos, "replies": self._replies, "counts": counts}
+        arrivals = None if self._qos else Arrivals.make(folder / "arrivals")
+        return {"qos": self._qos, "replies": self._replies, "arrivals": arrivals}
 
     def _ended(self, sent: array[float], got: array[float]) -> array[float]:
         # One connection keeps the order of QoS 0.

@@ -7,15 +7,16 @@ and calls `main` with it. Knows nothing of brokers and of what is made of the fi
 from __future__ import annotations
 
 import asyncio
-import os
 import time
+from array import array
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any, Protocol
 
-from qos.bench.processes import obey
-from qos.bench.times import Window, pack
+from qos.bench.arrivals import Arrivals
+from qos.bench.child import obey
+from qos.bench.pace import Window
+from qos.bench.times import pack
 
 __all__ = ["ANSWER_S_MAX", "Library", "OnMessage", "main"]
 
@@ -87,14 +88,15 @@ class _Roles:
         # As a sender.
         self._payload = b""
         self._window: Window | None = None
-        self._counts: int | None = None
+        self._arrivals: Arrivals | None = None
+        self._arrived_number = 0
         # As a receiver.
-        self._ended: list[float] = []
+        self._ended = array("d")
         self._wanted = 0
         self._complete = asyncio.Event()
 
     async def connect(
-        self, *, port: int, qos: int, replies: bool, counts: str | None = None
+        self, *, port: int, qos: int, replies: bool, arrivals: str | None = None
     ) -> None:
         """Connect.
 
@@ -102,28 +104,27 @@ class _Roles:
             port: of the broker.
             qos: of the messages and of the replies.
             replies: whether the end of a message is its reply.
-            counts: a named pipe by which the receiver tells the sender what it has
-                got, if nothing else does.
+            arrivals: the path of a pipe by which the receiver tells the sender what
+                it has got, if nothing else does.
         """
         self._qos, self._replies = qos, replies
-        if counts is not None:
-            # Opened for both by both: no end waits for the other, nor sees it go.
-            self._counts = os.open(Path(counts), os.O_RDWR | os.O_NONBLOCK)
+        if arrivals is not None:
+            self._arrivals = Arrivals(arrivals)
         await self._library.connect(port, replies=replies)
 
     # -- the receiver ------------------------------------------------------
 
     async def receive(self) -> None:
         """Subscribe."""
-        await self._library.subscribe(_MESSAGES, self._qos, self._arrived)
+        await self._library.subscribe(_MESSAGES, self._qos, self._received)
 
-    def _arrived(self, message: Any) -> None:
+    def _received(self, message: Any) -> None:
         if self._replies:
             topic, correlation = self._library.reply_to(message)
             self._library.publish(topic, b"", self._qos, correlation=correlation)
         self._ended.append(time.monotonic())
-        if self._counts is not None:
-            os.write(self._counts, b".")
+        if self._arrivals is not None:
+            self._arrivals.tell()
         if len(self._ended) == self._wanted:
             self._loop.call_soon_threadsafe(self._complete.set)
 
@@ -133,14 +134,14 @@ class _Roles:
         self._wanted = messages
         if len(self._ended) < messages:
             await self._complete.wait()
-        times, self._ended, self._wanted = self._ended, [], 0
+        times, self._ended, self._wanted = self._ended, array("d"), 0
         return {"ended": pack(times)}
 
     # -- the sender --------------------------------------------------------
 
     async def send(
         self, *, window: int, payload_bytes: int, seconds: float
-    ) -> dict[str, object]:
+    ) -> dict[str, str]:
         """Send; returns when each message was given, and when it ended."""
         self._payload = b"x" * payload_bytes
         give = self._give_for_reply if self._replies else self._give
@@ -148,11 +149,11 @@ class _Roles:
         self._window = Window(give, window=window, seconds=seconds)
         if first and self._replies:
             await self._library.subscribe(_REPLIES, self._qos, self._replied)
-        if first and self._counts is not None:
-            self._counted_number = 0
-            self._loop.add_reader(self._counts, self._counted)
-        self._counted_number = 0
-        return await self._window.run()
+        if first and self._arrivals is not None:
+            self._arrivals.listen(self._arrived)
+        self._arrived_number = 0
+        times = await self._window.run()
+        return times.packed()
 
     def _give(self, number: int) -> None:
         assert self._window is not None
@@ -173,11 +174,8 @@ class _Roles:
         _, correlation = self._library.reply_to(reply)
         self._window.ended(int.from_bytes(correlation, "big"))
 
-    def _counted(self) -> None:
+    def _arrived(self) -> None:
         assert self._window is not None
-        assert self._counts is not None
-        for _ in os.read(self._counts, 65_536):
-            # One connection keeps the order of QoS 0.
-            number = self._counted_number
-            self._counted_number += 1
-            self._window.ended(number)
+        number = self._arrived_number
+        self._arrived_number += 1
+        self._window.ended(number)

@@ -1,13 +1,9 @@
-"""One end of a row, in a process of its own: `python -m qos.bench.node`.
-
-It logs in and answers `{"jid": …}`. Asked `{"peer": jid}` it gets ready and answers
-`{}`. From then on a sender, asked for some work, answers with what it took; a receiver,
-asked anything, how many messages it has handed over.
-"""
+"""One end of a row, in a process of its own: `python -m qos.bench.node`."""
 
 from __future__ import annotations
 
 import asyncio
+from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -15,8 +11,8 @@ from typing import Any, Self
 from slixmpp import ClientXMPP
 
 import xep_qos  # noqa: F401 - makes the plugin known
-from qos.bench import child
-from qos.bench.figures import percentile
+from qos.bench.arrivals import Arrivals
+from qos.bench.child import obey
 from qos.bench.floor import IqReceiver, IqSender, RawReceiver, RawSender
 from qos.bench.meter import Meter
 from qos.bench.sample import Work
@@ -43,7 +39,7 @@ class Task:
         level: of `plugin`.
         steps: of the other two: requests for a message.
         plugins: the options of plugins to load, by plugin name.
-        arrivals: the file descriptor of its end of a pipe; see ways.PluginSender.
+        arrivals: the path of a pipe; see ways.PluginSender.
         pause_s: between the end of a message and the next.
     """
 
@@ -53,7 +49,7 @@ class Task:
     level: str = ""
     steps: int = 0
     plugins: dict[str, dict[str, Any]]
-    arrivals: int | None = None
+    arrivals: str | None = None
     pause_s: float = 0.0
 
     def to_json(self) -> dict[str, Any]:
@@ -71,27 +67,67 @@ class Task:
         return cls(**task | {"login": Login(**login)})
 
 
-async def _live(asked: child.Asked) -> None:
-    task = Task.from_json(await asked())
-    async with AccountSession(task.login, quiet=True) as session:
-        client = session.client
-        meter = Meter(client)
-        for plugin, options in task.plugins.items():
-            client.register_plugin(plugin, options)
+class _Node:
+    """What it can do: `connect`, `begin`, and then as its task is.
+
+    Args:
+        stack: what is to be closed in the end.
+    """
+
+    def __init__(self, stack: AsyncExitStack) -> None:
+        self._stack = stack
+        self._task: Task
+        self._client: ClientXMPP
+        self._meter: Meter
+        self._sender: Sender
+        self._receiver: Receiver
+
+    async def connect(self, *, task: dict[str, Any]) -> dict[str, object]:
+        """Log in; returns as whom."""
+        self._task = Task.from_json(task)
+        session = AccountSession(self._task.login, quiet=True)
+        await self._stack.enter_async_context(session)
+        self._client = session.client
+        self._meter = Meter(self._client)
+        for plugin, options in self._task.plugins.items():
+            self._client.register_plugin(plugin, options)
         session.start()
 
         async def ready() -> None:
             await session.online.wait()
-            if "xep_0198" in task.plugins:
-                await _managed(client)
+            if "xep_0198" in self._task.plugins:
+                await _managed(self._client)
 
         await session.work(ready())
-        child.say({"jid": client.boundjid.full})
-        peer = (await asked())["peer"]
-        if task.sends:
-            await _send(_sender(task, client, peer), meter, task.pause_s, asked)
+        return {"jid": self._client.boundjid.full}
+
+    async def begin(self, *, peer: str) -> None:
+        """Get ready for messages to this peer, or from it."""
+        if self._task.sends:
+            self._sender = _sender(self._task, self._client, peer)
+            self._stack.callback(self._sender.close)
         else:
-            await _receive(_receiver(task, client, peer), asked)
+            self._receiver = _receiver(self._task, self._client, peer)
+
+    async def send(self, **work: Any) -> dict[str, object]:
+        """Send; returns when each message was given and ended, and what that took."""
+        wire_bytes, stanzas = self._meter.wire_bytes, self._meter.stanzas
+        times = await self._sender.send(Work(**work), pause_s=self._task.pause_s)
+        return {
+            **times.packed(),
+            "wire_bytes": self._meter.wire_bytes - wire_bytes,
+            "stanzas": self._meter.stanzas - stanzas,
+        }
+
+    async def received(self) -> dict[str, object]:
+        """Returns how many messages were handed over so far; see ways.Receiver."""
+        return {"taken": self._receiver.taken}
+
+
+async def _live() -> None:
+    async with AsyncExitStack() as stack:
+        node = _Node(stack)
+        await obey([node.connect, node.begin, node.send, node.received])
 
 
 async def _managed(client: ClientXMPP) -> None:
@@ -109,51 +145,21 @@ async def _managed(client: ClientXMPP) -> None:
 def _sender(task: Task, client: ClientXMPP, peer: str) -> Sender:
     if task.way == "plugin":
         level = Level(task.level)
-        return PluginSender(client, peer, level=level, arrivals=task.arrivals)
+        return PluginSender(client, peer, level=level, arrivals=_arrivals(task))
     way = IqSender if task.way == "iq" else RawSender
     return way(client, peer, steps=task.steps)
 
 
 def _receiver(task: Task, client: ClientXMPP, peer: str) -> Receiver:
     if task.way == "plugin":
-        return PluginReceiver(client, arrivals=task.arrivals)
+        return PluginReceiver(client, arrivals=_arrivals(task))
     way = IqReceiver if task.way == "iq" else RawReceiver
     return way(client, peer)
 
 
-async def _send(
-    sender: Sender, meter: Meter, pause_s: float, asked: child.Asked
-) -> None:
-    child.say({})
-    try:
-        while True:
-            work = Work(**await asked())
-            wire_bytes, stanzas = meter.wire_bytes, meter.stanzas
-            times = await sender.send(work, pause_s=pause_s)
-            wire_bytes = meter.wire_bytes - wire_bytes
-            stanzas = meter.stanzas - stanzas
-            latencies_s = sorted(times.latencies_s)
-            child.say(
-                {
-                    "messages": len(latencies_s),
-                    "seconds": times.seconds,
-                    "p50_s": percentile(latencies_s, 0.5),
-                    "p99_s": percentile(latencies_s, 0.99),
-                    "p999_s": percentile(latencies_s, 0.999),
-                    "wire_bytes": wire_bytes,
-                    "stanzas": stanzas,
-                }
-            )
-    finally:
-        sender.close()
-
-
-async def _receive(receiver: Receiver, asked: child.Asked) -> None:
-    child.say({})
-    while True:
-        await asked()
-        child.say({"taken": receiver.taken})
+def _arrivals(task: Task) -> Arrivals | None:
+    return None if task.arrivals is None else Arrivals(task.arrivals)
 
 
 if __name__ == "__main__":
-    child.run(_live)
+    asyncio.run(_live())

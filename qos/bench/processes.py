@@ -1,13 +1,12 @@
 """The processes of a benchmark: servers, and children that do what they are told.
 
     server = await Process.start("mosquitto", "-c", str(config), folder=folder)
-    child = await Child.start("qos.bench.mqtt_paho", "sender", folder=folder)
-    answer = await child.do("measure", window=64)
+    child = await Child.start("qos.bench.mqtt_paho", name="sender", folder=folder)
+    answer = await child.do("send", window=64, payload_bytes=200, seconds=3.0)
     await child.end()
 
-A child is a module that is run with `python -m`; it calls `obey` with what it can do.
-Each command and each answer is one line of JSON, on its stdin and its stdout. All of
-them die with the process that has started them, even when that is killed.
+A child is a module that is run with `python -m`: see qos.bench.child. All of them die
+with the process that has started them, even when that is killed.
 
 Knows nothing of what is measured.
 """
@@ -23,24 +22,21 @@ import random
 import shutil
 import socket
 import sys
-import time
-import traceback
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
-from qos.bench.sample import NotHere
+from qos.bench.sample import BenchFailed, NotHere
 
 __all__ = [
     "ADDRESS",
+    "LINE_BYTES_MAX",
     "PATIENCE_S",
     "Child",
     "Process",
-    "ProcessError",
     "find_program",
     "free_ports",
     "need_modules",
-    "obey",
 ]
 
 ADDRESS = "127.0.0.1"
@@ -57,21 +53,18 @@ _END_S_MAX = 10.0
 #: For a machine under load; a measurement takes its own time beyond that.
 PATIENCE_S = 60.0
 
-# Of a line. The times of a million messages take some 11 MB.
-_LINE_BYTES_MAX = 2**30
+#: Of a line. The times of a million messages take some 22 MB.
+LINE_BYTES_MAX = 2**30
 
-_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-
-
-class ProcessError(Exception):
-    """A process did not start, has ended, or could not do what it was told."""
+# Of a log, in an error.
+_LAST_LINES = 3
 
 
 class Process:
     """A program that was started, such as a server.
 
     Attributes:
-        name: of the program or the module, and of its log.
+        name: for people, and of its log.
         log_file: what it writes to stderr, and to stdout unless that is a pipe.
     """
 
@@ -89,6 +82,7 @@ class Process:
         *arguments: str,
         folder: Path,
         environment: Mapping[str, str] | None = None,
+        name: str = "",
     ) -> Self:
         """Start it in this folder, where its log goes; returns at once.
 
@@ -97,9 +91,10 @@ class Process:
             arguments: for it.
             folder: its working directory.
             environment: what is set for it, beyond what this process has.
+            name: for people; as the program if it is empty.
         """
-        name = Path(program).name
         command = (str(program), *arguments)
+        name = name or Path(program).name
         return await cls._start(name, command, folder, environment or {}, pipes=False)
 
     @classmethod
@@ -112,7 +107,7 @@ class Process:
         *,
         pipes: bool,
     ) -> Self:
-        log_file = folder / f"{name}-{time.monotonic_ns()}.log"
+        log_file = folder / f"{name}.log"
         pipe = asyncio.subprocess.PIPE
         with log_file.open("ab") as log:
             process = await asyncio.create_subprocess_exec(
@@ -125,7 +120,7 @@ class Process:
                 env={**os.environ, **environment},
                 # A Control-C is for us: we end them, in order.
                 start_new_session=True,
-                limit=_LINE_BYTES_MAX,
+                limit=LINE_BYTES_MAX,
             )
         return cls(name, log_file, process)
 
@@ -140,33 +135,21 @@ class Process:
         return self._process.returncode is None
 
     @property
-    def cpu_s(self) -> float:
-        """The processor time of all its threads; not of its children."""
-        # clock_getcpuclockid(3) computes this number of any process's clock. /proc
-        # has the same in hundredths of a second only.
-        return time.clock_gettime((~self.pid << 3) | 2)
-
-    @property
-    def rss_bytes(self) -> int:
-        """What it has in memory."""
-        pages = Path(f"/proc/{self.pid}/statm").read_text(encoding="ascii").split()[1]
-        return int(pages) * _PAGE_BYTES
-
-    @property
     def log(self) -> str:
         """What it has written to its log."""
         return self.log_file.read_text(encoding="utf-8", errors="replace")
 
-    def error(self, problem: str) -> ProcessError:
-        """A problem of it, and the end of its log."""
-        lines = self.log.splitlines()[-20:]
-        return ProcessError("\n".join([f"{self.name}: {problem}", *lines]))
+    def error(self, problem: str) -> BenchFailed:
+        """A problem of it, and the end of its log, in one line."""
+        lines = list(filter(None, map(str.strip, self.log.splitlines())))
+        last = " | ".join(lines[-_LAST_LINES:])
+        return BenchFailed(f"{self.name} {problem}{last and f': {last}'}")
 
     async def until_listening(self, port: int, *, seconds: float = PATIENCE_S) -> None:
         """Wait until it takes connections on this port.
 
         Raises:
-            ProcessError: it has ended, or the time is over.
+            BenchFailed: it has ended, or the time is over.
         """
         try:
             async with asyncio.timeout(seconds):
@@ -180,7 +163,7 @@ class Process:
                         return
                     await asyncio.sleep(0.01)
         except TimeoutError:
-            raise self.error(f"not ready within {seconds} s") from None
+            raise self.error(f"was not ready within {seconds:g} s") from None
 
     async def end(self) -> None:
         """End it by SIGTERM, or by force when that takes too long; wait for it."""
@@ -209,28 +192,29 @@ class Process:
 
 
 class Child(Process):
-    """A module of ours that was started, and does what it is told: see `obey`."""
+    """A module of ours that was started, and does what it is told."""
 
     @classmethod
     async def start(
         cls,
-        module: str | Path,
+        program: str | Path,
         *arguments: str,
         folder: Path,
         environment: Mapping[str, str] | None = None,
+        name: str = "",
     ) -> Self:
-        """Start `python -m module` in this folder; returns at once.
+        """Start `python -m` in this folder; returns at once.
 
         Args:
-            module: its dotted name.
+            program: the dotted name of the module.
             arguments: for it.
             folder: its working directory, where its log goes.
             environment: what is set for it, beyond what this process has.
+            name: for people; as the module if it is empty.
         """
-        command = (sys.executable, "-m", str(module), *arguments)
-        return await cls._start(
-            str(module), command, folder, environment or {}, pipes=True
-        )
+        command = (sys.executable, "-P", "-m", str(program), *arguments)
+        name = name or str(program)
+        return await cls._start(name, command, folder, environment or {}, pipes=True)
 
     async def do(
         self, command: str, *, patience_s: float = PATIENCE_S, **options: object
@@ -243,7 +227,7 @@ class Child(Process):
             options: for the command; JSON.
 
         Raises:
-            ProcessError: it failed, or has ended.
+            BenchFailed: it failed, or has ended.
         """
         stdin, stdout = self._process.stdin, self._process.stdout
         assert stdin is not None
@@ -257,17 +241,21 @@ class Child(Process):
         except ConnectionError:
             pass
         except TimeoutError:
-            raise self.error(
-                f"no answer to {command!r} within {patience_s} s"
-            ) from None
+            problem = f"did not {command} within {patience_s:g} s"
+            raise self.error(problem) from None
         if not line:
             await self._ended()
-            status = self._process.returncode
-            raise self.error(f"ended with status {status} at {command!r}")
+            raise self.error(f"ended with status {self._process.returncode}")
         answer: dict[str, Any] = json.loads(line)
         if "error" in answer:
-            raise self.error(f"{command!r}: {answer['error']}")
+            raise BenchFailed(f"{self.name}: {answer['error']}", answer["status"])
         return answer
+
+    async def end(self) -> None:
+        """Let it end by closing its stdin, or by force; wait for it."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        await self._ended()
 
 
 def find_program(name: str, package: str) -> str:
@@ -321,40 +309,3 @@ async def _listens(port: int) -> bool:
     with contextlib.suppress(OSError):
         await writer.wait_closed()
     return True
-
-
-# -- the side of a child ---------------------------------------------------
-
-#: Takes the options of a command; returns the answer, JSON, or nothing.
-Command = Callable[..., Awaitable[Mapping[str, object] | None]]
-
-
-async def obey(commands: Collection[Command]) -> None:
-    """Do what is asked for, one after the other, until the parent wants no more.
-
-    Args:
-        commands: what can be done, called by the names of the functions.
-    """
-    by_name = {command.__name__: command for command in commands}
-    # Nobody but us writes to stdout: what a library prints goes to the log.
-    answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb", buffering=0)
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    reader = asyncio.StreamReader(limit=_LINE_BYTES_MAX)
-    await asyncio.get_running_loop().connect_read_pipe(
-        lambda: asyncio.StreamReaderProtocol(reader), sys.stdin
-    )
-    with answers:
-        while line := await reader.readline():
-            name, options = json.loads(line)
-            try:
-                answer = dict(await by_name[name](**options) or {})
-            except Exception as error:  # noqa: BLE001 - the parent raises it
-                traceback.print_exc()
-                answer = {"error": f"{type(error).__name__}: {error}"}
-            _write(answers.fileno(), json.dumps(answer).encode() + b"\n")
-
-
-def _write(file: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(file, view) :]

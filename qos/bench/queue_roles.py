@@ -7,12 +7,13 @@ and calls `main` with it. Knows nothing of brokers and of what is made of the fi
 from __future__ import annotations
 
 import asyncio
-import itertools
 import time
+from array import array
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from qos.bench.processes import obey
+from qos.bench.child import obey
+from qos.bench.pace import keep_under_way
 from qos.bench.times import pack
 
 __all__ = ["NUMBER_BYTES", "WORKERS", "Library", "main"]
@@ -81,33 +82,19 @@ class _Roles:
             await self._complete.wait()
         ended, self._ended, self._wanted = self._ended, {}, 0
         # A number that nobody has given, or one missing, is an error here.
-        return {"ended": pack(ended[number] for number in range(messages))}
+        return {"ended": pack(array("d", (ended[each] for each in range(messages))))}
 
     # -- the publisher -----------------------------------------------------
 
     async def send(
         self, *, window: int, payload_bytes: int, seconds: float
-    ) -> dict[str, object]:
+    ) -> dict[str, str]:
         """Publish; returns when each was given, and when the broker confirmed it."""
         filling = b"x" * max(payload_bytes - NUMBER_BYTES, 0)
-        numbers = itertools.count()
-        given: dict[int, float] = {}
-        confirmed: dict[int, float] = {}
-        until = time.monotonic() + seconds
 
-        async def one_after_the_other() -> None:
-            while (now := time.monotonic()) < until or not given:
-                number = next(numbers)
-                given[number] = now
-                await self._library.publish(
-                    number.to_bytes(NUMBER_BYTES, "big") + filling
-                )
-                confirmed[number] = time.monotonic()
+        async def one(number: int) -> None:
+            item = number.to_bytes(NUMBER_BYTES, "big") + filling
+            await self._library.publish(item)
 
-        async with asyncio.TaskGroup() as slots:
-            for _ in range(window):
-                slots.create_task(one_after_the_other())
-        return {
-            name: pack(times[number] for number in range(len(times)))
-            for name, times in (("given", given), ("ended", confirmed))
-        }
+        times = await keep_under_way(one, window=window, seconds=seconds)
+        return times.packed()

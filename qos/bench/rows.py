@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import secrets
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from qos.bench.arrivals import Arrivals
 from qos.bench.node import Task
-from qos.bench.process import BenchFailed, Child
-from qos.bench.sample import Sample, Work
+from qos.bench.processes import PATIENCE_S, Child
+from qos.bench.sample import BenchFailed, Sample, Work
 from qos.bench.servers import Server
 from qos.bench.settings import Settings
-from qos.bench.usage import usage_of
+from qos.bench.times import sample_of, unpack
+from qos.bench.usage import Watch
 from qos.cli.account import Login
 from qos.core.model import Level
 
 __all__ = ["Row"]
 
-#: How long the messages that are under way at the end of a sample may take.
-_END_S_MAX = 60.0
-
-_ANSWER_S_MAX = 10.0
+_ENDS = ("sender", "receiver")
 
 #: For as many messages, and as long ones, as somebody may want to have under way.
 _NO_LIMITS = {
@@ -62,77 +60,53 @@ class Row:
         self._taken = 0
 
     async def start(self, folder: Path) -> None:
-        """See Contender.
-
-        Raises:
-            BenchFailed: there is no login, for example.
-        """
-        ends = ("sender", "receiver")
-        pipe: tuple[int | None, int | None] = (None, None)
+        """See Contender."""
+        arrivals = None
         if self._settings.level == Level.UNACKNOWLEDGED.value:
-            pipe = os.pipe()
-        try:
-            for end in ends:
-                name = f"{self.name}: the {end}"
-                log = folder / f"{end}.log"
-                self._children[end] = Child("qos.bench.node", log=log, name=name)
-            tasks = [
-                self._task(folder, arrivals, sends=end == "sender")
-                for end, arrivals in zip(ends, pipe, strict=True)
-            ]
-            # When one fails, the other is waited for, or it could not be stopped.
-            jids = await asyncio.gather(
-                *map(self._begin, ends, tasks), return_exceptions=True
-            )
-            for jid in jids:
-                if isinstance(jid, BaseException):
-                    raise jid
-            for end, peer in zip(ends, reversed(jids), strict=True):
-                await self._children[end].ask({"peer": peer}, within_s=_ANSWER_S_MAX)
-        finally:
-            for descriptor in pipe:
-                if descriptor is not None:
-                    os.close(descriptor)
+            arrivals = Arrivals.make(folder / "arrivals")
+        for end in _ENDS:
+            child = await Child.start("qos.bench.node", name=end, folder=folder)
+            self._children[end] = child
+        tasks = [self._task(folder, arrivals, sends=end == "sender") for end in _ENDS]
+        # When one fails, the other is waited for, or it could not be stopped.
+        answers = await asyncio.gather(
+            *(
+                self._children[end].do("connect", task=task.to_json())
+                for end, task in zip(_ENDS, tasks, strict=True)
+            ),
+            return_exceptions=True,
+        )
+        jids = []
+        for answer in answers:
+            if isinstance(answer, BaseException):
+                raise answer
+            jids.append(answer["jid"])
+        for end, peer in zip(_ENDS, reversed(jids), strict=True):
+            await self._children[end].do("begin", peer=peer)
 
     async def measure(self, work: Work) -> Sample:
-        """See Contender.
-
-        Raises:
-            BenchFailed: it came to nothing, or to something else.
-        """
-        before = self._usage()
-        answer = await self._children["sender"].ask(
-            {
-                "window": work.window,
-                "payload_bytes": work.payload_bytes,
-                "seconds": work.seconds,
-            },
-            within_s=work.seconds + _END_S_MAX,
-        )
-        after = self._usage()
-        sample = Sample(
-            **answer,
-            cpu_s={
-                name: used.cpu_s - before[name].cpu_s for name, used in after.items()
-            },
-            rss_bytes={name: used.rss_bytes for name, used in after.items()},
-        )
+        """See Contender."""
+        pids = {name: each.pid for name, each in self._children.items()}
+        if self._server.pid is not None:
+            pids["server"] = self._server.pid
+        with Watch(pids) as used:
+            answer = await self._children["sender"].do(
+                "send", patience_s=work.seconds + PATIENCE_S, **asdict(work)
+            )
+        others = {name: answer[name] for name in ("wire_bytes", "stanzas")}
+        given, ended = unpack(answer["given"]), unpack(answer["ended"])
+        sample = sample_of(given, ended, used, others)
         await self._check(sample.messages)
         return sample
 
     async def stop(self) -> None:
         """See Contender."""
         children, self._children = self._children, {}
-        await asyncio.gather(*(each.stop() for each in children.values()))
-
-    async def _begin(self, end: str, task: Task) -> str:
-        shared = () if task.arrivals is None else (task.arrivals,)
-        answer = await self._children[end].start(task.to_json(), pass_fds=shared)
-        return str(answer["jid"])
+        await asyncio.gather(*(each.end() for each in children.values()))
 
     async def _check(self, sent: int) -> None:
         """It is easy to be fast and to leave something out."""
-        answer = await self._children["receiver"].ask({}, within_s=_ANSWER_S_MAX)
+        answer = await self._children["receiver"].do("received")
         taken = answer["taken"]
         if taken is None:
             return
@@ -140,18 +114,9 @@ class Row:
         # At level acknowledged one may come twice.
         exactly = self._settings.level != Level.ACKNOWLEDGED.value
         if came < sent or (exactly and came > sent):
-            raise BenchFailed(
-                f"{self.name}: {sent} messages were sent, and {came} handed over"
-            )
+            raise BenchFailed(f"{sent} messages were sent, and {came} handed over")
 
-    def _usage(self) -> dict[str, Any]:
-        pids = {name: each.pid for name, each in self._children.items()}
-        if self._server.pid is not None:
-            pids["server"] = self._server.pid
-        used = {name: usage_of(pid) for name, pid in pids.items()}
-        return {name: each for name, each in used.items() if each is not None}
-
-    def _task(self, folder: Path, arrivals: int | None, *, sends: bool) -> Task:
+    def _task(self, folder: Path, arrivals: str | None, *, sends: bool) -> Task:
         settings, server = self._settings, self._server
         login = _with_resource(server.sender if sends else server.receiver)
         plugins: dict[str, dict[str, Any]] = {}

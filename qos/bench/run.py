@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from qos.bench.figures import Measured
-from qos.bench.sample import Contender, NotHere, Sample, Work
+from qos.bench.sample import BenchFailed, Contender, NotHere, Sample, Work
 
 __all__ = ["Plan", "measure"]
 
@@ -70,7 +70,8 @@ async def measure(
             own = folder / str(number)
             own.mkdir()
             try:
-                await stack.enter_async_context(_started(each, own))
+                with _named(each):
+                    await stack.enter_async_context(_started(each, own))
             except NotHere as error:
                 absent(each.name, str(error))
             else:
@@ -78,7 +79,7 @@ async def measure(
         for each in here:
             progress(f"warming up {each.name}", 0.0)
             seconds = min(plan.seconds, _WARM_UP_S)
-            await each.measure(Work(max(plan.windows), plan.sizes[0], seconds))
+            await _measured(each, Work(max(plan.windows), plan.sizes[0], seconds))
         return await _in_turns(here, plan, progress)
 
 
@@ -100,11 +101,25 @@ async def _in_turns(
             f"{work.payload_bytes} bytes: {each.name}",
             done / len(steps),
         )
-        samples[each.name, work].append(await each.measure(work))
+        samples[each.name, work].append(await _measured(each, work))
     return [
         Measured(name, work.window, work.payload_bytes, found)
         for (name, work), found in samples.items()
     ]
+
+
+async def _measured(contender: Contender, work: Work) -> Sample:
+    with _named(contender):
+        return await contender.measure(work)
+
+
+@contextlib.contextmanager
+def _named(contender: Contender) -> Iterator[None]:
+    """Say in an error of whom it is: there may be two dozen of them."""
+    try:
+        yield
+    except BenchFailed as error:
+        raise BenchFailed(f"{contender.name}: {error}", error.status) from None
 
 
 @contextlib.asynccontextmanager

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 import secrets
-import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
-from qos.bench.process import BenchFailed, Child
-from qos.bench.sample import NotHere
+from qos.bench.processes import Child, find_program
+from qos.bench.sample import BenchFailed
 from qos.cli.account import Login
 from qos.core.backoff import Backoff
 from qos.testing.prosody import Prosody, ProsodyError
@@ -87,10 +86,10 @@ class EmbeddedServer:
 
     async def start(self, folder: Path) -> None:
         """See Server."""
-        self._child = Child(
-            "qos.bench.embedded", log=folder / "server.log", name=self.name
+        self._child = await Child.start(
+            "qos.bench.embedded", name=self.name, folder=folder
         )
-        answer = await self._child.start({"accounts": self._passwords})
+        answer = await self._child.do("serve", accounts=self._passwords)
         self.pid = self._child.pid
         host, domain, port = LoopbackServer.host, LoopbackServer.domain, answer["port"]
         self.sender, self.receiver = (
@@ -101,7 +100,7 @@ class EmbeddedServer:
     async def stop(self) -> None:
         """See Server."""
         if self._child is not None:
-            await self._child.stop()
+            await self._child.end()
 
 
 class ProsodyServer:
@@ -120,8 +119,7 @@ class ProsodyServer:
 
     async def start(self, folder: Path) -> None:
         """See Server."""
-        if shutil.which("prosody") is None:
-            raise NotHere("prosody is not installed (Debian package: prosody)")
+        find_program("prosody", "prosody")
         passwords = _new_passwords()
         server = Prosody(folder, accounts=passwords, nagle=self._nagle)
         self._prosody = server

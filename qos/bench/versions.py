@@ -1,13 +1,15 @@
-"""Which versions of the peers are here: a figure is of one of them."""
+"""Which versions are here of what is measured: a figure is of one of them."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import importlib.metadata
+import platform
 import re
 from pathlib import Path
 
+from qos._version import __version__
 from qos.bench.processes import find_program
 from qos.bench.sample import NotHere
 
@@ -20,8 +22,22 @@ _PROGRAMS = {"mosquitto": "-h", "nats-server": "--version"}
 _RABBITMQ = Path("/usr/lib/rabbitmq/lib")
 
 
-async def versions() -> dict[str, str]:
-    """Return the versions of the libraries and brokers that are installed, by name."""
+async def versions(*, peers: bool) -> dict[str, str]:
+    """Return versions by name.
+
+    Args:
+        peers: beside those of Python, slixmpp and this library, those of the libraries
+            and brokers of peers, as far as they are installed.
+    """
+    found = {
+        "python": platform.python_version(),
+        "slixmpp": importlib.metadata.version("slixmpp"),
+        "xmpp-qos": __version__,
+    }
+    return found | (await _of_peers() if peers else {})
+
+
+async def _of_peers() -> dict[str, str]:
     found = {}
     for library in _LIBRARIES:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):

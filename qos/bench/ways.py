@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections import deque
 from functools import partial
 from typing import Any, Protocol
@@ -11,14 +10,14 @@ from typing import Any, Protocol
 from slixmpp import ClientXMPP
 from slixmpp.stanza import Message
 
-from qos.bench.pace import Times, keep_under_way
+from qos.bench.arrivals import Arrivals
+from qos.bench.pace import keep_under_way
 from qos.bench.sample import Work
+from qos.bench.times import Times
 from qos.core.model import Level
 from xep_qos import XEP_QOS
 
 __all__ = ["PluginReceiver", "PluginSender", "Receiver", "Sender", "body"]
-
-_ARRIVALS_READ = 65536
 
 
 class Sender(Protocol):
@@ -52,7 +51,7 @@ class PluginSender:
     """
 
     def __init__(
-        self, client: ClientXMPP, peer: str, *, level: Level, arrivals: int | None
+        self, client: ClientXMPP, peer: str, *, level: Level, arrivals: Arrivals | None
     ) -> None:
         """Prepare.
 
@@ -60,8 +59,8 @@ class PluginSender:
             client: with the plugin.
             peer: the full JID of the receiver.
             level: to send at.
-            arrivals: at level unacknowledged the end of a pipe in which there is a
-                byte for each message that the receiver has got.
+            arrivals: at level unacknowledged what tells of each message that the
+                receiver has got.
         """
         self._qos = XEP_QOS.of(client)
         self._peer = peer
@@ -69,7 +68,7 @@ class PluginSender:
         self._arrivals = arrivals
         self._flying: deque[asyncio.Future[None]] = deque()
         if arrivals is not None:
-            asyncio.get_running_loop().add_reader(arrivals, self._arrived, arrivals)
+            arrivals.listen(self._arrived)
 
     async def send(self, work: Work, *, pause_s: float) -> Times:
         """See Sender."""
@@ -88,35 +87,33 @@ class PluginSender:
     def close(self) -> None:
         """See Sender."""
         if self._arrivals is not None:
-            asyncio.get_running_loop().remove_reader(self._arrivals)
+            self._arrivals.close()
 
-    async def _one(self, message: Message) -> None:
+    async def _one(self, message: Message, _number: int) -> None:
         delivery = await self._qos.submit(message, level=self._level)
         (await delivery.outcome()).raise_for_status()
 
-    async def _one_plain(self, message: Message) -> None:
+    async def _one_plain(self, message: Message, _number: int) -> None:
         arrival = asyncio.get_running_loop().create_future()
-        # Between two clients a stream keeps the order.
         self._flying.append(arrival)
         await self._qos.submit(message, level=self._level)
         await arrival
 
-    def _arrived(self, pipe: int) -> None:
-        for _ in os.read(pipe, _ARRIVALS_READ):
-            # One that comes twice is found by who compares the numbers.
-            if self._flying:
-                self._flying.popleft().set_result(None)
+    def _arrived(self) -> None:
+        # One that comes twice is found by who compares the numbers.
+        if self._flying:
+            self._flying.popleft().set_result(None)
 
 
 class PluginReceiver:
     """Has the plugin, and a handler for messages."""
 
-    def __init__(self, client: ClientXMPP, *, arrivals: int | None) -> None:
+    def __init__(self, client: ClientXMPP, *, arrivals: Arrivals | None) -> None:
         """Prepare.
 
         Args:
             client: with the plugin.
-            arrivals: see PluginSender; this is where to write.
+            arrivals: see PluginSender.
         """
         self.taken: int | None = 0
         self._arrivals = arrivals
@@ -126,4 +123,4 @@ class PluginReceiver:
         assert self.taken is not None
         self.taken += 1
         if self._arrivals is not None:
-            os.write(self._arrivals, b".")
+            self._arrivals.tell()

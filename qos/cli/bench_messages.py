@@ -38,7 +38,7 @@ async def run(arguments: argparse.Namespace) -> int:
     server = _server(arguments)
     with _folder() as folder:
         results = await _measured(arguments, server, folder)
-        about = _about(arguments, server, folder)
+        about = await _about(arguments, server, folder)
     if arguments.plot is not None:
         # matplotlib is not imported before it is needed.
         from qos.bench.plot import plot
@@ -188,14 +188,15 @@ class _Progress:
 # -- what it prints --------------------------------------------------------
 
 
-def _about(
+async def _about(
     arguments: argparse.Namespace, server: Server, folder: Path
 ) -> dict[str, Any]:
-    from qos.bench.machine import describe, versions
+    from qos.bench.machine import describe
+    from qos.bench.versions import versions
 
     return {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "versions": versions(),
+        "versions": await versions(peers=arguments.peers),
         "server": {"name": server.name, "version": server.version},
         "machine": describe(folder),
         "seconds": arguments.seconds,

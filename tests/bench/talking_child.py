@@ -1,10 +1,11 @@
-"""A child for the tests of qos.bench.processes."""
+"""A child for the tests of qos.bench.processes and qos.bench.child."""
 
 import asyncio
 import os
 import time
 
-from qos.bench.processes import obey
+from qos.bench.child import obey
+from qos.cli.status import CannotConnect
 
 
 async def add(*, one: int, other: int) -> dict[str, int]:
@@ -22,8 +23,17 @@ async def fail() -> None:
     raise ValueError("no such thing")
 
 
+async def refuse() -> None:
+    async with asyncio.TaskGroup():
+        raise CannotConnect("there is no server")
+
+
+async def sleep(*, seconds: float) -> None:
+    await asyncio.sleep(seconds)
+
+
 async def die() -> None:
     os._exit(3)
 
 
-asyncio.run(obey([add, work, fail, die]))
+asyncio.run(obey([add, work, fail, refuse, sleep, die]))

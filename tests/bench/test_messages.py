@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
-from qos.bench.process import BenchFailed
 from qos.bench.rows import Row
 from qos.bench.run import Plan, measure
-from qos.bench.sample import NotHere, Sample, Work
+from qos.bench.sample import BenchFailed, NotHere, Sample, Work
 from qos.bench.servers import NamedServer
 from qos.bench.settings import FLOOR, STORES, Settings, settings_for
 from qos.cli import main
 from qos.cli.account import Login
+from qos.cli.status import Status
 from qos.core.backoff import Backoff
 from qos.core.model import Level
 from qos.testing import Link, LoopbackServer, friends
@@ -203,7 +203,7 @@ async def test_what_was_handed_over_twice_is_not_measured(tmp_path: Path) -> Non
 
 
 async def test_an_end_that_dies_is_told(tmp_path: Path) -> None:
-    """With its name: there are two dozen of them."""
+    """At once, and with its last words."""
     (settings,) = settings_for([Level.ASSURED], ["memory"])
     others = children(os.getpid())
     async with friends("a", "b") as server:
@@ -214,7 +214,7 @@ async def test_an_end_that_dies_is_told(tmp_path: Path) -> None:
             ours = children(os.getpid()) - others
             (pid,) = (pid for pid in ours if log_of(pid).endswith("/sender.log"))
             os.kill(pid, signal.SIGKILL)
-            with pytest.raises(BenchFailed, match="memory: the sender has died"):
+            with pytest.raises(BenchFailed, match=r"^sender ended with status -9"):
                 await row.measure(TINY)
         finally:
             await row.stop()
@@ -374,6 +374,35 @@ async def test_a_contender_that_is_not_here_is_left_out(tmp_path: Path) -> None:
     )
     assert (found, told) == ([], [("absent", "it is not installed")])
     assert stopped == ["absent"]
+
+
+async def test_an_error_says_of_whom_it_is(tmp_path: Path) -> None:
+    """There may be two dozen of them; and a script wants to know the kind."""
+
+    class Failing:
+        name = "failing"
+        caveat = ""
+
+        async def start(self, folder: Path) -> None:
+            pass
+
+        async def measure(self, work: Work) -> Sample:
+            raise BenchFailed("sender: no word", Status.UNREACHABLE)
+
+        async def stop(self) -> None:
+            stopped.append(self.name)
+
+    stopped: list[str] = []
+    with pytest.raises(BenchFailed, match=r"^failing: sender: no word$") as error:
+        await measure(
+            [Failing()],
+            Plan(windows=[1], sizes=[200], seconds=0.1, repeat=1),
+            tmp_path,
+            progress=lambda text, done: None,
+            absent=lambda name, why: None,
+        )
+    assert error.value.status == Status.UNREACHABLE
+    assert stopped == ["failing"]
 
 
 # -- wrong usage -----------------------------------------------------------

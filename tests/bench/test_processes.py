@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import sys
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -14,12 +15,13 @@ from qos.bench.processes import (
     ADDRESS,
     Child,
     Process,
-    ProcessError,
     find_program,
     free_ports,
     need_modules,
 )
-from qos.bench.sample import NotHere
+from qos.bench.sample import BenchFailed, NotHere
+from qos.bench.usage import Watch
+from qos.cli.status import Status
 
 HERE = Path(__file__).parent
 
@@ -46,26 +48,61 @@ async def test_a_child_answers_what_it_is_asked_and_nothing_else(child: Child) -
 
 async def test_what_fails_in_a_child_is_raised_by_its_parent(child: Child) -> None:
     """A measurement that failed must not look like one of zero messages."""
-    with pytest.raises(ProcessError, match="'fail': ValueError: no such thing"):
+    with pytest.raises(
+        BenchFailed, match=r"^talking_child: ValueError: no such thing$"
+    ):
         await child.do("fail")
+    assert "Traceback" in child.log
     assert await child.do("add", one=1, other=2) == {"sum": 3}
 
 
 async def test_a_child_that_has_died_is_an_error_and_not_a_wait(child: Child) -> None:
     """Nobody wants to find out by a time-out."""
-    with pytest.raises(ProcessError, match="ended with status 3 at 'die'"):
-        await child.do("die")
-    with pytest.raises(ProcessError, match="ended with status 3 at 'add'"):
-        await child.do("add", one=1, other=2)
+    for command in ("die", "add"):
+        with pytest.raises(BenchFailed, match=r"^talking_child ended with status 3$"):
+            await child.do(command)
+
+
+async def test_what_a_user_can_do_something_about_keeps_its_status(
+    child: Child,
+) -> None:
+    """A script tells by it that there is no server, whichever process missed it."""
+    with pytest.raises(BenchFailed, match=r"^talking_child: there is no server$") as it:
+        await child.do("refuse")
+    assert it.value.status == Status.UNREACHABLE
+    assert child.log == ""
+
+
+async def test_the_last_words_are_in_the_error_and_in_one_line(tmp_path: Path) -> None:
+    """The log is gone with the folder, before anybody could read it."""
+    program = "import sys; sys.exit('one\\ntwo\\n\\nthree\\nfour')"
+    server = await Process.start(
+        *(sys.executable, "-c", program), name="it", folder=tmp_path
+    )
+    (port,) = free_ports(1)
+    with pytest.raises(
+        BenchFailed, match=r"^it ended with status 1: two \| three \| f"
+    ):
+        await server.until_listening(port)
+
+
+async def test_a_child_ends_whatever_it_is_doing(child: Child) -> None:
+    """By the end of its stdin alone, and in order: it may have to log out."""
+    with pytest.raises(BenchFailed, match="did not sleep within"):
+        await child.do("sleep", seconds=60, patience_s=0.05)
+    began = time.monotonic()
+    await child.end()
+    assert time.monotonic() - began < 5
+    assert not child.running
 
 
 async def test_the_processor_time_is_that_of_the_child(child: Child) -> None:
     """Figures of a cost a message are differences of it."""
     await child.do("work", seconds=0.0)
-    before = child.cpu_s
-    await child.do("work", seconds=0.1)
-    assert 0.1 <= child.cpu_s - before < 0.2
-    assert child.rss_bytes > 2**20
+    with Watch({"sender": child.pid}) as used:
+        await child.do("work", seconds=0.1)
+    assert 0.1 <= used.cpu_s["sender"] < 0.2
+    assert used.rss_bytes["sender"] > 2**20
 
 
 async def test_a_child_ends_when_it_is_told_to(child: Child) -> None:
@@ -96,9 +133,12 @@ async def test_a_child_dies_with_its_parent(tmp_path: Path) -> None:
     )
     assert parent.stdout is not None
     pid = int(await parent.stdout.readline())
-    parent.kill()
-    await parent.wait()
     async with asyncio.timeout(10):
+        # Until then it is setpriv, which may not have said so yet.
+        while _name(pid) != "sleep":  # noqa: ASYNC110 - likewise
+            await asyncio.sleep(0.01)
+        parent.kill()
+        await parent.wait()
         while _lives(pid):  # noqa: ASYNC110 - no event tells of it
             await asyncio.sleep(0.01)
 
@@ -111,7 +151,7 @@ async def test_a_server_is_awaited_until_it_listens(tmp_path: Path) -> None:
     await server.until_listening(port)
     os.kill(server.pid, signal.SIGKILL)
     await server.end()
-    with pytest.raises(ProcessError, match="ended with status -9"):
+    with pytest.raises(BenchFailed, match="ended with status -9"):
         await server.until_listening(port)
 
 
@@ -123,7 +163,7 @@ async def test_a_server_that_has_ended_is_not_taken_for_another_on_its_port(
     port = other.sockets[0].getsockname()[1]
     server = await Process.start("false", folder=tmp_path)
     await server.end()
-    with pytest.raises(ProcessError, match="false: ended with status"):
+    with pytest.raises(BenchFailed, match="false ended with status"):
         await server.until_listening(port)
     other.close()
     await other.wait_closed()
@@ -139,6 +179,10 @@ def test_a_program_that_is_not_there_is_named_with_its_package(
         find_program("mosquitto", "mosquitto")
     with pytest.raises(NotHere, match=r"pip install 'xmpp-qos\[bench\]'"):
         need_modules("no_such_module")
+
+
+def _name(pid: int) -> str:
+    return Path(f"/proc/{pid}/comm").read_text().strip()
 
 
 def _lives(pid: int) -> bool:

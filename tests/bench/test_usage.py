@@ -6,7 +6,7 @@ import sys
 import time
 from pathlib import Path
 
-from qos.bench.usage import usage_of
+from qos.bench.usage import Watch, usage_of
 
 BUSY = """
 import threading, time
@@ -52,3 +52,6 @@ def test_a_process_that_is_gone_has_used_nothing_we_know() -> None:
     process = subprocess.Popen((sys.executable, "-c", ""))
     process.wait()
     assert usage_of(process.pid) is None
+    with Watch({"server": process.pid, "sender": os.getpid()}) as used:
+        pass
+    assert set(used.cpu_s) == set(used.rss_bytes) == {"sender"}

@@ -13,7 +13,7 @@ BROKERS = ("mosquitto", "rabbitmq-server", "nats-server")
 
 async def test_the_versions_are_those_that_debian_has_installed() -> None:
     """A figure without them cannot be compared with another one."""
-    found = await versions()
+    found = await versions(peers=True)
     for package in BROKERS:
         asking = await asyncio.create_subprocess_exec(
             *("dpkg-query", "--show", "--showformat=${Version}", package),
@@ -30,5 +30,11 @@ async def test_what_is_not_there_has_no_version(
     """And is no error: the rows say what to install."""
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(processes, "SBIN", ())
-    found = await versions()
+    found = await versions(peers=True)
     assert not set(BROKERS) & set(found)
+
+
+async def test_without_peers_only_our_own_are_told() -> None:
+    """Those of nothing that was not measured."""
+    found = await versions(peers=False)
+    assert set(found) == {"python", "slixmpp", "xmpp-qos"}

@@ -1,0 +1,140 @@
+"""How messages are kept under way, and their times: the same for every row."""
+
+import asyncio
+import threading
+import time
+from array import array
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from qos.bench.pace import Window, keep_under_way
+from qos.bench.sample import BenchFailed, Sample
+from qos.bench.times import Times, pack, sample_of, unpack
+from qos.bench.usage import Watch
+
+ENDS_S = 0.002
+
+Form = Callable[..., Awaitable[tuple[Times, int]]]
+
+
+async def called_back(
+    window: int, seconds: float, pause_s: float = 0.0
+) -> tuple[Times, int]:
+    """By a library that calls back."""
+    loop = asyncio.get_running_loop()
+    flying = most = 0
+
+    def give(number: int) -> None:
+        nonlocal flying, most
+        flying += 1
+        most = max(most, flying)
+        loop.call_later(ENDS_S, end, number)
+
+    def end(number: int) -> None:
+        nonlocal flying
+        flying -= 1
+        pace.ended(number)
+
+    pace = Window(give, window=window, seconds=seconds, pause_s=pause_s)
+    return await pace.run(), most
+
+
+async def awaited(
+    window: int, seconds: float, pause_s: float = 0.0
+) -> tuple[Times, int]:
+    """By one that is awaited."""
+    flying = most = 0
+
+    async def one(_number: int) -> None:
+        nonlocal flying, most
+        flying += 1
+        most = max(most, flying)
+        await asyncio.sleep(ENDS_S)
+        flying -= 1
+
+    times = await keep_under_way(one, window=window, seconds=seconds, pause_s=pause_s)
+    return times, most
+
+
+@pytest.mark.parametrize("form", [called_back, awaited])
+async def test_a_window_is_always_under_way_until_the_time_is_over(form: Form) -> None:
+    """And no more: otherwise rows at one window would not be comparable."""
+    times, most = await form(3, 0.05)
+    assert most == 3
+    assert len(times.given) == len(times.ended) >= 6
+    first, last = min(times.given), max(times.ended)
+    assert 0.05 <= last - first < 5
+    # No other one was given when the time was over.
+    assert max(times.given) < first + 0.05 + ENDS_S
+    for given, ended in zip(times.given, times.ended, strict=True):
+        assert ended - given >= ENDS_S / 2
+
+
+@pytest.mark.parametrize("form", [called_back, awaited])
+async def test_between_two_messages_there_is_the_pause(form: Form) -> None:
+    """Or the link would not be idle."""
+    times, most = await form(1, 0.1, pause_s=0.03)
+    assert most == 1
+    assert 2 <= len(times.given) <= 4
+    for ended, given in zip(times.ended, times.given[1:], strict=False):
+        assert given - ended >= 0.025
+
+
+async def test_a_window_takes_ends_from_any_thread() -> None:
+    """paho calls back in one of its own, while the first ones are being given."""
+    asked: list[int] = []
+    more = threading.Semaphore(0)
+
+    def give(number: int) -> None:
+        asked.append(number)
+        more.release()
+
+    pace = Window(give, window=50, seconds=0.05)
+
+    def end_all() -> None:
+        while more.acquire(timeout=0.5):
+            pace.ended(asked.pop())
+
+    threads = [threading.Thread(target=end_all) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    times = await pace.run()
+    for thread in threads:
+        await asyncio.to_thread(thread.join)
+    assert len(times.given) >= 50
+    sample = sample_of(times.given, times.ended, Watch({}))
+    assert sample.messages == len(times.given)
+
+
+async def test_what_fails_ends_the_window() -> None:
+    """A wrong answer must not be counted, nor waited for."""
+    pace = Window(lambda _: pace.failed(ValueError("wrong")), window=2, seconds=60)
+    with pytest.raises(ValueError, match="wrong"):
+        await pace.run()
+
+
+def test_a_sample_is_of_all_messages_from_the_first_to_the_last() -> None:
+    """The order in which they ended plays no role."""
+    given, ended = array("d", [1.0, 1.5, 2.0]), array("d", [4.0, 2.0, 2.25])
+    found = sample_of(given, ended, Watch({}), {"stanzas": 6})
+    assert found == Sample(
+        messages=3, seconds=3.0, p50_s=0.5, p99_s=3.0, p999_s=3.0, stanzas=6
+    )
+
+
+def test_a_message_that_has_not_ended_is_an_error() -> None:
+    """It is easy to be fast and to leave something out."""
+    times = Times()
+    times.end(times.begin())
+    times.begin()
+    with pytest.raises(BenchFailed, match=r"^2 messages were given, and 1 have ended$"):
+        sample_of(times.given, times.ended, Watch({}))
+    with pytest.raises(BenchFailed, match=r"^0 messages were given"):
+        sample_of(array("d"), array("d"), Watch({}))
+
+
+def test_times_are_the_same_in_another_process() -> None:
+    """To the last bit: a latency is a small difference of two of them."""
+    times = array("d", [time.monotonic(), 0.1, 1e9])
+    assert unpack(pack(times)) == times
