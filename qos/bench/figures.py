@@ -16,8 +16,8 @@ __all__ = ["FIGURES", "Figure", "Measured", "percentile", "ratio"]
 #: Something that can be told of a sample; None: not known.
 Figure: TypeAlias = Callable[[Sample], float | None]
 
-#: Whose processor time and memory a sample may have.
-_PROCESSES = ("sender", "receiver", "server")
+#: Whose processor time and memory a sample may have; a service is that of a queue.
+_PROCESSES = ("sender", "receiver", "server", "service")
 
 
 @dataclass(frozen=True, slots=True)

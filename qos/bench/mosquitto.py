@@ -50,13 +50,14 @@ class Mqtt(Brokered):
     def __init__(self, library: str, qos: int, *, replies: bool = False) -> None:
         module = LIBRARIES[library]
         super().__init__(
-            f"MQTT QoS {qos}{' and a reply' if replies else ''}, {library}",
+            f"MQTT QoS {qos}{' + reply' if replies else ''}, {library}",
             _caveat(library, qos, replies=replies),
             child=f"qos.bench.mqtt_{module}",
             module=module,
         )
-        self._qos = qos
-        self._replies = replies
+        self.library = library
+        self.qos = qos
+        self.replies = replies
 
     async def _start_server(self, folder: Path, port: int) -> Process:
         program = find_program("mosquitto", "mosquitto")
@@ -67,12 +68,12 @@ class Mqtt(Brokered):
         return await Process.start(program, "-c", str(config), folder=folder)
 
     def _options(self, folder: Path) -> dict[str, Any]:
-        arrivals = None if self._qos else Arrivals.make(folder / "arrivals")
-        return {"qos": self._qos, "replies": self._replies, "arrivals": arrivals}
+        arrivals = None if self.qos else Arrivals.make(folder / "arrivals")
+        return {"qos": self.qos, "replies": self.replies, "arrivals": arrivals}
 
     def _ended(self, sent: array[float], got: array[float]) -> array[float]:
         # One connection keeps the order of QoS 0.
-        return sent if self._qos else got
+        return sent if self.qos else got
 
 
 def _caveat(library: str, qos: int, *, replies: bool) -> str:

@@ -51,7 +51,7 @@ class JetStream(Brokered):
         if not confirmed:
             caveats.append(_NOT_CONFIRMED)
         super().__init__(
-            f"JetStream on files, nats-py, {ack}{', always synced' if synced else ''}",
+            f"JetStream, nats-py, {ack}{', synced' if synced else ''}",
             "; ".join(caveats),
             child="qos.bench.nats_jetstream",
             module="nats",

@@ -1,4 +1,4 @@
-"""What else brings messages from one process to another: for `xmpp-qos bench --peers`."""
+"""What else brings messages from one process to another: for `--peers` and `--queue`."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ from qos.bench.nats_server import JetStream
 from qos.bench.rabbitmq import RabbitMq
 from qos.bench.sample import Contender
 
-__all__ = ["peers", "queue_peers"]
+__all__ = ["as_used", "queue_peers", "replying"]
 
 
-def peers() -> list[Contender]:
-    """Return those that bring a message to one receiver."""
-    published = [Mqtt(library, qos) for qos in (0, 1, 2) for library in LIBRARIES]
-    replied = [
-        Mqtt(library, qos, replies=True) for qos in (1, 2) for library in LIBRARIES
-    ]
-    return [*published, *replied]
+def replying() -> list[Mqtt]:
+    """Return those whose message ends with a reply, which is what this library promises."""
+    return [Mqtt(library, qos, replies=True) for qos in (1, 2) for library in LIBRARIES]
+
+
+def as_used() -> list[Mqtt]:
+    """Return those that are used the way it is commonly done."""
+    return [Mqtt(library, qos) for qos in (0, 1, 2) for library in LIBRARIES]
 
 
 def queue_peers() -> list[Contender]:

@@ -11,36 +11,57 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogFormatter
 
 from qos.bench.figures import Measured
+from qos.bench.report import Results
 
 __all__ = ["plot"]
 
 #: At which window latencies are shown, if it is among those measured.
 _WINDOW = 64
 
-_COLOURS = colormaps["tab20"].colors  # type: ignore[attr-defined]
+#: Of lines beside each other; tab20 would have pairs of one colour.
+_COLOURS = colormaps["tab10"].colors  # type: ignore[attr-defined]
 _MARKERS = "osD^v"
+_DASHES = ("-", "--", ":")
 
 #: Of the three percentiles: how they look, and how large.
 _POINTS = (("o", 7), ("|", 14), (">", 5))
 
+_ROW_INCHES = 0.36
+_INCHES_MIN = 4.0
 
-def plot(measured: Sequence[Measured], path: Path) -> None:
-    """The rate by window, and the latencies at one window, of each row; as SVG.
+
+def plot(results: Results, path: Path) -> None:
+    """The rate by window, and the latencies at one window, by section; as SVG.
 
     Raises:
         OSError: the file cannot be written.
     """
-    rows = list(dict.fromkeys(each.row for each in measured))
-    sizes = sorted({each.payload_bytes for each in measured})
-    height = max(4.0, 1.2 + 0.34 * len(rows))
-    figure = Figure(figsize=(13, height * len(sizes)), layout="constrained")
-    grid = figure.subplots(len(sizes), 2, squeeze=False)
-    for (rates, latencies), size in zip(grid, sizes, strict=True):
-        of_size = [each for each in measured if each.payload_bytes == size]
-        _draw_rates(rates, of_size, rows)
-        _draw_latencies(latencies, of_size, rows)
-        rates.set_title(f"{size} bytes: messages a second")
+    parts = []
+    for size in sorted({each.payload_bytes for each in results.measured}):
+        for section in results.sections:
+            here = [
+                each
+                for row in section.rows
+                for each in results.measured
+                if (each.row, each.payload_bytes) == (row, size)
+            ]
+            if here:
+                parts.append((f"{section.title} ({size} bytes)", section, here))
+    heights = [_height(here) for _, _, here in parts]
+    figure = Figure(figsize=(15, sum(heights)), layout="constrained")
+    figures = figure.subfigures(len(parts), 1, squeeze=False, height_ratios=heights)
+    for (title, section, here), (own,) in zip(parts, figures, strict=True):
+        rows = [row for row in section.rows if any(each.row == row for each in here)]
+        rates, latencies = own.subplots(1, 2)
+        _draw_rates(rates, here, rows)
+        _draw_latencies(latencies, here, rows)
+        own.suptitle(title)
     figure.savefig(path, format="svg")
+
+
+def _height(measured: Sequence[Measured]) -> float:
+    rows = len({each.row for each in measured})
+    return max(_INCHES_MIN, 1.5 + _ROW_INCHES * rows)
 
 
 def _draw_rates(axes: Axes, measured: Sequence[Measured], rows: Sequence[str]) -> None:
@@ -51,15 +72,18 @@ def _draw_rates(axes: Axes, measured: Sequence[Measured], rows: Sequence[str]) -
             [each.window for each in line],
             [each.median("rate") or 0.0 for each in line],
             color=_COLOURS[number % len(_COLOURS)],
+            linestyle=_DASHES[number // len(_COLOURS) % len(_DASHES)],
             marker=_MARKERS[number % len(_MARKERS)],
             label=row,
         )
     axes.set(xscale="log", xlabel="window: messages under way", ylim=(0, None))
+    axes.set_title("messages a second")
     axes.set_xticks(windows, [str(each) for each in windows], minor=False)
     axes.minorticks_off()
     axes.yaxis.set_major_formatter("{x:,.0f}")
     axes.grid(visible=True, alpha=0.3)
-    axes.legend(fontsize="small")
+    # Beside the lines: there is no place among so many.
+    axes.legend(fontsize="small", loc="upper left", bbox_to_anchor=(1.01, 1.0))
 
 
 def _draw_latencies(

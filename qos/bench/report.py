@@ -1,15 +1,21 @@
-"""The figures of a run as a table, and as plain values for JSON."""
+"""The figures of a run as tables, and as plain values for JSON."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+import math
+import textwrap
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import partial
 
 from qos.bench.figures import FIGURES, Measured, ratio
+from qos.bench.sections import Section
 
-__all__ = ["Results", "caveats", "plain", "table"]
+__all__ = ["Results", "absences", "caveats", "folded", "plain", "tables"]
 
 _MIB = 2**20
+
+_COLUMNS_MAX = 120
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,127 +24,200 @@ class Results:
 
     Attributes:
         measured: see qos.bench.run.measure.
-        floors: by the name of a row that of its floor.
+        sections: of the report; a row may stand in several.
         caveats: by the name of a row what it does not guarantee.
-        compared: by which of FIGURES a row is compared with its floor.
+        absent: by the name of a row why it is not among those measured.
+        compared: by which of FIGURES rows are compared.
     """
 
     measured: Sequence[Measured]
-    floors: Mapping[str, str]
+    sections: Sequence[Section]
     caveats: Mapping[str, str]
+    absent: Mapping[str, str] = field(default_factory=dict)
     compared: str = "rate"
 
-    def ratio(self, one: Measured) -> float | None:
-        """To its floor at the same window and size; None: that was not measured."""
+    def ratio(self, one: Measured, base: str) -> float | None:
+        """To a row at the same window and size; None: that was not measured."""
         for other in self.measured:
-            if (other.row, other.window, other.payload_bytes) == (
-                self.floors.get(one.row),
-                one.window,
-                one.payload_bytes,
-            ):
+            place = (base, one.window, one.payload_bytes)
+            if (other.row, other.window, other.payload_bytes) == place:
                 return ratio(one, other, self.compared)
         return None
+
+    def ratios(self, one: Measured) -> dict[str, float]:
+        """To all rows that it is compared with, by their names."""
+        names = {
+            rows[one.row]: None
+            for section in self.sections
+            for rows in section.bases.values()
+            if one.row in rows
+        }
+        found = {name: self.ratio(one, name) for name in names}
+        return {name: value for name, value in found.items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """One of FIGURES, as the table has it.
+    """What the tables have of a row.
 
     Attributes:
         head: two lines.
-        figure: its name.
-        digits: after the point.
-        unit: what it is divided by.
+        cell: its text; empty if that is not known.
     """
 
     head: tuple[str, str]
-    figure: str
-    digits: int = 0
-    unit: float = 1.0
+    cell: Callable[[Measured], str]
 
 
-_SPEED = (_Column(("", "msg/s"), "rate"),)
-_REST = (
-    _Column(("p50", "ms"), "p50_s", 2, 1e-3),
-    _Column(("p99", "ms"), "p99_s", 2, 1e-3),
-    _Column(("p99.9", "ms"), "p999_s", 2, 1e-3),
-    _Column(("CPU µs:", "sender"), "cpu_us_sender"),
-    _Column(("", "receiver"), "cpu_us_receiver"),
-    _Column(("", "server"), "cpu_us_server"),
-    _Column(("bytes a", "message"), "wire_bytes"),
-    _Column(("stanzas a", "message"), "stanzas", 2),
-    _Column(("MiB:", "sender"), "rss_bytes_sender", 0, _MIB),
-    _Column(("", "receiver"), "rss_bytes_receiver", 0, _MIB),
-)
+# -- tables ----------------------------------------------------------------
 
 
-def table(results: Results) -> str:
-    """A line for each row and window, by payload size."""
-    compared = {"rate": "rate by", "p50_s": "p50 by"}[results.compared]
-    head = [("", "row"), ("payload", "bytes"), ("", "window")]
-    head += [each.head for each in _SPEED]
-    head += [(compared, "floor"), *(each.head for each in _REST)]
-    lines: list[Sequence[str]] = list(zip(*head, strict=True))
-    ordered = sorted(
-        results.measured, key=lambda each: (each.payload_bytes, each.window)
-    )
-    before = None
-    for each in ordered:
-        group = (each.payload_bytes, each.window)
-        if before not in (None, group):
-            lines.append([""] * len(head))
-        before = group
-        lines.append(
-            [
-                each.row,
-                str(each.payload_bytes),
-                str(each.window),
-                *(_cell(each, column) for column in _SPEED),
-                _number(results.ratio(each), 2),
-                *(_cell(each, column) for column in _REST),
-            ]
-        )
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return "\n".join(_line(cells, widths) for cells in lines)
+def tables(results: Results) -> list[str]:
+    """One for each section in which something was measured."""
+    found = (_table(section, results) for section in results.sections)
+    return [table for table in found if table]
+
+
+def _table(section: Section, results: Results) -> str:
+    groups: dict[tuple[int, int], list[Measured]] = {}
+    for each in sorted(
+        results.measured, key=lambda one: (one.payload_bytes, one.window)
+    ):
+        groups.setdefault((each.payload_bytes, each.window), []).append(each)
+    lines: list[Sequence[str] | str] = []
+    columns = list(_columns(section, results))
+    for (size, window), group in groups.items():
+        rows = {each.row: each for each in group}
+        here = [rows[name] for name in section.rows if name in rows]
+        if here:
+            lines.append(f"window {window}, {size} bytes")
+        lines += [[each.row, *(one.cell(each) for one in columns)] for each in here]
+    if not lines:
+        return ""
+    cells = [line for line in lines if not isinstance(line, str)]
+    # What is not known of any row, such as the bytes of a broker, has no column.
+    known = [any(column) for column in zip(*cells, strict=True)]
+    heads = zip(("", "row"), *(each.head for each in columns), strict=True)
+    lines = [*map(list, heads), *lines]
+    shown = [
+        line if isinstance(line, str) else list(_some(line, known)) for line in lines
+    ]
+    return "\n".join([section.title, *_aligned(shown)])
+
+
+def _columns(section: Section, results: Results) -> Iterator[_Column]:
+    figure = _figure
+    yield _Column(("", "msg/s"), figure("rate", _whole))
+    above = {"rate": "rate ÷", "p50_s": "p50 ÷"}[results.compared]
+    for number, (label, rows) in enumerate(section.bases.items()):
+        cell = partial(_ratio_cell, results, rows)
+        yield _Column(("" if number else above, label), cell)
+    yield _Column(("p50", "ms"), figure("p50_s", _three, 1e-3))
+    yield _Column(("p99", "ms"), figure("p99_s", _three, 1e-3))
+    yield _Column(("p99.9", "ms"), figure("p999_s", _three, 1e-3))
+    yield _Column(("CPU µs", "sender"), figure("cpu_us_sender", _whole))
+    yield _Column(("", "recv."), figure("cpu_us_receiver", _whole))
+    yield _Column(("", "server"), figure("cpu_us_server", _whole))
+    yield _Column(("", "service"), figure("cpu_us_service", _whole))
+    if section.wire:
+        yield _Column(("", "bytes"), figure("wire_bytes", _whole))
+        yield _Column(("", "stanzas"), figure("stanzas", _three))
+        yield _Column(("MiB", "sender"), figure("rss_bytes_sender", _whole, _MIB))
+        yield _Column(("", "recv."), figure("rss_bytes_receiver", _whole, _MIB))
+
+
+def _figure(
+    name: str, text: Callable[[float], str], unit: float = 1.0
+) -> Callable[[Measured], str]:
+    def cell(measured: Measured) -> str:
+        value = measured.median(name)
+        return "" if value is None else text(value / unit)
+
+    return cell
+
+
+def _ratio_cell(results: Results, rows: Mapping[str, str], measured: Measured) -> str:
+    value = results.ratio(measured, rows.get(measured.row, ""))
+    return "" if value is None else f"{value:.2f}"
+
+
+def _whole(value: float) -> str:
+    return f"{value:,.0f}"
+
+
+def _three(value: float) -> str:
+    """Three digits at least, and two after the point at most."""
+    digits = 2 if value < 1 else max(0, 2 - math.floor(math.log10(value)))
+    return f"{value:,.{digits}f}"
+
+
+def _some(line: Sequence[str], wanted: Sequence[bool]) -> Iterator[str]:
+    return (cell for cell, want in zip(line, wanted, strict=True) if want)
+
+
+def _aligned(lines: Sequence[Sequence[str] | str]) -> Iterator[str]:
+    """Lines of cells below each other, and lines that are a text as they are."""
+    cells = [line for line in lines if not isinstance(line, str)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    for line in lines:
+        if isinstance(line, str):
+            yield line
+            continue
+        name, *rest = line
+        padded = [
+            f"{cell:>{width}}" for cell, width in zip(rest, widths[1:], strict=True)
+        ]
+        yield "  ".join([f"{name:<{widths[0]}}", *padded]).rstrip()
+
+
+# -- what stands below, and JSON -------------------------------------------
 
 
 def caveats(results: Results) -> str:
     """What the rows do not guarantee; empty if nothing is to be said."""
-    names: dict[str, list[str]] = {}
-    for row in dict.fromkeys(each.row for each in results.measured):
-        caveat = results.caveats.get(row, "")
-        if caveat:
-            names.setdefault(caveat, []).append(row)
-    return "\n".join(f"{'; '.join(rows)}: {caveat}." for caveat, rows in names.items())
+    rows = dict.fromkeys(each.row for each in results.measured)
+    return _said_once({row: results.caveats.get(row, "") for row in rows})
 
 
-def plain(results: Results) -> list[dict[str, object]]:
-    """All figures, medians and samples, a dictionary for each row, window and size."""
-    return [
+def absences(results: Results) -> str:
+    """Which rows were left out, and why; empty if none was."""
+    return _said_once(results.absent)
+
+
+def plain(results: Results) -> dict[str, object]:
+    """All figures, medians and samples: of each row, window and size; and who is absent."""
+    rows = [
         {
             "row": each.row,
             "caveat": results.caveats.get(each.row, ""),
             "window": each.window,
             "payload_bytes": each.payload_bytes,
-            "floor": results.floors.get(each.row, ""),
-            "ratio": results.ratio(each),
+            "ratios": results.ratios(each),
             **{name: each.median(name) for name in FIGURES},
             "samples": [asdict(sample) for sample in each.samples],
         }
         for each in results.measured
     ]
+    return {"rows": rows, "absent": dict(results.absent)}
 
 
-def _cell(measured: Measured, column: _Column) -> str:
-    value = measured.median(column.figure)
-    return _number(None if value is None else value / column.unit, column.digits)
+def folded(text: str) -> str:
+    """A text in lines that are as long as those of a table."""
+    return textwrap.fill(
+        text,
+        _COLUMNS_MAX,
+        subsequent_indent="  ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
-def _number(value: float | None, digits: int) -> str:
-    return "" if value is None else f"{value:,.{digits}f}"
-
-
-def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
-    name, *rest = zip(cells, widths, strict=True)
-    padded = [f"{name[0]:<{name[1]}}", *(f"{cell:>{width}}" for cell, width in rest)]
-    return "  ".join(padded).rstrip()
+def _said_once(texts: Mapping[str, str]) -> str:
+    """What is said of rows, with those of which the same is said together."""
+    names: dict[str, list[str]] = {}
+    for row, text in texts.items():
+        if text:
+            names.setdefault(text, []).append(row)
+    return "\n".join(
+        folded(f"{'; '.join(rows)}: {text}.") for text, rows in names.items()
+    )

@@ -31,6 +31,8 @@ _EPILOG = """\
 examples:
   xmpp-qos bench --floor
   xmpp-qos bench --floor --levels assured --stores memory sqlite --plot speed.svg
+  xmpp-qos bench --floor --peers --windows 64 --seconds 2 --plot speed.svg
+  xmpp-qos bench --levels --queue --windows 16 64
   xmpp-qos bench --embedded --windows 1 64 --sizes 200 20000 --seconds 1 --repeat 3
   xmpp-qos bench --latency --nagle --floor --levels assured --stores memory
   xmpp-qos bench --jid a@example.org --to b@example.org --levels assured --json
@@ -41,11 +43,12 @@ as there is time for, with a window of them under way; each row has processes of
 own. All rows are measured in turns, so that what disturbs the machine disturbs all of
 them, and the figures are medians of the turns. Whatever is sent is checked to have been
 handed over. The rows of --floor do the same work for the server and nothing else; the
-ratio to them is that of a row's own turns. Latency is from giving a message to the
-library to its end: at level unacknowledged that is its arrival.
+ratios to them, and to the rows of --peers that promise the same, are those of a row's
+own turns. Latency is from giving a message to the library to its end: at level
+unacknowledged that is its arrival.
 
 Stores are in the temporary folder (TMPDIR): it should be on a disk. Everything as it is
-by default takes some 7 minutes, and 12 with --floor.
+by default takes some 7 minutes, 12 with --floor, and 27 with --floor --peers.
 """
 
 _AUDIT = """\
@@ -133,11 +136,11 @@ def _add_rows(parser: Parser) -> None:
     levels = [each.value for each in Level]
     group.add_argument(
         "--levels",
-        nargs="+",
+        nargs="*",
         choices=levels,
         default=levels,
         metavar="LEVEL",
-        help=f"some of {', '.join(levels)} (default: all)",
+        help=f"some of {', '.join(levels)}, or none (default: all)",
     )
     group.add_argument(
         "--stores",
@@ -160,8 +163,13 @@ def _add_rows(parser: Parser) -> None:
     group.add_argument(
         "--peers",
         action="store_true",
-        help="the same messages over other brokers, where they are installed; needs "
-        "the extra `bench`",
+        help="the same messages over mosquitto, with paho-mqtt, aiomqtt and gmqtt; what "
+        "is not installed is left out; needs the extra `bench`",
+    )
+    group.add_argument(
+        "--queue",
+        action="store_true",
+        help="queues: RabbitMQ with aio-pika and NATS JetStream with nats-py; likewise",
     )
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import importlib
+import importlib.util
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from qos.cli.account import login_from
 from qos.cli.bench import WINDOWS
 from qos.cli.demo_output import ProgressLine, show
-from qos.cli.output import note, print_json
+from qos.cli.output import print_json
 from qos.cli.plots import check_plot, plotting
 from qos.cli.status import Status, UsageError
 from qos.core.model import Level
@@ -23,6 +23,7 @@ from qos.core.model import Level
 if TYPE_CHECKING:
     from qos.bench.report import Results
     from qos.bench.sample import Contender
+    from qos.bench.sections import Section
     from qos.bench.servers import Server
     from qos.bench.settings import Settings
 
@@ -44,14 +45,14 @@ async def run(arguments: argparse.Namespace) -> int:
         from qos.bench.plot import plot
 
         with plotting(arguments.plot):
-            plot(results.measured, arguments.plot)
-    from qos.bench.report import caveats, plain, table
+            plot(results, arguments.plot)
+    from qos.bench.report import absences, caveats, plain, tables
 
     if arguments.json:
-        print_json({**about, "rows": plain(results)})
+        print_json({**about, **plain(results)})
     else:
-        parts = (table(results), caveats(results), _in_words(about))
-        show(*filter(None, parts), json=False)
+        below = (caveats(results), absences(results), _in_words(about))
+        show(*tables(results), *filter(None, below), json=False)
     return Status.DONE
 
 
@@ -79,8 +80,11 @@ def _check(arguments: argparse.Namespace) -> None:
         raise UsageError("--sm: the embedded server has no XEP-0198")
     if arguments.latency and arguments.windows is not None:
         raise UsageError("--latency is with a window of 1, and --windows says more")
-    if arguments.latency and arguments.peers:
-        raise UsageError("--latency is not for --peers: they make no pause")
+    for name in ("peers", "queue"):
+        if arguments.latency and getattr(arguments, name):
+            raise UsageError(f"--latency is not for --{name}: they make no pause")
+    if not (arguments.levels or arguments.floor or arguments.peers or arguments.queue):
+        raise UsageError("--levels: there is nothing to measure without any")
 
 
 def _server(arguments: argparse.Namespace) -> Server:
@@ -107,6 +111,33 @@ def _rows(arguments: argparse.Namespace) -> list[Settings]:
     return [*(FLOOR if arguments.floor else ()), *ours]
 
 
+def _others(
+    arguments: argparse.Namespace, ours: Sequence[Settings]
+) -> tuple[list[Contender], list[Section]]:
+    """What is measured beside our own rows; and the sections of the report, with ours."""
+    from qos.bench import peers, sections
+
+    others: list[Contender] = []
+    shown = [sections.of_ours(ours)]
+    if arguments.peers:
+        replying, as_used = peers.replying(), peers.as_used()
+        others += [*replying, *as_used]
+        shown.append(sections.of_the_same_promise(ours, replying))
+        shown.append(sections.of_peers(as_used))
+    if arguments.queue:
+        queues, its_peers = _our_queues(), peers.queue_peers()
+        others += [*queues, *its_peers]
+        shown.append(sections.of_queues(queues, its_peers))
+    return others, shown
+
+
+def _our_queues() -> list[Contender]:
+    """Those of XEP-0254, where they can be measured."""
+    if importlib.util.find_spec("qos.bench.queue_rows") is None:
+        return []
+    return list(importlib.import_module("qos.bench.queue_rows").queue_rows())
+
+
 # -- measuring -------------------------------------------------------------
 
 
@@ -130,20 +161,21 @@ async def _measured(
     contenders: list[Contender] = [
         Row(each, server, window_max=windows[-1], pause_s=pause_s) for each in rows
     ]
-    if arguments.peers:
-        contenders += importlib.import_module("qos.bench.peers").peers()
+    others, sections = _others(arguments, rows)
+    contenders += others
+    absent: dict[str, str] = {}
     progress = _Progress()
-    own, others = folder / "server", folder / "rows"
-    own.mkdir()
-    others.mkdir()
+    server_folder, rows_folder = folder / "server", folder / "rows"
+    server_folder.mkdir()
+    rows_folder.mkdir()
     try:
-        await server.start(own)
+        await server.start(server_folder)
         measured = await measure(
             contenders,
             plan,
-            others,
+            rows_folder,
             progress=progress.tell,
-            absent=lambda name, why: note(f"{name} is left out: {why}"),
+            absent=absent.__setitem__,
         )
     except NotHere as error:
         text = f"{error}; --embedded needs none, and --jid names one of yours"
@@ -153,8 +185,9 @@ async def _measured(
         await server.stop()
     return Results(
         measured=measured,
-        floors={each.name: each.floor for each in rows},
+        sections=sections,
         caveats={each.name: each.caveat for each in contenders},
+        absent=absent,
         compared="p50_s" if arguments.latency else "rate",
     )
 
@@ -196,7 +229,7 @@ async def _about(
 
     return {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "versions": await versions(peers=arguments.peers),
+        "versions": await versions(peers=arguments.peers or arguments.queue),
         "server": {"name": server.name, "version": server.version},
         "machine": describe(folder),
         "seconds": arguments.seconds,
@@ -205,14 +238,16 @@ async def _about(
 
 
 def _in_words(about: Mapping[str, Any]) -> str:
+    from qos.bench.report import folded
+
     machine, server = about["machine"], about["server"]
     used = {server["name"]: server["version"]} | about["versions"]
     words = ", ".join(
         f"{name} {version or ''}".strip() for name, version in used.items()
     )
-    return (
+    return folded(
         f"{about['date']}. Medians of {about['repeat']} turns of "
-        f"{about['seconds']:g} s. {words}.\n{machine['cores']} cores, "
+        f"{about['seconds']:g} s. {words}. {machine['cores']} cores, "
         f"{machine['model']}, {machine['system']}, load {machine['load']}; the stores on "
         f"{machine['file_system']}."
     )

@@ -1,10 +1,23 @@
 """The arithmetic of the benchmark: a wrong median looks as good as a right one."""
 
+from pathlib import Path
+
 import pytest
 
 from qos.bench.figures import Measured, percentile, ratio
-from qos.bench.report import Results, caveats, plain, table
+from qos.bench.peers import as_used, queue_peers, replying
+from qos.bench.plot import plot
+from qos.bench.report import Results, absences, caveats, plain, tables
 from qos.bench.sample import Sample
+from qos.bench.sections import (
+    Section,
+    of_ours,
+    of_peers,
+    of_queues,
+    of_the_same_promise,
+)
+from qos.bench.settings import FLOOR, STORES, settings_for
+from qos.core.model import Level
 
 
 def sample(rate: float = 100.0, p50_s: float = 0.01, **more: object) -> Sample:
@@ -78,6 +91,9 @@ def test_the_ratio_is_the_median_of_those_of_the_turns() -> None:
     assert ratio(ours, floor, "wire_bytes") is None
 
 
+OURS = Section("ours", ["floor", "ours", "other"], {"floor": {"ours": "floor"}})
+
+
 def results(**options: str) -> Results:
     return Results(
         measured=[
@@ -88,8 +104,9 @@ def results(**options: str) -> Results:
             measured("other", 1234.5, window=1),
             measured("ours", 100.0, window=16, size=9000),
         ],
-        floors={"ours": "floor"},
+        sections=[OURS],
         caveats={"floor": "nothing is kept", "other": "nothing is kept", "ours": ""},
+        absent={"broker": "it is not installed"},
         **options,
     )
 
@@ -97,8 +114,8 @@ def results(**options: str) -> Results:
 def test_a_row_is_compared_at_its_own_window_and_size() -> None:
     """A window of 16 is no slower than a floor of 1."""
     found = results()
-    ratios = [found.ratio(each) for each in found.measured]
-    assert ratios == [None, None, 0.8, 0.5, None, None]
+    ratios = [found.ratios(each) for each in found.measured]
+    assert ratios == [{}, {}, {"floor": 0.8}, {"floor": 0.5}, {}, {}]
 
 
 def test_a_row_can_be_compared_by_its_latency() -> None:
@@ -106,39 +123,106 @@ def test_a_row_can_be_compared_by_its_latency() -> None:
     slow = Measured("ours", 1, 200, [sample(10.0, 0.03)])
     floor = Measured("floor", 1, 200, [sample(10.0, 0.02)])
     found = Results(
-        measured=[floor, slow], floors={"ours": "floor"}, caveats={}, compared="p50_s"
+        measured=[floor, slow], sections=[OURS], caveats={}, compared="p50_s"
     )
-    assert found.ratio(slow) == pytest.approx(1.5)
-    assert "p50 by" in table(found).splitlines()[0]
+    assert found.ratios(slow) == {"floor": pytest.approx(1.5)}
+    (table,) = tables(found)
+    assert "p50 ÷" in table.splitlines()[1]
 
 
-def test_the_table_has_a_line_for_each_row_and_window() -> None:
+def test_a_table_has_a_line_for_each_row_and_window() -> None:
     """In which rows that are compared stand together."""
-    head, names, *lines = table(results()).splitlines()
-    assert "rate by" in head
-    assert names.split()[:5] == ["row", "bytes", "window", "msg/s", "floor"]
-    assert [line.split()[:5] for line in lines] == [
-        ["floor", "200", "1", "1,000", "10.00"],
-        ["ours", "200", "1", "800", "0.80"],
-        ["other", "200", "1", "1,234", "10.00"],
-        [],
-        ["floor", "200", "16", "4,000", "10.00"],
-        ["ours", "200", "16", "2,000", "0.50"],
-        [],
-        ["ours", "9000", "16", "100", "10.00"],
+    (table,) = tables(results())
+    title, head, names, *lines = table.splitlines()
+    assert title == "ours"
+    assert "rate ÷" in head
+    # There is no column of what nobody knows.
+    assert names.split() == ["row", "msg/s", "floor", "ms", "ms", "ms"]
+    assert [line.split()[:3] for line in lines] == [
+        ["window", "1,", "200"],
+        ["floor", "1,000", "10.0"],
+        ["ours", "800", "0.80"],
+        ["other", "1,234", "10.0"],
+        ["window", "16,", "200"],
+        ["floor", "4,000", "10.0"],
+        ["ours", "2,000", "0.50"],
+        ["window", "16,", "9000"],
+        ["ours", "100", "10.0"],
     ]
+
+
+def test_every_table_fits_into_120_columns() -> None:
+    """With the longest names there are, every figure known, and large ones."""
+    ours = [*FLOOR, *settings_for(list(Level), STORES, managed=True)]
+    queues = queue_peers()
+    sections = [
+        of_ours(ours),
+        of_the_same_promise(ours, replying()),
+        of_peers(as_used()),
+        of_queues(queues[1:], queues[:1]),
+    ]
+    ends = ("sender", "receiver", "server")
+    known = {
+        "cpu_s": dict.fromkeys(ends, 100.0),
+        "rss_bytes": dict.fromkeys(ends, 2**30),
+        "wire_bytes": 100_000_000,
+        "stanzas": 200_000,
+    }
+    of_service = {"cpu_s": dict.fromkeys((*ends, "service"), 100.0)}
+    rows = dict.fromkeys(row for section in sections for row in section.rows)
+    full = {
+        row: sample(25_000.0, 1.5, **known | (of_service if "Jet" in row else {}))
+        for row in rows
+    }
+    found = Results(
+        measured=[Measured(row, 4096, 200_000, [full[row]]) for row in rows],
+        sections=sections,
+        caveats=dict.fromkeys(rows, "it keeps nothing of what it has"),
+    )
+    shown = tables(found)
+    assert len(shown) == 4
+    lines = "\n".join([*shown, caveats(found)]).splitlines()
+    assert max(map(len, lines)) <= 120
+
+
+def test_ours_is_compared_with_peers_that_promise_as_much() -> None:
+    """Acknowledged with QoS 1 and a reply, assured with QoS 2 and a reply."""
+    ours = [*FLOOR, *settings_for(list(Level), ["sqlite"])]
+    section = of_the_same_promise(ours, replying())
+    assert section.bases["gmqtt"] == {
+        "acknowledged, sqlite": "MQTT QoS 1 + reply, gmqtt",
+        "assured, sqlite": "MQTT QoS 2 + reply, gmqtt",
+    }
+    assert list(section.bases) == ["paho", "aiomqtt", "gmqtt"]
+    assert section.rows[:2] == list(section.bases["gmqtt"])
+    assert len(section.rows) == 2 + 6
+
+
+def test_a_section_of_which_nothing_was_measured_is_no_table() -> None:
+    """The broker is not installed, say; that stands below."""
+    found = Results(
+        measured=[measured("ours", 1.0)], sections=[of_peers(as_used())], caveats={}
+    )
+    assert tables(found) == []
 
 
 def test_what_rows_do_not_guarantee_is_said_once() -> None:
     """Beside the figures: a broker that forgets is easily faster."""
     assert caveats(results()) == "floor; other: nothing is kept."
+    assert absences(results()) == "broker: it is not installed."
 
 
-def test_json_has_medians_and_samples() -> None:
+def test_json_has_medians_and_samples_and_who_is_absent() -> None:
     """Whoever doubts a median can look at what it is made of."""
-    rows = plain(results())
-    assert [(each["row"], each["ratio"]) for each in rows][2] == ("ours", 0.8)
-    (first, *_) = rows
+    found = plain(results())
+    assert found["absent"] == {"broker": "it is not installed"}
+    rows = found["rows"]
+    assert isinstance(rows, list)
+    assert [(each["row"], each["ratios"]) for each in rows][2] == (
+        "ours",
+        {"floor": 0.8},
+    )
+    first = rows[0]
     assert first["rate"] == 1000.0
     assert first["samples"] == [
         {
@@ -153,3 +237,33 @@ def test_json_has_medians_and_samples() -> None:
             "stanzas": None,
         }
     ]
+
+
+def test_a_picture_has_a_part_for_each_section_and_every_row_in_it(
+    tmp_path: Path,
+) -> None:
+    """Two dozen lines in one picture could not be told apart."""
+    ours = settings_for([Level.ASSURED], STORES)
+    sections = [
+        of_ours(ours),
+        of_the_same_promise(ours, replying()),
+        of_peers(as_used()),
+        of_queues([], queue_peers()),
+    ]
+    rows = dict.fromkeys(row for section in sections[:3] for row in section.rows)
+    found = Results(
+        measured=[
+            measured(row, 10.0, window=window) for row in rows for window in (1, 4)
+        ],
+        sections=sections,
+        caveats={},
+    )
+    plot(found, tmp_path / "p.svg")
+    picture = (tmp_path / "p.svg").read_text()
+    for section in sections:
+        shown = 2 if section.rows[0] in rows else 0
+        assert picture.count(f"<!-- {section.title} (200 bytes) -->") == shown / 2
+    for row in rows:
+        # In a legend, and beside its latencies.
+        times = sum(row in section.rows for section in sections)
+        assert picture.count(f"<!-- {row} -->") == 2 * times

@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from qos.bench import processes
+from qos.bench.peers import as_used, replying
 from qos.bench.rows import Row
 from qos.bench.run import Plan, measure
 from qos.bench.sample import BenchFailed, NotHere, Sample, Work
@@ -87,8 +89,8 @@ def test_a_run_on_the_embedded_server(
             mine["messages"] / mine["seconds"] / (its["messages"] / its["seconds"])
             for mine, its in pairs
         ]
-        assert ours["ratio"] == pytest.approx(median(ratios))
-        assert floor["ratio"] is None
+        assert ours["ratios"] == {"floor of two": pytest.approx(median(ratios))}
+        assert floor["ratios"] == {}
     used = rows["assured, memory", 4]
     assert all(used[f"cpu_us_{name}"] > 0 for name in ("sender", "receiver", "server"))
     assert set(found["versions"]) == {"python", "slixmpp", "xmpp-qos"}
@@ -134,10 +136,14 @@ def test_a_table_is_for_people(capsys: pytest.CaptureFixture[str]) -> None:
     """With what the rows do not guarantee, and with what it was measured."""
     assert main(["bench", *IDLE, "--seconds", "0.1", "--repeat", "1"]) == 0
     out, err = capsys.readouterr()
-    assert "p50 by" in out.splitlines()[1]
-    assert "acknowledged, memory      200       1" in out
+    head, title, _, names, window, row = out.splitlines()[:6]
+    assert (head, title) == ("", "This library, and the floor")
+    assert names.split()[:3] == ["row", "msg/s", "ms"]
+    assert window == "window 1, 200 bytes"
+    assert row.startswith("acknowledged, memory  ")
     assert "acknowledged, memory: it may come twice;" in out
     assert "Medians of 1 turns of 0.1 s. the embedded server, python 3." in out
+    assert max(map(len, out.splitlines())) <= 120
     assert err == ""
 
 
@@ -376,6 +382,35 @@ async def test_a_contender_that_is_not_here_is_left_out(tmp_path: Path) -> None:
     assert stopped == ["absent"]
 
 
+def test_peers_that_are_not_here_are_told_and_the_rest_is_measured(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With what is needed for them, in the table and in JSON."""
+    setpriv = processes.find_program("setpriv", "util-linux")
+    (tmp_path / "setpriv").symlink_to(setpriv)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(processes, "SBIN", ())
+    words = ["--embedded", "--levels", "acknowledged", "--stores", "memory", "--peers"]
+    words += ["--windows", "1", "--seconds", "0.05", "--repeat", "1"]
+    found = bench(capsys, *words)
+    assert [row["row"] for row in found["rows"]] == ["acknowledged, memory"]
+    assert found["absent"] == dict.fromkeys(
+        (each.name for each in [*replying(), *as_used()]),
+        "mosquitto is not installed (Debian package: mosquitto)",
+    )
+    assert found["versions"]["gmqtt"].startswith("0.")
+    assert main(["bench", *words]) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    said = " ".join(out.split())
+    assert "At the same promise" in said
+    assert "Peers as commonly used" not in said
+    assert "MQTT QoS 0, paho-mqtt; MQTT QoS 0, aiomqtt; MQTT QoS 0, gmqtt;" in said
+    assert "mosquitto is not installed (Debian package: mosquitto)." in said
+
+
 async def test_an_error_says_of_whom_it_is(tmp_path: Path) -> None:
     """There may be two dozen of them; and a script wants to know the kind."""
 
@@ -434,6 +469,8 @@ NAMED = ("--jid", "a@localhost", "--host", "127.0.0.1", "--tls", "off")
         (("--embedded", "--sm"), "the embedded server has no XEP-0198"),
         (("--latency", "--windows", "1"), "--latency is with a window of 1"),
         (("--latency", "--peers"), "--latency is not for --peers"),
+        (("--latency", "--queue"), "--latency is not for --queue"),
+        (("--levels",), "--levels: there is nothing to measure"),
     ],
 )
 def test_wrong_usage_is_one_line_and_status_2(

@@ -13,7 +13,7 @@ from nats.js.api import RetentionPolicy, StorageType, StreamInfo
 from measuring import check, processes_in
 from qos.bench import processes
 from qos.bench.nats_server import JetStream
-from qos.bench.peers import peers, queue_peers
+from qos.bench.peers import as_used, queue_peers, replying
 from qos.bench.processes import find_program
 from qos.bench.rabbitmq import RabbitMq
 from qos.bench.sample import Contender, NotHere, Work
@@ -145,6 +145,6 @@ async def test_a_queue_that_is_not_there_is_said_in_one_line(
 
 def test_every_row_has_a_name_of_its_own_and_a_caveat() -> None:
     """None of them promises what this library does."""
-    contenders = [*peers(), *queue_peers()]
+    contenders = [*as_used(), *replying(), *queue_peers()]
     assert len({each.name for each in contenders}) == len(contenders) == 19
     assert all(each.caveat for each in contenders)

@@ -1,0 +1,80 @@
+"""Which rows stand together in a report, and with what each is compared. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from qos.bench.mosquitto import LIBRARIES, Mqtt
+from qos.bench.sample import Contender
+from qos.bench.settings import Settings
+from qos.core.model import Level
+
+__all__ = ["Section", "of_ours", "of_peers", "of_queues", "of_the_same_promise"]
+
+#: The QoS at which a reply makes MQTT promise what a level does.
+_QOS = {Level.ACKNOWLEDGED.value: 1, Level.ASSURED.value: 2}
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """Rows that stand together.
+
+    Attributes:
+        title: of it.
+        rows: their names, in order.
+        bases: by what stands above a column of ratios, and then by the name of a row,
+            the name of the row that it is compared with.
+        wire: whether it is told what stands on the wire, and what the ends have in
+            memory; that, with the columns of a comparison, would be too wide.
+    """
+
+    title: str
+    rows: Sequence[str]
+    bases: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    wire: bool = True
+
+
+def of_ours(rows: Sequence[Settings]) -> Section:
+    """Our own rows and the floor, each compared with its floor."""
+    floors = {each.name: each.floor for each in rows if each.floor}
+    return Section(
+        "This library, and the floor", [each.name for each in rows], {"floor": floors}
+    )
+
+
+def of_the_same_promise(ours: Sequence[Settings], peers: Sequence[Mqtt]) -> Section:
+    """Our own rows, and each peer that gives the receiver's word: ours by theirs."""
+    mine = [each for each in ours if each.way == "plugin" and each.level in _QOS]
+    names = [*(each.name for each in mine), *(each.name for each in peers)]
+    return Section(
+        "At the same promise: a message ends when the receiver has said that it has it",
+        names,
+        {
+            LIBRARIES[library]: {
+                one.name: other.name
+                for one in mine
+                for other in peers
+                if (other.library, other.qos) == (library, _QOS[one.level])
+            }
+            for library in LIBRARIES
+        },
+        wire=False,
+    )
+
+
+def of_peers(peers: Sequence[Contender]) -> Section:
+    """Peers as they are commonly used; they are compared with nothing."""
+    title = "Peers as commonly used: QoS 1 and 2 end when the broker has the message"
+    return Section(title, [each.name for each in peers], wire=False)
+
+
+def of_queues(ours: Sequence[Contender], peers: Sequence[Contender]) -> Section:
+    """Queues: ours by the first of the peers."""
+    first = peers[0].name
+    return Section(
+        "Queues, with four workers: an item ends when its worker has accepted it",
+        [each.name for each in [*ours, *peers]],
+        {first.partition(" ")[0]: {each.name: first for each in ours}},
+        wire=False,
+    )
