@@ -19,14 +19,15 @@ POLICY := /usr/sbin/policy-rc.d
 WITH_SBIN := PATH="$$PATH:/usr/sbin"
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo test check format clean system java
+.PHONY: help demo test bench-guard check format clean system java
 
 help:
-	@echo 'make demo    see it work: a bad link, killed workers, an audit; no server needed'
-	@echo 'make test    everything that must pass: check, all tests, coverage'
-	@echo 'make check   format, lint and types only'
-	@echo 'make format  rewrite the sources as check wants them'
-	@echo 'make clean   remove all that was built, .venv included'
+	@echo 'make demo         see it work: a bad link, killed workers, an audit; no server needed'
+	@echo 'make test         everything that must pass: check, all tests, coverage, bench-guard'
+	@echo 'make bench-guard  it has not become slower beside its floor, in a minute'
+	@echo 'make check        format, lint and types only'
+	@echo 'make format       rewrite the sources as check wants them'
+	@echo 'make clean        remove all that was built, .venv included'
 
 # Where there is no Java, and none can be installed, it says so and leaves the audit out.
 demo: .venv/runtime.stamp
@@ -41,6 +42,11 @@ test: system check
 	@$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report --fail-under=100
 	$(BIN)/pytest -n $(JOBS) $(PYTEST_ARGS) --ignore=tests/core
+	@$(MAKE) --no-print-directory bench-guard
+
+# After the tests, and not beside them: it needs the machine for itself.
+bench-guard: .venv/dev.stamp
+	$(BIN)/xmpp-qos bench guard
 
 check: .venv/dev.stamp
 	$(BIN)/ruff format --check

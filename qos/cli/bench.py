@@ -1,6 +1,6 @@
 """`xmpp-qos bench`: measures this library on this machine.
 
-Here are the words of it; what they do is in `bench_messages` and `bench_audit`.
+Here are the words of it; what they do is in `bench_messages`, `bench_audit` and `bench_guard`.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ examples:
   xmpp-qos bench --latency --nagle --floor --levels assured --stores memory
   xmpp-qos bench --jid a@example.org --to b@example.org --levels assured --json
   xmpp-qos bench audit --events 1M 3M 10M
+  xmpp-qos bench guard
 
 Two processes are logged in at one server, and one sends to the other as many messages
 as there is time for, with a window of them under way; each row has processes of its
@@ -66,6 +67,14 @@ counts the files and audits them. What is compared with an audit is
 The ratio is the median of the turns. One turn before them, at the smallest size, is not
 counted: Java is slow before it has compiled what it runs. Ten million events take some
 3 GB in the temporary folder (TMPDIR), and as much again while they are audited.
+"""
+
+_GUARD = """\
+examples:
+  xmpp-qos bench guard
+
+Takes half a minute; another half if something seems to be slower, for it may have been
+somebody else who used the machine. The exit status is 1 if it is slower again.
 """
 
 
@@ -127,6 +136,13 @@ def parser(prog: str) -> Parser:
         metavar="DIR",
         help="make journals and tables in this folder, a new or an empty one, and "
         "leave them there",
+    )
+    whats.add_parser(
+        "guard",
+        help="whether this library is as near to its floor as it was",
+        description="Measure the ratios to the floor on a Prosody, and fail if one is "
+        "much less than it was when it was last looked at.",
+        epilog=_GUARD,
     )
     return parser
 

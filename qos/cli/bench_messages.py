@@ -5,16 +5,15 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import tempfile
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from qos.cli.account import login_from
 from qos.cli.bench import WINDOWS
-from qos.cli.demo_output import ProgressLine, show
+from qos.cli.bench_run import measured_on
+from qos.cli.demo_output import show
 from qos.cli.output import print_json
 from qos.cli.plots import check_plot, plotting
 from qos.cli.status import Status, UsageError
@@ -37,9 +36,8 @@ async def run(arguments: argparse.Namespace) -> int:
     """Measure, and show what came of it."""
     _check(arguments)
     server = _server(arguments)
-    with _folder() as folder:
-        results = await _measured(arguments, server, folder)
-        about = await _about(arguments, server, folder)
+    results = await _measured(arguments, server)
+    about = await _about(arguments, server)
     if arguments.plot is not None:
         # matplotlib is not imported before it is needed.
         from qos.bench.plot import plot
@@ -141,12 +139,10 @@ def _our_queues() -> list[Contender]:
 # -- measuring -------------------------------------------------------------
 
 
-async def _measured(
-    arguments: argparse.Namespace, server: Server, folder: Path
-) -> Results:
+async def _measured(arguments: argparse.Namespace, server: Server) -> Results:
     from qos.bench.report import Results
     from qos.bench.rows import Row
-    from qos.bench.run import Plan, measure
+    from qos.bench.run import Plan
     from qos.bench.sample import NotHere
 
     windows = [1] if arguments.latency else sorted(set(arguments.windows or WINDOWS))
@@ -163,26 +159,11 @@ async def _measured(
     ]
     others, sections = _others(arguments, rows)
     contenders += others
-    absent: dict[str, str] = {}
-    progress = _Progress()
-    server_folder, rows_folder = folder / "server", folder / "rows"
-    server_folder.mkdir()
-    rows_folder.mkdir()
     try:
-        await server.start(server_folder)
-        measured = await measure(
-            contenders,
-            plan,
-            rows_folder,
-            progress=progress.tell,
-            absent=absent.__setitem__,
-        )
+        measured, absent = await measured_on(server, contenders, plan)
     except NotHere as error:
         text = f"{error}; --embedded needs none, and --jid names one of yours"
         raise UsageError(text) from None
-    finally:
-        progress.close()
-        await server.stop()
     return Results(
         measured=measured,
         sections=sections,
@@ -192,38 +173,10 @@ async def _measured(
     )
 
 
-@contextmanager
-def _folder() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="xmpp-qos-bench-") as name:
-        yield Path(name)
-
-
-class _Progress:
-    """What is being done, and how long it will go on."""
-
-    def __init__(self) -> None:
-        self._line = ProgressLine()
-        self._began: float | None = None
-
-    def tell(self, text: str, done: float) -> None:
-        now = time.monotonic()
-        if done and self._began is not None:
-            left_s = (now - self._began) * (1 - done) / done
-            text = f"{text} ({done:.0%}, {left_s / 60:.0f} min left)"
-        else:
-            self._began = now
-        self._line.tell(text)
-
-    def close(self) -> None:
-        self._line.close()
-
-
 # -- what it prints --------------------------------------------------------
 
 
-async def _about(
-    arguments: argparse.Namespace, server: Server, folder: Path
-) -> dict[str, Any]:
+async def _about(arguments: argparse.Namespace, server: Server) -> dict[str, Any]:
     from qos.bench.machine import describe
     from qos.bench.versions import versions
 
@@ -231,7 +184,7 @@ async def _about(
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "versions": await versions(peers=arguments.peers or arguments.queue),
         "server": {"name": server.name, "version": server.version},
-        "machine": describe(folder),
+        "machine": describe(Path(tempfile.gettempdir())),
         "seconds": arguments.seconds,
         "repeat": arguments.repeat,
     }

@@ -1,0 +1,71 @@
+"""`xmpp-qos bench guard`: fails if this library has become slower beside its floor."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+
+from qos.cli.bench_run import measured_on
+from qos.cli.demo_output import show
+from qos.cli.output import note
+from qos.cli.status import CommandError, Status, UsageError
+
+__all__ = ["run"]
+
+#: Many short turns: what disturbs the machine disturbs a few of them.
+_SECONDS = 0.5
+_TURNS = 9
+
+_PAYLOAD_BYTES = 200
+
+
+async def run(arguments: argparse.Namespace) -> int:
+    """Measure, and once more if something seems to have become slower."""
+    from qos.bench.guard import regressions
+
+    ratios = await _ratios()
+    slower = regressions(ratios)
+    if slower:
+        note(f"slower than expected, so once more: {'; '.join(slower.values())}")
+        ratios = await _ratios()
+        again = regressions(ratios)
+        # Noise is now here, now there.
+        slower = {row: text for row, text in again.items() if row in slower}
+    if slower:
+        text = f"slower than expected, twice: {'; '.join(slower.values())}"
+        raise CommandError(text, Status.REFUSED)
+    words = (f"{row} {ratio:.2f}" for row, ratio in ratios.items())
+    show(f"of the rate of their floors: {', '.join(words)}", json=False)
+    return Status.DONE
+
+
+async def _ratios() -> Mapping[str, float]:
+    """Of each row that is watched, to its floor, on a Prosody that is started for it."""
+    from qos.bench.figures import ratio
+    from qos.bench.guard import EXPECTED, WINDOW
+    from qos.bench.rows import Row
+    from qos.bench.run import Plan
+    from qos.bench.sample import NotHere
+    from qos.bench.servers import ProsodyServer
+    from qos.bench.settings import FLOOR, STORES, settings_for
+    from qos.core.model import Level
+
+    ours = [each for each in settings_for(list(Level), STORES) if each.name in EXPECTED]
+    bases = {each.floor for each in ours}
+    settings = [*(each for each in FLOOR if each.name in bases), *ours]
+    server = ProsodyServer()
+    plan = Plan(
+        windows=[WINDOW], sizes=[_PAYLOAD_BYTES], seconds=_SECONDS, repeat=_TURNS
+    )
+    rows = [Row(each, server, window_max=WINDOW) for each in settings]
+    try:
+        measured, _ = await measured_on(server, rows, plan)
+    except NotHere as error:
+        raise UsageError(str(error)) from None
+    by_name = {each.row: each for each in measured}
+    found = {}
+    for each in ours:
+        value = ratio(by_name[each.name], by_name[each.floor], "rate")
+        assert value is not None
+        found[each.name] = value
+    return found

@@ -1,0 +1,114 @@
+"""What is called a regression, and when it is believed."""
+
+import argparse
+from collections.abc import Mapping
+
+import pytest
+
+from qos.bench.guard import EXPECTED, LOSS_MAX, regressions
+from qos.bench.settings import STORES, settings_for
+from qos.cli import bench_guard, main
+from qos.cli.status import CommandError, Status
+from qos.core.model import Level
+
+
+def test_what_is_as_fast_as_expected_is_no_regression() -> None:
+    """Nor what is faster, or as much slower as it may be."""
+    for share in (1.0, 2.0, 1 - LOSS_MAX):
+        assert regressions({row: it * share for row, it in EXPECTED.items()}) == {}
+
+
+@pytest.mark.parametrize("row", EXPECTED)
+def test_a_regression_says_which_row_and_by_how_much(row: str) -> None:
+    """Who reads it has to know where to look."""
+    ratios = dict(EXPECTED) | {row: EXPECTED[row] * (1 - LOSS_MAX) - 0.01}
+    found = regressions(ratios)
+    assert list(found) == [row]
+    assert f"{row}: {ratios[row]:.2f} of the rate" in found[row]
+    assert f"expected {EXPECTED[row]:.2f}" in found[row]
+
+
+def test_what_is_not_a_number_is_a_regression() -> None:
+    """A guard that nothing can trip guards nothing."""
+    assert set(regressions(dict.fromkeys(EXPECTED, float("nan")))) == set(EXPECTED)
+
+
+def test_each_row_that_is_watched_exists_and_has_a_floor() -> None:
+    """One that was renamed would be watched no more, without a word."""
+    floors = {each.name: each.floor for each in settings_for(list(Level), STORES)}
+    assert all(floors[row] for row in EXPECTED)
+
+
+FAST = dict(EXPECTED)
+SLOW = FAST | {"assured, sqlite": 0.01}
+OTHER = FAST | {"assured, memory": 0.01}
+
+
+async def decided(
+    monkeypatch: pytest.MonkeyPatch, *found: Mapping[str, float]
+) -> tuple[int, list[Mapping[str, float]]]:
+    """What the command does if it measures this, one after the other."""
+    left = list(found)
+
+    async def measured() -> Mapping[str, float]:
+        return left.pop(0)
+
+    monkeypatch.setattr(bench_guard, "_ratios", measured)
+    return await bench_guard.run(argparse.Namespace()), left
+
+
+async def test_a_good_measurement_is_believed_at_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Every `make test` has to wait for it."""
+    assert await decided(monkeypatch, FAST, SLOW) == (Status.DONE, [SLOW])
+    out, err = capsys.readouterr()
+    assert all(f"{row} {ratio:.2f}" in out for row, ratio in FAST.items())
+    assert err == ""
+
+
+@pytest.mark.parametrize("second", [FAST, OTHER])
+async def test_a_row_that_is_slow_only_once_was_disturbed(
+    second: Mapping[str, float],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Also if another one is then: noise is now here, now there."""
+    assert await decided(monkeypatch, SLOW, second) == (Status.DONE, [])
+    assert "assured, sqlite: 0.01" in capsys.readouterr().err
+
+
+async def test_a_row_that_is_slow_twice_has_become_slower(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """And only that one is named."""
+    with pytest.raises(CommandError, match=r"twice: assured, sqlite: 0\.01") as error:
+        await decided(monkeypatch, SLOW, SLOW | OTHER | {"assured, sqlite": 0.01})
+    assert error.value.status == Status.REFUSED
+    assert "memory" not in str(error.value)
+
+
+@pytest.mark.xmpp
+def test_it_measures_every_row_that_is_watched(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """For real, only shorter, and so that nothing is too slow."""
+    monkeypatch.setattr(bench_guard, "_SECONDS", 0.1)
+    monkeypatch.setattr(bench_guard, "_TURNS", 1)
+    monkeypatch.setattr("qos.bench.guard.LOSS_MAX", 1.0)
+    assert main(["bench", "guard"]) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    assert all(f"{row} " in out for row in EXPECTED)
+
+
+def test_without_a_prosody_it_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Passing without a measurement would be no guard."""
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr("qos.bench.processes.SBIN", ())
+    assert main(["bench", "guard"]) == 2
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1
+    assert "prosody is not installed (Debian package: prosody)" in err
