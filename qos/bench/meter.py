@@ -1,6 +1,7 @@
 """Counts what a slixmpp stream sends and receives, below slixmpp.
 
-It knows bytes, and how stanzas begin; it does not parse.
+It knows bytes, and how stanzas begin; it does not parse. It costs whom it counts for
+one to two microseconds a stanza: our own rows and the floor alike, and peers nothing.
 """
 
 from __future__ import annotations
@@ -67,6 +68,8 @@ class _Counted:
     def __init__(self, transport: BaseTransport, meter: Meter) -> None:
         self._transport = transport
         self._meter = meter
+        # It is asked for with each stanza that comes in.
+        self.get_extra_info = transport.get_extra_info
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)

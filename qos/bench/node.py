@@ -88,7 +88,8 @@ class _Node:
         session = AccountSession(self._task.login, quiet=True)
         await self._stack.enter_async_context(session)
         self._client = session.client
-        self._meter = Meter(self._client)
+        if self._task.sends:
+            self._meter = Meter(self._client)
         for plugin, options in self._task.plugins.items():
             self._client.register_plugin(plugin, options)
         session.start()
