@@ -47,7 +47,8 @@ class Sample:
         seconds: from the first one given to the end of the last.
         p50_s: half of the messages took at most so long, from being given to the
             library to their end; `p99_s` and `p999_s` likewise.
-        cpu_s: processor time meanwhile, by process: `sender`, `receiver`, `server`.
+        cpu_s: processor time meanwhile, by process: `sender`, `receiver`, `server`; of our
+            queues also `service`.
         rss_bytes: memory at the end, by process.
         wire_bytes: sent and received by the sender, without TLS and TCP; None: not
             known. `stanzas` likewise.

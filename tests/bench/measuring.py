@@ -7,13 +7,16 @@ from pathlib import Path
 from qos.bench.sample import Sample, Work
 
 
-def check(sample: Sample, work: Work, *, in_window: bool = True) -> None:
+def check(
+    sample: Sample, work: Work, *, in_window: bool = True, service: bool = False
+) -> None:
     """Check that the figures agree with each other and with what was asked for.
 
     Args:
         sample: what was measured.
         work: what was asked for.
         in_window: whether the next message waits for the end of one before it.
+        service: whether there is one beside the server.
     """
     assert sample.messages >= work.window
     assert sample.seconds < work.seconds + 10
@@ -24,7 +27,8 @@ def check(sample: Sample, work: Work, *, in_window: bool = True) -> None:
         # Half of them took at least so long, and only so many do at once.
         busy_s = sample.p50_s * sample.messages / 2
         assert busy_s <= work.window * sample.seconds
-    assert set(sample.cpu_s) == {"sender", "receiver", "server"}
+    processes = {"sender", "receiver", "server"} | ({"service"} if service else set())
+    assert set(sample.cpu_s) == processes
     for name, used_s in sample.cpu_s.items():
         # Each has two cores at most that it could use.
         assert 0 < used_s < 2 * (sample.seconds + 10)

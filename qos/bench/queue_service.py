@@ -1,0 +1,44 @@
+"""A queue service as a component, in a process of its own; for `qos.bench.queue_rows`."""
+
+from __future__ import annotations
+
+import asyncio
+
+from slixmpp import ComponentXMPP
+
+from qos.bench.child import obey
+from qos.bench.processes import ADDRESS
+from xep_0254.service import QueueService
+
+__all__ = ["Serving"]
+
+_LOGIN_S_MAX = 20.0
+
+
+class Serving:
+    """What the process can be told."""
+
+    def __init__(self) -> None:
+        self._service: QueueService
+
+    async def serve(self, *, jid: str, secret: str, port: int, store: str) -> None:
+        """Serve; returns when the service can be asked.
+
+        Args:
+            jid: of the component.
+            secret: of it, at the server.
+            port: of the server, for components.
+            store: where the queues are kept.
+        """
+        component = ComponentXMPP(jid, secret, ADDRESS, port)  # type: ignore[no-untyped-call]  # slixmpp
+        self._service = QueueService(component, store)
+        component.connect(ADDRESS, port)
+        await component.wait_until("session_start", timeout=_LOGIN_S_MAX)
+
+
+async def _live() -> None:
+    await obey([Serving().serve])
+
+
+if __name__ == "__main__":
+    asyncio.run(_live())
