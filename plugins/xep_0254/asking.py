@@ -162,10 +162,11 @@ def _pubsub(content: str, of: str = PUBSUB) -> str:
     return f"<pubsub xmlns='{of}' xmlns:q='{EXTENSIONS}'>{content}</pubsub>"
 
 
-def _items(item_ids: Iterable[str], token: str = "") -> str:
+def _items(items: Iterable[tuple[str, str]]) -> str:
+    """Items with their tokens; '': without."""
     return "".join(
         f"<item{attributes(id=item_id, q_token=token or None)}/>"
-        for item_id in item_ids
+        for item_id, token in items
     )
 
 
@@ -241,9 +242,14 @@ def unsubscribe(node: str, jid: str, subid: str) -> str:
     return _pubsub(f"<unsubscribe{who}/>")
 
 
-def retract(node: str, item_id: str, token: str) -> str:
-    """Delete an item; as a delivery ends, it is accepted (XEP-0254 §2.3)."""
-    content = _items([item_id], token)
+def retract(node: str, items: Iterable[tuple[str, str]]) -> str:
+    """Delete items; as deliveries end, they are accepted (XEP-0254 §2.3).
+
+    Args:
+        node: where.
+        items: each with the token of its delivery, or ''.
+    """
+    content = _items(items)
     return _pubsub(f"<retract{attributes(node=node)}>{content}</retract>")
 
 
@@ -276,12 +282,12 @@ def unlock(
 def extend(node: str, item_id: str, token: str, length: float) -> str:
     """Let a lock last so many seconds from now."""
     who = attributes(node=node, seconds=seconds(length))
-    return _pubsub(f"<q:extend{who}>{_items([item_id], token)}</q:extend>")
+    return _pubsub(f"<q:extend{who}>{_items([(item_id, token)])}</q:extend>")
 
 
 def requeue(node: str, item_ids: Sequence[str]) -> str:
     """Give dead items a new life; none named: all."""
-    content = _items(item_ids)
+    content = _items((item_id, "") for item_id in item_ids)
     return _pubsub(
         f"<requeue xmlns='{EXTENSIONS}'{attributes(node=node)}>{content}</requeue>"
     )

@@ -308,8 +308,27 @@ class XEP_0254(BasePlugin):
         With the token it can be repeated until there is an answer: a service of ours
         knows which one settled an item.
         """
-        content = asking.retract(node, item_id, token)
+        content = asking.retract(node, [(item_id, token)])
         await self._set(service, content, f"retract {item_id!r}", timeout_s)
+
+    async def retract_all(
+        self,
+        service: str | JID,
+        node: str,
+        items: Sequence[tuple[str, str]],
+        *,
+        timeout_s: float | None = None,
+    ) -> None:
+        """Delete items that are done, all or none, in one request.
+
+        Args:
+            service: where; a service of ours takes up to 1000 items.
+            node: in which queue.
+            items: their ids, each with the token of its delivery, or ''.
+            timeout_s: how long to wait for an answer; None: the option.
+        """
+        content = asking.retract(node, items)
+        await self._set(service, content, f"retract {len(items)} items", timeout_s)
 
     async def unlock(
         self,

@@ -37,6 +37,7 @@ from qos.errors import (
 from qos.journal.schema import Entry, WorkerEvent
 from qos.journal.writer import JournalWriter
 from qos.worker.job import Job, Settling
+from qos.worker.retracting import Retracting
 from xep_0254.asking import unreachable
 from xep_0254.events import DeliveredItem, Event
 from xep_0254.queueing import XEP_0254
@@ -107,6 +108,7 @@ class Holding:
         *,
         lock_s: float | None,
         extend: bool,
+        batch: int,
         given_up: Callable[[BaseException], None],
         journal: JournalWriter | None = None,
     ) -> None:
@@ -114,6 +116,7 @@ class Holding:
         self.node = node
         self.jobs: dict[str, Job] = {}
         self._plugin = plugin
+        self._retracting = Retracting(plugin, service, node, batch=batch)
         self._lock_s = lock_s
         self._extends = extend
         self._given_up = given_up
@@ -340,7 +343,7 @@ class Holding:
         plugin, service, node = self._plugin, self.service, self.node
         timeout_s = min(timeout_s, plugin.timeout_s)
         if how.outcome is ItemOutcome.ACCEPTED:
-            await plugin.retract(service, node, job.id, job.token, timeout_s=timeout_s)
+            await self._retracting.retract(job.id, job.token, timeout_s)
             return
         await plugin.unlock(
             service,
@@ -396,6 +399,7 @@ class Holding:
             await asyncio.gather(*ends, return_exceptions=True)
             for job in settling:
                 self._note_loss(job, "there was no answer", None)
+        await self._retracting.end()
         keepers = list(self._keepers.values())
         for keeper in keepers:
             keeper.cancel()

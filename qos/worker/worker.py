@@ -56,7 +56,8 @@ class Worker:
         service: the queue service.
         node: the queue.
         parallel: jobs at a time, at most.
-        batch: items in one event, at most; more are quicker for small ones.
+        batch: items in one event, at most, and accepted by one request; more are
+            quicker for small ones.
         durable_locks: items stay locked for the account when the connection is lost,
             and are sent again.
         events: `acknowledged`: by xep_qos, which the application loads, and whose
@@ -116,6 +117,7 @@ class Worker:
             node,
             lock_s=lock_timeout_s,
             extend=extend,
+            batch=batch,
             given_up=self._give_up,
             journal=journal,
         )
