@@ -17,8 +17,9 @@ XML_NAMESPACE = "http://www.w3.org/XML/1998/namespace"
 #: XML 1.0 §2.2: what no document can carry, escaped or not.
 _ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
-#: Where none of this is, nothing has to be escaped: ids, and most addresses.
-_NOT_PLAIN = re.compile(r"[^\x20-\x25\x28-\x3b\x3d\x3f-\x7e]")
+#: What is none of these stands as it is, in a text and in an attribute: as a rule,
+#: all of it.
+_SPECIAL = re.compile("[^ !#$%(-;=?-~\u00a0-\ud7ff\ue000-\ufffd]")
 
 #: A parser turns these into spaces or line feeds unless they are written so.
 _IN_TEXT = {"\r": "&#13;"}
@@ -31,7 +32,7 @@ def text(value: str) -> str:
     Raises:
         ValueError: XML has no way to carry one of the characters.
     """
-    if _NOT_PLAIN.search(value) is None:
+    if _SPECIAL.search(value) is None:
         return value
     return escape(_legal(value), _IN_TEXT)
 
@@ -42,7 +43,7 @@ def attribute(value: str) -> str:
     Raises:
         ValueError: XML has no way to carry one of the characters.
     """
-    if _NOT_PLAIN.search(value) is None:
+    if _SPECIAL.search(value) is None:
         return f"'{value}'"
     return f"'{escape(_legal(value), _IN_ATTRIBUTE)}'"
 

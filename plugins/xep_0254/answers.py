@@ -28,7 +28,7 @@ from qos.core.queue_requests import (
     SubscribeResult,
     SubscriptionsResult,
 )
-from qos.xml import text
+from qos.xml import attribute, text
 from xep_0254.elements import (
     attributes,
     extended,
@@ -79,14 +79,11 @@ def render_iq(iq: ET.Element, kind: str, content: str, *, sender: str = "") -> s
         content: of the answer, as XML.
         sender: who says it; '': whoever the stream is for.
     """
-    head = "<iq" + attributes(
-        **{
-            "type": kind,
-            "id": iq.get("id", ""),
-            "to": iq.get("from"),
-            "from": sender or None,
-        }
-    )
+    head = f"<iq type='{kind}' id={attribute(iq.get('id', ''))}"
+    if (to := iq.get("from")) is not None:
+        head += f" to={attribute(to)}"
+    if sender:
+        head += f" from={attribute(sender)}"
     return f"{head}>{content}</iq>" if content else f"{head}/>"
 
 

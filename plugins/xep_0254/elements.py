@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from datetime import UTC, datetime
+from functools import cache
 from xml.etree import ElementTree as ET
 
 from qos.core.queue_requests import Refusal
@@ -75,7 +76,9 @@ def attributes(**values: str | None) -> str:
     )
 
 
+@cache
 def _written(name: str) -> str:
+    # Of names in our own code only, so there are few.
     if name.startswith("q_"):
         return f"q:{name[2:].replace('_', '-')}"
     return name.replace("_", "-")

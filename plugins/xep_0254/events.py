@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from xml.etree import ElementTree as ET
 
 from qos.core.item import PRIORITIES, PRIORITY, Item
+from qos.xml import attribute
 from xep_0254.elements import (
     BOOLEANS,
     attributes,
@@ -40,6 +41,11 @@ __all__ = [
 
 #: What there may be of items in an event; Prosody takes 256 KiB for a stanza.
 EVENT_BYTES_MAX = 200 * 1024
+
+#: Of an item in an event, at most: what is neither payload nor a name, and a character
+#: of a name (`&apos;`).
+_MARKS_BYTES_MAX = 400
+_CHAR_BYTES_MAX = 6
 
 # -- what goes out ---------------------------------------------------------
 
@@ -117,6 +123,9 @@ def split_items(
     items: Sequence[tuple[Item, str]], *, bytes_max: int = EVENT_BYTES_MAX
 ) -> Iterator[Sequence[tuple[Item, str]]]:
     """Items in as few events as they fit into, in their order; one item at least."""
+    if items and sum(map(_item_bytes_max, items)) <= bytes_max:
+        yield items
+        return
     start = size = 0
     for number, (item, _) in enumerate(items):
         # Without the payload, whose size is known; the time that is left is not yet,
@@ -134,6 +143,9 @@ def split_ids(
     item_ids: Sequence[str], *, bytes_max: int = EVENT_BYTES_MAX
 ) -> Iterator[Sequence[str]]:
     """Ids in as few events as they fit into, in their order; one at least."""
+    if item_ids and sum(map(_id_bytes_max, item_ids)) <= bytes_max:
+        yield item_ids
+        return
     start = size = 0
     for number, item_id in enumerate(item_ids):
         id_size = len(attributes(id=item_id).encode()) + len(QUEUEING) + 20
@@ -145,22 +157,31 @@ def split_ids(
         yield item_ids[start:]
 
 
+def _item_bytes_max(shown: tuple[Item, str]) -> int:
+    """What an item takes at most; quicker than to write it."""
+    item = shown[0]
+    names = (item.item_id, item.publisher, item.token, item.origin, item.origin_id)
+    return item.size + _MARKS_BYTES_MAX + _CHAR_BYTES_MAX * sum(map(len, names))
+
+
+def _id_bytes_max(item_id: str) -> int:
+    return len(QUEUEING) + _MARKS_BYTES_MAX + _CHAR_BYTES_MAX * len(item_id)
+
+
 def _item(item: Item, payload: str, now: float) -> str:
-    ttl = None
+    rest = ""
     if item.expires_at is not None:
-        ttl = seconds(max(0.0, item.expires_at - now))
-    head = attributes(
-        id=item.item_id,
-        publisher=item.publisher,
-        q_token=item.token,
-        q_delivery_count=str(item.delivery_count),
+        rest += f" q:ttl='{seconds(max(0.0, item.expires_at - now))}'"
+    if item.origin:
+        rest += attributes(q_origin=item.origin, q_origin_id=item.origin_id or None)
+    # Not by attributes(): it is the most that a service writes.
+    head = (
+        f" id={attribute(item.item_id)} publisher={attribute(item.publisher)}"
+        f" q:token={attribute(item.token)} q:delivery-count='{item.delivery_count}'"
         # As it was locked, somebody had it: the one that it goes to.
-        q_first_acquirer="false" if item.order else "true",
-        q_priority=str(item.priority),
-        q_ttl=ttl,
-        q_published=timestamp(item.published_at),
-        q_origin=item.origin or None,
-        q_origin_id=item.origin_id or None,
+        f" q:first-acquirer='{'false' if item.order else 'true'}'"
+        f" q:priority='{item.priority}'"
+        f" q:published='{timestamp(item.published_at)}'{rest}"
     )
     return f"<item{head}>{payload}</item>" if payload else f"<item{head}/>"
 
@@ -175,7 +196,9 @@ def _message(to: str, content: str, event_id: str, sender: str) -> str:
 
     And not to be stored, although some do: who comes back has no lock any more.
     """
-    head = attributes(**{"id": event_id, "to": to, "from": sender or None})
+    head = f" id={attribute(event_id)} to={attribute(to)}"
+    if sender:
+        head += f" from={attribute(sender)}"
     return (
         f"<message{head}><event xmlns='{EVENT}'>{content}</event>"
         f"<no-store xmlns='{HINTS}'/></message>"
