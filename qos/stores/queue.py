@@ -26,7 +26,7 @@ from qos.stores.queue_rows import (
     ended_from,
     item_from,
     node_from,
-    row,
+    rows,
     subscription_from,
 )
 from qos.stores.sqlite_changes import Value, names
@@ -146,8 +146,8 @@ class QueueStore(SqliteFile[QueueContents, Change]):
             next_order=last_order + 1,
         )
 
-    def _row(self, change: Change) -> tuple[Value, ...]:
-        return row(change)
+    def _rows(self, changes: Sequence[Change]) -> list[tuple[Value, ...]]:
+        return rows(changes)
 
 
 def queue_store_from_url(url: str) -> QueueStore:

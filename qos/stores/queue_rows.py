@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
+from functools import lru_cache
 from operator import attrgetter
 from typing import Any
 
@@ -47,7 +48,7 @@ __all__ = [
     "ended_from",
     "item_from",
     "node_from",
-    "row",
+    "rows",
     "subscription_from",
 ]
 
@@ -159,6 +160,11 @@ def _set(columns: Iterable[str]) -> str:
 
 _REPLACE = "INSERT OR REPLACE"
 
+_REMOVE_ITEM = (
+    "DELETE FROM item WHERE seq = NEW.seq;DELETE FROM item_payload WHERE seq = NEW.seq;"
+)
+_SAVE_ENDED = f"{insert('ended', ENDED, verb=_REPLACE)};"
+
 #: A step of an item seldom changes these, and they have an index.
 _PLACE = ("node", "item_id")
 _STEP = tuple(name for name in ITEM if name not in ("seq", *_PLACE))
@@ -182,10 +188,15 @@ CHANGES = ChangesView(
     Kind(
         "remove item",
         ("seq",),
-        "DELETE FROM item WHERE seq = NEW.seq;"
-        "DELETE FROM item_payload WHERE seq = NEW.seq;",
+        _REMOVE_ITEM,
     ),
-    Kind("save ended", _ENDED_ROW, f"{insert('ended', ENDED, verb=_REPLACE)};"),
+    # As a rule both come together, and each row of the view has its price.
+    Kind(
+        "end item",
+        (*_ENDED_ROW, "seq"),
+        _REMOVE_ITEM + _SAVE_ENDED,
+    ),
+    Kind("save ended", _ENDED_ROW, _SAVE_ENDED),
     Kind(
         "remove ended",
         _PLACE,
@@ -223,9 +234,43 @@ CHANGES = ChangesView(
 )
 
 
-def row(change: Change) -> tuple[Value, ...]:
-    """The change as a row of CHANGES."""
+def rows(changes: Iterable[Change]) -> list[tuple[Value, ...]]:
+    """The changes of a commit as rows of CHANGES, in order; as few as will do.
+
+    An item that is saved again is written once, as it is in the end, and one that
+    is removed goes in the row of what is remembered of it.
+    """
+    made: list[Change | tuple[RemoveItem, SaveEnded] | None] = []
+    saved: dict[int, int] = {}
+    before: Change | None = None
+    for change in changes:
+        now: Change | tuple[RemoveItem, SaveEnded] = change
+        match change:
+            case SaveItem(item, payload):
+                place = saved.get(item.seq)
+                if place is not None:
+                    earlier = made[place]
+                    assert isinstance(earlier, SaveItem)
+                    made[place] = None
+                    if payload is None:
+                        now = SaveItem(item, earlier.payload)
+                saved[item.seq] = len(made)
+            case RemoveItem(seq):
+                saved.pop(seq, None)
+            case RemoveNode() | ForgetOld():
+                saved.clear()
+            case SaveEnded() if isinstance(before, RemoveItem):
+                made.pop()
+                now = (before, change)
+        made.append(now)
+        before = change
+    return [_row(each) for each in made if each is not None]
+
+
+def _row(change: Change | tuple[RemoveItem, SaveEnded]) -> tuple[Value, ...]:
     match change:
+        case (RemoveItem(seq), SaveEnded(ended)):
+            return ("end item", *_ended_row(ended), seq)
         case SaveItem(item, None):
             return ("step item", *_item_row(item))
         case SaveItem(item, payload):
@@ -233,8 +278,7 @@ def row(change: Change) -> tuple[Value, ...]:
         case RemoveItem(seq):
             return ("remove item", seq)
         case SaveEnded(ended):
-            outcome = ended.outcome and ended.outcome.value
-            return ("save ended", outcome, *_ended_values(ended))
+            return ("save ended", *_ended_row(ended))
         case RemoveEnded(node, item_id):
             return ("remove ended", node, item_id)
         case SaveSubscription(subscription):
@@ -249,15 +293,25 @@ def row(change: Change) -> tuple[Value, ...]:
             return ("forget old", now)
 
 
+def _ended_row(ended: Ended) -> tuple[Value, ...]:
+    return (ended.outcome and ended.outcome.value, *_ended_values(ended))
+
+
 def _item_row(item: Item) -> tuple[Value, ...]:
     return (
         item.state.value,
         item.outcome and item.outcome.value,
-        _list_text(sorted(item.receivers)),
-        _list_text(sorted(item.excluded)),
+        _jids_text(item.receivers),
+        _jids_text(item.excluded),
         _list_text([(each.at, each.by, each.reason) for each in item.history]),
         *_item_values(item),
     )
+
+
+@lru_cache
+def _jids_text(jids: frozenset[str]) -> str:
+    # Those of most items are the same few.
+    return _list_text(sorted(jids))
 
 
 def _list_text(values: Sequence[object]) -> str:

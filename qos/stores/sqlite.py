@@ -8,7 +8,7 @@ message does not write its payload again. See sqlite_file.py for what it survive
 # ruff: noqa: S608 - the SQL is put together of our own names; values are bound
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
 
 from qos.core.effects import Forget
@@ -237,6 +237,9 @@ class SqliteStore(SqliteFile[Contents, Change]):
             incoming=list(self.incoming()),
             remembered=dict(self._read("SELECT name, value FROM remembered")),
         )
+
+    def _rows(self, changes: Sequence[Change]) -> list[tuple[Value, ...]]:
+        return [self._row(change) for change in changes]
 
     def _row(self, change: Change) -> tuple[Value, ...]:
         if isinstance(change, Remember):

@@ -14,7 +14,7 @@ import resource
 import secrets
 import sqlite3
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -108,8 +108,8 @@ class SqliteFile(DurableStore[_Contents, _Change]):
         """See Migrations."""
 
     @abc.abstractmethod
-    def _row(self, change: _Change) -> tuple[Value, ...]:
-        """The change as a row of the view: its kind and the values of that."""
+    def _rows(self, changes: Sequence[_Change]) -> list[tuple[Value, ...]]:
+        """The changes as rows of the view: each its kind and the values of that."""
 
     @abc.abstractmethod
     def _contents(self) -> _Contents:
@@ -151,7 +151,7 @@ class SqliteFile(DurableStore[_Contents, _Change]):
     def _commit(self, changes: list[_Change]) -> None:
         """One transaction, in the writer's thread."""
         assert self._writer is not None
-        rows = [self._row(change) for change in changes]
+        rows = self._rows(changes)
         with self._errors():
             self.probe("commit")
             if len(rows) <= _CHANGES_MAX:
