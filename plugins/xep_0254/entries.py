@@ -60,6 +60,8 @@ REASON_CHARS_MAX = 1000
 #: As for `queue#ttl`: what is later than that is a mistake.
 TIME_S_MAX = 10 * 365 * 24 * 3600.0
 
+_ITEM = f"{{{PUBSUB}}}item"
+_TOKEN = extended("token")
 _MODIFIED = extended("modified")
 _REJECTED = extended("rejected")
 
@@ -161,20 +163,19 @@ def read_settlements(element: ET.Element) -> tuple[Settlement, ...]:
         Refusal: malformed.
     """
     items = _some_items(element)
-    _distinct([_id(item) for item in items])
-    if local(element) == "retract":
-        return tuple(_accepted(item) for item in items)
-    return tuple(_unlocked(item) for item in items)
+    ids = _distinct([_id(item) for item in items])
+    read = _accepted if local(element) == "retract" else _unlocked
+    return tuple(map(read, items, ids))
 
 
-def _accepted(item: ET.Element) -> Settlement:
+def _accepted(item: ET.Element, item_id: str) -> Settlement:
     if len(item):
         raise bad_request("a retracted item has no content")
-    return Settlement(item_id=_id(item), token=_token(item))
+    return Settlement(item_id=item_id, token=_token(item))
 
 
-def _unlocked(item: ET.Element) -> Settlement:
-    item_id, token = _id(item), _token(item)
+def _unlocked(item: ET.Element, item_id: str) -> Settlement:
+    token = _token(item)
     if len(item) > 1:
         raise bad_request("more than one outcome for an item")
     if not len(item):
@@ -241,9 +242,9 @@ def _some_items(element: ET.Element) -> list[ET.Element]:
 
 def _items(element: ET.Element) -> list[ET.Element]:
     """The items in an element; XEP-0254's own are in the namespace of `<unlock/>`."""
-    names = (f"{{{PUBSUB}}}item", f"{{{namespace(element)}}}item")
+    own = f"{{{namespace(element)}}}item"
     for child in element:
-        if child.tag not in names:
+        if child.tag not in (_ITEM, own):
             raise bad_request(f"{local(child)[:40]} where an item is expected")
     if len(element) > ITEMS_MAX:
         raise Refusal(
@@ -267,7 +268,7 @@ def _id(item: ET.Element, new_id: Callable[[], str] | None = None) -> str:
 
 
 def _token(item: ET.Element) -> str:
-    token = item.get(extended("token"), "")
+    token = item.get(_TOKEN, "")
     if len(token) > TOKEN_CHARS_MAX:
         raise bad_request(f"a token of more than {TOKEN_CHARS_MAX} characters")
     return token

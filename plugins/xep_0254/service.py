@@ -487,6 +487,10 @@ class QueueService:
         return True
 
 
+#: Not a union: to make one takes longer than to look.
+_OF_A_JID = (Subscribe, Unsubscribe, GetOptions, SetOptions)
+
+
 def _normal(request: Request) -> Request:
     """The request with its JIDs as a server writes them: they are compared.
 
@@ -498,7 +502,7 @@ def _normal(request: Request) -> Request:
         return replace(
             request, affiliations={_normal_jid(jid): what for jid, what in named}
         )
-    if isinstance(request, Subscribe | Unsubscribe | GetOptions | SetOptions):
+    if isinstance(request, _OF_A_JID):
         return replace(request, jid=_normal_jid(request.jid))
     return request
 

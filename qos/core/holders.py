@@ -56,6 +56,10 @@ class Holders:
         """The ids of what this full JID has by itself."""
         return list(self._held.get(bare(jid), {}).get(jid, ()))
 
+    def holds(self, jid: str) -> bool:
+        """Whether this full JID has something by itself."""
+        return jid in self._held.get(bare(jid), ())
+
     def durable(self, account: str) -> list[str]:
         """The ids of what is locked for this account."""
         return list(self._durable.get(account, ()))

@@ -232,14 +232,11 @@ class QueueNode:
     def _accept(self, item: Item, by: str, now: float) -> list[QueueEffect]:
         self.live.drop(item)
         self.node = replace(self.node, accepted=self.node.accepted + 1)
-        keep_s = self.options.keep_accepted
-        kept = work_queue.accepted(item, now=now, keep_s=keep_s)
+        end: QueueEffect = RemoveItem(item.seq)
+        if keep_s := self.options.keep_accepted:
+            end = SaveItem(work_queue.accepted(item, now=now, keep_s=keep_s))
         memory = self._ended(item, now, by, ItemOutcome.ACCEPTED)
-        return [
-            SaveItem(kept) if keep_s else RemoveItem(item.seq),
-            SaveEnded(memory),
-            SaveNode(self.node),
-        ]
+        return [end, SaveEnded(memory), SaveNode(self.node)]
 
     def _give_back(
         self,
@@ -442,10 +439,15 @@ class QueueNode:
 
     def listens_to(self, jid: str) -> bool:
         """Whether it matters that this full JID is there."""
+        account = bare(jid)
         return (
             jid in self.subscriptions
-            or bare(jid) in self.subscriptions
-            or any(item.holder == jid for item in self.live.locks(jid))
+            or account in self.subscriptions
+            or self.live.holders.holds(jid)
+            or any(
+                self.items[item_id].holder == jid
+                for item_id in self.live.holders.durable(account)
+            )
         )
 
     def knows(self, account: str) -> bool:

@@ -27,9 +27,8 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import replace
 
-from qos.core.item import Ended, Failure, Item, ItemOutcome, ItemState
+from qos.core.item import Ended, Failure, Item, ItemOutcome, ItemState, changed
 from qos.core.model import bare
 from qos.core.node_options import NodeOptions
 from qos.core.queue_requests import Refusal, Settlement
@@ -117,7 +116,7 @@ def acquired(
         now: the time.
         timeout_s: how long the lock lasts.
     """
-    return replace(
+    return changed(
         item,
         state=_next(item, ItemInput.ACQUIRE),
         receivers=item.receivers | {bare(holder)},
@@ -136,14 +135,14 @@ def taken_over(item: Item, *, holder: str, token: str) -> Item:
     Under a new token, or two of them could settle it, and each would be told that it
     has. The deadline stays.
     """
-    return replace(item, holder=holder, last_holder=holder, token=token)
+    return changed(item, holder=holder, last_holder=holder, token=token)
 
 
 def extended(item: Item, *, seconds: float, now: float, timeout_s: float) -> Item:
     """Locked for so many seconds from now, as far as the total hold allows; never less."""
     cap = item.locked_at + max(HOLD_S_MAX, timeout_s)
     deadline = max(item.deadline, min(now + seconds, cap))
-    return replace(item, state=_next(item, ItemInput.EXTEND), deadline=deadline)
+    return changed(item, state=_next(item, ItemInput.EXTEND), deadline=deadline)
 
 
 def accepted(item: Item, *, now: float, keep_s: float) -> Item:
@@ -188,7 +187,7 @@ def given_back(
         item = _failed(item, reason, now)
     # Also where this one does not count: the maximum may be lower than it was.
     if state is _ARCHIVED or count >= options.max_deliveries:
-        return dead(replace(item, delivery_count=count), now=now)
+        return dead(changed(item, delivery_count=count), now=now)
     releases = 0 if counts else item.releases + 1
     return _unlocked(
         item,
@@ -234,7 +233,7 @@ def requeued(
     assert item.state is not _ACQUIRED
     if item.state is _ARCHIVED:
         _next(item, ItemInput.REQUEUE)
-    return replace(
+    return changed(
         item,
         node=node,
         item_id=item_id,
@@ -381,14 +380,14 @@ def _next(item: Item, input_: ItemInput) -> ItemState:
 
 
 def _unlocked(item: Item, **changes: object) -> Item:
-    return replace(
+    return changed(
         item,
         token="",
         holder="",
         durable=False,
         locked_at=0.0,
         deadline=0.0,
-        **changes,  # type: ignore[arg-type]  # each by the name of its field
+        **changes,
     )
 
 
@@ -396,7 +395,7 @@ def _failed(item: Item, reason: str, now: float) -> Item:
     history = (*item.history, Failure(now, item.holder, reason))
     if len(history) > _HISTORY_MAX:
         history = (history[0], *history[2:])
-    return replace(item, history=history)
+    return changed(item, history=history)
 
 
 def _and_holder(item: Item) -> frozenset[str]:

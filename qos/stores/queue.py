@@ -43,6 +43,9 @@ __all__ = [
 _PAYLOADS = 256
 
 
+_SELECT_ENDED = f"SELECT {names(ENDED)} FROM ended WHERE node = ? AND item_id = ?"
+
+
 class QueueStore(SqliteFile[QueueContents, Change]):
     """`sqlite:PATH`, for a queue service; `open`, `write`, `close`: see Store.
 
@@ -81,8 +84,7 @@ class QueueStore(SqliteFile[QueueContents, Change]):
 
     def ended(self, node: str, item_id: str) -> Ended | None:
         """What is remembered of the item that had this id."""
-        sql = f"SELECT {names(ENDED)} FROM ended WHERE node = ? AND item_id = ?"
-        records = self._records(ended_from, ENDED, sql, node, item_id)
+        records = self._records(ended_from, ENDED, _SELECT_ENDED, node, item_id)
         return records[0] if records else None
 
     def archived(
