@@ -66,6 +66,9 @@ def render(element: ET.Element) -> str:
     Raises:
         ValueError: XML has no way to carry one of the characters.
     """
+    if not len(element):
+        # As most payloads are: no stack is needed.
+        return _leaf(element)
     output: list[str] = []
     # What is still to be written, last first: an element with the namespace
     # around it, or text that is ready.
@@ -91,6 +94,14 @@ def render(element: ET.Element) -> str:
                 rest.append(text(child.tail))
             rest.append((child, namespace))
     return "".join(output)
+
+
+def _leaf(node: ET.Element) -> str:
+    namespace, name = _split(node.tag)
+    if namespace == XML_NAMESPACE:
+        namespace, name = "", f"xml:{name}"
+    start = _start(node, name, namespace, None)
+    return f"{start}>{text(node.text)}</{name}>" if node.text else f"{start}/>"
 
 
 def _start(node: ET.Element, name: str, namespace: str, around: str | None) -> str:

@@ -207,6 +207,15 @@ def _message(to: str, content: str, event_id: str, sender: str) -> str:
 
 # -- what comes in ---------------------------------------------------------
 
+_TOKEN = extended("token")
+_DELIVERY_COUNT = extended("delivery-count")
+_FIRST_ACQUIRER = extended("first-acquirer")
+_PRIORITY = extended("priority")
+_TTL = extended("ttl")
+_PUBLISHED = extended("published")
+_ORIGIN = extended("origin")
+_ORIGIN_ID = extended("origin-id")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveredItem:
@@ -311,10 +320,8 @@ def _read_items(node: str, element: ET.Element) -> Event:
 
 
 def _read_item(item_id: str, item: ET.Element) -> DeliveredItem:
-    def get(name: str) -> str:
-        return item.get(extended(name), "")
-
-    priority = whole(get("priority"))
+    get = item.get
+    priority = whole(get(_PRIORITY))
     if priority is None or priority not in PRIORITIES:
         priority = PRIORITY
     try:
@@ -324,13 +331,13 @@ def _read_item(item_id: str, item: ET.Element) -> DeliveredItem:
     return DeliveredItem(
         item_id=item_id,
         payload=payload,
-        token=get("token"),
-        delivery_count=whole(get("delivery-count")) or 0,
-        first_acquirer=BOOLEANS.get(get("first-acquirer").strip(), False),
+        token=get(_TOKEN, ""),
+        delivery_count=whole(get(_DELIVERY_COUNT)) or 0,
+        first_acquirer=BOOLEANS.get(get(_FIRST_ACQUIRER, "").strip(), False),
         priority=priority,
-        ttl=decimal(get("ttl")),
-        published=moment(get("published")),
-        publisher=item.get("publisher", ""),
-        origin=get("origin"),
-        origin_id=get("origin-id"),
+        ttl=decimal(get(_TTL)),
+        published=moment(get(_PUBLISHED)),
+        publisher=get("publisher", ""),
+        origin=get(_ORIGIN, ""),
+        origin_id=get(_ORIGIN_ID, ""),
     )

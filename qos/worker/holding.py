@@ -128,7 +128,8 @@ class Holding:
         self._closed = False
         self._known: OrderedDict[tuple[str, str], None] = OrderedDict()
         self._deadlines: dict[Job, float] = {}
-        self._keepers: dict[Job, asyncio.Task[None]] = {}
+        # A timer at first: most jobs end before there is anything to do.
+        self._keepers: dict[Job, asyncio.Task[None] | asyncio.TimerHandle] = {}
         self._settling: dict[Job, asyncio.Timeout] = {}
         self._releasing: set[asyncio.Task[None]] = set()
 
@@ -219,9 +220,14 @@ class Holding:
         """Look after the lock of a job until it ends."""
         self._let_go(job)
         when = extend_at if self._extends else math.inf
-        if min(when, self._deadlines.get(job, math.inf)) < math.inf:
-            task = asyncio.get_running_loop().create_task(self._keeper(job, when))
-            self._keepers[job] = task
+        first = min(when, self._deadlines.get(job, math.inf))
+        if first < math.inf:
+            loop = asyncio.get_running_loop()
+            self._keepers[job] = loop.call_at(first, self._begin_keeping, job, when)
+
+    def _begin_keeping(self, job: Job, extend_at: float) -> None:
+        loop = asyncio.get_running_loop()
+        self._keepers[job] = loop.create_task(self._keeper(job, extend_at))
 
     def _let_go(self, job: Job) -> None:
         keeper = self._keepers.pop(job, None)
@@ -400,9 +406,13 @@ class Holding:
             for job in settling:
                 self._note_loss(job, "there was no answer", None)
         await self._retracting.end()
-        keepers = list(self._keepers.values())
-        for keeper in keepers:
+        for keeper in self._keepers.values():
             keeper.cancel()
+        keepers = [
+            keeper
+            for keeper in self._keepers.values()
+            if isinstance(keeper, asyncio.Task)
+        ]
         ending = [*keepers, *self._releasing]
         if ending:
             await asyncio.wait(ending)
