@@ -125,6 +125,8 @@ class Holding:
         self._begun: set[Job] = set()
         self._waiting: deque[Job] = deque()
         self._changed = asyncio.Event()
+        # Who waits for a job, in the order of coming.
+        self._idle: dict[asyncio.Future[None], None] = {}
         self._closed = False
         self._known: OrderedDict[tuple[str, str], None] = OrderedDict()
         self._deadlines: dict[Job, float] = {}
@@ -147,13 +149,35 @@ class Holding:
                     return job
             if self._closed:
                 return None
-            self._changed.clear()
-            await self._changed.wait()
+            await self._called()
+
+    async def _called(self) -> None:
+        """Wait for a job, or the end; each job calls one of those who wait."""
+        call: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._idle[call] = None
+        try:
+            await call
+        except asyncio.CancelledError:
+            if call.done() and not call.cancelled():
+                self._call()  # somebody else must have what it was called for
+            raise
+        finally:
+            self._idle.pop(call, None)
+
+    def _call(self) -> None:
+        while self._idle:
+            call = next(iter(self._idle))
+            del self._idle[call]
+            # Or it is of somebody who has just been cancelled.
+            if not call.done():
+                call.set_result(None)
+                return
 
     def close(self) -> list[Job]:
         """Hand out no more; returns the jobs that nobody has begun."""
         self._closed = True
-        self._changed.set()
+        while self._idle:
+            self._call()
         waiting = [job for job in self._waiting if job.held]
         self._waiting.clear()
         return waiting
@@ -198,7 +222,7 @@ class Holding:
         else:
             self._keep(job, now + _EXTEND_AFTER_S)
         self._waiting.append(job)
-        self._changed.set()
+        self._call()
 
     def session_began(self, *, durable: bool) -> None:
         """The locks may have ended with the old session; find out.

@@ -8,13 +8,14 @@ from contextlib import aclosing
 import pytest
 from slixmpp import ClientXMPP, ComponentXMPP
 
-from hive import BEES, NODE, QUEUE, SECRET, Handler, LogIn, Queue, until
+from hive import BEES, NODE, QUEUE, SECRET, ByHand, Handler, LogIn, Queue, until
 from qos.core.item import ItemOutcome
 from qos.errors import JobLost, LocalProtocolError, RequestRefused
 from qos.testing import LoopbackServer
 from qos.testing.clients import close
 from qos.worker import Job, UnrecoverableError, Worker
 from xep_0254 import XEP_0254
+from xep_0254.events import DeliveredItem, Event
 
 
 async def test_each_item_is_handled_and_accepted_once(
@@ -352,3 +353,25 @@ async def test_a_lost_job_ends_its_block_and_not_the_loop(
         assert job.outcome is None
         with pytest.raises(JobLost):
             await job.extend(5)
+
+
+async def test_a_job_goes_to_somebody_else_when_the_one_it_was_for_is_cancelled(
+    bee: ClientXMPP, by_hand: ByHand
+) -> None:
+    """One that waits is called for each; nobody else would look until the next."""
+    async with by_hand.worker(bee, parallel=2) as worker:
+        await by_hand.subscribe()
+        first = asyncio.ensure_future(anext(worker))
+        second = asyncio.ensure_future(anext(worker))
+        await asyncio.sleep(0)
+        worker._on_event(Event(node=NODE, items=(DeliveredItem(item_id="i"),)))
+        first.cancel()
+        async with asyncio.timeout(5):
+            assert (await second).id == "i"
+        third = asyncio.ensure_future(anext(worker))
+        fourth = asyncio.ensure_future(anext(worker))
+        await asyncio.sleep(0)
+        third.cancel()
+        worker._on_event(Event(node=NODE, items=(DeliveredItem(item_id="j"),)))
+        async with asyncio.timeout(5):
+            assert (await fourth).id == "j"
