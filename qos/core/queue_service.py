@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import heapq
 import itertools
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 from urllib.parse import quote
@@ -42,8 +42,8 @@ _RESOURCES_MAX = 2000
 class Memory(Protocol):
     """What is not held in memory, and can be looked up."""
 
-    def ended(self, node: str, item_id: str) -> Ended | None:
-        """What is remembered of an item that has ended."""
+    def ended(self, node: str, item_ids: Sequence[str]) -> dict[str, Ended]:
+        """What is remembered of items that have ended, by id; of no others."""
 
     def archived(
         self, node: str, outcome: ItemOutcome, *, after: int, limit: int

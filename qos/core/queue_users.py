@@ -104,12 +104,8 @@ def settle(
 def _ended(
     service: Queues, queue: QueueNode, item_ids: tuple[str, ...]
 ) -> dict[str, Ended]:
-    found = {
-        item_id: service.memory.ended(queue.node.name, item_id)
-        for item_id in item_ids
-        if item_id not in queue.items
-    }
-    return {item_id: ended for item_id, ended in found.items() if ended is not None}
+    unknown = [item_id for item_id in item_ids if item_id not in queue.items]
+    return service.memory.ended(queue.node.name, unknown) if unknown else {}
 
 
 def extend(

@@ -5,13 +5,13 @@ The core decides upon what it has decided before, also while that is being writt
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import TypeVar
 
 from qos.core.item import Ended, Item, ItemOutcome
 from qos.core.queue_effects import (
     Change,
+    NotifyItem,
     QueueEffect,
     RemoveEnded,
     RemoveItem,
@@ -36,31 +36,40 @@ class RecentMemory:
         self._ended: dict[tuple[str, str], Ended | None] = {}
         # Items that are being changed, and how often; nodes that are being deleted.
         self._items: dict[int, Item | None] = {}
-        self._seqs: Counter[int] = Counter()
-        self._deleted: Counter[str] = Counter()
+        self._seqs: dict[int, int] = {}
+        self._deleted: dict[str, int] = {}
 
     def note(self, effects: Sequence[QueueEffect]) -> None:
         """These have been decided."""
         for effect in effects:
-            if isinstance(effect, SaveEnded):
+            # Of an item first: most are.
+            if isinstance(effect, SaveItem):
+                seq = effect.item.seq
+                self._items[seq] = effect.item
+                self._seqs[seq] = self._seqs.get(seq, 0) + 1
+            elif isinstance(effect, NotifyItem):
+                continue
+            elif isinstance(effect, RemoveItem):
+                seq = effect.seq
+                self._items[seq] = None
+                self._seqs[seq] = self._seqs.get(seq, 0) + 1
+            elif isinstance(effect, SaveEnded):
                 self._ended[effect.ended.node, effect.ended.item_id] = effect.ended
             elif isinstance(effect, RemoveEnded):
                 self._ended[effect.node, effect.item_id] = None
             elif isinstance(effect, RemoveNode):
-                self._deleted[effect.name] += 1
+                self._deleted[effect.name] = self._deleted.get(effect.name, 0) + 1
                 for key in [key for key in self._ended if key[0] == effect.name]:
                     self._ended[key] = None
-            elif isinstance(effect, SaveItem):
-                self._items[effect.item.seq] = effect.item
-                self._seqs[effect.item.seq] += 1
-            elif isinstance(effect, RemoveItem):
-                self._items[effect.seq] = None
-                self._seqs[effect.seq] += 1
 
     def written(self, changes: Sequence[Change]) -> None:
         """These are on disk."""
         for change in changes:
-            if isinstance(change, SaveEnded):
+            if isinstance(change, SaveItem):
+                self._item_written(change.item.seq)
+            elif isinstance(change, RemoveItem):
+                self._item_written(change.seq)
+            elif isinstance(change, SaveEnded):
                 key = (change.ended.node, change.ended.item_id)
                 if self._ended.get(key) is change.ended:
                     del self._ended[key]
@@ -70,18 +79,24 @@ class RecentMemory:
                     del self._ended[key]
             elif isinstance(change, RemoveNode):
                 _one_less(self._deleted, change.name)
-            elif isinstance(change, SaveItem | RemoveItem):
-                seq = change.item.seq if isinstance(change, SaveItem) else change.seq
-                _one_less(self._seqs, seq)
-                if seq not in self._seqs:
-                    del self._items[seq]
 
-    def ended(self, node: str, item_id: str) -> Ended | None:
+    def _item_written(self, seq: int) -> None:
+        if not _one_less(self._seqs, seq):
+            del self._items[seq]
+
+    def ended(self, node: str, item_ids: Sequence[str]) -> dict[str, Ended]:
         """See qos.core.queue_service.Memory."""
-        key = (node, item_id)
-        if key in self._ended:
-            return self._ended[key]
-        return None if node in self._deleted else self._store.ended(node, item_id)
+        found: dict[str, Ended] = {}
+        written: list[str] = []
+        for item_id in item_ids:
+            key = (node, item_id)
+            if key not in self._ended:
+                written.append(item_id)
+            elif (ended := self._ended[key]) is not None:
+                found[item_id] = ended
+        if written and node not in self._deleted:
+            found |= self._store.all_ended(node, written)
+        return found
 
     def archived(
         self, node: str, outcome: ItemOutcome, *, after: int, limit: int
@@ -125,7 +140,10 @@ class RecentMemory:
 K = TypeVar("K")
 
 
-def _one_less(counts: Counter[K], key: K) -> None:
-    counts[key] -= 1
-    if not counts[key]:
+def _one_less(counts: dict[K, int], key: K) -> int:
+    left = counts[key] - 1
+    if left:
+        counts[key] = left
+    else:
         del counts[key]
+    return left

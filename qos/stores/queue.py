@@ -39,11 +39,12 @@ __all__ = [
     "queue_store_from_url",
 ]
 
-#: Payloads read by one statement.
-_PAYLOADS = 256
+#: Payloads, or ids looked up, by one statement.
+_PAYLOADS = _IDS = 256
 
 
 _SELECT_ENDED = f"SELECT {names(ENDED)} FROM ended WHERE node = ? AND item_id = ?"
+_SELECT_ALL_ENDED = f"SELECT {names(ENDED)} FROM ended WHERE node = ? AND item_id IN"
 
 
 class QueueStore(SqliteFile[QueueContents, Change]):
@@ -86,6 +87,17 @@ class QueueStore(SqliteFile[QueueContents, Change]):
         """What is remembered of the item that had this id."""
         records = self._records(ended_from, ENDED, _SELECT_ENDED, node, item_id)
         return records[0] if records else None
+
+    def all_ended(self, node: str, item_ids: Sequence[str]) -> dict[str, Ended]:
+        """What is remembered of the items that had these ids, by id; of no others."""
+        found: dict[str, Ended] = {}
+        for start in range(0, len(item_ids), _IDS):
+            some = item_ids[start : start + _IDS]
+            marks = ", ".join("?" * len(some))
+            sql = f"{_SELECT_ALL_ENDED} ({marks})"
+            records = self._records(ended_from, ENDED, sql, node, *some)
+            found.update((each.item_id, each) for each in records)
+        return found
 
     def archived(
         self, node: str, outcome: ItemOutcome, *, after: int = 0, limit: int

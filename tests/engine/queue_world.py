@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -391,7 +391,11 @@ class _Memory:
     def __init__(self, world: World) -> None:
         self._world = world
 
-    def ended(self, node: str, item_id: str) -> Ended | None:
+    def ended(self, node: str, item_ids: Sequence[str]) -> dict[str, Ended]:
+        found = {item_id: self._ended(node, item_id) for item_id in item_ids}
+        return {item_id: ended for item_id, ended in found.items() if ended}
+
+    def _ended(self, node: str, item_id: str) -> Ended | None:
         for change in reversed(self._world.pending):
             match change:
                 case SaveEnded(ended) if (ended.node, ended.item_id) == (node, item_id):
