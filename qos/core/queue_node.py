@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 
 from qos.core import work_queue
 from qos.core.access import is_owner
@@ -40,6 +39,7 @@ from qos.core.queue_effects import (
     SaveSubscription,
 )
 from qos.core.queue_requests import Entry, Settlement
+from qos.core.replace import replace
 from qos.core.work_queue import ItemInput
 
 __all__ = ["QueueNode"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from qos.core import work_queue
 from qos.core.access import affiliation, is_owner, may_publish
@@ -39,6 +38,7 @@ from qos.core.queue_requests import (
     SubscriptionsResult,
 )
 from qos.core.queue_service import Queues
+from qos.core.replace import replace
 
 __all__ = [
     "affiliations",

@@ -28,10 +28,11 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 
-from qos.core.item import Ended, Failure, Item, ItemOutcome, ItemState, changed
+from qos.core.item import Ended, Failure, Item, ItemOutcome, ItemState
 from qos.core.model import bare
 from qos.core.node_options import NodeOptions
 from qos.core.queue_requests import Refusal, Settlement
+from qos.core.replace import replace
 
 __all__ = [
     "HOLD_S_MAX",
@@ -116,7 +117,7 @@ def acquired(
         now: the time.
         timeout_s: how long the lock lasts.
     """
-    return changed(
+    return replace(
         item,
         state=_next(item, ItemInput.ACQUIRE),
         receivers=item.receivers | {bare(holder)},
@@ -135,14 +136,14 @@ def taken_over(item: Item, *, holder: str, token: str) -> Item:
     Under a new token, or two of them could settle it, and each would be told that it
     has. The deadline stays.
     """
-    return changed(item, holder=holder, last_holder=holder, token=token)
+    return replace(item, holder=holder, last_holder=holder, token=token)
 
 
 def extended(item: Item, *, seconds: float, now: float, timeout_s: float) -> Item:
     """Locked for so many seconds from now, as far as the total hold allows; never less."""
     cap = item.locked_at + max(HOLD_S_MAX, timeout_s)
     deadline = max(item.deadline, min(now + seconds, cap))
-    return changed(item, state=_next(item, ItemInput.EXTEND), deadline=deadline)
+    return replace(item, state=_next(item, ItemInput.EXTEND), deadline=deadline)
 
 
 def accepted(item: Item, *, now: float, keep_s: float) -> Item:
@@ -187,7 +188,7 @@ def given_back(
         item = _failed(item, reason, now)
     # Also where this one does not count: the maximum may be lower than it was.
     if state is _ARCHIVED or count >= options.max_deliveries:
-        return dead(changed(item, delivery_count=count), now=now)
+        return dead(replace(item, delivery_count=count), now=now)
     releases = 0 if counts else item.releases + 1
     return _unlocked(
         item,
@@ -233,7 +234,7 @@ def requeued(
     assert item.state is not _ACQUIRED
     if item.state is _ARCHIVED:
         _next(item, ItemInput.REQUEUE)
-    return changed(
+    return replace(
         item,
         node=node,
         item_id=item_id,
@@ -380,14 +381,14 @@ def _next(item: Item, input_: ItemInput) -> ItemState:
 
 
 def _unlocked(item: Item, **changes: object) -> Item:
-    return changed(
+    return replace(
         item,
         token="",
         holder="",
         durable=False,
         locked_at=0.0,
         deadline=0.0,
-        **changes,
+        **changes,  # type: ignore[arg-type]  # each by the name of its field
     )
 
 
@@ -395,7 +396,7 @@ def _failed(item: Item, reason: str, now: float) -> Item:
     history = (*item.history, Failure(now, item.holder, reason))
     if len(history) > _HISTORY_MAX:
         history = (history[0], *history[2:])
-    return changed(item, history=history)
+    return replace(item, history=history)
 
 
 def _and_holder(item: Item) -> frozenset[str]:
