@@ -116,4 +116,4 @@ class Tap:
 def is_foreign(filter_: object) -> bool:
     """Whether a filter is the application's: neither slixmpp's nor one of ours."""
     module = str(getattr(filter_, "__module__", ""))
-    return not module.startswith(("slixmpp.", "xep_qos.", "xep_0254."))
+    return not module.startswith(("slixmpp.", "xep_qos.", "xep_0254.", "qos."))

@@ -22,11 +22,13 @@ from qos.bench.servers import NamedServer
 from qos.bench.settings import FLOOR, STORES, Settings, settings_for
 from qos.cli import main
 from qos.cli.account import Login
+from qos.cli.logins import AccountSession
 from qos.cli.status import Status
 from qos.core.backoff import Backoff
 from qos.core.model import Level
 from qos.testing import Link, LoopbackServer, friends
 from qos.testing.prosody import Prosody
+from xep_qos.tap import is_foreign
 
 STANZAS = {
     "floor of one": 2,
@@ -145,6 +147,17 @@ def test_a_table_is_for_people(capsys: pytest.CaptureFixture[str]) -> None:
     assert "Medians of 1 turns of 0.1 s. the embedded server, python 3." in out
     assert max(map(len, out.splitlines())) <= 120
     assert err == ""
+
+
+async def test_a_session_of_the_command_is_as_fast_as_any() -> None:
+    """A filter of the application's costs each iq an object; this one is ours."""
+    client = AccountSession(login("a@localhost", 1)).client
+    # slixmpp has no name for them.
+    filters = client.__dict__["_XMLStream__filters"]["in"]
+    assert filters
+    assert not any(map(is_foreign, filters))
+    client.add_filter("in", lambda stanza: stanza)
+    assert any(map(is_foreign, filters))
 
 
 # -- a server of the user's ------------------------------------------------
