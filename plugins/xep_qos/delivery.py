@@ -16,6 +16,7 @@ from qos.core.model import MARKS_NAMESPACE, NAMESPACES, Level
 from qos.engine import Delivery, Outcome
 from qos.stores.base import Store
 from xep_qos import stanza
+from xep_qos.batch import features as batch_features
 from xep_qos.endpoint import Endpoint, IncomingInfo
 from xep_qos.settings import Settings
 
@@ -194,6 +195,8 @@ class XEP_QOS(BasePlugin):
     def __init__(self, xmpp: Any, config: Any = None) -> None:
         super().__init__(xmpp, config)
         self._started = False
+        batches = batch_features(self.config.get("batch_max"))
+        self._features = (*NAMESPACES, MARKS_NAMESPACE, *batches)
         # slixmpp may call session_bind before plugin_init.
         self._advertised: set[JID] = set()
         self._announcing: set[asyncio.Task[None]] = set()
@@ -230,7 +233,7 @@ class XEP_QOS(BasePlugin):
         self._closing = self.xmpp.loop.create_task(self._endpoint.leave())
         disco = self.xmpp.plugin["xep_0030"]
         for jid in self._advertised:
-            for feature in (*NAMESPACES, MARKS_NAMESPACE):
+            for feature in self._features:
                 disco.del_feature(jid=jid, feature=feature)
         if in_session:
             self._announce(self.xmpp.boundjid)
@@ -238,7 +241,7 @@ class XEP_QOS(BasePlugin):
     def session_bind(self, jid: JID) -> None:
         """Announce what we support: slixmpp keeps features per full JID."""
         disco = self.xmpp.plugin["xep_0030"]
-        for feature in (*NAMESPACES, MARKS_NAMESPACE):
+        for feature in self._features:
             disco.add_feature(jid=jid, feature=feature)
         self._advertised.add(jid)
         self._announce(jid)
@@ -251,7 +254,7 @@ class XEP_QOS(BasePlugin):
         known = static.node_exists(jid, node)
         info: DiscoInfo | None = static.get_info(jid, node, sender, data)
         if info is not None and not known and not node:
-            for feature in (*NAMESPACES, MARKS_NAMESPACE):
+            for feature in self._features:
                 info.add_feature(feature)
         return info
 

@@ -112,6 +112,11 @@ class Discovery:
         self._known.clear()
         self._versions.clear()
 
+    def supports(self, jid: str, feature: str) -> bool:
+        """Whether this JID is known to support it; asks nobody."""
+        known = self._known.get(jid)
+        return known is not None and feature in known.features
+
     def _available(self, account: str, sender: str) -> list[tuple[str, int]]:
         own = self._xmpp.roster[JID(sender or self._xmpp.boundjid).bare]
         if not own.has_jid(account):

@@ -25,13 +25,15 @@ from qos.core.effects import Answer, Report, Transmit
 from qos.core.model import ID_CHARS_MAX, Incoming, Level, Outgoing, Route
 from qos.core.model import bare as account_of
 from qos.core.receiver import Request
+from qos.core.sender import Reply
 from qos.core.trust import Trusted
 from qos.engine import Delivery, Inbox, LoopClock, Outbox
 from qos.errors import LocalProtocolError, MessageTooLarge, RemoteProtocolError
 from qos.journal import messages as journaled
 from qos.journal.writer import JournalWriter, check_folder
 from qos.stores.base import Remember
-from xep_qos import stanza
+from xep_qos import batch_stanza, stanza
+from xep_qos.batch import BatchedRequest, BatchReceiver, BatchSender
 from xep_qos.discovery import Discovery
 from xep_qos.guard import Guard
 from xep_qos.reporting import Reporter
@@ -130,6 +132,21 @@ class Endpoint:
             now=self._clock.now,
             found=self.outbox.route_found,
         )
+        self._batches = BatchSender(
+            settings,
+            self._clock,
+            supports=self._discovery.supports,
+            send=self._wire.send,
+            soon=self.xmpp.loop.call_soon,
+            new_id=self.new_id,
+        )
+        self._batch_receiver = BatchReceiver(
+            self._clock,
+            consider=self._consider,
+            malformed=self._malformed,
+            send=self._send_answer,
+            sender=self._sender_of_answer,
+        )
         self.guard = Guard(
             self.xmpp,
             trust=policy_of(settings.trust),
@@ -162,6 +179,7 @@ class Endpoint:
         self._session_lost()
         self.outbox.stop()
         self._inbox.stop()
+        self._batches.stop()
         self._wire.close()
         return self._close()
 
@@ -272,6 +290,7 @@ class Endpoint:
         self._wire.session_lost()
         self.guard.session_lost()
         self.outbox.session_lost()
+        self._batches.session_lost()
         self._discovery.reset()
 
     def _presence_available(self, presence: StanzaBase) -> None:
@@ -298,16 +317,14 @@ class Endpoint:
         kind = xml.get("type")
         if kind == "set":
             element = stanza.request_element(xml)
-            if element is None:
-                return False
-            self._wire.quicken()
-            self._request(xml, element)
-        elif kind in {"result", "error"} and self.outbox.awaits(xml.get("id", "")):
-            self._wire.quicken()
-            self._reply(xml)
+            taken = element is not None or self._batch(xml)
+            if element is not None:
+                self._request(xml, element)
         else:
-            return False
-        return True
+            taken = kind in {"result", "error"} and self._answered(xml)
+        if taken:
+            self._wire.quicken()
+        return taken
 
     def _take(self, received: StanzaBase) -> bool:
         if received.name == "message":
@@ -317,39 +334,70 @@ class Endpoint:
         return False
 
     def _request(self, xml: ET.Element, element: ET.Element) -> None:
-        if len(xml.get("id", "")) > ID_CHARS_MAX:
-            # An answer would have to repeat it, and could break our own stream.
-            too_long = Report("", f"iq id longer than {ID_CHARS_MAX} characters")
-            self.report(xml.get("from", ""), too_long)
+        if self._id_is_too_long(xml):
             return
         try:
             request = stanza.parse_request(xml, element)
         except RemoteProtocolError as error:
-            self._wire.send(stanza.render_error(xml, error, sender=self._from(xml)))
-            if self._journal is not None:
-                self._journal.note(
-                    journaled.malformed(
-                        xml.get("from", ""), xml.get("to", ""), error.condition
-                    )
-                )
-            report = Report(error.condition, f"malformed request: {error}")
-            self.report(xml.get("from", ""), report)
+            self._wire.send(self._malformed(xml, error))
             return
+        self.guard.consider(request)
+
+    def _batch(self, xml: ET.Element) -> bool:
+        batch = batch_stanza.batch_in(xml) if self.settings.batch_max > 1 else None
+        if batch is None:
+            return False
+        if not self._id_is_too_long(xml):
+            self._batch_receiver.take(xml, batch)
+        return True
+
+    def _id_is_too_long(self, xml: ET.Element) -> bool:
+        """An answer would have to repeat it, and could break our own stream."""
+        too_long = len(xml.get("id", "")) > ID_CHARS_MAX
+        if too_long:
+            report = Report("", f"iq id longer than {ID_CHARS_MAX} characters")
+            self.report(xml.get("from", ""), report)
+        return too_long
+
+    def _malformed(self, xml: ET.Element, error: RemoteProtocolError) -> str:
+        """Note it; returns the answer."""
+        source, to = xml.get("from", ""), xml.get("to", "")
+        if self._journal is not None:
+            self._journal.note(journaled.malformed(source, to, error.condition))
+        self.report(source, Report(error.condition, f"malformed request: {error}"))
+        return stanza.render_error(xml, error, sender=self._sender_of_answer(to))
+
+    def _consider(self, request: Request) -> None:
         self.guard.consider(request)
 
     def _decided(self, request: Request, decision: Trusted) -> None:
         self._inbox.request(request, trusted=decision.trusted, why=decision.reason)
 
-    def _reply(self, xml: ET.Element) -> None:
-        reply = stanza.parse_reply(xml)
+    def _answered(self, xml: ET.Element) -> bool:
+        iq_id = xml.get("id", "")
+        if self.outbox.awaits(iq_id):
+            self._batches.answered(iq_id, xml.get("from", ""))
+            self._reply(stanza.parse_reply(xml))
+        elif self._batches.awaits(iq_id):
+            for reply in self._batches.replies(xml, self.own or ""):
+                self._reply(reply)
+        else:
+            return False
+        return True
+
+    def _reply(self, reply: Reply) -> None:
         if reply.error not in {None, "resource-constraint"}:
             # It may be away, and come back as something else.
             self._discovery.forget(reply.source)
         self.outbox.reply(reply)
 
-    def _from(self, xml: ET.Element) -> str:
+    def _sender_of_answer(self, to: str) -> str:
         """The from of an answer: a component has to say it, for a client it is known."""
-        return xml.get("to", "") if self.xmpp.is_component else ""
+        return to if self.xmpp.is_component else ""
+
+    def _send_answer(self, text: str) -> None:
+        if self.own is not None:
+            self._wire.send(text)
 
     # -- what the engine asks for ------------------------------------------
 
@@ -365,15 +413,21 @@ class Endpoint:
         if self.xmpp.is_component:
             sender = transmit.record.sender or self.xmpp.boundjid.full
         store_id = self.store.store_id
-        self._wire.send(
-            stanza.render_request(transmit, store_id=store_id, sender=sender)
-        )
+        text = stanza.render_request(transmit, store_id=store_id, sender=sender)
+        if not self._batches.take(transmit, text, sender):
+            self._wire.send(text)
 
     def answer(self, request: Request, answer: Answer) -> None:
         """See qos.engine.inbox.InboxPort."""
-        if self.own is not None:
-            sender = request.to if self.xmpp.is_component else ""
-            self._wire.send(stanza.render_answer(request, answer, sender=sender))
+        if self.own is None:
+            return
+        sender = self._sender_of_answer(request.to)
+        text = stanza.render_answer(request, answer, sender=sender)
+        if isinstance(request, BatchedRequest):
+            error = answer.kind == "error"
+            self._batch_receiver.answer(request, error=error, text=text)
+        else:
+            self._wire.send(text)
 
     def hand_over(self, record: Incoming) -> asyncio.Future[None] | None:
         """See qos.engine.inbox.InboxPort."""

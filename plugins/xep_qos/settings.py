@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 from slixmpp import JID, InvalidJID
 
 from qos.core.backoff import Backoff
+from qos.core.batch import ELEMENTS_MAX
 from qos.core.model import NAMESPACES
 from qos.core.quota import Quotas
 from qos.core.trust import TrustPolicy
@@ -42,6 +43,7 @@ _LEAST: dict[str, int | float] = {
     "outbox_messages_max": 1,
     "outbox_bytes_max": 1,
     "stanza_bytes_max": 1_000,
+    "batch_max": 1,
 }
 
 _BACKOFF, _QUOTAS = Backoff(), Quotas()
@@ -78,6 +80,8 @@ class Settings:
         outbox_messages_max: messages outstanding, at most.
         outbox_bytes_max: bytes of payload outstanding, at most.
         stanza_bytes_max: the server's limit; beyond it a message is refused.
+        batch_max: requests in one stanza to a peer that takes them together, at most;
+            1: batches are neither sent nor taken.
         event_log_to: a JID that gets each refusal and abuse by XEP-0337.
         event_interval_s: at most one such event per source in this time.
         journal: a folder for the journal (`qos.journal`); None: there is none.
@@ -104,6 +108,7 @@ class Settings:
     outbox_bytes_max: int = _OUTBOX.bytes
     #: Prosody's default for clients, the strictest that is common.
     stanza_bytes_max: int = 256 * 1024
+    batch_max: int = 64
     event_log_to: str | None = None
     event_interval_s: float = 60.0
     journal: str | os.PathLike[str] | None = None
@@ -130,6 +135,10 @@ class Settings:
         """Raise ValueError for a value that cannot be; the message names it."""
         for name, least in _LEAST.items():
             _check_number(name, getattr(self, name), least)
+        if self.batch_max > ELEMENTS_MAX:
+            raise ValueError(
+                f"batch_max must be at most {ELEMENTS_MAX}: {self.batch_max}"
+            )
         if self.retry_max_s < self.retry_first_s:
             raise ValueError(
                 f"retry_max_s must be at least retry_first_s, {self.retry_first_s}: "

@@ -55,16 +55,26 @@ def child(iq: ET.Element) -> str:
     return local(iq[0]) if len(iq) else ""
 
 
+def _children(iq: ET.Element) -> set[str]:
+    """The local names of the first children: of the iq, or of each in its batch."""
+    if child(iq) != "batch":
+        return {child(iq)}
+    return {local(each) for each in iq[0]}
+
+
 def request(kind: str) -> Matches:
-    """Match an iq by the request in it: `acknowledged`, `assured` or `deliver`."""
-    return lambda xml: xml.get("type") == "set" and child(xml) == kind
+    """Match an iq by a request in it: `acknowledged`, `assured` or `deliver`.
+
+    In a batch it may be any of the requests.
+    """
+    return lambda xml: xml.get("type") == "set" and kind in _children(xml)
 
 
 def error(condition: str) -> Matches:
-    """Match an error stanza by its condition."""
+    """Match an error stanza by its condition, or the answers to a batch by that of one."""
 
     def matches(xml: ET.Element) -> bool:
-        return xml.get("type") == "error" and any(
+        return (xml.get("type") == "error" or child(xml) == "batch") and any(
             local(element) == condition for element in xml.iter()
         )
 

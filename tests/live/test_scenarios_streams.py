@@ -62,9 +62,10 @@ async def test_a_thousand_assured_messages_leave_both_streams_counting_right(
 ) -> None:
     """A message that is fed in is one more than the server sent: h must not see it."""
     bodies = numbered(COUNT)
+    # One by one: so that there is something to count.
     async with (
-        device(prosody, "alice/a", smacks=True, **NO_RETRY) as alice,
-        device(prosody, "bob/b", smacks=True, **NO_RETRY) as bob,
+        device(prosody, "alice/a", smacks=True, batch_max=1, **NO_RETRY) as alice,
+        device(prosody, "bob/b", smacks=True, batch_max=1, **NO_RETRY) as bob,
     ):
         caplog.clear()
         with caplog.at_level(logging.WARNING):

@@ -20,6 +20,7 @@ from slixmpp import JID, ClientXMPP, ComponentXMPP, Iq, Message, Presence
 from slixmpp.basexmpp import BaseXMPP
 from slixmpp.xmlstream.stanzabase import StanzaBase
 
+from qos.core.batch import BATCH_NAMESPACE
 from qos.core.model import MARKS_NAMESPACE, NAMESPACES, Level, OutgoingState
 from qos.errors import (
     LocalProtocolError,
@@ -64,7 +65,7 @@ COMPONENTS = {"comp.localhost": "hush"}
 CAPS = "http://jabber.org/protocol/caps"
 MUC_USER = "http://jabber.org/protocol/muc#user"
 LANG = "{http://www.w3.org/XML/1998/namespace}lang"
-FEATURES = {*NAMESPACES, MARKS_NAMESPACE}
+FEATURES = {*NAMESPACES, MARKS_NAMESPACE, BATCH_NAMESPACE}
 NEVER_S = 60.0
 
 Options = dict[str, Any]
@@ -258,6 +259,7 @@ NUMBERS = (
     *("quota_messages", "quota_bytes", "quota_total_messages"),
     *("quota_total_bytes", "tombstones_max", "window_max", "outbox_messages_max"),
     *("outbox_bytes_max", "stanza_bytes_max", "event_interval_s", "deadline_s"),
+    "batch_max",
 )
 
 
@@ -281,6 +283,8 @@ async def test_a_number_that_cannot_be_is_refused_by_its_name(
         ("hold_ttl_s", 0),
         ("deadline_s", 0),
         ("window_max", 0),
+        ("batch_max", 0),
+        ("batch_max", 257),
         ("namespaces", ()),
         ("namespaces", "urn:xmpp:qos"),
         ("namespaces", ["urn:xmpp:qos:99"]),

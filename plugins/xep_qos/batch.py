@@ -1,0 +1,311 @@
+"""Batches at one end: sends requests together, and answers those that came so.
+
+It chooses the carriage and nothing else: each request and each answer goes the way of
+one that came alone. The rules are in BATCH.md, and as code in `qos.core.batch`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
+from functools import partial
+from xml.etree import ElementTree as ET
+
+from qos.core.batch import (
+    ANSWER_WITHIN_S,
+    BATCH_NAMESPACE,
+    BYTES_MAX,
+    PATIENCE_S,
+    Answers,
+    Element,
+    Loads,
+    for_each,
+)
+from qos.core.effects import Transmit
+from qos.core.model import MARKS_NAMESPACE, bare
+from qos.core.receiver import Request
+from qos.core.sender import Reply
+from qos.engine import LoopClock
+from qos.engine.clock import Handle, Timers
+from qos.errors import RemoteProtocolError
+from xep_qos import batch_stanza, stanza
+from xep_qos.settings import Settings
+
+__all__ = ["BatchReceiver", "BatchSender", "BatchedRequest", "features"]
+
+_Peer = tuple[str, str]
+
+
+def features(batch_max: object) -> tuple[str, ...]:
+    """What this option makes us advertise."""
+    return () if batch_max == 1 else (BATCH_NAMESPACE,)
+
+
+class BatchSender:
+    """Gathers the requests to each peer that takes batches, and sends them."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        clock: LoopClock,
+        *,
+        supports: Callable[[str, str], bool],
+        send: Callable[[str], None],
+        soon: Callable[[Callable[[], None]], object],
+        new_id: Callable[[], str],
+    ) -> None:
+        """Nothing is under way.
+
+        Args:
+            settings: the options.
+            clock: the time.
+            supports: whether a JID is known to have a feature.
+            send: writes a stanza.
+            soon: calls when all that one read or one commit brings has been done.
+            new_id: gives an id that was never used.
+        """
+        self._count_max = settings.batch_max
+        self._bytes_max = min(BYTES_MAX, settings.stanza_bytes_max)
+        self._patience_s = min(PATIENCE_S, settings.retry_first_s)
+        self._clock = clock
+        self._supports = supports
+        self._send = send
+        self._soon = soon
+        self._new_id = new_id
+        self._loads: dict[_Peer, Loads] = {}
+        # The stanzas under way, by their ids.
+        self._peers: dict[str, _Peer] = {}
+        # Those that something has to be sent to in this turn of the loop.
+        self._ready: dict[_Peer, None] = {}
+        self._timers: Timers[_Peer] = Timers(clock, self._flush_one)
+
+    def take(self, transmit: Transmit, text: str, sender: str) -> bool:
+        """Whether this request is sent from here, now or with others.
+
+        One that is repeated is not: what keeps a batch from arriving does not keep
+        a message from it for long.
+
+        Args:
+            transmit: the request.
+            text: the iq of it.
+            sender: the from in it, if there is one.
+        """
+        record, route = transmit.record, transmit.route
+        deliver = transmit.step == "deliver"
+        if (record.delivers if deliver else record.attempts) > 1:
+            return False
+        if self._count_max == 1 or not all(
+            self._supports(route.jid, feature)
+            for feature in (BATCH_NAMESPACE, MARKS_NAMESPACE)
+        ):
+            return False
+        iq_id = record.deliver_id if deliver else record.offer_id
+        peer = (route.jid, sender)
+        self._loads_of(peer).add(Element(iq_id, text))
+        self._flush_soon(peer)
+        return True
+
+    def _loads_of(self, peer: _Peer) -> Loads:
+        loads = self._loads.get(peer)
+        if loads is None:
+            loads = self._loads[peer] = Loads(
+                count_max=self._count_max,
+                bytes_max=self._bytes_max,
+                patience_s=self._patience_s,
+            )
+        return loads
+
+    def answered(self, iq_id: str, source: str) -> None:
+        """A request that may have been sent alone from here has got its answer."""
+        peer = self._peers.get(iq_id)
+        if peer is not None and peer[0] == source:
+            self._end(iq_id, peer)
+
+    def awaits(self, iq_id: str) -> bool:
+        """Whether this is the id of a batch under way, or of a request sent from here."""
+        return iq_id in self._peers
+
+    def replies(self, xml: ET.Element, own: str) -> list[Reply]:
+        """The answers in the answer to a batch under way.
+
+        Only the peer may give it, or the own server an error.
+        """
+        reply = stanza.parse_reply(xml)
+        peer = self._peers[reply.iq_id]
+        servers = {"", bare(own), bare(own).rpartition("@")[2]}
+        if reply.source != peer[0] and (
+            reply.error is None or reply.source not in servers
+        ):
+            return []
+        ids = self._end(reply.iq_id, peer)
+        if reply.error is not None:
+            return list(for_each(reply, ids))
+        asked = set(ids)
+        answers = map(stanza.parse_reply, batch_stanza.parse_answers(xml))
+        return [answer for answer in answers if answer.iq_id in asked]
+
+    def _end(self, iq_id: str, peer: _Peer) -> tuple[str, ...]:
+        del self._peers[iq_id]
+        loads = self._loads[peer]
+        ids = loads.answered(iq_id)
+        self._flush_soon(peer)
+        return ids
+
+    def session_lost(self) -> None:
+        """Forget everything: what is outstanding is asked again."""
+        for peer in self._loads:
+            self._timers.clear(peer)
+        self._loads.clear()
+        self._peers.clear()
+        self._ready.clear()
+
+    def stop(self) -> None:
+        """Send nothing more, for good."""
+        self.session_lost()
+        self._timers.stop()
+
+    def _flush_soon(self, peer: _Peer) -> None:
+        if not self._ready:
+            self._soon(self._flush)
+        self._ready[peer] = None
+
+    def _flush(self) -> None:
+        ready, self._ready = self._ready, {}
+        for peer in ready:
+            self._flush_one(peer)
+
+    def _flush_one(self, peer: _Peer) -> None:
+        loads = self._loads.get(peer)
+        if loads is None:
+            return
+        now = self._clock.now()
+        while load := loads.take(now):
+            self._send_load(peer, loads, load, now)
+        if loads.idle:
+            del self._loads[peer]
+        self._timers.set(peer, loads.next_at())
+
+    def _send_load(
+        self, peer: _Peer, loads: Loads, load: tuple[Element, ...], now: float
+    ) -> None:
+        if len(load) == 1:
+            iq_id, text = load[0].iq_id, load[0].text
+        else:
+            iq_id = self._new_id()
+            requests = ((element.iq_id, element.text) for element in load)
+            text = batch_stanza.render_batch(iq_id, *peer, requests)
+        forgotten = loads.sent(iq_id, load, now)
+        if forgotten is not None:
+            self._peers.pop(forgotten, None)
+        self._peers[iq_id] = peer
+        self._send(text)
+
+
+class _Asked:
+    """A batch that came, until its answers have gone out."""
+
+    __slots__ = ("answers", "iq_id", "own", "source", "timer")
+
+    def __init__(self, xml: ET.Element, count: int) -> None:
+        self.iq_id = xml.get("id", "")
+        self.source = xml.get("from", "")
+        self.own = xml.get("to", "")
+        self.answers = Answers(count)
+        self.timer: Handle | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchedRequest(Request):
+    """A request that came in a batch."""
+
+    asked: _Asked = field(compare=False, repr=False)
+
+
+_FIELDS = tuple(each.name for each in fields(Request))
+
+
+class BatchReceiver:
+    """Takes batches apart, and puts the answers together."""
+
+    def __init__(
+        self,
+        clock: LoopClock,
+        *,
+        consider: Callable[[Request], None],
+        malformed: Callable[[ET.Element, RemoteProtocolError], str],
+        send: Callable[[str], None],
+        sender: Callable[[str], str],
+    ) -> None:
+        """Prepare.
+
+        Args:
+            clock: the time.
+            consider: takes each request.
+            malformed: notes that an iq cannot be read, and gives the answer to it.
+            send: writes a stanza, if there is a session.
+            sender: the from of an answer to what came to this JID.
+        """
+        self._clock = clock
+        self._consider = consider
+        self._malformed = malformed
+        self._send = send
+        self._sender = sender
+
+    def take(self, xml: ET.Element, batch: ET.Element) -> None:
+        """Take the requests in an iq of type set."""
+        try:
+            alone = batch_stanza.parse_batch(xml, batch)
+        except RemoteProtocolError as error:
+            self._send(self._malformed(xml, error))
+            return
+        asked = _Asked(xml, len(alone))
+        # All of them are read before the first is answered.
+        requests = [self._request(asked, each) for each in alone]
+        for request in requests:
+            if request is not None:
+                self._consider(request)
+        self._answer(asked)
+        if asked.answers.missing:
+            within = self._clock.now() + ANSWER_WITHIN_S
+            asked.timer = self._clock.call_at(within, partial(self._waited, asked))
+
+    def _request(self, asked: _Asked, alone: ET.Element) -> BatchedRequest | None:
+        try:
+            request = stanza.parse_request(alone, alone[0])
+        except RemoteProtocolError as error:
+            self._add(
+                asked, "error", alone.get("id", ""), self._malformed(alone, error)
+            )
+            return None
+        values = {name: getattr(request, name) for name in _FIELDS}
+        return BatchedRequest(asked=asked, **values)
+
+    def answer(self, request: BatchedRequest, *, error: bool, text: str) -> None:
+        """Answer a request, with the others of its batch if they go out together.
+
+        Args:
+            request: that came in a batch.
+            error: whether it is answered by an error.
+            text: the iq that would answer it alone.
+        """
+        asked = request.asked
+        self._add(asked, "error" if error else "result", request.iq_id, text)
+        self._answer(asked)
+
+    def _add(self, asked: _Asked, kind: str, iq_id: str, text: str) -> None:
+        if not asked.answers.add(batch_stanza.render_answer(kind, iq_id, text)):
+            self._send(text)
+
+    def _waited(self, asked: _Asked) -> None:
+        asked.answers.waited()
+        self._answer(asked)
+
+    def _answer(self, asked: _Asked) -> None:
+        answers = asked.answers.take()
+        if not answers:
+            return
+        if asked.timer is not None:
+            asked.timer.cancel()
+        sender = self._sender(asked.own)
+        iq_id, source = asked.iq_id, asked.source
+        self._send(batch_stanza.render_answers(iq_id, source, sender, answers))

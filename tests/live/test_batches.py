@@ -1,0 +1,535 @@
+"""Batches between two of ours, and with a raw peer that takes them (BATCH.md)."""
+
+import asyncio
+import contextlib
+import itertools
+from collections import Counter
+from collections.abc import AsyncIterator
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pytest
+from slixmpp.stanza import Iq
+from slixmpp.xmlstream.stanzabase import StanzaBase
+
+from devices import Device, child, component, counters_agree, device, numbered, settle
+from qos import Delivery
+from qos.core.model import Level, OutgoingState
+from qos.testing import Link
+from qos.testing.clients import friends, logged_in
+from qos.testing.prosody import Prosody
+from raw_batches import (
+    BATCH,
+    FEATURES,
+    ID,
+    all_well,
+    batch,
+    content,
+    elements,
+    error,
+    is_batch,
+    next_batch,
+    result,
+    serve,
+)
+from raw_client import RawClient
+from test_raw_peers import (
+    MARKS,
+    QOS,
+    answer,
+    asks,
+    bodies,
+    discoverable,
+    parsed,
+    raw,
+    say_done,
+    say_error,
+    say_received,
+    wiretap,
+)
+from test_raw_sender import NEVER_S, end_of, peers, submit
+from test_scenarios_streams import NO_RETRY, each_once, send_all
+from xep_qos import XEP_QOS
+
+DELIVERED = OutgoingState.DELIVERED
+
+
+def kinds(end: Device) -> Counter[str]:
+    """How many iqs with each child have come."""
+    return Counter(child(xml) for xml in end.tap.seen if xml.tag.endswith("}iq"))
+
+
+async def released(bob: RawClient, deliveries: list[Delivery]) -> None:
+    """From here on bob answers well, however he is asked, and all arrives."""
+    serving = asyncio.create_task(serve(bob, seen=[]))
+    try:
+        for delivery in deliveries:
+            assert (await end_of(delivery)).status is DELIVERED
+    finally:
+        serving.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await serving
+
+
+@contextlib.asynccontextmanager
+async def gathered(
+    server: Prosody, count: int = 3, **options: Any
+) -> AsyncIterator[tuple[Device, RawClient, list[Delivery], ET.Element]]:
+    """Alice sends so many at once to a raw bob who takes batches: the first batch."""
+    async with peers(server, FEATURES, **options) as (alice, bob):
+        submits = (submit(alice, bob.jid, body) for body in numbered(count))
+        deliveries = await asyncio.gather(*submits)
+        yield alice, bob, list(deliveries), await next_batch(bob)
+
+
+# -- two of ours -----------------------------------------------------------
+
+
+@pytest.mark.parametrize("smacks", [False, True], ids=["plain", "XEP-0198"])
+async def test_two_of_ours_need_far_fewer_than_four_stanzas_a_message(
+    prosody: Prosody, smacks: bool
+) -> None:
+    """What it is for: the server's cost is per stanza."""
+    names = numbered(600)
+    async with (
+        device(prosody, "alice/a", smacks=smacks, **NO_RETRY) as alice,
+        device(prosody, "bob/b", smacks=smacks, **NO_RETRY) as bob,
+    ):
+        await send_all(alice, bob.jid, names)
+        each_once(bob, names)
+        requests, answers = kinds(bob), kinds(alice)
+        assert requests["batch"] > 0
+        stanzas = sum(
+            seen[kind]
+            for seen in (requests, answers)
+            for kind in ("batch", "assured", "deliver", "received", "hold")
+        )
+        assert stanzas < 0.5 * len(names)
+        if smacks:
+            # A batch is one stanza for XEP-0198.
+            await settle(alice, bob)
+            for end in (alice, bob):
+                await counters_agree(end)
+
+
+@pytest.mark.parametrize("level", [Level.ACKNOWLEDGED, Level.ASSURED])
+async def test_what_is_sent_alone_has_the_form_of_the_text(
+    prosody: Prosody, level: Level
+) -> None:
+    """No batch of one, and no waiting for a second."""
+    async with (
+        device(prosody, "alice/a", **NO_RETRY) as alice,
+        device(prosody, "bob/b", **NO_RETRY) as bob,
+    ):
+        for body in numbered(3):
+            await alice.qos.send(bob.jid, body, level=level)
+        assert kinds(bob)["batch"] == kinds(alice)["batch"] == 0
+        assert kinds(bob)[level.value] == 3
+
+
+async def test_level_acknowledged_goes_in_batches_too(prosody: Prosody) -> None:
+    """It has no msgId; the id in the batch tells the answers apart."""
+    names = numbered(100)
+    async with (
+        device(prosody, "alice/a", **NO_RETRY) as alice,
+        device(prosody, "bob/b", **NO_RETRY) as bob,
+    ):
+        sends = (
+            alice.qos.send(bob.jid, name, level=Level.ACKNOWLEDGED) for name in names
+        )
+        outcomes = await asyncio.gather(*sends)
+        assert {outcome.status for outcome in outcomes} == {DELIVERED}
+        each_once(bob, names)
+        assert kinds(bob)["batch"] > 0
+        # The journals of both ends name a message alike.
+        infos = [arrival.info for arrival in bob.arrivals.all]
+        assert {info.msg_id for info in infos if info} == {
+            outcome.msg_id for outcome in outcomes
+        }
+
+
+async def test_an_option_switches_it_off_at_either_end(prosody: Prosody) -> None:
+    """And the feature is not advertised, so that the other end need not be told."""
+    names = numbered(30)
+    for sends, receives in ((1, 64), (64, 1)):
+        async with (
+            device(prosody, "alice/a", batch_max=sends, **NO_RETRY) as alice,
+            device(prosody, "bob/b", batch_max=receives, **NO_RETRY) as bob,
+        ):
+            await send_all(alice, bob.jid, names)
+            assert kinds(bob)["batch"] == 0
+            assert kinds(bob)["assured"] == len(names)
+
+
+async def test_an_option_bounds_how_many_go_together(prosody: Prosody) -> None:
+    """For a peer behind a server with a small limit, for example."""
+    names = numbered(60)
+    async with (
+        device(prosody, "alice/a", batch_max=3, **NO_RETRY) as alice,
+        device(prosody, "bob/b", **NO_RETRY) as bob,
+    ):
+        await send_all(alice, bob.jid, names)
+        sizes = [len(xml[0]) for xml in bob.tap.seen if is_batch(xml)]
+        assert max(sizes) == 3
+        assert min(sizes) >= 2
+
+
+async def test_long_messages_go_in_batches_that_no_server_refuses(
+    prosody: Prosody,
+) -> None:
+    """A stanza over the server's limit would close the stream, at each attempt anew."""
+    names = [f"{number}" + "é<&" * 10_000 for number in range(12)]
+    async with (
+        device(prosody, "alice/a", **NO_RETRY) as alice,
+        device(prosody, "bob/b", **NO_RETRY) as bob,
+    ):
+        await send_all(alice, bob.jid, names)
+        each_once(bob, names)
+        assert (alice.sessions, bob.sessions) == (1, 1)
+
+
+@pytest.mark.parametrize("sender", [False, True], ids=["receives", "sends"])
+async def test_a_component_is_an_end_like_any(prosody: Prosody, sender: bool) -> None:
+    """It has many addresses: requests from each, and to each, keep to themselves."""
+    names = numbered(60)
+    async with (
+        component(prosody, "comp.localhost", trust="all", **NO_RETRY) as gateway,
+        device(prosody, "bob/b", trust="all", **NO_RETRY) as bob,
+    ):
+        sends = []
+        for name, number in zip(names, itertools.cycle(range(3)), strict=False):
+            own = f"d{number}@comp.localhost/x"
+            message = gateway.message(bob.jid, name)
+            message["from"] = own
+            if not sender:
+                message = bob.message(own, name)
+            sends.append(message)
+        end, other = (gateway, bob) if sender else (bob, gateway)
+        deliveries = await asyncio.gather(*map(end.qos.submit, sends))
+        for delivery in deliveries:
+            assert (await end_of(delivery)).status is DELIVERED
+        each_once(other, names)
+        batches = [xml for xml in other.tap.seen if is_batch(xml)]
+        assert {xml.get("from" if sender else "to") for xml in batches} == {
+            f"d{number}@comp.localhost/x" for number in range(3)
+        }
+
+
+async def test_a_filter_of_the_application_sees_a_batch(prosody: Prosody) -> None:
+    """As it sees every other stanza that goes out."""
+    seen: list[str] = []
+
+    def look(stanza: StanzaBase) -> StanzaBase:
+        if isinstance(stanza, Iq):
+            seen.append(child(stanza.xml))
+        return stanza
+
+    names = numbered(20)
+    async with (
+        device(prosody, "alice/a", **NO_RETRY) as alice,
+        device(prosody, "bob/b", **NO_RETRY) as bob,
+    ):
+        alice.xmpp.add_filter("out", look)
+        await send_all(alice, bob.jid, names)
+        each_once(bob, names)
+        assert seen.count("batch") == kinds(bob)["batch"] > 0
+
+
+async def test_a_bad_link_loses_whole_batches_and_no_message() -> None:
+    """A batch that is lost, doubled or late is as many requests that are."""
+    names = numbered(150)
+    options = {"retry_first_s": 0.3, "retry_max_s": 1.0}
+    plugins = {"xep_qos": {**options, "quota_messages": 1_000}}
+    came: Counter[str] = Counter()
+    batches = Counter[str]()
+
+    def look(stanza: StanzaBase) -> StanzaBase:
+        batches[child(stanza.xml)] += stanza.name == "iq"
+        return stanza
+
+    async with friends("alice", "bob") as server:
+        async with (
+            logged_in(server, "alice/a", plugins) as alice,
+            logged_in(server, "bob/b", plugins) as bob,
+        ):
+            alice.add_filter("out", look)
+            bob.add_event_handler("message", lambda msg: came.update([msg["body"]]))
+            await XEP_QOS.of(bob).roster_known()
+            # Once known, whom it talks to and how is not lost on the link.
+            await XEP_QOS.of(alice).send(bob.boundjid.full, "first")
+            server.link = link = Link("batches", loss=0.1, duplicate=0.1)
+            sends = (XEP_QOS.of(alice).send(bob.boundjid.full, each) for each in names)
+            async with asyncio.timeout(40):
+                outcomes = await asyncio.gather(*sends)
+            server.link = None
+        assert {outcome.status for outcome in outcomes} == {DELIVERED}
+        assert came == Counter(["first", *names])
+        assert batches["batch"] > 0
+        assert link.counts.lost > 0
+        assert link.counts.duplicated > 0
+
+
+async def test_a_batch_is_lost_with_its_connection_and_no_message_is(
+    prosody: Prosody,
+) -> None:
+    """What has gathered is dropped; what is outstanding is asked again."""
+    names = numbered(60)
+    async with (
+        device(prosody, "alice/a") as alice,
+        device(prosody, "bob/b") as bob,
+    ):
+        alice.keep_connected()
+        bob.tap.lose(is_batch)
+        sending = asyncio.create_task(send_all(alice, bob.jid, names))
+        await bob.tap.wait_lost()
+        alice.cut()
+        bob.tap.lose(None)
+        await alice.come_back()
+        async with asyncio.timeout(30):
+            await sending
+        each_once(bob, names)
+
+
+# -- a raw peer that is sent batches ---------------------------------------
+
+
+async def test_a_batch_holds_the_requests_of_the_text_and_their_ids(
+    prosody: Prosody,
+) -> None:
+    """A repeat has the bytes that it would have had alone, under the same id."""
+    async with (
+        wiretap(prosody) as (tapped, tap),
+        raw(prosody, "bob/b") as bob,
+        discoverable(bob, FEATURES),
+    ):
+        async with device(tapped, "alice/a", retry_first_s=0.3) as alice:
+            submits = (submit(alice, bob.jid, body) for body in ("one", "two"))
+            deliveries = await asyncio.gather(*submits)
+            first = await next_batch(bob)
+            repeats = [await bob.expect(asks("assured")) for _ in range(2)]
+            await released(bob, [])
+            for repeat in repeats:
+                await say_received(repeat, bob, hold="h")
+            await released(bob, list(deliveries))
+        (sent,) = tap.requests("batch")[:1]
+        singles = tap.requests("assured")
+    assert set(elements(first)) == {repeat.get("id") for repeat in repeats}
+    for single in singles:
+        xml = parsed(single)
+        iq_id = xml.get("id", "")
+        element = single[single.index(">") + 1 : -len("</iq>")]
+        assert element.replace("<assured ", f"<assured b:id='{iq_id}' ", 1) in sent
+    assert sent.startswith(
+        f"<iq type='set' id='{first.get('id')}' to='{bob.jid}'>"
+        f"<batch xmlns='{BATCH}' xmlns:b='{BATCH}'><assured b:id="
+    )
+    assert sorted(bodies([parsed(single) for single in singles])) == ["one", "two"]
+
+
+async def test_both_steps_go_in_batches_and_what_comes_meanwhile_gathers(
+    prosody: Prosody,
+) -> None:
+    """Filled by what is waiting when an answer comes."""
+    async with peers(prosody, FEATURES, retry_first_s=NEVER_S, retry_max_s=NEVER_S) as (
+        alice,
+        bob,
+    ):
+        deliveries = [await submit(alice, bob.jid, "0")]
+        # One that is alone goes at once.
+        alone = await bob.expect(asks("assured"))
+        deliveries += await asyncio.gather(
+            *(submit(alice, bob.jid, body) for body in ("1", "2"))
+        )
+        second = await next_batch(bob)
+        # Two are unanswered now: what comes waits for an answer.
+        deliveries += [await submit(alice, bob.jid, body) for body in ("3", "4")]
+        await answer(second, bob, all_well(second))
+        third = await next_batch(bob)
+        names = [child.tag.rpartition("}")[2] for child in third[0]]
+        assert Counter(names) == {"assured": 2, "deliver": 2}
+        await answer(third, bob, all_well(third))
+        await answer(alone, bob, content(alone[0]))
+        await released(bob, deliveries)
+
+
+async def test_an_unanswered_batch_does_not_block_what_comes_after(
+    prosody: Prosody,
+) -> None:
+    """Not for ever, and not for as long as a retry takes."""
+    async with gathered(prosody, retry_first_s=NEVER_S, retry_max_s=NEVER_S) as (
+        alice,
+        bob,
+        _,
+        _,
+    ):
+        for body in ("3", "4"):
+            await submit(alice, bob.jid, body)
+            await bob.expect(asks("assured"), timeout_s=5)
+
+
+async def test_a_peer_that_answers_no_batch_gets_each_message_alone(
+    prosody: Prosody,
+) -> None:
+    """It may have lost more than the message: the server's limit may be lower."""
+    async with gathered(prosody) as (_, bob, deliveries, _):
+        for _ in deliveries:
+            iq = await bob.expect(asks("assured"))
+            await say_received(iq, bob)
+        for _ in deliveries:
+            found = await bob.expect(lambda xml: asks("deliver")(xml) or is_batch(xml))
+            if is_batch(found):
+                for _ in deliveries:
+                    await say_done(await bob.expect(asks("deliver")), bob)
+                break
+            await say_done(found, bob)
+        for delivery in deliveries:
+            assert (await end_of(delivery)).status is DELIVERED
+
+
+async def test_a_batch_may_be_answered_in_pieces(prosody: Prosody) -> None:
+    """Some in the result, some later by their own id, and some not at all."""
+    async with gathered(prosody) as (_, bob, deliveries, first):
+        (one, two, three), asked = elements(first), elements(first)
+        await answer(first, bob, batch(result(one, content(asked[one]))))
+        await bob.send(
+            f"<iq type='result' id='{two}' to='{first.get('from')}'>"
+            f"{content(asked[two])}</iq>"
+        )
+        released_alone = {asked[one].get("msgId"), asked[two].get("msgId")}
+        while released_alone:
+            iq = await bob.expect(asks("deliver"))
+            released_alone.discard(iq[0].get("msgId"))
+            await say_done(iq, bob, hold=f"h{iq[0].get('msgId')}")
+        repeat = await bob.expect(asks("assured"))
+        assert repeat.get("id") == three
+        await answer(repeat, bob, content(repeat[0]))
+        await released(bob, deliveries)
+
+
+async def test_each_answer_in_a_batch_is_judged_for_itself(prosody: Prosody) -> None:
+    """Refusals by quota or trust are per message; so is every other answer."""
+    async with gathered(prosody, 4) as (_, bob, deliveries, first):
+        asked = elements(first)
+        one, two, three, four = asked
+        await answer(
+            first,
+            bob,
+            batch(
+                error(one, "not-allowed", "cancel"),
+                error(two, "resource-constraint", "wait"),
+                result(three, content(asked[three])),
+                result(four, "<received msgId='another'/>"),
+            ),
+        )
+        outcomes = {delivery.msg_id: delivery for delivery in deliveries}
+        refused = await end_of(outcomes.pop(asked[one].get("msgId", "")))
+        assert refused.status is OutgoingState.NOT_DELIVERED
+        assert (refused.condition, refused.by) == ("not-allowed", bob.jid)
+        await released(bob, list(outcomes.values()))
+
+
+NONSENSE = (
+    "",
+    "<x xmlns='urn:x'/>",
+    batch(),
+    batch("<result/>", "<x xmlns='urn:x'/>", "<received id='i' msgId='m'/>"),
+    batch(batch(result("i"))),
+    batch(
+        "<result id='nobody asked'><received msgId='m'/></result>", error("", "a", "b")
+    ),
+)
+
+
+@pytest.mark.parametrize("nonsense", NONSENSE)
+async def test_what_answers_nothing_is_ignored_and_asked_again(
+    prosody: Prosody, nonsense: str
+) -> None:
+    """As it is with a single request."""
+    async with gathered(prosody) as (alice, bob, deliveries, first):
+        await answer(first, bob, nonsense)
+        await bob.expect(asks("assured"))
+        await released(bob, deliveries)
+        assert alice.sessions == 1
+
+
+async def test_a_batch_is_answered_by_whom_it_was_sent_to_and_once(
+    prosody: Prosody,
+) -> None:
+    """A stranger who guessed the id would have messages released, or refused."""
+    async with (
+        raw(prosody, "mallory/m") as mallory,
+        gathered(prosody, retry_first_s=NEVER_S, retry_max_s=NEVER_S) as (
+            alice,
+            bob,
+            deliveries,
+            first,
+        ),
+    ):
+        forged = batch(
+            *(error(each, "not-allowed", "cancel") for each in elements(first))
+        )
+        refused = "<error type='cancel'><not-allowed xmlns='urn:x'/></error>"
+        for text, kind in (
+            (forged, "result"),
+            (all_well(first), "result"),
+            (refused, "error"),
+        ):
+            await answer(first, mallory, text, from_="", type=kind)
+        await mallory.ping()
+        await alice.ping()
+        assert alice.qos.outstanding == len(deliveries)
+        assert not bob.received(asks("deliver"))
+        await answer(first, bob, all_well(first))
+        # The second says otherwise, and too late.
+        await answer(first, bob, forged)
+        await released(bob, deliveries)
+
+
+@pytest.mark.parametrize(
+    ("condition", "kind"),
+    [
+        ("bad-request", "modify"),
+        ("feature-not-implemented", "cancel"),
+        ("service-unavailable", "cancel"),
+        ("policy-violation", "modify"),
+        ("resource-constraint", "wait"),
+    ],
+)
+async def test_a_batch_that_is_refused_is_repeated_as_single_messages(
+    prosody: Prosody, condition: str, kind: str
+) -> None:
+    """In either step: it may be the batch that was not understood."""
+    async with gathered(prosody) as (_, bob, deliveries, first):
+        await say_error(first, bob, condition, kind)
+        for _ in deliveries:
+            iq = await bob.expect(asks("assured"))
+            await answer(iq, bob, content(iq[0]))
+        waiting = {delivery.msg_id for delivery in deliveries}
+        while waiting:
+            iq = await bob.expect(lambda xml: xml.get("type") == "set")
+            if is_batch(iq):
+                await say_error(iq, bob, condition, kind)
+                continue
+            waiting.discard(iq[0].get("msgId", ""))
+            await answer(iq, bob, content(iq[0]))
+        for delivery in deliveries:
+            assert (await end_of(delivery)).status is DELIVERED
+
+
+@pytest.mark.parametrize("features", [(QOS,), (QOS, MARKS), (QOS, BATCH)])
+async def test_any_other_peer_sees_the_form_of_the_text(
+    prosody: Prosody, features: tuple[str, ...]
+) -> None:
+    """Batches are for whom has said that he knows them, and our marks."""
+    async with peers(prosody, features, retry_first_s=NEVER_S, retry_max_s=NEVER_S) as (
+        alice,
+        bob,
+    ):
+        seen: list[ET.Element] = []
+        serving = asyncio.create_task(serve(bob, seen=seen))
+        await send_all(alice, bob.jid, numbered(40))
+        serving.cancel()
+        names = Counter(child(iq) for iq in seen)
+        assert names == {"assured": 40, "deliver": 40}
+        assert all(iq[0].get(ID) is None for iq in seen)
+        assert all(len(iq) == 1 for iq in seen)

@@ -1,0 +1,329 @@
+"""Batches that a raw peer sends, well or badly, and what it is answered (BATCH.md)."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from devices import device
+from qos.core.model import Level
+from qos.testing.prosody import Prosody
+from raw_batches import (
+    BATCH,
+    alone,
+    answers,
+    batch,
+    is_result,
+    offers,
+    said_in,
+    with_id,
+)
+from raw_client import RawClient, stanza
+from test_raw_peers import (
+    HOLD,
+    acknowledged,
+    answer_to,
+    ask,
+    assured,
+    deliver,
+    error_of,
+    events,
+    message,
+    one_event,
+    raw,
+    received,
+    synced,
+)
+from xep_qos import XEP_QOS
+
+
+async def held(alice: RawClient, to: str, count: int) -> dict[str, str]:
+    """Offer so many in a batch; the holds by msgId."""
+    offered = await ask(alice, to, batch(*offers(range(count))))
+    assert answers(offered) == {f"i{number}": "received" for number in range(count)}
+    return {each[0].get("msgId", ""): each[0].get(HOLD, "") for each in offered[0]}
+
+
+def releases(holds: dict[str, str]) -> list[str]:
+    """A `deliver` for each, with the ids `d0`, `d1`, …"""
+    return [
+        with_id(f"d{number}", deliver(msg_id, mark="s", hold=hold))
+        for number, (msg_id, hold) in enumerate(holds.items())
+    ]
+
+
+async def test_a_batch_is_answered_by_one_result_with_all_answers(
+    prosody: Prosody,
+) -> None:
+    """Each as it would have been alone."""
+    async with raw(prosody, "alice/a") as alice, device(prosody, "bob/b") as bob:
+        holds = await held(alice, bob.jid, 2)
+        assert list(holds) == ["m0", "m1"]
+        assert len(set(holds.values())) == 2
+        assert not bob.arrivals.all
+        mixed = await ask(
+            alice,
+            bob.jid,
+            batch(
+                *releases(holds),
+                with_id("a", acknowledged("now")),
+                with_id("u", deliver("nobody holds it", mark="s", hold="h")),
+                with_id("t", deliver("nor this")),
+                *offers([2]),
+            ),
+        )
+        assert answers(mixed) == {
+            "d0": "hold",
+            "d1": "hold",
+            "a": "",
+            "u": "item-not-found",
+            "t": "",
+            "i2": "received",
+        }
+        assert len(bob.arrivals.all) == 3
+        infos = [arrival.info for arrival in bob.arrivals.all]
+        assert [(info.level, info.msg_id) for info in infos if info] == [
+            (Level.ASSURED, "m0"),
+            (Level.ASSURED, "m1"),
+            (Level.ACKNOWLEDGED, "a"),
+        ]
+
+
+async def test_a_message_may_come_in_a_batch_and_alone(prosody: Prosody) -> None:
+    """A repeat is the same message, whichever way it comes."""
+    async with raw(prosody, "alice/a") as alice, device(prosody, "bob/b") as bob:
+        holds = await held(alice, bob.jid, 2)
+        again = await ask(alice, bob.jid, assured("m0", mark="s"))
+        assert received(again) == ("m0", holds["m0"])
+        assert await held(alice, bob.jid, 2) == holds
+        single = deliver("m0", mark="s", hold=holds["m0"])
+        assert said_in(await ask(alice, bob.jid, single)) == "hold"
+        both = await ask(alice, bob.jid, batch(*releases(holds)))
+        assert answers(both) == {"d0": "hold", "d1": "hold"}
+        assert len(bob.arrivals.all) == 2
+
+
+async def test_a_malformed_request_is_refused_alone(prosody: Prosody) -> None:
+    """What is well-formed in the same batch is taken."""
+    async with (
+        raw(prosody, "alice/a") as alice,
+        raw(prosody, "carol/log") as log,
+        device(prosody, "bob/b", event_log_to=log.jid) as bob,
+        one_event(bob, alice, log),
+    ):
+        answer = await ask(
+            alice,
+            bob.jid,
+            batch(
+                *offers([0]),
+                with_id("x", "<assured xmlns='urn:xmpp:qos'/>"),
+                with_id("y", f"<assured xmlns='urn:xmpp:qos' msgId='{'m' * 1025}'/>"),
+                with_id("z", "<deliver xmlns='urn:xmpp:qos' msgId=''/>"),
+            ),
+        )
+        assert answers(answer) == {
+            "i0": "received",
+            **dict.fromkeys("xyz", "bad-request"),
+        }
+
+
+MALFORMED = {
+    "empty": batch(),
+    "too many": batch(*offers(range(257))),
+    "nested": batch(*offers([0]), with_id("n", batch(*offers([1])))),
+    "foreign": batch(*offers([0]), with_id("f", "<ping xmlns='urn:xmpp:ping'/>")),
+    "unknown": batch(*offers([0]), with_id("f", "<received xmlns='urn:xmpp:qos' />")),
+    "without an id": batch(*offers([0]), assured("m1", mark="s")),
+    "an empty id": batch(*offers([0]), with_id("", assured("m1", mark="s"))),
+    "a long id": batch(*offers([0]), with_id("i" * 1025, assured("m1", mark="s"))),
+    "an id twice": batch(*offers([0]), with_id("i0", assured("m1", mark="s"))),
+    "a msgId twice": batch(*offers([0]), with_id("i1", assured("m0", mark="s"))),
+}
+
+
+@pytest.mark.parametrize("content", MALFORMED.values(), ids=list(MALFORMED))
+async def test_a_malformed_batch_is_refused_as_a_whole(
+    prosody: Prosody, content: str
+) -> None:
+    """One answer, one event, and nothing of it is held."""
+    async with (
+        raw(prosody, "alice/a") as alice,
+        raw(prosody, "carol/log") as log,
+        device(prosody, "bob/b", event_log_to=log.jid) as bob,
+    ):
+        async with one_event(bob, alice, log):
+            answer = await ask(alice, bob.jid, content)
+            assert error_of(answer) == ("bad-request", "modify", "")
+        assert not list(bob.qos.store.incoming())
+
+
+async def test_a_batch_without_a_usable_id_is_not_answered_by_it(
+    prosody: Prosody,
+) -> None:
+    """An answer would have to repeat it, and could end our own stream."""
+    async with raw(prosody, "alice/a") as alice, device(prosody, "bob/b") as bob:
+        await alice.send(
+            f"<iq type='set' id='{'i' * 1025}' to='{bob.jid}'>"
+            f"{batch(*offers([0]))}</iq>"
+        )
+        await synced(alice, bob.jid)
+        assert not alice.received(is_result)
+        assert not list(bob.qos.store.incoming())
+
+
+@pytest.mark.parametrize("off", [True, False], ids=["off", "on"])
+async def test_the_feature_is_advertised_unless_it_is_off(
+    prosody: Prosody, off: bool
+) -> None:
+    """Who is sent one nevertheless says that he does not know it."""
+    options: dict[str, Any] = {"batch_max": 1} if off else {}
+    async with (
+        raw(prosody, "alice/a") as alice,
+        device(prosody, "bob/b", **options) as bob,
+    ):
+        await alice.send(
+            f"<iq type='get' id='q' to='{bob.jid}'>"
+            "<query xmlns='http://jabber.org/protocol/disco#info'/></iq>"
+        )
+        info = await answer_to(alice, "q")
+        features = {feature.get("var") for feature in info[0]}
+        assert (BATCH in features) is not off
+        answer = await ask(alice, bob.jid, batch(*offers([0])))
+        if off:
+            assert error_of(answer)[0] == "feature-not-implemented"
+        else:
+            assert answers(answer) == {"i0": "received"}
+
+
+async def test_a_quota_is_counted_by_the_message(prosody: Prosody) -> None:
+    """What is over it is refused, and only that, with one event for all."""
+    async with (
+        raw(prosody, "alice/a") as alice,
+        raw(prosody, "carol/log") as log,
+        device(prosody, "bob/b", event_log_to=log.jid, quota_messages=3) as bob,
+        one_event(bob, alice, log),
+    ):
+        answer = await ask(alice, bob.jid, batch(*offers(range(20))))
+        said = answers(answer)
+        assert [said[f"i{number}"] for number in range(20)] == (
+            ["received"] * 3 + ["resource-constraint"] * 17
+        )
+
+
+async def test_a_stranger_has_no_more_from_a_batch_than_from_its_requests(
+    prosody: Prosody,
+) -> None:
+    """Each is refused; all of it is one event."""
+    async with (
+        raw(prosody, "mallory/m") as mallory,
+        raw(prosody, "carol/log") as log,
+        device(prosody, "bob/b", event_log_to=log.jid) as bob,
+    ):
+        async with one_event(bob, mallory, log):
+            for start in (0, 100):
+                numbers = range(start, start + 100)
+                answer = await ask(mallory, bob.jid, batch(*offers(numbers)))
+                assert set(answers(answer).values()) == {"not-allowed"}
+        assert len(events(log)) == 1
+        assert not list(bob.qos.store.incoming())
+
+
+async def test_a_slow_handler_holds_up_its_own_message_only(prosody: Prosody) -> None:
+    """The others are answered; its answer comes when it is there, by its own id."""
+    async with raw(prosody, "alice/a") as alice, device(prosody, "bob/b") as bob:
+        slow: dict[str, asyncio.Future[None]] = {}
+
+        def take(received: Any) -> None:
+            if received["body"] in {"1", "2"}:
+                taken = asyncio.get_running_loop().create_future()
+                slow[received["body"]] = taken
+                XEP_QOS.of(bob.xmpp).take_until(received, taken)
+
+        bob.xmpp.add_event_handler("message", take)
+        offered = [
+            with_id(f"i{number}", assured(f"m{number}", str(number), mark="s"))
+            for number in range(4)
+        ]
+        result = await ask(alice, bob.jid, batch(*offered))
+        holds = {each[0].get("msgId", ""): each[0].get(HOLD, "") for each in result[0]}
+        first = await ask(alice, bob.jid, batch(*releases(holds)))
+        assert answers(first) == {"d0": "hold", "d3": "hold"}
+        slow["2"].set_result(None)
+        late = await alice.expect(alone("d2"))
+        assert (late.get("type"), said_in(late)) == ("result", "hold")
+        # Asked again meanwhile, it is answered both ways.
+        repeat = deliver("m1", mark="s", hold=holds["m1"])
+        await alice.send(f"<iq type='set' id='r' to='{bob.jid}'>{repeat}</iq>")
+        await synced(alice, bob.jid)
+        assert not alice.received(alone("d1"))
+        assert not alice.received(alone("r"))
+        slow["1"].set_result(None)
+        for iq_id in ("d1", "r"):
+            late = await alice.expect(alone(iq_id))
+            assert (late.get("type"), said_in(late)) == ("result", "hold")
+        assert len(bob.arrivals.all) == 4
+
+
+async def test_a_batch_of_slow_ones_is_answered_from_the_first_on(
+    prosody: Prosody,
+) -> None:
+    """No result without an answer in it."""
+    async with raw(prosody, "alice/a") as alice, device(prosody, "bob/b") as bob:
+        taken: list[asyncio.Future[None]] = []
+
+        def take(received: Any) -> None:
+            taken.append(asyncio.get_running_loop().create_future())
+            XEP_QOS.of(bob.xmpp).take_until(received, taken[-1])
+
+        bob.xmpp.add_event_handler("message", take)
+        holds = await held(alice, bob.jid, 2)
+        await alice.send(
+            f"<iq type='set' id='b' to='{bob.jid}'>{batch(*releases(holds))}</iq>"
+        )
+        await bob.arrivals.take(2)
+        await asyncio.sleep(0.2)
+        await synced(alice, bob.jid)
+        assert not alice.received(is_result)
+        taken[1].set_result(None)
+        assert answers(await answer_to(alice, "b")) == {"d1": "hold"}
+        taken[0].set_result(None)
+        assert said_in(await alice.expect(alone("d0"))) == "hold"
+
+
+async def test_answers_too_long_for_one_stanza_do_not_end_our_stream(
+    prosody: Prosody,
+) -> None:
+    """They repeat what the peer chose, and escaped it grows."""
+    async with (
+        raw(prosody, "alice/a") as alice,
+        device(prosody, "bob/b", quota_messages=1_000) as bob,
+    ):
+        ids = [f"{number}-".ljust(1024, "'") for number in range(100)]
+        offered = [
+            with_id(
+                f"i{number}",
+                f'<assured xmlns="urn:xmpp:qos" msgId="{msg_id}">'
+                f"{message('x')}</assured>",
+            )
+            for number, msg_id in enumerate(ids)
+        ]
+        first = await ask(alice, bob.jid, batch(*offered))
+        found = {each[0].get("msgId", "") for each in first[0]}
+        assert 0 < len(found) < 100
+        await synced(alice, bob.jid)
+        rest = alice.received(stanza("iq", type="result"))
+        found |= {received(iq)[0] for iq in rest}
+        assert found == set(ids)
+        assert bob.sessions == 1
+
+
+async def test_what_is_stopped_answers_no_batch(prosody: Prosody) -> None:
+    """Nothing is answered that is not kept."""
+    async with raw(prosody, "alice/a") as alice, device(prosody, "bob/b") as bob:
+        bob.qos.stop_receiving()
+        await alice.send(
+            f"<iq type='set' id='b' to='{bob.jid}'>{batch(*offers([0, 1]))}</iq>"
+        )
+        await asyncio.sleep(0.2)
+        await synced(alice, bob.jid)
+        assert not alice.received(is_result)
