@@ -60,6 +60,10 @@ FLOOR = (
     ),
 )
 
+#: Whether requests that wait go together in one stanza.
+_ONE_BY_ONE: dict[str, Any] = {"batch_max": 1}
+_IN_BATCHES: dict[str, Any] = {"batch_max": 64}
+
 _FLOORS = {
     Level.UNACKNOWLEDGED: "",
     Level.ACKNOWLEDGED: "floor of one",
@@ -68,7 +72,11 @@ _FLOORS = {
 
 
 def settings_for(
-    levels: Sequence[Level], stores: Sequence[str], *, managed: bool = False
+    levels: Sequence[Level],
+    stores: Sequence[str],
+    *,
+    managed: bool = False,
+    batches: bool = False,
 ) -> list[Settings]:
     """The rows of these levels and stores.
 
@@ -76,6 +84,7 @@ def settings_for(
         levels: that are wanted.
         stores: some of STORES. Level unacknowledged uses none.
         managed: with XEP-0198, too, at level assured and in memory.
+        batches: level assured in batches, too.
     """
     rows = []
     for level in levels:
@@ -96,8 +105,18 @@ def settings_for(
                 floor=_FLOORS[level],
                 level=level.value,
                 store=store,
+                options=_ONE_BY_ONE,
             )
             for store in stores
+        ]
+    if batches and Level.ASSURED in levels:
+        rows += [
+            replace(
+                plain,
+                name=f"{plain.level} in batches, {plain.store}",
+                options=_IN_BATCHES,
+            )
+            for plain in settings_for([Level.ASSURED], stores)
         ]
     if managed:
         plain = settings_for([Level.ASSURED], ["memory"])[0]

@@ -105,7 +105,9 @@ def _rows(arguments: argparse.Namespace) -> list[Settings]:
 
     levels = [each for each in Level if each.value in arguments.levels]
     stores = list(dict.fromkeys(arguments.stores))
-    ours = settings_for(levels, stores, managed=arguments.sm)
+    ours = settings_for(
+        levels, stores, managed=arguments.sm, batches=not arguments.latency
+    )
     return [*(FLOOR if arguments.floor else ()), *ours]
 
 
