@@ -21,7 +21,7 @@ from qos.core.batch import (
     Loads,
     for_each,
 )
-from qos.core.effects import Transmit
+from qos.core.effects import Answer, Transmit
 from qos.core.model import MARKS_NAMESPACE, bare
 from qos.core.receiver import Request
 from qos.core.sender import Reply
@@ -50,6 +50,8 @@ class BatchSender:
         clock: LoopClock,
         *,
         supports: Callable[[str, str], bool],
+        render: Callable[[Transmit, str], str],
+        store_id: str,
         send: Callable[[str], None],
         soon: Callable[[Callable[[], None]], object],
         new_id: Callable[[], str],
@@ -60,6 +62,8 @@ class BatchSender:
             settings: the options.
             clock: the time.
             supports: whether a JID is known to have a feature.
+            render: gives the iq of a request, with this from where it needs one.
+            store_id: the mark of our store.
             send: writes a stanza.
             soon: calls when all that one read or one commit brings has been done.
             new_id: gives an id that was never used.
@@ -69,6 +73,8 @@ class BatchSender:
         self._patience_s = min(PATIENCE_S, settings.retry_first_s)
         self._clock = clock
         self._supports = supports
+        self._render = render
+        self._store_id = store_id
         self._send = send
         self._soon = soon
         self._new_id = new_id
@@ -79,7 +85,7 @@ class BatchSender:
         self._ready: dict[_Peer, None] = {}
         self._timers: Timers[_Peer] = Timers(clock, self._flush_one)
 
-    def take(self, transmit: Transmit, text: str, sender: str) -> bool:
+    def take(self, transmit: Transmit, sender: str) -> bool:
         """Whether this request is sent from here, now or with others.
 
         One that is repeated is not: what keeps a batch from arriving does not keep
@@ -87,8 +93,7 @@ class BatchSender:
 
         Args:
             transmit: the request.
-            text: the iq of it.
-            sender: the from in it, if there is one.
+            sender: the from of its iq, if it needs one.
         """
         record, route = transmit.record, transmit.route
         deliver = transmit.step == "deliver"
@@ -101,7 +106,8 @@ class BatchSender:
             return False
         iq_id = record.deliver_id if deliver else record.offer_id
         peer = (route.jid, sender)
-        self._loads_of(peer).add(Element(iq_id, text))
+        text = batch_stanza.render_element(transmit)
+        self._loads_of(peer).add(Element(iq_id, text, transmit))
         self._flush_soon(peer)
         return True
 
@@ -141,7 +147,7 @@ class BatchSender:
         if reply.error is not None:
             return list(for_each(reply, ids))
         asked = set(ids)
-        answers = map(stanza.parse_reply, batch_stanza.parse_answers(xml))
+        answers = batch_stanza.parse_answers(xml)
         return [answer for answer in answers if answer.iq_id in asked]
 
     def _end(self, iq_id: str, peer: _Peer) -> tuple[str, ...]:
@@ -189,11 +195,16 @@ class BatchSender:
         self, peer: _Peer, loads: Loads, load: tuple[Element, ...], now: float
     ) -> None:
         if len(load) == 1:
-            iq_id, text = load[0].iq_id, load[0].text
+            iq_id = load[0].iq_id
+            text = self._render(load[0].transmit, peer[1])
         else:
             iq_id = self._new_id()
-            requests = ((element.iq_id, element.text) for element in load)
-            text = batch_stanza.render_batch(iq_id, *peer, requests)
+            text = batch_stanza.render_batch(
+                iq_id,
+                *peer,
+                [element.text for element in load],
+                store_id=self._store_id,
+            )
         forgotten = loads.sent(iq_id, load, now)
         if forgotten is not None:
             self._peers.pop(forgotten, None)
@@ -273,28 +284,22 @@ class BatchReceiver:
         try:
             request = stanza.parse_request(alone, alone[0])
         except RemoteProtocolError as error:
-            self._add(
-                asked, "error", alone.get("id", ""), self._malformed(alone, error)
-            )
+            refusal = Answer("error", "", error.condition, error.type)
+            iq_id, text = alone.get("id", ""), self._malformed(alone, error)
+            if not asked.answers.add(batch_stanza.render_answer(iq_id, "", refusal)):
+                self._send(text)
             return None
         values = {name: getattr(request, name) for name in _FIELDS}
         return BatchedRequest(asked=asked, **values)
 
-    def answer(self, request: BatchedRequest, *, error: bool, text: str) -> None:
-        """Answer a request, with the others of its batch if they go out together.
-
-        Args:
-            request: that came in a batch.
-            error: whether it is answered by an error.
-            text: the iq that would answer it alone.
-        """
+    def answer(self, request: BatchedRequest, answer: Answer) -> None:
+        """Answer a request, with the others of its batch if they go out together."""
         asked = request.asked
-        self._add(asked, "error" if error else "result", request.iq_id, text)
+        text = batch_stanza.render_answer(request.iq_id, request.msg_id, answer)
+        if not asked.answers.add(text):
+            sender = self._sender(request.to)
+            self._send(stanza.render_answer(request, answer, sender=sender))
         self._answer(asked)
-
-    def _add(self, asked: _Asked, kind: str, iq_id: str, text: str) -> None:
-        if not asked.answers.add(batch_stanza.render_answer(kind, iq_id, text)):
-            self._send(text)
 
     def _waited(self, asked: _Asked) -> None:
         asked.answers.waited()

@@ -1,8 +1,8 @@
 """What stands in a batch: requests and answers, both ways, as pure functions.
 
-A request in a batch is that of the text, and an answer in one is what the iq that
-answers it would hold: both are read and written by `xep_qos.stanza`, put into a batch
-and taken out of it here. The rules are in BATCH.md.
+A request in a batch is that of the text, with the marks where they cost a server less.
+It is read by `xep_qos.stanza`, as the iq that it would be alone. The rules are in
+BATCH.md.
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ from collections.abc import Iterable, Iterator
 from xml.etree import ElementTree as ET
 
 from qos.core.batch import BATCH_NAMESPACE, ELEMENTS_MAX
-from qos.core.model import ID_CHARS_MAX, MARKS_NAMESPACE
+from qos.core.effects import Answer, Transmit
+from qos.core.model import ID_CHARS_MAX, MARKS_NAMESPACE, Level
+from qos.core.sender import Reply
 from qos.errors import RemoteProtocolError
 from qos.xml import attribute
 from xep_qos import stanza
@@ -23,16 +25,16 @@ __all__ = [
     "render_answer",
     "render_answers",
     "render_batch",
+    "render_element",
 ]
 
 _BATCH = f"{{{BATCH_NAMESPACE}}}batch"
-_ID = f"{{{BATCH_NAMESPACE}}}id"
+_RECEIVED = f"{{{BATCH_NAMESPACE}}}received"
+_RESULT = f"{{{BATCH_NAMESPACE}}}result"
+_ERROR = f"{{{BATCH_NAMESPACE}}}error"
 _SENDER = f"{{{MARKS_NAMESPACE}}}sender"
-_ANSWERS = {
-    f"{{{BATCH_NAMESPACE}}}result": "result",
-    f"{{{BATCH_NAMESPACE}}}error": "error",
-}
-_IQ_END = "</iq>"
+_HOLD = f"{{{MARKS_NAMESPACE}}}hold"
+_STANZAS = "urn:ietf:params:xml:ns:xmpp-stanzas"
 
 
 # -- what comes in ---------------------------------------------------------
@@ -53,54 +55,86 @@ def parse_batch(iq: ET.Element, batch: ET.Element) -> list[ET.Element]:
         raise _bad_request("an iq without an id")
     if not 0 < len(batch) <= ELEMENTS_MAX:
         raise _bad_request(f"a batch of {len(batch)}, not 1 to {ELEMENTS_MAX}")
-    requests = [_alone(iq, element) for element in batch]
-    if len({request.get("id") for request in requests}) < len(requests):
-        raise _bad_request("an id that comes twice in a batch")
-    names = [
-        (element.tag, element.get("msgId"), element.get(_SENDER))
-        for element in batch
-        if element.get("msgId")
-    ]
-    if len(set(names)) < len(names):
-        raise _bad_request("a msgId that comes twice in a batch")
+    requests, ids, names = [], set(), set()
+    source, to, mark = iq.get("from", ""), iq.get("to", ""), batch.get("sender", "")
+    for element in batch:
+        iq_id, msg_id = element.get("id", ""), element.get("msgId")
+        element.set(_SENDER, mark)
+        element.set(_HOLD, element.get("hold", ""))
+        alone = ET.Element(iq.tag, {"from": source, "to": to, "id": iq_id})
+        alone.append(element)
+        if stanza.request_element(alone) is None:
+            raise _bad_request("something else than a request in a batch")
+        if not 0 < len(iq_id) <= ID_CHARS_MAX:
+            raise _bad_request(f"an id in a batch has 1 to {ID_CHARS_MAX} characters")
+        if iq_id in ids or (msg_id and (element.tag, msg_id) in names):
+            raise _bad_request("the same id or msgId twice in a batch")
+        ids.add(iq_id)
+        names.add((element.tag, msg_id))
+        requests.append(alone)
     return requests
-
-
-def _alone(iq: ET.Element, element: ET.Element) -> ET.Element:
-    given = {name: iq.get(name, "") for name in ("from", "to")}
-    alone = ET.Element(iq.tag, given, type="set", id=element.get(_ID, ""))
-    alone.append(element)
-    if stanza.request_element(alone) is None:
-        raise _bad_request("something else than a request in a batch")
-    if not 0 < len(element.get(_ID, "")) <= ID_CHARS_MAX:
-        raise _bad_request(f"an id in a batch has 1 to {ID_CHARS_MAX} characters")
-    return alone
 
 
 def _bad_request(problem: str) -> RemoteProtocolError:
     return RemoteProtocolError(problem, condition="bad-request", type="modify")
 
 
-def parse_answers(iq: ET.Element) -> Iterator[ET.Element]:
-    """The answers in the result for a batch, each as the iq that it would be alone.
+def parse_answers(iq: ET.Element) -> Iterator[Reply]:
+    """The answers in the result for a batch.
 
     What is no answer is left out: it will be as if nothing had come.
     """
+    source = iq.get("from", "")
     batch = batch_in(iq)
-    for answer in batch if batch is not None else ():
-        kind = _ANSWERS.get(answer.tag)
-        if kind is not None:
-            alone = ET.Element(iq.tag, type=kind, id=answer.get("id", ""))
-            alone.set("from", iq.get("from", ""))
-            alone.extend(answer)
-            yield alone
+    for answer in () if batch is None else batch:
+        iq_id, tag = answer.get("id", ""), answer.tag
+        hold = answer.get("hold")
+        if len(hold or "") > ID_CHARS_MAX:
+            continue  # we would have to repeat it: this answers nothing
+        if tag == _RECEIVED:
+            yield Reply(iq_id, source, received=answer.get("msgId", ""), hold=hold)
+        elif tag == _RESULT:
+            yield Reply(iq_id, source, hold=hold)
+        elif tag == _ERROR:
+            kind = answer.get("type", "cancel")
+            yield Reply(iq_id, source, _condition(answer), kind, hold=hold)
+
+
+def _condition(error: ET.Element) -> str:
+    for child in error:
+        namespace, _, name = child.tag[1:].partition("}")
+        if namespace == _STANZAS and name != "text":
+            return name
+    return "undefined-condition"
 
 
 # -- what goes out ---------------------------------------------------------
 
 
+def render_element(transmit: Transmit) -> str:
+    """A request as it stands in a batch."""
+    record, route = transmit.record, transmit.route
+    msg_id = attribute(record.msg_id)
+    if transmit.step == "deliver":
+        hold = f" hold={attribute(record.hold)}" if record.hold else ""
+        return (
+            f"<deliver xmlns='{route.namespace}' id={attribute(record.deliver_id)} "
+            f"msgId={msg_id}{hold}/>"
+        )
+    iq_id = attribute(record.offer_id)
+    if record.level is Level.ASSURED:
+        return (
+            f"<assured xmlns='{route.namespace}' id={iq_id} msgId={msg_id}>"
+            f"{record.payload}</assured>"
+        )
+    return (
+        f"<acknowledged xmlns='{route.namespace}' id={iq_id}>"
+        f"{record.payload}</acknowledged>"
+    )
+
+
 def render_batch(
-    iq_id: str, to: str, sender: str, requests: Iterable[tuple[str, str]]
+    iq_id: str, to: str, sender: str, elements: Iterable[str], *, store_id: str
 ) -> str:
     """The iq of a batch.
 
@@ -108,24 +142,23 @@ def render_batch(
         iq_id: of the batch.
         to: the peer.
         sender: a from, where the stream wants one (a component's).
-        requests: of each the id and the iq that it would be alone.
+        elements: what render_element gave.
+        store_id: the mark of our store.
     """
-    elements = (_with_id(iq_id, _content(text)) for iq_id, text in requests)
-    prefix = f" xmlns:b='{BATCH_NAMESPACE}'"
-    return _iq("set", iq_id, to, sender, prefix, elements)
+    mark = f" sender={attribute(store_id)}"
+    return _iq("set", iq_id, to, sender, mark, elements)
 
 
-def render_answer(kind: str, iq_id: str, text: str) -> str:
-    """An answer as it stands in the result for a batch.
-
-    Args:
-        kind: `result` or `error`.
-        iq_id: of the request.
-        text: the iq that it would be alone.
-    """
-    head = f"<{kind} id={attribute(iq_id)}"
-    content = _content(text)
-    return f"{head}>{content}</{kind}>" if content else f"{head}/>"
+def render_answer(iq_id: str, msg_id: str, answer: Answer) -> str:
+    """An answer as it stands in the result for a batch."""
+    name = answer.kind
+    msg_id = f" msgId={attribute(msg_id)}" if name == "received" else ""
+    hold = f" hold={attribute(answer.hold)}" if answer.hold else ""
+    head = f"<{name} id={attribute(iq_id)}{msg_id}{hold}"
+    if name != "error":
+        return f"{head}/>"
+    condition = f"<{answer.condition} xmlns='{_STANZAS}'/>"
+    return f"{head} type='{answer.error_type}'>{condition}</error>"
 
 
 def render_answers(iq_id: str, to: str, sender: str, answers: Iterable[str]) -> str:
@@ -134,21 +167,11 @@ def render_answers(iq_id: str, to: str, sender: str, answers: Iterable[str]) -> 
 
 
 def _iq(
-    kind: str, iq_id: str, to: str, sender: str, prefix: str, content: Iterable[str]
+    kind: str, iq_id: str, to: str, sender: str, mark: str, content: Iterable[str]
 ) -> str:
     source = f" from={attribute(sender)}" if sender else ""
     target = f" to={attribute(to)}" if to else ""
     return (
         f"<iq type='{kind}' id={attribute(iq_id)}{target}{source}>"
-        f"<batch xmlns='{BATCH_NAMESPACE}'{prefix}>{''.join(content)}</batch></iq>"
+        f"<batch xmlns='{BATCH_NAMESPACE}'{mark}>{''.join(content)}</batch></iq>"
     )
-
-
-def _content(iq: str) -> str:
-    """What stands in an iq of ours: no attribute of it holds a `>`."""
-    return iq[iq.index(">") + 1 : -len(_IQ_END)] if iq.endswith(_IQ_END) else ""
-
-
-def _with_id(iq_id: str, element: str) -> str:
-    name, _, rest = element.partition(" ")
-    return f"{name} b:id={attribute(iq_id)} {rest}"

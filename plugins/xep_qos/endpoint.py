@@ -136,6 +136,8 @@ class Endpoint:
             settings,
             self._clock,
             supports=self._discovery.supports,
+            render=self._render,
+            store_id=self.store.store_id,
             send=self._wire.send,
             soon=self.xmpp.loop.call_soon,
             new_id=self.new_id,
@@ -412,22 +414,22 @@ class Endpoint:
         sender = ""
         if self.xmpp.is_component:
             sender = transmit.record.sender or self.xmpp.boundjid.full
+        if not self._batches.take(transmit, sender):
+            self._wire.send(self._render(transmit, sender))
+
+    def _render(self, transmit: Transmit, sender: str) -> str:
         store_id = self.store.store_id
-        text = stanza.render_request(transmit, store_id=store_id, sender=sender)
-        if not self._batches.take(transmit, text, sender):
-            self._wire.send(text)
+        return stanza.render_request(transmit, store_id=store_id, sender=sender)
 
     def answer(self, request: Request, answer: Answer) -> None:
         """See qos.engine.inbox.InboxPort."""
         if self.own is None:
             return
-        sender = self._sender_of_answer(request.to)
-        text = stanza.render_answer(request, answer, sender=sender)
         if isinstance(request, BatchedRequest):
-            error = answer.kind == "error"
-            self._batch_receiver.answer(request, error=error, text=text)
+            self._batch_receiver.answer(request, answer)
         else:
-            self._wire.send(text)
+            sender = self._sender_of_answer(request.to)
+            self._wire.send(stanza.render_answer(request, answer, sender=sender))
 
     def hand_over(self, record: Incoming) -> asyncio.Future[None] | None:
         """See qos.engine.inbox.InboxPort."""

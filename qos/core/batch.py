@@ -1,8 +1,8 @@
 """Several requests in one iq: which go together, and when; and their answers.
 
 Only the carriage. What is asked, what it is answered, and what either means for a
-message is not known here; nor is XML: an element and an answer are texts, ready to
-be sent. The rules for the peer are in `plugins/xep_qos/BATCH.md`.
+message does not matter here; nor is XML known: an element and an answer are texts, ready
+to be sent. The rules for the peer are in `plugins/xep_qos/BATCH.md`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
 
+from qos.core.effects import Transmit
 from qos.core.sender import Reply
 
 __all__ = [
@@ -62,15 +63,17 @@ class Element:
 
     Attributes:
         iq_id: of the iq that it would be alone; its id in a batch.
-        text: that iq.
+        text: as it stands in a batch.
+        transmit: what it was made of.
     """
 
     iq_id: str
     text: str
+    transmit: Transmit
 
     @property
     def size(self) -> int:
-        """Bytes of UTF-8; in a batch it is less."""
+        """Bytes of UTF-8 in a batch."""
         return len(self.text) if self.text.isascii() else len(self.text.encode())
 
 

@@ -10,6 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qos.core.batch import Answers, Element, Loads, for_each
+from qos.core.effects import Transmit
+from qos.core.model import Level, Outgoing, Route
 from qos.core.sender import Reply
 
 PATIENCE_S = 0.25
@@ -17,7 +19,22 @@ PATIENCE_S = 0.25
 
 def element(number: int, size: int = 10) -> Element:
     """The number-th request, of so many bytes."""
-    return Element(f"r{number}", "x" * size)
+    return request(f"r{number}", "x" * size)
+
+
+def request(iq_id: str, text: str) -> Element:
+    record = Outgoing(
+        msg_id="m",
+        seq=1,
+        to="lamp@x/1",
+        level=Level.ASSURED,
+        payload="",
+        size=0,
+        created_at=0.0,
+        offer_id=iq_id,
+        deliver_id="d",
+    )
+    return Element(iq_id, text, Transmit("offer", record, Route(record.to)))
 
 
 def loads(*, count_max: int = 4, bytes_max: int = 1_000) -> Loads:
@@ -98,7 +115,7 @@ def test_a_load_has_no_more_bytes_than_it_may_but_for_a_single_request() -> None
     """A server closes the stream at its limit; one request is not ours to cut."""
     gathering = gathered(loads(bytes_max=25), range(3))
     gathering.add(element(3, 100))
-    gathering.add(Element("r4", "é" * 9))
+    gathering.add(request("r4", "é" * 9))
     gathering.add(element(5))
     found = []
     while load := gathering.take(0.0):

@@ -9,28 +9,24 @@ from raw_client import RawClient, local
 from test_raw_peers import MARKS, QOS, STANZAS, RawPeer, answer, assured
 
 BATCH: Final = "xmpp-qos:batch:0"
-ID: Final = f"{{{BATCH}}}id"
-
 #: What a peer that takes batches says of itself.
 FEATURES: Final = (QOS, MARKS, BATCH)
 
 
-def batch(*elements: str) -> str:
-    """A batch with these elements."""
-    return f"<batch xmlns='{BATCH}'>{''.join(elements)}</batch>"
+def batch(*elements: str, mark: str = "s") -> str:
+    """A batch with these elements, of the store with this mark."""
+    return f"<batch xmlns='{BATCH}' sender='{mark}'>{''.join(elements)}</batch>"
 
 
 def with_id(iq_id: str, element: str) -> str:
     """The element with this id."""
     name, _, rest = element.partition(" ")
-    return f"{name} xmlns:b='{BATCH}' b:id={quoteattr(iq_id)} {rest}"
+    return f"{name} id={quoteattr(iq_id)} {rest}"
 
 
-def offers(numbers: Collection[int], *, mark: str = "s") -> list[str]:
+def offers(numbers: Collection[int]) -> list[str]:
     """For each number n an `assured` with the id `in` and the msgId `mn`."""
-    return [
-        with_id(f"i{number}", assured(f"m{number}", mark=mark)) for number in numbers
-    ]
+    return [with_id(f"i{number}", assured(f"m{number}")) for number in numbers]
 
 
 def is_batch(xml: ET.Element) -> bool:
@@ -53,54 +49,61 @@ def alone(iq_id: str) -> Callable[[ET.Element], bool]:
 
 def elements(iq: ET.Element) -> dict[str, ET.Element]:
     """The elements of a batch by their ids."""
-    return {element.get(ID, ""): element for element in iq[0]}
+    return {element.get("id", ""): element for element in iq[0]}
 
 
 def answers(result: ET.Element) -> dict[str, str]:
-    """Of each answer, by its id: `received`, `hold`, an error's condition, or ''."""
+    """Of each answer, by its id: `received`, `result` or an error's condition."""
     found = {}
     for each in result[0]:
-        assert each.tag in {f"{{{BATCH}}}result", f"{{{BATCH}}}error"}
-        found[each.get("id", "")] = said_in(each)
+        assert each.tag.startswith(f"{{{BATCH}}}")
+        name = local(each)
+        found[each.get("id", "")] = local(each[0]) if name == "error" else name
     return found
 
 
-def said_in(iq: ET.Element) -> str:
-    """What an answer says: `received`, `hold`, an error's condition, or ''."""
-    condition = iq.find(f".//{{{STANZAS}}}*")
-    if condition is not None:
-        return local(condition)
-    return local(iq[0]) if len(iq) else ""
-
-
-def result(iq_id: str, content: str = "") -> str:
-    """An answer in the result for a batch."""
-    return f"<result id={quoteattr(iq_id)}>{content}</result>"
+def holds(result: ET.Element) -> dict[str, str]:
+    """The holds in the result for a batch, by msgId."""
+    return {each.get("msgId", ""): each.get("hold", "") for each in result[0]}
 
 
 def error(iq_id: str, condition: str, kind: str) -> str:
-    """An error, likewise."""
+    """An error in the result for a batch."""
     return (
-        f"<error id={quoteattr(iq_id)}><error type='{kind}'>"
-        f"<{condition} xmlns='{STANZAS}'/></error></error>"
+        f"<error id={quoteattr(iq_id)} type='{kind}'>"
+        f"<{condition} xmlns='{STANZAS}'/></error>"
     )
 
 
-def content(element: ET.Element, *, hold: str = "h") -> str:
-    """What answers this element well; the hold of a message is this and its msgId."""
-    msg_id = element.get("msgId", "")
-    kind = local(element)
-    if kind == "assured":
-        marks = f"xmlns:m='{MARKS}' m:hold={quoteattr(hold + msg_id)}"
-        return f"<received msgId={quoteattr(msg_id)} {marks}/>"
-    if kind == "deliver":
-        return f"<hold xmlns='{MARKS}'>{element.get(f'{{{MARKS}}}hold')}</hold>"
-    return ""
+def well(element: ET.Element) -> str:
+    """What answers this request in a batch as it should be; see `content`."""
+    iq_id, msg_id = quoteattr(element.get("id", "")), element.get("msgId", "")
+    if local(element) == "assured":
+        return (
+            f"<received id={iq_id} msgId={quoteattr(msg_id)} "
+            f"hold={quoteattr('h' + msg_id)}/>"
+        )
+    hold = element.get("hold")
+    return f"<result id={iq_id}{f' hold={quoteattr(hold)}' if hold else ''}/>"
 
 
 def all_well(iq: ET.Element) -> str:
     """The batch that answers each request of a batch as it should be."""
-    return batch(*(result(i, content(each)) for i, each in elements(iq).items()))
+    return batch(*map(well, iq[0]))
+
+
+def content(element: ET.Element) -> str:
+    """What answers this request alone, in the form of the text.
+
+    The hold of a message is `h` and its msgId.
+    """
+    msg_id = element.get("msgId", "")
+    if local(element) == "assured":
+        marks = f"xmlns:m='{MARKS}' m:hold={quoteattr('h' + msg_id)}"
+        return f"<received msgId={quoteattr(msg_id)} {marks}/>"
+    if local(element) == "deliver":
+        return f"<hold xmlns='{MARKS}'>{element.get(f'{{{MARKS}}}hold')}</hold>"
+    return ""
 
 
 async def serve(peer: RawPeer, *, seen: list[ET.Element]) -> None:

@@ -21,7 +21,6 @@ from qos.testing.prosody import Prosody
 from raw_batches import (
     BATCH,
     FEATURES,
-    ID,
     all_well,
     batch,
     content,
@@ -29,13 +28,14 @@ from raw_batches import (
     error,
     is_batch,
     next_batch,
-    result,
     serve,
+    well,
 )
 from raw_client import RawClient
 from test_raw_peers import (
     MARKS,
     QOS,
+    SENDER,
     answer,
     asks,
     bodies,
@@ -314,14 +314,19 @@ async def test_a_batch_holds_the_requests_of_the_text_and_their_ids(
         (sent,) = tap.requests("batch")[:1]
         singles = tap.requests("assured")
     assert set(elements(first)) == {repeat.get("id") for repeat in repeats}
-    for single in singles:
-        xml = parsed(single)
-        iq_id = xml.get("id", "")
-        element = single[single.index(">") + 1 : -len("</iq>")]
-        assert element.replace("<assured ", f"<assured b:id='{iq_id}' ", 1) in sent
-    assert sent.startswith(
+    mark = parsed(singles[0])[0].get(SENDER)
+    content = ""
+    for iq_id, element in elements(first).items():
+        (single,) = (each for each in singles if f"id='{iq_id}'" in each)
+        payload = single[single.index("<message") : single.index("</assured>")]
+        msg_id = element.get("msgId")
+        assert f"msgId='{msg_id}'" in single
+        content += (
+            f"<assured xmlns='{QOS}' id='{iq_id}' msgId='{msg_id}'>{payload}</assured>"
+        )
+    assert sent == (
         f"<iq type='set' id='{first.get('id')}' to='{bob.jid}'>"
-        f"<batch xmlns='{BATCH}' xmlns:b='{BATCH}'><assured b:id="
+        f"<batch xmlns='{BATCH}' sender='{mark}'>{content}</batch></iq>"
     )
     assert sorted(bodies([parsed(single) for single in singles])) == ["one", "two"]
 
@@ -390,7 +395,7 @@ async def test_a_batch_may_be_answered_in_pieces(prosody: Prosody) -> None:
     """Some in the result, some later by their own id, and some not at all."""
     async with gathered(prosody) as (_, bob, deliveries, first):
         (one, two, three), asked = elements(first), elements(first)
-        await answer(first, bob, batch(result(one, content(asked[one]))))
+        await answer(first, bob, batch(well(asked[one])))
         await bob.send(
             f"<iq type='result' id='{two}' to='{first.get('from')}'>"
             f"{content(asked[two])}</iq>"
@@ -417,8 +422,8 @@ async def test_each_answer_in_a_batch_is_judged_for_itself(prosody: Prosody) -> 
             batch(
                 error(one, "not-allowed", "cancel"),
                 error(two, "resource-constraint", "wait"),
-                result(three, content(asked[three])),
-                result(four, "<received msgId='another'/>"),
+                well(asked[three]),
+                f"<received id='{four}' msgId='another'/>",
             ),
         )
         outcomes = {delivery.msg_id: delivery for delivery in deliveries}
@@ -433,10 +438,8 @@ NONSENSE = (
     "<x xmlns='urn:x'/>",
     batch(),
     batch("<result/>", "<x xmlns='urn:x'/>", "<received id='i' msgId='m'/>"),
-    batch(batch(result("i"))),
-    batch(
-        "<result id='nobody asked'><received msgId='m'/></result>", error("", "a", "b")
-    ),
+    batch(batch("<result id='i'/>")),
+    batch("<received id='nobody asked' msgId='m'/>", error("", "a", "b")),
 )
 
 
@@ -531,5 +534,5 @@ async def test_any_other_peer_sees_the_form_of_the_text(
         serving.cancel()
         names = Counter(child(iq) for iq in seen)
         assert names == {"assured": 40, "deliver": 40}
-        assert all(iq[0].get(ID) is None for iq in seen)
+        assert all(iq[0].get("id") is None for iq in seen)
         assert all(len(iq) == 1 for iq in seen)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from devices import device
+from devices import child, device
 from qos.core.model import Level
 from qos.testing.prosody import Prosody
 from raw_batches import (
@@ -13,14 +13,14 @@ from raw_batches import (
     alone,
     answers,
     batch,
+    holds,
     is_result,
     offers,
-    said_in,
     with_id,
 )
 from raw_client import RawClient, stanza
 from test_raw_peers import (
-    HOLD,
+    QOS,
     acknowledged,
     answer_to,
     ask,
@@ -41,15 +41,20 @@ async def held(alice: RawClient, to: str, count: int) -> dict[str, str]:
     """Offer so many in a batch; the holds by msgId."""
     offered = await ask(alice, to, batch(*offers(range(count))))
     assert answers(offered) == {f"i{number}": "received" for number in range(count)}
-    return {each[0].get("msgId", ""): each[0].get(HOLD, "") for each in offered[0]}
+    return holds(offered)
 
 
-def releases(holds: dict[str, str]) -> list[str]:
+def releases(held: dict[str, str]) -> list[str]:
     """A `deliver` for each, with the ids `d0`, `d1`, …"""
     return [
-        with_id(f"d{number}", deliver(msg_id, mark="s", hold=hold))
-        for number, (msg_id, hold) in enumerate(holds.items())
+        with_id(f"d{number}", release(msg_id, hold))
+        for number, (msg_id, hold) in enumerate(held.items())
     ]
+
+
+def release(msg_id: str, hold: str) -> str:
+    """A `deliver` as it stands in a batch."""
+    return f"<deliver xmlns='{QOS}' msgId='{msg_id}' hold='{hold}'/>"
 
 
 async def test_a_batch_is_answered_by_one_result_with_all_answers(
@@ -57,27 +62,27 @@ async def test_a_batch_is_answered_by_one_result_with_all_answers(
 ) -> None:
     """Each as it would have been alone."""
     async with raw(prosody, "alice/a") as alice, device(prosody, "bob/b") as bob:
-        holds = await held(alice, bob.jid, 2)
-        assert list(holds) == ["m0", "m1"]
-        assert len(set(holds.values())) == 2
+        given = await held(alice, bob.jid, 2)
+        assert list(given) == ["m0", "m1"]
+        assert len(set(given.values())) == 2
         assert not bob.arrivals.all
         mixed = await ask(
             alice,
             bob.jid,
             batch(
-                *releases(holds),
+                *releases(given),
                 with_id("a", acknowledged("now")),
-                with_id("u", deliver("nobody holds it", mark="s", hold="h")),
+                with_id("u", release("nobody holds it", "h")),
                 with_id("t", deliver("nor this")),
                 *offers([2]),
             ),
         )
         assert answers(mixed) == {
-            "d0": "hold",
-            "d1": "hold",
-            "a": "",
+            "d0": "result",
+            "d1": "result",
+            "a": "result",
             "u": "item-not-found",
-            "t": "",
+            "t": "result",
             "i2": "received",
         }
         assert len(bob.arrivals.all) == 3
@@ -92,14 +97,14 @@ async def test_a_batch_is_answered_by_one_result_with_all_answers(
 async def test_a_message_may_come_in_a_batch_and_alone(prosody: Prosody) -> None:
     """A repeat is the same message, whichever way it comes."""
     async with raw(prosody, "alice/a") as alice, device(prosody, "bob/b") as bob:
-        holds = await held(alice, bob.jid, 2)
+        given = await held(alice, bob.jid, 2)
         again = await ask(alice, bob.jid, assured("m0", mark="s"))
-        assert received(again) == ("m0", holds["m0"])
-        assert await held(alice, bob.jid, 2) == holds
-        single = deliver("m0", mark="s", hold=holds["m0"])
-        assert said_in(await ask(alice, bob.jid, single)) == "hold"
-        both = await ask(alice, bob.jid, batch(*releases(holds)))
-        assert answers(both) == {"d0": "hold", "d1": "hold"}
+        assert received(again) == ("m0", given["m0"])
+        assert await held(alice, bob.jid, 2) == given
+        single = deliver("m0", mark="s", hold=given["m0"])
+        assert child(await ask(alice, bob.jid, single)) == "hold"
+        both = await ask(alice, bob.jid, batch(*releases(given)))
+        assert answers(both) == {"d0": "result", "d1": "result"}
         assert len(bob.arrivals.all) == 2
 
 
@@ -133,11 +138,11 @@ MALFORMED = {
     "nested": batch(*offers([0]), with_id("n", batch(*offers([1])))),
     "foreign": batch(*offers([0]), with_id("f", "<ping xmlns='urn:xmpp:ping'/>")),
     "unknown": batch(*offers([0]), with_id("f", "<received xmlns='urn:xmpp:qos' />")),
-    "without an id": batch(*offers([0]), assured("m1", mark="s")),
-    "an empty id": batch(*offers([0]), with_id("", assured("m1", mark="s"))),
-    "a long id": batch(*offers([0]), with_id("i" * 1025, assured("m1", mark="s"))),
-    "an id twice": batch(*offers([0]), with_id("i0", assured("m1", mark="s"))),
-    "a msgId twice": batch(*offers([0]), with_id("i1", assured("m0", mark="s"))),
+    "without an id": batch(*offers([0]), assured("m1")),
+    "an empty id": batch(*offers([0]), with_id("", assured("m1"))),
+    "a long id": batch(*offers([0]), with_id("i" * 1025, assured("m1"))),
+    "an id twice": batch(*offers([0]), with_id("i0", assured("m1"))),
+    "a msgId twice": batch(*offers([0]), with_id("i1", assured("m0"))),
 }
 
 
@@ -241,18 +246,18 @@ async def test_a_slow_handler_holds_up_its_own_message_only(prosody: Prosody) ->
 
         bob.xmpp.add_event_handler("message", take)
         offered = [
-            with_id(f"i{number}", assured(f"m{number}", str(number), mark="s"))
+            with_id(f"i{number}", assured(f"m{number}", str(number)))
             for number in range(4)
         ]
         result = await ask(alice, bob.jid, batch(*offered))
-        holds = {each[0].get("msgId", ""): each[0].get(HOLD, "") for each in result[0]}
-        first = await ask(alice, bob.jid, batch(*releases(holds)))
-        assert answers(first) == {"d0": "hold", "d3": "hold"}
+        given = holds(result)
+        first = await ask(alice, bob.jid, batch(*releases(given)))
+        assert answers(first) == {"d0": "result", "d3": "result"}
         slow["2"].set_result(None)
         late = await alice.expect(alone("d2"))
-        assert (late.get("type"), said_in(late)) == ("result", "hold")
+        assert (late.get("type"), child(late)) == ("result", "hold")
         # Asked again meanwhile, it is answered both ways.
-        repeat = deliver("m1", mark="s", hold=holds["m1"])
+        repeat = deliver("m1", mark="s", hold=given["m1"])
         await alice.send(f"<iq type='set' id='r' to='{bob.jid}'>{repeat}</iq>")
         await synced(alice, bob.jid)
         assert not alice.received(alone("d1"))
@@ -260,7 +265,7 @@ async def test_a_slow_handler_holds_up_its_own_message_only(prosody: Prosody) ->
         slow["1"].set_result(None)
         for iq_id in ("d1", "r"):
             late = await alice.expect(alone(iq_id))
-            assert (late.get("type"), said_in(late)) == ("result", "hold")
+            assert (late.get("type"), child(late)) == ("result", "hold")
         assert len(bob.arrivals.all) == 4
 
 
@@ -276,18 +281,18 @@ async def test_a_batch_of_slow_ones_is_answered_from_the_first_on(
             XEP_QOS.of(bob.xmpp).take_until(received, taken[-1])
 
         bob.xmpp.add_event_handler("message", take)
-        holds = await held(alice, bob.jid, 2)
+        given = await held(alice, bob.jid, 2)
         await alice.send(
-            f"<iq type='set' id='b' to='{bob.jid}'>{batch(*releases(holds))}</iq>"
+            f"<iq type='set' id='b' to='{bob.jid}'>{batch(*releases(given))}</iq>"
         )
         await bob.arrivals.take(2)
         await asyncio.sleep(0.2)
         await synced(alice, bob.jid)
         assert not alice.received(is_result)
         taken[1].set_result(None)
-        assert answers(await answer_to(alice, "b")) == {"d1": "hold"}
+        assert answers(await answer_to(alice, "b")) == {"d1": "result"}
         taken[0].set_result(None)
-        assert said_in(await alice.expect(alone("d0"))) == "hold"
+        assert child(await alice.expect(alone("d0"))) == "hold"
 
 
 async def test_answers_too_long_for_one_stanza_do_not_end_our_stream(
@@ -308,7 +313,7 @@ async def test_answers_too_long_for_one_stanza_do_not_end_our_stream(
             for number, msg_id in enumerate(ids)
         ]
         first = await ask(alice, bob.jid, batch(*offered))
-        found = {each[0].get("msgId", "") for each in first[0]}
+        found = {each.get("msgId", "") for each in first[0]}
         assert 0 < len(found) < 100
         await synced(alice, bob.jid)
         rest = alice.received(stanza("iq", type="result"))
