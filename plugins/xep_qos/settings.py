@@ -108,7 +108,7 @@ class Settings:
     outbox_bytes_max: int = _OUTBOX.bytes
     #: Prosody's default for clients, the strictest that is common.
     stanza_bytes_max: int = 256 * 1024
-    batch_max: int = 64
+    batch_max: int = 32
     event_log_to: str | None = None
     event_interval_s: float = 60.0
     journal: str | os.PathLike[str] | None = None

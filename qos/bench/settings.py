@@ -62,7 +62,6 @@ FLOOR = (
 
 #: Whether requests that wait go together in one stanza.
 _ONE_BY_ONE: dict[str, Any] = {"batch_max": 1}
-_IN_BATCHES: dict[str, Any] = {"batch_max": 64}
 
 _FLOORS = {
     Level.UNACKNOWLEDGED: "",
@@ -114,7 +113,7 @@ def settings_for(
             replace(
                 plain,
                 name=f"{plain.level} in batches, {plain.store}",
-                options=_IN_BATCHES,
+                options={},
             )
             for plain in settings_for([Level.ASSURED], stores)
         ]

@@ -151,7 +151,7 @@ async def test_level_acknowledged_goes_in_batches_too(prosody: Prosody) -> None:
 async def test_an_option_switches_it_off_at_either_end(prosody: Prosody) -> None:
     """And the feature is not advertised, so that the other end need not be told."""
     names = numbered(30)
-    for sends, receives in ((1, 64), (64, 1)):
+    for sends, receives in ((1, 32), (32, 1)):
         async with (
             device(prosody, "alice/a", batch_max=sends, **NO_RETRY) as alice,
             device(prosody, "bob/b", batch_max=receives, **NO_RETRY) as bob,

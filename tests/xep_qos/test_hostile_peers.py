@@ -5,7 +5,8 @@ The stanzas are made of our own vocabulary, put together at random.
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+import logging
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 from xml.etree import ElementTree as ET
 
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from slixmpp import ClientXMPP, Iq, Message
 from slixmpp.xmlstream.stanzabase import StanzaBase
 
+from qos.core.batch import BATCH_NAMESPACE
 from qos.core.model import MARKS_NAMESPACE, NAMESPACES, OutgoingState, Route
 from qos.testing.clients import close
 from xep_qos import XEP_QOS
@@ -186,6 +188,104 @@ async def test_no_answer_of_a_peer_does_harm(
             assert (await delivery.outcome()).status is OutgoingState.NOT_DELIVERED
             assert kind == "error"
     assert not problems
+
+
+@st.composite
+def batches(draw: st.DrawFn, names: st.SearchStrategy[str]) -> ET.Element:
+    """What may stand in a batch, and often does."""
+    batch = ET.Element(f"{{{BATCH_NAMESPACE}}}batch")
+    batch.attrib.update(draw(st.dictionaries(st.just("sender"), VALUES)))
+    for index in range(draw(st.integers(0, 5))):
+        child = draw(children())
+        if draw(st.booleans()):
+            child.tag = draw(names)
+            child.set("id", draw(st.sampled_from([f"i{index}", f"i{index}", "i0"])))
+            child.set("msgId", f"m{index}")
+        batch.append(child)
+    return batch
+
+
+REQUEST_TAGS = st.sampled_from(
+    [f"{{{NAMESPACES[0]}}}{name}" for name in ("assured", "acknowledged", "deliver")]
+)
+ANSWER_TAGS = st.sampled_from(
+    [f"{{{BATCH_NAMESPACE}}}{name}" for name in ("received", "result", "error")]
+)
+
+
+@contextlib.contextmanager
+def nothing_fails() -> Iterator[None]:
+    """What is caught at the edge would be a bug all the same."""
+    problems: list[Any] = []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: problems.append(context))
+    handler = logging.Handler(logging.ERROR)
+    handler.emit = problems.append  # type: ignore[method-assign,assignment]
+    logger = logging.getLogger("xep_qos")
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+    assert not problems
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@given(batch=batches(REQUEST_TAGS))
+async def test_no_batch_of_a_peer_does_harm(batch: ET.Element) -> None:
+    """Each request in it gets one answer at most, in the one answer or by its id."""
+    ids = {child.get("id") for child in batch}
+    async with listening(quota_messages=3, quota_bytes=10_000) as (client, written):
+        with nothing_fails():
+            xml = ET.Element(f"{{{CLIENT}}}iq", {"type": "set", "id": "b"})
+            xml.set("from", "alice@localhost/a")
+            xml.append(batch)
+            receive(client, xml)
+        replies = answers_in(written)
+        assert {reply.get("id") for reply in replies} <= {"b", *ids}
+        assert len({reply.get("id") for reply in replies}) == len(replies)
+        answered = [
+            each.get("id")
+            for reply in replies
+            for each in reply.iterfind(f"{{{BATCH_NAMESPACE}}}batch/*")
+        ]
+        assert set(answered) <= ids
+        assert len(answered) == len(set(answered))
+        assert all(len(text.encode()) < 70 * 1_024 for text in written)
+        held = list(XEP_QOS.of(client).store.incoming())
+        assert len([record for record in held if record.payload]) <= 3
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@given(batch=batches(ANSWER_TAGS), kind=st.sampled_from(["result", "error"]))
+async def test_no_answer_to_a_batch_does_harm(batch: ET.Element, kind: str) -> None:
+    """It may hold anything, and it is about what was asked or about nothing."""
+    async with listening(retry_first_s=30) as (client, written):
+        qos: Any = XEP_QOS.of(client)
+        qos._endpoint.route = lambda _: Route("alice@localhost/a")
+        qos._endpoint._batches._supports = lambda *_: True
+        message = client.make_message("alice@localhost/a", "x")
+        deliveries = [await qos.submit(message) for _ in range(2)]
+        await asyncio.sleep(0)
+        (asked,) = answers_in(written)
+        elements = list(asked[0])
+        for answer in batch:
+            # Some of them by the ids that were asked.
+            number = answer.get("id", "")[1:]
+            if number in {"0", "1"}:
+                answer.set("id", elements[int(number)].get("id", ""))
+                answer.set("msgId", elements[int(number)].get("msgId", ""))
+        with nothing_fails():
+            xml = ET.Element(f"{{{CLIENT}}}iq", {"type": kind})
+            xml.set("id", asked.get("id", ""))
+            xml.set("from", "alice@localhost/a")
+            xml.append(batch)
+            receive(client, xml)
+            receive(client, xml)
+            await asyncio.sleep(0)
+        for delivery in deliveries:
+            assert not delivery.ended or kind == "result"
+        assert all(len(text.encode()) < 70 * 1_024 for text in written)
 
 
 @pytest.mark.parametrize("kind", ["assured", "acknowledged"])
