@@ -51,7 +51,7 @@ async def main() -> None:
         logged_in(server, "exit/1", OPTIONS) as exit_,
     ):
         counter = Counter(counter_device)
-        server.link = Link(seed=7, loss=0.05, duplicate=0.05, cut=0.01)
+        server.link = Link(seed=7, loss=0.1, duplicate=0.1, cut=0.05)
         await asyncio.gather(
             door(entrance, "Entered", ENTERED), door(exit_, "Left", LEFT)
         )
