@@ -80,9 +80,9 @@ class Channel:
     def close(self) -> None:
         """Leave the stream as it was; who waits for an answer gets none."""
         self._tap.close()
+        self._wire.close()
         self._session_lost()
         self._listeners.clear()
-        self._wire.close()
 
     # -- requests ----------------------------------------------------------
 

@@ -160,9 +160,10 @@ class QueueService:
         that they are not implemented, and who asks would believe it.
         """
         self._closed = True
+        # First: what was answered in this turn of the loop is still to be sent.
+        self._wire.close()
         self._session_lost()
         await self._engine.aclose()
-        self._wire.close()
         if self._registers_qos:
             await XEP_QOS.of(self._xmpp).aclose()
         if not self._xmpp.is_connected():

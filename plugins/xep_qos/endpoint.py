@@ -178,11 +178,12 @@ class Endpoint:
     def leave(self) -> Coroutine[Any, Any, None]:
         """Leave the stream as it was; what is returned closes the store."""
         self._tap.close()
+        # First: what was answered in this turn of the loop is still to be sent.
+        self._wire.close()
         self._session_lost()
         self.outbox.stop()
         self._inbox.stop()
         self._batches.stop()
-        self._wire.close()
         return self._close()
 
     async def _close(self) -> None:

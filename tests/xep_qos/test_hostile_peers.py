@@ -315,3 +315,18 @@ async def test_what_is_handed_over_is_what_was_held(kind: str) -> None:
             (each.tag, each.text, each.tail, dict(each.attrib)) for each in got[0].xml
         ] == [(each.tag, each.text, each.tail, dict(each.attrib)) for each in sent]
         assert len(got) == 1
+
+
+async def test_what_was_answered_is_sent_before_the_plugin_leaves() -> None:
+    """Although it was to go out with what else is sent in this turn of the loop."""
+    async with listening() as (client, written):
+        for number in ("1", "2", "3"):
+            text = (
+                f"<iq xmlns='{CLIENT}' type='set' id='{number}' from='a@b/c' to='d@e/f'>"
+                f"<assured xmlns='{NAMESPACES[0]}' msgId='{number}'>"
+                f"<message xmlns='{CLIENT}'/></assured></iq>"
+            )
+            receive(client, ET.fromstring(text))  # noqa: S314
+        assert len(written) == 1
+        await XEP_QOS.of(client).aclose()
+        assert [answer.get("id") for answer in answers_in(written)] == ["1", "2", "3"]
