@@ -106,11 +106,14 @@ class Guard:
 
     def _decide(self, rule: TrustPolicy, request: Request) -> None:
         account = bare(request.source)
+        subscription = "none"
+        if rule.needs_roster:
+            subscription = self._subscription(account, request.to)
         trusted = Trusted.decide(
             rule,
             request.source,
             own=request.to or self._xmpp.boundjid.full,
-            subscription=self._subscription(account, request.to),
+            subscription=subscription,
             occupant=self._is_occupant(account, request.to),
         )
         self._decided(request, trusted)
