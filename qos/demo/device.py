@@ -35,6 +35,8 @@ def reporting(folder: Path, name: str, journal: str | None) -> Plugins:
             "journal": journal,
             "retry_first_s": _RETRY_FIRST_S,
             "retry_max_s": _RETRY_MAX_S,
+            # The stanzas of each message are what is shown.
+            "batch_max": 1,
         },
     }
 
