@@ -154,7 +154,10 @@ class BatchSender:
         del self._peers[iq_id]
         loads = self._loads[peer]
         ids = loads.answered(iq_id)
-        self._flush_soon(peer)
+        if loads.idle:
+            del self._loads[peer]
+        else:
+            self._flush_soon(peer)
         return ids
 
     def session_lost(self) -> None:
@@ -187,8 +190,6 @@ class BatchSender:
         now = self._clock.now()
         while load := loads.take(now):
             self._send_load(peer, loads, load, now)
-        if loads.idle:
-            del self._loads[peer]
         self._timers.set(peer, loads.next_at())
 
     def _send_load(
