@@ -1,4 +1,7 @@
-"""Which rows stand together in a report, and with what each is compared. Pure."""
+"""Which rows stand together in a report, and with what each is compared.
+
+Starts nothing and measures nothing.
+"""
 
 from __future__ import annotations
 

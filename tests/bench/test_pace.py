@@ -60,13 +60,14 @@ async def awaited(
 @pytest.mark.parametrize("form", [called_back, awaited])
 async def test_a_window_is_always_under_way_until_the_time_is_over(form: Form) -> None:
     """And no more: otherwise rows at one window would not be comparable."""
-    times, most = await form(3, 0.05)
+    times, most = await form(3, 0.2)
     assert most == 3
     assert len(times.given) == len(times.ended) >= 6
     first, last = min(times.given), max(times.ended)
-    assert 0.05 <= last - first < 5
-    # No other one was given when the time was over.
-    assert max(times.given) < first + 0.05 + ENDS_S
+    # It counts from a little before the first one is given.
+    assert 0.19 <= last - first < 5
+    # No other one was given when the time was over, but for what the machine delays.
+    assert max(times.given) < first + 0.2 + 0.1
     for given, ended in zip(times.given, times.ended, strict=True):
         assert ended - given >= ENDS_S / 2
 
@@ -74,9 +75,9 @@ async def test_a_window_is_always_under_way_until_the_time_is_over(form: Form) -
 @pytest.mark.parametrize("form", [called_back, awaited])
 async def test_between_two_messages_there_is_the_pause(form: Form) -> None:
     """Or the link would not be idle."""
-    times, most = await form(1, 0.1, pause_s=0.03)
+    times, most = await form(1, 0.3, pause_s=0.03)
     assert most == 1
-    assert 2 <= len(times.given) <= 4
+    assert 2 <= len(times.given) <= 11
     for ended, given in zip(times.ended, times.given[1:], strict=False):
         assert given - ended >= 0.025
 
