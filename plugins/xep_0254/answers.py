@@ -210,7 +210,7 @@ def render_result(
 
 
 def _ids(item_ids: Iterable[str]) -> str:
-    return "".join(f"<item{attributes(id=each)}/>" for each in item_ids)
+    return "".join([f"<item id={attribute(each)}/>" for each in item_ids])
 
 
 def _options(result: SubscribeResult | OptionsResult) -> str:

@@ -62,6 +62,9 @@ TIME_S_MAX = 10 * 365 * 24 * 3600.0
 
 _ITEM = f"{{{PUBSUB}}}item"
 _TOKEN = extended("token")
+_PRIORITY = extended("priority")
+_TTL = extended("ttl")
+_DELAY = extended("delay")
 _MODIFIED = extended("modified")
 _REJECTED = extended("rejected")
 
@@ -102,7 +105,7 @@ def _entry(item: ET.Element, item_id: str, bytes_max: int) -> Entry:
             type="modify",
             pubsub="payload-too-big",
         )
-    ttl = _time(item, "ttl")
+    ttl = _time(item, _TTL)
     if ttl == 0:
         raise bad_request("ttl is 0: the item would have expired")
     return Entry(
@@ -112,7 +115,7 @@ def _entry(item: ET.Element, item_id: str, bytes_max: int) -> Entry:
         size=len(content),
         priority=_priority(item),
         ttl=ttl,
-        delay=_time(item, "delay") or 0.0,
+        delay=_time(item, _DELAY) or 0.0,
     )
 
 
@@ -132,7 +135,7 @@ def _payload(item: ET.Element) -> str:
 
 
 def _priority(item: ET.Element) -> int | None:
-    value = item.get(extended("priority"))
+    value = item.get(_PRIORITY)
     if value is None:
         return None
     priority = whole(value)
@@ -142,13 +145,13 @@ def _priority(item: ET.Element) -> int | None:
 
 
 def _time(item: ET.Element, name: str) -> float | None:
-    value = item.get(extended(name))
+    value = item.get(name)
     if value is None:
         return None
     time_s = decimal(value)
     if time_s is None or time_s > TIME_S_MAX:
         raise bad_request(
-            f"{name} must be seconds, at most {TIME_S_MAX:.0f}, not {value[:20]!r}"
+            f"{name.rpartition('}')[2]} must be seconds, at most {TIME_S_MAX:.0f}, not {value[:20]!r}"
         )
     return time_s
 

@@ -76,7 +76,7 @@ def render_retract(
     to: str, node: str, item_ids: Sequence[str], *, event_id: str, sender: str = ""
 ) -> str:
     """These items were deleted (XEP-0254 §2.3, listing 7)."""
-    content = "".join(f"<retract{attributes(id=each)}/>" for each in item_ids)
+    content = "".join([f"<retract id={attribute(each)}/>" for each in item_ids])
     return _message(to, _items(node, content), event_id, sender)
 
 

@@ -195,13 +195,18 @@ class QueueNode:
                 to_do.append((item, settlement))
         effects: list[QueueEffect] = []
         told: dict[tuple[str, bool], list[str]] = {}
+        accepted = 0
         for item, settlement in to_do:
             if item.state is ItemState.AVAILABLE:
                 effects += self._remove(item, now)
                 continue
             effects += self._settled(item, settlement, requester, now)
             retracts = settlement.outcome is ItemOutcome.ACCEPTED
+            accepted += retracts
             told.setdefault((item.holder, retracts), []).append(item.item_id)
+        if accepted:
+            self.node = replace(self.node, accepted=self.node.accepted + accepted)
+            effects.append(SaveNode(self.node))
         for (to, retracts), item_ids in told.items():
             notify = NotifyRetract if retracts else NotifyUnlock
             effects.append(notify(to, self.node.name, tuple(item_ids)))
@@ -231,12 +236,11 @@ class QueueNode:
 
     def _accept(self, item: Item, by: str, now: float) -> list[QueueEffect]:
         self.live.drop(item)
-        self.node = replace(self.node, accepted=self.node.accepted + 1)
         end: QueueEffect = RemoveItem(item.seq)
         if keep_s := self.options.keep_accepted:
             end = SaveItem(work_queue.accepted(item, now=now, keep_s=keep_s))
         memory = self._ended(item, now, by, ItemOutcome.ACCEPTED)
-        return [end, SaveEnded(memory), SaveNode(self.node)]
+        return [end, SaveEnded(memory)]
 
     def _give_back(
         self,
