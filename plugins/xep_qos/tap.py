@@ -7,18 +7,22 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 from xml.etree import ElementTree as ET
 
 from slixmpp.basexmpp import BaseXMPP
 from slixmpp.xmlstream.stanzabase import StanzaBase
 
-__all__ = ["Handlers", "Tap", "is_foreign"]
+__all__ = ["Handlers", "Tap", "is_foreign", "passes_iqs"]
 
 log = logging.getLogger(__name__)
 
 #: Names of slixmpp's events, and what is to be called.
 Handlers: TypeAlias = Iterable[tuple[str, Callable[[Any], None]]]
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+_MARK = "passes_iqs"
 
 
 class Tap:
@@ -113,7 +117,21 @@ class Tap:
             return False
 
 
+def passes_iqs(filter_: _F) -> _F:
+    """Mark a filter that lets every iq pass, and wants to see none.
+
+    An object of each iq would be made for it otherwise.
+    """
+    filter_.__dict__[_MARK] = True
+    return filter_
+
+
 def is_foreign(filter_: object) -> bool:
-    """Whether a filter is the application's: neither slixmpp's nor one of ours."""
+    """Whether a filter is the application's: neither slixmpp's nor one of ours.
+
+    One that `passes_iqs` is none of those that have to be asked.
+    """
+    if getattr(filter_, _MARK, False):
+        return False
     module = str(getattr(filter_, "__module__", ""))
-    return not module.startswith(("slixmpp.", "xep_qos.", "xep_0254.", "qos."))
+    return not module.startswith(("slixmpp.", "xep_qos.", "xep_0254."))

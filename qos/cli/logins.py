@@ -16,6 +16,7 @@ from slixmpp.xmlstream.stanzabase import StanzaBase
 from qos.cli.account import Component, Login
 from qos.cli.session import Session
 from qos.cli.status import UsageError
+from xep_qos.tap import passes_iqs
 
 __all__ = ["AccountSession", "ComponentSession"]
 
@@ -56,6 +57,7 @@ class AccountSession(Session):
         ):
             self.client.add_event_handler(event, handler)
 
+    @passes_iqs
     def _guard(self, stanza: StanzaBase) -> StanzaBase | None:
         """Keep slixmpp from logging in without TLS, as far as mechanisms allow it.
 

@@ -25,6 +25,7 @@ from qos.cli.output import note
 from qos.cli.status import CannotConnect
 from qos.core.backoff import Backoff
 from xep_qos.closing import close
+from xep_qos.tap import passes_iqs
 
 __all__ = ["Session"]
 
@@ -137,6 +138,7 @@ class Session:
 
     # -- what slixmpp tells ------------------------------------------------
 
+    @passes_iqs
     def _guard(self, stanza: StanzaBase) -> StanzaBase | None:
         """Keep slixmpp from going on where it is not safe to.
 

@@ -159,7 +159,7 @@ def test_a_table_is_for_people(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 async def test_a_session_of_the_command_is_as_fast_as_any() -> None:
-    """A filter of the application's costs each iq an object; this one is ours."""
+    """A filter that wants to see iqs costs each an object; this one wants none."""
     client = AccountSession(login("a@localhost", 1)).client
     # slixmpp has no name for them.
     filters = client.__dict__["_XMLStream__filters"]["in"]
