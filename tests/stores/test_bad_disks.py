@@ -137,7 +137,12 @@ def test_a_store_json_that_is_none_is_damage(tmp_path: Path, text: str) -> None:
 # -- it is broken ----------------------------------------------------------
 
 
-@pytest.mark.parametrize("content", [b"", b"hello", b"\0" * 5000, os.urandom(5000)])
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"hello", b"\0" * 5000, os.urandom(5000)],
+    # All processes of a test run have to call them alike.
+    ids=["nothing", "a word", "zeros", "garbage"],
+)
 def test_a_file_that_is_no_database_is_left_alone(
     tmp_path: Path, content: bytes
 ) -> None:
