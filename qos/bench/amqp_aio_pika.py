@@ -12,8 +12,8 @@ from aio_pika.abc import (
     AbstractRobustConnection,
 )
 
-from qos.bench.processes import ADDRESS
 from qos.bench.queue_roles import WORKERS, main
+from qos.testing.ports import ADDRESS
 
 _QUEUE = "bench"
 

@@ -12,10 +12,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
 
-from qos.bench.processes import PATIENCE_S, Child, Process, free_ports, need_modules
+from qos.bench.processes import PATIENCE_S, Child, Process, need_modules
 from qos.bench.sample import Sample, Work
 from qos.bench.times import sample_of, unpack
 from qos.bench.usage import Watch
+from qos.testing.ports import free_ports
 
 __all__ = ["Brokered"]
 

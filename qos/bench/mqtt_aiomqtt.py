@@ -11,11 +11,10 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 import aiomqtt
-from paho.mqtt.packettypes import PacketTypes
-from paho.mqtt.properties import Properties
 
+from qos.bench import mqtt_properties
 from qos.bench.mqtt_roles import OnMessage, main
-from qos.bench.processes import ADDRESS
+from qos.testing.ports import ADDRESS
 
 # The most that MQTT 5 knows; the default is 20.
 _INFLIGHT_MAX = 65_535
@@ -54,8 +53,7 @@ class Aiomqtt:
 
     def reply_to(self, message: aiomqtt.Message) -> tuple[str, bytes]:
         """See Library."""
-        properties: Any = message.properties
-        return getattr(properties, "ResponseTopic", ""), properties.CorrelationData
+        return mqtt_properties.read(message.properties)
 
     def publish(
         self,
@@ -68,12 +66,7 @@ class Aiomqtt:
         done: Callable[[], None] | None = None,
     ) -> None:
         """See Library."""
-        properties: Any = None
-        if correlation:
-            properties = Properties(PacketTypes.PUBLISH)  # type: ignore[no-untyped-call]  # paho's own gap
-            properties.CorrelationData = correlation
-            if response_topic:
-                properties.ResponseTopic = response_topic
+        properties = mqtt_properties.written(response_topic, correlation)
         self._run(self._publish(topic, payload, qos, properties, done))
 
     async def _publish(

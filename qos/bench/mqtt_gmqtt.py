@@ -11,7 +11,7 @@ from gmqtt.mqtt.constants import MQTTv50, MQTTv311
 from gmqtt.storage import PersistentStorage
 
 from qos.bench.mqtt_roles import ANSWER_S_MAX, OnMessage, main
-from qos.bench.processes import ADDRESS
+from qos.testing.ports import ADDRESS
 
 
 class _Storage(PersistentStorage):  # type: ignore[misc]  # gmqtt has no types

@@ -9,11 +9,10 @@ from typing import Any
 
 from paho.mqtt import client as mqtt
 from paho.mqtt.enums import CallbackAPIVersion
-from paho.mqtt.packettypes import PacketTypes
-from paho.mqtt.properties import Properties
 
+from qos.bench import mqtt_properties
 from qos.bench.mqtt_roles import ANSWER_S_MAX, OnMessage, main
-from qos.bench.processes import ADDRESS
+from qos.testing.ports import ADDRESS
 
 # The most that MQTT 5 knows; paho's own default is 20.
 _INFLIGHT_MAX = 65_535
@@ -57,8 +56,7 @@ class Paho:
 
     def reply_to(self, message: mqtt.MQTTMessage) -> tuple[str, bytes]:
         """See Library."""
-        properties: Any = message.properties
-        return getattr(properties, "ResponseTopic", ""), properties.CorrelationData
+        return mqtt_properties.read(message.properties)
 
     def publish(
         self,
@@ -71,12 +69,7 @@ class Paho:
         done: Callable[[], None] | None = None,
     ) -> None:
         """See Library."""
-        properties: Any = None
-        if correlation:
-            properties = Properties(PacketTypes.PUBLISH)  # type: ignore[no-untyped-call]  # paho's own gap
-            properties.CorrelationData = correlation
-            if response_topic:
-                properties.ResponseTopic = response_topic
+        properties = mqtt_properties.written(response_topic, correlation)
         info = self._client.publish(topic, payload, qos, properties=properties)
         if done is not None and self._done.setdefault(info.mid, done) is None:
             del self._done[info.mid]

@@ -17,8 +17,8 @@ from nats.js.api import (
     StreamConfig,
 )
 
-from qos.bench.processes import ADDRESS
 from qos.bench.queue_roles import WORKERS, main
+from qos.testing.ports import ADDRESS
 
 _STREAM = "bench"
 _SUBJECT = "bench.items"

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from qos.bench.brokered import Brokered
-from qos.bench.processes import ADDRESS, Process, find_program
+from qos.bench.processes import Process, find_program
 from qos.bench.sample import NotHere
+from qos.testing.ports import ADDRESS
 
 __all__ = ["JetStream"]
 

@@ -18,35 +18,26 @@ import contextlib
 import importlib.util
 import json
 import os
-import random
 import shutil
-import socket
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
 from qos.bench.sample import BenchFailed, NotHere
+from qos.testing.ports import ADDRESS
 
 __all__ = [
-    "ADDRESS",
     "LINE_BYTES_MAX",
     "PATIENCE_S",
     "Child",
     "Process",
     "find_program",
-    "free_ports",
     "need_modules",
 ]
 
-ADDRESS = "127.0.0.1"
-
 #: Where Debian has its servers; not in the PATH of everybody.
 SBIN = ("/usr/local/sbin", "/usr/sbin")
-
-# Below the kernel's range for outgoing connections, so that no client takes a port
-# before the server has it.
-_PORTS = range(10_000, 32_768)
 
 _END_S_MAX = 10.0
 
@@ -286,18 +277,6 @@ def need_modules(*modules: str) -> None:
             raise NotHere(
                 f"there is no Python module {module}: pip install 'xmpp-qos[bench]'"
             )
-
-
-def free_ports(count: int) -> list[int]:
-    """Return ports of loopback that nobody listens on, each another one."""
-    ports: set[int] = set()
-    while len(ports) < count:
-        port = random.choice(_PORTS)  # noqa: S311 - it keeps no secret
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind((ADDRESS, port))
-            ports.add(port)
-    return list(ports)
 
 
 async def _listens(port: int) -> bool:

@@ -7,7 +7,7 @@ import asyncio
 from slixmpp import ComponentXMPP
 
 from qos.bench.child import obey
-from qos.bench.processes import ADDRESS
+from qos.testing.ports import ADDRESS
 from xep_0254.service import QueueService
 
 __all__ = ["Serving"]

@@ -12,9 +12,9 @@ from typing import Any
 
 from slixmpp import ClientXMPP
 
-from qos.bench.processes import ADDRESS
 from qos.bench.queue_roles import NUMBER_BYTES, WORKERS, main
 from qos.testing.clients import new_client
+from qos.testing.ports import ADDRESS
 from qos.worker import Job, Worker
 from xep_0254.queueing import XEP_0254, NewItem
 

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from qos.bench.brokered import Brokered
-from qos.bench.processes import ADDRESS, Process, find_program, free_ports
+from qos.bench.processes import Process, find_program
+from qos.testing.ports import ADDRESS, free_ports
 
 __all__ = ["RabbitMq"]
 

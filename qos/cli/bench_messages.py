@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import tempfile
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -116,6 +115,7 @@ def _others(
 ) -> tuple[list[Contender], list[Section]]:
     """What is measured beside our own rows; and the sections of the report, with ours."""
     from qos.bench import peers, sections
+    from qos.bench.queue_rows import queue_rows
 
     others: list[Contender] = []
     shown = [sections.of_ours(ours)]
@@ -125,17 +125,10 @@ def _others(
         shown.append(sections.of_the_same_promise(ours, replying))
         shown.append(sections.of_peers(as_used))
     if arguments.queue:
-        queues, its_peers = _our_queues(), peers.queue_peers()
+        queues, its_peers = queue_rows(), peers.queue_peers()
         others += [*queues, *its_peers]
         shown.append(sections.of_queues(queues, its_peers))
     return others, shown
-
-
-def _our_queues() -> list[Contender]:
-    """Those of XEP-0254, where they can be measured."""
-    if importlib.util.find_spec("qos.bench.queue_rows") is None:
-        return []
-    return list(importlib.import_module("qos.bench.queue_rows").queue_rows())
 
 
 # -- measuring -------------------------------------------------------------

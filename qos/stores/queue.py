@@ -43,8 +43,7 @@ __all__ = [
 _PAYLOADS = _IDS = 256
 
 
-_SELECT_ENDED = f"SELECT {names(ENDED)} FROM ended WHERE node = ? AND item_id = ?"
-_SELECT_ALL_ENDED = f"SELECT {names(ENDED)} FROM ended WHERE node = ? AND item_id IN"
+_SELECT_ENDED = f"SELECT {names(ENDED)} FROM ended WHERE node = ? AND item_id IN"
 
 
 class QueueStore(SqliteFile[QueueContents, Change]):
@@ -85,8 +84,7 @@ class QueueStore(SqliteFile[QueueContents, Change]):
 
     def ended(self, node: str, item_id: str) -> Ended | None:
         """What is remembered of the item that had this id."""
-        records = self._records(ended_from, ENDED, _SELECT_ENDED, node, item_id)
-        return records[0] if records else None
+        return self.all_ended(node, [item_id]).get(item_id)
 
     def all_ended(self, node: str, item_ids: Sequence[str]) -> dict[str, Ended]:
         """What is remembered of the items that had these ids, by id; of no others."""
@@ -94,7 +92,7 @@ class QueueStore(SqliteFile[QueueContents, Change]):
         for start in range(0, len(item_ids), _IDS):
             some = item_ids[start : start + _IDS]
             marks = ", ".join("?" * len(some))
-            sql = f"{_SELECT_ALL_ENDED} ({marks})"
+            sql = f"{_SELECT_ENDED} ({marks})"
             records = self._records(ended_from, ENDED, sql, node, *some)
             found.update((each.item_id, each) for each in records)
         return found

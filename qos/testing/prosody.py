@@ -9,27 +9,22 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import random
 import re
 import shutil
-import socket
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from qos.testing.ports import ADDRESS, free_ports
+
 __all__ = ["MakeProsody", "Prosody", "ProsodyError", "mutual"]
 
-ADDRESS = "127.0.0.1"
 DOMAIN = "localhost"
 
 # Prosody answers within 0.1 s of its start; the rest is for a machine under load.
 START_S_MAX = 20.0
 STOP_S_MAX = 10.0
-
-# Below the kernel's range for outgoing connections, so that no client takes a
-# server's port while that server restarts.
-PORTS = range(10_000, 32_768)
 
 Roster = Mapping[str, str]
 
@@ -85,7 +80,7 @@ class Prosody:
         self.smacks = smacks
         self.stanza_bytes_max = stanza_bytes_max
         self.extra = extra
-        self.c2s_port, self.component_port, free_port = _free_ports(3)
+        self.c2s_port, self.component_port, free_port = free_ports(3)
         self.tls_port = free_port if tls else None
         self.ca_file = folder / "localhost.crt" if tls else None
         self._log_file = folder / "prosody.log"
@@ -315,17 +310,6 @@ def mutual(*pairs: tuple[str, str]) -> dict[str, dict[str, str]]:
         rosters.setdefault(one, {})[other] = "both"
         rosters.setdefault(other, {})[one] = "both"
     return rosters
-
-
-def _free_ports(count: int) -> Iterable[int]:
-    ports: set[int] = set()
-    while len(ports) < count:
-        port = random.choice(PORTS)  # noqa: S311 - guards nothing
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind((ADDRESS, port))
-            ports.add(port)
-    return ports
 
 
 def _save(folder: Path, user: str, data: Mapping[str, object]) -> None:

@@ -11,17 +11,11 @@ from pathlib import Path
 import pytest
 
 from qos.bench import processes
-from qos.bench.processes import (
-    ADDRESS,
-    Child,
-    Process,
-    find_program,
-    free_ports,
-    need_modules,
-)
+from qos.bench.processes import Child, Process, find_program, need_modules
 from qos.bench.sample import BenchFailed, NotHere
 from qos.bench.usage import Watch
 from qos.cli.status import Status
+from qos.testing.ports import ADDRESS, free_ports
 
 HERE = Path(__file__).parent
 

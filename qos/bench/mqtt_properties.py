@@ -1,0 +1,26 @@
+"""What a reply needs of MQTT 5, as paho writes it; aiomqtt takes and gives the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
+
+__all__ = ["read", "written"]
+
+
+def written(response_topic: str, correlation: bytes) -> Any:
+    """Return the properties of a message; None: it needs none. See mqtt_roles.Library."""
+    if not correlation:
+        return None
+    properties: Any = Properties(PacketTypes.PUBLISH)  # type: ignore[no-untyped-call]  # paho's own gap
+    properties.CorrelationData = correlation
+    if response_topic:
+        properties.ResponseTopic = response_topic
+    return properties
+
+
+def read(properties: Any) -> tuple[str, bytes]:
+    """Return the response topic and the correlation data of a message of MQTT 5."""
+    return getattr(properties, "ResponseTopic", ""), properties.CorrelationData
