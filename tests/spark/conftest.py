@@ -1,5 +1,6 @@
 """One Spark session for all tests of this folder: it takes ten seconds to start."""
 
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -10,11 +11,12 @@ from qos.pipeline.session import spark_session
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
+def spark(request: pytest.FixtureRequest) -> Iterator[SparkSession]:
     """As `xmpp-qos audit` has it, but for less to share out."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        # Else each process would have one of its own, and nobody would say so.
+        assert any(item.nodeid.endswith("@spark") for item in request.session.items)
     with spark_session("tests", master="local[2]", quiet=True) as spark:
-        spark.conf.set("spark.sql.shuffle.partitions", "2")
-        spark.conf.set("spark.sql.adaptive.enabled", "false")
         yield spark
 
 
