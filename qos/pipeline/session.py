@@ -36,7 +36,6 @@ _SUBMITTED = "PYSPARK_GATEWAY_PORT"
 #: Of all: results must not depend on where they are computed.
 _ALWAYS = {
     "spark.sql.session.timeZone": "UTC",
-    "spark.sql.adaptive.enabled": "true",
     "spark.sql.parquet.compression.codec": "zstd",
     "spark.sql.ansi.enabled": "true",
 }
@@ -47,11 +46,15 @@ _LOCAL = {
     "spark.driver.host": "127.0.0.1",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
+    "spark.driver.memory": "1g",
+}
+
+#: Of such a session too, unless a spark-defaults.conf of the user's says otherwise.
+_USUAL = {
     # More would be more files and tasks than two or four cores have use for.
     "spark.sql.shuffle.partitions": "32",
     # A journal has many small files, and a task for a few of them would be too many.
     "spark.sql.files.openCostInBytes": str(256 * 1024),
-    "spark.driver.memory": "1g",
 }
 
 
@@ -107,7 +110,8 @@ def spark_session(
     if master is not None:
         builder = builder.master(master)
     options = dict(_ALWAYS)
-    if master is not None and master.startswith("local"):
+    local = master is not None and master.startswith("local")
+    if local:
         options |= _LOCAL
         if not submitted:
             os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
@@ -126,6 +130,10 @@ def spark_session(
     try:
         if ours:
             spark.sparkContext.setLogLevel("ERROR")
+            given = spark.sparkContext.getConf()
+            for key, value in _USUAL.items() if local else ():
+                if not given.contains(key):
+                    spark.conf.set(key, value)
         # One that was there already has its own.
         spark.conf.set("spark.sql.session.timeZone", "UTC")
         yield spark

@@ -166,7 +166,6 @@ class Driver:
 def main() -> None:
     """Do as stdin says, to its end."""
     with spark_session("queues", master="local[2,4]", quiet=True) as spark:
-        spark.conf.set("spark.sql.shuffle.partitions", "2")
         register(spark)
         spark.dataSource.register(FailingQueue)
         spark.dataSource.register(FailingXmpp)

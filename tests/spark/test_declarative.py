@@ -39,8 +39,6 @@ def project(tmp_path: Path) -> Path:
     ):
         assert before in text
         text = text.replace(before, after)
-    # A port of its own, and as few tasks as two cores have use for.
-    text += '  spark.sql.shuffle.partitions: "2"\n'
     spec.write_text(text)
     cheap = Path(os.environ["SPARK_CONF_DIR"], "spark-defaults.conf").read_text()
     with (tmp_path / "project" / "spark-defaults.conf").open("a") as defaults:
