@@ -14,7 +14,7 @@ SCRIPT = Path(__file__).parents[2] / "examples" / "spark_cluster.sh"
 
 pytestmark = [
     pytest.mark.spark,
-    pytest.mark.xdist_group("cluster"),
+    pytest.mark.xdist_group("spark-cluster"),
     pytest.mark.timeout(420),
 ]
 
