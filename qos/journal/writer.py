@@ -5,9 +5,10 @@ failure of it stops a message: what could not be written leaves a hole in seq, o
 number a line, is counted (`lost`) and logged.
 
 The order in which journal and store agree is argued in `group_commit`. What this
-module gives for it: lines come into the file in the order in which they were noted;
-`flushed` is done when the kernel has them, so they survive whatever happens to the
-process; and a file has no hole inside: after a failure another one begins.
+module gives for it: lines come into the file in the order in which they were noted,
+whichever thread writes them: one at a time, each from where the last one ended; after
+what `commit_begins` returns the kernel has them, so they survive whatever happens to
+the process; and a file has no hole inside: after a failure another one begins.
 (A power cut may take the last lines, which the store on disk remembers: files are
 synced when they are closed only.)
 """
@@ -20,9 +21,12 @@ import logging
 import os
 import secrets
 import tempfile
+import threading
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Self
 
@@ -114,13 +118,13 @@ class JournalWriter:
         self.begun = begun(self._recovered)
         if not self.begun:
             self._publish_recovered()
-        self._noted: list[tuple[float, Entry]] = []
+        # Filled by the loop, and emptied by who has the lock.
+        self._noted: deque[tuple[float, Entry]] = deque()
+        self._writing = threading.Lock()
         # Of the lines, those up to the first number have been noted, up to the second
         # before the commit at hand, up to the third before one that has ended.
         self._last = self._in_commit = self._committed = 0
         self._idle = True
-        self._flushed: asyncio.Future[None] | None = None
-        self._flushing: asyncio.Future[None] | None = None
         self._task: asyncio.Task[None] | None = None
         self._closed = False
         self._soon: asyncio.TimerHandle | None = None
@@ -128,8 +132,8 @@ class JournalWriter:
         self._too_old = False
         # A thread of its own: the loop's may all be busy with what the user does.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="qos-journal")
-        # One hop for all that a batch needs: `aiofiles.open` takes one for each step.
-        self._write_batch = aiofiles.os.wrap(self._write)
+        # One hop for all that is noted: `aiofiles.open` takes one for each step.
+        self._write_noted = aiofiles.os.wrap(self._write)
         self._finish = aiofiles.os.wrap(self._end)
 
     @classmethod
@@ -171,28 +175,18 @@ class JournalWriter:
         if self._soon is None and self._task is None:
             self._write_soon()
 
-    def flushed(self) -> asyncio.Future[None] | None:
-        """When all that was noted so far is written, or has failed to be.
-
-        Returns:
-            None: it is; or a future, which never fails. It is shared: to await it
-            and be cancelled, shield it.
-        """
-        if self._noted:
-            if self._flushed is None:
-                self._flushed = asyncio.get_running_loop().create_future()
-            self._wake()
-            return self._flushed
-        return None if self._task is None else self._flushing
-
     def commit_wanted(self) -> None:
         """See qos.stores.base.Journal."""
         self._idle = False
 
-    def commit_begins(self) -> asyncio.Future[None] | None:
+    def commit_begins(self) -> Callable[[], None] | None:
         """See qos.stores.base.Journal."""
         self._in_commit = self._last
-        return self.flushed()
+        # What another thread is just writing is not noted any more, and not written yet.
+        if not self._noted and not self._writing.locked():
+            return None
+        self._grow_old()
+        return partial(self._write, self._settled())
 
     def commit_ended(self, *, idle: bool) -> None:
         """See qos.stores.base.Journal."""
@@ -237,9 +231,6 @@ class JournalWriter:
         if self._task is None and self._has_work():
             self._task = loop.create_task(self._write_all())
 
-    def _is_urgent(self) -> bool:
-        return self._closed or self._flushed is not None
-
     def _has_work(self) -> bool:
         return (
             bool(self._noted)
@@ -255,36 +246,43 @@ class JournalWriter:
         return self._last if self._idle else self._committed
 
     async def _write_all(self) -> None:
-        """Write what there is, and again if somebody waits for what came meanwhile."""
-        loop = asyncio.get_running_loop()
+        """Write what there is, and again if there is no time to wait for more."""
         while self._has_work():
-            batch, self._noted = self._noted, []
-            self._flushing = self._flushed or loop.create_future()
-            self._flushed = None
-            try:
-                await self._write_batch(batch, self._settled(), executor=self._thread)
-            except Exception:  # a bug of ours: whoever waits must not wait for ever
-                self.lost += len(batch)
-                log.exception("the journal failed")
-            if not self._flushing.done():
-                self._flushing.set_result(None)
-            if self._aged is None and self._file is not None and not self._closed:
-                self._aged = loop.call_later(self._rotate_s, self._age)
-            if self._noted and not self._is_urgent():
+            await self._write_noted(self._settled(), executor=self._thread)
+            self._grow_old()
+            if self._noted and not self._closed:
                 break
         self._task = None
         if self._noted:
             self._write_soon()
+
+    def _grow_old(self) -> None:
+        """See to it that a file is closed in time."""
+        if self._aged is None and not self._closed:
+            loop = asyncio.get_running_loop()
+            self._aged = loop.call_later(self._rotate_s, self._age)
 
     def _age(self) -> None:
         self._aged = None
         self._too_old = True
         self._wake()
 
-    # -- writing, in the thread --------------------------------------------
+    # -- writing, in a thread ----------------------------------------------
 
-    def _write(self, batch: Sequence[tuple[float, Entry]], settled: int) -> None:
-        """Write lines, into as many files as it takes; publish what is settled."""
+    def _write(self, settled: int) -> None:
+        """Write what is noted, and publish what is settled. Raises nothing."""
+        with self._writing:
+            batch = [self._noted.popleft() for _ in range(len(self._noted))]
+            try:
+                self._write_lines(batch)
+                self._publish_recovered()
+                self._publish_full(settled)
+            except Exception:  # a bug of ours: it must not keep a commit from its turn
+                self.lost += len(batch)
+                log.exception("the journal failed")
+
+    def _write_lines(self, batch: Sequence[tuple[float, Entry]]) -> None:
+        """Write lines, into as many files as it takes."""
         if self._too_old:
             self._too_old = False
             self._put_away()
@@ -306,8 +304,6 @@ class JournalWriter:
             chunk.append(line)
             room -= len(line)
         self._hand_over(chunk)
-        self._publish_recovered()
-        self._publish_full(settled)
 
     def _hand_over(self, chunk: list[str]) -> None:
         if not chunk:

@@ -8,7 +8,7 @@ holds for others (`Incoming`), and a few named values. It decides nothing.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias, TypeVar
 
@@ -113,11 +113,12 @@ class Journal(Protocol):
     def commit_wanted(self) -> None:
         """There will be a commit."""
 
-    def commit_begins(self) -> asyncio.Future[None] | None:
+    def commit_begins(self) -> Callable[[], None] | None:
         """It is put together: of all that was noted before.
 
         Returns:
-            Done when the kernel has that, or never will; never fails. None: it has.
+            What gives that to the kernel. To be called before the commit, by whatever
+            thread; it raises nothing. None: the kernel has it.
         """
 
     def commit_ended(self, *, idle: bool) -> None:
@@ -139,7 +140,7 @@ class Store(Protocol):
         store_id: random, made with the store and kept as long as it lives (a
             memory store: until it is closed). Valid once it is open.
         durable: whether what is written survives the process.
-        journal: what is flushed before each commit, if there is one: so the store
+        journal: what is written before each commit, if there is one: so the store
             never remembers what the journal does not (`qos.stores.group_commit`).
     """
 

@@ -185,10 +185,17 @@ class FilesStore(DurableStore[Contents, Change]):
 
     # -- writing -----------------------------------------------------------
 
-    def _start(self, changes: list[Change]) -> asyncio.Future[None]:
-        return _Uncancelled(self._commit(changes))
+    def _start(
+        self, changes: list[Change], before: Callable[[], None] | None
+    ) -> asyncio.Future[None]:
+        return _Uncancelled(self._commit(changes, before))
 
-    async def _commit(self, changes: list[Change]) -> None:
+    async def _commit(
+        self, changes: list[Change], before: Callable[[], None] | None
+    ) -> None:
+        if before is not None:
+            loop = asyncio.get_running_loop()
+            await loop.run_in_executor(self._threads, before)
         content, moves = self._plan(changes)
         try:
             if self._unsynced:

@@ -4,8 +4,9 @@ A commit waits for the disk, and the disk does not care whether it takes one
 change or a hundred. So there is one commit at a time, and everything that is
 written meanwhile goes into the next.
 
-Where there is a journal (`qos.journal`), a commit begins when the kernel has every
-line that was noted before the commit was put together. Whoever changes a record notes
+Where there is a journal (`qos.journal`), each commit first gives the kernel every line
+that was noted before the commit was put together, in the thread that then waits for
+the disk: another hop to a thread would cost more than the lines. Whoever changes a record notes
 what that means *before* he writes it into the store, so:
 
 - Killed before the commit, the store does not know of the change, and perhaps the
@@ -35,7 +36,7 @@ import fcntl
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
 from qos.errors import StoreError, StoreFull, StoreInUse, StoreReadOnly
 from qos.stores.base import Journal
@@ -56,6 +57,12 @@ _ERRORS: dict[int | None, type[StoreError]] = {
 }
 
 
+#: Starts a commit of changes, off the event loop; before it, what the journal has to do.
+Start: TypeAlias = Callable[
+    [list[_Change], Callable[[], None] | None], asyncio.Future[None]
+]
+
+
 class GroupCommit(Generic[_Change]):
     """Makes one commit of all that is written while another is under way.
 
@@ -66,7 +73,7 @@ class GroupCommit(Generic[_Change]):
         journal: what must be ahead of each commit, if there is one.
     """
 
-    def __init__(self, start: Callable[[list[_Change]], asyncio.Future[None]]) -> None:
+    def __init__(self, start: Start[_Change]) -> None:
         """Take what starts a commit; its future must not be cancelled."""
         self.journal: Journal | None = None
         self._start = start
@@ -112,15 +119,9 @@ class GroupCommit(Generic[_Change]):
             if self.journal is not None:
                 self.journal.commit_ended(idle=True)
             return
-        flushed = None if self.journal is None else self.journal.commit_begins()
-        if flushed is None:
-            self._begin(written, changes)
-        else:
-            flushed.add_done_callback(lambda _: self._begin(written, changes))
-
-    def _begin(self, written: _Shared, changes: list[_Change]) -> None:
+        before = self.journal.commit_begins() if self.journal is not None else None
         try:
-            commit = self._start(changes)
+            commit = self._start(changes, before)
         except Exception as error:  # noqa: BLE001 - or its writers would wait for ever
             self._end(written, error)
         else:
@@ -159,7 +160,7 @@ class DurableStore(abc.ABC, Generic[_Contents, _Change]):
 
     @property
     def journal(self) -> Journal | None:
-        """What is flushed before each commit; see this module."""
+        """What is written before each commit; see this module."""
         return self._commits.journal
 
     @journal.setter
@@ -192,8 +193,10 @@ class DurableStore(abc.ABC, Generic[_Contents, _Change]):
         """Create the store if need be, and read it. The lock is held."""
 
     @abc.abstractmethod
-    def _start(self, changes: list[_Change]) -> asyncio.Future[None]:
-        """Start a commit off the event loop."""
+    def _start(
+        self, changes: list[_Change], before: Callable[[], None] | None
+    ) -> asyncio.Future[None]:
+        """See Start."""
 
     @abc.abstractmethod
     async def _release(self) -> None:

@@ -144,13 +144,19 @@ class SqliteFile(DurableStore[_Contents, _Change]):
 
     # -- writing -----------------------------------------------------------
 
-    def _start(self, changes: list[_Change]) -> asyncio.Future[None]:
+    def _start(
+        self, changes: list[_Change], before: Callable[[], None] | None
+    ) -> asyncio.Future[None]:
         loop = asyncio.get_running_loop()
-        return loop.run_in_executor(self._thread, self._commit, changes)
+        return loop.run_in_executor(self._thread, self._commit, changes, before)
 
-    def _commit(self, changes: list[_Change]) -> None:
+    def _commit(
+        self, changes: list[_Change], before: Callable[[], None] | None
+    ) -> None:
         """One transaction, in the writer's thread."""
         assert self._writer is not None
+        if before is not None:
+            before()
         rows = self._rows(changes)
         with self._errors():
             self.probe("commit")

@@ -27,7 +27,7 @@ async def main():
     writer = JournalWriter(sys.argv[1], sys.argv[2])
     for _ in range(3):
         writer.note(Entry(SenderEvent.ACCEPTED, msg_id="m"))
-    await writer.flushed()
+    writer.commit_begins()()
     print("ready", flush=True)
     sys.stdin.read()
 
@@ -49,9 +49,9 @@ async def dead(
     """The hidden file of a writer that died after these."""
     writer = JournalWriter(folder, node, store_id=store_id)
     writer.note(*entries)
-    flushed = writer.flushed()
-    assert flushed is not None
-    await flushed
+    before = writer.commit_begins()
+    assert before is not None
+    before()
     assert writer._file is not None
     path = writer._file.path
     die(writer)
@@ -209,8 +209,8 @@ async def test_files_with_beginnings_stay_hidden_until_their_ends_are_written(
     assert path in hidden(tmp_path)
     writer.note(accepted("other"))
     assert path in hidden(tmp_path)
-    flushed = writer.flushed()
-    assert flushed is not None
-    await flushed
+    before = writer.commit_begins()
+    assert before is not None
+    before()
     assert path not in hidden(tmp_path)
     await writer.close()

@@ -7,6 +7,7 @@ import errno
 import logging
 import os
 import stat
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -47,9 +48,11 @@ async def writing(folder: Path, **options: Any) -> AsyncIterator[JournalWriter]:
 
 
 async def flush(writer: JournalWriter) -> None:
-    flushed = writer.flushed()
-    if flushed is not None:
-        await flushed
+    """As a store does: in a thread of its own, and then commits."""
+    before = writer.commit_begins()
+    if before is not None:
+        await asyncio.to_thread(before)
+    writer.commit_ended(idle=True)
 
 
 def files(folder: Path) -> list[str]:
@@ -93,14 +96,16 @@ async def test_nobody_else_may_read_it(tmp_path: Path) -> None:
 async def test_who_notes_nothing_leaves_nothing(tmp_path: Path) -> None:
     """A command that was of no use would make a file each time."""
     async with writing(tmp_path) as writer:
-        assert writer.flushed() is None
+        assert writer.commit_begins() is None
     assert files(tmp_path) == []
     await writer.close()
     writer.note(entry())
-    assert writer.flushed() is None
+    assert writer.commit_begins() is None
 
 
-async def test_what_was_noted_is_flushed_when_it_says_so(tmp_path: Path) -> None:
+async def test_what_was_noted_is_written_before_the_commit_that_it_is_about(
+    tmp_path: Path,
+) -> None:
     """Commits rely on it: the kernel has the lines, in their order."""
     async with writing(tmp_path) as writer:
         for number in range(1, 200):
@@ -114,15 +119,39 @@ async def test_what_was_noted_is_flushed_when_it_says_so(tmp_path: Path) -> None
     assert seqs(tmp_path) == list(range(1, 200))
 
 
-async def test_one_who_gives_up_waiting_harms_nobody(tmp_path: Path) -> None:
-    """The future is shared."""
+async def test_two_threads_that_write_keep_the_lines_in_their_order(
+    tmp_path: Path,
+) -> None:
+    """The store's writes what a commit waits for, the journal's own the rest."""
     async with writing(tmp_path) as writer:
+        slow, go = threading.Event(), threading.Event()
+
+        def probe(step: str) -> None:
+            if step == "write" and not slow.is_set():
+                slow.set()
+                assert go.wait(10)
+
+        writer.probe = probe
         writer.note(entry())
-        flushed = writer.flushed()
-        assert flushed is not None
-        flushed.cancel()
-        writer.note(entry())
-    assert seqs(tmp_path) == [1, 2]
+        await asyncio.to_thread(slow.wait)
+        # Its own is in the middle of a line that is not noted any more.
+        empty = writer.commit_begins()
+        assert empty is not None
+        writer.note(entry(), entry())
+        before = writer.commit_begins()
+        assert before is not None
+        commits = [asyncio.create_task(asyncio.to_thread(x)) for x in (before, empty)]
+        await asyncio.sleep(0.05)
+        assert not any(commit.done() for commit in commits)
+        go.set()
+        await asyncio.gather(*commits)
+        assert [line["seq"] for line in read_journal(tmp_path, hidden=True)] == [
+            1,
+            2,
+            3,
+        ]
+        assert writer.commit_begins() is None
+        writer.commit_ended(idle=True)
 
 
 async def test_a_file_that_is_large_enough_makes_room_for_another(

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,7 +11,7 @@ import pytest
 from qos.core.effects import Save
 from qos.errors import StoreError, StoreFull
 from qos.stores import Change, Remember
-from qos.stores.group_commit import GroupCommit
+from qos.stores.group_commit import DurableStore, GroupCommit
 from qos.testing.store_contract import opened, outgoing, write
 
 if TYPE_CHECKING:
@@ -21,10 +23,14 @@ class Disk:
 
     def __init__(self) -> None:
         self.batches: list[list[Change]] = []
+        self.before: list[Callable[[], None] | None] = []
         self._commits: list[asyncio.Future[None]] = []
 
-    def start(self, changes: list[Change]) -> asyncio.Future[None]:
+    def start(
+        self, changes: list[Change], before: Callable[[], None] | None
+    ) -> asyncio.Future[None]:
         self.batches.append(changes)
+        self.before.append(before)
         self._commits.append(asyncio.get_running_loop().create_future())
         return self._commits[-1]
 
@@ -110,7 +116,9 @@ async def test_a_commit_that_cannot_begin_fails_as_well() -> None:
     """Or its writers would wait for ever, and all who come after them."""
     calls = 0
 
-    def start(changes: list[Change]) -> asyncio.Future[None]:
+    def start(
+        _changes: list[Change], _before: Callable[[], None] | None
+    ) -> asyncio.Future[None]:
         nonlocal calls
         calls += 1
         if calls == 1:
@@ -172,10 +180,12 @@ async def test_a_thousand_writers_share_a_few_commits(
     commits = 0
     start = store._start
 
-    def counting(changes: list[Change]) -> asyncio.Future[None]:
+    def counting(
+        changes: list[Change], before: Callable[[], None] | None
+    ) -> asyncio.Future[None]:
         nonlocal commits
         commits += 1
-        return start(changes)
+        return start(changes, before)
 
     store._commits = GroupCommit(counting)
     records = [outgoing(seq) for seq in range(1, 1001)]
@@ -223,53 +233,44 @@ def test_a_loop_that_ends_does_not_tear_a_commit(
 
 
 class Ahead:
-    """A journal that has flushed when the test says so."""
+    """A journal in which something is noted, or nothing is."""
 
     def __init__(self) -> None:
         self.said: list[str] = []
-        self.flushes: list[asyncio.Future[None]] = []
-        self.is_flushed = False
+        self.threads: list[threading.Thread] = []
+        self.has_noted = True
 
     def commit_wanted(self) -> None:
         self.said.append("wanted")
 
-    def commit_begins(self) -> asyncio.Future[None] | None:
+    def commit_begins(self) -> Callable[[], None] | None:
         self.said.append("begins")
-        if self.is_flushed:
-            return None
-        self.flushes.append(asyncio.get_running_loop().create_future())
-        return self.flushes[-1]
+        return self.write if self.has_noted else None
 
     def commit_ended(self, *, idle: bool) -> None:
         self.said.append("idle" if idle else "ended")
 
+    def write(self) -> None:
+        self.threads.append(threading.current_thread())
+        self.said.append("written")
 
-async def test_a_commit_begins_when_the_journal_has_what_was_noted_before_it() -> None:
-    """Or a store would remember what no journal knows. What is written meanwhile was
-    noted later, and so goes into the next."""
+
+async def test_each_commit_is_given_what_the_journal_has_to_do_before_it() -> None:
+    """What is written meanwhile was noted later, and goes into the next."""
     disk, journal = Disk(), Ahead()
     commits = GroupCommit(disk.start)
     commits.journal = journal
-    first = commits.write(named("a"))
+    commits.write(named("a"))
     await turns()
-    second = commits.write(named("b"))
+    commits.write(named("b"))
     await turns()
-    assert disk.batches == []
-    journal.flushes[0].set_result(None)
-    await turns()
-    assert disk.batches == [named("a")]
+    assert disk.before == [journal.write]
+    journal.has_noted = False
     await disk.done()
-    assert first.done()
-    assert disk.batches == [named("a")]
-    journal.is_flushed = True
-    journal.flushes[1].set_result(None)
-    await turns()
-    assert disk.batches == [named("a"), named("b")]
+    assert disk.before == [journal.write, None]
     await disk.done()
-    assert second.done()
     third = commits.write(named("c"))
     await turns()
-    assert disk.batches[2:] == [named("c")]
     await disk.done(StoreFull("x:", "full"))
     assert third.exception() is not None
     assert journal.said == [
@@ -278,17 +279,21 @@ async def test_a_commit_begins_when_the_journal_has_what_was_noted_before_it() -
     ]
 
 
-async def test_draining_waits_for_a_commit_that_waits_for_the_journal() -> None:
-    """It is closed after that, and the journal after the store."""
-    disk, journal = Disk(), Ahead()
-    commits = GroupCommit(disk.start)
-    commits.journal = journal
-    commits.write(named("a"))
-    await turns()
-    draining = asyncio.create_task(commits.drain())
-    await turns()
-    assert not draining.done()
-    journal.flushes[0].set_result(None)
-    await turns()
-    await disk.done()
-    assert draining.done()
+async def test_the_journal_is_written_before_the_store_and_not_by_the_loop(
+    make_store: MakeStore, tmp_path: Path
+) -> None:
+    """Or a store would remember what no journal knows; and the disk may be slow."""
+    store, journal = make_store(tmp_path), Ahead()
+    async with opened(store):
+        if not store.durable:
+            return
+        assert isinstance(store, DurableStore)
+        store.journal = journal
+        store.probe = lambda _: journal.said.append("disk")
+        await write(store, Remember("a", "1"))
+        await write(store, Save(outgoing(1)), Save(outgoing(2)))
+    said = [word for word in journal.said if word in {"begins", "written", "disk"}]
+    assert said[:3] == ["begins", "written", "disk"]
+    second = said.index("begins", 1)
+    assert said[second : second + 3] == ["begins", "written", "disk"]
+    assert threading.main_thread() not in journal.threads
