@@ -7,6 +7,8 @@ does not know, and takes 30 times as long to escape a text.
 from __future__ import annotations
 
 import re
+from collections.abc import Container
+from functools import lru_cache
 from xml.etree import ElementTree as ET
 from xml.sax.saxutils import escape
 
@@ -21,6 +23,10 @@ _ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 #: all of it.
 _SPECIAL = re.compile("[^ !#$%(-;=?-~\u00a0-\ud7ff\ue000-\ufffd]")
 
+#: Names are few, and come again and again; one that is longer is not remembered.
+_NAMES_MAX = 4096
+_NAME_CHARS_MAX = 256
+
 #: A parser turns these into spaces or line feeds unless they are written so.
 _IN_TEXT = {"\r": "&#13;"}
 _IN_ATTRIBUTE = {"\r": "&#13;", "\n": "&#10;", "\t": "&#9;", "'": "&apos;"}
@@ -32,7 +38,7 @@ def text(value: str) -> str:
     Raises:
         ValueError: XML has no way to carry one of the characters.
     """
-    if _SPECIAL.search(value) is None:
+    if value.isalnum() or _SPECIAL.search(value) is None:
         return value
     return escape(_legal(value), _IN_TEXT)
 
@@ -43,7 +49,8 @@ def attribute(value: str) -> str:
     Raises:
         ValueError: XML has no way to carry one of the characters.
     """
-    if _SPECIAL.search(value) is None:
+    # Ids are, and to see that takes the least time.
+    if value.isalnum() or _SPECIAL.search(value) is None:
         return f"'{value}'"
     return f"'{escape(_legal(value), _IN_ATTRIBUTE)}'"
 
@@ -58,17 +65,28 @@ def _legal(value: str) -> str:
     return value
 
 
-def render(element: ET.Element) -> str:
+def render(
+    element: ET.Element, *, namespace: str | None = None, without: Container[str] = ()
+) -> str:
     """Write an element, without its tail, so that it can stand anywhere.
 
     Not recursive: a hostile peer chooses how deep its elements are nested.
 
+    Args:
+        element: the element, which stays as it is.
+        namespace: in which it is to be, with all in it that are in the same as it;
+            None: in its own.
+        without: attributes that it, and nothing in it, is not to have.
+
     Raises:
-        ValueError: XML has no way to carry one of the characters.
+        ValueError: XML has no way to carry one of the characters, or a name is none.
     """
+    own, name = _split(element.tag)
+    if namespace is None:
+        namespace = own
     if not len(element):
         # As most payloads are: no stack is needed.
-        return _leaf(element)
+        return _leaf(element, name, namespace, without)
     output: list[str] = []
     # What is still to be written, last first: an element with the namespace
     # around it, or text that is ready.
@@ -79,11 +97,14 @@ def render(element: ET.Element) -> str:
             output.append(item)
             continue
         node, around = item
-        namespace, name = _split(node.tag)
-        if namespace == XML_NAMESPACE:
+        its, name = _split(node.tag)
+        if its == own:
+            its = namespace
+        if its == XML_NAMESPACE:
             # Its prefix is bound for good, and no other may be bound to it.
-            namespace, name = around or "", f"xml:{name}"
-        output.append(_start(node, name, namespace, around))
+            its, name = around or "", f"xml:{name}"
+        output.append(_start(node, name, its, around, without))
+        without = ()
         if not len(node) and not node.text:
             output.append("/>")
             continue
@@ -92,24 +113,31 @@ def render(element: ET.Element) -> str:
         for child in reversed(node):
             if child.tail:
                 rest.append(text(child.tail))
-            rest.append((child, namespace))
+            rest.append((child, its))
     return "".join(output)
 
 
-def _leaf(node: ET.Element) -> str:
-    namespace, name = _split(node.tag)
+def _leaf(node: ET.Element, name: str, namespace: str, without: Container[str]) -> str:
     if namespace == XML_NAMESPACE:
         namespace, name = "", f"xml:{name}"
-    start = _start(node, name, namespace, None)
+    start = _start(node, name, namespace, None, without)
     return f"{start}>{text(node.text)}</{name}>" if node.text else f"{start}/>"
 
 
-def _start(node: ET.Element, name: str, namespace: str, around: str | None) -> str:
+def _start(
+    node: ET.Element,
+    name: str,
+    namespace: str,
+    around: str | None,
+    without: Container[str],
+) -> str:
     parts = [f"<{name}"]
     if namespace != around and (namespace or around):
         parts.append(f" xmlns={attribute(namespace)}")
     prefixes: dict[str, str] = {}
     for qualified, value in node.attrib.items():
+        if qualified in without:
+            continue
         of, local = _split(qualified)
         if of == XML_NAMESPACE:
             local = f"xml:{local}"
@@ -124,7 +152,21 @@ def _start(node: ET.Element, name: str, namespace: str, around: str | None) -> s
 
 def _split(tag: str) -> tuple[str, str]:
     """A name as ElementTree writes it, as namespace and local name."""
-    if tag[:1] != "{":
-        return "", tag
-    namespace, _, name = tag[1:].partition("}")
+    return _known(tag) if len(tag) <= _NAME_CHARS_MAX else _parts(tag)
+
+
+def _parts(tag: str) -> tuple[str, str]:
+    namespace, name = "", tag
+    if tag[:1] == "{":
+        namespace, _, name = tag[1:].partition("}")
+    _legal(name)
+    try:
+        is_name = ET.fromstring(f"<{name}/>").tag == name  # noqa: S314 - a few bytes
+    except ET.ParseError:
+        is_name = False
+    if not is_name:
+        raise ValueError(f"{name!r} is no name of XML")
     return namespace, name
+
+
+_known = lru_cache(_NAMES_MAX)(_parts)

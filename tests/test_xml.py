@@ -156,6 +156,37 @@ def test_what_xml_cannot_carry_is_refused_wherever_it_stands(
             render(tree)
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["", " ", "a b", "a b='c'", "a/", "a:b", "1", "-a", "a>", "<a", "x" * 300 + " "],
+)
+def test_what_is_no_name_is_refused_wherever_it_stands(name: str) -> None:
+    """An application may call an element anything, and a value ends where a name is."""
+    elements = [ET.Element(name), ET.Element("a", {name: ""}), ET.Element("a")]
+    ET.SubElement(elements[2], f"{{urn:x}}{name}")
+    for element in elements:
+        with pytest.raises(ValueError, match="no name of XML"):
+            render(element)
+
+
+@given(elements(), NAMESPACES, st.frozensets(TAGS))
+def test_an_element_can_be_written_as_of_another_namespace_and_without_attributes(
+    element: ET.Element, namespace: str, without: frozenset[str]
+) -> None:
+    """A message of a component means the same as that of a client."""
+    before = flat(element)
+    written = parse(render(element, namespace=namespace, without=without))
+    assert flat(element) == before
+    own = element.tag.rpartition("}")[0].removeprefix("{")
+    for each in element.iter():
+        of, _, name = each.tag.rpartition("}")
+        if of.removeprefix("{") == own:
+            each.tag = qualified(namespace, name)
+    for name in without:
+        element.attrib.pop(name, None)
+    assert flat(written) == flat(element)
+
+
 def test_depth_that_a_hostile_peer_chooses_does_no_harm() -> None:
     """50,000 levels fit into one stanza; a recursion over them ends the process."""
     assert sys.getrecursionlimit() < DEEP

@@ -123,7 +123,7 @@ class XEP_QOS(BasePlugin):
                 not accepted.
         """
         sender = str(message["from"]) if self.xmpp.is_component else ""
-        text = stanza.payload_from_element(message.xml)
+        text = stanza.embedded(message.xml)
         to = str(message["to"])
         return await self._endpoint.submit(
             to, text, level, deadline_s, ordered, sender, msg_id

@@ -24,7 +24,6 @@ __all__ = [
     "message_with_body",
     "parse_reply",
     "parse_request",
-    "payload_from_element",
     "payload_from_text",
     "render_answer",
     "render_error",
@@ -45,6 +44,9 @@ _REQUESTS = frozenset({"acknowledged", "assured", "deliver"})
 _REQUEST_TAGS = frozenset(
     f"{{{namespace}}}{name}" for namespace in NAMESPACES for name in _REQUESTS
 )
+
+#: Those of an iq count, and not those of the message in it.
+_ADDRESSES = frozenset({"to", "from"})
 
 _Kind = Literal["acknowledged", "assured", "deliver"]
 
@@ -127,21 +129,12 @@ def embedded(message: ET.Element) -> str:
 
     Whatever namespace the message itself is in (a component stream has its own,
     and some peers let it inherit that of the request) means jabber:client.
-    Changes the element.
 
     Raises:
         LocalProtocolError: XML cannot carry it.
     """
-    own = message.tag.rpartition("}")[0] + "}" if "}" in message.tag else ""
-    for element in message.iter():
-        namespace = element.tag.rpartition("}")[0] + "}" if "}" in element.tag else ""
-        if namespace == own:
-            element.tag = f"{{{CLIENT}}}{_local(element)}"
-    message.tail = None
-    for name in ("to", "from"):
-        message.attrib.pop(name, None)
     try:
-        return render(message)
+        return render(message, namespace=CLIENT, without=_ADDRESSES)
     except ValueError as error:
         raise LocalProtocolError(f"the message cannot be sent: {error}") from error
 
@@ -198,19 +191,6 @@ def message_with_body(body: str) -> str:
         return f"<message xmlns='{CLIENT}'><body>{text(body)}</body></message>"
     except ValueError as error:
         raise LocalProtocolError(f"the body cannot be sent: {error}") from error
-
-
-def payload_from_element(message: ET.Element) -> str:
-    """The payload of a message of the application, which stays as it is.
-
-    Raises:
-        LocalProtocolError: XML cannot carry it.
-    """
-    try:
-        copy = ET.fromstring(render(message))  # noqa: S314 - our own text
-    except (ValueError, ET.ParseError) as error:
-        raise LocalProtocolError(f"the message cannot be sent: {error}") from error
-    return embedded(copy)
 
 
 def payload_from_text(xml: str) -> str:

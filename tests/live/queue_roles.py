@@ -200,9 +200,7 @@ class _DyingStore(QueueStore):
         self._say("armed")
         self._dies_at = number
 
-    def _commit(
-        self, changes: list[Change], before: Callable[[], None] | None
-    ) -> None:
+    def _commit(self, changes: list[Change], before: Callable[[], None] | None) -> None:
         if self._dies_at == BEFORE_COMMIT:
             _die()
         super()._commit(changes, before)
