@@ -154,12 +154,7 @@ class Wire:
     def message(self, record: Incoming) -> Message:
         """The message as a stanza of this stream, with the iq's to and from."""
         xml = self._stanza(record.payload, to=record.to, sender=record.source)
-        message = Message(  # type: ignore[no-untyped-call]
-            self._xmpp, xml=xml, recv=True
-        )
-        if message["lang"] is None and self._xmpp.peer_default_lang:
-            message["lang"] = self._xmpp.peer_default_lang
-        return message
+        return Message(self._xmpp, xml=xml, recv=True)  # type: ignore[no-untyped-call]
 
     def send_plain(self, payload: str, *, to: str, sender: str) -> None:
         """Send a message at level unacknowledged; without a session, later."""

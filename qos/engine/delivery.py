@@ -79,15 +79,16 @@ class Delivery:
         self.level = level
         self._outbox = outbox
         self._outcome: Outcome | None = None
-        self._waiting: asyncio.Future[Outcome] | None = None
+        self._waiting: list[asyncio.Future[Outcome]] = []
 
     async def outcome(self) -> Outcome:
         """Wait for the end of the message. May be asked by many, and again."""
         if self._outcome is not None:
             return self._outcome
-        if self._waiting is None:
-            self._waiting = asyncio.get_running_loop().create_future()
-        return await asyncio.shield(self._waiting)
+        # One for each who asks: to be cancelled is no matter of the others.
+        waiting: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        self._waiting.append(waiting)
+        return await waiting
 
     @property
     def ended(self) -> bool:
@@ -109,8 +110,10 @@ class Delivery:
     def settle(self, outcome: Outcome) -> None:
         """For the outbox: this is how it ended."""
         self._outcome = outcome
-        if self._waiting is not None and not self._waiting.done():
-            self._waiting.set_result(outcome)
+        for waiting in self._waiting:
+            if not waiting.done():
+                waiting.set_result(outcome)
+        self._waiting.clear()
 
     @classmethod
     def sent(cls, to: str) -> Delivery:
