@@ -128,6 +128,7 @@ class Row:
                 "window_max": self._window_max,
                 # It works at any server, whether or not they have met before.
                 "trust": [server.sender.jid],
+                "journal": str(folder / "journal") if settings.journal else None,
                 **_NO_LIMITS,
                 **settings.options,
             }

@@ -13,7 +13,14 @@ from qos.bench.sample import Contender
 from qos.bench.settings import Settings
 from qos.core.model import Level
 
-__all__ = ["Section", "of_ours", "of_peers", "of_queues", "of_the_same_promise"]
+__all__ = [
+    "Section",
+    "of_additions",
+    "of_ours",
+    "of_peers",
+    "of_queues",
+    "of_the_same_promise",
+]
 
 #: The QoS at which a reply makes MQTT promise what a level does.
 _QOS = {Level.ACKNOWLEDGED.value: 1, Level.ASSURED.value: 2}
@@ -41,14 +48,21 @@ class Section:
 def of_ours(rows: Sequence[Settings]) -> Section:
     """Our own rows and the floor, each compared with its floor."""
     floors = {each.name: each.floor for each in rows if each.floor}
+    plain = [each.name for each in rows if not each.without]
+    return Section("This library, and the floor", plain, {"floor": floors})
+
+
+def of_additions(rows: Sequence[Settings]) -> Section:
+    """Our own rows that add something, each compared with the same without it."""
+    without = {each.name: each.without for each in rows if each.without}
     return Section(
-        "This library, and the floor", [each.name for each in rows], {"floor": floors}
+        "What is added, and the same without", [*without], {"without": without}
     )
 
 
 def of_the_same_promise(ours: Sequence[Settings], peers: Sequence[Mqtt]) -> Section:
     """Our own rows, and each peer that gives the receiver's word: ours by theirs."""
-    mine = [each for each in ours if each.way == "plugin" and each.level in _QOS]
+    mine = [each for each in ours if each.level in _QOS and not each.without]
     names = [*(each.name for each in mine), *(each.name for each in peers)]
     return Section(
         "At the same promise: a message ends when the receiver has said that it has it",

@@ -21,20 +21,24 @@ class Settings:
         name: of the row.
         caveat: what it does not guarantee.
         floor: the name of the row that is the least it can take; '': there is none.
+        without: the name of the row that is the same but for what this one adds.
         way: see node.Task; `level` and `steps` likewise.
         store: one of STORES, at both ends; '': the plugin is not used.
         managed: with XEP-0198.
+        journal: with a journal, at both ends.
         options: more options of the plugin, at both ends.
     """
 
     name: str
     caveat: str = ""
     floor: str = ""
+    without: str = ""
     way: str = "plugin"
     level: str = ""
     steps: int = 0
     store: str = ""
     managed: bool = False
+    journal: bool = False
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -74,16 +78,18 @@ def settings_for(
     levels: Sequence[Level],
     stores: Sequence[str],
     *,
-    managed: bool = False,
     batches: bool = False,
+    managed: bool = False,
+    journal: bool = False,
 ) -> list[Settings]:
     """The rows of these levels and stores.
 
     Args:
         levels: that are wanted.
         stores: some of STORES. Level unacknowledged uses none.
-        managed: with XEP-0198, too, at level assured and in memory.
         batches: level assured in batches, too.
+        managed: level assured, in memory and one by one, with XEP-0198, too.
+        journal: each row of level assured with a journal, too.
     """
     rows = []
     for level in levels:
@@ -117,11 +123,18 @@ def settings_for(
             )
             for plain in settings_for([Level.ASSURED], stores)
         ]
+    assured = [each for each in rows if each.level == Level.ASSURED.value]
     if managed:
         plain = settings_for([Level.ASSURED], ["memory"])[0]
-        name = f"{plain.name}, XEP-0198"
-        rows.append(replace(plain, name=name, managed=True))
+        rows.append(_with(plain, "XEP-0198", managed=True))
+    if journal:
+        rows += [_with(plain, "journal", journal=True) for plain in assured]
     return rows
+
+
+def _with(plain: Settings, what: str, **changes: Any) -> Settings:
+    name = f"{plain.name}, {what}"
+    return replace(plain, name=name, floor="", without=plain.name, **changes)
 
 
 def _caveat(level: Level, store: str) -> str:

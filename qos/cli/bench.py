@@ -172,6 +172,11 @@ def _add_rows(parser: Parser) -> None:
         help="assured in memory with stream management (XEP-0198), too",
     )
     group.add_argument(
+        "--journal",
+        action="store_true",
+        help="each row of level assured with a journal, too",
+    )
+    group.add_argument(
         "--floor",
         action="store_true",
         help="the same requests by strings and nothing else, and by slixmpp's Iq.send()",

@@ -105,7 +105,11 @@ def _rows(arguments: argparse.Namespace) -> list[Settings]:
     levels = [each for each in Level if each.value in arguments.levels]
     stores = list(dict.fromkeys(arguments.stores))
     ours = settings_for(
-        levels, stores, managed=arguments.sm, batches=not arguments.latency
+        levels,
+        stores,
+        batches=not arguments.latency,
+        managed=arguments.sm,
+        journal=arguments.journal,
     )
     return [*(FLOOR if arguments.floor else ()), *ours]
 
@@ -119,6 +123,8 @@ def _others(
 
     others: list[Contender] = []
     shown = [sections.of_ours(ours)]
+    if arguments.sm or arguments.journal:
+        shown.append(sections.of_additions(ours))
     if arguments.peers:
         replying, as_used = peers.replying(), peers.as_used()
         others += [*replying, *as_used]

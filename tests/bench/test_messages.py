@@ -112,7 +112,17 @@ def test_a_run_on_the_embedded_server(
 @pytest.mark.xmpp
 def test_every_row_on_prosody(capsys: pytest.CaptureFixture[str]) -> None:
     """Each of them comes to its end there, with its count of stanzas."""
-    words = ["--floor", "--sm", "--windows", "4", "--seconds", "0.2", "--repeat", "1"]
+    words = [
+        "--floor",
+        "--sm",
+        "--journal",
+        "--windows",
+        "4",
+        "--seconds",
+        "0.2",
+        "--repeat",
+        "1",
+    ]
     found = bench(capsys, *words)
     ours = [
         f"{level}, {store}" for level in ("acknowledged", "assured") for store in STORES
@@ -122,6 +132,8 @@ def test_every_row_on_prosody(capsys: pytest.CaptureFixture[str]) -> None:
         *("unacknowledged", *ours),
         *(f"assured in batches, {store}" for store in STORES),
         "assured, memory, XEP-0198",
+        *(f"assured, {store}, journal" for store in STORES),
+        *(f"assured in batches, {store}, journal" for store in STORES),
     ]
     for row in found["rows"]:
         check(row)
@@ -131,6 +143,10 @@ def test_every_row_on_prosody(capsys: pytest.CaptureFixture[str]) -> None:
     plain, managed = by_name["assured, memory"], by_name["assured, memory, XEP-0198"]
     # Its requests for acknowledgement are no stanzas, and yet they are sent.
     assert managed["wire_bytes"] > plain["wire_bytes"] + 1
+    assert [*managed["ratios"]] == ["assured, memory"]
+    journaled = by_name["assured in batches, sqlite, journal"]
+    assert [*journaled["ratios"]] == ["assured in batches, sqlite"]
+    assert [*by_name["assured, sqlite"]["ratios"]] == ["floor of two"]
 
 
 IDLE = ("--embedded", "--latency", "--levels", "acknowledged", "--stores", "memory")
