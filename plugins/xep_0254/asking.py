@@ -6,7 +6,6 @@ iq. Source: XEP-0060, XEP-0254, and our extensions, which a service may not have
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ from xml.etree import ElementTree as ET
 from qos.core.item import Affiliation, Failure, ItemOutcome
 from qos.core.node_options import NODE_FIELDS, SUBSCRIBE_FIELDS, Field
 from qos.errors import LocalProtocolError, NoAnswer, RequestFailed, RequestRefused
+from qos.ids import new_id
 from qos.xml import attribute, text
 from xep_0254.disco import STATS_FIELDS, parse_stats
 from xep_0254.elements import attributes as attributes_of
@@ -57,10 +57,6 @@ _AWAY = frozenset(
 )
 
 
-def _new_id() -> str:
-    return secrets.token_hex(16)
-
-
 @dataclass(frozen=True, slots=True)
 class NewItem:
     """An item to be published.
@@ -74,7 +70,7 @@ class NewItem:
     """
 
     payload: str | ET.Element = ""
-    item_id: str = field(default_factory=_new_id)
+    item_id: str = field(default_factory=new_id)
     priority: int | None = None
     ttl: float | None = None
     delay: float | None = None

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
@@ -22,6 +21,7 @@ from slixmpp.basexmpp import BaseXMPP
 from slixmpp.xmlstream.stanzabase import StanzaBase
 
 from qos.errors import LocalProtocolError, MessageTooLarge, NoAnswer
+from qos.ids import new_id
 from xep_0254 import asking
 from xep_0254.events import Event, parse_event
 from xep_0254.namespaces import EVENT
@@ -104,7 +104,7 @@ class Channel:
         to = normal(service)
         if self.own is None:
             raise NoAnswer("there is no session", to=to, what=what)
-        iq_id = secrets.token_hex(12)
+        iq_id = new_id()
         # A component has to say who it is, for a client it is known.
         sender = self.own if self._xmpp.is_component else ""
         text = asking.iq(kind, iq_id, to, sender, content)

@@ -11,7 +11,6 @@ import hashlib
 import itertools
 import logging
 import os
-import secrets
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -44,6 +43,7 @@ from qos.core.queue_requests import (
 )
 from qos.engine.clock import LoopClock
 from qos.engine.queue import Payloads, QueueEngine, Unwritten
+from qos.ids import new_id
 from qos.journal.writer import JournalWriter, check_folder
 from qos.stores.queue import QueueStore, queue_store_from_url
 from qos.xml import attribute
@@ -440,7 +440,7 @@ class QueueService:
 
     def new_id(self) -> str:
         """See QueuePort."""
-        return secrets.token_hex(16)
+        return new_id()
 
     # -- acknowledged events -----------------------------------------------
 

@@ -11,7 +11,6 @@ import asyncio
 import logging
 import math
 import random
-import secrets
 import weakref
 from collections.abc import Coroutine
 from dataclasses import dataclass
@@ -29,6 +28,7 @@ from qos.core.sender import Reply
 from qos.core.trust import Trusted
 from qos.engine import Delivery, Inbox, LoopClock, Outbox
 from qos.errors import LocalProtocolError, MessageTooLarge, RemoteProtocolError
+from qos.ids import new_id
 from qos.journal import messages as journaled
 from qos.journal.writer import JournalWriter, check_folder
 from qos.stores.base import Remember
@@ -455,7 +455,7 @@ class Endpoint:
 
     def new_id(self) -> str:
         """See qos.engine.outbox.Port."""
-        return secrets.token_hex(16)
+        return new_id()
 
     def jitter(self) -> float:
         """See qos.engine.outbox.Port."""

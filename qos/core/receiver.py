@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from qos.core.effects import (
     Answer,
@@ -126,8 +126,7 @@ class Request:
     hold: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class At:
+class At(NamedTuple):
     """What a step may need beside the record and the input.
 
     Attributes:

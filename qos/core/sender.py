@@ -35,6 +35,7 @@ import enum
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from qos.core.backoff import Backoff
 from qos.core.effects import Effect, Forget, Save, Settle, Transmit
@@ -255,8 +256,7 @@ def wake_at(record: Outgoing) -> float:
     return min(record.due_at, record.expires_at)
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(NamedTuple):
     """What a step may need beside the record and the input.
 
     Attributes:

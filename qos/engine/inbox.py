@@ -156,7 +156,8 @@ class Inbox:
         """Take a well-formed request; it is answered through the port, in time."""
         if self._stopped:
             return
-        token = self._new_token()
+        # To release what is held names nothing new.
+        token = "" if request.kind == "deliver" else self._new_token()
         key = receiver.key_of(request, token)
         message = self._messages.get(key)
         if message is None:
@@ -187,7 +188,7 @@ class Inbox:
         if message.busy:
             message.inputs.append(input_)
         else:
-            self._take(message, input_, token or self._new_token())
+            self._take(message, input_, token)
             self._drain(message)
 
     def _drain(self, message: _Message) -> None:

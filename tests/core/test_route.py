@@ -158,8 +158,8 @@ def test_every_resource_that_may_hold_the_message_is_asked_in_turn() -> None:
         route = choose(record, resources, NAMESPACES)
         assert route is not None
         asked.add(route.jid)
-        record, _ = step(record, SenderInput.ATTEMPT, replace(at, route=route))
+        record, _ = step(record, SenderInput.ATTEMPT, at._replace(route=route))
         reply = Reply("d", route.jid, error="item-not-found", hold="h1")
         assert classify(record, reply, own="door@x/a") is SenderInput.NOT_MINE
-        record, _ = step(record, SenderInput.NOT_MINE, replace(at, reply=reply))
+        record, _ = step(record, SenderInput.NOT_MINE, at._replace(reply=reply))
     assert asked == {"lamp@x/new", "lamp@x/old"}

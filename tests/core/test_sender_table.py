@@ -121,7 +121,7 @@ def at(input_: I | None = None, **changes: object) -> Step:
         reply=reply,
         own=OWN,
     )
-    return replace(circumstances, **changes)  # type: ignore[arg-type]  # by name
+    return circumstances._replace(**changes)  # type: ignore[arg-type]  # by name
 
 
 def names(effects: tuple[Effect, ...]) -> tuple[str, ...]:

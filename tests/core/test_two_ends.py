@@ -267,7 +267,7 @@ class Sender(Process):
             new_id=lambda: next(self.world.ids),
             own=self.own or "",
         )
-        at = replace(at, **more)  # type: ignore[arg-type]  # by name
+        at = at._replace(**more)  # type: ignore[arg-type]  # by name
         record, effects = sender.step(record, input_, at)
         self.records[record.msg_id] = record
         if record.state is not OutgoingState.QUEUED:
@@ -488,7 +488,7 @@ class Device(Process):
     ) -> None:
         """Take one step, effect by effect."""
         before = self.records.get(key)
-        at = replace(At(self.world.now), **more)  # type: ignore[arg-type]  # by name
+        at = At(self.world.now)._replace(**more)  # type: ignore[arg-type]  # by name
         after, effects = receiver.step(before, input_, at, request)
         if after is not before:
             if before is not None:
