@@ -17,6 +17,7 @@ from qos.engine import Delivery, Outcome
 from qos.stores.base import Store
 from xep_qos import stanza
 from xep_qos.batch import features as batch_features
+from xep_qos.caps import PromptCaps
 from xep_qos.endpoint import Endpoint, IncomingInfo
 from xep_qos.settings import Settings
 
@@ -213,6 +214,7 @@ class XEP_QOS(BasePlugin):
             # Kept after the end: whoever asks it then hears that its store is closed.
             self._endpoint = Endpoint(self.xmpp, Settings.from_config(self.config))
             self._started = True
+            self._caps = PromptCaps(self.xmpp)
             if self.xmpp.is_component:
                 api = self.xmpp.plugin["xep_0030"].api
                 api.register(self._info_at_any_address, "get_info")
@@ -226,6 +228,7 @@ class XEP_QOS(BasePlugin):
         if not self._started:
             return
         self._started = False
+        self._caps.close()
         if self.xmpp.is_component:
             disco = self.xmpp.plugin["xep_0030"]
             disco.api.register(disco.static.get_info, "get_info")

@@ -790,6 +790,49 @@ async def test_presence_follows_what_is_loaded_and_unloaded(
         await close(client)
 
 
+def filters_out(client: ClientXMPP) -> list[Any]:
+    filters: dict[str, list[Any]] = client.__dict__["_XMLStream__filters"]
+    return list(filters["out"])
+
+
+async def test_no_stanza_waits_for_a_coroutine(server: LoopbackServer) -> None:
+    """Each of an application's own stanzas would cost a third more, for XEP-0115."""
+    client = make_client()
+    client.register_plugin("xep_0115")
+    before = filters_out(client)
+    assert any(map(asyncio.iscoroutinefunction, before))
+    try:
+        await log_in(client, server)
+        qos = register(client)
+        assert not any(map(asyncio.iscoroutinefunction, filters_out(client)))
+        await qos.aclose()
+        assert filters_out(client) == before
+    finally:
+        await close(client)
+
+
+async def test_presence_waits_for_capabilities_that_take_their_time(
+    server: LoopbackServer,
+) -> None:
+    """slixmpp lets an application keep them elsewhere, behind a coroutine."""
+
+    async def slowly(*_: object) -> str:
+        await asyncio.sleep(0.02)
+        return "slow"
+
+    async with raw(server, "alice/a") as alice, online(server) as bob:
+        bob.plugin["xep_0115"].api.register(slowly, "get_verstring")
+        await alice.send_presence()
+        bob.send_presence(pstatus="here")
+        presence = await presence_from(alice, bob)
+        caps = presence.find(f"{{{CAPS}}}c")
+        assert caps is not None
+        assert caps.get("ver") == "slow"
+        assert presence.findtext(f"{{{presence.tag[1:].partition('}')[0]}}}status") == (
+            "here"
+        )
+
+
 async def test_registering_in_a_session_shows_nobody_who_hides(
     server: LoopbackServer,
 ) -> None:
