@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -12,7 +13,7 @@ from slixmpp import ClientXMPP
 
 import xep_qos  # noqa: F401 - makes the plugin known
 from qos.bench.arrivals import Arrivals
-from qos.bench.child import obey
+from qos.bench.child import Command, obey
 from qos.bench.floor import IqReceiver, IqSender, RawReceiver, RawSender
 from qos.bench.meter import Meter
 from qos.bench.sample import Work
@@ -23,7 +24,7 @@ from qos.cli.status import CannotConnect
 from qos.core.backoff import Backoff
 from qos.core.model import Level
 
-__all__ = ["Task"]
+__all__ = ["Node", "Task", "live"]
 
 _MANAGED_S_MAX = 5.0
 
@@ -67,7 +68,7 @@ class Task:
         return cls(**task | {"login": Login(**login)})
 
 
-class _Node:
+class Node:
     """What it can do: `connect`, `begin`, and then as its task is.
 
     Args:
@@ -83,15 +84,17 @@ class _Node:
         self._receiver: Receiver
 
     async def connect(self, *, task: dict[str, Any]) -> dict[str, object]:
-        """Log in; returns as whom."""
+        """Log in; returns as whom, and how long it took to load the plugins."""
         self._task = Task.from_json(task)
         session = AccountSession(self._task.login, quiet=True)
         await self._stack.enter_async_context(session)
         self._client = session.client
         if self._task.sends:
             self._meter = Meter(self._client)
+        began = time.perf_counter()
         for plugin, options in self._task.plugins.items():
             self._client.register_plugin(plugin, options)
+        loaded_s = time.perf_counter() - began
         session.start()
 
         async def ready() -> None:
@@ -100,7 +103,7 @@ class _Node:
                 await _managed(self._client)
 
         await session.work(ready())
-        return {"jid": self._client.boundjid.full}
+        return {"jid": self._client.boundjid.full, "loaded_s": loaded_s}
 
     async def begin(self, *, peer: str) -> None:
         """Get ready for messages to this peer, or from it."""
@@ -124,11 +127,16 @@ class _Node:
         """Returns how many messages were handed over so far; see ways.Receiver."""
         return {"taken": self._receiver.taken}
 
+    @property
+    def commands(self) -> list[Command]:
+        """What it obeys."""
+        return [self.connect, self.begin, self.send, self.received]
 
-async def _live() -> None:
+
+async def live(kind: type[Node] = Node) -> None:
+    """Be one of these until the parent wants no more."""
     async with AsyncExitStack() as stack:
-        node = _Node(stack)
-        await obey([node.connect, node.begin, node.send, node.received])
+        await obey(kind(stack).commands)
 
 
 async def _managed(client: ClientXMPP) -> None:
@@ -163,4 +171,4 @@ def _arrivals(task: Task) -> Arrivals | None:
 
 
 if __name__ == "__main__":
-    asyncio.run(_live())
+    asyncio.run(live())

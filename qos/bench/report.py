@@ -11,7 +11,7 @@ from functools import partial
 from qos.bench.figures import FIGURES, Measured, ratio
 from qos.bench.sections import Section
 
-__all__ = ["Results", "absences", "caveats", "folded", "plain", "tables"]
+__all__ = ["Results", "absences", "aligned", "caveats", "folded", "plain", "tables"]
 
 _MIB = 2**20
 
@@ -102,7 +102,7 @@ def _table(section: Section, results: Results) -> str:
     shown = [
         line if isinstance(line, str) else list(_some(line, known)) for line in lines
     ]
-    return "\n".join([section.title, *_aligned(shown)])
+    return "\n".join([section.title, *aligned(shown)])
 
 
 def _columns(section: Section, results: Results) -> Iterator[_Column]:
@@ -155,8 +155,8 @@ def _some(line: Sequence[str], wanted: Sequence[bool]) -> Iterator[str]:
     return (cell for cell, want in zip(line, wanted, strict=True) if want)
 
 
-def _aligned(lines: Sequence[Sequence[str] | str]) -> Iterator[str]:
-    """Lines of cells below each other, and lines that are a text as they are."""
+def aligned(lines: Sequence[Sequence[str] | str]) -> Iterator[str]:
+    """Return lines of cells below each other, and lines that are a text as they are."""
     cells = [line for line in lines if not isinstance(line, str)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     for line in lines:

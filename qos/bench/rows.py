@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -19,12 +20,12 @@ from qos.bench.usage import Watch
 from qos.cli.account import Login
 from qos.core.model import Level
 
-__all__ = ["Row"]
+__all__ = ["NO_LIMITS", "Row", "with_resource"]
 
 _ENDS = ("sender", "receiver")
 
 #: For as many messages, and as long ones, as somebody may want to have under way.
-_NO_LIMITS = {
+NO_LIMITS: Mapping[str, int] = {
     "quota_messages": 10**9,
     "quota_total_messages": 10**9,
     "quota_bytes": 10**15,
@@ -118,7 +119,7 @@ class Row:
 
     def _task(self, folder: Path, arrivals: str | None, *, sends: bool) -> Task:
         settings, server = self._settings, self._server
-        login = _with_resource(server.sender if sends else server.receiver)
+        login = with_resource(server.sender if sends else server.receiver)
         plugins: dict[str, dict[str, Any]] = {}
         if settings.managed:
             plugins["xep_0198"] = {}
@@ -129,7 +130,7 @@ class Row:
                 # It works at any server, whether or not they have met before.
                 "trust": [server.sender.jid],
                 "journal": str(folder / "journal") if settings.journal else None,
-                **_NO_LIMITS,
+                **NO_LIMITS,
                 **settings.options,
             }
         return Task(
@@ -144,8 +145,8 @@ class Row:
         )
 
 
-def _with_resource(login: Login) -> Login:
-    """Each row has sessions of its own, and none that anybody else has."""
+def with_resource(login: Login) -> Login:
+    """An account with a resource that nobody else has."""
     return replace(login, jid=f"{login.jid}/bench-{secrets.token_hex(4)}")
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from qos.bench.sample import Contender
     from qos.bench.servers import Server
 
-__all__ = ["measured_on"]
+__all__ = ["folders", "measured_on"]
 
 
 async def measured_on(
@@ -38,7 +38,7 @@ async def measured_on(
 
     absent: dict[str, str] = {}
     progress = _Progress()
-    with _folders("server", "rows") as (server_folder, rows_folder):
+    with folders("server", "rows") as (server_folder, rows_folder):
         try:
             await server.start(server_folder)
             measured = await measure(
@@ -55,7 +55,8 @@ async def measured_on(
 
 
 @contextmanager
-def _folders(*names: str) -> Iterator[list[Path]]:
+def folders(*names: str) -> Iterator[list[Path]]:
+    """Folders of these names in the temporary folder; gone at the end."""
     with tempfile.TemporaryDirectory(prefix="xmpp-qos-bench-") as parent:
         folders = [Path(parent, name) for name in names]
         for each in folders:
