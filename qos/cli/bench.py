@@ -190,7 +190,9 @@ def _add_rows(parser: Parser) -> None:
     group.add_argument(
         "--queue",
         action="store_true",
-        help="queues: RabbitMQ with aio-pika and NATS JetStream with nats-py; likewise",
+        help="queues: ours (XEP-0254 on a Prosody of its own, one item a stanza and in "
+        "batches), and beside them RabbitMQ with aio-pika and NATS JetStream with nats-py; "
+        "what is not installed is left out; the peers need the extra `bench`",
     )
 
 
