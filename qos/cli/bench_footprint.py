@@ -1,0 +1,114 @@
+"""`xmpp-qos bench footprint`: what the plugin costs beside its messages."""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from qos.cli.bench import FOOTPRINT
+from qos.cli.bench_run import folders
+from qos.cli.demo_output import ProgressLine, show
+from qos.cli.output import print_json
+from qos.cli.status import Status, UsageError
+
+if TYPE_CHECKING:
+    from qos.bench.footprint import Part, Plan, Progress
+    from qos.bench.servers import ProsodyServer
+
+__all__ = ["run"]
+
+
+async def run(arguments: argparse.Namespace) -> int:
+    """Measure, and show what came of it."""
+    from qos.bench.footprint import Plan
+    from qos.bench.sample import NotHere
+    from qos.bench.servers import ProsodyServer
+
+    plan = Plan(
+        repeat=arguments.repeat,
+        messages=arguments.messages,
+        flat_messages=arguments.flat_messages,
+        seconds=arguments.seconds,
+    )
+    chosen = [each for each in FOOTPRINT if each in arguments.only]
+    server = ProsodyServer()
+    line = ProgressLine()
+    try:
+        parts = await measured(chosen, plan, server, line.tell)
+    except NotHere as error:
+        raise UsageError(str(error)) from None
+    finally:
+        line.close()
+    about = await _about(server)
+    if arguments.json:
+        print_json({**about, **{name: each.plain() for name, each in parts.items()}})
+    else:
+        tables = (each.table() for each in parts.values())
+        show(*tables, _in_words(about), json=False)
+    return Status.DONE
+
+
+async def measured(
+    chosen: list[str], plan: Plan, server: ProsodyServer, progress: Progress
+) -> dict[str, Part]:
+    """Measure these, on a server that is started if one is needed."""
+    from qos.bench import (
+        footprint_flat,
+        footprint_import,
+        footprint_outstanding,
+        footprint_stanzas,
+    )
+
+    at_server = {
+        "stanzas": footprint_stanzas.measure,
+        "outstanding": footprint_outstanding.measure,
+        "flat": footprint_flat.measure,
+    }
+    found = {}
+    with folders("server", *at_server) as (server_folder, *own_folders):
+        own = dict(zip(at_server, own_folders, strict=True))
+        async with AsyncExitStack() as stack:
+            if set(chosen) & set(at_server):
+                # Stopped also if it has started only in part.
+                stack.push_async_callback(server.stop)
+                await server.start(server_folder)
+            for name in chosen:
+                if name == "import":
+                    found[name] = await footprint_import.measure(plan, progress)
+                else:
+                    measure = at_server[name]
+                    found[name] = await measure(server, own[name], plan, progress)
+    return found
+
+
+async def _about(server: ProsodyServer) -> dict[str, Any]:
+    from qos.bench.machine import describe
+    from qos.bench.versions import versions
+
+    return {
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "versions": await versions(peers=False),
+        "server": {"name": server.name, "version": server.version},
+        "machine": describe(Path(tempfile.gettempdir())),
+    }
+
+
+def _in_words(about: Mapping[str, Any]) -> str:
+    from qos.bench.report import folded
+
+    machine, server = about["machine"], about["server"]
+    # None was asked for a version that was not started.
+    used = {server["name"]: server["version"]} if server["version"] else {}
+    words = ", ".join(
+        f"{name} {each}" for name, each in (used | about["versions"]).items()
+    )
+    return folded(
+        f"{about['date']}. {words}. {machine['cores']} cores, {machine['model']}, "
+        f"{machine['system']}, load {machine['load']}; the stores on "
+        f"{machine['file_system']}."
+    )
