@@ -57,6 +57,8 @@ class Tap:
         self._taken = taken
         self._iq = f"{{{xmpp.default_ns}}}iq"
         self._looked_at: ET.Element | None = None
+        known: dict[str, list[Any]] = getattr(xmpp, "_XMLStream__filters", {})
+        self._known = known.get("in", [])
         self._filters: list[Any] = []
         self._first = False
         self._closed = False
@@ -91,11 +93,9 @@ class Tap:
         self._spawn_event(xml)
 
     def _is_first(self) -> bool:
-        known: dict[str, list[Any]] = getattr(self._xmpp, "_XMLStream__filters", {})
-        filters = known.get("in", [])
-        if filters != self._filters:
-            self._filters = list(filters)
-            self._first = not any(map(is_foreign, filters))
+        if self._known != self._filters:
+            self._filters = list(self._known)
+            self._first = not any(map(is_foreign, self._filters))
         return self._first
 
     def _filter(self, received: StanzaBase) -> StanzaBase | None:

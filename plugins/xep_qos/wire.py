@@ -46,12 +46,14 @@ class Wire:
         # Of this turn of the loop.
         self._in_turn = self._quickened = self._written = False
         self._gathered: list[str] = []
-        xmpp.add_filter("out_sce", self._write)
+        self._writes = False
 
     def close(self) -> None:
         """Leave the stream as it was."""
         self._send_gathered()
-        self._xmpp.del_filter("out_sce", self._write)
+        if self._writes:
+            self._writes = False
+            self._xmpp.del_filter("out_sce", self._write)
         self._socket = None
 
     def session_started(self) -> None:
@@ -112,7 +114,7 @@ class Wire:
             for text in texts:
                 xml = _parsed(text, self._xmpp.default_ns)
                 own = _OwnMessage if text.startswith("<message") else _OwnIq
-                self._xmpp.send(own(self._xmpp, xml=xml))
+                self._send_object(own(self._xmpp, xml=xml))
             return
         transport = self._xmpp.transport
         if transport is None or transport.is_closing():
@@ -162,7 +164,17 @@ class Wire:
         message = _OwnMessage(self._xmpp, xml=xml)  # type: ignore[no-untyped-call]
         if self._xmpp.is_component and not sender:
             message["from"] = self._xmpp.boundjid
-        self._xmpp.send(message)
+        self._send_object(message)
+
+    def _send_object(self, stanza: Iq | Message) -> None:
+        """Send what the filters are to see; the last of them is ours.
+
+        Not before it is needed: it would cost each stanza of the application.
+        """
+        if not self._writes:
+            self._writes = True
+            self._xmpp.add_filter("out_sce", self._write)
+        self._xmpp.send(stanza)
 
     def _stanza(self, payload: str, *, to: str, sender: str) -> ET.Element:
         xml = ET.fromstring(payload)  # noqa: S314 - written by qos.xml
