@@ -147,6 +147,8 @@ def _collect_messages(data: ReportData, messages: DataFrame, bucket_s: int) -> N
         *_percentiles("latency_s"),
     )
     routes = routes.withColumn("rate", F.col("retried") / F.col("messages"))
+    # Few, and looked at twice.
+    routes = routes.localCheckpoint()
     few = F.col("messages") < _MESSAGES_LEAST
     data.slow = _rows(
         routes.where(F.col("p95").isNotNull())
