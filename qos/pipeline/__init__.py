@@ -9,14 +9,15 @@ Modules, in the order in which the data passes them::
     schema    a line of the journal as Spark has it
     read      journals -> lines, checked -> events, and the problems of the files
     lines     checks lines in bulk, in the Python workers of Spark
-    stage     keeps the checked lines while the tables are made of them
+    told      lines of messages -> what each node says of a message, far fewer rows
+    stage     keeps that, and the checked lines of all else, while tables are made of it
     tables    events -> the tables: pure functions, no session inside
     store     tables <-> Parquet, by date and hour; a day is replaced as a whole
     report    tables -> one HTML page (`report_data` collects, `report` draws)
     session   a Spark session, or one clear line why there is none
     driver    all of them in order: an audit
     follow    the same as a stream: `claim` says whose a folder is, `staging` what is
-              kept between batches, `follow_lines`, `subjects` and `boots` which lines
+              kept between batches, `follow_lines`, `subjects` and `boot_runs` which lines
     declarative  the same tables as a Spark Declarative Pipeline, to be copied
 
 And queues and messages as sources and sinks of Spark, which know nothing of journals::

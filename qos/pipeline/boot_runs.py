@@ -6,13 +6,16 @@ found over the whole of a journal come out as `tables.missing_lines` and
 `tables.clocks_back` find them, and as does its coverage. A boot has one run, and one
 more for each hole.
 
-Pure functions from frames to frames.
+Pure functions from frames to frames; and one that makes the same in Arrow.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
@@ -20,7 +23,15 @@ from qos.journal.schema import Role
 from qos.pipeline import tables
 from qos.pipeline.tables.once import bare, role_is
 
-__all__ = ["RUN", "clocks_back", "coverage", "merged", "missing_lines", "runs"]
+__all__ = [
+    "RUN",
+    "clocks_back",
+    "coverage",
+    "merged",
+    "missing_lines",
+    "runs",
+    "stretches",
+]
 
 _JUMP: Final = "struct<seq:bigint,before:timestamp,at:timestamp>"
 
@@ -34,6 +45,12 @@ RUN: Final = (
 
 _BOOT = ("node", "boot")
 
+#: Whose lines tell that an endpoint was there.
+_HEARD = (Role.SENDER, Role.RECEIVER)
+
+_TIME = pa.timestamp("us", tz="UTC")
+_NO_JUMP = pa.struct([("seq", pa.int64()), ("before", _TIME), ("at", _TIME)])
+
 
 def runs(events: DataFrame, heard: Column) -> DataFrame:
     """Each line as a run.
@@ -42,7 +59,7 @@ def runs(events: DataFrame, heard: Column) -> DataFrame:
         events: lines.
         heard: whether a line is in the tables too, and so tells of what is covered.
     """
-    heard_at = F.when(heard & role_is(Role.SENDER, Role.RECEIVER), F.col("at"))
+    heard_at = F.when(heard & role_is(*_HEARD), F.col("at"))
     return events.select(
         *_BOOT,
         F.col("seq").alias("first_seq"),
@@ -53,6 +70,48 @@ def runs(events: DataFrame, heard: Column) -> DataFrame:
         heard_at.alias("heard_until"),
         F.lit(0).cast("long").alias("jumps"),
         F.lit(None).cast(_JUMP).alias("jump"),
+    )
+
+
+def stretches(lines: pa.Table) -> pa.Table:
+    """Lines that lie one behind the other as a run: few, where they lie as written.
+
+    All are heard that tell of a message. In none the clock goes back at all, so that
+    jumps are between runs, where `merged` finds them.
+
+    Args:
+        lines: see qos.pipeline.lines.CHECKED; those that are none are left out.
+    """
+    events = lines.filter(pc.is_valid(lines["seq"]))
+    events = events.select(["node", "boot", "seq", "at", "role"]).combine_chunks()
+    seq, at = (events[name].cast(pa.int64()).to_numpy() for name in ("seq", "at"))
+    follows = (np.diff(seq) == 1) & (np.diff(at) >= 0)
+    for name in _BOOT:
+        follows &= pc.equal(events[name][1:], events[name][:-1]).to_numpy()
+    # None at all if there is no line.
+    edges = np.flatnonzero(np.concatenate(([True], ~follows, [True]))[: len(seq) + 1])
+    begin, end = edges[:-1], edges[1:]
+    roles = pa.array([role.value for role in _HEARD])
+    heard = np.flatnonzero(pc.is_in(events["role"], roles).to_numpy())
+    some = np.searchsorted(heard, begin) < np.searchsorted(heard, end)
+    # Times only grow: the first that is heard, and the last.
+    heard_at = pa.array(at[heard], _TIME)
+    heard_from = np.ma.array(np.searchsorted(heard, begin), mask=~some)
+    heard_until = np.ma.array(np.searchsorted(heard, end) - 1, mask=~some)
+    first, last = events.take(begin), events.take(end - 1)
+    return pa.table(
+        {
+            "node": first["node"],
+            "boot": first["boot"],
+            "first_seq": first["seq"],
+            "first_at": first["at"],
+            "last_seq": last["seq"],
+            "last_at": last["at"],
+            "heard_from": heard_at.take(pa.array(heard_from)),
+            "heard_until": heard_at.take(pa.array(heard_until)),
+            "jumps": pa.repeat(0, len(first)),
+            "jump": pa.nulls(len(first), _NO_JUMP),
+        }
     )
 
 

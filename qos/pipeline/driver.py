@@ -1,6 +1,7 @@
 """An audit: journals in, tables and a report out. The one thin layer with a session.
 
-The events are read and checked once, and kept beside the tables while those are made.
+The events are read and checked once, and kept beside the tables while those are made;
+and once more if some lines are there twice.
 """
 
 from __future__ import annotations
@@ -9,13 +10,14 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
+from functools import partial, reduce
 from pathlib import Path
 from typing import TypeAlias
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from qos.pipeline import read, store, tables
+from qos.pipeline import boot_runs, read, store, tables
 from qos.pipeline.lines import LineProblem
 from qos.pipeline.report import render
 from qos.pipeline.report_data import collect
@@ -112,34 +114,46 @@ def audit(
         progress: told what is being done.
     """
     began = time.monotonic()
-    margin = {
-        "first": None if first is None else first - MARGIN,
-        "last": None if last is None else last + MARGIN,
-    }
+    since = None if first is None else first - MARGIN
+    until = None if last is None else last + MARGIN
     staged = f"{out}/{STAGED}"
     # Of an audit that was killed.
     store.remove(spark, staged)
     try:
         progress("reading the journals")
-        checked = stage(spark, journals, staged, **margin)
-        events = read.events_of(checked)
-        progress("looking for problems of the journals")
-        files = read.read_files(spark, journals, **margin)
+        read_all = partial(stage, spark, journals, staged, first=since, last=until)
+        found = read_all()
         # Few, and all in memory from here on.
-        boots = tables.boots(events).localCheckpoint()
-        problems = _problems(checked, events, boots, files)
+        pieces = found.runs.localCheckpoint()
+        runs = boot_runs.merged(pieces, tolerance_s=CLOCK_BACK_S).localCheckpoint()
+        unique = _lines(pieces) == _lines(runs)
+        if found.told is not None and not unique:
+            progress("reading the journals again: some lines are there twice")
+            store.remove(spark, staged)
+            found = read_all(whole=True)
+        progress("looking for problems of the journals")
+        files = read.read_files(spark, journals, first=since, last=until)
+        problems = _problems(found.lines, runs, files)
         store.replace_table(problems, f"{out}/problems")
         problems = store.read_table(problems, f"{out}/problems")
-        summary, unique = _seen(boots, problems, first, last)
+        summary = _seen(pieces, problems, first, last)
+        events = read.events_of(found.lines)
+        if found.told is not None:
+            messages = tables.deliveries_of(found.told)
+        else:
+            messages = tables.deliveries(events, unique=unique)
+        covered = boot_runs.coverage(runs)
+        if accounts is not None:
+            covered = covered.where(F.col("account").isin(*accounts))
         written = write_tables(
             events,
-            tables.coverage(events, accounts),
+            covered,
             out,
             # Without a line there is no day either, and nothing to replace.
             (summary.first or NEVER[0], summary.last or NEVER[1]),
             limits,
+            messages=messages,
             from_margin=bool(first),
-            unique=unique,
             progress=progress,
         )
     finally:
@@ -157,8 +171,8 @@ def write_tables(
     limits: Limits,
     *,
     judged: Days | None = None,
+    messages: DataFrame | None = None,
     from_margin: bool = False,
-    unique: bool = False,
     progress: Callable[[str], None] = lambda step: None,
 ) -> dict[str, DataFrame]:
     """Make the tables of these days; what was there of these days is replaced.
@@ -171,9 +185,9 @@ def write_tables(
         limits: by what an anomaly is judged.
         judged: of which the anomalies are; their deliveries must be there, or among
             `days`. None: the same.
+        messages: see qos.pipeline.tables.deliveries. None: those of the events.
         from_margin: there are lines before these that are not here: what seems to
             begin without its beginning is left out.
-        unique: see qos.pipeline.tables.deliveries.
         progress: told what is being done.
 
     Returns:
@@ -188,7 +202,8 @@ def write_tables(
         written[name] = store.read_table(table, folder, *days)
         return written[name]
 
-    messages = tables.deliveries(events, unique=unique)
+    if messages is None:
+        messages = tables.deliveries(events)
     if from_margin:
         # It began before what was read: its row is in the table of that day.
         messages = messages.where(F.col("bytes").isNotNull())
@@ -224,7 +239,7 @@ def draw(
     data = collect(written, problems, limits)
     summary = replace(
         summary,
-        rows={name: table.count() for name, table in written.items()},
+        rows=_rows(written),
         outcomes=data.outcomes,
         anomalies=data.anomaly_counts,
         problems=data.problem_counts,
@@ -235,24 +250,37 @@ def draw(
     return summary
 
 
-def _problems(
-    checked: DataFrame, events: DataFrame, boots: DataFrame, files: DataFrame
-) -> DataFrame:
+def _rows(written: Mapping[str, DataFrame]) -> dict[str, int]:
+    """How many rows each table has."""
+    names = [table.select(F.lit(name).alias("name")) for name, table in written.items()]
+    # All at once: each by itself would take longer to plan than to count.
+    counted = reduce(DataFrame.unionByName, names).groupBy("name").count()
+    counts = {row["name"]: row["count"] for row in counted.collect()}
+    return {name: counts.get(name, 0) for name in written}
+
+
+def _problems(checked: DataFrame, runs: DataFrame, files: DataFrame) -> DataFrame:
     return (
         read.line_problems(checked)
         .unionByName(read.file_problems(files))
-        .unionByName(tables.missing_lines(boots))
-        .unionByName(tables.clocks_back(events, tolerance_s=CLOCK_BACK_S))
+        .unionByName(boot_runs.missing_lines(runs))
+        .unionByName(boot_runs.clocks_back(runs, tolerance_s=CLOCK_BACK_S))
     )
 
 
+def _lines(runs: DataFrame) -> int:
+    """How many there are in all runs."""
+    lines = F.sum(F.col("last_seq") - F.col("first_seq") + 1)
+    row = runs.agg(F.coalesce(lines, F.lit(0))).first()
+    assert row is not None
+    return int(row[0])
+
+
 def _seen(
-    boots: DataFrame, problems: DataFrame, first: date | None, last: date | None
-) -> tuple[Summary, bool]:
-    """How much was read; and whether no line was there twice."""
-    seen = boots.agg(
-        F.coalesce(F.sum("given"), F.lit(0)).alias("events"),
-        F.coalesce(F.sum("lines"), F.lit(0)).alias("unique"),
+    pieces: DataFrame, problems: DataFrame, first: date | None, last: date | None
+) -> Summary:
+    """How much was read, and of which days."""
+    seen = pieces.agg(
         F.to_date(F.min("first_at")).alias("first"),
         F.to_date(F.max("last_at")).alias("last"),
     ).first()
@@ -260,10 +288,10 @@ def _seen(
     bad = problems.where(of_lines).agg(F.sum("count").alias("lines")).first()
     assert seen is not None
     assert bad is not None
-    summary = Summary(
+    events = _lines(pieces)
+    return Summary(
         first=first or seen["first"],
         last=last or seen["last"],
-        lines=seen["events"] + (bad["lines"] or 0),
-        events=seen["events"],
+        lines=events + (bad["lines"] or 0),
+        events=events,
     )
-    return summary, seen["events"] == seen["unique"]

@@ -1,14 +1,17 @@
-"""Keeps the checked lines of journals as Parquet, for all that is made of them.
+"""Keeps what is in journals as Parquet, for all that is made of it.
 
 To read the journals again for each table would take longer, and so would Spark's own
 cache: where the folder is on this machine, the Python workers that have checked the
-lines write them, and nothing goes back to Java.
+lines write them, and nothing goes back to Java. Most lines are of messages: of those
+they write no more than what comes of them, as long as none is there twice.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import date
 from functools import partial
 from pathlib import Path
@@ -18,12 +21,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
-from qos.journal.schema import Role
-from qos.pipeline import lines, read
-from qos.pipeline.schema import CHECKED
+from qos.pipeline import boot_runs, lines, read, told
+from qos.pipeline.schema import CHECKED, EVENT
 
-__all__ = ["stage"]
+__all__ = ["Staged", "stage"]
 
 #: Of a row group, which a worker has in memory.
 _ROWS = 200_000
@@ -31,10 +34,28 @@ _ROWS = 200_000
 #: Of a column in a row group: there are many ids of messages, and each comes often.
 _DICTIONARY_BYTES = 16 * 2**20
 
-#: Columns in which the same comes often.
-_REPEATED = [each.name for each in lines.CHECKED if pa.types.is_string(each.type)]
+#: The folders that are made, and what is in their files.
+_PARTS = {
+    "lines": lines.CHECKED,
+    "runs": boot_runs.stretches(lines.CHECKED.empty_table()).schema,
+    "told": told.in_arrow(lines.CHECKED.empty_table()).schema,
+}
 
-_OF_MESSAGES = pa.array([Role.SENDER.value, Role.RECEIVER.value])
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """What was written.
+
+    Attributes:
+        lines: see qos.pipeline.read.checked_lines. Where there is `told`, only those
+            that are not of messages.
+        runs: see qos.pipeline.boot_runs; of all lines, the same perhaps twice.
+        told: of the other lines, as if none was there twice; see qos.pipeline.told.
+    """
+
+    lines: DataFrame
+    runs: DataFrame
+    told: DataFrame | None = None
 
 
 def stage(
@@ -44,7 +65,8 @@ def stage(
     *,
     first: date | None = None,
     last: date | None = None,
-) -> DataFrame:
+    whole: bool = False,
+) -> Staged:
     """Check the lines of journals, and write what they are.
 
     Args:
@@ -53,64 +75,110 @@ def stage(
         folder: where; there must be none.
         first: see read_lines.
         last: likewise.
-
-    Returns:
-        What was written; see qos.pipeline.read.checked_lines.
+        whole: write all lines, also where less would do.
     """
     files = read.read_whole(spark, journals, first=first, last=last)
     rest = read.checked_lines(read.read_rest(spark, journals, first=first, last=last))
     if "://" in folder:
         read.checked_files(files).unionByName(rest).write.parquet(folder)
-    else:
-        Path(folder).mkdir(parents=True)
-        written = files.mapInArrow(partial(_write, folder), "rows long")
+        checked = spark.read.schema(CHECKED).parquet(read.literal(folder))
+        events = read.events_of(checked)
+        return Staged(checked, events.mapInArrow(_runs, boot_runs.RUN))
+    for part in _PARTS:
+        Path(folder, part).mkdir(parents=True)
+    for name, frame, checked_in in (
+        ("files", files, lines.checked_in),
+        ("rest", rest, _are_checked),
+    ):
+        write = partial(_write, folder, name, checked_in, whole)
+        written = frame.mapInArrow(write, "n long")
         written.write.format("noop").mode("overwrite").save()
-        rest.write.mode("append").parquet(folder)
-    return spark.read.schema(CHECKED).parquet(read.literal(folder))
+    by_teller = told.in_spark(spark.createDataFrame([], EVENT))
+
+    def there(part: str, schema: StructType | str) -> DataFrame:
+        return spark.read.schema(schema).parquet(read.literal(f"{folder}/{part}"))
+
+    return Staged(
+        there("lines", CHECKED),
+        there("runs", boot_runs.RUN),
+        None if whole else there("told", by_teller.schema),
+    )
 
 
-def _write(folder: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Write the lines of a partition, and say how many there are."""
+def _are_checked(batch: pa.RecordBatch) -> Iterator[pa.Table]:
+    yield pa.Table.from_batches([batch]).cast(lines.CHECKED)
+
+
+def _runs(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        yield from boot_runs.stretches(pa.Table.from_batches([batch])).to_batches()
+
+
+def _write(
+    folder: str,
+    name: str,
+    checked_in: Callable[[pa.RecordBatch], Iterator[pa.Table]],
+    whole: bool,
+    batches: Iterator[pa.RecordBatch],
+) -> Iterator[pa.RecordBatch]:
+    """Write what is in a partition, and say how many lines there are."""
+    tables = (table for batch in batches for table in checked_in(batch))
+    others = [lines.CHECKED.empty_table()]
+    count = 0
+    with (
+        _part(folder, "lines", name) as kept,
+        _part(folder, "runs", name) as runs,
+        _part(folder, "told", name) as by_teller,
+    ):
+        for group in _groups(tables):
+            count += len(group)
+            runs.write_table(boot_runs.stretches(group))
+            of_messages = told.are_of_messages(group)
+            messages = group.filter(of_messages)
+            if whole:
+                kept.write_table(messages)
+            else:
+                by_teller.write_table(told.in_arrow(messages))
+            others.append(group.filter(pc.invert(of_messages)))
+        # Apart, so that the few are found soon among many.
+        kept.write_table(pa.concat_tables(others))
+    yield pa.record_batch({"n": [count]})
+
+
+@contextmanager
+def _part(folder: str, part: str, name: str) -> Iterator[pq.ParquetWriter]:
+    """A file of this task, which is there when all has been written."""
     context = TaskContext.get()
     assert context is not None
     # A task that is tried again replaces what it has written before.
-    path = Path(folder, f"part-{context.partitionId():05}.parquet")
-    hidden = Path(folder, f".{path.name}.{context.taskAttemptId()}")
-    tables = (table for batch in batches for table in lines.checked_in(batch))
-    rows = 0
+    path = Path(folder, part, f"{name}-{context.partitionId():05}.parquet")
+    hidden = path.with_name(f".{path.name}.{context.taskAttemptId()}")
+    schema = _PARTS[part]
+    texts = [each.name for each in schema if pa.types.is_string(each.type)]
     try:
         with pq.ParquetWriter(
             hidden,
-            lines.CHECKED,
+            schema,
             compression="lz4",
-            use_dictionary=_REPEATED,
+            # The same text comes often.
+            use_dictionary=texts,
             dictionary_pagesize_limit=_DICTIONARY_BYTES,
         ) as writer:
-            for group in _groups(tables):
-                writer.write_table(group)
-                rows += len(group)
+            yield writer
         os.replace(hidden, path)
     finally:
         hidden.unlink(missing_ok=True)
-    yield pa.record_batch({"rows": [rows]})
 
 
 def _groups(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
-    """Row groups: those of messages apart, so that the few others are found soon."""
-    messages: list[pa.Table] = []
-    others: list[pa.Table] = []
+    """Tables taken together, so that a group has some rows, and not too many."""
+    some: list[pa.Table] = []
     rows = 0
     for table in tables:
-        of_message = pc.is_in(table["role"], _OF_MESSAGES)
-        if pc.all(of_message).as_py():
-            messages.append(table)
-        else:
-            messages.append(table.filter(of_message))
-            others.append(table.filter(pc.invert(of_message)))
+        some.append(table)
         rows += len(table)
         if rows >= _ROWS:
-            yield pa.concat_tables(messages)
-            messages, rows = [], 0
-    for left in (messages, others):
-        if left:
-            yield pa.concat_tables(left)
+            yield pa.concat_tables(some)
+            some, rows = [], 0
+    if some:
+        yield pa.concat_tables(some)

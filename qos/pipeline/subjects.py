@@ -10,9 +10,9 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from qos.journal.schema import QueueEvent, ReceiverEvent, Role, SenderEvent
-from qos.pipeline.tables.deliveries import OUTCOMES
 from qos.pipeline.tables.items import ENDS
 from qos.pipeline.tables.once import bare, event_is, role_is
+from qos.pipeline.told import OUTCOMES
 
 __all__ = ["begun", "is_open", "subject"]
 

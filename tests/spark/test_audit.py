@@ -4,6 +4,7 @@ import contextlib
 import io
 import json
 import random
+import shutil
 import tempfile
 from collections import Counter
 from datetime import UTC, date, datetime
@@ -217,7 +218,7 @@ def test_an_audit_that_fails_leaves_nothing_behind(
 
     def stop(step: str) -> None:
         if step == "writing deliveries":
-            assert list((tmp_path / "staged").glob("*.parquet"))
+            assert list((tmp_path / "staged").rglob("*.parquet"))
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -234,3 +235,42 @@ def test_an_audit_of_no_line_is_clean(spark: SparkSession, tmp_path: Path) -> No
     assert found.clean
     assert (found.lines, found.first, found.rows["deliveries"]) == (0, None, 0)
     assert "No anomaly" in (tmp_path / "out" / "report.html").read_text()
+
+
+def test_lines_that_are_there_twice_make_no_other_tables(
+    summary: dict[str, Any], journals: Path, spark: SparkSession, tmp_path: Path
+) -> None:
+    """They are read in another way then: it costs more, and comes to the same."""
+    shutil.copytree(journals, tmp_path / "journal")
+    for path in list((tmp_path / "journal").glob("date=*/hub-*.jsonl")):
+        shutil.copy(path, path.with_name(f"copy-{path.name}"))
+    steps: list[str] = []
+    found = audit(
+        spark,
+        [str(tmp_path / "journal")],
+        str(tmp_path / "out"),
+        limits=LIMITS,
+        progress=steps.append,
+    )
+    assert any("there twice" in step for step in steps)
+    assert found.lines > summary["lines"]
+    assert found.rows == summary["rows"]
+    assert (found.outcomes, found.anomalies) == (
+        summary["outcomes"],
+        summary["anomalies"],
+    )
+
+
+def test_files_that_are_too_long_to_be_in_memory_make_no_other_tables(
+    summary: dict[str, Any],
+    journals: Path,
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They are not ours, perhaps, but what is in them may be."""
+    sizes = [path.stat().st_size for path in journals.glob("date=*/*.jsonl")]
+    monkeypatch.setattr(read, "_WHOLE_BYTES_MAX", sorted(sizes)[len(sizes) // 2])
+    found = audit(spark, [str(journals)], str(tmp_path), limits=LIMITS)
+    assert (found.lines, found.rows) == (summary["lines"], summary["rows"])
+    assert found.anomalies == summary["anomalies"]

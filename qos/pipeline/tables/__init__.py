@@ -13,7 +13,7 @@ from qos.pipeline.tables.coverage import (
     missing_lines,
     missing_problems,
 )
-from qos.pipeline.tables.deliveries import deliveries
+from qos.pipeline.tables.deliveries import deliveries, deliveries_of
 from qos.pipeline.tables.items import queue_items
 from qos.pipeline.tables.once import once
 from qos.pipeline.tables.readings import readings, unreadable
@@ -29,6 +29,7 @@ __all__ = [
     "clocks_back",
     "coverage",
     "deliveries",
+    "deliveries_of",
     "missing_lines",
     "missing_problems",
     "once",

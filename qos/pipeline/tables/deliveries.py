@@ -14,23 +14,18 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from qos.core.model import Level
-from qos.journal.schema import Event, ReceiverEvent, Role, SenderEvent
-from qos.pipeline.tables.once import (
-    bare,
-    by_hour,
-    event_is,
-    once,
-    role_is,
-    seconds_between,
-)
+from qos.journal.schema import Role, SenderEvent
+from qos.pipeline import told
+from qos.pipeline.tables.once import bare, by_hour, once, role_is, seconds_between
 
-__all__ = ["COLUMNS", "OUTCOMES", "deliveries"]
+__all__ = ["COLUMNS", "deliveries", "deliveries_of"]
 
-_S, _R = SenderEvent, ReceiverEvent
-OUTCOMES = (_S.DELIVERED, _S.NOT_DELIVERED, _S.IN_DOUBT, _S.WITHDRAWN)
-_HAND_OVERS = (_R.HANDED_OVER, _R.REDELIVERED)
+_S = SenderEvent
 
 _KEY = ("sender", "msg_id", "level")
+
+#: Lines of the same teller are brought together by these, if need be.
+_ONCE = ("source", "msg_id", "level", "role", "node", "to")
 
 
 def deliveries(events: DataFrame, *, unique: bool = False) -> DataFrame:
@@ -57,18 +52,15 @@ def deliveries(events: DataFrame, *, unique: bool = False) -> DataFrame:
         - `holds`: how often it was held anew; `hand_overs`: not marked as a repeat; `redeliveries`: those that were
         - `latency_s`: from accepted to delivered, by the clock of the sender
     """
-    wanted = role_is(Role.SENDER, Role.RECEIVER) & F.col("msg_id").isNotNull()
-    refused = role_is(Role.RECEIVER) & event_is(_R.REFUSED)
-    messages = events.where(wanted & ~refused).select(
-        bare(F.coalesce("source", F.when(_sends(), F.col("node")), F.lit(""))).alias(
-            "sender"
-        ),
-        *("msg_id", "level", "boot", "seq", "at", "node", "role", "event", "to"),
-        *("attempt", "bytes", "condition"),
-    )
+    messages = events.where(told.is_of_message())
     if not unique:
-        messages = once(messages, *_KEY)
-    rows = _by_message(_by_teller(messages))
+        messages = once(messages, *_ONCE)
+    return deliveries_of(told.in_spark(messages))
+
+
+def deliveries_of(by_teller: DataFrame) -> DataFrame:
+    """The same, of what each node says of a message; see qos.pipeline.told."""
+    rows = _by_message(by_teller)
     rows = rows.withColumns(
         {
             "outcome": F.col("end.end"),
@@ -110,58 +102,14 @@ def _receives() -> Column:
     return role_is(Role.RECEIVER)
 
 
-def _by_teller(messages: DataFrame) -> DataFrame:
-    """What each node says of a message, and how it says that it has ended.
-
-    Only times and numbers are made here: for those Spark needs not sort, and most of
-    it is done before anything moves.
-    """
-    ends = _sends() & event_is(*OUTCOMES)
-    return (
-        messages.withColumns(
-            {
-                "end": F.when(ends, F.col("event")),
-                "condition": F.when(ends, F.col("condition")),
-            }
-        )
-        .groupBy(*_KEY, "role", "node", "to", "end", "condition")
-        .agg(
-            F.min("at").alias("first_at"),
-            F.max("at").alias("last_at"),
-            F.max("seq").alias("last_seq"),
-            F.max("attempt").alias("attempts"),
-            F.max("bytes").alias("bytes"),
-            _first(_S.ACCEPTED).alias("accepted_at"),
-            _first(_S.OFFERED).alias("offered_at"),
-            _first(_S.RECEIVED).alias("received_at"),
-            # Of the sender or the receiver.
-            _first(_S.RELEASED).alias("released_at"),
-            _first(_R.HELD).alias("held_at"),
-            _last(_R.HELD).alias("held_again_at"),
-            _first(*_HAND_OVERS).alias("handed_over_at"),
-            _first(_R.DONE).alias("done_at"),
-            _last(_R.EXPIRED).alias("expired_at"),
-            F.count_if(event_is(_R.HELD)).alias("holds"),
-            F.count_if(event_is(_R.HANDED_OVER)).alias("hand_overs"),
-            F.count_if(event_is(_R.REDELIVERED)).alias("redeliveries"),
-        )
-    )
-
-
-def _by_message(told: DataFrame) -> DataFrame:
+def _by_message(by_teller: DataFrame) -> DataFrame:
     """All that is said of each message."""
+    source = F.coalesce("source", F.when(_sends(), F.col("node")), F.lit(""))
+    by_teller = by_teller.withColumn("sender", bare(source))
     # What is sorted by a number first need not compare much text.
     number = F.xxhash64(*_KEY).alias("number")
-    rows = told.select(number, "*").repartition("number").groupBy("number", *_KEY)
+    rows = by_teller.select(number, "*").repartition("number").groupBy("number", *_KEY)
     return rows.agg(*_sender(), *_receiver(), F.min("first_at").alias("first_at"))
-
-
-def _first(*events: Event) -> Column:
-    return F.min(F.when(event_is(*events), F.col("at")))
-
-
-def _last(*events: Event) -> Column:
-    return F.max(F.when(event_is(*events), F.col("at")))
 
 
 def _sender() -> list[Column]:
@@ -191,13 +139,9 @@ def _receiver() -> list[Column]:
         F.min(F.when(_receives(), F.col("released_at"))).alias("to_hand_over_at"),
         *(F.min(name).alias(name) for name in ("held_at", "handed_over_at", "done_at")),
         *(F.max(name).alias(name) for name in ("held_again_at", "expired_at")),
-        *(F.sum(name).alias(name) for name in _COUNTS),
+        *(F.sum(name).alias(name) for name in told.COUNTS),
         F.max(F.when(_receives(), F.col("bytes"))).alias("bytes_held"),
     ]
-
-
-#: Events of the receiver alone, like the times that are not looked at twice above.
-_COUNTS = ("holds", "hand_overs", "redeliveries")
 
 
 def _retries() -> Column:

@@ -1,0 +1,158 @@
+"""What each node says of a message: the few rows that are made of its many lines.
+
+They can be made in Spark, or in Arrow where lines are checked. Which lines they are of,
+and what is made of those, is said here once, for both. Rows of the same are merged by
+whoever makes a message of them, so any lines may be taken together.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from qos.journal.schema import Event, ReceiverEvent, Role, SenderEvent
+
+__all__ = [
+    "COUNTS",
+    "OUTCOMES",
+    "ROLES",
+    "are_of_messages",
+    "in_arrow",
+    "in_spark",
+    "is_of_message",
+]
+
+_S, _R = SenderEvent, ReceiverEvent
+OUTCOMES: Final = (_S.DELIVERED, _S.NOT_DELIVERED, _S.IN_DOUBT, _S.WITHDRAWN)
+_HAND_OVERS = (_R.HANDED_OVER, _R.REDELIVERED)
+
+#: Who speaks of messages; but no message is what was refused.
+ROLES: Final = (Role.SENDER, Role.RECEIVER)
+_REFUSED = _R.REFUSED
+
+#: Who tells of which message.
+_TELLER = ("source", "msg_id", "level", "role", "node", "to")
+
+#: These come too, but only of a line that says how a message has ended: each of those
+#: has a row of its own, for the last of several counts.
+_ENDS = {"end": "event", "condition": "condition", "last_seq": "seq"}
+
+
+class _Told(NamedTuple):
+    """A column: the least, the last or the number of what a field says.
+
+    Attributes:
+        name: of the column.
+        function: as Spark and Arrow both name it.
+        field: of a line.
+        events: only lines with one of these; none: all.
+    """
+
+    name: str
+    function: str
+    field: str
+    events: tuple[Event, ...] = ()
+
+
+_TOLD = (
+    _Told("first_at", "min", "at"),
+    _Told("last_at", "max", "at"),
+    _Told("attempts", "max", "attempt"),
+    _Told("bytes", "max", "bytes"),
+    _Told("accepted_at", "min", "at", (_S.ACCEPTED,)),
+    _Told("offered_at", "min", "at", (_S.OFFERED,)),
+    _Told("received_at", "min", "at", (_S.RECEIVED,)),
+    # Of the sender or the receiver.
+    _Told("released_at", "min", "at", (_S.RELEASED,)),
+    _Told("held_at", "min", "at", (_R.HELD,)),
+    _Told("held_again_at", "max", "at", (_R.HELD,)),
+    _Told("handed_over_at", "min", "at", _HAND_OVERS),
+    _Told("done_at", "min", "at", (_R.DONE,)),
+    _Told("expired_at", "max", "at", (_R.EXPIRED,)),
+    _Told("holds", "count", "event", (_R.HELD,)),
+    _Told("hand_overs", "count", "event", (_R.HANDED_OVER,)),
+    _Told("redeliveries", "count", "event", (_R.REDELIVERED,)),
+)
+
+COUNTS: Final = tuple(told.name for told in _TOLD if told.function == "count")
+
+
+# -- in Spark ---------------------------------------------------------------
+
+
+def is_of_message() -> Column:
+    """Whether a line is of a message."""
+    return (
+        _is_one("role", ROLES)
+        & ~_is_one("event", (_REFUSED,))
+        & F.col("msg_id").isNotNull()
+    )
+
+
+def in_spark(lines: DataFrame) -> DataFrame:
+    """What each node says of a message.
+
+    Args:
+        lines: of messages; none may be there twice.
+
+
+    """
+    # Only times and numbers are made here: for those Spark needs not sort, and most of
+    # it is done before anything moves.
+    ended = _is_one("event", OUTCOMES)
+    ends = {name: F.when(ended, F.col(field)) for name, field in _ENDS.items()}
+    columns = []
+    for told in _TOLD:
+        value = F.col(told.field)
+        if told.events:
+            value = F.when(_is_one("event", told.events), value)
+        columns.append(getattr(F, told.function)(value).alias(told.name))
+    return lines.withColumns(ends).groupBy(*_TELLER, *_ENDS).agg(*columns)
+
+
+def _is_one(field: str, values: tuple[Role | Event, ...]) -> Column:
+    return F.col(field).isin(*(value.value for value in values))
+
+
+# -- in Arrow ---------------------------------------------------------------
+
+
+def are_of_messages(lines: pa.Table) -> pa.ChunkedArray:
+    """The same of a table of qos.pipeline.lines.CHECKED."""
+    of_messages = pc.and_(
+        _are_one(lines, "role", ROLES),
+        pc.invert(_are_one(lines, "event", (_REFUSED,))),
+    )
+    return pc.and_(of_messages, pc.is_valid(lines["msg_id"]))
+
+
+def in_arrow(lines: pa.Table) -> pa.Table:
+    """The same of such a table; its rows are merged with those of any other."""
+    ended = _are_one(lines, "event", OUTCOMES)
+    columns = {name: lines[name] for name in _TELLER}
+    for name, field in _ENDS.items():
+        columns[name] = _where(ended, lines[field])
+    for told in _TOLD:
+        value = lines[told.field]
+        if told.events:
+            value = _where(_are_one(lines, "event", told.events), value)
+        columns[told.name] = value
+    keys = [*_TELLER, *_ENDS]
+    found = pa.table(columns).group_by(keys, use_threads=False)
+    made = found.aggregate([(told.name, told.function) for told in _TOLD])
+    names = {f"{told.name}_{told.function}": told.name for told in _TOLD}
+    return made.rename_columns([names.get(name, name) for name in made.column_names])
+
+
+def _are_one(
+    lines: pa.Table, field: str, values: tuple[Role | Event, ...]
+) -> pa.ChunkedArray:
+    return pc.is_in(lines[field], pa.array([value.value for value in values]))
+
+
+def _where(condition: pa.ChunkedArray, values: pa.ChunkedArray) -> pa.ChunkedArray:
+    return pc.if_else(condition, values, pa.scalar(None, values.type))

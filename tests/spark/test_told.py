@@ -1,0 +1,95 @@
+"""What is made of lines in Arrow, while they are checked, is what Spark makes of them."""
+
+import random
+from datetime import UTC
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from frames import Lines
+from qos.journal.schema import EVENTS, Role
+from qos.pipeline import boot_runs, told
+from qos.pipeline.lines import CHECKED
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.xdist_group("spark"),
+    pytest.mark.timeout(180),
+]
+
+ROLES = {f"{role.value}@x/1": role for role in Role}
+
+
+def random_lines(chance: random.Random, count: int) -> Lines:
+    """Lines of any node, about few messages, at few times: much comes together."""
+    made = Lines()
+    for _ in range(count):
+        node = chance.choice(sorted(ROLES))
+        role = ROLES[node]
+        made.line(
+            node,
+            role.value,
+            chance.choice([event.value for event in EVENTS[role]]),
+            chance.randint(0, 5),
+            boot=chance.choice(["one", "two"]),
+            level=chance.choice([None, "assured", "acknowledged"]),
+            msg_id=chance.choice([None, "m1", "m2", "m3"]),
+            source=chance.choice([None, "a@x/1", "a@x/2"]),
+            to=chance.choice([None, "b@x", "b@x/1"]),
+            attempt=chance.choice([None, 1, 2]),
+            bytes=chance.choice([None, 10, 20]),
+            condition=chance.choice([None, "gone"]),
+        )
+    return made
+
+
+def in_arrow(some: Lines) -> pa.Table:
+    return pa.Table.from_pylist(some.rows, CHECKED)
+
+
+def rows_of(table: pa.Table) -> list[dict[str, Any]]:
+    """As Spark returns them."""
+    rows: list[dict[str, Any]] = table.to_pylist()
+    for row in rows:
+        for name, value in row.items():
+            if hasattr(value, "astimezone"):
+                row[name] = value.astimezone(UTC).replace(tzinfo=None)
+    return rows
+
+
+def test_a_node_tells_the_same_of_a_message_in_spark_and_in_arrow(
+    spark: SparkSession,
+) -> None:
+    """An audit has its deliveries of the one, a follower of the other."""
+    some = random_lines(random.Random(1), 2000)
+    frame = told.in_spark(some.frame(spark).where(told.is_of_message()))
+    table = in_arrow(some)
+    made = told.in_arrow(table.filter(told.are_of_messages(table)))
+    assert made.column_names == frame.columns
+    found = [row.asDict() for row in frame.collect()]
+    assert 100 < len(found) < 1500
+    assert sorted(map(repr, rows_of(made))) == sorted(map(repr, found))
+
+
+@pytest.mark.parametrize("count", [0, 1, 150])
+def test_stretches_of_lines_tell_what_the_lines_do(
+    count: int, spark: SparkSession
+) -> None:
+    """However the lines lie: gaps, the clock, and who was heard of."""
+    chance = random.Random(count)
+    some = random_lines(chance, count)
+    some.rows = [row for row in some.rows if chance.random() < 0.9]
+    some.rows.sort(key=lambda row: (row["boot"], row["seq"]))
+    some.rows += chance.sample(some.rows, len(some.rows) // 9)
+    stretches = boot_runs.stretches(in_arrow(some))
+    assert len(stretches) <= len(some.rows)
+    each = boot_runs.runs(some.frame(spark), heard=F.lit(True))
+    together = spark.createDataFrame(rows_of(stretches), each.schema)
+    found, expected = (
+        sorted(boot_runs.merged(pieces, tolerance_s=2).collect(), key=repr)
+        for pieces in (together, each)
+    )
+    assert found == expected
