@@ -158,7 +158,21 @@ def test_what_xml_cannot_carry_is_refused_wherever_it_stands(
 
 @pytest.mark.parametrize(
     "name",
-    ["", " ", "a b", "a b='c'", "a/", "a:b", "1", "-a", "a>", "<a", "x" * 300 + " "],
+    [
+        "",
+        " ",
+        "a b",
+        "a b='c'",
+        "a/",
+        "a:b",
+        "1",
+        "-a",
+        "a>",
+        "<a",
+        "\x00",
+        "\ud800",
+        "x" * 300 + " ",
+    ],
 )
 def test_what_is_no_name_is_refused_wherever_it_stands(name: str) -> None:
     """An application may call an element anything, and a value ends where a name is."""
