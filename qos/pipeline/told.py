@@ -99,7 +99,8 @@ def in_spark(lines: DataFrame) -> DataFrame:
     Args:
         lines: of messages; none may be there twice.
 
-
+    Returns:
+        The columns of `_TELLER`, `_ENDS` and `_TOLD`.
     """
     # Only times and numbers are made here: for those Spark needs not sort, and most of
     # it is done before anything moves.
