@@ -138,6 +138,18 @@ class XEP_QOS(BasePlugin):
         """
         return self._endpoint.outbox.delivery(msg_id)
 
+    async def outcome(self, msg_id: str) -> Outcome:
+        """How a message has ended, also before a restart; if it has not, wait for it.
+
+        Args:
+            msg_id: its id; of several messages that had it, the last is meant.
+
+        Raises:
+            UnknownMessage: there is none with this id, or it is not kept any more:
+                see the options `outcomes_max` and `outcome_ttl_s`.
+        """
+        return await self._endpoint.outbox.outcome(msg_id)
+
     async def purge(self) -> int:
         """Withdraw every message of ours that can still be; returns how many.
 

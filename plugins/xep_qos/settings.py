@@ -42,6 +42,8 @@ _LEAST: dict[str, int | float] = {
     "window_max": 1,
     "outbox_messages_max": 1,
     "outbox_bytes_max": 1,
+    "outcomes_max": 0,
+    "outcome_ttl_s": 0.0,
     "stanza_bytes_max": 1_000,
     "batch_max": 1,
 }
@@ -79,6 +81,9 @@ class Settings:
         window_max: messages under way to one account, at most.
         outbox_messages_max: messages outstanding, at most.
         outbox_bytes_max: bytes of payload outstanding, at most.
+        outcomes_max: of how many messages, of those accepted last, it is kept how they
+            have ended, for `XEP_QOS.outcome`; 0: of none.
+        outcome_ttl_s: how long that is kept.
         stanza_bytes_max: the server's limit; beyond it a message is refused.
         batch_max: requests in one stanza to a peer that takes them together, at most;
             1: batches are neither sent nor taken.
@@ -106,6 +111,8 @@ class Settings:
     window_max: int = _OUTBOX.window
     outbox_messages_max: int = _OUTBOX.messages
     outbox_bytes_max: int = _OUTBOX.bytes
+    outcomes_max: int = _OUTBOX.outcomes
+    outcome_ttl_s: float = _OUTBOX.outcome_ttl_s
     #: Prosody's default for clients, the strictest that is common.
     stanza_bytes_max: int = 256 * 1024
     batch_max: int = 32
@@ -177,6 +184,8 @@ class Settings:
             messages=self.outbox_messages_max,
             bytes=self.outbox_bytes_max,
             window=self.window_max,
+            outcomes=self.outcomes_max,
+            outcome_ttl_s=self.outcome_ttl_s,
         )
 
     @property

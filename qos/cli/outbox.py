@@ -16,8 +16,8 @@ from qos.cli.status import Status
 from qos.cli.stored import in_full, journal_of, opened, summary, write
 from qos.core import sender
 from qos.core.backoff import Backoff
-from qos.core.effects import Forget
-from qos.core.model import Outgoing
+from qos.core.effects import End
+from qos.core.model import Ended, Outgoing
 from qos.core.sender import SenderInput
 from qos.engine import Delivery, Outcome
 from qos.errors import UnknownMessage
@@ -42,12 +42,16 @@ example:
   xmpp-qos outbox list --jid controller@example.org
 
 One JSON object a line, the oldest first. state: queued (never sent), offered (sent,
-not answered), releasing (the receiver holds it and may have acted on it).
+not answered), releasing (the receiver holds it and may have acted on it); with
+--ended: delivered, not delivered, in doubt. How a message has ended is kept for a day,
+of the last 10,000 messages.
 """
 
 _SHOW = """\
 example:
   xmpp-qos outbox show 3f2c… --store sqlite:controller.db
+
+Of one that has ended: how, as far as that is kept. See list --ended.
 """
 
 _WITHDRAW = """\
@@ -89,6 +93,12 @@ def parser(prog: str) -> Parser:
             action.add_argument(
                 "ids", nargs=ids, metavar="ID", help="a msg_id, as list shows it"
             )
+        if name == "list":
+            action.add_argument(
+                "--ended",
+                action="store_true",
+                help="those that have ended, and how, as far as that is kept",
+            )
         if name == "resend":
             add_connection(action, receives=False)
         else:
@@ -102,10 +112,15 @@ async def run(arguments: argparse.Namespace) -> int:
         return await _resend(arguments)
     async with opened(store_url(arguments)) as store:
         if arguments.action == "list":
-            for record in store.outgoing():
-                print_json(summary(record))
+            found = store.ended() if arguments.ended else store.outgoing()
+            for each in found:
+                print_json(summary(each))
             return Status.DONE
-        record = _find(store, arguments.ids[0])
+        msg_id = arguments.ids[0]
+        if arguments.action == "show" and store.find_outgoing(msg_id) is None:
+            print_json(summary(_find_ended(store, msg_id)))
+            return Status.DONE
+        record = _find(store, msg_id)
         if arguments.action == "show":
             print_json(in_full(record))
         else:
@@ -121,18 +136,26 @@ def _find(store: Store, msg_id: str) -> Outgoing:
     return record
 
 
+def _find_ended(store: Store, msg_id: str) -> Ended:
+    """Of those that had this id the one accepted last."""
+    ended = list(store.ended(msg_id))
+    if not ended:
+        raise UnknownMessage(msg_id)
+    return ended[-1]
+
+
 async def _withdraw(
     store: Store, record: Outgoing, journal: JournalWriter | None
 ) -> None:
     """Take it back by the rules of the sender: certainly not delivered, or not at all."""
     now = time.time()
-    at = sender.Step(now=now, jitter=0.0, backoff=Backoff(), new_id=str)
+    at = sender.Step(now=now, jitter=0.0, backoff=Backoff(), new_id=str, remember=True)
     withdraw = SenderInput.WITHDRAW
     ended, effects = sender.step(sender.resumed(record), withdraw, at)
     if journal is not None:
         journal.note(*journaled.sent(ended, withdraw, effects, node=journal.node))
     for effect in effects:
-        if isinstance(effect, Forget):
+        if isinstance(effect, End):
             await write(store, effect)
     Results().add(Outcome.of(ended, now - ended.created_at), why="withdrawn")
 

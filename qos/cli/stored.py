@@ -9,7 +9,7 @@ from pathlib import Path
 
 from qos.cli.output import time_text
 from qos.cli.status import UsageError
-from qos.core.model import Incoming, Outgoing
+from qos.core.model import Ended, Incoming, Outgoing
 from qos.errors import LocalProtocolError, StoreError
 from qos.journal.messages import not_stored
 from qos.journal.writer import JournalWriter
@@ -77,8 +77,21 @@ async def write(store: Store, change: Change) -> None:
         await written
 
 
-def summary(record: Outgoing | Incoming) -> dict[str, object]:
+def summary(record: Outgoing | Ended | Incoming) -> dict[str, object]:
     """What a list shows of a record."""
+    if isinstance(record, Ended):
+        return {
+            "msg_id": record.msg_id,
+            "to": record.to,
+            "level": record.level.value,
+            "state": record.state.value,
+            "bytes": record.size,
+            "attempts": record.attempts,
+            "created_at": time_text(record.created_at),
+            "ended_at": time_text(record.ended_at),
+            "condition": record.condition,
+            "by": record.condition_by,
+        }
     if isinstance(record, Outgoing):
         return {
             "msg_id": record.msg_id,

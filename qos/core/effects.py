@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from qos.core.model import Incoming, Outgoing, Route
+from qos.core.model import Ended, Incoming, Outgoing, Route
 from qos.errors import ErrorType
 
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "Defer",
     "Deliver",
     "Effect",
+    "End",
     "Forget",
     "Refund",
     "Report",
@@ -40,6 +41,13 @@ class Forget:
     """Remove the record; go on when that is on disk."""
 
     record: Outgoing | Incoming
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """Keep how a message ended instead of its record; go on when that is on disk."""
+
+    ended: Ended
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +126,7 @@ class Report:
 Effect: TypeAlias = (
     Save
     | Forget
+    | End
     | Transmit
     | Settle
     | Deliver

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
+from typing import Self
 
 __all__ = [
     "ID_CHARS_MAX",
     "MARKS_NAMESPACE",
     "NAMESPACES",
+    "Ended",
     "Incoming",
     "IncomingState",
     "Level",
@@ -166,6 +168,45 @@ class Outgoing:
     def flow(self) -> str:
         """What its window and its order are counted by: the account it goes to."""
         return bare(self.to)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """What is kept of a message that has ended at its sender: see Outgoing.
+
+    Attributes:
+        state: how it ended.
+        ended_at: when.
+    """
+
+    seq: int
+    msg_id: str
+    to: str
+    level: Level
+    size: int
+    created_at: float
+    ended_at: float
+    state: OutgoingState
+    attempts: int
+    condition: str | None
+    condition_by: str | None
+
+    @classmethod
+    def of(cls, record: Outgoing, now: float) -> Self:
+        """How this message has ended now."""
+        return cls(
+            seq=record.seq,
+            msg_id=record.msg_id,
+            to=record.to,
+            level=record.level,
+            size=record.size,
+            created_at=record.created_at,
+            ended_at=now,
+            state=record.state,
+            attempts=record.attempts,
+            condition=record.condition,
+            condition_by=record.condition_by,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

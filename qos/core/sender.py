@@ -25,8 +25,8 @@ is never behind what a peer has seen:
   never `assured`: that could make a second message of it.
 - The record is gone from the disk before the application learns the end, so
   that *not delivered* stays true after a restart. If the process dies between,
-  that end is never told: an application that finds a message gone without an
-  outcome knows no more than that it has ended.
+  that end is not told, but how it ended has taken the record's place in the same
+  write, for an application that asks.
 """
 
 from __future__ import annotations
@@ -38,8 +38,16 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from qos.core.backoff import Backoff
-from qos.core.effects import Effect, Forget, Save, Settle, Transmit
-from qos.core.model import NAMESPACES, Level, Outgoing, OutgoingState, Route, bare
+from qos.core.effects import Effect, End, Forget, Save, Settle, Transmit
+from qos.core.model import (
+    NAMESPACES,
+    Ended,
+    Level,
+    Outgoing,
+    OutgoingState,
+    Route,
+    bare,
+)
 from qos.core.replace import replace
 from qos.errors import CannotWithdraw, LocalProtocolError
 
@@ -267,6 +275,7 @@ class Step(NamedTuple):
         route: for ATTEMPT, whom to address.
         reply: for the inputs that classify() gave, what it was given.
         own: our full JID.
+        remember: keep how a message ended.
     """
 
     now: float
@@ -276,6 +285,7 @@ class Step(NamedTuple):
     route: Route | None = None
     reply: Reply | None = None
     own: str = ""
+    remember: bool = False
 
 
 def step(
@@ -303,15 +313,19 @@ def step(
     if at.reply is not None and at.reply.error is not None:
         record = _noted(record, at.reply)
     if state.ended:
-        return _end(record, state)
+        return _end(record, state, at)
     return _STEPS[input_](record, state, at)
 
 
-def _end(record: Outgoing, state: OutgoingState) -> tuple[Outgoing, tuple[Effect, ...]]:
+def _end(
+    record: Outgoing, state: OutgoingState, at: Step
+) -> tuple[Outgoing, tuple[Effect, ...]]:
     """*Not delivered* is said only where it is certain."""
     if state is _S.NOT_DELIVERED and _may_have_arrived(record):
         state = _S.IN_DOUBT
     record = replace(record, state=state)
+    if at.remember:
+        return record, (End(Ended.of(record, at.now)), Settle(record))
     return record, (Forget(record), Settle(record))
 
 

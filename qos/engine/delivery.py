@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import Protocol
 
-from qos.core.model import Level, Outgoing, OutgoingState
+from qos.core.model import Ended, Level, Outgoing, OutgoingState
 from qos.errors import InDoubt, NotDelivered, UnknownMessage
 
 __all__ = ["Delivery", "Outcome"]
@@ -38,7 +38,7 @@ class Outcome:
     by: str | None = None
 
     @classmethod
-    def of(cls, record: Outgoing, seconds: float) -> Outcome:
+    def of(cls, record: Outgoing | Ended, seconds: float) -> Outcome:
         """The outcome of a message that has ended."""
         return cls(
             status=record.state,

@@ -28,12 +28,17 @@ from qos.errors import (
 )
 from qos.journal import messages as journaled
 from qos.journal.writer import JournalWriter
-from qos.stores.base import Contents, Store
+from qos.stores.base import Contents, ForgetEnded, Store
 
 __all__ = ["Outbox", "OutboxLimits", "Port"]
 
 #: Queued messages ended by their deadline before anything else gets a turn.
 _EXPIRE_CHUNK = 100
+
+#: How often it is looked for outcomes that are not to be kept any more; and at the
+#: latest after so many messages, or a quarter more than are to be kept.
+_FORGET_EVERY_S = 600.0
+_KEPT_MIN = 256
 
 #: Messages withdrawn at a time by a purge: one commit or two.
 _PURGE_CHUNK = 256
@@ -47,11 +52,16 @@ class OutboxLimits:
         messages: in the outbox.
         bytes: of payload in the outbox.
         window: messages under way to one account, at most.
+        outcomes: of how many messages, of those accepted last, it is kept how they
+            have ended; 0: of none.
+        outcome_ttl_s: how long that is kept.
     """
 
     messages: int = 1_000_000
     bytes: int = 1024 * 1024 * 1024
     window: int = 256
+    outcomes: int = 10_000
+    outcome_ttl_s: float = 24 * 3600.0
 
 
 class Outbox:
@@ -88,11 +98,14 @@ class Outbox:
             clock=clock,
             backoff=backoff,
             window=limits.window,
+            remember=limits.outcomes > 0,
             left=self._left,
             held=self._pump,
             journal=journal,
         )
         self._queue_timer: Timers[None] = Timers(clock, self._expire_queued)
+        self._forgetting: Timers[None] = Timers(clock, self._forget_ended)
+        self._kept = 0
         for record in contents.outgoing:
             self._under_way.begin(Message(core.resumed(record)))
         self._expect_expiry(0.0)
@@ -178,6 +191,24 @@ class Outbox:
         record = message.record if message else self._store.find_outgoing(msg_id)
         return None if record is None or record.state.ended else record
 
+    async def outcome(self, msg_id: str) -> Outcome:
+        """How a message has ended; if it has not, wait until it has.
+
+        Raises:
+            UnknownMessage: there is none with this id, or it is not kept any more.
+        """
+        try:
+            delivery = self.delivery(msg_id)
+        except UnknownMessage:
+            since = self._clock.now() - self._limits.outcome_ttl_s
+            kept = [e for e in self._store.ended(msg_id) if e.ended_at > since]
+            if not kept:
+                raise
+            # Of those that had this id the one accepted last.
+            ended = kept[-1]
+            return Outcome.of(ended, ended.ended_at - ended.created_at)
+        return await delivery.outcome()
+
     async def withdraw(self, msg_id: str) -> None:
         """See Delivery.withdraw."""
         message = self._under_way.get(msg_id)
@@ -251,6 +282,7 @@ class Outbox:
         self._stopped = True
         self._under_way.stop()
         self._queue_timer.stop()
+        self._forgetting.stop()
 
     # -- from acceptance to the first attempt ------------------------------
 
@@ -350,7 +382,30 @@ class Outbox:
         if delivery is not None and record.state.ended:
             seconds = self._clock.now() - record.created_at
             delivery.settle(Outcome.of(record, seconds))
+        self._expect_forgetting()
         self._pump(record.flow)
+
+    def _expect_forgetting(self) -> None:
+        """One more has ended: what is too old, or too much, goes with others."""
+        self._kept += 1
+        if self._kept == 1:
+            self._forgetting.set(None, self._clock.now() + _FORGET_EVERY_S)
+        elif self._kept > max(_KEPT_MIN, self._limits.outcomes // 4):
+            self._forget_ended(None)
+
+    def _forget_ended(self, _key: None) -> None:
+        """Keep no more outcomes than wanted, and none for longer."""
+        self._kept = 0
+        self._forgetting.clear(None)
+        if self._stopped:
+            return
+        limits = self._limits
+        before = self._clock.now() - limits.outcome_ttl_s
+        below = self._next_seq - limits.outcomes
+        written = self._store.write((ForgetEnded(before=before, below=below),))
+        if written is not None:
+            # It is tried again with the next.
+            written.add_done_callback(lambda done: done.exception())
 
     def _uncount(self, record: Outgoing) -> None:
         self._count -= 1

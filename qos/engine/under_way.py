@@ -16,7 +16,7 @@ from typing import Protocol
 
 from qos.core import sender
 from qos.core.backoff import Backoff
-from qos.core.effects import Effect, Forget, Save, Transmit
+from qos.core.effects import Effect, End, Forget, Save, Transmit
 from qos.core.flow import Flow
 from qos.core.model import Outgoing, OutgoingState, Route
 from qos.core.replace import replace
@@ -78,6 +78,7 @@ class UnderWay:
         clock: Clock,
         backoff: Backoff,
         window: int,
+        remember: bool,
         left: Callable[[Message], None],
         held: Callable[[str], None],
         journal: JournalWriter | None = None,
@@ -90,6 +91,7 @@ class UnderWay:
             clock: the time.
             backoff: the delays between attempts.
             window: messages under way to one account, at most.
+            remember: keep how messages have ended.
             left: called when a message is not under way any more: it has ended,
                 or its first write failed.
             held: called with the account when it holds an ordered message: the
@@ -102,6 +104,7 @@ class UnderWay:
         self._clock = clock
         self._backoff = backoff
         self._window = window
+        self._remember = remember
         self._left = left
         self._held = held
         #: Our full JID while there is a session.
@@ -264,6 +267,7 @@ class UnderWay:
             route=route,
             reply=reply,
             own=self.own or "",
+            remember=self._remember,
         )
         try:
             message.record, effects = sender.step(before, input_, at)
@@ -298,7 +302,7 @@ class UnderWay:
         message.busy = True
         for index in range(start, len(effects)):
             effect = effects[index]
-            if isinstance(effect, Save | Forget):
+            if isinstance(effect, Save | Forget | End):
                 written = self._store.write((effect,))
                 if written is not None:
                     written.add_done_callback(

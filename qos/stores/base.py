@@ -9,21 +9,32 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Protocol, TypeAlias, TypeVar
 
-from qos.core.effects import Forget, Save
-from qos.core.model import Incoming, IncomingState, Level, Outgoing, OutgoingState
+from qos.core.effects import End, Forget, Save
+from qos.core.model import (
+    Ended,
+    Incoming,
+    IncomingState,
+    Level,
+    Outgoing,
+    OutgoingState,
+)
 
 __all__ = [
+    "ENDED_FIELDS",
     "INCOMING_FIELDS",
     "OUTGOING_FIELDS",
     "Change",
     "Contents",
+    "ForgetEnded",
     "Journal",
     "Remember",
     "Store",
+    "ended_from",
     "incoming_from",
+    "is_kept",
     "outgoing_from",
     "stored",
 ]
@@ -66,6 +77,9 @@ INCOMING_FIELDS = (
     "hold",
 )
 
+#: All of it, in this order.
+ENDED_FIELDS = tuple(each.name for each in fields(Ended))
+
 _FIELDS = {Outgoing: OUTGOING_FIELDS, Incoming: INCOMING_FIELDS}
 _Record = TypeVar("_Record", Outgoing, Incoming)
 
@@ -78,7 +92,20 @@ class Remember:
     value: str
 
 
-Change: TypeAlias = Save | Forget | Remember
+@dataclass(frozen=True, slots=True)
+class ForgetEnded:
+    """Forget how messages have ended: those that did so long ago, or are old.
+
+    Attributes:
+        before: those that ended at this moment or before it.
+        below: those whose seq is smaller.
+    """
+
+    before: float
+    below: int
+
+
+Change: TypeAlias = Save | Forget | End | ForgetEnded | Remember
 
 
 @dataclass(slots=True)
@@ -210,8 +237,20 @@ class Store(Protocol):
     def find_outgoing(self, msg_id: str) -> Outgoing | None:
         """The message with this id, in whatever state."""
 
+    def ended(self, msg_id: str | None = None) -> Iterator[Ended]:
+        """How messages have ended, as far as that is kept, by seq.
+
+        Args:
+            msg_id: of those with this id alone; there may be several.
+        """
+
     def incoming(self) -> Iterator[Incoming]:
         """Every record of a received message, ordered as in Contents."""
+
+
+def is_kept(ended: Ended, change: ForgetEnded) -> bool:
+    """Whether this stays."""
+    return ended.ended_at > change.before and ended.seq >= change.below
 
 
 def stored(record: _Record) -> _Record:
@@ -230,6 +269,13 @@ def outgoing_from(plain: dict[str, Any]) -> Outgoing:
     plain["state"] = OutgoingState(plain["state"])
     plain["ordered"] = bool(plain["ordered"])
     return Outgoing(**plain)
+
+
+def ended_from(plain: dict[str, Any]) -> Ended:
+    """See outgoing_from."""
+    plain["level"] = Level(plain["level"])
+    plain["state"] = OutgoingState(plain["state"])
+    return Ended(**plain)
 
 
 def incoming_from(plain: dict[str, Any]) -> Incoming:

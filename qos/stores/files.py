@@ -8,6 +8,7 @@
       remembered.json         the named values
       outgoing/00…042.json    a message of the outbox, by its seq
       outgoing/last-00…041    the largest seq so far, when its message has ended
+      ended/00…041.json       how a message of the outbox has ended, by its seq
       incoming/<hash>.json    a received message, by the SHA-256 of its key
       commit.json             changes that are decided and not all made
 
@@ -25,36 +26,43 @@ cannot be read as such is damage; the error names it.
 from __future__ import annotations
 
 import asyncio
-import enum
 import errno
-import hashlib
 import json
 import os
-import re
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 import aiofiles.os
 
 from qos.core.effects import Save
-from qos.core.model import Incoming, Outgoing, OutgoingState
+from qos.core.model import Ended, Incoming, Outgoing, OutgoingState
 from qos.errors import StoreDamaged, StoreReadOnly, StoreTooNew
 from qos.stores.base import (
-    INCOMING_FIELDS,
-    OUTGOING_FIELDS,
     Change,
     Contents,
-    Remember,
+    ended_from,
     incoming_from,
     outgoing_from,
 )
+from qos.stores.files_index import (
+    LAST,
+    MARKER,
+    MESSAGE,
+    REMEMBERED,
+    TEMPORARY,
+    FilesIndex,
+    Move,
+    encode,
+    incoming_name,
+    name_of,
+    outgoing_name,
+)
 from qos.stores.group_commit import DurableStore, disk_error, sync
-from qos.stores.memory import QueueIndex
 
 __all__ = ["FORMAT", "VERSION", "FilesStore"]
 
@@ -63,23 +71,15 @@ VERSION = 1
 
 _ABOUT = "store.json"
 _LOCK = "lock"
-_REMEMBERED = "remembered.json"
 _COMMIT = "commit.json"
-_FOLDERS = ("outgoing", "incoming")
-_TEMPORARY = ".tmp"
-_LAST = "last-"
-
-_MESSAGE = re.compile(r"(\d{20}|[0-9a-f]{64})\.json")
-_MARKER = re.compile(rf"{_LAST}\d{{20}}")
+_FOLDERS = ("outgoing", "ended", "incoming")
 
 #: Files written at a time. The disk confirms several in not much more than the
 #: time of one: 64 files of 1.5 kB took 22 ms one by one, 8 ms by eight.
 _THREADS = 8
 
-#: A file to rename, and its new name; None: to remove.
-_Move: TypeAlias = tuple[str, str | None]
-
-_Record = TypeVar("_Record", Outgoing, Incoming)
+_Message = TypeVar("_Message", Outgoing, Incoming)
+_Record = TypeVar("_Record", Outgoing, Incoming, Ended)
 
 
 class FilesStore(DurableStore[Contents, Change]):
@@ -98,16 +98,11 @@ class FilesStore(DurableStore[Contents, Change]):
         self._clear()
 
     def _clear(self) -> None:
-        self._queue = QueueIndex()
-        self._ids: dict[int, str] = {}
-        self._seqs: dict[str, int] = {}
-        self._received: dict[str, float] = {}
-        self._remembered: dict[str, str] = {}
-        #: The largest seq so far, and the file that says so when no message does.
-        self._last = 0
+        self._index = FilesIndex()
+        #: The file that says what the largest seq is when no message does.
         self._marker: str | None = None
         #: What is decided and not all made, and where its new files are till then.
-        self._unfinished: list[_Move] = []
+        self._unfinished: list[Move] = []
         self._staged: dict[str, str] = {}
         #: The disk did not confirm something: nobody can say what it will keep.
         self._unsynced = False
@@ -117,34 +112,39 @@ class FilesStore(DurableStore[Contents, Change]):
     def queued(self, flow: str, *, after: int, limit: int) -> list[Outgoing]:
         """See Store."""
         self._need_open()
-        return list(islice(self._queued(self._queue.after(flow, after)), limit))
+        return list(islice(self._queued(self._index.queue.after(flow, after)), limit))
 
     def expiring(self, now: float, *, limit: int) -> list[Outgoing]:
         """See Store."""
         self._need_open()
-        return list(islice(self._queued(self._queue.expiring(now)), limit))
+        return list(islice(self._queued(self._index.queue.expiring(now)), limit))
 
     def next_expiry(self) -> float | None:
         """See Store."""
         self._need_open()
-        return self._queue.next_expiry()
+        return self._index.queue.next_expiry()
 
     def outgoing(self) -> Iterator[Outgoing]:
         """See Store."""
         self._need_open()
-        return self._outgoing(sorted(self._ids))
+        return self._outgoing(sorted(self._index.ids))
 
     def find_outgoing(self, msg_id: str) -> Outgoing | None:
         """See Store."""
         self._need_open()
-        seq = self._seqs.get(msg_id)
+        seq = self._index.seqs.get(msg_id)
         return None if seq is None else next(self._outgoing([seq]), None)
+
+    def ended(self, msg_id: str | None = None) -> Iterator[Ended]:
+        """See Store."""
+        self._need_open()
+        return self._index.how_ended(msg_id)
 
     def incoming(self) -> Iterator[Incoming]:
         """See Store."""
         self._need_open()
-        keys = sorted(self._received, key=lambda key: (self._received[key], key))
-        found = (self._read(_incoming_name(key), incoming_from) for key in keys)
+        keys = self._index.received_keys()
+        found = (self._read(incoming_name(key), incoming_from) for key in keys)
         return (record for record in found if record is not None)
 
     def _queued(self, seqs: Iterable[int]) -> Iterator[Outgoing]:
@@ -155,7 +155,7 @@ class FilesStore(DurableStore[Contents, Change]):
 
     def _outgoing(self, seqs: Iterable[int]) -> Iterator[Outgoing]:
         for seq in seqs:
-            record = self._read(_outgoing_name(seq), outgoing_from)
+            record = self._read(outgoing_name(seq), outgoing_from)
             if record is not None:
                 yield record
 
@@ -166,7 +166,7 @@ class FilesStore(DurableStore[Contents, Change]):
         for place in (self._staged.get(name, name), name):
             try:
                 record = from_plain(self._json(place))
-                if name != _name(record):
+                if name != name_of(record):
                     raise ValueError("it is of another message than its name")
             except FileNotFoundError:
                 continue
@@ -196,7 +196,7 @@ class FilesStore(DurableStore[Contents, Change]):
         if before is not None:
             loop = asyncio.get_running_loop()
             await loop.run_in_executor(self._threads, before)
-        content, moves = self._plan(changes)
+        content, moves = self._index.plan(changes)
         try:
             if self._unsynced:
                 raise OSError(errno.EIO, "the disk did not confirm an earlier write")
@@ -205,9 +205,9 @@ class FilesStore(DurableStore[Contents, Change]):
             await self._make_all(content, moves)
         except OSError as error:
             raise disk_error(self.url, error) from error
-        self._note(changes)
+        self._index.note(changes)
 
-    async def _make_all(self, content: dict[str, Any], moves: list[_Move]) -> None:
+    async def _make_all(self, content: dict[str, Any], moves: list[Move]) -> None:
         saves = [_Uncancelled(self._write(*item)) for item in content.items()]
         try:
             for failure in await asyncio.gather(*saves, return_exceptions=True):
@@ -223,66 +223,18 @@ class FilesStore(DurableStore[Contents, Change]):
     async def _write(self, name: str, value: object) -> None:
         await self._stage(name, value, executor=self._threads)
 
-    def _plan(self, changes: list[Change]) -> tuple[dict[str, Any], list[_Move]]:
-        """What to write into which file, and the moves that then make the changes."""
-        content: dict[str, Any] = {}
-        removed: dict[str, str | None] = {}
-        for change in changes:
-            if isinstance(change, Remember):
-                values = content.setdefault(_REMEMBERED, dict(self._remembered))
-                values[change.name] = change.value
-                continue
-            record = change.record
-            name = _name(record)
-            content.pop(name, None)
-            removed.pop(name, None)
-            if isinstance(change, Save):
-                content[name] = record
-            elif isinstance(record, Incoming):
-                if record.key in self._received:
-                    removed[name] = None
-            elif record.seq in self._ids:
-                last = record.seq == self._last
-                removed[name] = _marker_name(record.seq) if last else None
-        moves: list[_Move] = [(name + _TEMPORARY, name) for name in content]
-        return content, moves + list(removed.items())
-
-    def _note(self, changes: Sequence[Change]) -> None:
-        """The changes are made: keep the index."""
-        for change in changes:
-            if isinstance(change, Remember):
-                self._remembered[change.name] = change.value
-                continue
-            record = change.record
-            if isinstance(record, Incoming):
-                self._received.pop(record.key, None)
-                if isinstance(change, Save):
-                    self._received[record.key] = record.changed_at
-            else:
-                self._seqs.pop(self._ids.pop(record.seq, ""), None)
-                self._queue.discard(record.seq)
-                if isinstance(change, Save):
-                    self._ids[record.seq] = record.msg_id
-                    self._seqs[record.msg_id] = record.seq
-                    self._queue.update(record)
-        # At the end: what came and went in one commit has left no file.
-        for change in changes:
-            if isinstance(change, Save) and isinstance(change.record, Outgoing):
-                seq = change.record.seq
-                self._last = max(self._last, seq if seq in self._ids else 0)
-
     # What follows runs in threads, but one `_transact` at a time.
 
     def _save(self, name: str, value: object) -> None:
         """Write a file under its temporary name."""
         self.probe(f"write {name}")
-        with open(self._path / (name + _TEMPORARY), "wb", opener=_private) as file:
-            file.write(_encode(value))
+        with open(self._path / (name + TEMPORARY), "wb", opener=_private) as file:
+            file.write(encode(value))
             file.flush()
             self.probe(f"sync {name}")
             os.fsync(file.fileno())
 
-    def _transact(self, moves: list[_Move]) -> None:
+    def _transact(self, moves: list[Move]) -> None:
         """Make the moves, all or none, after what is left of those before.
 
         Once they are decided it is no error if one of them fails: the next
@@ -295,7 +247,7 @@ class FilesStore(DurableStore[Contents, Change]):
             return
         self._sync_folders(moves)
         self._save(_COMMIT, moves)
-        self._rename(_COMMIT + _TEMPORARY, _COMMIT)
+        self._rename(_COMMIT + TEMPORARY, _COMMIT)
         self._sync(_COMMIT)
         self._staged = {new: old for old, new in moves if new is not None}
         self._unfinished = moves
@@ -309,7 +261,7 @@ class FilesStore(DurableStore[Contents, Change]):
         self._unfinished = []
         self._staged = {}
 
-    def _make(self, moves: list[_Move]) -> None:
+    def _make(self, moves: list[Move]) -> None:
         """Make the moves, or those that are not made yet; their order is no matter."""
         if self._threads is None or len(moves) == 1:
             for move in moves:
@@ -327,7 +279,7 @@ class FilesStore(DurableStore[Contents, Change]):
             self._remove(old)
         elif (self._path / old).exists() or not (self._path / new).exists():
             self._rename(old, new)
-            if _MARKER.fullmatch(os.path.basename(new)):
+            if MARKER.fullmatch(os.path.basename(new)):
                 with suppress(OSError):  # It is made; this is for order's sake.
                     self._mark(new)
 
@@ -346,7 +298,7 @@ class FilesStore(DurableStore[Contents, Change]):
         self.probe(f"remove {name}")
         (self._path / name).unlink(missing_ok=True)
 
-    def _sync_folders(self, moves: list[_Move]) -> None:
+    def _sync_folders(self, moves: list[Move]) -> None:
         for name in {os.path.dirname(old): old for old, _ in moves}.values():
             self._sync(name)
 
@@ -364,7 +316,7 @@ class FilesStore(DurableStore[Contents, Change]):
         """Remove what was written under temporary names."""
         for name in names:
             with suppress(OSError):
-                (self._path / (name + _TEMPORARY)).unlink(missing_ok=True)
+                (self._path / (name + TEMPORARY)).unlink(missing_ok=True)
 
     # -- opening and closing -----------------------------------------------
 
@@ -385,7 +337,7 @@ class FilesStore(DurableStore[Contents, Change]):
             raise StoreDamaged(self.url, "is not a folder") from None
         if _ABOUT not in names:
             # Nothing, or what a process left that died while it made the store.
-            ours = {_LOCK, _ABOUT + _TEMPORARY, *_FOLDERS}
+            ours = {_LOCK, _ABOUT + TEMPORARY, *_FOLDERS}
             if names - ours or any(map(self._list, names & set(_FOLDERS))):
                 raise StoreDamaged(self.url, f"has files, but no {_ABOUT}")
             return
@@ -423,7 +375,7 @@ class FilesStore(DurableStore[Contents, Change]):
         self.store_id = secrets.token_hex(16)
         about = {"format": FORMAT, "version": VERSION, "id": self.store_id}
         self._save(_ABOUT, about)
-        self._rename(_ABOUT + _TEMPORARY, _ABOUT)
+        self._rename(_ABOUT + TEMPORARY, _ABOUT)
         self._sync(_ABOUT)
         sync(self._path.parent)
 
@@ -435,18 +387,22 @@ class FilesStore(DurableStore[Contents, Change]):
                 self._finish()
             except (FileNotFoundError, TypeError, ValueError) as error:
                 raise self._broken(_COMMIT, error) from error
-        self._discard([_ABOUT, _REMEMBERED, _COMMIT])
+        self._discard([_ABOUT, REMEMBERED, _COMMIT])
         for folder in _FOLDERS:
             for name in self._list(folder):
-                final = name.removesuffix(_TEMPORARY)
-                if final != name and _MESSAGE.fullmatch(final):
+                final = name.removesuffix(TEMPORARY)
+                if final != name and MESSAGE.fullmatch(final):
                     self._discard([f"{folder}/{final}"])
 
     def _contents(self) -> Contents:
         contents = Contents()
+        for name in filter(MESSAGE.fullmatch, self._list("ended")):
+            ended = self._read(f"ended/{name}", ended_from)
+            if ended is not None:
+                self._index.ended[ended.seq] = ended
         for name in self._list("outgoing"):
-            if _MARKER.fullmatch(name):
-                self._last = max(self._last, int(name.removeprefix(_LAST)))
+            if MARKER.fullmatch(name):
+                self._index.last = max(self._index.last, int(name.removeprefix(LAST)))
                 if self._marker is not None:
                     self._remove(self._marker)
                 self._marker = f"outgoing/{name}"
@@ -457,24 +413,24 @@ class FilesStore(DurableStore[Contents, Change]):
                 contents.outgoing.append(outgoing)
         contents.incoming = list(self._records("incoming", incoming_from))
         contents.incoming.sort(key=lambda record: (record.changed_at, record.key))
-        if (self._path / _REMEMBERED).exists():
+        if (self._path / REMEMBERED).exists():
             try:
-                self._remembered = dict(self._json(_REMEMBERED))
+                self._index.remembered = dict(self._json(REMEMBERED))
             except (TypeError, ValueError) as error:
-                raise self._broken(_REMEMBERED, error) from error
-        contents.remembered = dict(self._remembered)
-        contents.queued = self._queue.counts()
-        contents.next_seq = self._last + 1
+                raise self._broken(REMEMBERED, error) from error
+        contents.remembered = dict(self._index.remembered)
+        contents.queued = self._index.queue.counts()
+        contents.next_seq = self._index.last + 1
         return contents
 
     def _records(
-        self, folder: str, from_plain: Callable[[dict[str, Any]], _Record]
-    ) -> Iterator[_Record]:
+        self, folder: str, from_plain: Callable[[dict[str, Any]], _Message]
+    ) -> Iterator[_Message]:
         """Read all records of a folder into the index, by name."""
-        names = filter(_MESSAGE.fullmatch, self._list(folder))
+        names = filter(MESSAGE.fullmatch, self._list(folder))
         read = (self._read(f"{folder}/{name}", from_plain) for name in names)
         for record in filter(None, read):
-            self._note([Save(record)])
+            self._index.note([Save(record)])
             yield record
 
     async def _release(self) -> None:
@@ -496,38 +452,6 @@ class _Uncancelled(asyncio.Task[None]):
     def cancel(self, msg: object = None) -> bool:
         """Refuse."""
         return False
-
-
-def _name(record: Outgoing | Incoming) -> str:
-    if isinstance(record, Outgoing):
-        return _outgoing_name(record.seq)
-    return _incoming_name(record.key)
-
-
-def _outgoing_name(seq: int) -> str:
-    return f"outgoing/{seq:020d}.json"
-
-
-def _incoming_name(key: str) -> str:
-    # A key may hold what no file name can, and be longer than one.
-    return f"incoming/{hashlib.sha256(key.encode()).hexdigest()}.json"
-
-
-def _marker_name(seq: int) -> str:
-    return f"outgoing/{_LAST}{seq:020d}"
-
-
-def _encode(value: object) -> bytes:
-    if isinstance(value, Outgoing):
-        value = {name: getattr(value, name) for name in OUTGOING_FIELDS}
-    elif isinstance(value, Incoming):
-        value = {name: getattr(value, name) for name in INCOMING_FIELDS}
-    text = json.dumps(value, ensure_ascii=False, indent=1, default=_plain)
-    return text.encode() + b"\n"
-
-
-def _plain(value: enum.Enum) -> object:
-    return value.value
 
 
 def _private(path: str, flags: int) -> int:

@@ -7,10 +7,18 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
-from qos.core.effects import Save
-from qos.core.model import Incoming, Outgoing, OutgoingState
+from qos.core.effects import End, Save
+from qos.core.model import Ended, Incoming, Outgoing, OutgoingState
 from qos.errors import StoreError, StoreInUse
-from qos.stores.base import Change, Contents, Journal, Remember, stored
+from qos.stores.base import (
+    Change,
+    Contents,
+    ForgetEnded,
+    Journal,
+    Remember,
+    is_kept,
+    stored,
+)
 
 __all__ = ["MemoryStore", "QueueIndex"]
 
@@ -76,6 +84,7 @@ class MemoryStore:
         self.journal: Journal | None = None
         self.store_id = ""
         self._is_open = False
+        self._ended: dict[int, Ended] = {}
         self._clear()
 
     def open(self) -> Contents:
@@ -92,6 +101,17 @@ class MemoryStore:
         for change in changes:
             if isinstance(change, Remember):
                 continue  # Nobody can ask for it before the store is gone.
+            if isinstance(change, ForgetEnded):
+                self._ended = {
+                    seq: ended
+                    for seq, ended in self._ended.items()
+                    if is_kept(ended, change)
+                }
+                continue
+            if isinstance(change, End):
+                self._forget(change.ended.seq)
+                self._ended[change.ended.seq] = change.ended
+                continue
             record = change.record
             if isinstance(record, Incoming):
                 self._incoming.pop(record.key, None)
@@ -135,6 +155,12 @@ class MemoryStore:
         seq = self._seqs.get(msg_id)
         return None if seq is None else stored(self._outgoing[seq])
 
+    def ended(self, msg_id: str | None = None) -> Iterator[Ended]:
+        """See Store."""
+        self._need_open()
+        found = [self._ended[seq] for seq in sorted(self._ended)]
+        return (each for each in found if msg_id in {None, each.msg_id})
+
     def incoming(self) -> Iterator[Incoming]:
         """See Store."""
         self._need_open()
@@ -149,6 +175,7 @@ class MemoryStore:
         self._outgoing: dict[int, Outgoing] = {}
         self._seqs: dict[str, int] = {}
         self._queue = QueueIndex()
+        self._ended = {}
         self._incoming: dict[str, Incoming] = {}
 
     def _forget(self, seq: int) -> None:

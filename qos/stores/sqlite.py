@@ -11,14 +11,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
 
-from qos.core.effects import Forget
-from qos.core.model import Incoming, Outgoing
+from qos.core.effects import End, Forget
+from qos.core.model import Ended, Incoming, Outgoing
 from qos.stores.base import (
+    ENDED_FIELDS,
     INCOMING_FIELDS,
     OUTGOING_FIELDS,
     Change,
     Contents,
+    ForgetEnded,
     Remember,
+    ended_from,
     incoming_from,
     outgoing_from,
 )
@@ -82,6 +85,22 @@ MIGRATIONS: Migrations = (
             id INTEGER PRIMARY KEY, payload TEXT NOT NULL
         )""",
     ),
+    (
+        # Without an index but its seq: it is asked for seldom, and written always.
+        """CREATE TABLE ended (
+            seq INTEGER PRIMARY KEY,
+            msg_id TEXT NOT NULL,
+            "to" TEXT NOT NULL,
+            level TEXT NOT NULL,
+            size INTEGER NOT NULL,
+            created_at REAL NOT NULL,
+            ended_at REAL NOT NULL,
+            state TEXT NOT NULL,
+            attempts INTEGER NOT NULL,
+            condition TEXT,
+            condition_by TEXT
+        )""",
+    ),
 )
 
 #: Messages of the outbox read at a time when all of it is read.
@@ -96,8 +115,11 @@ def _but(*left_out: str, of: Iterable[str]) -> tuple[str, ...]:
 _OUTGOING = ("level", "state", *_but("level", "state", of=OUTGOING_FIELDS), "flow")
 _INCOMING = ("level", "state", *_but("level", "state", of=INCOMING_FIELDS))
 
+_ENDED = ("level", "state", *_but("level", "state", of=ENDED_FIELDS))
+
 _outgoing_values = attrgetter(*_OUTGOING[2:])
 _incoming_values = attrgetter(*_INCOMING[2:])
+_ended_values = attrgetter(*_ENDED[2:])
 
 _SELECT_OUTGOING = (
     f"SELECT {names(OUTGOING_FIELDS)} FROM outgoing JOIN outgoing_payload USING (seq) "
@@ -134,6 +156,18 @@ _CHANGES = ChangesView(
         "DELETE FROM outgoing_payload WHERE seq = NEW.seq;",
     ),
     Kind(
+        "end outgoing",
+        _ENDED,
+        f"{insert('ended', _ENDED, verb='INSERT OR REPLACE')};"
+        "DELETE FROM outgoing WHERE seq = NEW.seq;"
+        "DELETE FROM outgoing_payload WHERE seq = NEW.seq;",
+    ),
+    Kind(
+        "forget ended",
+        ("before", "below"),
+        "DELETE FROM ended WHERE seq < NEW.below OR ended_at <= NEW.before;",
+    ),
+    Kind(
         "save incoming",
         _INCOMING,
         f"{_insert('incoming', _INCOMING)}"
@@ -162,7 +196,7 @@ class SqliteStore(SqliteFile[Contents, Change]):
     """`sqlite:PATH`, for messages. See SqliteFile."""
 
     _application_id = APPLICATION_ID
-    _tables = ("about", "remembered", "outgoing", "incoming")
+    _tables = ("about", "remembered", "outgoing", "ended", "incoming")
     _changes_view = _CHANGES
 
     @property
@@ -210,6 +244,14 @@ class SqliteStore(SqliteFile[Contents, Change]):
         records = self._outgoing("WHERE msg_id = ?", msg_id)
         return records[0] if records else None
 
+    def ended(self, msg_id: str | None = None) -> Iterator[Ended]:
+        """See Store."""
+        sql, values = f"SELECT {names(ENDED_FIELDS)} FROM ended", []
+        if msg_id is not None:
+            sql, values = f"{sql} WHERE msg_id = ?", [msg_id]
+        sql += " ORDER BY seq"
+        return iter(self._records(ended_from, ENDED_FIELDS, sql, *values))
+
     def incoming(self) -> Iterator[Incoming]:
         """See Store."""
         sql = _SELECT_INCOMING + "ORDER BY changed_at, key"
@@ -244,6 +286,12 @@ class SqliteStore(SqliteFile[Contents, Change]):
     def _row(self, change: Change) -> tuple[Value, ...]:
         if isinstance(change, Remember):
             return ("remember", change.name, change.value)
+        if isinstance(change, ForgetEnded):
+            return ("forget ended", change.before, change.below)
+        if isinstance(change, End):
+            ended = change.ended
+            state = ended.state.value
+            return ("end outgoing", ended.level.value, state, *_ended_values(ended))
         record = change.record
         if isinstance(change, Forget):
             if isinstance(record, Outgoing):

@@ -35,12 +35,19 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from qos.core.effects import Forget, Save
-from qos.core.model import Incoming, IncomingState, Level, Outgoing, OutgoingState
+from qos.core.effects import End, Forget, Save
+from qos.core.model import (
+    Ended,
+    Incoming,
+    IncomingState,
+    Level,
+    Outgoing,
+    OutgoingState,
+)
 from qos.errors import StoreError, StoreInUse
-from qos.stores.base import Change, Contents, Remember, Store, stored
+from qos.stores.base import Change, Contents, ForgetEnded, Remember, Store, stored
 
-__all__ = ["StoreContract", "incoming", "outgoing", "write"]
+__all__ = ["StoreContract", "ended", "incoming", "outgoing", "write"]
 
 Probe: TypeAlias = Callable[[str], None]
 
@@ -74,6 +81,12 @@ def outgoing(seq: int, **changes: Any) -> Outgoing:
         deliver_id=f"deliver-{seq}",
     )
     return replace(record, **changes)
+
+
+def ended(seq: int, **changes: Any) -> Ended:
+    """How a message of the outbox has ended."""
+    record = outgoing(seq, state=OutgoingState.DELIVERED, attempts=2)
+    return replace(Ended.of(record, 1_800_000_000.5), **changes)
 
 
 def incoming(key: str, **changes: Any) -> Incoming:
@@ -112,8 +125,13 @@ async def opened(store: Store) -> AsyncIterator[Contents]:
 
 
 def records(store: Store) -> tuple[list[Outgoing], list[Incoming]]:
-    """All that an open store holds."""
+    """All messages that an open store holds."""
     return list(store.outgoing()), list(store.incoming())
+
+
+def everything(store: Store) -> tuple[list[Outgoing], list[Incoming], list[Ended]]:
+    """And how others have ended."""
+    return (*records(store), list(store.ended()))
 
 
 class StoreContract:
@@ -543,6 +561,7 @@ class StoreContract:
                 store.next_expiry,
                 lambda: list(store.outgoing()),
                 lambda: store.find_outgoing("msg-1"),
+                lambda: list(store.ended()),
                 lambda: list(store.incoming()),
             ]
             for use in uses:
@@ -557,6 +576,7 @@ class StoreContract:
     BEFORE: Sequence[Change] = (
         Save(outgoing(1)),
         Save(outgoing(2, state=OutgoingState.OFFERED)),
+        End(ended(0)),
         Save(incoming("old")),
         Remember("resource", "1"),
     )
@@ -565,10 +585,13 @@ class StoreContract:
         [Save(outgoing(1, state=OutgoingState.OFFERED))],
         [Forget(outgoing(1))],
         [Forget(outgoing(2))],
+        [End(ended(2))],
+        [ForgetEnded(before=0.0, below=1)],
         [Remember("resource", "2")],
         [
             Save(outgoing(3)),
-            Forget(outgoing(2)),
+            End(ended(2)),
+            ForgetEnded(before=0.0, below=1),
             Save(outgoing(1, state=OutgoingState.OFFERED)),
             Save(incoming("new")),
             Forget(incoming("old")),
@@ -598,17 +621,17 @@ class StoreContract:
                     message = str(error)
                     expected = [before]
                 assert store.url in message
-                shown = records(store)
+                shown = everything(store)
                 try:
                     await write(store, Remember("more", "x"))
-                    assert shown == expected[0][:2]
+                    assert shown == expected[0][:3]
                 except StoreError:
                     # It cannot say what is there; see Store.write.
                     expected = [before, after]
             again = self.new_store(folder)
             async with opened(again) as contents:
                 contents.remembered.pop("more", None)
-                assert (*records(again), contents.remembered) in expected
+                assert (*everything(again), contents.remembered) in expected
             return fault.hit
 
         async def scenario() -> None:
@@ -635,7 +658,7 @@ class StoreContract:
                 if then_dies:
                     self.watch(store, again)
                 async with opened(store) as contents:
-                    assert (*records(store), contents.remembered) in outcomes
+                    assert (*everything(store), contents.remembered) in outcomes
                     self.watch(store, lambda _step: None)
                     await write(store, Save(outgoing(99)))
                 async with opened(self.new_store(folder)) as reopened:
@@ -710,7 +733,7 @@ class _Copies:
             self._count += 1
 
 
-_State: TypeAlias = tuple[list[Outgoing], list[Incoming], dict[str, str]]
+_State: TypeAlias = tuple[list[Outgoing], list[Incoming], list[Ended], dict[str, str]]
 
 
 def _outcomes(before: Sequence[Change], changes: Sequence[Change]) -> list[_State]:
@@ -727,6 +750,7 @@ class _Model:
 
     def __init__(self) -> None:
         self.outgoing: dict[int, Outgoing] = {}
+        self.ended: dict[int, Ended] = {}
         self.incoming: dict[str, Incoming] = {}
         self.remembered: dict[str, str] = {}
 
@@ -734,6 +758,13 @@ class _Model:
         for change in changes:
             if isinstance(change, Remember):
                 self.remembered[change.name] = change.value
+            elif isinstance(change, ForgetEnded):
+                for seq, each in list(self.ended.items()):
+                    if each.ended_at <= change.before or seq < change.below:
+                        del self.ended[seq]
+            elif isinstance(change, End):
+                self.outgoing.pop(change.ended.seq, None)
+                self.ended[change.ended.seq] = change.ended
             elif isinstance(change.record, Incoming):
                 self.incoming.pop(change.record.key, None)
                 if isinstance(change, Save):
@@ -747,11 +778,12 @@ class _Model:
         return (
             sorted(self.outgoing.values(), key=lambda record: record.seq),
             sorted(self.incoming.values(), key=lambda r: (r.changed_at, r.key)),
+            sorted(self.ended.values(), key=lambda each: each.seq),
             dict(self.remembered),
         )
 
     def queued(self) -> list[Outgoing]:
-        records, _, _ = self.state()
+        records, *_ = self.state()
         return [r for r in records if r.state is OutgoingState.QUEUED]
 
     def expiring(self, now: float) -> list[Outgoing]:
@@ -803,7 +835,7 @@ class _StoreMachine(RuleBasedStateMachine):
 
     @rule(data=st.data(), writes=st.integers(1, 3))
     def writes(self, data: st.DataObject, writes: int) -> None:
-        kinds = [self._accept, self._step, self._forget]
+        kinds = [self._accept, self._step, self._forget, self._end, self._forget_ended]
         kinds += [self._receive, self._forget_received, self._remember]
         batches: list[list[Change]] = []
         for _ in range(writes):
@@ -828,7 +860,7 @@ class _StoreMachine(RuleBasedStateMachine):
         if not self._store.durable:
             self._model = _Model()
             self._used = self._largest = 0
-        sent, received, remembered = self._model.state()
+        sent, received, _, remembered = self._model.state()
         assert self._largest < contents.next_seq <= self._used + 1
         assert contents == Contents(
             outgoing=[
@@ -847,8 +879,8 @@ class _StoreMachine(RuleBasedStateMachine):
     @invariant()
     def agrees(self) -> None:
         store, queued = self._store, self._model.queued()
-        sent, received, _ = self._model.state()
-        assert records(store) == (sent, received)
+        sent, received, ended, _ = self._model.state()
+        assert everything(store) == (sent, received, ended)
         for flow in _FLOWS:
             seen: list[Outgoing] = []
             while page := store.queued(
@@ -866,6 +898,9 @@ class _StoreMachine(RuleBasedStateMachine):
         for record in sent:
             assert store.find_outgoing(record.msg_id) == record
         assert store.find_outgoing("nobody's") is None
+        for msg_id in {each.msg_id for each in ended} | {"nobody's"}:
+            found = [each for each in ended if each.msg_id == msg_id]
+            assert list(store.ended(msg_id)) == found
 
     # Each draws a change that the engine could make.
 
@@ -910,6 +945,20 @@ class _StoreMachine(RuleBasedStateMachine):
         if not self._model.outgoing:
             return Forget(outgoing(self._used + 1))
         return Forget(self._some(data))
+
+    def _end(self, data: st.DataObject) -> Change:
+        known = [*self._model.outgoing.values(), outgoing(self._used + 1)]
+        record = replace(
+            data.draw(st.sampled_from(known)),
+            state=data.draw(st.sampled_from(OutgoingState)),
+            condition=data.draw(st.none() | _TEXTS),
+            condition_by=data.draw(st.none() | _TEXTS),
+        )
+        return End(Ended.of(record, data.draw(_TIMES)))
+
+    def _forget_ended(self, data: st.DataObject) -> Change:
+        below = data.draw(st.integers(0, self._used + 1))
+        return ForgetEnded(data.draw(_TIMES), below)
 
     def _some(self, data: st.DataObject) -> Outgoing:
         return data.draw(st.sampled_from(list(self._model.outgoing.values())))

@@ -149,6 +149,19 @@ def test_outbox_withdraw_takes_back_what_was_not_released(
     assert msg_id not in ids(run("outbox", "list", "--store", url)[1])
 
 
+def test_outbox_shows_how_a_message_has_ended(url: str, run: Any) -> None:
+    """Whoever was not told can still ask."""
+    assert run("outbox", "withdraw", "queued", "--store", url)[0] == 0
+    status, lines, _ = run("outbox", "show", "queued", "--store", url)
+    (shown,) = lines
+    assert status == 0
+    assert (shown["state"], shown["to"]) == ("not delivered", "lamp@example.org")
+    assert shown["created_at"] < shown["ended_at"]
+    assert "payload" not in shown
+    assert run("outbox", "list", "--ended", "--store", url)[1] == [shown]
+    assert "queued" not in ids(run("outbox", "list", "--store", url)[1])
+
+
 @pytest.mark.parametrize("msg_id", ["releasing", "acked"])
 def test_outbox_withdraw_keeps_what_may_have_been_delivered(
     msg_id: str, url: str, run: Any

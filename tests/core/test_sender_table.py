@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, fields, replace
 import pytest
 
 from qos.core.backoff import Backoff
-from qos.core.effects import Effect, Forget, Save, Settle, Transmit
-from qos.core.model import NAMESPACES, Level, Outgoing, Route
+from qos.core.effects import Effect, End, Forget, Save, Settle, Transmit
+from qos.core.model import NAMESPACES, Ended, Level, Outgoing, Route
 from qos.core.model import OutgoingState as S
 from qos.core.sender import (
     TRANSITIONS,
@@ -643,6 +643,19 @@ def test_acknowledged_is_in_doubt_when_any_attempt_may_have_arrived(
     after, effects = step(record, input_, at(input_))
     assert after.state is S.IN_DOUBT
     assert effects == (Forget(after), Settle(after))
+
+
+def test_how_a_message_has_ended_takes_the_place_of_its_record() -> None:
+    """In one write: killed before it the message goes on, after it the end is known."""
+    record = outgoing(S.OFFERED, Level.ACKNOWLEDGED)
+    after, effects = step(record, I.CONFIRMED, at(remember=True))
+    assert effects == (End(Ended.of(after, NOW)), Settle(after))
+    ended = Ended.of(after, NOW)
+    assert (ended.msg_id, ended.state, ended.ended_at) == (
+        record.msg_id,
+        S.DELIVERED,
+        NOW,
+    )
 
 
 @pytest.mark.parametrize("input_", ENDINGS)

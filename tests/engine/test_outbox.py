@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest
 
@@ -218,6 +219,82 @@ async def test_a_restart_goes_on_with_what_is_on_disk(bench: Bench) -> None:
     assert bench.port.sent[0].record.offer_id == offered.offer_id
     await bench.answer_all()
     assert (await again.outcome()).status is OutgoingState.DELIVERED
+
+
+async def test_an_outcome_can_be_asked_for_later_and_after_a_restart(
+    bench: Bench,
+) -> None:
+    """Who was killed before he was told would never know how it ended."""
+    bench.outbox.session_started(OWN)
+    delivery = await bench.submit()
+    asked = asyncio.ensure_future(bench.outbox.outcome(delivery.msg_id))
+    await bench.run()
+    assert not asked.done()
+    await bench.answer_all()
+    outcome = await delivery.outcome()
+    assert outcome.status is OutgoingState.DELIVERED
+    assert await asked == outcome
+    assert bench.outbox.outstanding == 0
+    bench.outbox.stop()
+    bench.outbox = bench.start()
+    assert bench.outbox.outstanding == 0
+    later = await bench.outbox.outcome(delivery.msg_id)
+    # But for its last commit, and a step of this clock.
+    assert later.seconds == pytest.approx(outcome.seconds, abs=0.06)
+    assert replace(later, seconds=0.0) == replace(outcome, seconds=0.0)
+    with pytest.raises(UnknownMessage):
+        await bench.outbox.outcome("nobody's")
+
+
+async def test_of_two_messages_with_one_id_the_outcome_is_that_of_the_last(
+    bench: Bench,
+) -> None:
+    """What was not delivered may be said again under its id."""
+    bench.outbox.session_started(OWN)
+    delivery = await bench.submit(deadline_s=5, msg_id="m1")
+    await bench.run(10)
+    assert (await delivery.outcome()).status is OutgoingState.NOT_DELIVERED
+    bench.port.sent.clear()
+    await bench.submit(msg_id="m1")
+    await bench.run()
+    await bench.answer_all()
+    assert (await bench.outbox.outcome("m1")).status is OutgoingState.DELIVERED
+
+
+async def test_outcomes_are_kept_for_their_time() -> None:
+    """And no longer, or a store would grow for ever."""
+    bench = Bench(OutboxLimits(outcome_ttl_s=100.0))
+    bench.outbox.session_started(OWN)
+    delivery = await bench.submit(deadline_s=5)
+    await bench.run(10)
+    await bench.outbox.outcome(delivery.msg_id)
+    bench.clock.advance(110)
+    with pytest.raises(UnknownMessage):
+        await bench.outbox.outcome(delivery.msg_id)
+    assert list(bench.store.ended())
+    for _ in range(12):
+        bench.clock.advance(60)
+        await settle()
+    assert not list(bench.store.ended())
+    bench.outbox.stop()
+
+
+@pytest.mark.parametrize("outcomes", [0, 3, 400])
+async def test_outcomes_are_kept_of_so_many(outcomes: int) -> None:
+    """A busy sender has more than it wants to keep long before their time is over."""
+    bench = Bench(OutboxLimits(outcomes=outcomes))
+    bench.outbox.session_started(OWN)
+    most = 0
+    for _ in range(900):
+        delivery = await bench.submit(deadline_s=0)
+        await bench.run(0.05)
+        assert (await delivery.outcome()).status is OutgoingState.NOT_DELIVERED
+        most = max(most, len(list(bench.store.ended())))
+    last = [ended.seq for ended in bench.store.ended()][-outcomes:]
+    if outcomes:
+        assert last == list(range(901 - outcomes, 901))
+    assert most <= outcomes + 257 if outcomes else most == 0
+    bench.outbox.stop()
 
 
 async def test_a_queued_message_ends_at_its_deadline(bench: Bench) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from qos.core.backoff import Backoff
-from qos.core.effects import Answer, Report, Save, Transmit
+from qos.core.effects import Answer, End, Report, Save, Transmit
 from qos.core.model import Incoming, Level, Outgoing, OutgoingState, Route
 from qos.core.receiver import Request
 from qos.core.sender import Reply
@@ -73,6 +73,7 @@ class SlowStore(MemoryStore):
         after = SlowStore(self._clock, self.store_id)
         MemoryStore.write(after, [Save(record) for record in self.outgoing()])
         MemoryStore.write(after, [Save(record) for record in self.incoming()])
+        MemoryStore.write(after, [End(ended) for ended in self.ended()])
         return after
 
     def contents(self) -> Contents:

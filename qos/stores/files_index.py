@@ -1,0 +1,207 @@
+"""What a folder of messages holds, kept in memory, and what changes mean for its files.
+
+Ids, moments and how messages have ended; the messages themselves are in the files. Pure:
+it reads and writes none of them. See `qos.stores.files` for the folder.
+"""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, TypeAlias
+
+from qos.core.effects import End, Save
+from qos.core.model import Ended, Incoming, Outgoing
+from qos.stores.base import (
+    ENDED_FIELDS,
+    INCOMING_FIELDS,
+    OUTGOING_FIELDS,
+    Change,
+    ForgetEnded,
+    Remember,
+    is_kept,
+)
+from qos.stores.memory import QueueIndex
+
+__all__ = [
+    "LAST",
+    "MARKER",
+    "MESSAGE",
+    "REMEMBERED",
+    "TEMPORARY",
+    "FilesIndex",
+    "Move",
+    "encode",
+    "incoming_name",
+    "name_of",
+    "outgoing_name",
+]
+
+REMEMBERED: Final = "remembered.json"
+TEMPORARY: Final = ".tmp"
+LAST: Final = "last-"
+
+MESSAGE: Final = re.compile(r"(\d{20}|[0-9a-f]{64})\.json")
+MARKER: Final = re.compile(rf"{LAST}\d{{20}}")
+
+#: A file to rename, and its new name; None: to remove.
+Move: TypeAlias = tuple[str, str | None]
+
+
+class FilesIndex:
+    """What is in the folder.
+
+    Attributes:
+        queue: which messages wait for their turn.
+        ids: of each message of the outbox its msg_id, by seq; `seqs` the reverse.
+        ended: how others have ended, by seq.
+        received: of each received message when it changed, by key.
+        remembered: the named values.
+        last: the largest seq so far.
+    """
+
+    def __init__(self) -> None:
+        self.queue = QueueIndex()
+        self.ids: dict[int, str] = {}
+        self.seqs: dict[str, int] = {}
+        self.ended: dict[int, Ended] = {}
+        self.received: dict[str, float] = {}
+        self.remembered: dict[str, str] = {}
+        self.last = 0
+
+    def received_keys(self) -> list[str]:
+        """Of the received messages, as they have changed."""
+        return sorted(self.received, key=lambda key: (self.received[key], key))
+
+    def how_ended(self, msg_id: str | None) -> Iterator[Ended]:
+        """See Store.ended."""
+        found = [self.ended[seq] for seq in sorted(self.ended)]
+        return (each for each in found if msg_id in {None, each.msg_id})
+
+    def plan(self, changes: Sequence[Change]) -> tuple[dict[str, Any], list[Move]]:
+        """What to write into which file, and the moves that then make the changes."""
+        content: dict[str, Any] = {}
+        removed: dict[str, str | None] = {}
+        for change in changes:
+            if isinstance(change, Remember):
+                values = content.setdefault(REMEMBERED, dict(self.remembered))
+                values[change.name] = change.value
+                continue
+            if isinstance(change, ForgetEnded):
+                for name in self._outlived(content, change):
+                    content.pop(name, None)
+                    removed[name] = None
+                continue
+            if isinstance(change, End):
+                content[name_of(change.ended)] = change.ended
+                removed.pop(name_of(change.ended), None)
+                name = outgoing_name(change.ended.seq)
+                content.pop(name, None)
+                removed |= self._removed(name, change.ended.seq)
+                continue
+            record = change.record
+            name = name_of(record)
+            content.pop(name, None)
+            removed.pop(name, None)
+            if isinstance(change, Save):
+                content[name] = record
+            elif isinstance(record, Incoming):
+                if record.key in self.received:
+                    removed[name] = None
+            else:
+                removed |= self._removed(name, record.seq)
+        moves: list[Move] = [(name + TEMPORARY, name) for name in content]
+        return content, moves + list(removed.items())
+
+    def _removed(self, name: str, seq: int) -> dict[str, str | None]:
+        """The move that takes a message out of the outbox, if it is there."""
+        if seq not in self.ids:
+            return {}
+        return {name: _marker_name(seq) if seq == self.last else None}
+
+    def _outlived(self, content: dict[str, Any], change: ForgetEnded) -> list[str]:
+        """What is to be forgotten of what is there, or would be now."""
+        new = [each for each in content.values() if isinstance(each, Ended)]
+        return [
+            name_of(each)
+            for each in (*self.ended.values(), *new)
+            if not is_kept(each, change)
+        ]
+
+    def note(self, changes: Sequence[Change]) -> None:
+        """The changes are made: keep the index."""
+        for change in changes:
+            if isinstance(change, Remember):
+                self.remembered[change.name] = change.value
+                continue
+            if isinstance(change, ForgetEnded):
+                kept = [each for each in self.ended.values() if is_kept(each, change)]
+                self.ended = {each.seq: each for each in kept}
+                continue
+            if isinstance(change, End):
+                self._drop(change.ended.seq)
+                self.ended[change.ended.seq] = change.ended
+                continue
+            record = change.record
+            if isinstance(record, Incoming):
+                self.received.pop(record.key, None)
+                if isinstance(change, Save):
+                    self.received[record.key] = record.changed_at
+            else:
+                self._drop(record.seq)
+                if isinstance(change, Save):
+                    self.ids[record.seq] = record.msg_id
+                    self.seqs[record.msg_id] = record.seq
+                    self.queue.update(record)
+        # At the end: what came and went in one commit has left no file.
+        for change in changes:
+            if isinstance(change, Save) and isinstance(change.record, Outgoing):
+                seq = change.record.seq
+                self.last = max(self.last, seq if seq in self.ids else 0)
+
+    def _drop(self, seq: int) -> None:
+        self.seqs.pop(self.ids.pop(seq, ""), None)
+        self.queue.discard(seq)
+
+
+def name_of(record: Outgoing | Incoming | Ended) -> str:
+    """The file that a record is in."""
+    if isinstance(record, Outgoing):
+        return outgoing_name(record.seq)
+    if isinstance(record, Ended):
+        return f"ended/{record.seq:020d}.json"
+    return incoming_name(record.key)
+
+
+def outgoing_name(seq: int) -> str:
+    """The file of a message of the outbox."""
+    return f"outgoing/{seq:020d}.json"
+
+
+def incoming_name(key: str) -> str:
+    """The file of a received message."""
+    # A key may hold what no file name can, and be longer than one.
+    return f"incoming/{hashlib.sha256(key.encode()).hexdigest()}.json"
+
+
+def _marker_name(seq: int) -> str:
+    return f"outgoing/{LAST}{seq:020d}"
+
+
+def encode(value: object) -> bytes:
+    """What stands in a file, to be read by people as well."""
+    if isinstance(value, Outgoing):
+        value = {name: getattr(value, name) for name in OUTGOING_FIELDS}
+    elif isinstance(value, Incoming):
+        value = {name: getattr(value, name) for name in INCOMING_FIELDS}
+    elif isinstance(value, Ended):
+        value = {name: getattr(value, name) for name in ENDED_FIELDS}
+    text = json.dumps(value, ensure_ascii=False, indent=1, default=_plain)
+    return text.encode() + b"\n"
+
+
+def _plain(value: enum.Enum) -> object:
+    return value.value
