@@ -729,8 +729,24 @@ class _Copies:
 
     def __call__(self, step: str) -> None:
         with self._lock:
-            shutil.copytree(self._live, self.to / f"{self._count:03d}")
+            copy = self.to / f"{self._count:03d}"
+            # Another thread may be in the middle of its step: what is copied while a file
+            # gets another name may have it under neither, which no process leaves.
+            while not self._is_copied(copy):
+                shutil.rmtree(copy, ignore_errors=True)
             self._count += 1
+
+    def _is_copied(self, copy: Path) -> bool:
+        before = _names(self._live)
+        try:
+            shutil.copytree(self._live, copy)
+        except (shutil.Error, FileNotFoundError):
+            return False
+        return before == _names(copy) == _names(self._live)
+
+
+def _names(folder: Path) -> set[Path]:
+    return {path.relative_to(folder) for path in folder.rglob("*")}
 
 
 _State: TypeAlias = tuple[list[Outgoing], list[Incoming], list[Ended], dict[str, str]]
