@@ -7,9 +7,9 @@
 PYTHON ?= $(firstword $(foreach python,python3 python3.14 python3.13 python3.12 python3.11, \
   $(shell $(python) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
     && echo $(python))))
-# How many tests run at once; 0 for one after the other, in this process. Two more than
+# How many tests run at once; 0 for one after the other, in this process. One more than
 # there are cores: some wait for a server or for time to pass.
-JOBS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
+JOBS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 # For example: make test PYTEST_ARGS='--durations=20'.
 PYTEST_ARGS ?=
 

@@ -110,6 +110,7 @@ def test_a_run_on_the_embedded_server(
 
 
 @pytest.mark.xmpp
+@pytest.mark.timeout(240)
 def test_every_row_on_prosody(capsys: pytest.CaptureFixture[str]) -> None:
     """Each of them comes to its end there, with its count of stanzas."""
     words = [

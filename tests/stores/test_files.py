@@ -25,6 +25,7 @@ from qos.testing.store_contract import (
 )
 
 
+@pytest.mark.timeout(240)
 class TestContract(StoreContract):
     def new_store(self, folder: Path) -> Store:
         return FilesStore(folder / "store")

@@ -31,6 +31,7 @@ from qos.testing.store_contract import (
 )
 
 
+@pytest.mark.timeout(240)
 class TestContract(StoreContract):
     """Its steps are the commit, and before and after each row that it changes."""
 
@@ -44,6 +45,7 @@ class TestContract(StoreContract):
             probe_rows(store._writer, probe)
 
 
+@pytest.mark.timeout(240)
 class TestContractOfGreatCommits(TestContract):
     """A commit of more changes than one statement takes is several statements."""
 
