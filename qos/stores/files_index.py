@@ -124,12 +124,11 @@ class FilesIndex:
 
     def _outlived(self, content: dict[str, Any], change: ForgetEnded) -> list[str]:
         """What is to be forgotten of what is there, or would be now."""
-        new = [each for each in content.values() if isinstance(each, Ended)]
-        return [
-            name_of(each)
-            for each in (*self.ended.values(), *new)
-            if not is_kept(each, change)
-        ]
+        there = {name_of(each): each for each in self.ended.values()}
+        for name, each in content.items():
+            if isinstance(each, Ended):
+                there[name] = each
+        return [name for name, each in there.items() if not is_kept(each, change)]
 
     def note(self, changes: Sequence[Change]) -> None:
         """The changes are made: keep the index."""

@@ -570,6 +570,23 @@ class StoreContract:
 
         run(scenario())
 
+    def test_of_two_ends_of_a_message_in_one_commit_the_last_counts(
+        self, tmp_path: Path
+    ) -> None:
+        """Also where the first is old enough to be forgotten in that commit."""
+
+        async def scenario() -> None:
+            store = self.new_store(tmp_path)
+            again = ended(1, ended_at=2.0)
+            async with opened(store):
+                await write(store, End(ended(1, ended_at=0.0)))
+                await write(store, End(again), ForgetEnded(before=1.0, below=0))
+                assert list(store.ended()) == [again]
+            async with opened(store):
+                assert list(store.ended()) == ([again] if store.durable else [])
+
+        run(scenario())
+
     # -- failing and dying at every step -----------------------------------
 
     #: What is there before, and what one write then makes of it: all or none.
