@@ -8,7 +8,7 @@ holds for others (`Incoming`), and a few named values. It decides nothing.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Protocol, TypeAlias, TypeVar
 
@@ -30,8 +30,11 @@ __all__ = [
     "Contents",
     "ForgetEnded",
     "Journal",
+    "Parameters",
     "Remember",
     "Store",
+    "Transaction",
+    "Value",
     "ended_from",
     "incoming_from",
     "is_kept",
@@ -81,6 +84,10 @@ INCOMING_FIELDS = (
 ENDED_FIELDS = tuple(each.name for each in fields(Ended))
 
 _FIELDS = {Outgoing: OUTGOING_FIELDS, Incoming: INCOMING_FIELDS}
+#: What SQLite can bind to the parameters of a statement.
+Value: TypeAlias = int | float | str | bytes | None
+Parameters: TypeAlias = Sequence[Value] | Mapping[str, Value]
+
 _Record = TypeVar("_Record", Outgoing, Incoming)
 
 
@@ -153,6 +160,36 @@ class Journal(Protocol):
 
 
 class Store(Protocol):
+class Transaction(Protocol):
+    """What an application writes into the file of a store, with what the store writes.
+
+    It begins with the first statement, and ends by `write` or `rollback`. Until then
+    nothing else is written into the store: what others write waits.
+    """
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it has begun, and not ended."""
+
+    async def execute(
+        self, sql: str, parameters: Parameters = ()
+    ) -> list[tuple[Any, ...]]:
+        """Execute one statement, and return its rows.
+
+        Raises:
+            LocalProtocolError: it is about transactions, or would change what is the
+                store's own; or this transaction has ended.
+            StoreError: the store is not open.
+            sqlite3.Error: it fails.
+        """
+
+    def write(self, changes: Sequence[Change]) -> asyncio.Future[None] | None:
+        """Commit, with these changes of the store: all of it or nothing. As Store's."""
+
+    def rollback(self) -> None:
+        """Undo it all. No harm if it has ended, or not begun."""
+
+
     """Keeps the records of one endpoint.
 
     A message of the outbox is known by its seq (`find_outgoing` finds it by its
@@ -206,6 +243,9 @@ class Store(Protocol):
         """
 
     async def close(self) -> None:
+    def transaction(self) -> Transaction | None:
+        """A transaction for an application; None: this store has none."""
+
         """Finish what was written, then let go of the store.
 
         May be repeated. What cannot be written any more fails its own future.

@@ -107,6 +107,9 @@ class FilesStore(DurableStore[Contents, Change]):
         #: The disk did not confirm something: nobody can say what it will keep.
         self._unsynced = False
 
+    def transaction(self) -> None:
+        """See Store: there is none."""
+
     # -- reading -----------------------------------------------------------
 
     def queued(self, flow: str, *, after: int, limit: int) -> list[Outgoing]:

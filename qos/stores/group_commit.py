@@ -4,6 +4,9 @@ A commit waits for the disk, and the disk does not care whether it takes one
 change or a hundred. So there is one commit at a time, and everything that is
 written meanwhile goes into the next.
 
+A transaction of an application takes the turn of a commit: none begins until it has
+ended, and after it one of the store's own comes first.
+
 Where there is a journal (`qos.journal`), each commit first gives the kernel every line
 that was noted before the commit was put together, in the thread that then waits for
 the disk: another hop to a thread would cost more than the lines. Whoever changes a record notes
@@ -34,6 +37,7 @@ import asyncio
 import errno
 import fcntl
 import os
+from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Generic, TypeAlias, TypeVar
@@ -86,12 +90,13 @@ class GroupCommit(Generic[_Change]):
         self._written: _Shared | None = None
         self._committing: _Shared | None = None
         self._busy = False
+        #: Those who wait for a turn, and whose turn it is.
+        self._turns: deque[asyncio.Future[None]] = deque()
+        self._turn: asyncio.Future[None] | None = None
 
     def write(self, changes: Sequence[_Change]) -> asyncio.Future[None]:
         """Put the changes into the next commit; the future is that of all in it."""
-        loop = asyncio.get_running_loop()
-        if loop is not self._loop:
-            self._enter(loop)
+        loop = self._running_loop()
         if self._written is None:
             self._written = _Shared(loop=loop)
             if not self._busy:
@@ -103,14 +108,58 @@ class GroupCommit(Generic[_Change]):
         self._changes.extend(changes)
         return self._written
 
+    async def take_turn(self) -> None:
+        """Wait until there is no commit; there is none then before `end_turn`."""
+        loop = self._running_loop()
+        if not self._busy:
+            self._busy = True
+            self._turn = loop.create_future()
+            return
+        turn = loop.create_future()
+        self._turns.append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if not turn.cancelled():
+                self.end_turn()
+            raise
+
+    def end_turn(self) -> None:
+        """Let the others go on."""
+        assert self._turn is not None
+        self._turn.get_loop().call_soon(self._turn_ended)
+        self._turn.set_result(None)
+        self._turn = None
+
+    def _running_loop(self) -> asyncio.AbstractEventLoop:
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:
+            self._enter(loop)
+        return loop
+
     async def drain(self) -> None:
         """Wait until nothing is being written, whether it succeeds or fails."""
         if asyncio.get_running_loop() is not self._loop:
             return
-        while (last := self._written or self._committing) is not None:
+        while (last := self._written or self._committing or self._turn) is not None:
             await asyncio.wait([last])
 
     def _next(self) -> None:
+        while self._turns:
+            turn = self._turns.popleft()
+            if not turn.done():
+                self._turn = turn.get_loop().create_future()
+                turn.set_result(None)
+                return
+        self._commit()
+
+    def _turn_ended(self) -> None:
+        if self._written is not None:
+            self._commit()
+        else:
+            self._next()
+
+    def _commit(self) -> None:
         written, changes = self._written, self._changes
         self._written, self._changes = None, []
         self._committing = written

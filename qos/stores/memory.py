@@ -129,6 +129,9 @@ class MemoryStore:
         self._is_open = False
         self._clear()
 
+    def transaction(self) -> None:
+        """See Store: there is none."""
+
     def queued(self, flow: str, *, after: int, limit: int) -> list[Outgoing]:
         """See Store."""
         self._need_open()

@@ -8,8 +8,11 @@ message does not write its payload again. See sqlite_file.py for what it survive
 # ruff: noqa: S608 - the SQL is put together of our own names; values are bound
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import asyncio
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import attrgetter
+from weakref import WeakSet
 
 from qos.core.effects import End, Forget
 from qos.core.model import Ended, Incoming, Outgoing
@@ -25,8 +28,10 @@ from qos.stores.base import (
     incoming_from,
     outgoing_from,
 )
+from qos.stores.sqlite_application import ApplicationConnection
 from qos.stores.sqlite_changes import ChangesView, Kind, Value, insert, names
 from qos.stores.sqlite_file import ABOUT, Migrations, SqliteFile
+from qos.stores.sqlite_transaction import SqliteTransaction, refuse_inside
 
 __all__ = ["APPLICATION_ID", "MIGRATIONS", "SqliteStore"]
 
@@ -193,6 +198,13 @@ _CHANGES = ChangesView(
 
 
 class SqliteStore(SqliteFile[Contents, Change]):
+#: What an application must leave alone, SQLite's own table of sequences included.
+_OWN = (
+    *("about", "remembered", "outgoing", "ended", "incoming"),
+    *("outgoing_payload", "incoming_payload", "changes", "sqlite_sequence"),
+)
+
+
     """`sqlite:PATH`, for messages. See SqliteFile."""
 
     _application_id = APPLICATION_ID
@@ -200,6 +212,11 @@ class SqliteStore(SqliteFile[Contents, Change]):
     _changes_view = _CHANGES
 
     @property
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        super().__init__(path)
+        self._applications: ApplicationConnection | None = None
+        self._transactions: WeakSet[SqliteTransaction] = WeakSet()
+
     def _migrations(self) -> Migrations:
         return MIGRATIONS
 
@@ -262,6 +279,54 @@ class SqliteStore(SqliteFile[Contents, Change]):
         return self._records(outgoing_from, OUTGOING_FIELDS, sql, *values)
 
     def _contents(self) -> Contents:
+    # -- transactions of an application ------------------------------------
+
+    def write(self, changes: Sequence[Change]) -> asyncio.Future[None] | None:
+        """See Store."""
+        refuse_inside(self)
+        return super().write(changes)
+
+    def transaction(self) -> SqliteTransaction:
+        """See Store."""
+        self._need_open()
+        assert self._thread is not None
+        transaction = SqliteTransaction(
+            self, self._commits, self._thread, self._application, self._commit_with
+        )
+        self._transactions.add(transaction)
+        return transaction
+
+    async def close(self) -> None:
+        """See Store. What is open of transactions is undone."""
+        for transaction in list(self._transactions):
+            transaction.rollback()
+        await super().close()
+
+    def _application(self) -> ApplicationConnection:
+        """The connection for it, made when it is first needed; in the thread."""
+        if self._applications is None:
+            db = self._connect_writer()
+            _CHANGES.create(db)
+            self._applications = ApplicationConnection(db, _OWN)
+        return self._applications
+
+    def _commit_with(
+        self, changes: Sequence[Change], before: Callable[[], None] | None
+    ) -> None:
+        """Commit the transaction and these changes; in the thread."""
+        if before is not None:
+            before()
+        rows = self._rows(changes)
+        with self._errors():
+            self.probe("commit")
+            self._application().commit(lambda db: self._make(db, rows))
+
+    def _disconnect(self) -> None:
+        if self._applications is not None:
+            self._applications.close()
+            self._applications = None
+        super()._disconnect()
+
         ((messages, size),) = self._read(
             "SELECT COUNT(*), COALESCE(SUM(size), 0) FROM outgoing"
         )

@@ -164,10 +164,12 @@ class SqliteFile(DurableStore[_Contents, _Change]):
                 self._changes_view.make(self._writer, rows)
                 return
             with _transaction(self._writer):
-                for start in range(0, len(rows), _CHANGES_MAX):
-                    self._changes_view.make(
-                        self._writer, rows[start : start + _CHANGES_MAX]
-                    )
+                self._make(self._writer, rows)
+
+    def _make(self, db: sqlite3.Connection, rows: list[tuple[Value, ...]]) -> None:
+        """Make the changes, in the transaction that is open."""
+        for start in range(0, len(rows), _CHANGES_MAX):
+            self._changes_view.make(db, rows[start : start + _CHANGES_MAX])
 
     # -- opening and closing -----------------------------------------------
 
@@ -260,21 +262,30 @@ class SqliteFile(DurableStore[_Contents, _Change]):
         self._check_version(reader.execute("PRAGMA user_version").fetchone()[0])
         self._check(reader)
 
-        writer = self._writer = sqlite3.connect(
-            self._path, isolation_level=None, check_same_thread=False
-        )
-        (mode,) = writer.execute("PRAGMA journal_mode = WAL").fetchone()
-        if mode != "wal":
-            raise StoreError(self.url, "its file system cannot do SQLite's WAL")
-        # NORMAL would lose in a power cut what was acknowledged before it.
-        writer.execute("PRAGMA synchronous = FULL")
-        writer.execute(f"PRAGMA journal_size_limit = {_WAL_BYTES_MAX}")
-        # Some builds zero what is deleted, and write it all once more to do so.
-        writer.execute("PRAGMA secure_delete = FAST")
-        writer.execute("PRAGMA temp_store = MEMORY")
+        writer = self._writer = self._connect_writer()
         self._migrate(writer)
         self._changes_view.create(writer)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="qos-store")
+
+    def _connect_writer(self) -> sqlite3.Connection:
+        """A connection that writes as safely as this module says."""
+        writer = sqlite3.connect(
+            self._path, isolation_level=None, check_same_thread=False
+        )
+        try:
+            (mode,) = writer.execute("PRAGMA journal_mode = WAL").fetchone()
+            if mode != "wal":
+                raise StoreError(self.url, "its file system cannot do SQLite's WAL")
+            # NORMAL would lose in a power cut what was acknowledged before it.
+            writer.execute("PRAGMA synchronous = FULL")
+            writer.execute(f"PRAGMA journal_size_limit = {_WAL_BYTES_MAX}")
+            # Some builds zero what is deleted, and write it all once more to do so.
+            writer.execute("PRAGMA secure_delete = FAST")
+            writer.execute("PRAGMA temp_store = MEMORY")
+        except BaseException:
+            writer.close()
+            raise
+        return writer
 
     def _check(self, reader: sqlite3.Connection) -> None:
         """Raise if the file is broken: all of it, or all but the payloads if large."""

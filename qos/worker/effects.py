@@ -51,6 +51,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from qos.errors import JobLost, LocalProtocolError
+from qos.stores.base import Parameters, Value
 
 if TYPE_CHECKING:
     from qos.worker.job import Job
@@ -82,8 +83,6 @@ _FORBIDDEN = frozenset(
 
 _FULL = 2
 
-Value: TypeAlias = int | float | str | bytes | None
-Parameters: TypeAlias = Sequence[Value] | Mapping[str, Value]
 Statement: TypeAlias = tuple[str, Parameters]
 
 

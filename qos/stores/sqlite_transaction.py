@@ -1,0 +1,120 @@
+"""A transaction of an application on a SQLite store: see qos.stores.base.Transaction.
+
+It takes the place of one of the store's commits, so all that others write waits for it,
+and the application must not wait for them: a message that it sends in the transaction is
+not written before the transaction has ended. Such a write is refused, since it would
+wait for ever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from contextvars import ContextVar
+from typing import Any, TypeVar
+
+from qos.errors import LocalProtocolError, StoreError
+from qos.stores.base import Change, Parameters, Store
+from qos.stores.group_commit import GroupCommit
+from qos.stores.sqlite_application import ApplicationConnection
+
+__all__ = ["SqliteTransaction", "refuse_inside"]
+
+_T = TypeVar("_T")
+
+#: That of the handler which is running.
+_current: ContextVar[SqliteTransaction | None] = ContextVar("transaction", default=None)
+
+
+class SqliteTransaction:
+    """One transaction; made by the store, used once."""
+
+    def __init__(
+        self,
+        store: Store,
+        commits: GroupCommit[Change],
+        thread: Executor,
+        connect: Callable[[], ApplicationConnection],
+        commit: Callable[[Sequence[Change], Callable[[], None] | None], None],
+    ) -> None:
+        """Take what the store does in its thread: `connect` and `commit`."""
+        self._store = store
+        self._commits = commits
+        self._thread = thread
+        self._connect = connect
+        self._commit = commit
+        self._begun = self._ended = False
+        # Statements that are given at the same time begin one transaction.
+        self._beginning = asyncio.Lock()
+
+    @property
+    def is_open(self) -> bool:
+        """See Transaction."""
+        return self._begun and not self._ended
+
+    async def execute(
+        self, sql: str, parameters: Parameters = ()
+    ) -> list[tuple[Any, ...]]:
+        """See Transaction."""
+        async with self._beginning:
+            self._check_not_ended()
+            if not self._begun:
+                await self._commits.take_turn()
+                if self._ended:  # while it waited
+                    self._commits.end_turn()
+                    self._check_not_ended()
+                # From here on the turn is given back by write or rollback.
+                self._begun = True
+                _current.set(self)
+                await self._run(lambda: self._connect().begin())
+        self._check_not_ended()
+        return await self._run(lambda: self._connect().execute(sql, parameters))
+
+    def write(self, changes: Sequence[Change]) -> asyncio.Future[None] | None:
+        """See Transaction."""
+        self._check_not_ended()
+        self._ended = True
+        if not self._begun:
+            return self._store.write(changes)
+        journal = self._commits.journal
+        before = journal.commit_begins() if journal is not None else None
+        committed = self._run(lambda: self._commit(changes, before))
+
+        def ended(_committed: object) -> None:
+            if journal is not None:
+                journal.commit_ended(idle=False)
+            self._commits.end_turn()
+
+        committed.add_done_callback(ended)
+        return committed
+
+    def rollback(self) -> None:
+        """See Transaction."""
+        if self.is_open:
+            undone = self._run(lambda: self._connect().rollback())
+            undone.add_done_callback(lambda _undone: self._commits.end_turn())
+        self._ended = True
+
+    def _run(self, call: Callable[[], _T]) -> asyncio.Future[_T]:
+        """In the writer's thread; whoever waits for it may be cancelled."""
+        return asyncio.get_running_loop().run_in_executor(self._thread, call)
+
+    def _check_not_ended(self) -> None:
+        if self._ended:
+            raise LocalProtocolError("the transaction has ended")
+
+
+def refuse_inside(store: Store) -> None:
+    """Refuse a write that would wait for the transaction that it is made in.
+
+    Raises:
+        StoreError: it would.
+    """
+    current = _current.get()
+    if current is not None and current.is_open and current._store is store:
+        raise StoreError(
+            store.url,
+            "a transaction is open here, which this write would have to wait for: "
+            "send before its first statement, or after the handler",
+        )
