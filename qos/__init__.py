@@ -5,7 +5,7 @@ The plugin for slixmpp is `xep_qos`; this package is what stands below it.
 
 from qos._version import __version__
 from qos.core.model import Level
-from qos.engine import Delivery, Outcome
+from qos.engine import Delivery, Handover, Outcome
 from qos.errors import (
     CannotWithdraw,
     InDoubt,
@@ -21,6 +21,7 @@ from qos.errors import (
 __all__ = [
     "CannotWithdraw",
     "Delivery",
+    "Handover",
     "InDoubt",
     "Level",
     "LocalProtocolError",

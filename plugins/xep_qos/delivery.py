@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 from slixmpp import JID
@@ -12,12 +13,15 @@ from slixmpp.plugins.xep_0030.stanza.info import DiscoInfo
 from slixmpp.stanza import Message
 from slixmpp.xmlstream.stanzabase import StanzaBase
 
-from qos.core.model import MARKS_NAMESPACE, NAMESPACES, Level
+from qos.core.backoff import Backoff
+from qos.core.model import MARKS_NAMESPACE, NAMESPACES, Incoming, Level, bare
 from qos.engine import Delivery, Outcome
+from qos.errors import UnknownMessage
 from qos.stores.base import Store
 from xep_qos import stanza
 from xep_qos.batch import features as batch_features
 from xep_qos.caps import PromptCaps
+from xep_qos.consumers import Consumer, HandlerT, Match
 from xep_qos.endpoint import Endpoint, IncomingInfo
 from xep_qos.settings import Settings
 
@@ -173,6 +177,120 @@ class XEP_QOS(BasePlugin):
             done: if it fails, nothing more happens to the message until a restart.
         """
         self._endpoint.take_until(message, done)
+
+    def consumer(
+        self,
+        *,
+        match: Match | None = None,
+        name: str | None = None,
+        ordered: bool = True,
+        max_handovers: int = 10,
+        retry_first_s: float = 1.0,
+        retry_max_s: float = 300.0,
+    ) -> Callable[[HandlerT], HandlerT]:
+        """Register an async function that takes messages at level assured; a decorator.
+
+        ::
+
+            @qos.consumer(match=StanzaPath("message/fields"))
+            async def keep(message: Message, handover: Handover) -> None:
+                await handover.execute("INSERT INTO readings VALUES (?)", (…,))
+
+        On a store `sqlite:PATH` what the function writes by `handover.execute` and the
+        mark that the message is done are one transaction: each message has its effects
+        exactly once, whenever the process dies. The sender is answered after it.
+
+        Effects elsewhere, and on any other store all effects, can repeat: when the
+        process dies, or the store cannot be written, after the function has acted and
+        before the mark is on disk; when the function raises after it has acted; when
+        it is cancelled, as `aclose` does. `handover.key` is the same each time.
+
+        If it raises, it is tried again after a time that doubles, with jitter; after
+        `max_handovers` the message is parked: see `parked`. Until it is done its sender
+        gets no answer, and goes on asking until its deadline: it is *in doubt* then.
+
+        A message goes to the first consumer that matches it, and to no handler of
+        slixmpp. Register consumers before the client connects: what was being handed
+        over when the process ended is handed over again as soon as there is a session.
+
+        Args:
+            match: a matcher of slixmpp's (StanzaPath, MatchXPath, …), or a function of
+                the message; None: every message.
+            name: for the log, and to tell consumers apart; None: the function's.
+            ordered: of each account, hand one message over after another, in the order
+                in which their sender released them, and none before those ahead of it
+                are done or parked. Without, all at the same time.
+            max_handovers: how often a message is handed over before it is parked. One
+                that was cut short by the end of the process counts.
+            retry_first_s: the first delay between two hand-overs, and the least.
+            retry_max_s: the cap of these delays.
+
+        Returns:
+            A decorator for the function, which gets the message and a Handover, and
+            whose errors are logged.
+
+        Raises:
+            LocalProtocolError: there is a consumer of this name, or max_handovers is
+                less than 1.
+            ValueError: the delays cannot be.
+        """
+        backoff = Backoff(first_s=retry_first_s, max_s=retry_max_s)
+
+        def register(handler: HandlerT) -> HandlerT:
+            self._endpoint.consumers.add(
+                Consumer(
+                    handler=handler,
+                    name=name or str(getattr(handler, "__qualname__", handler)),
+                    match=match,
+                    ordered=ordered,
+                    max_handovers=max_handovers,
+                    backoff=backoff,
+                )
+            )
+            return handler
+
+        return register
+
+    def parked(
+        self, msg_id: str | None = None, source: str | None = None
+    ) -> list[Incoming]:
+        """The messages on which a consumer has failed too often.
+
+        Args:
+            msg_id: those of this id alone.
+            source: those from this JID alone, full or bare.
+        """
+        return [
+            each
+            for each in self._endpoint.inbox.parked()
+            if msg_id in {None, each.msg_id}
+            and source in {None, each.source, bare(each.source)}
+        ]
+
+    def release_parked(self, msg_id: str, source: str | None = None) -> None:
+        """Hand a parked message over again, as often as a new one.
+
+        Args:
+            msg_id: its id.
+            source: the JID it came from, where several have used that id.
+
+        Raises:
+            UnknownMessage: none that is parked has it.
+        """
+        self._endpoint.inbox.release(self._parked(msg_id, source).key)
+
+    def drop_parked(self, msg_id: str, source: str | None = None) -> None:
+        """Give a parked message up: its sender is told so, when it asks again.
+
+        Args, Raises: as release_parked.
+        """
+        self._endpoint.inbox.drop(self._parked(msg_id, source).key)
+
+    def _parked(self, msg_id: str, source: str | None) -> Incoming:
+        found = self.parked(msg_id, source)
+        if not found:
+            raise UnknownMessage(msg_id)
+        return found[0]
 
     @property
     def outstanding(self) -> int:

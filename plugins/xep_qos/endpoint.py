@@ -18,6 +18,7 @@ from typing import Any
 from xml.etree import ElementTree as ET
 
 from slixmpp import JID, ClientXMPP, ComponentXMPP, InvalidJID
+from slixmpp.stanza import Message
 from slixmpp.xmlstream.stanzabase import StanzaBase
 
 from qos.core.effects import Answer, Report, Transmit
@@ -26,7 +27,7 @@ from qos.core.model import bare as account_of
 from qos.core.receiver import Request
 from qos.core.sender import Reply
 from qos.core.trust import Trusted
-from qos.engine import Delivery, Inbox, LoopClock, Outbox
+from qos.engine import Consumption, Delivery, Inbox, LoopClock, Outbox
 from qos.errors import LocalProtocolError, MessageTooLarge, RemoteProtocolError
 from qos.ids import new_id
 from qos.journal import messages as journaled
@@ -34,6 +35,7 @@ from qos.journal.writer import JournalWriter, check_folder
 from qos.stores.base import Remember
 from xep_qos import batch_stanza, stanza
 from xep_qos.batch import BatchedRequest, BatchReceiver, BatchSender
+from xep_qos.consumers import Consumers
 from xep_qos.discovery import Discovery
 from xep_qos.guard import Guard
 from xep_qos.reporting import Reporter
@@ -117,7 +119,8 @@ class Endpoint:
             limits=settings.outbox_limits,
             journal=self._journal,
         )
-        self._inbox = Inbox(
+        self.consumers = Consumers(self._consumable)
+        self.inbox = Inbox(
             self.store,
             contents,
             self,
@@ -182,12 +185,13 @@ class Endpoint:
         self._wire.close()
         self._session_lost()
         self.outbox.stop()
-        self._inbox.stop()
+        self.inbox.stop()
         self._batches.stop()
         return self._close()
 
     async def _close(self) -> None:
         try:
+            await self.inbox.aclose()
             await self.store.close()
         finally:
             if self._journal is not None:
@@ -247,7 +251,7 @@ class Endpoint:
 
     def stop_receiving(self) -> None:
         """See XEP_QOS.stop_receiving."""
-        self._inbox.stop()
+        self.inbox.stop()
 
     # -- the session -------------------------------------------------------
 
@@ -285,7 +289,7 @@ class Endpoint:
         if not self._restarted:
             self._restarted = True
             self._warn_of_automatic_trust()
-            self._inbox.restart()
+            self.inbox.restart()
         self.outbox.session_started(own)
 
     def _session_lost(self, _event: object = None) -> None:
@@ -374,7 +378,7 @@ class Endpoint:
         self.guard.consider(request)
 
     def _decided(self, request: Request, decision: Trusted) -> None:
-        self._inbox.request(request, trusted=decision.trusted, why=decision.reason)
+        self.inbox.request(request, trusted=decision.trusted, why=decision.reason)
 
     def _answered(self, xml: ET.Element) -> bool:
         iq_id = xml.get("id", "")
@@ -423,7 +427,7 @@ class Endpoint:
         return stanza.render_request(transmit, store_id=store_id, sender=sender)
 
     def answer(self, request: Request, answer: Answer) -> None:
-        """See qos.engine.inbox.InboxPort."""
+        """See qos.engine.held.InboxPort."""
         if self.own is None:
             return
         if isinstance(request, BatchedRequest):
@@ -433,16 +437,25 @@ class Endpoint:
             self._wire.send(stanza.render_answer(request, answer, sender=sender))
 
     def hand_over(self, record: Incoming) -> asyncio.Future[None] | None:
-        """See qos.engine.inbox.InboxPort."""
-        info = IncomingInfo(record.level, record.msg_id, record.redelivered)
+        """See qos.engine.held.InboxPort."""
         try:
-            message = self._wire.message(record)
-            self._delivered[message.xml] = info
+            message = self._consumable(record)
             self._wire.feed(message)
         except Exception:
             log.exception("a handler failed on %r", record.msg_id)
             return None
         return self._until.pop(message.xml, None)
+
+    def consumption(self, record: Incoming) -> Consumption | None:
+        """See qos.engine.held.InboxPort."""
+        return self.consumers.consumption(record)
+
+    def _consumable(self, record: Incoming) -> Message:
+        """The message as a stanza, with what `incoming` says of it."""
+        message = self._wire.message(record)
+        info = IncomingInfo(record.level, record.msg_id, record.redelivered)
+        self._delivered[message.xml] = info
+        return message
 
     def take_until(self, message: StanzaBase, done: asyncio.Future[None]) -> None:
         """See XEP_QOS.take_until."""
@@ -450,7 +463,7 @@ class Endpoint:
             self._until[message.xml] = done
 
     def report(self, source: str, report: Report) -> None:
-        """See qos.engine.inbox.InboxPort."""
+        """See qos.engine.held.InboxPort."""
         self._reporter.report(source, report, online=self.own is not None)
 
     def new_id(self) -> str:

@@ -1,4 +1,4 @@
-"""`xmpp-qos inbox`: what is held for its senders to release."""
+"""`xmpp-qos inbox`: what is held for its senders to release, or parked."""
 
 from __future__ import annotations
 
@@ -27,6 +27,8 @@ examples:
   xmpp-qos inbox list --jid lamp@example.org/1
   xmpp-qos inbox show ID --store sqlite:lamp.db
   xmpp-qos inbox drop ID --store sqlite:lamp.db --from controller@example.org
+  xmpp-qos inbox list --parked --store sqlite:lamp.db
+  xmpp-qos inbox release ID --store sqlite:lamp.db
 
 None of these connects. They open the store, so nobody else may have it open.
 """
@@ -36,12 +38,21 @@ example:
   xmpp-qos inbox list --jid lamp@example.org/1
 
 One JSON object a line, by changed_at. state: held (its sender has not released it),
-releasing (released, and perhaps printed by the listen that was stopped then).
+releasing (released, and perhaps printed by the listen that was stopped then), parked
+(a consumer of the application has failed on it too often).
 """
 
 _SHOW = """\
 example:
   xmpp-qos inbox show 3f2c… --store sqlite:lamp.db
+"""
+
+_RELEASE = """\
+example:
+  xmpp-qos inbox release 3f2c… --store sqlite:lamp.db
+
+When the application has been started it is handed over again, as often as a new one.
+Any other message is not for an operator to release: exit status 1.
 """
 
 _DROP = """\
@@ -50,27 +61,42 @@ example:
 
 It will not be delivered, and its sender learns that when it tries to release it.
 One that is being released may have been handed over, and is not dropped: exit
-status 1.
+status 1. One that is parked is: it was handed over, and its consumer failed.
 """
+
+
+#: What an action means for a message in this state.
+_INPUTS = {
+    ("release", IncomingState.PARKED): ReceiverInput.RELEASE,
+    ("drop", IncomingState.PARKED): ReceiverInput.DROP,
+    ("drop", IncomingState.HELD): ReceiverInput.EXPIRE,
+}
 
 
 def parser(prog: str) -> Parser:
     """See qos.cli.entry.Command."""
     parser = Parser(
         prog=prog,
-        description="What is held until its sender releases it.",
+        description="What is held until its sender releases it, and what is parked.",
         epilog=_EPILOG,
     )
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     for name, text, epilog in (
         ("list", "list the messages, without their content", _LIST),
         ("show", "show all that is known of a message", _SHOW),
-        ("drop", "drop a message that is held", _DROP),
+        ("release", "hand a message that is parked over again", _RELEASE),
+        ("drop", "drop a message that is held or parked", _DROP),
     ):
         action = actions.add_parser(
             name, help=text, description=text.capitalize() + ".", epilog=epilog
         )
-        if name != "list":
+        if name == "list":
+            action.add_argument(
+                "--parked",
+                action="store_true",
+                help="those alone on which a consumer has failed too often",
+            )
+        else:
             action.add_argument("id", metavar="ID", help="a msg_id, as list shows it")
             action.add_argument(
                 "--from",
@@ -88,21 +114,23 @@ async def run(arguments: argparse.Namespace) -> int:
     async with opened(store_url(arguments)) as store:
         if arguments.action == "list":
             for record in _held(store):
-                print_json(summary(record))
+                if record.state is IncomingState.PARKED or not arguments.parked:
+                    print_json(summary(record))
             return Status.DONE
         record = _find(store, arguments.id, arguments.source)
         if arguments.action == "show":
             print_json(in_full(record))
         else:
             async with journal_of(arguments, store) as journal:
-                print_json(summary(await _drop(store, record, journal)))
+                input_ = _input_for(record, arguments.action)
+                print_json(summary(await _take(store, record, input_, journal)))
     return Status.DONE
 
 
 def _held(store: Store) -> Iterator[Incoming]:
     """The messages; what is remembered of those that have ended is not one."""
     for record in store.incoming():
-        if record.state in {IncomingState.HELD, IncomingState.RELEASING}:
+        if not record.state.ended:
             yield record
 
 
@@ -125,22 +153,29 @@ def _find(store: Store, msg_id: str, source: str | None) -> Incoming:
     return found[0]
 
 
-async def _drop(
-    store: Store, record: Incoming, journal: JournalWriter | None
+def _input_for(record: Incoming, action: str) -> ReceiverInput:
+    input_ = _INPUTS.get((action, record.state))
+    if input_ is not None:
+        return input_
+    cannot = "cannot be dropped: state is {}, and it may have been handed over"
+    if action == "release":
+        cannot = "cannot be released: state is {}, and only what is parked can"
+    raise CommandError(
+        f"{record.msg_id!r} {cannot.format(record.state.value)}", Status.NOT_DELIVERED
+    )
+
+
+async def _take(
+    store: Store,
+    record: Incoming,
+    input_: ReceiverInput,
+    journal: JournalWriter | None,
 ) -> Incoming:
-    if record.state is not IncomingState.HELD:
-        raise CommandError(
-            f"{record.msg_id!r} cannot be dropped: state is {record.state.value}, and "
-            "it may have been handed over",
-            Status.NOT_DELIVERED,
-        )
-    at = At(time.time())
-    expire = ReceiverInput.EXPIRE
-    dropped, effects = receiver.step(record, expire, at)
-    assert dropped is not None
+    after, effects = receiver.step(record, input_, At(time.time()))
+    assert after is not None
     if journal is not None:
-        journal.note(*journaled.received(dropped, expire, effects, None))
+        journal.note(*journaled.received(after, input_, effects, None))
     for effect in effects:
         if isinstance(effect, Save):
             await write(store, effect)
-    return dropped
+    return after

@@ -135,5 +135,6 @@ def in_full(record: Outgoing | Incoming) -> dict[str, object]:
         **summary(record),
         "sender": record.mark or None,
         "hold": record.hold or None,
+        "handovers": record.handovers,
         "payload": record.payload,
     }

@@ -15,6 +15,7 @@ from qos.errors import ErrorType
 
 __all__ = [
     "Answer",
+    "Consume",
     "Defer",
     "Deliver",
     "Effect",
@@ -23,6 +24,7 @@ __all__ = [
     "Refund",
     "Report",
     "Reserve",
+    "Retry",
     "Save",
     "Settle",
     "Transmit",
@@ -68,7 +70,17 @@ class Settle:
 
 @dataclass(frozen=True, slots=True)
 class Deliver:
-    """Hand the message to the receiving application."""
+    """Hand the message to the receiving application.
+
+    Where it has a consumer for it, come back with CONSUME when its turn has come.
+    """
+
+    record: Incoming
+
+
+@dataclass(frozen=True, slots=True)
+class Consume:
+    """Hand the message to its consumer."""
 
     record: Incoming
 
@@ -111,6 +123,13 @@ class Refund:
 
 
 @dataclass(frozen=True, slots=True)
+class Retry:
+    """Come back with CONSUME at this moment, to hand the message over again."""
+
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """Log a refusal or an abuse (the text, Security Considerations).
 
@@ -130,9 +149,11 @@ Effect: TypeAlias = (
     | Transmit
     | Settle
     | Deliver
+    | Consume
     | Answer
     | Defer
     | Reserve
     | Refund
+    | Retry
     | Report
 )

@@ -86,8 +86,22 @@ class IncomingState(enum.Enum):
     ABSENT = "absent"
     HELD = "held"
     RELEASING = "releasing"
+    #: A consumer failed on it too often: it waits for an operator.
+    PARKED = "parked"
     DONE = "done"
     EXPIRED = "expired"
+    #: An operator has dropped it when it was parked.
+    DROPPED = "dropped"
+
+    @property
+    def ended(self) -> bool:
+        """Whether it is the memory of a message alone."""
+        return self in _REMEMBERED
+
+
+_REMEMBERED = frozenset(
+    {IncomingState.DONE, IncomingState.EXPIRED, IncomingState.DROPPED}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,11 +234,13 @@ class Incoming:
         to: the JID that this iq was addressed to.
         mark: the store id of a sender of ours, or ''.
         hold: our token for this one held message; '' at level acknowledged.
-        payload: as for Outgoing; '' once it is done or expired.
+        payload: as for Outgoing; '' once it has ended.
         size: bytes of payload in UTF-8, kept when the payload is gone.
         received_at: when it was first held.
         changed_at: when it came into this state.
-        redelivered: it may have been handed over before a restart. Not stored.
+        handovers: to a consumer, begun since it was released: by its sender, or by an
+            operator after it was parked.
+        redelivered: it may have been handed over before. Not stored.
         counted: it counts against the quotas. Not stored.
     """
 
@@ -240,5 +256,6 @@ class Incoming:
     state: IncomingState = IncomingState.HELD
     mark: str = ""
     hold: str = ""
+    handovers: int = 0
     redelivered: bool = False
     counted: bool = True

@@ -11,7 +11,19 @@
       │                                    │   ABSENT ◀── FORGET ───┘
       └──────────── ACKNOWLEDGED ──────────┘
 
-DONE and EXPIRED are memories (tombstones): the payload is gone.
+DONE and EXPIRED are memories (tombstones): the payload is gone. Where a consumer takes
+the message, its handler may fail::
+
+               FAILED, CONSUME          RELEASE
+    RELEASING ─────────────────▶ PARKED ────────▶ RELEASING
+      │  ▲ │      too often         │
+      │  └─┘ CONSUME, FAILED        │ DROP
+      │ CONSUMED                    ▼
+      ▼                          DROPPED ─── FORGET ──▶ ABSENT
+    DONE
+
+Until it is DONE or DROPPED, `deliver` gets no answer. DROPPED is a memory as well: its
+sender is told that it is not held, and if it offers it again, that it is not wanted.
 
 The crash argument. What an answer says is on disk before it is sent:
 
@@ -23,6 +35,11 @@ The crash argument. What an answer says is on disk before it is sent:
 - The result follows the hand-over. DONE is written after it, and before
   anything later about that key: a process that dies between has RELEASING on
   disk, hands over again with the mark, and answers the repeated `deliver`.
+- With a consumer DONE comes first, in one commit with what its handler has written: a
+  process that dies before has done nothing, one that dies after it has DONE, and
+  answers the repeated `deliver`. The count of hand-overs is on disk before each, so
+  that a message which kills its process is parked in the end; and not before its turn
+  has come, so that those behind it are not parked with it.
 """
 
 from __future__ import annotations
@@ -33,6 +50,7 @@ from typing import Literal, NamedTuple
 
 from qos.core.effects import (
     Answer,
+    Consume,
     Defer,
     Deliver,
     Effect,
@@ -40,6 +58,7 @@ from qos.core.effects import (
     Refund,
     Report,
     Reserve,
+    Retry,
     Save,
 )
 from qos.core.model import Incoming, IncomingState, Level, bare
@@ -66,9 +85,19 @@ class ReceiverInput(enum.Enum):
     DELIVER = "deliver"
     #: The application has it.
     HANDED_OVER = "handed over"
+    #: It is its turn to be handed to its consumer, perhaps again.
+    CONSUME = "consume"
+    #: The consumer has it: what it did, and that it did, is to be on disk at once.
+    CONSUMED = "consumed"
+    #: The consumer's handler failed.
+    FAILED = "failed"
+    #: An operator wants a parked message handed over again.
+    RELEASE = "release"
+    #: An operator wants a parked message gone.
+    DROP = "drop"
     #: The process has started again.
     RESTART = "restart"
-    #: It was held for as long as it may be, or an operator dropped it.
+    #: It was held for as long as it may be, or an operator dropped it then.
     EXPIRE = "expire"
     #: It was remembered for as long as it may be.
     FORGET = "forget"
@@ -76,7 +105,8 @@ class ReceiverInput(enum.Enum):
 
 _S, _I = IncomingState, ReceiverInput
 
-#: Where each input leads. What is missing has no effect on the message.
+#: Where each input leads; CONSUME and FAILED lead to PARKED instead where the consumer
+#: has failed too often. What is missing has no effect on the message.
 TRANSITIONS: dict[tuple[IncomingState, ReceiverInput], IncomingState] = {
     (_S.ABSENT, _I.ACKNOWLEDGED): _S.RELEASING,
     (_S.ABSENT, _I.ASSURED): _S.HELD,
@@ -91,9 +121,19 @@ TRANSITIONS: dict[tuple[IncomingState, ReceiverInput], IncomingState] = {
     (_S.EXPIRED, _I.DELIVER): _S.EXPIRED,
     (_S.RELEASING, _I.HANDED_OVER): _S.DONE,
     (_S.RELEASING, _I.RESTART): _S.RELEASING,
+    (_S.RELEASING, _I.CONSUMED): _S.DONE,
+    (_S.RELEASING, _I.FAILED): _S.RELEASING,
+    (_S.RELEASING, _I.CONSUME): _S.RELEASING,
+    (_S.PARKED, _I.ASSURED): _S.PARKED,
+    (_S.PARKED, _I.DELIVER): _S.PARKED,
+    (_S.PARKED, _I.RELEASE): _S.RELEASING,
+    (_S.PARKED, _I.DROP): _S.DROPPED,
+    (_S.DROPPED, _I.ASSURED): _S.DROPPED,
+    (_S.DROPPED, _I.DELIVER): _S.DROPPED,
     (_S.HELD, _I.EXPIRE): _S.EXPIRED,
     (_S.DONE, _I.FORGET): _S.ABSENT,
     (_S.EXPIRED, _I.FORGET): _S.ABSENT,
+    (_S.DROPPED, _I.FORGET): _S.ABSENT,
 }
 
 
@@ -137,6 +177,8 @@ class At(NamedTuple):
         why: the reason of that, for the log.
         exceeded: the quota that one more message of this size would exceed.
         written: whether level acknowledged is written before it is answered.
+        handovers_max: to the consumer of this message.
+        retry_at: when to hand over again what has failed now.
     """
 
     now: float
@@ -145,6 +187,8 @@ class At(NamedTuple):
     why: str = ""
     exceeded: str | None = None
     written: bool = True
+    handovers_max: int = 1
+    retry_at: float = 0.0
 
 
 def key_of(request: Request, token: str = "") -> str:
@@ -178,9 +222,10 @@ def step(
         record: the message under this key; None: there is none.
         input_: what happened.
         at: the circumstances.
-        request: the request that is to be answered. For HANDED_OVER the `deliver`
-            that released the message: None after a restart, and at level
-            acknowledged, where the answer has gone out before.
+        request: the request that is to be answered. For HANDED_OVER and CONSUMED the
+            `deliver` that released the message: None after a restart, when it was
+            handed over again, and at level acknowledged, where the answer has gone out
+            before.
 
     Returns:
         The new record, or None when nothing is left of it, and the effects, to
@@ -197,13 +242,22 @@ def step(
     if input_ is _I.RESTART:
         record = replace(record, redelivered=True)
         return record, (Deliver(record),)
+    if input_ in {_I.CONSUME, _I.FAILED}:
+        return _consume(record, input_, at)
     if input_ is _I.HANDED_OVER:
         return _handed_over(record, request, at)
-    if input_ is _I.EXPIRE:
-        refund = Refund(record)
-        record = replace(record, state=after, payload="", changed_at=at.now)
-        return record, (refund, Save(record))
-    return None, (Forget(record),)
+    if input_ is _I.CONSUMED:
+        return _consumed(record, request, at)
+    if input_ is _I.RELEASE:
+        record = replace(
+            record, state=after, handovers=0, redelivered=True, changed_at=at.now
+        )
+        return record, (Save(record), Deliver(record))
+    if input_ is _I.FORGET:
+        return None, (Forget(record),)
+    refund = Refund(record)
+    record = replace(record, state=after, payload="", changed_at=at.now)
+    return record, (refund, Save(record))
 
 
 _REQUESTS = frozenset({_I.ACKNOWLEDGED, _I.ASSURED, _I.DELIVER})
@@ -220,7 +274,9 @@ def _on_request(
         return record, _refusal("not-allowed", request, at.why)
     if request.kind == "acknowledged":
         return _acknowledged(request, at)
-    if record is not None and state is not _S.EXPIRED:
+    if record is not None and state is _S.DROPPED and record.mark:
+        return record, _refusal("not-allowed", request, "an operator has dropped it")
+    if record is not None and state not in {_S.EXPIRED, _S.DROPPED}:
         return record, (Answer("received", record.hold),)
     return _hold(record, request, at)
 
@@ -281,6 +337,8 @@ def _deliver(
     if meant is not None and meant.state is _S.HELD:
         meant = replace(meant, state=_S.RELEASING, changed_at=at.now)
         return meant, (Save(meant), Deliver(meant))
+    if meant is not None and meant.state is _S.PARKED:
+        return record, ()  # neither taken nor refused: it is asked again
     if meant is not None and meant.state is _S.DONE:
         return record, (Answer("result", request.hold),)
     unknown = Report("", f"deliver for msgId {request.msg_id!r}, which is not held")
@@ -289,6 +347,31 @@ def _deliver(
         return record, (Answer("result"), unknown)
     error = Answer("error", request.hold, "item-not-found", "cancel")
     return record, (error, unknown)
+
+
+def _consume(
+    record: Incoming, input_: ReceiverInput, at: At
+) -> tuple[Incoming, tuple[Effect, ...]]:
+    """It is to be handed over: now, later, or not any more."""
+    if record.handovers >= at.handovers_max:
+        record = replace(record, state=_S.PARKED, changed_at=at.now)
+        return record, (Save(record),)
+    if input_ is _I.FAILED:
+        return record, (Retry(at.retry_at),)
+    record = replace(
+        record,
+        handovers=record.handovers + 1,
+        redelivered=record.redelivered or record.handovers > 0,
+    )
+    return record, (Save(record), Consume(record))
+
+
+def _consumed(
+    record: Incoming, request: Request | None, at: At
+) -> tuple[Incoming | None, tuple[Effect, ...]]:
+    done, effects = _handed_over(record, request, at)
+    *told, written = effects
+    return done, (written, *told)
 
 
 def _handed_over(

@@ -1,13 +1,16 @@
 """Performs what the core decides, in order; knows asyncio, and nothing of XMPP."""
 
 from qos.engine.clock import Clock, LoopClock
+from qos.engine.consuming import Consumption, Handover
 from qos.engine.delivery import Delivery, Outcome
 from qos.engine.inbox import Inbox, InboxLimits
 from qos.engine.outbox import Outbox, OutboxLimits
 
 __all__ = [
     "Clock",
+    "Consumption",
     "Delivery",
+    "Handover",
     "Inbox",
     "InboxLimits",
     "LoopClock",

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Protocol
 
 from qos.core import receiver
 from qos.core.effects import (
     Answer,
+    Consume,
     Defer,
     Deliver,
     Effect,
@@ -23,6 +22,7 @@ from qos.core.effects import (
     Refund,
     Report,
     Reserve,
+    Retry,
     Save,
 )
 from qos.core.model import Incoming, IncomingState, bare
@@ -30,6 +30,8 @@ from qos.core.quota import Ledger, Quotas
 from qos.core.receiver import At, ReceiverInput, Request
 from qos.core.tombstones import Tombstones
 from qos.engine.clock import Clock, Timers
+from qos.engine.handing_over import HandingOver
+from qos.engine.held import Arrival, HeldMessage, InboxPort
 from qos.journal import messages as journaled
 from qos.journal.writer import JournalWriter
 from qos.stores.base import Contents, Store
@@ -44,6 +46,9 @@ _WAITING_MAX = 16
 
 #: How long a message that could not be written as expired is held on.
 _EXPIRE_AGAIN_S = 60.0
+
+#: Of these the journal says what they meant for the message as it was.
+_TAKEN = frozenset({ReceiverInput.HANDED_OVER, ReceiverInput.CONSUMED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,51 +69,6 @@ class InboxLimits:
     tombstones: int = 100_000
     tombstone_ttl_s: float = 14 * 24 * 3600.0
     write_acknowledged: bool = True
-
-
-class InboxPort(Protocol):
-    """What the inbox asks of the connection."""
-
-    def answer(self, request: Request, answer: Answer) -> None:
-        """Answer the iq. The port drops it when there is no session."""
-
-    def hand_over(self, record: Incoming) -> asyncio.Future[None] | None:
-        """Feed the message to the application. Never raises.
-
-        Returns:
-            None when that is done; or a future for when it is. If it fails, the
-            message is handed over again after a restart.
-        """
-
-    def report(self, source: str, report: Report) -> None:
-        """Log a refusal or an abuse by this full JID."""
-
-    def new_id(self) -> str:
-        """128 random bits as text, never given before."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Arrival:
-    """A request, and what is thought of its sender."""
-
-    request: Request
-    trusted: bool
-    why: str
-
-
-class _Message:
-    """What is held under one key, and what has still to be done about it."""
-
-    __slots__ = ("busy", "deferred", "inputs", "key", "record")
-
-    def __init__(self, key: str, record: Incoming | None) -> None:
-        self.key = key
-        self.record = record
-        #: Effects are being performed: what happens meanwhile waits in inputs.
-        self.busy = False
-        self.inputs: deque[ReceiverInput | _Arrival] = deque()
-        #: Requests to be answered when the hand-over is done.
-        self.deferred: list[_Arrival] = []
 
 
 class Inbox:
@@ -133,15 +93,16 @@ class Inbox:
         self._tombstones = Tombstones(
             count_max=limits.tombstones, ttl_s=limits.tombstone_ttl_s
         )
-        self._messages: dict[str, _Message] = {}
+        self._messages: dict[str, HeldMessage] = {}
         self._stopped = False
         self._expiry: Timers[str] = Timers(clock, self._expire)
         self._forgetting: Timers[None] = Timers(clock, self._forget_old)
+        self._handing_over = HandingOver(store, port, clock, journal, take=self._go_on)
         for record in contents.incoming:
-            if record.state in {IncomingState.DONE, IncomingState.EXPIRED}:
+            if record.state.ended:
                 self._remember(record)
                 continue
-            self._messages[record.key] = _Message(record.key, record)
+            self._messages[record.key] = HeldMessage(record.key, record)
             self._ledger.reserve(bare(record.source), record.size)
             self._expect_expiry(record)
 
@@ -161,15 +122,38 @@ class Inbox:
         key = receiver.key_of(request, token)
         message = self._messages.get(key)
         if message is None:
-            message = _Message(key, self._tombstones.get(key))
+            message = HeldMessage(key, self._tombstones.get(key))
         if len(message.inputs) + len(message.deferred) < _WAITING_MAX:
-            self._feed(message, _Arrival(request, trusted, why), token)
+            self._feed(message, Arrival(request, trusted, why), token)
+
+    def parked(self) -> list[Incoming]:
+        """The messages that consumers have failed on too often."""
+        records = [message.record for message in self._messages.values()]
+        return [each for each in records if each and each.state is IncomingState.PARKED]
+
+    def release(self, key: str) -> None:
+        """Hand a parked message over again."""
+        self._feed(self._messages[key], ReceiverInput.RELEASE)
+
+    def drop(self, key: str) -> None:
+        """Give a parked message up."""
+        self._feed(self._messages[key], ReceiverInput.DROP)
 
     def stop(self) -> None:
-        """Do nothing more, for good; what is held stays in the store."""
+        """Do nothing more, for good; what is held stays in the store.
+
+        But for the handlers of consumers that are under way: what they have done is
+        written, and answered.
+        """
         self._stopped = True
         self._expiry.stop()
         self._forgetting.stop()
+        self._handing_over.stop()
+
+    async def aclose(self) -> None:
+        """Stop, and end the handlers of consumers that are under way."""
+        self.stop()
+        await self._handing_over.aclose()
 
     def used(self, account: str | None = None) -> tuple[int, int]:
         """Messages and bytes counted for an account, or for all (None)."""
@@ -182,7 +166,7 @@ class Inbox:
     # -- steps -------------------------------------------------------------
 
     def _feed(
-        self, message: _Message, input_: ReceiverInput | _Arrival, token: str = ""
+        self, message: HeldMessage, input_: ReceiverInput | Arrival, token: str = ""
     ) -> None:
         """Take the input now, or when what is being done is done."""
         if message.busy:
@@ -191,14 +175,14 @@ class Inbox:
             self._take(message, input_, token)
             self._drain(message)
 
-    def _drain(self, message: _Message) -> None:
+    def _drain(self, message: HeldMessage) -> None:
         while message.inputs and not message.busy:
             self._take(message, message.inputs.popleft(), self._new_token())
 
     def _take(
-        self, message: _Message, input_: ReceiverInput | _Arrival, token: str
+        self, message: HeldMessage, input_: ReceiverInput | Arrival, token: str
     ) -> None:
-        if not isinstance(input_, _Arrival):
+        if not isinstance(input_, Arrival):
             self._step(message, input_, At(self._clock.now()), None)
             return
         request = input_.request
@@ -212,29 +196,39 @@ class Inbox:
         )
         self._step(message, ReceiverInput(request.kind), at, input_)
 
-    def _step(
+    def _go_on(
         self,
-        message: _Message,
+        message: HeldMessage,
         input_: ReceiverInput,
         at: At,
-        arrival: _Arrival | None,
+        arrival: Arrival | None = None,
+    ) -> None:
+        """See qos.engine.handing_over: a hand-over has ended."""
+        self._step(message, input_, at, arrival)
+        self._drain(message)
+
+    def _step(
+        self,
+        message: HeldMessage,
+        input_: ReceiverInput,
+        at: At,
+        arrival: Arrival | None,
     ) -> None:
         before = message.record
         request = arrival.request if arrival else None
         message.record, effects = receiver.step(before, input_, at, request)
         if self._journal is not None:
-            handed_over = input_ is ReceiverInput.HANDED_OVER
-            record = before if handed_over else message.record
+            record = before if input_ in _TAKEN else message.record
             self._journal.note(*journaled.received(record, input_, effects, request))
         self._perform(message, before, effects, 0, arrival)
 
     def _perform(
         self,
-        message: _Message,
+        message: HeldMessage,
         before: Incoming | None,
         effects: tuple[Effect, ...],
         start: int,
-        arrival: _Arrival | None,
+        arrival: Arrival | None,
     ) -> None:
         """Perform the effects from one on, each when the one before is done."""
         message.busy = True
@@ -242,20 +236,15 @@ class Inbox:
         for index in range(start, len(effects)):
             effect = effects[index]
             if isinstance(effect, Save | Forget):
-                written = self._store.write((effect,))
+                written = (message.transaction or self._store).write((effect,))
+                message.transaction = None
                 if written is not None:
                     written.add_done_callback(
                         partial(self._written, message, before, effects, index, arrival)
                     )
                     return
-            elif isinstance(effect, Deliver):
-                if self._journal is not None:
-                    self._journal.note(journaled.handed_over(effect.record))
-                until = self._port.hand_over(effect.record)
-                if until is None:
-                    self._handed_over(message, arrival)
-                else:
-                    until.add_done_callback(partial(self._taken, message, arrival))
+            elif isinstance(effect, Deliver | Consume):
+                self._handing_over.begin(message, effect, arrival)
                 return
             else:
                 self._at_once(message, effect, arrival)
@@ -263,12 +252,14 @@ class Inbox:
         self._settled(message, before)
 
     def _at_once(
-        self, message: _Message, effect: Effect, arrival: _Arrival | None
+        self, message: HeldMessage, effect: Effect, arrival: Arrival | None
     ) -> None:
         if isinstance(effect, Reserve):
             self._ledger.reserve(bare(effect.record.source), effect.record.size)
         elif isinstance(effect, Refund):
             self._ledger.refund(bare(effect.record.source), effect.record.size)
+        elif isinstance(effect, Retry):
+            self._handing_over.retry_at(message, effect.at)
         elif arrival is not None:
             if isinstance(effect, Answer):
                 self._port.answer(arrival.request, effect)
@@ -277,36 +268,17 @@ class Inbox:
             elif isinstance(effect, Defer):
                 message.deferred.append(arrival)
 
-    def _taken(
-        self, message: _Message, arrival: _Arrival | None, done: asyncio.Future[None]
-    ) -> None:
-        if self._stopped or done.cancelled():
-            return
-        error = done.exception()
-        if error is not None:
-            log.error("a message could not be taken: %s", error)
-            return
-        self._handed_over(message, arrival)
-        self._drain(message)
-
-    def _handed_over(self, message: _Message, arrival: _Arrival | None) -> None:
-        released_by = arrival
-        if arrival is not None and arrival.request.kind == "acknowledged":
-            released_by = None
-        at = At(self._clock.now())
-        self._step(message, ReceiverInput.HANDED_OVER, at, released_by)
-
     def _written(
         self,
-        message: _Message,
+        message: HeldMessage,
         before: Incoming | None,
         effects: tuple[Effect, ...],
         index: int,
-        arrival: _Arrival | None,
+        arrival: Arrival | None,
         done: asyncio.Future[None],
     ) -> None:
         error = done.exception()
-        if self._stopped:
+        if self._stopped and message.consumption is None:
             return  # the store is closing; the next start goes on from here
         if error is None:
             self._perform(message, before, effects, index + 1, arrival)
@@ -316,10 +288,10 @@ class Inbox:
 
     def _not_written(
         self,
-        message: _Message,
+        message: HeldMessage,
         before: Incoming | None,
         effects: tuple[Effect, ...],
-        arrival: _Arrival | None,
+        arrival: Arrival | None,
         error: BaseException,
     ) -> None:
         """Back to what is on disk, and the peer is told to come again.
@@ -329,7 +301,11 @@ class Inbox:
         """
         log.error("a message could not be written: %s", error)
         handed_over = before is not None and before.state is IncomingState.RELEASING
-        if not handed_over:
+        if self._handing_over.not_written(message, arrival):
+            if self._journal is not None and before is not None:
+                self._journal.note(journaled.released(before))
+            message.record = before
+        elif not handed_over:
             if self._journal is not None:
                 self._journal.note(*journaled.not_kept(before, message.record))
                 if arrival is not None:
@@ -348,7 +324,7 @@ class Inbox:
         message.busy = False
         self._settled(message, before)
 
-    def _settled(self, message: _Message, before: Incoming | None) -> None:
+    def _settled(self, message: HeldMessage, before: Incoming | None) -> None:
         """The record and the disk agree: keep the message where it belongs."""
         record = message.record
         state = record.state if record else IncomingState.ABSENT
@@ -357,7 +333,9 @@ class Inbox:
             message.deferred.clear()
         if before is not None and record is not before:
             self._tombstones.discard(before)
-        if record is None or state in {IncomingState.DONE, IncomingState.EXPIRED}:
+        if state is not IncomingState.RELEASING:
+            self._handing_over.leave(message)
+        if record is None or state.ended:
             self._expiry.clear(message.key)
             if not message.inputs:
                 del self._messages[message.key]
@@ -396,4 +374,4 @@ class Inbox:
     def _forget(self, record: Incoming) -> None:
         message = self._messages.get(record.key)
         if message is None:
-            self._feed(_Message(record.key, record), ReceiverInput.FORGET)
+            self._feed(HeldMessage(record.key, record), ReceiverInput.FORGET)

@@ -25,6 +25,7 @@ from qos.journal.files import Begun
 from qos.journal.schema import Entry, Event, ReceiverEvent, Role, SenderEvent
 
 __all__ = [
+    "DROPPED",
     "NOT_STORED",
     "accepted",
     "handed_over",
@@ -34,12 +35,19 @@ __all__ = [
     "not_stored",
     "received",
     "refused",
+    "released",
     "sent",
 ]
 
 #: The condition of what ended as it began, since it could not be written into the
 #: store, or its commit was lost in a crash. Nobody was told that it had begun.
 NOT_STORED = "not-stored"
+
+#: The condition of a message that an operator has given up, when a consumer had.
+DROPPED = "dropped"
+
+#: Steps that count a hand-over, which the hand-over itself says, or end the attempts.
+_CONSUMING = frozenset({ReceiverInput.CONSUME, ReceiverInput.FAILED})
 
 _S, _R = SenderEvent, ReceiverEvent
 
@@ -147,12 +155,13 @@ def received(
     """A step of a message at its receiver, but for the hand-over.
 
     Args:
-        record: as it was before HANDED_OVER, and else as it is after the step.
+        record: as it was before HANDED_OVER or CONSUMED, and else as it is after the
+            step.
         input_: what happened.
         effects: what is to be done.
         request: that is to be answered, if any.
     """
-    if input_ is ReceiverInput.HANDED_OVER:
+    if input_ in {ReceiverInput.HANDED_OVER, ReceiverInput.CONSUMED}:
         return [] if record is None else [_receiver(_R.DONE, record)]
     entries = []
     for effect in effects:
@@ -160,7 +169,8 @@ def received(
             if request is not None:
                 entries.append(refused(request, effect.condition))
         elif isinstance(effect, Save) and isinstance(effect.record, Incoming):
-            entries.append(_saved(effect.record, input_))
+            if input_ not in _CONSUMING:
+                entries.append(_saved(effect.record, input_))
         elif isinstance(effect, Deliver) and not effect.record.counted:
             # It is not written, but released all the same.
             entries.append(_saved(effect.record, input_))
@@ -172,6 +182,8 @@ def _saved(record: Incoming, input_: ReceiverInput) -> Entry:
         return _receiver(_R.HELD, record, bytes=record.size)
     if record.state is IncomingState.EXPIRED:
         return _receiver(_R.EXPIRED, record)
+    if record.state is IncomingState.DROPPED:
+        return _receiver(_R.EXPIRED, record, condition=DROPPED)
     new = input_ is ReceiverInput.ACKNOWLEDGED
     return _receiver(_R.RELEASED, record, bytes=record.size if new else None)
 
@@ -180,6 +192,11 @@ def handed_over(record: Incoming) -> Entry:
     """It is handed over now."""
     event = _R.REDELIVERED if record.redelivered else _R.HANDED_OVER
     return _receiver(event, record)
+
+
+def released(record: Incoming) -> Entry:
+    """It is still to be handed over, whatever was noted of it."""
+    return _receiver(_R.RELEASED, record)
 
 
 def not_kept(before: Incoming | None, record: Incoming | None) -> list[Entry]:

@@ -78,16 +78,17 @@ INCOMING_FIELDS = (
     "state",
     "mark",
     "hold",
+    "handovers",
 )
 
 #: All of it, in this order.
 ENDED_FIELDS = tuple(each.name for each in fields(Ended))
 
-_FIELDS = {Outgoing: OUTGOING_FIELDS, Incoming: INCOMING_FIELDS}
 #: What SQLite can bind to the parameters of a statement.
 Value: TypeAlias = int | float | str | bytes | None
 Parameters: TypeAlias = Sequence[Value] | Mapping[str, Value]
 
+_FIELDS = {Outgoing: OUTGOING_FIELDS, Incoming: INCOMING_FIELDS}
 _Record = TypeVar("_Record", Outgoing, Incoming)
 
 
@@ -159,7 +160,6 @@ class Journal(Protocol):
         """Whether it succeeded or failed; idle: and no other is wanted."""
 
 
-class Store(Protocol):
 class Transaction(Protocol):
     """What an application writes into the file of a store, with what the store writes.
 
@@ -190,6 +190,7 @@ class Transaction(Protocol):
         """Undo it all. No harm if it has ended, or not begun."""
 
 
+class Store(Protocol):
     """Keeps the records of one endpoint.
 
     A message of the outbox is known by its seq (`find_outgoing` finds it by its
@@ -242,10 +243,10 @@ class Transaction(Protocol):
             StoreError: it is not open.
         """
 
-    async def close(self) -> None:
     def transaction(self) -> Transaction | None:
         """A transaction for an application; None: this store has none."""
 
+    async def close(self) -> None:
         """Finish what was written, then let go of the store.
 
         May be repeated. What cannot be written any more fails its own future.

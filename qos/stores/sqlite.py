@@ -106,6 +106,7 @@ MIGRATIONS: Migrations = (
             condition_by TEXT
         )""",
     ),
+    ("ALTER TABLE incoming ADD COLUMN handovers INTEGER NOT NULL DEFAULT 0",),
 )
 
 #: Messages of the outbox read at a time when all of it is read.
@@ -197,7 +198,6 @@ _CHANGES = ChangesView(
 )
 
 
-class SqliteStore(SqliteFile[Contents, Change]):
 #: What an application must leave alone, SQLite's own table of sequences included.
 _OWN = (
     *("about", "remembered", "outgoing", "ended", "incoming"),
@@ -205,18 +205,19 @@ _OWN = (
 )
 
 
+class SqliteStore(SqliteFile[Contents, Change]):
     """`sqlite:PATH`, for messages. See SqliteFile."""
 
     _application_id = APPLICATION_ID
     _tables = ("about", "remembered", "outgoing", "ended", "incoming")
     _changes_view = _CHANGES
 
-    @property
     def __init__(self, path: str | os.PathLike[str]) -> None:
         super().__init__(path)
         self._applications: ApplicationConnection | None = None
         self._transactions: WeakSet[SqliteTransaction] = WeakSet()
 
+    @property
     def _migrations(self) -> Migrations:
         return MIGRATIONS
 
@@ -278,7 +279,6 @@ _OWN = (
         sql = _SELECT_OUTGOING + clauses
         return self._records(outgoing_from, OUTGOING_FIELDS, sql, *values)
 
-    def _contents(self) -> Contents:
     # -- transactions of an application ------------------------------------
 
     def write(self, changes: Sequence[Change]) -> asyncio.Future[None] | None:
@@ -327,6 +327,7 @@ _OWN = (
             self._applications = None
         super()._disconnect()
 
+    def _contents(self) -> Contents:
         ((messages, size),) = self._read(
             "SELECT COUNT(*), COALESCE(SUM(size), 0) FROM outgoing"
         )

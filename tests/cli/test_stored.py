@@ -68,6 +68,9 @@ HELD = Incoming(
 PASSED = replace(HELD, key="k2", msg_id="passed", state=IncomingState.RELEASING)
 DONE = replace(HELD, key="k3", msg_id="done", state=IncomingState.DONE, payload="")
 EXPIRED = replace(DONE, key="k4", msg_id="expired", state=IncomingState.EXPIRED)
+PARKED = replace(
+    HELD, key="k7", msg_id="parked", state=IncomingState.PARKED, handovers=10
+)
 TWIN = replace(HELD, key="k5", msg_id="twin", mark="")
 OTHER_TWIN = replace(TWIN, key="k6", source="bob@example.org/b")
 
@@ -77,7 +80,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """A store with all of the above in it."""
     url = str(request.param).format(tmp_path)
     records = (QUEUED, OFFERED, RELEASING, ACKNOWLEDGED)
-    received = (HELD, PASSED, DONE, EXPIRED, TWIN, OTHER_TWIN)
+    received = (HELD, PASSED, DONE, EXPIRED, PARKED, TWIN, OTHER_TWIN)
 
     async def fill() -> None:
         store = store_from_url(url)
@@ -200,7 +203,7 @@ def test_inbox_list_shows_what_is_held(url: str, run: Any) -> None:
     """Memories of messages that have ended are not among it."""
     status, lines, err = run("inbox", "list", "--store", url)
     assert (status, err) == (0, "")
-    assert sorted(ids(lines)) == ["held", "passed", "twin", "twin"]
+    assert sorted(ids(lines)) == ["held", "parked", "passed", "twin", "twin"]
     assert lines[0] == {
         "msg_id": "held",
         "from": "alice@example.org/a",
@@ -244,6 +247,41 @@ def test_inbox_drop_keeps_what_may_have_been_handed_over(url: str, run: Any) -> 
     status, lines, err = run("inbox", "drop", "passed", "--store", url)
     assert (status, lines) == (1, [])
     assert "'passed' cannot be dropped: state is releasing" in err
+
+
+def test_inbox_list_can_show_what_is_parked_alone(url: str, run: Any) -> None:
+    """That is what waits for an operator."""
+    status, (line,), err = run("inbox", "list", "--parked", "--store", url)
+    assert (status, err) == (0, "")
+    assert (line["msg_id"], line["state"]) == ("parked", "parked")
+    _, (line,), _ = run("inbox", "show", "parked", "--store", url)
+    assert line["handovers"] == 10
+
+
+def test_inbox_release_lets_a_parked_message_be_handed_over_anew(
+    url: str, run: Any
+) -> None:
+    """At the next start of the application, which has all its attempts again."""
+    status, (line,), err = run("inbox", "release", "parked", "--store", url)
+    assert (status, err) == (0, "")
+    assert line["state"] == "releasing"
+    _, (line,), _ = run("inbox", "show", "parked", "--store", url)
+    assert (line["handovers"], line["payload"]) == (0, PAYLOAD)
+
+
+def test_inbox_release_is_for_parked_messages_alone(url: str, run: Any) -> None:
+    """What is held is for its sender to release."""
+    status, lines, err = run("inbox", "release", "held", "--store", url)
+    assert (status, lines) == (1, [])
+    assert "'held' cannot be released: state is held" in err
+
+
+def test_inbox_drop_gives_a_parked_message_up(url: str, run: Any) -> None:
+    """Its sender is told so when it asks again."""
+    status, (line,), err = run("inbox", "drop", "parked", "--store", url)
+    assert (status, err) == (0, "")
+    assert line["state"] == "dropped"
+    assert run("inbox", "list", "--parked", "--store", url) == (0, [], "")
 
 
 def test_an_id_that_two_senders_have_used_takes_a_sender(url: str, run: Any) -> None:

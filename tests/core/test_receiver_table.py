@@ -64,7 +64,7 @@ def incoming(state: S, mark: str = "store-1") -> Incoming | None:
         source=SOURCE,
         to=OWN,
         level=Level.ASSURED,
-        payload="" if state in {S.DONE, S.EXPIRED} else "<message/>",
+        payload="" if state.ended else "<message/>",
         size=10,
         received_at=500.0,
         changed_at=500.0,
@@ -111,9 +111,19 @@ NEXT = {
     (S.EXPIRED, I.DELIVER): S.EXPIRED,
     (S.RELEASING, I.HANDED_OVER): S.DONE,
     (S.RELEASING, I.RESTART): S.RELEASING,
+    (S.RELEASING, I.CONSUMED): S.DONE,
+    (S.RELEASING, I.FAILED): S.RELEASING,
+    (S.RELEASING, I.CONSUME): S.RELEASING,
+    (S.PARKED, I.ASSURED): S.PARKED,
+    (S.PARKED, I.DELIVER): S.PARKED,
+    (S.PARKED, I.RELEASE): S.RELEASING,
+    (S.PARKED, I.DROP): S.DROPPED,
+    (S.DROPPED, I.ASSURED): S.DROPPED,
+    (S.DROPPED, I.DELIVER): S.DROPPED,
     (S.HELD, I.EXPIRE): S.EXPIRED,
     (S.DONE, I.FORGET): S.ABSENT,
     (S.EXPIRED, I.FORGET): S.ABSENT,
+    (S.DROPPED, I.FORGET): S.ABSENT,
 }
 
 
@@ -138,14 +148,14 @@ def test_an_input_that_the_table_lacks_has_no_effect(state: S, input_: I) -> Non
 
 
 def _assured(
-    state: S, *, trusted: bool, exceeded: str | None
+    state: S, *, marked: bool, trusted: bool, exceeded: str | None
 ) -> tuple[S, tuple[str, ...]]:
     """Section 3, the order of the rules for `assured`."""
     if state is S.RELEASING:
         return state, ("Defer",)  # 3, "just being released"
-    if not trusted:
+    if not trusted or (state is S.DROPPED and marked):
         return state, ("not-allowed", "Report")  # 2
-    if state in {S.HELD, S.DONE}:
+    if state in {S.HELD, S.PARKED, S.DONE}:
         return state, ("received",)  # 3 and 4
     if exceeded:
         return state, ("resource-constraint", "Report")  # 5
@@ -164,7 +174,9 @@ def test_assured_follows_the_order_of_the_rules(
     after, effects = step(
         before, I.ASSURED, at(trusted, exceeded), request("assured", MARKS[mark])
     )
-    expected, words = _assured(state, trusted=trusted, exceeded=exceeded)
+    expected, words = _assured(
+        state, marked=bool(MARKS[mark]), trusted=trusted, exceeded=exceeded
+    )
     assert (after.state if after else S.ABSENT) is expected
     assert names(effects) == words
     if "Save" not in words:
@@ -244,9 +256,11 @@ def _deliver(state: S, hold: str) -> tuple[S, tuple[str, ...]]:
         return state, not_found
     if state is S.HELD:
         return S.RELEASING, ("Save", "Deliver")
+    if state is S.PARKED:
+        return state, ()  # neither taken nor refused
     if state is S.DONE:
         return state, ("result",)
-    if state is S.EXPIRED:
+    if state in {S.EXPIRED, S.DROPPED}:
         return state, not_found
     return state, ("result", "Report")
 
@@ -402,7 +416,7 @@ def test_an_expired_message_gives_its_room_back_and_is_remembered(mark: str) -> 
     assert effects == (Refund(record), Save(after))
 
 
-@pytest.mark.parametrize("state", [S.DONE, S.EXPIRED])
+@pytest.mark.parametrize("state", [S.DONE, S.EXPIRED, S.DROPPED])
 def test_a_memory_that_is_forgotten_leaves_nothing(state: S) -> None:
     """It was counted against no quota, so there is nothing to give back."""
     record = incoming(state)

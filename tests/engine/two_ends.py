@@ -308,6 +308,12 @@ class _ReceiverPort:
         )
         self._world.carry(lambda: self._world.outbox.reply(reply))
 
+    def consumption(self, record: Incoming) -> None:
+        """There is no consumer."""
+
+    def jitter(self) -> float:
+        return self._world.random.random()
+
     def hand_over(self, record: Incoming) -> None:
         assert self._alive.value
         number = record.payload.partition("<body>")[2].partition("<")[0]

@@ -153,6 +153,9 @@ class Node:
         )
         self._loop.call_soon(lambda: self.outbox.reply(reply))
 
+    def consumption(self, record: Incoming) -> None:
+        """There is no consumer."""
+
     def hand_over(self, record: Incoming) -> None:
         self._append("handed", record.msg_id)
 

@@ -93,6 +93,9 @@ class Bench:
     def answer(self, request: Request, answer: Answer) -> None:
         self.answers.append(answer)
 
+    def consumption(self, record: Incoming) -> None:
+        """There is no consumer."""
+
     def hand_over(self, record: Incoming) -> None:
         raise AssertionError(record)
 

@@ -1,0 +1,106 @@
+"""The consumers of an application: which of them takes a message, and on what terms."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeAlias, TypeVar
+
+from slixmpp.stanza import Message
+from slixmpp.xmlstream.matcher.base import MatcherBase
+
+from qos.core.backoff import Backoff
+from qos.core.model import Incoming, bare
+from qos.engine import Consumption, Handover
+from qos.errors import LocalProtocolError
+
+__all__ = ["Consumer", "Consumers", "Handler", "HandlerT", "Match"]
+
+#: What a message has to be: a matcher of slixmpp's, or a function that says so.
+Match: TypeAlias = MatcherBase | Callable[[Message], bool]
+
+#: Takes a message; see XEP_QOS.consumer.
+Handler: TypeAlias = Callable[[Message, Handover], Awaitable[object]]
+HandlerT = TypeVar("HandlerT", bound=Handler)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Consumer:
+    """One of them; the options are those of XEP_QOS.consumer."""
+
+    handler: Handler
+    name: str
+    match: Match | None
+    ordered: bool
+    max_handovers: int
+    backoff: Backoff
+
+    def __post_init__(self) -> None:
+        if not callable(self.handler):
+            raise LocalProtocolError(f"a consumer is a function: {self.handler!r}")
+        if self.max_handovers < 1:
+            raise LocalProtocolError(
+                f"max_handovers must be at least 1: {self.max_handovers}"
+            )
+
+    def takes(self, message: Message) -> bool:
+        """Whether it is meant for it."""
+        if isinstance(self.match, MatcherBase):
+            return bool(self.match.match(message))
+        return self.match is None or bool(self.match(message))
+
+
+class Consumers:
+    """All of them, in the order in which they were registered."""
+
+    def __init__(self, stanza_of: Callable[[Incoming], Message]) -> None:
+        """Take what makes a stanza of a message."""
+        self._stanza_of = stanza_of
+        self._consumers: list[Consumer] = []
+
+    def add(self, consumer: Consumer) -> None:
+        """Add one, behind those that are there.
+
+        Raises:
+            LocalProtocolError: there is one of its name.
+        """
+        if any(each.name == consumer.name for each in self._consumers):
+            raise LocalProtocolError(
+                f"there is a consumer {consumer.name!r}: give one of them another name"
+            )
+        self._consumers.append(consumer)
+
+    def consumption(self, record: Incoming) -> Consumption | None:
+        """See qos.engine.held.InboxPort: by the first that takes it."""
+        if not self._consumers:
+            return None
+        message = self._stanza_of(record)
+        for consumer in self._consumers:
+            try:
+                if consumer.takes(message):
+                    handle = partial(consumer.handler, message)
+                    return _consumption(consumer, record, handle)
+            except Exception as error:  # noqa: BLE001 - the application's
+                # Not the next one: it may be meant for this one.
+                return _consumption(consumer, record, partial(_fail, error))
+        return None
+
+
+def _consumption(
+    consumer: Consumer,
+    record: Incoming,
+    handle: Callable[[Handover], Awaitable[object]],
+) -> Consumption:
+    lane = f"{consumer.name} {bare(record.source)}" if consumer.ordered else None
+    return Consumption(
+        name=consumer.name,
+        handle=handle,
+        handovers_max=consumer.max_handovers,
+        backoff=consumer.backoff,
+        lane=lane,
+    )
+
+
+async def _fail(error: Exception, _handover: Handover) -> None:
+    raise error

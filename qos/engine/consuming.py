@@ -1,0 +1,148 @@
+"""Runs the handlers of consumers, each with a transaction of the store.
+
+When one runs, and what becomes of its message afterwards, is not decided here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from qos.core.backoff import Backoff
+from qos.core.model import Incoming
+from qos.errors import LocalProtocolError
+from qos.stores.base import Parameters, Store, Transaction
+
+__all__ = ["Consuming", "Consumption", "Handover"]
+
+log = logging.getLogger(__name__)
+
+#: A transaction that is open keeps everybody else from writing: a message that is
+#: received waits for it, and one that is sent. So a handler has this long from its first
+#: statement on, in seconds.
+_TRANSACTION_S_MAX = 10.0
+
+
+class Handover:
+    """What the handler of a consumer gets beside the message.
+
+    Attributes:
+        msg_id: the sender's id for the message.
+        key: names this message and no other, at each hand-over and after a restart:
+            for an idempotency key where there is no transaction.
+        count: which hand-over of the message this is; 1: the first. Begins anew when an
+            operator has released it.
+        redelivered: it may have been handed over before.
+    """
+
+    def __init__(
+        self, record: Incoming, transaction: Transaction | None, limit: asyncio.Timeout
+    ) -> None:
+        self.msg_id = record.msg_id
+        self.key = record.key
+        self.count = record.handovers
+        self.redelivered = record.redelivered
+        self._transaction = transaction
+        self._limit = limit
+
+    async def execute(
+        self, sql: str, parameters: Parameters = ()
+    ) -> list[tuple[Any, ...]]:
+        """Execute a statement on tables of the application in the file of the store.
+
+        It is in one transaction with those before it and with the mark that the message
+        is done. It is committed when the handler returns, and undone when that raises.
+        From the first statement on nothing else is written into the store: be quick.
+
+        Args:
+            sql: one statement, as for sqlite3; no `BEGIN`, `COMMIT`, `PRAGMA` and the
+                like, and nothing that changes the store's own tables.
+            parameters: its values.
+
+        Returns:
+            Its rows.
+
+        Raises:
+            LocalProtocolError: it is none of these, or the store has no transactions.
+            sqlite3.Error: it fails.
+        """
+        if self._transaction is None:
+            raise LocalProtocolError(
+                "only a store sqlite:PATH has transactions: use handover.key to "
+                "recognise a message that was handed over before"
+            )
+        rows = await self._transaction.execute(sql, parameters)
+        if self._limit.when() is None:
+            now = asyncio.get_running_loop().time()
+            self._limit.reschedule(now + _TRANSACTION_S_MAX)
+        return rows
+
+
+#: Called with the transaction, to be committed or undone, and the error of the handler.
+Ended: TypeAlias = Callable[[Transaction | None, BaseException | None], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Consumption:
+    """How a message is consumed.
+
+    Attributes:
+        name: of the consumer, for the log.
+        handle: takes it.
+        handovers_max: how often it is handed over, at most.
+        backoff: how long to wait between two of them.
+        lane: messages of the same lane are handed over one after another, each when the
+            one before is done or parked; None: at once.
+    """
+
+    name: str
+    handle: Callable[[Handover], Awaitable[object]]
+    handovers_max: int
+    backoff: Backoff
+    lane: str | None
+
+
+class Consuming:
+    """The handlers that are at work."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def begin(self, record: Incoming, consumption: Consumption, ended: Ended) -> None:
+        """Start the handler; `ended` is called when it has ended, unless by `aclose`."""
+        run = self._run(record, consumption, ended)
+        task = asyncio.get_running_loop().create_task(run)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def aclose(self) -> None:
+        """End what is at work, as if the process had died."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    async def _run(
+        self, record: Incoming, consumption: Consumption, ended: Ended
+    ) -> None:
+        transaction = self._store.transaction()
+        error: BaseException | None = None
+        try:
+            async with asyncio.timeout(None) as limit:
+                handover = Handover(record, transaction, limit)
+                await consumption.handle(handover)
+        except asyncio.CancelledError as cancelled:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                if transaction is not None:
+                    transaction.rollback()
+                raise
+            error = cancelled  # not this task, but something that it waited for
+        except Exception as raised:  # noqa: BLE001 - whatever it is, it is tried again
+            error = raised
+        ended(transaction, error)

@@ -1,0 +1,232 @@
+"""Hand-overs to a consumer: again when it fails, in order, parked in the end."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
+
+import pytest
+
+from inbox_bench import Bench, request
+from qos.core.backoff import Backoff
+from qos.core.effects import Answer
+from qos.core.model import Incoming, IncomingState
+from qos.core.quota import Quotas
+from qos.engine import Consumption, Handover, InboxLimits
+from two_ends import settle
+
+RETRY_S = 2.0
+
+
+class Consumer:
+    """One that fails as often as it is told to, and notes what it gets."""
+
+    def __init__(self, *, handovers_max: int = 3, lane: str | None = "lane") -> None:
+        self.handovers_max = handovers_max
+        self.lane = lane
+        #: For each message, how often it is still to fail.
+        self.failures: dict[str, int] = {}
+        self.got: list[tuple[str, int, bool]] = []
+        self.done: list[str] = []
+        self.until: Callable[[], Awaitable[object]] = partial(asyncio.sleep, 0)
+
+    def __call__(self, record: Incoming) -> Consumption:
+        return Consumption(
+            name="consumer",
+            handle=self._handle,
+            handovers_max=self.handovers_max,
+            backoff=Backoff(first_s=RETRY_S, max_s=RETRY_S),
+            lane=self.lane,
+        )
+
+    async def _handle(self, handover: Handover) -> None:
+        self.got.append((handover.msg_id, handover.count, handover.redelivered))
+        await self.until()
+        if self.failures.get(handover.msg_id, 0) > 0:
+            self.failures[handover.msg_id] -= 1
+            raise ValueError("no")
+        self.done.append(handover.msg_id)
+
+
+@pytest.fixture
+def consumer() -> Consumer:
+    return Consumer()
+
+
+@pytest.fixture
+async def bench(consumer: Consumer) -> AsyncIterator[Bench]:
+    made = Bench(InboxLimits(quotas=Quotas(messages=10)))
+    made.port.consume = consumer
+    yield made
+    await made.inbox.aclose()
+
+
+async def release(bench: Bench, msg_id: str = "m1") -> str:
+    """Offer a message and release it; returns its hold."""
+    received = await bench.take(request(msg_id=msg_id))
+    assert received is not None
+    deliver = request("deliver", msg_id=msg_id, hold=received.hold)
+    bench.inbox.request(deliver, trusted=True)
+    await bench.commit()
+    return received.hold
+
+
+async def later(bench: Bench, seconds: float = RETRY_S) -> None:
+    """Let time pass, and all that comes of it happen."""
+    bench.clock.advance(seconds)
+    await bench.commit(6)
+
+
+def states(bench: Bench) -> list[IncomingState]:
+    """What is on disk."""
+    return [record.state for record in bench.store.incoming()]
+
+
+async def test_a_message_is_answered_when_its_consumer_is_done_and_that_is_written(
+    bench: Bench, consumer: Consumer
+) -> None:
+    """And no handler gets it."""
+    gate = asyncio.Event()
+    consumer.until = gate.wait
+    hold = await release(bench)
+    assert consumer.got == [("m1", 1, False)]
+    assert bench.port.events[1:] == []
+    gate.set()
+    await settle()
+    assert bench.port.events[1:] == [], "it is not on disk yet"
+    await bench.commit()
+    assert bench.port.answers[-1] == Answer("result", hold)
+    assert states(bench) == [IncomingState.DONE]
+    assert bench.port.handed == []
+    assert bench.inbox.used() == (0, 0)
+
+
+async def test_one_that_fails_gets_it_again_after_a_while(
+    bench: Bench, consumer: Consumer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its sender's question stays open until it is done, and so do its repetitions."""
+    consumer.failures["m1"] = 2
+    hold = await release(bench)
+    assert "consumer consumer failed on message 'm1'" in caplog.text
+    assert "hand-over 1 of 3" in caplog.text
+    bench.inbox.request(request("deliver", hold=hold), trusted=True)
+    await later(bench, RETRY_S / 2)
+    assert consumer.got == [("m1", 1, False)]
+    await later(bench)
+    await later(bench)
+    assert consumer.got == [("m1", 1, False), ("m1", 2, True), ("m1", 3, True)]
+    assert consumer.done == ["m1"]
+    assert bench.port.events[1:] == [("result", "deliver")] * 2
+
+
+async def test_after_so_many_failures_it_is_parked_and_nobody_is_answered(
+    bench: Bench, consumer: Consumer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Neither taken nor refused: its sender goes on asking."""
+    consumer.failures["m1"] = 3
+    hold = await release(bench)
+    for _ in range(5):
+        await later(bench)
+    assert len(consumer.got) == 3
+    assert "hand-over 3 of 3: it is parked" in caplog.text
+    assert states(bench) == [IncomingState.PARKED]
+    assert [record.msg_id for record in bench.inbox.parked()] == ["m1"]
+    assert await bench.take(request("deliver", hold=hold)) is None
+    assert bench.inbox.used()[0] == 1, "it is held still"
+
+    bench.restart()
+    await later(bench)
+    assert len(consumer.got) == 3
+    assert [record.msg_id for record in bench.inbox.parked()] == ["m1"]
+
+
+async def test_a_parked_message_can_be_released_and_is_done_then(
+    bench: Bench, consumer: Consumer
+) -> None:
+    """With as many hand-overs before it as a new one."""
+    consumer.failures["m1"] = 5
+    hold = await release(bench)
+    for _ in range(3):
+        await later(bench)
+    (parked,) = bench.inbox.parked()
+    bench.inbox.release(parked.key)
+    for _ in range(4):
+        await later(bench)
+    assert [count for _, count, _ in consumer.got] == [1, 2, 3, 1, 2, 3]
+    assert consumer.done == ["m1"]
+    answer = await bench.take(request("deliver", hold=hold))
+    assert answer == Answer("result", hold)
+
+
+async def test_a_parked_message_can_be_dropped_and_its_sender_learns_that(
+    bench: Bench, consumer: Consumer
+) -> None:
+    """And does not get it in by offering it again, also after a restart."""
+    consumer.failures["m1"] = 3
+    hold = await release(bench)
+    for _ in range(3):
+        await later(bench)
+    bench.inbox.drop(bench.inbox.parked()[0].key)
+    await bench.commit()
+    assert bench.inbox.used() == (0, 0)
+    for _ in range(2):
+        answer = await bench.take(request("deliver", hold=hold))
+        assert answer == Answer("error", hold, "item-not-found", "cancel")
+        answer = await bench.take(request())
+        assert answer == Answer("error", "", "not-allowed", "cancel")
+        bench.restart()
+        await bench.commit()
+
+
+async def test_those_of_a_lane_wait_for_the_one_that_is_retried(
+    bench: Bench, consumer: Consumer
+) -> None:
+    """The order of their sender holds, whatever happens to one of them."""
+    consumer.failures["m1"] = 1
+    for msg_id in ("m1", "m2", "m3"):
+        await release(bench, msg_id)
+    assert [msg_id for msg_id, *_ in consumer.got] == ["m1"]
+    await later(bench)
+    assert consumer.done == ["m1", "m2", "m3"]
+    assert [count for _, count, _ in consumer.got] == [1, 2, 1, 1]
+
+
+async def test_those_behind_one_that_is_parked_go_on(
+    bench: Bench, consumer: Consumer
+) -> None:
+    """One bad message must not stop a device for ever."""
+    consumer.failures["m1"] = 3
+    for msg_id in ("m1", "m2"):
+        await release(bench, msg_id)
+    for _ in range(3):
+        await later(bench)
+    assert consumer.done == ["m2"]
+
+
+async def test_without_a_lane_nobody_waits(bench: Bench, consumer: Consumer) -> None:
+    """For handlers that take long, and messages that have no order."""
+    consumer.lane = None
+    consumer.failures["m1"] = 1
+    for msg_id in ("m1", "m2"):
+        await release(bench, msg_id)
+    assert consumer.done == ["m2"]
+
+
+async def test_the_order_and_the_count_outlive_the_process(
+    bench: Bench, consumer: Consumer
+) -> None:
+    """What was cut short counts: a message that kills its process is parked as well."""
+    consumer.until = asyncio.Event().wait
+    for msg_id in ("m1", "m2"):
+        await release(bench, msg_id)
+    for _ in range(2):
+        await bench.inbox.aclose()
+        bench.restart()
+        await bench.commit()
+    assert consumer.got == [("m1", 1, False), ("m1", 2, True), ("m1", 3, True)]
+    consumer.until = partial(asyncio.sleep, 0)
+    await bench.inbox.aclose()
+    bench.restart()
+    await bench.commit(6)
+    assert [record.msg_id for record in bench.inbox.parked()] == ["m1"]
+    assert consumer.got[3:] == [("m2", 1, True)], "what waited was not counted"
+    assert consumer.done == ["m2"]

@@ -1,0 +1,245 @@
+"""Consumers on a real server: effects exactly once, in order, parked when they fail."""
+
+import asyncio
+import contextlib
+import itertools
+import random
+import signal
+import sqlite3
+import sys
+from collections.abc import AsyncIterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from slixmpp import Message
+from slixmpp.xmlstream.matcher import StanzaPath
+
+import consuming_device
+from clients import Plugins, connected_client
+from consuming_device import PLACES
+from devices import Device, device, eventually, outcome_of
+from qos import Handover
+from qos.core.model import Level, OutgoingState
+from qos.errors import LocalProtocolError, StoreError, UnknownMessage
+from qos.testing.prosody import MakeProsody, Prosody
+from xep_qos import XEP_QOS
+
+
+@pytest.fixture
+async def prosody(make_prosody: MakeProsody) -> Prosody:
+    return await make_prosody()
+
+
+@contextlib.asynccontextmanager
+async def pair(
+    prosody: Prosody, tmp_path: Path
+) -> AsyncIterator[tuple[Device, Device]]:
+    """Alice, who sends, and Bob, whose store is a file."""
+    store = f"sqlite:{tmp_path / 'bob.db'}"
+    async with (
+        device(prosody, "bob/lamp", store=store) as bob,
+        device(prosody, "alice/desk") as alice,
+    ):
+        yield alice, bob
+
+
+def rows(path: Path, sql: str) -> list[tuple[object, ...]]:
+    """What a reader of the file sees."""
+    with closing(sqlite3.connect(path)) as db:
+        return db.execute(sql).fetchall()
+
+
+async def test_a_consumer_gets_what_matches_and_handlers_get_the_rest(
+    prosody: Prosody, tmp_path: Path
+) -> None:
+    """Each message has one taker."""
+    async with pair(prosody, tmp_path) as (alice, bob):
+        got: list[tuple[str, int, bool]] = []
+
+        @bob.qos.consumer(match=lambda message: message["body"].startswith("set "))
+        async def take(message: Message, handover: Handover) -> None:
+            info = bob.qos.incoming(message)
+            assert info is not None
+            assert info.msg_id == handover.msg_id
+            assert str(message["from"]) == alice.jid
+            got.append((message["body"], handover.count, handover.redelivered))
+            await handover.execute("CREATE TABLE IF NOT EXISTS lamp (level)")
+            await handover.execute(
+                "INSERT INTO lamp VALUES (:level)", {"level": message["body"][4:]}
+            )
+            assert await handover.execute("SELECT COUNT(*) FROM lamp") == [(1,)]
+
+        await alice.qos.send(bob.jid, "set 7")
+        await alice.qos.send(bob.jid, "hello")
+        assert got == [("set 7", 1, False)]
+        assert bob.arrivals.bodies == ["hello"]
+        assert rows(tmp_path / "bob.db", "SELECT * FROM lamp") == [("7",)]
+
+
+async def test_a_matcher_of_slixmpp_can_say_what_a_consumer_takes(
+    prosody: Prosody, tmp_path: Path
+) -> None:
+    """As it does for handlers. Level acknowledged is not for consumers."""
+    async with pair(prosody, tmp_path) as (alice, bob):
+        got: list[str] = []
+
+        @bob.qos.consumer(match=StanzaPath("message/subject"))
+        async def never(message: Message, handover: Handover) -> None:
+            got.append("with a subject")
+
+        @bob.qos.consumer()
+        async def take(message: Message, handover: Handover) -> None:
+            got.append(message["body"])
+
+        await alice.qos.send(bob.jid, "one")
+        message = alice.message(bob.jid, "two")
+        delivery = await alice.qos.submit(message, level=Level.ACKNOWLEDGED)
+        await outcome_of(delivery)
+        assert (got, bob.arrivals.bodies) == (["one"], ["two"])
+
+
+async def test_one_that_raises_undoes_its_writes_and_is_tried_again(
+    prosody: Prosody, tmp_path: Path
+) -> None:
+    """The sender waits, and is told when it is done."""
+    async with pair(prosody, tmp_path) as (alice, bob):
+        tries = itertools.count(1)
+
+        @bob.qos.consumer(retry_first_s=0.1)
+        async def take(message: Message, handover: Handover) -> None:
+            await handover.execute("CREATE TABLE IF NOT EXISTS lamp (level)")
+            await handover.execute("INSERT INTO lamp VALUES (1)")
+            if next(tries) < 3:
+                raise ValueError("no")
+
+        delivery = await alice.qos.submit(alice.message(bob.jid, "on"))
+        outcome = await outcome_of(delivery)
+        assert outcome.status is OutgoingState.DELIVERED
+        assert next(tries) == 4
+        assert rows(tmp_path / "bob.db", "SELECT * FROM lamp") == [(1,)]
+
+
+async def test_one_that_fails_too_often_is_parked_until_an_operator_decides(
+    prosody: Prosody, tmp_path: Path
+) -> None:
+    """Released it is done, and dropped it is not delivered; those behind it go on."""
+    async with pair(prosody, tmp_path) as (alice, bob):
+        got: list[str] = []
+        broken = {"bad", "worse"}
+
+        @bob.qos.consumer(retry_first_s=0.05, retry_max_s=0.1, max_handovers=2)
+        async def take(message: Message, handover: Handover) -> None:
+            if message["body"] in broken:
+                raise ValueError("no")
+            got.append(message["body"])
+
+        bad = await alice.qos.submit(alice.message(bob.jid, "bad"))
+        worse = await alice.qos.submit(alice.message(bob.jid, "worse"))
+        await alice.qos.send(bob.jid, "good")
+        await eventually(lambda: len(bob.qos.parked()) == 2)
+        assert got == ["good"]
+        assert not bad.ended
+        broken.clear()
+        bob.qos.release_parked(bad.msg_id, "alice@localhost")
+        assert (await outcome_of(bad)).status is OutgoingState.DELIVERED
+        assert got == ["good", "bad"]
+        bob.qos.drop_parked(worse.msg_id)
+        outcome = await outcome_of(worse)
+        # She has asked more than once, and cannot know what became of it.
+        assert outcome.status in {OutgoingState.IN_DOUBT, OutgoingState.NOT_DELIVERED}
+        assert got == ["good", "bad"]
+        with pytest.raises(UnknownMessage):
+            bob.qos.release_parked(worse.msg_id)
+
+
+async def test_a_handler_may_send_but_not_while_its_transaction_is_open(
+    prosody: Prosody, tmp_path: Path
+) -> None:
+    """It would wait for its own commit; so it is told, and not stopped for ever."""
+    async with pair(prosody, tmp_path) as (alice, bob):
+        problems: list[str] = []
+
+        @bob.qos.consumer()
+        async def take(message: Message, handover: Handover) -> None:
+            await bob.qos.send(alice.jid, "before")
+            await handover.execute("SELECT 1")
+            try:
+                await bob.qos.send(alice.jid, "within")
+            except StoreError as error:
+                problems.append(str(error))
+
+        await alice.qos.send(bob.jid, "on")
+        assert "send before its first statement" in problems[0]
+        assert alice.arrivals.bodies == ["before"]
+
+
+async def test_what_cannot_be_is_said_when_it_is_asked_for(prosody: Prosody) -> None:
+    """A memory store has no transactions, and two consumers have two names."""
+    plugins: Plugins = {"xep_qos": {"trust": "all"}}
+    async with (
+        connected_client(prosody, "bob/lamp", plugins) as client,
+        device(prosody, "alice/desk") as alice,
+    ):
+        qos = XEP_QOS.of(client)
+        problems: list[str] = []
+
+        @qos.consumer()
+        async def take(message: Message, handover: Handover) -> None:
+            try:
+                await handover.execute("SELECT 1")
+            except LocalProtocolError as error:
+                problems.append(f"{error} {handover.key}")
+
+        with pytest.raises(LocalProtocolError, match="there is a consumer 'test_"):
+            qos.consumer()(take)
+        with pytest.raises(LocalProtocolError, match="at least 1: 0"):
+            qos.consumer(name="other", max_handovers=0)(take)
+        with pytest.raises(ValueError, match="retry delays"):
+            qos.consumer(name="other", retry_first_s=0)
+        await alice.qos.send(client.boundjid.full, "on")
+        assert "only a store sqlite:PATH has transactions" in problems[0]
+
+
+@pytest.mark.crash
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("seed", range(2))
+async def test_each_effect_is_there_once_wherever_the_device_dies(
+    prosody: Prosody, tmp_path: Path, seed: int
+) -> None:
+    """In the handler, at its commit, and before its sender is told."""
+    rng = random.Random(seed)
+    places = [*PLACES, *rng.choices(PLACES, k=4)]
+    rng.shuffle(places)
+    path = tmp_path / "bob.db"
+    async with device(prosody, "alice/desk") as alice:
+        sent = [f"message {number}" for number in range(60)]
+        to = "bob@localhost/device"
+        sending = [await alice.qos.submit(alice.message(to, body)) for body in sent]
+        for place in places:
+            times = rng.randint(1, 6)
+            async with _living(prosody, path, place, times) as process:
+                await process.wait()
+                assert process.returncode == -signal.SIGKILL
+        async with _living(prosody, path, "", 0):
+            outcomes = [await outcome_of(delivery) for delivery in sending]
+    assert {outcome.status for outcome in outcomes} == {OutgoingState.DELIVERED}
+    assert sorted(rows(path, "SELECT body FROM took")) == sorted((b,) for b in sent)
+
+
+@contextlib.asynccontextmanager
+async def _living(
+    prosody: Prosody, path: Path, place: str, times: int
+) -> AsyncIterator[asyncio.subprocess.Process]:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, consuming_device.__file__, prosody.address),
+        *(str(prosody.c2s_port), prosody.accounts["bob"], str(path)),
+        *(place, str(times)),
+        stdin=asyncio.subprocess.PIPE,
+    )
+    try:
+        yield process
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
