@@ -54,6 +54,14 @@ def test_the_people_counted_are_those_who_went_through() -> None:
     assert not re.search(r"lost=0,|cut=0\)", output)
 
 
+def test_each_sale_takes_one_can_out_of_the_machine() -> None:
+    """Effects of a consumer that fails, and of one that is cut short."""
+    assert run("vending_machine.py").splitlines() == [
+        "the machine is switched off in the middle of a sale",
+        "20 ordered, 20 sold, 20 cans out of the machine",
+    ]
+
+
 def test_three_bees_do_each_order_once() -> None:
     """One of them fails at times, and one order is nobody's to do."""
     *bees, together, dead = run("work_queue.py").splitlines()

@@ -16,7 +16,7 @@ from slixmpp.xmlstream.stanzabase import StanzaBase
 from qos.core.backoff import Backoff
 from qos.core.model import MARKS_NAMESPACE, NAMESPACES, Incoming, Level, bare
 from qos.engine import Delivery, Outcome
-from qos.errors import UnknownMessage
+from qos.errors import LocalProtocolError, UnknownMessage
 from qos.stores.base import Store
 from xep_qos import stanza
 from xep_qos.batch import features as batch_features
@@ -210,8 +210,8 @@ class XEP_QOS(BasePlugin):
         gets no answer, and goes on asking until its deadline: it is *in doubt* then.
 
         A message goes to the first consumer that matches it, and to no handler of
-        slixmpp. Register consumers before the client connects: what was being handed
-        over when the process ended is handed over again as soon as there is a session.
+        slixmpp. Consumers are registered before the client connects: what comes as soon
+        as there is a session would go to the handlers.
 
         Args:
             match: a matcher of slixmpp's (StanzaPath, MatchXPath, …), or a function of
@@ -230,11 +230,17 @@ class XEP_QOS(BasePlugin):
             whose errors are logged.
 
         Raises:
-            LocalProtocolError: there is a consumer of this name, or max_handovers is
-                less than 1.
+            LocalProtocolError: there is a consumer of this name, max_handovers is less
+                than 1, or the client has been connected.
             ValueError: the delays cannot be.
         """
         backoff = Backoff(first_s=retry_first_s, max_s=retry_max_s)
+
+        if self._endpoint.has_been_online:
+            raise LocalProtocolError(
+                "a consumer is registered before the client connects: what came since "
+                "then has gone to the handlers"
+            )
 
         def register(handler: HandlerT) -> HandlerT:
             self._endpoint.consumers.add(

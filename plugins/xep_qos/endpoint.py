@@ -89,7 +89,8 @@ class Endpoint:
         self.settings = settings
         #: Our full JID while there is a session.
         self.own: str | None = None
-        self._restarted = False
+        #: Whether there has been one: what was held then has been handed over.
+        self.has_been_online = False
         self._delivered: weakref.WeakKeyDictionary[ET.Element, IncomingInfo] = (
             weakref.WeakKeyDictionary()
         )
@@ -286,8 +287,8 @@ class Endpoint:
             written.add_done_callback(lambda done: done.exception())
         self._wire.session_started()
         self.guard.session_started(resumed=resumed)
-        if not self._restarted:
-            self._restarted = True
+        if not self.has_been_online:
+            self.has_been_online = True
             self._warn_of_automatic_trust()
             self.inbox.restart()
         self.outbox.session_started(own)

@@ -125,9 +125,7 @@ class FilesIndex:
     def _outlived(self, content: dict[str, Any], change: ForgetEnded) -> list[str]:
         """What is to be forgotten of what is there, or would be now."""
         there = {name_of(each): each for each in self.ended.values()}
-        for name, each in content.items():
-            if isinstance(each, Ended):
-                there[name] = each
+        there |= {n: each for n, each in content.items() if isinstance(each, Ended)}
         return [name for name, each in there.items() if not is_kept(each, change)]
 
     def note(self, changes: Sequence[Change]) -> None:

@@ -7,7 +7,7 @@ keeps TLS on.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
 from slixmpp import ClientXMPP
@@ -68,7 +68,11 @@ def new_client(jid: str, password: str, plugins: Plugins) -> ClientXMPP:
 
 @contextlib.asynccontextmanager
 async def logged_in(
-    server: LoopbackServer, name: str, plugins: Plugins | None = None
+    server: LoopbackServer,
+    name: str,
+    plugins: Plugins | None = None,
+    *,
+    prepare: Callable[[ClientXMPP], object] | None = None,
 ) -> AsyncIterator[ClientXMPP]:
     """A client with xep_qos, online; closed on exit, its store included.
 
@@ -80,6 +84,7 @@ async def logged_in(
         name: a user of it, with or without a resource: `lamp/1`.
         plugins: the options of plugins to load, by plugin name; xep_qos is
             loaded anyhow.
+        prepare: called before it connects, to register handlers and consumers.
 
     Raises:
         TimeoutError: no session came about.
@@ -97,6 +102,8 @@ async def logged_in(
     client.add_event_handler("disconnected", connect)
     client.add_event_handler("session_start", be_available)
     try:
+        if prepare is not None:
+            prepare(client)
         connect()
         await client.wait_until("session_start", timeout=_LOGIN_S_MAX)
         await client.get_roster(timeout=_LOGIN_S_MAX)

@@ -16,14 +16,12 @@ from slixmpp import Message
 from slixmpp.xmlstream.matcher import StanzaPath
 
 import consuming_device
-from clients import Plugins, connected_client
 from consuming_device import PLACES
-from devices import Device, device, eventually, outcome_of
+from devices import Device, device, eventually, make_device, outcome_of
 from qos import Handover
 from qos.core.model import Level, OutgoingState
 from qos.errors import LocalProtocolError, StoreError, UnknownMessage
 from qos.testing.prosody import MakeProsody, Prosody
-from xep_qos import XEP_QOS
 
 
 @pytest.fixture
@@ -35,10 +33,10 @@ async def prosody(make_prosody: MakeProsody) -> Prosody:
 async def pair(
     prosody: Prosody, tmp_path: Path
 ) -> AsyncIterator[tuple[Device, Device]]:
-    """Alice, who sends, and Bob, whose store is a file."""
+    """Alice, who sends, and Bob, whose store is a file; he is not connected yet."""
     store = f"sqlite:{tmp_path / 'bob.db'}"
     async with (
-        device(prosody, "bob/lamp", store=store) as bob,
+        make_device(prosody, "bob/lamp", store=store) as bob,
         device(prosody, "alice/desk") as alice,
     ):
         yield alice, bob
@@ -70,6 +68,7 @@ async def test_a_consumer_gets_what_matches_and_handlers_get_the_rest(
             )
             assert await handover.execute("SELECT COUNT(*) FROM lamp") == [(1,)]
 
+        await bob.log_in()
         await alice.qos.send(bob.jid, "set 7")
         await alice.qos.send(bob.jid, "hello")
         assert got == [("set 7", 1, False)]
@@ -92,6 +91,7 @@ async def test_a_matcher_of_slixmpp_can_say_what_a_consumer_takes(
         async def take(message: Message, handover: Handover) -> None:
             got.append(message["body"])
 
+        await bob.log_in()
         await alice.qos.send(bob.jid, "one")
         message = alice.message(bob.jid, "two")
         delivery = await alice.qos.submit(message, level=Level.ACKNOWLEDGED)
@@ -113,6 +113,7 @@ async def test_one_that_raises_undoes_its_writes_and_is_tried_again(
             if next(tries) < 3:
                 raise ValueError("no")
 
+        await bob.log_in()
         delivery = await alice.qos.submit(alice.message(bob.jid, "on"))
         outcome = await outcome_of(delivery)
         assert outcome.status is OutgoingState.DELIVERED
@@ -134,6 +135,7 @@ async def test_one_that_fails_too_often_is_parked_until_an_operator_decides(
                 raise ValueError("no")
             got.append(message["body"])
 
+        await bob.log_in()
         bad = await alice.qos.submit(alice.message(bob.jid, "bad"))
         worse = await alice.qos.submit(alice.message(bob.jid, "worse"))
         await alice.qos.send(bob.jid, "good")
@@ -169,6 +171,7 @@ async def test_a_handler_may_send_but_not_while_its_transaction_is_open(
             except StoreError as error:
                 problems.append(str(error))
 
+        await bob.log_in()
         await alice.qos.send(bob.jid, "on")
         assert "send before its first statement" in problems[0]
         assert alice.arrivals.bodies == ["before"]
@@ -176,12 +179,11 @@ async def test_a_handler_may_send_but_not_while_its_transaction_is_open(
 
 async def test_what_cannot_be_is_said_when_it_is_asked_for(prosody: Prosody) -> None:
     """A memory store has no transactions, and two consumers have two names."""
-    plugins: Plugins = {"xep_qos": {"trust": "all"}}
     async with (
-        connected_client(prosody, "bob/lamp", plugins) as client,
+        make_device(prosody, "bob/lamp") as bob,
         device(prosody, "alice/desk") as alice,
     ):
-        qos = XEP_QOS.of(client)
+        qos = bob.qos
         problems: list[str] = []
 
         @qos.consumer()
@@ -197,7 +199,10 @@ async def test_what_cannot_be_is_said_when_it_is_asked_for(prosody: Prosody) -> 
             qos.consumer(name="other", max_handovers=0)(take)
         with pytest.raises(ValueError, match="retry delays"):
             qos.consumer(name="other", retry_first_s=0)
-        await alice.qos.send(client.boundjid.full, "on")
+        await bob.log_in()
+        with pytest.raises(LocalProtocolError, match="before the client connects"):
+            qos.consumer(name="other")
+        await alice.qos.send(bob.jid, "on")
         assert "only a store sqlite:PATH has transactions" in problems[0]
 
 
