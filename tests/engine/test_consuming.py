@@ -230,3 +230,30 @@ async def test_the_order_and_the_count_outlive_the_process(
     assert [record.msg_id for record in bench.inbox.parked()] == ["m1"]
     assert consumer.got[3:] == [("m2", 1, True)], "what waited was not counted"
     assert consumer.done == ["m2"]
+
+
+async def test_a_full_disk_only_delays_it(bench: Bench, consumer: Consumer) -> None:
+    """What was done and could not be marked so is undone, and done again."""
+    hold = await release(bench)
+    bench.store.full = True
+    gate = asyncio.Event()
+    consumer.until = gate.wait
+    received = await bench.take(request(msg_id="m2"))
+    assert received == Answer("error", "", "resource-constraint", "wait")
+    bench.store.full = False
+    await release(bench, "m2")
+    assert [msg_id for msg_id, *_ in consumer.got] == ["m1", "m2"]
+    bench.store.full = True
+    gate.set()
+    await bench.commit()
+    assert consumer.done == ["m1", "m2"]
+    assert len(bench.port.answers) == 4, "but nobody is told"
+    for _ in range(3):
+        await later(bench, 10.0)
+    assert consumer.done == ["m1", "m2"], "its count cannot be written either"
+    bench.store.full = False
+    for _ in range(2):
+        await later(bench, 10.0)
+    assert consumer.done == ["m1", "m2", "m2"]
+    assert states(bench) == [IncomingState.DONE] * 2
+    assert await bench.take(request("deliver", hold=hold)) == Answer("result", hold)

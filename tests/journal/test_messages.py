@@ -195,7 +195,7 @@ def received(
 ) -> list[Entry]:
     given = At(1.0, "token", **at)  # type: ignore[arg-type]
     after, effects = receiver.step(record, input_, given, asked)
-    shown = record if input_ is _IN.HANDED_OVER else after
+    shown = record if input_ in {_IN.HANDED_OVER, _IN.CONSUMED} else after
     return journaled.received(shown, input_, effects, asked)
 
 
@@ -221,6 +221,14 @@ RELEASING = incoming(IncomingState.RELEASING)
         (RELEASING, _IN.DELIVER, request("deliver"), {}, []),
         (RELEASING, _IN.RESTART, None, {}, []),
         (RELEASING, _IN.HANDED_OVER, request("deliver"), {}, [of(_R.DONE)]),
+        (RELEASING, _IN.CONSUME, None, {}, []),
+        (RELEASING, _IN.CONSUMED, request("deliver"), {}, [of(_R.DONE)]),
+        (RELEASING, _IN.FAILED, None, {}, []),
+        (incoming(IncomingState.PARKED), _IN.RELEASE, None, {}, [of(_R.RELEASED)]),
+        (
+            *(incoming(IncomingState.PARKED), _IN.DROP, None, {}),
+            [of(_R.EXPIRED, condition="dropped")],
+        ),
         (incoming(IncomingState.DONE), _IN.DELIVER, request("deliver"), {}, []),
         (incoming(IncomingState.DONE), _IN.FORGET, None, {}, []),
         (incoming(), _IN.EXPIRE, None, {}, [of(_R.EXPIRED)]),
@@ -278,6 +286,11 @@ def test_what_could_not_be_written_has_ended_as_it_began() -> None:
     assert journaled.not_kept(incoming(IncomingState.EXPIRED), incoming()) == lost
     assert journaled.not_kept(incoming(), RELEASING) == []
     assert journaled.not_kept(incoming(IncomingState.DONE), None) == []
+
+
+def test_what_a_consumer_did_and_could_not_be_written_is_still_to_be_done() -> None:
+    """Of what is noted of a message, the last counts."""
+    assert journaled.released(RELEASING) == of(_R.RELEASED)
 
 
 def test_a_malformed_request_is_refused_by_who_sent_it() -> None:
