@@ -1,4 +1,4 @@
-"""slixmpp clients and components, logged in to a `Prosody` and closed without a trace.
+"""slixmpp clients and components, logged in to a server and closed without a trace.
 
     async with connected_client(prosody, "alice/phone", {"xep_qos": {}}) as alice:
         ...
@@ -13,7 +13,7 @@ from typing import Literal
 
 from slixmpp import ClientXMPP, ComponentXMPP
 
-from qos.testing.prosody import Prosody
+from qos.testing.xmpp_server import XmppServer
 from xep_qos.closing import close
 
 # A login on loopback takes milliseconds; the rest is for a machine under load.
@@ -28,7 +28,7 @@ class LoginError(ConnectionError):
 
 
 def make_client(
-    server: Prosody, name: str, plugins: Plugins | None = None, *, tls: Tls = "off"
+    server: XmppServer, name: str, plugins: Plugins | None = None, *, tls: Tls = "off"
 ) -> ClientXMPP:
     """A client that is ready for `log_in`.
 
@@ -55,7 +55,7 @@ def make_client(
 
 
 def make_component(
-    server: Prosody, jid: str, plugins: Plugins | None = None
+    server: XmppServer, jid: str, plugins: Plugins | None = None
 ) -> ComponentXMPP:
     """A component that is ready for `log_in`; arguments as for `make_client`."""
     component = ComponentXMPP(  # type: ignore[no-untyped-call]  # slixmpp's lack
@@ -65,7 +65,7 @@ def make_component(
     return component
 
 
-async def log_in(xmpp: ClientXMPP | ComponentXMPP, server: Prosody) -> None:
+async def log_in(xmpp: ClientXMPP | ComponentXMPP, server: XmppServer) -> None:
     """Connect; returns after `session_start`. Sends no presence, fetches no roster.
 
     Raises:
@@ -115,7 +115,7 @@ async def be_available(client: ClientXMPP) -> None:
 
 @contextlib.asynccontextmanager
 async def connected_client(
-    server: Prosody,
+    server: XmppServer,
     name: str,
     plugins: Plugins | None = None,
     *,
@@ -138,7 +138,7 @@ async def connected_client(
 
 @contextlib.asynccontextmanager
 async def connected_component(
-    server: Prosody, jid: str, plugins: Plugins | None = None
+    server: XmppServer, jid: str, plugins: Plugins | None = None
 ) -> AsyncIterator[ComponentXMPP]:
     """A component that has done its handshake; arguments as for `make_component`."""
     component = make_component(server, jid, plugins)

@@ -17,7 +17,7 @@ from typing import Any
 import crash_device
 from crash_device import Life, read_log
 from devices import eventually
-from qos.testing.prosody import Prosody
+from qos.testing.xmpp_server import XmppServer
 
 SENDER, RECEIVER = "alice@localhost/controller", "bob@localhost/device"
 
@@ -53,7 +53,7 @@ class Pair:
 
     def __init__(
         self,
-        server: Prosody,
+        server: XmppServer,
         folder: Path,
         *,
         seed: int,

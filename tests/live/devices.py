@@ -17,8 +17,9 @@ from slixmpp import ClientXMPP, ComponentXMPP, Message
 from slixmpp.xmlstream.stanzabase import StanzaBase
 
 from clients import Plugins, Tls, be_available, log_in, make_client, make_component
+from qos.core.model import Level, OutgoingState
 from qos.engine import Delivery, Outcome
-from qos.testing.prosody import Prosody
+from qos.testing.xmpp_server import XmppServer
 from raw_client import TIMEOUT_S, local
 from xep_qos import XEP_QOS, IncomingInfo
 from xep_qos.closing import close
@@ -196,7 +197,7 @@ class Tap:
 class Device:
     """A client or component with the plugin. `device` and `component` make them."""
 
-    def __init__(self, server: Prosody, xmpp: ClientXMPP | ComponentXMPP) -> None:
+    def __init__(self, server: XmppServer, xmpp: ClientXMPP | ComponentXMPP) -> None:
         self.server = server
         self.xmpp = xmpp
         self.qos = XEP_QOS.of(xmpp)
@@ -337,6 +338,29 @@ async def counters_agree(end: Device) -> None:
     assert [name for name in came if name in {"iq", "message", "presence"}] == ["iq"]
 
 
+async def exchange_all_levels(one: Device, other: Device, to: str, sender: str) -> None:
+    """Send one message at each level, and check both ends' view of it."""
+    for level in Level:
+        body = f"{level.value} to {to}: <&> 'ä€😀'\n\t "
+        outcome = await one.qos.send(to, body, level=level)
+        (arrival,) = await other.arrivals.take(1)
+        assert arrival.body == body
+        assert arrival.message["from"] == sender
+        assert arrival.message["to"] == to
+        assert outcome.to == to
+        if level is Level.UNACKNOWLEDGED:
+            assert outcome.status is OutgoingState.SENT
+            assert arrival.info is None
+        else:
+            assert outcome.status is OutgoingState.DELIVERED
+            assert outcome.attempts == 1 + (level is Level.ASSURED)
+            assert arrival.info is not None
+            assert (arrival.info.level, arrival.info.redelivered) == (level, False)
+            if level is Level.ASSURED:
+                assert arrival.info.msg_id == outcome.msg_id
+    assert one.qos.outstanding == 0
+
+
 async def settle(one: Device, other: Device) -> None:
     """Return when nothing is on its way between the two: repeats, say."""
     for sender, receiver in ((one, other), (other, one)):
@@ -345,7 +369,7 @@ async def settle(one: Device, other: Device) -> None:
         await receiver.arrivals.reach(before + 1)
 
 
-async def eventually_open(server: Prosody) -> None:
+async def eventually_open(server: XmppServer) -> None:
     """Wait until the server takes connections."""
     async with asyncio.timeout(30):
         while True:
@@ -359,7 +383,7 @@ async def eventually_open(server: Prosody) -> None:
 
 
 def make_device(
-    server: Prosody,
+    server: XmppServer,
     name: str,
     *,
     smacks: bool = False,
@@ -385,7 +409,7 @@ def make_device(
 
 @contextlib.asynccontextmanager
 async def device(
-    server: Prosody,
+    server: XmppServer,
     name: str,
     *,
     smacks: bool = False,
@@ -408,7 +432,7 @@ async def device(
 
 @contextlib.asynccontextmanager
 async def component(
-    server: Prosody, jid: str, *, plugins: Plugins | None = None, **settings: object
+    server: XmppServer, jid: str, *, plugins: Plugins | None = None, **settings: object
 ) -> AsyncIterator[Device]:
     """A component with the plugin; arguments as for `make_device`."""
     xmpp = make_component(server, jid, _plugins(False, plugins, settings))

@@ -10,7 +10,7 @@ from slixmpp import ClientXMPP
 import xep_0254  # noqa: F401 - makes the plugin known
 from clients import connected_client
 from qos.errors import RequestFailed
-from qos.testing.prosody import Prosody
+from qos.testing.xmpp_server import XmppServer
 from queue_processes import Process
 from xep_0254.asking import BrowsedItem, unreachable
 from xep_0254.queueing import XEP_0254
@@ -58,7 +58,7 @@ async def insist(ask: Callable[[], Awaitable[T]]) -> T:
 
 
 @contextlib.asynccontextmanager
-async def asker(server: Prosody, name: str = "carol/asker") -> AsyncIterator[Asker]:
+async def asker(server: XmppServer, name: str = "carol/asker") -> AsyncIterator[Asker]:
     async with connected_client(
         server, name, {"xep_0254": {"timeout_s": 1.0}}, available=False
     ) as client:

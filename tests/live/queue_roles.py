@@ -26,7 +26,7 @@ from qos.core.queue_effects import Change
 from qos.errors import RequestFailed
 from qos.journal.writer import JournalWriter
 from qos.stores.queue import QueueStore
-from qos.testing.prosody import Prosody
+from qos.testing.xmpp_server import XmppServer
 from qos.worker import Job, Worker
 from xep_0254 import QueueService
 from xep_0254.asking import unreachable
@@ -81,7 +81,7 @@ class Connect:
     port: int
 
     @classmethod
-    def of_account(cls, server: Prosody, name: str) -> Self:
+    def of_account(cls, server: XmppServer, name: str) -> Self:
         """As one of the server's users, with a resource."""
         user, _, resource = name.partition("/")
         return cls(
@@ -145,7 +145,7 @@ class Service(Role):
 
     @classmethod
     def of(
-        cls, server: Prosody, jid: str, store: Path, *, journal: bool = False
+        cls, server: XmppServer, jid: str, store: Path, *, journal: bool = False
     ) -> Self:
         """The component of this server."""
         connect = Connect(

@@ -1,4 +1,4 @@
-"""A queue service on a `Prosody`, and raw peers that speak XEP-0254 with it.
+"""A queue service on a real server, and raw peers that speak XEP-0254 with it.
 
     async with served(prosody, tmp_path) as queues:
         async with peers(queues, "alice/a", "bob/b") as (alice, bob):
@@ -22,6 +22,7 @@ from slixmpp import ClientXMPP, ComponentXMPP
 
 from clients import log_in, make_client, make_component
 from qos.testing.prosody import Prosody, mutual
+from qos.testing.xmpp_server import XmppServer
 from raw_client import TIMEOUT_S, RawClient, local
 from xep_0254 import QueueService
 from xep_qos.closing import close
@@ -92,7 +93,11 @@ class Served:
     """
 
     def __init__(
-        self, server: Prosody, folder: Path, jid: str, creators: Collection[str] | None
+        self,
+        server: XmppServer,
+        folder: Path,
+        jid: str,
+        creators: Collection[str] | None,
     ) -> None:
         self.server = server
         self.jid = jid
@@ -143,7 +148,7 @@ class Served:
 
 @contextlib.asynccontextmanager
 async def served(
-    server: Prosody,
+    server: XmppServer,
     folder: Path,
     *,
     jid: str = SERVICE,

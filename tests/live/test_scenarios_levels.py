@@ -17,6 +17,7 @@ from devices import (
     counters_agree,
     device,
     eventually,
+    exchange_all_levels,
     request,
 )
 from qos.core.model import MARKS_NAMESPACE, NAMESPACES, Level, OutgoingState
@@ -32,29 +33,6 @@ client = partial(device, retry_first_s=PATIENCE_S, retry_max_s=PATIENCE_S)
 gateway = partial(component, retry_first_s=PATIENCE_S, retry_max_s=PATIENCE_S)
 
 QOS_LEVELS = (Level.ACKNOWLEDGED, Level.ASSURED)
-
-
-async def exchange_all_levels(one: Device, other: Device, to: str, sender: str) -> None:
-    """Send one message at each level, and check both ends' view of it."""
-    for level in Level:
-        body = f"{level.value} to {to}: <&> 'ä€😀'\n\t "
-        outcome = await one.qos.send(to, body, level=level)
-        (arrival,) = await other.arrivals.take(1)
-        assert arrival.body == body
-        assert arrival.message["from"] == sender
-        assert arrival.message["to"] == to
-        assert outcome.to == to
-        if level is Level.UNACKNOWLEDGED:
-            assert outcome.status is OutgoingState.SENT
-            assert arrival.info is None
-        else:
-            assert outcome.status is OutgoingState.DELIVERED
-            assert outcome.attempts == 1 + (level is Level.ASSURED)
-            assert arrival.info is not None
-            assert (arrival.info.level, arrival.info.redelivered) == (level, False)
-            if level is Level.ASSURED:
-                assert arrival.info.msg_id == outcome.msg_id
-    assert one.qos.outstanding == 0
 
 
 def requests_seen(receiver: Device) -> dict[str, int]:

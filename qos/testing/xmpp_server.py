@@ -1,0 +1,292 @@
+"""A real XMPP server for tests, in a folder, on ports and with a process of its own.
+
+Knows how to start, stop and kill one, and what the servers of this kind have in common.
+Knows nothing of a server's configuration, nothing of clients and nothing of pytest: a
+script can use it too. Linux only.
+"""
+
+from __future__ import annotations
+
+import abc
+import asyncio
+import contextlib
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import ClassVar, Required, Self, TypedDict, Unpack
+
+from qos.testing.ports import ADDRESS, free_ports
+
+__all__ = ["Roster", "ServerError", "ServerOptions", "XmppServer", "mutual"]
+
+DOMAIN = "localhost"
+
+# A server answers within 0.1 s (Prosody) or 3 s (ejabberd) of its start; the rest is for
+# a machine under load.
+START_S_MAX = 20.0
+STOP_S_MAX = 10.0
+
+_LOG_LINES_SHOWN = 20
+
+Roster = Mapping[str, str]
+
+
+class ServerError(RuntimeError):
+    """A server is not installed, did not start, or started without what was asked."""
+
+
+class ServerOptions(TypedDict, total=False):
+    """What a server is to be like.
+
+    Attributes:
+        accounts: Passwords by user name (the part before the @).
+        rosters: For each user the subscription (`both`, `to`, `from`, `none`) by
+            contact: a user name of this server or a bare JID. Nothing is mirrored:
+            list both sides, for example with `mutual`.
+        components: Secrets of XEP-0114 components by JID.
+        smacks: Whether to offer XEP-0198.
+        tls: Whether to offer STARTTLS on `c2s_port` and direct TLS on `tls_port`, with
+            a certificate that `ca_file` vouches for. Plain logins stay possible.
+        stanza_bytes_max: The longest stanza taken from a client or component; None
+            for the server's defaults.
+    """
+
+    accounts: Required[Mapping[str, str]]
+    rosters: Mapping[str, Roster]
+    components: Mapping[str, str]
+    smacks: bool
+    tls: bool
+    stanza_bytes_max: int | None
+
+
+class XmppServer(abc.ABC):
+    """One server on loopback, host `localhost`, a child process of ours.
+
+    Use it as an async context manager, or call `start` and `stop`. All attributes are
+    known, and the ports stay the same, from the first moment on.
+
+    Args:
+        folder: An empty folder that is this server's alone.
+        options: See `ServerOptions`.
+    """
+
+    #: For people.
+    name: ClassVar[str]
+    error: ClassVar[type[ServerError]] = ServerError
+
+    address = ADDRESS
+    domain = DOMAIN
+
+    def __init__(self, folder: Path, **options: Unpack[ServerOptions]) -> None:
+        self.folder = folder
+        self.accounts = dict(options["accounts"])
+        rosters = options.get("rosters", {})
+        self.rosters = {user: dict(roster) for user, roster in rosters.items()}
+        self.components = dict(options.get("components", {}))
+        self.smacks = options.get("smacks", True)
+        self.stanza_bytes_max = options.get("stanza_bytes_max")
+        self.c2s_port, self.component_port, free_port = free_ports(3)
+        tls = options.get("tls", False)
+        self.tls_port = free_port if tls else None
+        self.ca_file = folder / "localhost.crt" if tls else None
+        self._console_file = folder / "console.log"
+        self._process: asyncio.subprocess.Process | None = None
+
+    @property
+    def running(self) -> bool:
+        """Whether there is a process, healthy or not."""
+        return self._process is not None and self._process.returncode is None
+
+    @property
+    def pid(self) -> int:
+        """The process id; only while it is running."""
+        assert self._process is not None
+        assert self.running
+        return self._process.pid
+
+    @property
+    def log(self) -> str:
+        """What it has written to its log and console, since the first start."""
+        return "".join(file.read_text() for file in self._log_files() if file.exists())
+
+    async def start(self) -> None:
+        """Start, on the data of last time if there was one; returns when logins work.
+
+        Raises:
+            ServerError: With the end of the log, if that does not come about.
+        """
+        assert not self.running
+        command = self._command()
+        if not self._config_file.exists():
+            await self._make_certificate()
+            self._write_files()
+        log_seen = len(self.log)
+        with self._console_file.open("ab") as console:
+            self._process = await asyncio.create_subprocess_exec(
+                # Dies with the test run, even when that is killed.
+                *("setpriv", "--pdeathsig", "KILL"),
+                *command,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=console,
+                stderr=console,
+                env={**os.environ, **self._environment()},
+            )
+        try:
+            async with asyncio.timeout(START_S_MAX):
+                await self._ready(log_seen)
+        except TimeoutError:
+            await self.kill()
+            text = f"{self.name} was not ready within {START_S_MAX} s"
+            raise self._error(text) from None
+        except BaseException:
+            await self.kill()
+            raise
+
+    async def stop(self) -> None:
+        """Shut down in order, which takes a second when clients are still there.
+
+        They get `system-shutdown`, mostly: Prosody now and then closes a connection
+        without writing what it had for it. No harm if it is not running.
+        """
+        await self._end(kill=False)
+
+    async def kill(self) -> None:
+        """End it by SIGKILL. No harm if it is not running."""
+        await self._end(kill=True)
+
+    async def restart(self) -> None:
+        """Stop and start on the same ports and data; sessions are gone."""
+        await self.stop()
+        await self.start()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        # Its data go with the folder, and a client that is still there must not
+        # hold up the end of the test.
+        await self.kill()
+
+    # -- what a server has of its own --------------------------------------
+
+    @property
+    @abc.abstractmethod
+    def _config_file(self) -> Path:
+        """It is there when everything has been written."""
+
+    @abc.abstractmethod
+    def _command(self) -> tuple[str, ...]:
+        """What to run.
+
+        Raises:
+            ServerError: It is not installed.
+        """
+
+    @abc.abstractmethod
+    def _write_files(self) -> None:
+        """Write the configuration, before the first start."""
+
+    @abc.abstractmethod
+    def _is_up(self, log: str) -> bool:
+        """Whether its log since the start says that the ports are its own, and open.
+
+        Raises:
+            ServerError: They are somebody else's.
+        """
+
+    def _environment(self) -> Mapping[str, str]:
+        """What is set for it beyond what this process has."""
+        return {}
+
+    def _log_files(self) -> tuple[Path, ...]:
+        """The files in which it says what it does."""
+        return (self._console_file,)
+
+    # ----------------------------------------------------------------------
+
+    async def _end(self, *, kill: bool) -> None:
+        process = self._process
+        if process is None or process.returncode is not None:
+            return
+        if kill:
+            process.kill()
+        else:
+            process.terminate()
+        try:
+            async with asyncio.timeout(STOP_S_MAX):
+                await process.wait()
+        except TimeoutError:
+            process.kill()
+            await process.wait()
+
+    async def _ready(self, log_seen: int) -> None:
+        """Wait for its ports and for stream features: a port alone proves nothing."""
+        assert self._process is not None
+        ready = False
+        while not ready:
+            if self._is_up(self.log[log_seen:]):
+                with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+                    await self._read_features()
+                    ready = True
+            if self._process.returncode is not None:
+                text = f"{self.name} ended with status {self._process.returncode}"
+                raise self._error(text)
+            await asyncio.sleep(0.005)
+
+    async def _read_features(self) -> None:
+        reader, writer = await asyncio.open_connection(self.address, self.c2s_port)
+        try:
+            writer.write(
+                f"<stream:stream to='{self.domain}' version='1.0' xmlns='jabber:client'"
+                " xmlns:stream='http://etherx.jabber.org/streams'>".encode()
+            )
+            await reader.readuntil(b"</stream:features>")
+        finally:
+            writer.close()
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
+
+    def _error(self, text: str) -> ServerError:
+        """An error that shows the end of the log."""
+        lines = self.log.splitlines()[-_LOG_LINES_SHOWN:]
+        return self.error("\n".join([f"{text}; the end of its log:", *lines]))
+
+    async def _make_certificate(self) -> None:
+        if self.ca_file is None:
+            return
+        command = (
+            *("openssl", "req", "-x509", "-newkey", "ec", "-nodes", "-days", "2"),
+            *("-pkeyopt", "ec_paramgen_curve:prime256v1", "-subj", "/CN=localhost"),
+            *("-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"),
+            # Python 3.13 and later refuse a certificate authority without it.
+            *("-addext", "keyUsage=critical,digitalSignature,keyCertSign"),
+            *("-keyout", str(self.ca_file.with_suffix(".key"))),
+            *("-out", str(self.ca_file)),
+        )
+        if shutil.which("openssl") is None:
+            raise self.error("openssl is not installed (Debian package: openssl)")
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            stdout=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        _, stderr = await process.communicate()
+        if process.returncode != 0:
+            raise self.error(f"openssl made no certificate: {stderr.decode()}")
+
+
+def mutual(*pairs: tuple[str, str]) -> dict[str, dict[str, str]]:
+    """Rosters in which both of each pair have the other, with subscription `both`."""
+    rosters: dict[str, dict[str, str]] = {}
+    for one, other in pairs:
+        rosters.setdefault(one, {})[other] = "both"
+        rosters.setdefault(other, {})[one] = "both"
+    return rosters
