@@ -1,0 +1,159 @@
+"""A real ejabberd for tests: its configuration, accounts and rosters.
+
+How a server is started, stopped and killed, `xmpp_server` knows. It is run by Erlang
+itself, and not by Debian's ejabberdctl: that would become another user. ejabberd must
+be installed.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import ClassVar
+
+from qos.testing.xmpp_server import ServerError, XmppServer
+
+__all__ = ["Ejabberd", "EjabberdError"]
+
+#: The folders of Erlang libraries in which a distribution has ejabberd.
+_LIBRARIES = ("/usr/lib/*", "/usr/lib", "/usr/local/lib")
+
+#: What it says when all is in place.
+_UP = "the accounts are there"
+
+#: After its listeners and tables are there; without ejabberdctl nobody else can ask.
+_START = """\
+{{ok, _}} = application:ensure_all_started(ejabberd), \
+ok = file:eval({file}), io:format("~s~n", [{up}])."""
+
+
+class EjabberdError(ServerError):
+    """ejabberd is not installed, did not start, or started without what was asked."""
+
+
+class Ejabberd(XmppServer):
+    """One ejabberd on loopback; see `XmppServer`. It has no epmd and no cluster.
+
+    ejabberd's own limit of a stanza is none.
+    """
+
+    name: ClassVar = "ejabberd"
+    error: ClassVar = EjabberdError
+
+    @property
+    def _config_file(self) -> Path:
+        # YAML, of which JSON is a part.
+        return self.folder / "ejabberd.yml"
+
+    @property
+    def _accounts_file(self) -> Path:
+        return self.folder / "accounts.erl"
+
+    def _command(self) -> tuple[str, ...]:
+        erlang = shutil.which("erl")
+        if erlang is None or _libraries() is None:
+            raise EjabberdError("ejabberd is not installed (Debian package: ejabberd)")
+        start = _START.format(file=_text(str(self._accounts_file)), up=_text(_UP))
+        return (
+            *(erlang, "-noinput"),
+            # Idle, it would spin for a while: there are others on the machine.
+            *("+sbwt", "none", "+sbwtdcpu", "none", "+sbwtdio", "none"),
+            *("-mnesia", "dir", _text(str(self.folder / "spool"))),
+            *("-eval", start),
+        )
+
+    def _environment(self) -> Mapping[str, str]:
+        return {
+            # Erlang's cookie.
+            "HOME": str(self.folder),
+            "ERL_LIBS": str(_libraries()),
+            "ERL_CRASH_DUMP": str(self.folder / "crash.dump"),
+            "EJABBERD_CONFIG_PATH": str(self._config_file),
+            "EJABBERD_LOG_PATH": str(self.folder / "ejabberd.log"),
+        }
+
+    def _is_up(self, log: str) -> bool:
+        # It carries on without a port that is taken; somebody else has that port.
+        if "Failed to open socket" in log:
+            raise self._error("ejabberd did not get its ports")
+        return _UP in log
+
+    def _write_files(self) -> None:
+        (self.folder / "spool").mkdir()
+        if self.ca_file is not None:
+            key = self.ca_file.with_suffix(".key").read_text()
+            self._certificate_file.write_text(self.ca_file.read_text() + key)
+        self._accounts_file.write_text("".join(self._accounts()), encoding="utf-8")
+        self._config_file.write_text(json.dumps(self._config()), encoding="utf-8")
+
+    @property
+    def _certificate_file(self) -> Path:
+        return self.folder / "localhost.pem"
+
+    def _accounts(self) -> list[str]:
+        """Erlang to be run at each start: what is there already stays as it is."""
+        host = _binary(self.domain)
+        lines = [
+            f"ejabberd_auth:try_register({_binary(user)}, {host}, {_binary(password)})."
+            for user, password in self.accounts.items()
+        ]
+        for user, roster in self.rosters.items():
+            for contact, subscription in roster.items():
+                name, _, domain = contact.partition("@")
+                words = (name, domain or self.domain, name, "", subscription)
+                lines.append(
+                    f"mod_admin_extra:add_rosteritem({_binary(user)}, {host}, "
+                    f"{', '.join(map(_binary, words))})."
+                )
+        return [f"{line}\n" for line in lines]
+
+    def _config(self) -> dict[str, object]:
+        usual: dict[str, object] = {"ip": self.address, "shaper": "none"}
+        if self.stanza_bytes_max is not None:
+            usual["max_stanza_size"] = self.stanza_bytes_max
+        client = {**usual, "module": "ejabberd_c2s", "port": self.c2s_port}
+        listeners = [client]
+        if self.tls_port is not None:
+            listeners.append({**client, "port": self.tls_port, "tls": True})
+            client["starttls"] = True
+        if self.components:
+            component = {"module": "ejabberd_service", "port": self.component_port}
+            secrets = {
+                jid: {"password": secret} for jid, secret in self.components.items()
+            }
+            listeners.append({**usual, **component, "hosts": secrets})
+        modules = ["mod_roster", "mod_disco", "mod_ping", "mod_admin_extra"]
+        if self.smacks:
+            modules.append("mod_stream_mgmt")
+        config: dict[str, object] = {
+            "hosts": [self.domain],
+            "loglevel": "info",
+            "auth_method": "internal",
+            "auth_password_format": "plain",
+            "s2s_access": "none",
+            "listen": listeners,
+            "modules": {module: {} for module in modules},
+        }
+        if self.ca_file is not None:
+            config["certfiles"] = [str(self._certificate_file)]
+        return config
+
+
+def _libraries() -> Path | None:
+    """The folder in which Erlang finds ejabberd; None: there is none."""
+    for pattern in _LIBRARIES:
+        for found in Path("/").glob(f"{pattern[1:]}/ejabberd-*/ebin/ejabberd.app"):
+            return found.parents[2]
+    return None
+
+
+def _text(text: str) -> str:
+    """As a string of Erlang, which spells printable ones as JSON does."""
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _binary(text: str) -> str:
+    """As a binary of Erlang."""
+    return f"<<{_text(text)}/utf8>>"

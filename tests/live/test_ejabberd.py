@@ -1,0 +1,110 @@
+"""Messages and queues on ejabberd, and the harness that runs it.
+
+It takes some seconds to start, so each test proves a little more than one sentence.
+"""
+
+import asyncio
+import contextlib
+import ssl
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from clients import LoginError, Tls, connected_client
+from devices import device, exchange_all_levels
+from qos.testing.ejabberd import Ejabberd, EjabberdError
+from qos.testing.prosody import mutual
+from qos.worker import Worker
+from queue_service import served
+from xep_0254 import XEP_0254, NewItem
+
+QUEUE = "queue.localhost"
+NODE = "orders"
+TLS: tuple[Tls, ...] = ("starttls", "direct")
+
+
+def server_in(folder: Path) -> Ejabberd:
+    """Words that Erlang would take for something else, if it were let."""
+    return Ejabberd(
+        folder,
+        accounts={"alice": 'secret "of\\ älice', "bob": "secret of bob"},
+        rosters=mutual(("alice", "bob")),
+        components={QUEUE: "secret of queue"},
+        tls=True,
+        stanza_bytes_max=262_144,
+    )
+
+
+@pytest.fixture
+async def ejabberd(tmp_path: Path) -> AsyncIterator[Ejabberd]:
+    folder = tmp_path / "ejabberd"
+    folder.mkdir()
+    async with server_in(folder) as server:
+        yield server
+
+
+@contextlib.asynccontextmanager
+async def working(server: Ejabberd, folder: Path) -> AsyncIterator[Worker]:
+    """A queue service, a node of it, and a worker there."""
+    async with (
+        served(server, folder, jid=QUEUE),
+        connected_client(server, "alice/boss", {"xep_0254": {}}, tls="direct") as alice,
+        connected_client(server, "bob/bee", {"xep_0254": {}}, tls="direct") as bob,
+    ):
+        boss = XEP_0254.of(alice)
+        await boss.create(QUEUE, NODE, {"pubsub#publish_model": "open"})
+        await boss.publish(QUEUE, NODE, [NewItem("<x xmlns='urn:x'/>", "i")])
+        async with Worker(bob, QUEUE, NODE) as worker:
+            yield worker
+        assert (await boss.stats(QUEUE, NODE))["accepted"] == 1
+
+
+async def test_all_levels_and_a_queue_item_arrive_over_ejabberd(
+    ejabberd: Ejabberd, tmp_path: Path
+) -> None:
+    """What was only ever tried with one server may be a habit of that server."""
+    async with (
+        device(ejabberd, "alice/a", smacks=True, tls="starttls") as alice,
+        device(ejabberd, "bob/b", tls="direct") as bob,
+    ):
+        assert isinstance(alice.xmpp.socket, ssl.SSLObject)
+        await exchange_all_levels(alice, bob, "bob@localhost/b", "alice@localhost/a")
+        await exchange_all_levels(bob, alice, "alice@localhost/a", "bob@localhost/b")
+    async with working(ejabberd, tmp_path) as worker, asyncio.timeout(30):
+        job = await anext(worker)
+        async with job:
+            assert job.id == "i"
+    # A login that went through without would prove nothing about TLS.
+    ejabberd.ca_file = None
+    for tls in TLS:
+        with pytest.raises(LoginError):
+            async with connected_client(ejabberd, "alice/a", tls=tls):
+                pass
+
+
+async def test_a_killed_ejabberd_starts_again_and_no_other_takes_its_ports(
+    ejabberd: Ejabberd, tmp_path: Path
+) -> None:
+    """The campaign kills it again and again, and beside it there are other tests."""
+    await ejabberd.kill()
+    await ejabberd.start()
+    async with connected_client(ejabberd, "alice/a", tls="starttls") as alice:
+        assert alice.client_roster["bob@localhost"]["subscription"] == "both"
+    folder = tmp_path / "second"
+    folder.mkdir()
+    second = server_in(folder)
+    second.c2s_port = ejabberd.c2s_port
+    with pytest.raises(EjabberdError, match="ports"):
+        await second.start()
+    assert not second.running
+    assert ejabberd.running
+
+
+async def test_a_missing_ejabberd_is_a_failure_with_one_clear_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It says what to install."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(EjabberdError, match=r"^ejabberd is not installed .*\.?$"):
+        await server_in(tmp_path).start()
