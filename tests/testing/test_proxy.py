@@ -1,0 +1,202 @@
+"""The bad network of the campaign: it does what it says, and nothing else."""
+
+import asyncio
+import contextlib
+import itertools
+from collections.abc import AsyncIterator
+
+import pytest
+
+from qos.testing.ports import ADDRESS, free_ports
+from qos.testing.proxy import LinkFault, Proxy
+
+#: For what takes a moment, on a machine under load.
+LIMIT_S = 15.0
+
+#: Longer than what takes a moment.
+FAULT_S = 1.0
+
+Ends = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+class Echo:
+    """A server that says again what it hears.
+
+    Attributes:
+        heard: of each connection, in the order in which they came.
+        ends: the numbers of the connections that have ended, in that order.
+    """
+
+    def __init__(self) -> None:
+        (self.port,) = free_ports(1)
+        self.heard: list[bytes] = []
+        self.ends: list[int] = []
+
+    async def serve(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        number = len(self.heard)
+        self.heard.append(b"")
+        with contextlib.suppress(OSError, asyncio.CancelledError):
+            while data := await reader.read(65_536):
+                self.heard[number] += data
+                writer.write(data)
+                await writer.drain()
+        self.ends.append(number)
+        writer.close()
+
+
+@pytest.fixture
+async def echo() -> AsyncIterator[Echo]:
+    echo = Echo()
+    server = await asyncio.start_server(echo.serve, ADDRESS, echo.port)
+    yield echo
+    server.close()
+    await asyncio.sleep(0)
+
+
+@pytest.fixture
+async def proxy(echo: Echo) -> AsyncIterator[Proxy]:
+    async with Proxy(echo.port, seed=1) as proxy:
+        yield proxy
+
+
+@contextlib.asynccontextmanager
+async def connected(proxy: Proxy) -> AsyncIterator[Ends]:
+    """A client that the server knows."""
+    reader, writer = await asyncio.open_connection(ADDRESS, proxy.port)
+    try:
+        yield reader, writer
+    finally:
+        writer.transport.abort()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
+
+
+async def exchange(ends: Ends, data: bytes) -> float:
+    """Have it echoed; returns how long that took."""
+    reader, writer = ends
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    async with asyncio.timeout(LIMIT_S):
+        writer.write(data)
+        await writer.drain()
+        assert await reader.readexactly(len(data)) == data
+    return loop.time() - began
+
+
+async def until_ended(reader: asyncio.StreamReader) -> None:
+    async with asyncio.timeout(LIMIT_S):
+        with contextlib.suppress(ConnectionError):
+            while await reader.read(65_536):
+                continue
+
+
+async def test_what_goes_through_is_not_changed(proxy: Proxy) -> None:
+    """TLS goes through it, and would notice."""
+    data = bytes(itertools.islice(itertools.cycle(range(251)), 60_000))
+    async with connected(proxy) as one, connected(proxy) as other:
+        await exchange(one, data)
+        await exchange(other, data[::-1])
+        assert proxy.connections == 2
+
+
+async def test_the_last_words_of_a_client_get_through(proxy: Proxy, echo: Echo) -> None:
+    """Else a client that logs out would always look like one that was cut."""
+    async with connected(proxy) as (reader, writer):
+        writer.write(b"x" * 50_000)
+        writer.write_eof()
+        async with asyncio.timeout(LIMIT_S):
+            assert await reader.read() == b"x" * 50_000
+    assert echo.heard == [b"x" * 50_000]
+
+
+async def test_a_cut_ends_connections_and_new_ones_are_taken(proxy: Proxy) -> None:
+    """Clients come back, and nothing of the old connection is in their way."""
+    async with connected(proxy) as ends:
+        await exchange(ends, b"a")
+        assert await proxy.inflict(LinkFault.CUT, 0) == 1
+        await until_ended(ends[0])
+    async with connected(proxy) as ends:
+        await exchange(ends, b"b")
+
+
+@pytest.mark.parametrize("fault", [LinkFault.STALL, LinkFault.ONE_WAY])
+async def test_what_is_stalled_comes_when_that_is_over(
+    proxy: Proxy, fault: LinkFault
+) -> None:
+    """Nothing is lost by it: only a time-out of somebody can tell."""
+    async with connected(proxy) as ends:
+        await exchange(ends, b"a")
+        stalling = asyncio.create_task(proxy.inflict(fault, FAULT_S))
+        await asyncio.sleep(0)
+        assert await exchange(ends, b"b") > FAULT_S / 2
+        assert await stalling == 1
+        assert await exchange(ends, b"c") < FAULT_S / 2
+
+
+async def test_what_trickles_comes_in_small_pieces(proxy: Proxy) -> None:
+    """A parser sees every stanza torn apart."""
+    async with connected(proxy) as (reader, writer):
+        await exchange((reader, writer), b"a")
+        trickling = asyncio.create_task(proxy.inflict(LinkFault.TRICKLE, FAULT_S))
+        await asyncio.sleep(0)
+        writer.write(b"x" * 1_000)
+        pieces: list[int] = []
+        async with asyncio.timeout(LIMIT_S):
+            while sum(pieces) < 1_000:
+                pieces.append(len(await reader.read(65_536)))
+        assert len(pieces) > 5
+        await trickling
+
+
+async def test_reordered_the_server_sees_the_new_session_before_the_end_of_the_old(
+    proxy: Proxy, echo: Echo
+) -> None:
+    """Late stanzas of a session that is gone are what a server makes of it."""
+    async with connected(proxy) as old:
+        await exchange(old, b"old")
+        reordering = asyncio.create_task(proxy.inflict(LinkFault.REORDER, 2 * FAULT_S))
+        await asyncio.sleep(0)
+        old[1].write(b" and late")
+        await until_ended(old[0])
+        assert echo.ends == []
+        async with connected(proxy) as first:
+            await asyncio.sleep(0)
+            async with connected(proxy) as second:
+                exchanges = exchange(first, b"first"), exchange(second, b"second")
+                await asyncio.gather(*exchanges)
+                assert echo.heard == [b"old", b"second", b"first"]
+                await reordering
+                async with asyncio.timeout(LIMIT_S):
+                    while not echo.ends:  # noqa: ASYNC110 - nobody tells us
+                        await asyncio.sleep(0.01)
+    assert echo.heard[0] == b"old and late"
+    assert echo.ends[0] == 0
+
+
+async def test_without_a_connection_there_is_nothing_to_do(proxy: Proxy) -> None:
+    """What was not done must not be counted."""
+    for fault in LinkFault:
+        assert await proxy.inflict(fault, FAULT_S) == 0
+
+
+async def test_a_server_that_is_away_ends_the_connection() -> None:
+    """As if there were no proxy."""
+    (nobody,) = free_ports(1)
+    async with Proxy(nobody, seed=1) as proxy, connected(proxy) as (reader, _):
+        await until_ended(reader)
+
+
+async def test_one_that_is_closed_leaves_nothing(echo: Echo) -> None:
+    """Also while a connection is stalled."""
+    before = asyncio.all_tasks()
+    async with Proxy(echo.port, seed=1) as proxy, connected(proxy) as ends:
+        await exchange(ends, b"a")
+        fault = asyncio.create_task(proxy.inflict(LinkFault.STALL, 30))
+        await asyncio.sleep(0)
+    fault.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await fault
+    await asyncio.sleep(0.1)
+    assert asyncio.all_tasks() - before == set()
