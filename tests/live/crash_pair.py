@@ -12,11 +12,12 @@ import sys
 from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import crash_device
-from crash_device import Life, read_log
 from devices import eventually
+from qos.testing.message_roles import End, read_log
+from qos.testing.role import Connect
 from qos.testing.xmpp_server import XmppServer
 
 SENDER, RECEIVER = "alice@localhost/controller", "bob@localhost/device"
@@ -132,16 +133,14 @@ class Pair:
             lambda: log.exists() and log.stat().st_size > before, timeout_s=WAIT_S_MAX
         )
 
-    async def _start(self, role: str, *, drain: bool = False) -> None:
-        jid = SENDER if role == "sender" else RECEIVER
+    async def _start(self, name: str, *, drain: bool = False) -> None:
+        role: Literal["sender", "receiver"]
+        role, jid = ("sender", SENDER) if name == "sender" else ("receiver", RECEIVER)
         self._lives[role] += 1
-        life = Life(
+        end = End(
+            connect=Connect.of_account(self._server, jid.replace("@localhost", "")),
             role=role,
             number=self._lives[role],
-            jid=jid,
-            password=self._server.accounts[jid.partition("@")[0]],
-            host=self._server.address,
-            port=self._server.c2s_port,
             store=f"{self._store}:{self._folder / role}.store",
             log=str(self._folder / f"{role}.log"),
             smacks=self._rng.random() < 0.5,
@@ -151,7 +150,7 @@ class Pair:
         )
         with (self._folder / "stderr").open("ab") as stderr:
             self._processes[role] = await asyncio.create_subprocess_exec(
-                *(sys.executable, crash_device.__file__, json.dumps(asdict(life))),
+                *(sys.executable, crash_device.__file__, json.dumps(asdict(end))),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.DEVNULL,
                 stderr=stderr,

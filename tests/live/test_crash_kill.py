@@ -29,6 +29,7 @@ async def check(pair: Pair, *, rounds: int) -> None:
     accepted = {entry["body"] for entry in sent if entry["event"] == "accepted"}
     taken = Counter(entry["body"] for entry in got if entry["event"] == "took")
     ended = {entry["body"] for entry in sent if entry["event"] == "ended"}
+    unknown = {entry["body"] for entry in sent if entry["event"] == "unknown"}
     statuses = {entry["status"] for entry in sent if entry["event"] == "ended"}
 
     assert accepted - taken.keys() == set(), "lost"
@@ -37,6 +38,7 @@ async def check(pair: Pair, *, rounds: int) -> None:
     # A sender that says delivered is right, and between ours there is no doubt.
     assert statuses == {"delivered"}
     assert ended <= taken.keys()
+    assert unknown & accepted == set(), "forgotten"
     assert "Traceback" not in pair.stderr
     # The test would prove nothing if little had happened.
     assert len(accepted) >= 2 * rounds

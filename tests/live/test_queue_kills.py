@@ -30,12 +30,9 @@ from qos.core.model import OutgoingState
 from qos.engine import Outcome
 from qos.errors import RequestRefused
 from qos.testing.prosody import Prosody
-from queue_asker import NODE, QUEUE, Asker, asker, until_empty
-from queue_processes import Process, Processes
-from queue_roles import (
+from qos.testing.queue_roles import (
     AFTER_COMMIT,
     BEFORE_COMMIT,
-    Connect,
     Deed,
     Hand,
     Press,
@@ -45,6 +42,9 @@ from queue_roles import (
     read_deeds,
     read_journal,
 )
+from qos.testing.role import Connect
+from qos.testing.role_processes import Process, Processes
+from queue_asker import NODE, QUEUE, Asker, asker, until_empty
 from xep_0254.events import DeliveredItem, Event
 from xep_0254.namespaces import PUBSUB
 from xep_0254.queueing import XEP_0254, NewItem

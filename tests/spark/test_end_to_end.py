@@ -18,15 +18,16 @@ from typing import Any
 import pytest
 from pyspark.sql import Row, SparkSession
 
-from crash_device import read_log
 from crash_pair import Pair
 from devices import eventually
 from qos.cli import main
 from qos.testing.journals import read_journal
+from qos.testing.message_roles import read_log
 from qos.testing.prosody import Prosody, mutual
+from qos.testing.queue_roles import AFTER_COMMIT, BEFORE_COMMIT, Hand, Press, Service
+from qos.testing.role import Connect, Role
+from qos.testing.role_processes import Process, Processes
 from queue_asker import NODE, QUEUE, Asker, asker, until_empty
-from queue_processes import Process, Processes
-from queue_roles import AFTER_COMMIT, BEFORE_COMMIT, Connect, Hand, Press, Role, Service
 
 pytestmark = [
     pytest.mark.spark,

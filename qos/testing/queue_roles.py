@@ -4,39 +4,51 @@ They connect again whenever the connection is lost, and never give up. They know
 nothing of how they were started, and what kills them.
 """
 
+from __future__ import annotations
+
 import asyncio
 import contextlib
+import itertools
 import os
 import random
 import signal
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn, Self
 
-from slixmpp import ComponentXMPP
+from slixmpp import ClientXMPP, ComponentXMPP
 
-from qos.cli.account import Component, Login
-from qos.cli.logins import AccountSession, ComponentSession
-from qos.core.backoff import Backoff
 from qos.core.queue_effects import Change
 from qos.errors import RequestFailed
 from qos.journal.writer import JournalWriter
 from qos.stores.queue import QueueStore
+from qos.testing.role import Connect, Role, Say, ended_by_signal, open_log
 from qos.testing.xmpp_server import XmppServer
 from qos.worker import Job, Worker
+from qos.worker.holding import passing
 from xep_0254 import QueueService
-from xep_0254.asking import unreachable
 from xep_0254.queueing import XEP_0254, NewItem
 
-# For a machine under load.
-_CONNECT_S_MAX = 30.0
-_END_S_MAX = 15.0
+__all__ = [
+    "AFTER_COMMIT",
+    "BEFORE_COMMIT",
+    "Deed",
+    "Hand",
+    "Poison",
+    "Press",
+    "Service",
+    "Turn",
+    "query",
+    "read_deeds",
+    "read_journal",
+]
 
-_RECONNECT = Backoff(first_s=0.05, max_s=0.5)
+# For a machine under load.
+_END_S_MAX = 15.0
 
 #: Publish again after this, when the service is away.
 _AGAIN_S = 0.1
@@ -64,69 +76,7 @@ CREATE TRIGGER journal_insert AFTER INSERT ON item WHEN NEW.token <> ''
     ); END;
 """
 
-#: Tells the test of something: `ready`, when it is in session and at work, or `armed`.
-Say = Callable[[str], None]
-
-
 # -- what can be started ---------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Connect:
-    """Where to connect, and as whom; again whenever the connection is lost."""
-
-    jid: str
-    password: str
-    host: str
-    port: int
-
-    @classmethod
-    def of_account(cls, server: XmppServer, name: str) -> Self:
-        """As one of the server's users, with a resource."""
-        user, _, resource = name.partition("/")
-        return cls(
-            jid=f"{user}@{server.domain}/{resource}",
-            password=server.accounts[user],
-            host=server.address,
-            port=server.c2s_port,
-        )
-
-    def as_account(self) -> AccountSession:
-        """Not begun yet."""
-        login = Login(
-            host=self.host,
-            port=self.port,
-            connect_timeout_s=_CONNECT_S_MAX,
-            backoff=_RECONNECT,
-            jid=self.jid,
-            password=self.password,
-            tls="off",
-            ca_file=None,
-        )
-        return AccountSession(login)
-
-    def as_component(self) -> ComponentSession:
-        """Not begun yet."""
-        component = Component(
-            host=self.host,
-            port=self.port,
-            connect_timeout_s=_CONNECT_S_MAX,
-            backoff=_RECONNECT,
-            jid=self.jid,
-            secret=self.password,
-        )
-        return ComponentSession(component)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Role:
-    """What a process does."""
-
-    connect: Connect
-
-    async def live(self, say: Say) -> None:
-        """Do it, and say when it has begun."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,12 +98,7 @@ class Service(Role):
         cls, server: XmppServer, jid: str, store: Path, *, journal: bool = False
     ) -> Self:
         """The component of this server."""
-        connect = Connect(
-            jid=jid,
-            password=server.components[jid],
-            host=server.address,
-            port=server.component_port,
-        )
+        connect = Connect.of_component(server, jid)
         return cls(
             connect=connect,
             store=str(store),
@@ -161,6 +106,7 @@ class Service(Role):
         )
 
     async def live(self, say: Say) -> None:
+        """See Role."""
         if self.journal:
             await self._begin_journal()
         session = self.connect.as_component()
@@ -170,12 +116,14 @@ class Service(Role):
             signal.signal(number, store.die_at)
         service = QueueService(session.xmpp, store, journal=self.qos_journal or None)
         session.start()
-        await session.online.wait()
-        ends = asyncio.Event()
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ends.set)
+        await session.work(self._serve(session.online, say))
+        await service.aclose()
+
+    async def _serve(self, online: asyncio.Event, say: Say) -> None:
+        await online.wait()
+        ends = ended_by_signal()
         say("ready")
         await ends.wait()
-        await service.aclose()
 
     async def _begin_journal(self) -> None:
         store = QueueStore(self.store)
@@ -223,6 +171,9 @@ class Hand(Role):
         batch: items in one event.
         work_s: how long it works on an item, at most.
         qos_journal: as of a service.
+        effects: a database of its own, whose table `effects` gets a row for each item
+            that was accepted; ''.
+        resubscribe_s: as of Worker.
     """
 
     service: str
@@ -233,9 +184,32 @@ class Hand(Role):
     batch: int = 4
     work_s: float = 0.0
     qos_journal: str = ""
+    effects: str = ""
+    resubscribe_s: float = 60.0
 
     async def live(self, say: Say) -> None:
-        log = os.open(self.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        """See Role."""
+        with contextlib.ExitStack() as stack:
+            db = None
+            if self.effects:
+                db = stack.enter_context(contextlib.closing(_effects_db(self.effects)))
+            async with (
+                JournalWriter.opened(
+                    self.qos_journal or None, self.connect.jid
+                ) as journal,
+                self.connect.as_account() as session,
+            ):
+                session.start()
+                await session.work(self._work(session.client, journal, db, say))
+
+    async def _work(
+        self,
+        client: ClientXMPP,
+        journal: JournalWriter | None,
+        db: sqlite3.Connection | None,
+        say: Say,
+    ) -> None:
+        log = open_log(self.log)
 
         def note(what: str, job: Job) -> None:
             deed = f"{what} {job.id} {job.token} {job.delivery_count} {time.time()}\n"
@@ -246,29 +220,42 @@ class Hand(Role):
             note("begun", job)
             if "poison" in job.payload_text:
                 raise Poison
-            await asyncio.sleep(random.uniform(0, self.work_s))
-            await job.accept()
+            await asyncio.sleep(random.uniform(0, self.work_s))  # noqa: S311
+            if db is None:
+                await job.accept()
+            else:
+                async with job.effects(db) as effects:
+                    effects.execute("INSERT INTO effects VALUES (?)", (job.id,))
             note("accepted", job)
 
-        async with (
-            JournalWriter.opened(self.qos_journal or None, self.connect.jid) as journal,
-            self.connect.as_account() as session,
-        ):
-            worker = Worker(
-                session.client,
-                self.service,
-                self.node,
-                parallel=self.parallel,
-                batch=self.batch,
-                lock_timeout_s=self.lock_s,
-                journal=journal,
-            )
-            worker.install_signal_handlers()
-            session.start()
-            async with worker:
-                await worker.subscribed()
-                say("ready")
-                await worker.run(handle)
+        worker = Worker(
+            client,
+            self.service,
+            self.node,
+            parallel=self.parallel,
+            batch=self.batch,
+            lock_timeout_s=self.lock_s,
+            resubscribe_s=self.resubscribe_s,
+            effects_db=db,
+            journal=journal,
+        )
+        worker.install_signal_handlers()
+        async with worker:
+            await worker.subscribed()
+            say("ready")
+            await worker.run(handle)
+
+
+def _effects_db(path: str) -> sqlite3.Connection:
+    db = sqlite3.connect(path)
+    try:
+        db.execute("PRAGMA journal_mode = WAL")
+        db.execute("CREATE TABLE IF NOT EXISTS effects (item_id TEXT)")
+        db.commit()
+    except BaseException:
+        db.close()
+        raise
+    return db
 
 
 class Poison(Exception):
@@ -277,13 +264,16 @@ class Poison(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Press(Role):
-    """A publisher. It ends when all is published.
+    """A publisher. It ends when all is published, or by SIGTERM after what it is at.
+
+    Started again, it goes on behind what is in its log; what it was at is published
+    again, by the same ids.
 
     Attributes:
         service: the JID of the service.
         node: the queue.
         log: the file for the ids that were published, a line each.
-        count: how many.
+        count: how many; None: it goes on.
         batch: so many in one request.
         poison_every: each so manieth is poisoned; 0: none.
         pause_s: after each request.
@@ -292,26 +282,44 @@ class Press(Role):
     service: str
     node: str
     log: str
-    count: int
+    count: int | None
     batch: int = 50
     poison_every: int = 0
     pause_s: float = 0.0
 
     async def live(self, say: Say) -> None:
-        log = os.open(self.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        """See Role."""
         async with self.connect.as_account() as session:
             session.client.register_plugin("xep_0254", {"timeout_s": 1.0})
-            plugin = XEP_0254.of(session.client)
             session.start()
-            await session.online.wait()
-            say("ready")
-            for first in range(0, self.count, self.batch):
-                numbers = range(first, min(first + self.batch, self.count))
-                items = [self._item(number) for number in numbers]
-                ids = await _insist(plugin, self.service, self.node, items)
-                assert ids == [item.item_id for item in items]
-                os.write(log, "".join(f"{item_id}\n" for item_id in ids).encode())
-                await asyncio.sleep(self.pause_s)
+            await session.work(self._publish(session.client, session.online, say))
+
+    async def _publish(
+        self, client: ClientXMPP, online: asyncio.Event, say: Say
+    ) -> None:
+        plugin = XEP_0254.of(client)
+        await online.wait()
+        ends = ended_by_signal()
+        say("ready")
+        log = open_log(self.log)
+        for numbers in self._batches():
+            if ends.is_set():
+                return
+            items = [self._item(number) for number in numbers]
+            ids = await _insist(plugin, self.service, self.node, items)
+            assert ids == [item.item_id for item in items]
+            os.write(log, "".join(f"{item_id}\n" for item_id in ids).encode())
+            await asyncio.sleep(self.pause_s)
+
+    def _batches(self) -> Iterator[range]:
+        first = Path(self.log).read_bytes().count(b"\n")
+        for start in itertools.count(first, self.batch):
+            end = start + self.batch
+            if self.count is not None:
+                end = min(end, self.count)
+            if start >= end:
+                return
+            yield range(start, end)
 
     def _item(self, number: int) -> NewItem:
         poisoned = self.poison_every and number % self.poison_every == 0
@@ -327,7 +335,7 @@ async def _insist(
         try:
             return await plugin.publish(service, node, items, attempts=1)
         except RequestFailed as error:
-            if not unreachable(error):
+            if not passing(error):
                 raise
         await plugin.pause(_AGAIN_S)
 

@@ -1,4 +1,4 @@
-"""A queue service, workers and a publisher as processes, to be killed and replaced.
+"""Senders, queue services, workers and others as processes, to be killed and replaced.
 
     async with Processes(folder) as processes:
         service = await processes.start(Service(…))
@@ -11,6 +11,8 @@ kills dozens of them. All of them die with the test run, even when that is kille
 As a program this file is that one process. It reads what to start from its stdin, a
 JSON array a line, and it and its children say what happens on its stdout, a line each.
 """
+
+from __future__ import annotations
 
 import asyncio
 import contextlib
@@ -26,7 +28,13 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import ClassVar, NoReturn, Self
 
-from queue_roles import Connect, Hand, Poison, Press, Role, Service
+from qos.cli.status import CommandError, Status
+from qos.testing.message_roles import End
+from qos.testing.queue_roles import Hand, Poison, Press, Service
+from qos.testing.role import Connect, Role
+from qos.worker.job import unrecoverable
+
+__all__ = ["Process", "Processes"]
 
 _PR_SET_PDEATHSIG = 1
 
@@ -130,7 +138,8 @@ class Processes:
         }
         with self._stderr.open("ab") as stderr:
             self._parent = await asyncio.create_subprocess_exec(
-                *("setpriv", "--pdeathsig", "KILL", sys.executable, __file__),
+                *("setpriv", "--pdeathsig", "KILL"),
+                *(sys.executable, "-P", "-m", "qos.testing.role_processes"),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=stderr,
@@ -175,7 +184,7 @@ class _Nursery:
     """Forks, and says what becomes of the children."""
 
     roles: ClassVar[dict[str, type[Role]]] = {
-        role.__name__: role for role in (Service, Hand, Press)
+        role.__name__: role for role in (Service, Hand, Press, End)
     }
 
     def __init__(self) -> None:
@@ -206,7 +215,7 @@ class _Nursery:
 
 def _run(key: int, role: Role) -> NoReturn:
     """Be a child."""
-    status = 1
+    status = int(Status.INTERNAL)
     try:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -216,8 +225,15 @@ def _run(key: int, role: Role) -> NoReturn:
         logging.getLogger("qos.worker.worker").addFilter(_unexpected)
         asyncio.run(role.live(lambda event: _write(key, event, os.getpid())))
         status = 0
-    except BaseException:  # noqa: BLE001 - whatever it is, it must not fork on
-        traceback.print_exc()
+    except CommandError as error:
+        print(error, file=sys.stderr)
+        status = error.status
+    except BaseException as error:  # noqa: BLE001 - whatever it is, it must not fork on
+        if unrecoverable(error):
+            print(error, file=sys.stderr)
+            status = Status.STORE
+        else:
+            traceback.print_exc()
     finally:
         sys.stderr.flush()
         os._exit(status)

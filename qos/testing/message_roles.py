@@ -1,0 +1,262 @@
+"""What a process that sends or receives messages does, and what it writes down.
+
+It keeps a log, one JSON object a line, each on disk before anything follows from it:
+
+    {"event": "begun", "id": …, "body": …}      sender: it is going to submit this
+    {"event": "accepted", "id": …, "body": …}   sender: the message is in the outbox
+    {"event": "refused", "id": …, "body": …}    sender: it is not; the disk was full
+    {"event": "ended", …, "status": …}          sender: its outcome
+    {"event": "unknown", "id": …, "body": …}    sender: after a restart, nobody knows it
+    {"event": "took", "id": …, "body": …, "redelivered": …}  receiver: acted on it
+    {"event": "skipped", …}                     receiver: marked, and acted on before
+
+A body is never sent twice by the application, so it names one message: the first word
+is the level, the rest is unique.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import random
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from slixmpp import Message
+
+from qos.core.model import Level
+from qos.engine import Delivery, Outcome
+from qos.errors import CannotWithdraw, StoreError, UnknownMessage
+from qos.testing.role import Role, Say, ended_by_signal, open_log
+from xep_qos import XEP_QOS
+
+__all__ = ["Device", "End", "read_log"]
+
+#: Messages that the sender has outstanding at a time: more than the window begins
+#: with, so that some are queued.
+_OUTSTANDING_MAX = 24
+
+#: Try again after this, when the disk was full.
+_AGAIN_S = 0.2
+
+#: What a fickle sender does to each so manieth message: these primes meet rarely.
+_DEADLINE_EVERY, _WITHDRAW_EVERY = 7, 11
+_DEADLINE_S_MAX = 4.0
+_WITHDRAW_S_MAX = 0.3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class End(Role):
+    """A sender or a receiver, one life of it.
+
+    SIGTERM ends it in order: a sender when all that it has sent has ended.
+
+    Attributes:
+        role: what it is.
+        number: which of its lives this is; goes into the bodies.
+        store: its URL.
+        log: the file.
+        smacks: whether it loads XEP-0198.
+        to: the sender's peer, full; it is also sent to by its bare JID.
+        drain: send nothing new, and exit when all that is outstanding has ended.
+        pause_s: before each further message.
+        fickle: give some messages a deadline, and withdraw others.
+        journal: the folder of its journal, or ''.
+    """
+
+    role: Literal["sender", "receiver"]
+    number: int
+    store: str
+    log: str
+    smacks: bool = False
+    to: str = ""
+    drain: bool = False
+    pause_s: float = 0.0
+    fickle: bool = False
+    journal: str = ""
+
+    async def live(self, say: Say) -> None:
+        """See Role."""
+        await Device(self, say).run()
+
+
+class Device:
+    """The process of an End.
+
+    Args:
+        end: what it is.
+        say: who is told that it is `ready`, at each session.
+        reached: called with the points it gets to: the names of the elements of
+            requests and answers ('' of an empty one), before the plugin sees them; and,
+            of a receiver,
+            `before log` and `after log` of a message that it was handed.
+    """
+
+    def __init__(
+        self, end: End, say: Say, reached: Callable[[str], None] = lambda point: None
+    ) -> None:
+        self.end = end
+        self._say = say
+        self._reached = reached
+        self._entries = read_log(Path(end.log))
+        self._log = open_log(end.log)
+        self._taken = {
+            entry["id"] for entry in self._entries if entry["event"] == "took"
+        }
+        self.session = end.connect.as_account(resumes=end.smacks)
+        self.xmpp = xmpp = self.session.client
+        xmpp.register_plugin(
+            "xep_qos",
+            {
+                "store": end.store,
+                "journal": end.journal or None,
+                "retry_first_s": 0.1,
+                "retry_max_s": 0.5,
+            },
+        )
+        self.qos = XEP_QOS.of(xmpp)
+        self.ends = asyncio.Event()
+        if end.drain:
+            self.ends.set()
+        xmpp.add_filter("in", self._look)
+        xmpp.add_event_handler("session_start", self._started)
+        xmpp.add_event_handler("message", self._message)
+
+    async def run(self) -> None:
+        """Live until killed, or until nothing is left to do."""
+        work = self._send if self.end.role == "sender" else self._receive
+        async with self.session:
+            self.session.start()
+            await self.session.work(work())
+
+    def log(self, event: str, **fields: object) -> None:
+        """Write a line; on disk when this returns."""
+        line = json.dumps({"event": event, **fields}) + "\n"
+        os.write(self._log, line.encode())
+        os.fdatasync(self._log)
+
+    def _look(self, stanza: Any) -> Any:
+        if stanza.name == "iq":
+            children = (child.tag.rpartition("}")[2] for child in stanza.xml)
+            self._reached(next(children, ""))
+        return stanza
+
+    def _started(self, _event: object) -> None:
+        self.xmpp.get_roster()
+        self.xmpp.send_presence()
+        self._say("ready")
+
+    # -- the receiver ------------------------------------------------------
+
+    async def _receive(self) -> None:
+        await self._until_told()
+
+    def _message(self, message: Message) -> None:
+        info = self.qos.incoming(message)
+        if info is None:
+            return
+        self._reached("before log")
+        skip = info.redelivered and info.msg_id in self._taken
+        self.log(
+            "skipped" if skip else "took",
+            body=message["body"],
+            id=info.msg_id,
+            redelivered=info.redelivered,
+        )
+        self._taken.add(info.msg_id)
+        self._reached("after log")
+
+    # -- the sender --------------------------------------------------------
+
+    async def _send(self) -> None:
+        ending = asyncio.create_task(self._until_told())
+        room = asyncio.Semaphore(_OUTSTANDING_MAX)
+        async with asyncio.TaskGroup() as group:
+            for msg_id, body in self._unended().items():
+                await room.acquire()
+                group.create_task(self._again(msg_id, body, room))
+            number = 0
+            while not self.ends.is_set():
+                await room.acquire()
+                number += 1
+                group.create_task(self._submit(number, room))
+                await asyncio.sleep(self.end.pause_s)
+        ending.cancel()
+
+    async def _until_told(self) -> None:
+        """Wait for SIGTERM, unless it is time already."""
+        if not self.ends.is_set():
+            await ended_by_signal().wait()
+            self.ends.set()
+
+    def _unended(self) -> Mapping[str, str]:
+        """Bodies by ids, of what former lives have left."""
+        over = {
+            entry["id"]
+            for entry in self._entries
+            if entry["event"] in {"ended", "refused", "unknown"}
+        }
+        return {
+            entry["id"]: entry["body"]
+            for entry in self._entries
+            if entry["event"] == "begun" and entry["id"] not in over
+        }
+
+    async def _again(self, msg_id: str, body: str, room: asyncio.Semaphore) -> None:
+        """Ask for the outcome of a message of a former life."""
+        try:
+            outcome = await self.qos.outcome(msg_id)
+        except UnknownMessage:
+            self.log("unknown", id=msg_id, body=body)
+        else:
+            self.log("accepted", id=msg_id, body=body)
+            self._ended(msg_id, body, outcome)
+        room.release()
+
+    async def _submit(self, number: int, room: asyncio.Semaphore) -> None:
+        level = Level.ACKNOWLEDGED if number % 3 == 0 else Level.ASSURED
+        body = f"{level.value} {self.end.number}-{number}"
+        to = self.end.to.partition("/")[0] if number % 2 else self.end.to
+        fickle = self.end.fickle and level is Level.ASSURED
+        deadline_s = None
+        if fickle and number % _DEADLINE_EVERY == 0:
+            deadline_s = random.uniform(0.1, _DEADLINE_S_MAX)  # noqa: S311
+        msg_id = secrets.token_hex(16)
+        self.log("begun", id=msg_id, body=body)
+        try:
+            delivery = await self.qos.submit(
+                self.xmpp.make_message(to, body),
+                level=level,
+                deadline_s=deadline_s,
+                msg_id=msg_id,
+            )
+        except StoreError:
+            self.log("refused", id=msg_id, body=body)
+            await asyncio.sleep(_AGAIN_S)
+        else:
+            self.log("accepted", id=msg_id, body=body)
+            if fickle and number % _WITHDRAW_EVERY == 0:
+                await self._withdraw(delivery)
+            self._ended(msg_id, body, await delivery.outcome())
+        room.release()
+
+    async def _withdraw(self, delivery: Delivery) -> None:
+        await asyncio.sleep(random.uniform(0, _WITHDRAW_S_MAX))  # noqa: S311
+        with contextlib.suppress(CannotWithdraw, UnknownMessage, StoreError):
+            await delivery.withdraw()
+
+    def _ended(self, msg_id: str, body: str, outcome: Outcome) -> None:
+        self.log("ended", id=msg_id, body=body, status=outcome.status.value)
+
+
+def read_log(path: Path) -> list[dict[str, Any]]:
+    """The whole lines of a log; one that a kill has torn apart says nothing."""
+    if not path.exists():
+        return []
+    lines = path.read_text().split("\n")[:-1]
+    return [json.loads(line) for line in lines]

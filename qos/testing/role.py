@@ -1,0 +1,141 @@
+"""What a process of a test or a campaign is: whom it connects as, and what it does.
+
+Knows nothing of how it was started, and what kills it; that is for `role_processes`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from qos.cli.account import Component, Login
+from qos.cli.logins import AccountSession, ComponentSession
+from qos.core.backoff import Backoff
+from qos.testing.xmpp_server import XmppServer
+
+__all__ = ["Connect", "Role", "Say", "ended_by_signal", "open_log"]
+
+# For a machine under load.
+_CONNECT_S_MAX = 30.0
+
+_RECONNECT = Backoff(first_s=0.05, max_s=0.5)
+
+#: Tells whoever started it: `ready`, when it is in session and at work, or `armed`.
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Connect:
+    """Where to connect, and as whom; again whenever the connection is lost.
+
+    Attributes:
+        jid: of the account, full, or of the component.
+        password: of it.
+        host: of the server.
+        port: of the server.
+        ca_file: who vouches for the server; '': the connection is not encrypted.
+    """
+
+    jid: str
+    password: str
+    host: str
+    port: int
+    ca_file: str = ""
+
+    @classmethod
+    def of_account(
+        cls, server: XmppServer, name: str, *, port: int = 0, tls: bool = False
+    ) -> Self:
+        """As one of the server's users, with a resource.
+
+        Args:
+            server: where the account is.
+            name: `user/resource`.
+            port: of a proxy; 0: the server's own.
+            tls: whether to insist on it.
+        """
+        user, _, resource = name.partition("/")
+        return cls(
+            jid=f"{user}@{server.domain}/{resource}",
+            password=server.accounts[user],
+            host=server.address,
+            port=port or server.c2s_port,
+            ca_file=str(server.ca_file) if tls else "",
+        )
+
+    @classmethod
+    def of_component(cls, server: XmppServer, jid: str, *, port: int = 0) -> Self:
+        """As one of the server's components; a port is that of a proxy."""
+        return cls(
+            jid=jid,
+            password=server.components[jid],
+            host=server.address,
+            port=port or server.component_port,
+        )
+
+    def as_account(self, *, resumes: bool = False) -> AccountSession:
+        """Not begun yet; one that resumes has XEP-0198."""
+        login = Login(
+            host=self.host,
+            port=self.port,
+            connect_timeout_s=_CONNECT_S_MAX,
+            backoff=_RECONNECT,
+            jid=self.jid,
+            password=self.password,
+            tls="starttls" if self.ca_file else "off",
+            ca_file=Path(self.ca_file) if self.ca_file else None,
+        )
+        return _ResumingSession(login) if resumes else AccountSession(login)
+
+    def as_component(self) -> ComponentSession:
+        """Not begun yet."""
+        component = Component(
+            host=self.host,
+            port=self.port,
+            connect_timeout_s=_CONNECT_S_MAX,
+            backoff=_RECONNECT,
+            jid=self.jid,
+            secret=self.password,
+        )
+        return ComponentSession(component)
+
+
+class _ResumingSession(AccountSession):
+    """A session that goes on where the last one was cut off, if the server has it."""
+
+    def __init__(self, login: Login) -> None:
+        super().__init__(login)
+        self.client.register_plugin("xep_0198")
+        self.client.add_event_handler("session_resumed", self._session_started)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Role:
+    """What a process does.
+
+    Attributes:
+        connect: as whom.
+    """
+
+    connect: Connect
+
+    async def live(self, say: Say) -> None:
+        """Do it, and say when it has begun."""
+        raise NotImplementedError
+
+
+def ended_by_signal() -> asyncio.Event:
+    """An event that is set by SIGTERM."""
+    ends = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ends.set)
+    return ends
+
+
+def open_log(path: str) -> int:
+    """A file that is only ever written behind its end."""
+    return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
