@@ -63,6 +63,10 @@ class Discovery:
         self._now = now
         self._found = found
         self._known: dict[str, _Known] = {}
+        # Priorities by full JID: who of an account is available, to an account of
+        # ours. slixmpp's roster forgets it with the connection, and when the session
+        # is resumed (XEP-0198) nobody says it again.
+        self._present: dict[tuple[str, str], dict[str, int]] = {}
         # The version of the capabilities in the latest presence of a JID.
         self._versions: dict[str, str] = {}
         self._asking: dict[str, asyncio.Task[None]] = {}
@@ -89,23 +93,48 @@ class Discovery:
             return None
         return to_jid(record, features, self._namespaces)
 
-    def came(self, jid: str, version: str | None) -> None:
-        """A full JID is available, with these capabilities (XEP-0115), if any."""
+    def came(self, jid: str, to: str, priority: int, version: str | None) -> None:
+        """A JID is available to an account of ours.
+
+        Args:
+            jid: in most cases a full one.
+            to: the account.
+            priority: what its presence says.
+            version: of its capabilities (XEP-0115), if it says so.
+        """
         self.forget(jid)
+        self._present.setdefault((to, bare(jid)), {})[jid] = priority
         if version is not None:
             self._versions[jid] = version
 
-    def went(self, jid: str) -> None:
-        """A full JID is not available any more."""
+    def went(self, jid: str, to: str) -> None:
+        """A JID is not available any more to an account of ours."""
         self.forget(jid)
         self._versions.pop(jid, None)
+        present = self._present.get((to, bare(jid)), {})
+        present.pop(jid, None)
+        if not present:
+            self._present.pop((to, bare(jid)), None)
 
     def forget(self, jid: str) -> None:
         """What this full JID supports may have changed."""
         self._known.pop(jid, None)
 
-    def reset(self) -> None:
-        """The session is over: nothing is known of anybody."""
+    def session_started(self) -> None:
+        """A session began, and none was resumed; or we have come into one.
+
+        Of the latter slixmpp knows who is there.
+        """
+        self._present.clear()
+        for own in list(self._xmpp.roster):
+            roster = self._xmpp.roster[own]
+            for account in list(roster):
+                for resource, presence in roster[account].resources.items():
+                    jid = f"{account}/{resource}" if resource else account
+                    self.came(jid, own, presence["priority"], None)
+
+    def session_lost(self) -> None:
+        """Nothing is known of anybody, but who is there, should it be resumed."""
         for task in self._asking.values():
             task.cancel()
         self._asking.clear()
@@ -118,14 +147,8 @@ class Discovery:
         return known is not None and feature in known.features
 
     def _available(self, account: str, sender: str) -> list[tuple[str, int]]:
-        own = self._xmpp.roster[JID(sender or self._xmpp.boundjid).bare]
-        if not own.has_jid(account):
-            return []
-        resources = own[account].resources
-        return [
-            (f"{account}/{resource}" if resource else account, _priority(presence))
-            for resource, presence in resources.items()
-        ]
+        own = bare(sender or self._xmpp.boundjid.full)
+        return list(self._present.get((own, account), {}).items())
 
     def _features(self, jid: str, sender: str) -> AbstractSet[str] | None:
         """What a JID supports; None while it is being asked."""
@@ -166,11 +189,3 @@ class Discovery:
         until = None if speaks else self._now() + self._timeout_s
         self._known[jid] = _Known(features, until)
         self._found(bare(jid))
-
-
-def _priority(presence: object) -> int:
-    value = presence.get("priority") if isinstance(presence, dict) else None
-    try:
-        return int(value or 0)
-    except (TypeError, ValueError):
-        return 0

@@ -262,8 +262,8 @@ class Endpoint:
             ("session_resumed", self._session_resumed),
             ("session_end", self._session_lost),
             ("disconnected", self._session_lost),
-            ("presence_available", self._presence_available),
-            ("presence_unavailable", self._presence_unavailable),
+            # Those of a type are called by what the peer shows: away, say.
+            ("presence", self._presence),
         ]
 
     def _ask_for_resource(self, remembered: str) -> None:
@@ -286,6 +286,8 @@ class Endpoint:
             # It is as good as another: without, a resource is not asked for.
             written.add_done_callback(lambda done: done.exception())
         self._wire.session_started()
+        if not resumed:
+            self._discovery.session_started()
         self.guard.session_started(resumed=resumed)
         if not self.has_been_online:
             self.has_been_online = True
@@ -299,16 +301,19 @@ class Endpoint:
         self.guard.session_lost()
         self.outbox.session_lost()
         self._batches.session_lost()
-        self._discovery.reset()
+        self._discovery.session_lost()
 
-    def _presence_available(self, presence: StanzaBase) -> None:
+    def _presence(self, presence: StanzaBase) -> None:
         jid = str(presence["from"])
-        caps = presence.xml.find(_CAPS)
-        self._discovery.came(jid, None if caps is None else caps.get("ver"))
-        self.outbox.peer_came(account_of(jid))
-
-    def _presence_unavailable(self, presence: StanzaBase) -> None:
-        self._discovery.went(str(presence["from"]))
+        to = (presence["to"] or self.xmpp.boundjid).bare
+        kind = presence.xml.get("type")
+        if kind is None:
+            caps = presence.xml.find(_CAPS)
+            version = None if caps is None else caps.get("ver")
+            self._discovery.came(jid, to, presence["priority"], version)
+            self.outbox.peer_came(account_of(jid))
+        elif kind == "unavailable":
+            self._discovery.went(jid, to)
 
     def _warn_of_automatic_trust(self) -> None:
         """With slixmpp's default whoever asks gets into the roster."""

@@ -23,6 +23,7 @@ from devices import (
 )
 from qos.core.model import Level, OutgoingState
 from qos.testing.prosody import MakeProsody, Prosody
+from raw_client import TIMEOUT_S
 
 COUNT = 1_000
 
@@ -125,6 +126,26 @@ async def test_nothing_is_lost_or_doubled_when_streams_are_cut_and_resumed(
                 await counters_agree(end)
     assert is_clean(prosody)
     assert "Inconsistent sequence numbers" not in caplog.text
+
+
+async def test_a_bare_target_is_still_followed_after_a_stream_was_resumed(
+    prosody: Prosody,
+) -> None:
+    """Nobody says again who is there, and slixmpp has forgotten it."""
+    async with (
+        device(prosody, "alice/a", smacks=True) as alice,
+        device(prosody, "bob/b") as bob,
+    ):
+        await alice.qos.send("bob@localhost", "before")
+        alice.cut()
+        await alice.come_back()
+        assert alice.resumptions == 1
+        await alice.qos.send("bob@localhost", "after", deadline_s=TIMEOUT_S)
+        await bob.go_offline()
+        await bob.come_back()
+        await alice.qos.send("bob@localhost", "later", deadline_s=TIMEOUT_S)
+        assert bob.arrivals.bodies == ["before", "after", "later"]
+    assert is_clean(prosody)
 
 
 async def test_a_peer_that_hibernates_gets_what_was_sent_to_it_once(
