@@ -12,8 +12,8 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Coroutine, Iterator, Sequence
-from typing import Any, Protocol, cast
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from typing import Any, Protocol, TypeAlias, cast
 
 from qos._version import __version__
 from qos.cli.options import Parser, parse
@@ -21,7 +21,7 @@ from qos.cli.output import NoteHandler, note
 from qos.cli.status import CommandError, Status
 from qos.errors import JournalError, NoAnswer, QosError, StoreError
 
-__all__ = ["COMMANDS", "run"]
+__all__ = ["COMMANDS", "Command", "run", "run_found"]
 
 #: Name, and what it does. The module of this name in qos.cli is imported when the
 #: command is run; see Command for what it has.
@@ -80,17 +80,33 @@ class Command(Protocol):
         """
 
 
+Found: TypeAlias = tuple[Command, str, Sequence[str]]
+
+
 def run(argv: Sequence[str] | None) -> int:
     """See qos.cli.main."""
+    words = sys.argv[1:] if argv is None else argv
+
+    def find() -> Found:
+        name = _top_parser().parse_args(words[:1]).command
+        command = cast(Command, importlib.import_module(f"qos.cli.{name}"))
+        return command, f"xmpp-qos {name}", words[1:]
+
+    return run_found(find)
+
+
+def run_found(find: Callable[[], Found]) -> int:
+    """Run a command that is found first, whatever goes wrong; returns the exit status.
+
+    Args:
+        find: returns the command, how the user calls it, and the words behind that.
+    """
     debug = False
     status: int
     _prepare_streams()
     try:
-        words = sys.argv[1:] if argv is None else argv
-        name = _top_parser().parse_args(words[:1]).command
-        command = cast(Command, importlib.import_module(f"qos.cli.{name}"))
-        parser = command.parser(f"xmpp-qos {name}")
-        arguments = parse(parser, words[1:])
+        command, prog, words = find()
+        arguments = parse(command.parser(prog), words)
         debug = getattr(arguments, "debug", False)
         with _logging(debug=debug):
             status = _run(command.run(arguments))

@@ -32,6 +32,7 @@ from qos.cli.status import CommandError, Status
 from qos.testing.message_roles import End
 from qos.testing.queue_roles import Hand, Poison, Press, Service
 from qos.testing.role import Connect, Role
+from qos.testing.store_roles import Intruder
 from qos.worker.job import unrecoverable
 
 __all__ = ["Process", "Processes"]
@@ -184,7 +185,7 @@ class _Nursery:
     """Forks, and says what becomes of the children."""
 
     roles: ClassVar[dict[str, type[Role]]] = {
-        role.__name__: role for role in (Service, Hand, Press, End)
+        role.__name__: role for role in (Service, Hand, Press, End, Intruder)
     }
 
     def __init__(self) -> None:

@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import os
 import shutil
+import signal
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
@@ -155,6 +156,11 @@ class XmppServer(abc.ABC):
     async def kill(self) -> None:
         """End it by SIGKILL. No harm if it is not running."""
         await self._end(kill=True)
+
+    def send_signal(self, number: signal.Signals) -> None:
+        """Send it a signal: to stop it for a while, say."""
+        assert self._process is not None
+        self._process.send_signal(number)
 
     async def restart(self) -> None:
         """Stop and start on the same ports and data; sessions are gone."""

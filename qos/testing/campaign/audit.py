@@ -1,0 +1,73 @@
+"""What the journals of a run say, by the pipeline's own audit, where there is Spark."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from qos.cli.status import CommandError, Status
+
+__all__ = ["Audited", "audit"]
+
+#: In a process of its own: nothing of Spark is imported here, or left behind.
+_COMMAND = "import sys, qos.cli; sys.exit(qos.cli.main())"
+
+#: All clocks are one, and everything has ended.
+_STRICT = ("--skew", "0.001", "--stuck-after", "1")
+
+_SECONDS_MAX = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Audited:
+    """What came of an audit.
+
+    Attributes:
+        lines: of all journals.
+        anomalies: by kind.
+        problems: of the journals, by kind.
+    """
+
+    lines: int
+    anomalies: dict[str, int]
+    problems: dict[str, int]
+
+
+async def audit(journals: Path, out: Path) -> Audited | str:
+    """Audit the journals in a folder; or say why that cannot be.
+
+    Args:
+        journals: it has a folder for each node.
+        out: for the tables and the report.
+
+    Raises:
+        CommandError: the audit has failed.
+    """
+    folders = sorted(map(str, journals.iterdir()))  # noqa: ASYNC240 - a few names
+    process = await asyncio.create_subprocess_exec(
+        *("setpriv", "--pdeathsig", "KILL", sys.executable, "-P", "-c", _COMMAND),
+        *("audit", *folders, "--out", str(out), "--master", "local[1]"),
+        *("--json", *_STRICT),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        async with asyncio.timeout(_SECONDS_MAX):
+            said, complaints = await process.communicate()
+    except TimeoutError:
+        text = f"the audit took longer than {_SECONDS_MAX:g} s"
+        raise CommandError(text, Status.INTERNAL) from None
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    last = complaints.decode().strip().rpartition("\n")[2]
+    if process.returncode == Status.USAGE:
+        return last
+    if process.returncode not in {0, 1}:
+        raise CommandError(f"the audit has failed: {last}", Status.INTERNAL)
+    summary = json.loads(said)
+    return Audited(summary["lines"], summary["anomalies"], summary["problems"])

@@ -1,0 +1,308 @@
+"""The processes of a run: who they are, and that there is always one of each.
+
+Knows nothing of why one has ended; only of how, and whether that is anybody's fault.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import random
+import signal
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from qos.cli.status import Status
+from qos.testing.campaign.disk import SmallDisk
+from qos.testing.message_roles import End
+from qos.testing.proxy import Proxy
+from qos.testing.queue_roles import Hand, Press, Service
+from qos.testing.role import Connect, Role
+from qos.testing.role_processes import Process, Processes
+from qos.testing.xmpp_server import XmppServer, mutual
+
+__all__ = ["NODE", "QUEUE", "Cast", "Files", "Member", "accounts", "rosters"]
+
+QUEUE = "queue.localhost"
+NODE = "orders"
+
+LOCK_S = 3.0
+WORKERS = ("bee-0", "bee-1")
+
+#: So that a run costs less than half a core, and there are some hundred a minute.
+_MESSAGE_EVERY_S = 0.12
+_BATCH_EVERY_S = 0.4
+_BATCH = 4
+
+_STARTS_AGAIN_S = 0.3
+
+# For a machine under load.
+_READY_S_MAX = 60.0
+
+Kind = Literal["sender", "receiver", "service", "worker", "publisher"]
+
+
+@dataclass(frozen=True)
+class Files:
+    """Where the processes of a run keep what they have.
+
+    Attributes:
+        folder: for logs and journals.
+        disk: for stores.
+        stores: the kinds of stores that there is a pair for.
+    """
+
+    folder: Path
+    disk: SmallDisk
+    stores: tuple[str, ...]
+
+    @property
+    def queue_store(self) -> Path:
+        """Of the service."""
+        return self.disk.folder / "queue.sqlite"
+
+    @property
+    def published(self) -> Path:
+        """The ids of what the publisher was told is published."""
+        return self.folder / "published.log"
+
+    @property
+    def deeds(self) -> Path:
+        """What workers did; see Deed."""
+        return self.folder / "deeds.log"
+
+    @property
+    def journals(self) -> Path:
+        """In which each member has one."""
+        return self.folder / "journals"
+
+    def log(self, role: str, store: str) -> Path:
+        """Of a sender or a receiver."""
+        return self.folder / f"{role}-{store}.log"
+
+    def store(self, role: str, store: str) -> str:
+        """The URL of that of a sender or a receiver."""
+        return f"{store}:{self.disk.folder / f'{role}.{store}'}"
+
+    def effects(self, worker: str) -> Path:
+        """The database of a worker's application."""
+        return self.disk.folder / f"{worker}.db"
+
+
+def accounts(stores: tuple[str, ...]) -> dict[str, str]:
+    """Passwords of all that there are."""
+    pairs = [f"{role}-{store}" for store in stores for role in ("sender", "receiver")]
+    names = ("press", "boss", *WORKERS, *pairs)
+    return {name: f"secret of {name}" for name in names}
+
+
+def rosters(stores: tuple[str, ...]) -> dict[str, dict[str, str]]:
+    """A sender and its receiver know each other."""
+    return mutual(*((f"sender-{store}", f"receiver-{store}") for store in stores))
+
+
+@dataclass
+class Member:
+    """One of the cast, and the process that is it just now.
+
+    Attributes:
+        name: for people.
+        kind: what it is.
+        new_life: makes the role of its n-th life.
+        store: the URL of the store that it alone may have open, or ''.
+        deaths: how its processes have ended, unless we ended them.
+        done: it has ended for good.
+    """
+
+    name: str
+    kind: Kind
+    new_life: Callable[[int], Role]
+    store: str = ""
+    deaths: Counter[int] = field(default_factory=Counter)
+    done: bool = False
+    _process: Process | None = None
+    _lives: int = 0
+    _frozen: bool = False
+
+    @property
+    def process(self) -> Process | None:
+        """What runs now, if something does."""
+        process = self._process
+        return None if process is None or process.ended.done() else process
+
+    @property
+    def role(self) -> Role:
+        """As of its present life."""
+        return self.new_life(self._lives)
+
+    def send_signal(self, number: signal.Signals) -> bool:
+        """Send it; whether there was somebody to get it."""
+        process = self.process
+        if process is None:
+            return False
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process.pid, number)
+            return True
+        return False
+
+    async def keep(self, processes: Processes) -> None:
+        """Start it, and again whenever it has ended; until it is done."""
+        while not self.done:
+            self._lives += 1
+            self._process = process = await processes.start(self.role)
+            status = await asyncio.shield(process.ended)
+            if status == 0:
+                self.done = True
+            else:
+                self.deaths[status] += 1
+                await asyncio.sleep(random.uniform(0, _STARTS_AGAIN_S))  # noqa: S311
+
+    async def end(self) -> None:
+        """Let it end in order, which may take more lives than one."""
+        while not self.done:
+            process = self.process
+            if process is not None:
+                with contextlib.suppress(ChildProcessError, TimeoutError):
+                    await process.until("ready")
+                    self.send_signal(signal.SIGTERM)
+                    await asyncio.shield(process.ended)
+            await asyncio.sleep(0.05)
+
+
+class Cast:
+    """All members, each of which is kept running.
+
+    Args:
+        server: where they meet.
+        clients: what is between it and them.
+        components: what is between it and the service.
+        files: what they keep.
+    """
+
+    def __init__(
+        self, server: XmppServer, clients: Proxy, components: Proxy, files: Files
+    ) -> None:
+        self._server = server
+        self._clients = clients
+        self._components = components
+        self._files = files
+        self._keeping: list[asyncio.Task[None]] = []
+        self.members = [self._service(), *map(self._worker, WORKERS), self._press()]
+        for store in files.stores:
+            self.members += [self._end("receiver", store), self._end("sender", store)]
+
+    def of(self, *kinds: Kind) -> list[Member]:
+        """All of these kinds."""
+        return [member for member in self.members if member.kind in kinds]
+
+    async def start(self, processes: Processes, *kinds: Kind) -> None:
+        """Have these from now on; returns when each has been ready once."""
+        members = self.of(*kinds)
+        for member in members:
+            self._keeping.append(asyncio.create_task(member.keep(processes)))
+        async with asyncio.timeout(_READY_S_MAX):
+            for member in members:
+                while member.process is None:  # noqa: ASYNC110 - nobody tells us
+                    await asyncio.sleep(0.01)
+                await member.process.until("ready")
+
+    async def end(self, *kinds: Kind) -> None:
+        """Let these end in order."""
+        await asyncio.gather(*(member.end() for member in self.of(*kinds)))
+
+    async def drop(self) -> None:
+        """Look after nobody any more."""
+        for task in self._keeping:
+            task.cancel()
+        await asyncio.gather(*self._keeping, return_exceptions=True)
+
+    def check(self) -> None:
+        """Raise what has gone wrong with keeping them, if something has."""
+        for task in self._keeping:
+            if task.done():
+                task.result()
+
+    @property
+    def strange_deaths(self) -> dict[str, Counter[int]]:
+        """Who has ended as he should not: not by us, not for a full disk or no server."""
+        usual = {-signal.SIGKILL, -signal.SIGTERM, Status.STORE, Status.UNREACHABLE}
+        found = {}
+        for member in self.members:
+            strange = {
+                status: count
+                for status, count in member.deaths.items()
+                if status not in usual
+            }
+            if strange:
+                found[member.name] = Counter(strange)
+        return found
+
+    # -- who they are ------------------------------------------------------
+
+    def _connect(self, name: str) -> Connect:
+        return Connect.of_account(
+            self._server, f"{name}/1", port=self._clients.port, tls=True
+        )
+
+    def _journal(self, name: str) -> str:
+        return str(self._files.journals / name)
+
+    def _service(self) -> Member:
+        port = self._components.port
+        role = Service(
+            connect=Connect.of_component(self._server, QUEUE, port=port),
+            store=str(self._files.queue_store),
+            qos_journal=self._journal("service"),
+        )
+        url = f"sqlite:{role.store}"
+        return Member("service", "service", lambda life: role, url)
+
+    def _worker(self, name: str) -> Member:
+        role = Hand(
+            connect=self._connect(name),
+            service=QUEUE,
+            node=NODE,
+            log=str(self._files.deeds),
+            lock_s=LOCK_S,
+            work_s=0.05,
+            qos_journal=self._journal(name),
+            effects=str(self._files.effects(name)),
+            resubscribe_s=5.0,
+        )
+        return Member(name, "worker", lambda life: role)
+
+    def _press(self) -> Member:
+        role = Press(
+            connect=self._connect("press"),
+            service=QUEUE,
+            node=NODE,
+            log=str(self._files.published),
+            count=None,
+            batch=_BATCH,
+            pause_s=_BATCH_EVERY_S,
+        )
+        return Member("publisher", "publisher", lambda life: role)
+
+    def _end(self, role: Literal["sender", "receiver"], store: str) -> Member:
+        name = f"{role}-{store}"
+        receiver = f"receiver-{store}@{self._server.domain}/1"
+
+        def new_life(life: int) -> End:
+            return End(
+                connect=self._connect(name),
+                role=role,
+                number=life,
+                store=self._files.store(role, store),
+                log=str(self._files.log(role, store)),
+                smacks=life % 2 == 0,
+                to=receiver,
+                pause_s=_MESSAGE_EVERY_S,
+                fickle=True,
+                journal=self._journal(name),
+            )
+
+        return Member(name, role, new_life, self._files.store(role, store))

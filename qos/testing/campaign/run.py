@@ -1,0 +1,242 @@
+"""One run: a server, all processes, faults for a while, and then what came of it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from qos.cli.status import CommandError, Status, UsageError
+from qos.errors import RequestFailed
+from qos.testing.campaign.cast import (
+    LOCK_S,
+    NODE,
+    QUEUE,
+    Cast,
+    Files,
+    accounts,
+    rosters,
+)
+from qos.testing.campaign.count import Tally, count_items, count_messages, unsettled
+from qos.testing.campaign.disk import SmallDisk
+from qos.testing.campaign.faults import Faults
+from qos.testing.ejabberd import Ejabberd
+from qos.testing.prosody import Prosody
+from qos.testing.proxy import Proxy
+from qos.testing.role import Connect
+from qos.testing.role_processes import Processes
+from qos.testing.xmpp_server import ServerError, XmppServer
+from qos.worker.holding import passing
+from xep_0254.queueing import XEP_0254
+
+__all__ = ["SERVERS", "Result", "Run"]
+
+SERVERS: dict[str, type[XmppServer]] = {"prosody": Prosody, "ejabberd": Ejabberd}
+
+#: What is under way when the faults are over has so long to end.
+_RUN_OUT_S_MAX = 120.0
+
+#: Of the disk for the stores: to begin with, and for each minute.
+_DISK_MB, _DISK_MB_A_MINUTE = 48, 4
+
+#: For a machine under load.
+_CREATE_S_MAX = 30.0
+
+_LOOK_S = 0.5
+
+#: More than any number of kills: an item that only ever met with faults is not dead.
+_NODE_OPTIONS = {
+    "queue#lock_timeout": f"{LOCK_S}",
+    "queue#max_deliveries": "1000",
+    "queue#backoff": "0.05",
+    "queue#keep_accepted": "864000",
+    "pubsub#publish_model": "open",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What came of a run.
+
+    Attributes:
+        server: the name of its server.
+        faults: that were injected, by kind.
+        tallies: by what was counted: messages by their stores, and items.
+        problems: what else has gone wrong, a line each.
+    """
+
+    server: str
+    faults: Counter[str]
+    tallies: dict[str, Tally]
+    problems: list[str] = field(default_factory=list)
+
+    @property
+    def clean(self) -> bool:
+        """Whether the promise was kept, and nothing else was wrong."""
+        kept = all(tally.clean for tally in self.tallies.values())
+        return kept and not self.problems
+
+
+class Run:
+    """One run on one server.
+
+    Args:
+        server: the name of one of SERVERS.
+        folder: an empty one, for all that is kept.
+        stores: the kinds of stores to have a sender and a receiver for.
+        seed: decides the faults.
+        seconds: how long there are faults.
+        tell: is told how far it is.
+    """
+
+    def __init__(
+        self,
+        server: str,
+        folder: Path,
+        *,
+        stores: tuple[str, ...],
+        seed: int,
+        seconds: float,
+        tell: Callable[[str], None],
+    ) -> None:
+        size_mb = _DISK_MB + int(_DISK_MB_A_MINUTE * seconds / 60)
+        self.files = Files(folder, SmallDisk(folder / "stores", size_mb), stores)
+        self._name = server
+        self._seed = seed
+        self._seconds = seconds
+        self._tell = tell
+        self._problems: list[str] = []
+
+    async def __call__(self) -> Result:
+        """Do it.
+
+        Raises:
+            UsageError: the server is not installed.
+            CommandError: something of the campaign itself has failed.
+        """
+        try:
+            return await self._run()
+        except BaseExceptionGroup as group:
+            error: BaseException = group
+            while isinstance(error, BaseExceptionGroup):
+                error = error.exceptions[0]
+            raise error from None
+
+    async def _run(self) -> Result:
+        files = self.files
+        await files.disk.mount()
+        folder = files.folder / "server"
+        folder.mkdir()
+        server = SERVERS[self._name](
+            folder,
+            accounts=accounts(files.stores),
+            rosters=rosters(files.stores),
+            components={QUEUE: "secret of queue"},
+            tls=True,
+        )
+        seed = f"{self._seed} {self._name}"
+        async with contextlib.AsyncExitStack() as stack:
+            await self._start(server, stack)
+            clients = await stack.enter_async_context(
+                Proxy(server.c2s_port, seed=f"{seed} clients")
+            )
+            components = await stack.enter_async_context(
+                Proxy(server.component_port, seed=f"{seed} components")
+            )
+            processes = await stack.enter_async_context(Processes(files.folder))
+            cast = Cast(server, clients, components, files)
+            stack.push_async_callback(cast.drop)
+            faults = Faults(
+                cast, server, (clients, components), files.disk, processes, seed=seed
+            )
+            await self._begin(cast, server, processes)
+            await self._hurt(cast, faults)
+            await self._run_out(cast)
+        for name, deaths in cast.strange_deaths.items():
+            how = ", ".join(f"{status} ({n} times)" for status, n in deaths.items())
+            self._problems.append(f"{name} has ended by itself, with status {how}")
+        self._problems += [f"two processes had {url} open" for url in faults.let_in]
+        return Result(self._name, faults.counts, self._count(), self._problems)
+
+    async def _start(
+        self, server: XmppServer, stack: contextlib.AsyncExitStack
+    ) -> None:
+        try:
+            await stack.enter_async_context(server)
+        except ServerError as error:
+            first = str(error).partition("\n")[0]
+            if "not installed" in first:
+                raise UsageError(first) from None
+            raise CommandError(first, Status.INTERNAL) from None
+
+    async def _begin(
+        self, cast: Cast, server: XmppServer, processes: Processes
+    ) -> None:
+        self._tell(f"{self._name}: starting")
+        await cast.start(processes, "service")
+        await self._create_node(server)
+        await cast.start(processes, "worker", "publisher", "receiver", "sender")
+
+    async def _create_node(self, server: XmppServer) -> None:
+        connect = Connect.of_account(server, "boss/1", tls=True)
+        async with connect.as_account() as session, asyncio.timeout(_CREATE_S_MAX):
+            session.client.register_plugin("xep_0254", {"timeout_s": 2.0})
+            session.start()
+            await session.online.wait()
+            plugin = XEP_0254.of(session.client)
+            while True:
+                try:
+                    await plugin.create(QUEUE, NODE, _NODE_OPTIONS)
+                    return
+                except RequestFailed as error:
+                    if not passing(error):
+                        raise
+                await asyncio.sleep(0.1)
+
+    async def _hurt(self, cast: Cast, faults: Faults) -> None:
+        hurting = asyncio.create_task(faults.inflict(self._seconds))
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        try:
+            while not hurting.done():
+                cast.check()
+                self._tell(
+                    f"{self._name}: {loop.time() - began:.0f} of {self._seconds:.0f} s, "
+                    f"{faults.counts.total()} faults"
+                )
+                await asyncio.wait((hurting,), timeout=_LOOK_S)
+        finally:
+            hurting.cancel()
+            await asyncio.wait((hurting,))
+        hurting.result()
+
+    async def _run_out(self, cast: Cast) -> None:
+        """Let all that was accepted come to its end."""
+        self._tell(f"{self._name}: waiting for what is under way")
+        try:
+            async with asyncio.timeout(_RUN_OUT_S_MAX):
+                await cast.end("publisher", "sender")
+                # While there are workers to recover what is prepared.
+                while await asyncio.to_thread(unsettled, self.files):  # noqa: ASYNC110
+                    await asyncio.sleep(_LOOK_S)
+                await cast.end("worker", "receiver")
+                await cast.end("service")
+        except TimeoutError:
+            left = [member.name for member in cast.members if not member.done]
+            self._problems.append(
+                f"not at its end {_RUN_OUT_S_MAX:g} s after the last fault: "
+                f"{', '.join(left)}"
+            )
+
+    def _count(self) -> dict[str, Tally]:
+        return dict(self._tallies())
+
+    def _tallies(self) -> Iterator[tuple[str, Tally]]:
+        files = self.files
+        for store in files.stores:
+            logs = files.log("sender", store), files.log("receiver", store)
+            yield f"messages, {store}", count_messages(*logs)
+        yield "queue items", count_items(files)
