@@ -135,6 +135,8 @@ class Outbox:
             LocalProtocolError: another message has this id.
         """
         if msg_id is not None:
+            while (ending := self._ending(msg_id)) is not None:
+                await ending.outcome()
             outstanding = self._outstanding(msg_id)
             if outstanding is not None:
                 if (outstanding.to, outstanding.payload) != (to, payload):
@@ -191,6 +193,16 @@ class Outbox:
         record = message.record if message else self._store.find_outgoing(msg_id)
         return None if record is None or record.state.ended else record
 
+    def _ending(self, msg_id: str) -> Delivery | None:
+        """The delivery of a message whose end is being written; None: there is none."""
+        message = self._under_way.get(msg_id)
+        if message is None or not message.record.state.ended:
+            return None
+        delivery = self._deliveries.get(msg_id)
+        if delivery is None or delivery.ended:
+            delivery = self._deliver_later(message.record)
+        return delivery
+
     async def outcome(self, msg_id: str) -> Outcome:
         """How a message has ended; if it has not, wait until it has.
 
@@ -198,7 +210,7 @@ class Outbox:
             UnknownMessage: there is none with this id, or it is not kept any more.
         """
         try:
-            delivery = self.delivery(msg_id)
+            delivery = self._ending(msg_id) or self.delivery(msg_id)
         except UnknownMessage:
             since = self._clock.now() - self._limits.outcome_ttl_s
             kept = [e for e in self._store.ended(msg_id) if e.ended_at > since]

@@ -261,6 +261,42 @@ async def test_of_two_messages_with_one_id_the_outcome_is_that_of_the_last(
     assert (await bench.outbox.outcome("m1")).status is OutgoingState.DELIVERED
 
 
+async def test_an_outcome_that_is_being_written_is_waited_for(bench: Bench) -> None:
+    """After a restart all that is too late ends at once, and then it is asked for."""
+    await bench.submit(deadline_s=1.0, msg_id="m1")
+    # Until its deadline, and not until that is on disk.
+    bench.clock.advance(1.0 - COMMIT_S / 2)
+    await settle()
+    asked = asyncio.ensure_future(bench.outbox.outcome("m1"))
+    await settle()
+    assert not asked.done()
+    await bench.run()
+    assert (await asked).status is OutgoingState.NOT_DELIVERED
+
+
+async def test_an_id_may_be_used_again_while_its_end_is_being_written(
+    bench: Bench,
+) -> None:
+    """Two messages under one id are never under way at a time."""
+    first = await bench.submit(deadline_s=1.0, msg_id="m1")
+    # Until its deadline, and not until that is on disk.
+    bench.clock.advance(1.0 - COMMIT_S / 2)
+    await settle()
+    submitting = asyncio.ensure_future(
+        bench.outbox.submit(LAMP, PAYLOAD, level=Level.ASSURED, msg_id="m1")
+    )
+    await settle()
+    assert not first.ended
+    await bench.run()
+    assert (await first.outcome()).status is OutgoingState.NOT_DELIVERED
+    second = await submitting
+    bench.outbox.session_started(OWN)
+    await bench.run()
+    await bench.answer_all()
+    assert (await second.outcome()).status is OutgoingState.DELIVERED
+    assert bench.outbox.outstanding == 0
+
+
 async def test_outcomes_are_kept_for_their_time() -> None:
     """And no longer, or a store would grow for ever."""
     bench = Bench(OutboxLimits(outcome_ttl_s=100.0))
