@@ -20,11 +20,16 @@ POLICY := /usr/sbin/policy-rc.d
 WITH_SBIN := PATH="$$PATH:/usr/sbin"
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo test bench-guard check format clean system java
+# Of `make campaign`.
+MINUTES ?= 10
+CAMPAIGN_ARGS ?=
+
+.PHONY: help demo test campaign bench-guard check format clean system java
 
 help:
 	@echo 'make demo         see it work: a bad link, killed workers, an audit; no server needed'
 	@echo 'make test         everything that must pass: check, all tests, coverage, bench-guard'
+	@echo 'make campaign     try to break it, with real servers and processes, MINUTES=10'
 	@echo 'make bench-guard  it has not become slower beside its floor, in a minute'
 	@echo 'make check        format, lint and types only'
 	@echo 'make format       rewrite the sources as check wants them'
@@ -44,6 +49,10 @@ test: system check
 	$(BIN)/coverage report --fail-under=100
 	$(BIN)/pytest -n $(JOBS) $(PYTEST_ARGS) --ignore=tests/core
 	@$(MAKE) --no-print-directory bench-guard
+
+# For example: make campaign MINUTES=60 CAMPAIGN_ARGS='--server ejabberd --seed 7'.
+campaign: system .venv/dev.stamp
+	$(BIN)/python -m qos.testing.campaign --minutes $(MINUTES) $(CAMPAIGN_ARGS)
 
 # After the tests, and not beside them: it needs the machine for itself.
 bench-guard: .venv/dev.stamp

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar
 
+from qos.testing.ports import free_ports
 from qos.testing.xmpp_server import ServerError, XmppServer
 
 __all__ = ["Ejabberd", "EjabberdError"]
@@ -27,6 +28,15 @@ _UP = "the accounts are there"
 _START = """\
 {{ok, _}} = application:ensure_all_started(ejabberd), \
 ok = file:eval({file}), io:format("~s~n", [{up}])."""
+
+
+#: Nobody is asked for a name, and no other server is found.
+_RESOLVER = """\
+{{resolv_conf, ""}}.
+{{hosts_file, ""}}.
+{{lookup, [file]}}.
+{{nameserver, {{127, 0, 0, 1}}, {port}}}.
+"""
 
 
 class EjabberdError(ServerError):
@@ -69,6 +79,7 @@ class Ejabberd(XmppServer):
             # Erlang's cookie.
             "HOME": str(self.folder),
             "ERL_LIBS": str(_libraries()),
+            "ERL_INETRC": str(self._resolver_file),
             "ERL_CRASH_DUMP": str(self.folder / "crash.dump"),
             "EJABBERD_CONFIG_PATH": str(self._config_file),
             "EJABBERD_LOG_PATH": str(self.folder / "ejabberd.log"),
@@ -81,12 +92,18 @@ class Ejabberd(XmppServer):
         return _UP in log
 
     def _write_files(self) -> None:
+        (nowhere,) = free_ports(1)
+        self._resolver_file.write_text(_RESOLVER.format(port=nowhere))
         (self.folder / "spool").mkdir()
         if self.ca_file is not None:
             key = self.ca_file.with_suffix(".key").read_text()
             self._certificate_file.write_text(self.ca_file.read_text() + key)
         self._accounts_file.write_text("".join(self._accounts()), encoding="utf-8")
         self._config_file.write_text(json.dumps(self._config()), encoding="utf-8")
+
+    @property
+    def _resolver_file(self) -> Path:
+        return self.folder / "inetrc"
 
     @property
     def _certificate_file(self) -> Path:
@@ -132,7 +149,10 @@ class Ejabberd(XmppServer):
             "loglevel": "info",
             "auth_method": "internal",
             "auth_password_format": "plain",
-            "s2s_access": "none",
+            # What is for a component that is away goes there, and comes back at once.
+            "outgoing_s2s_port": free_ports(1)[0],
+            "s2s_dns_retries": 0,
+            "s2s_dns_timeout": 1,
             "listen": listeners,
             "modules": {module: {} for module in modules},
         }

@@ -174,6 +174,7 @@ class Hand(Role):
         effects: a database of its own, whose table `effects` gets a row for each item
             that was accepted; ''.
         resubscribe_s: as of Worker.
+        timeout_s: for an answer of the service.
     """
 
     service: str
@@ -186,6 +187,7 @@ class Hand(Role):
     qos_journal: str = ""
     effects: str = ""
     resubscribe_s: float = 60.0
+    timeout_s: float = 30.0
 
     async def live(self, say: Say) -> None:
         """See Role."""
@@ -228,6 +230,7 @@ class Hand(Role):
                     effects.execute("INSERT INTO effects VALUES (?)", (job.id,))
             note("accepted", job)
 
+        client.register_plugin("xep_0254", {"timeout_s": self.timeout_s})
         worker = Worker(
             client,
             self.service,

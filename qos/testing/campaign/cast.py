@@ -25,9 +25,17 @@ from qos.testing.role import Connect, Role
 from qos.testing.role_processes import Process, Processes
 from qos.testing.xmpp_server import XmppServer, mutual
 
-__all__ = ["NODE", "QUEUE", "Cast", "Files", "Member", "accounts", "rosters"]
+__all__ = [
+    "LOCK_S",
+    "NODE",
+    "Cast",
+    "Files",
+    "Member",
+    "accounts",
+    "queue_jid",
+    "rosters",
+]
 
-QUEUE = "queue.localhost"
 NODE = "orders"
 
 LOCK_S = 3.0
@@ -103,6 +111,14 @@ def accounts(stores: tuple[str, ...]) -> dict[str, str]:
 def rosters(stores: tuple[str, ...]) -> dict[str, dict[str, str]]:
     """A sender and its receiver know each other."""
     return mutual(*((f"sender-{store}", f"receiver-{store}") for store in stores))
+
+
+def queue_jid(server: str) -> str:
+    """The component that is the queue service; another one on each server.
+
+    So that one audit can have the journals of all.
+    """
+    return f"queue-{server}.localhost"
 
 
 @dataclass
@@ -190,6 +206,7 @@ class Cast:
         self._clients = clients
         self._components = components
         self._files = files
+        self._queue = queue_jid(server.name)
         self._keeping: list[asyncio.Task[None]] = []
         self.members = [self._service(), *map(self._worker, WORKERS), self._press()]
         for store in files.stores:
@@ -254,7 +271,7 @@ class Cast:
     def _service(self) -> Member:
         port = self._components.port
         role = Service(
-            connect=Connect.of_component(self._server, QUEUE, port=port),
+            connect=Connect.of_component(self._server, self._queue, port=port),
             store=str(self._files.queue_store),
             qos_journal=self._journal("service"),
         )
@@ -264,7 +281,7 @@ class Cast:
     def _worker(self, name: str) -> Member:
         role = Hand(
             connect=self._connect(name),
-            service=QUEUE,
+            service=self._queue,
             node=NODE,
             log=str(self._files.deeds),
             lock_s=LOCK_S,
@@ -272,13 +289,14 @@ class Cast:
             qos_journal=self._journal(name),
             effects=str(self._files.effects(name)),
             resubscribe_s=5.0,
+            timeout_s=3.0,
         )
         return Member(name, "worker", lambda life: role)
 
     def _press(self) -> Member:
         role = Press(
             connect=self._connect("press"),
-            service=QUEUE,
+            service=self._queue,
             node=NODE,
             log=str(self._files.published),
             count=None,

@@ -9,13 +9,12 @@ import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from qos.cli.demo_output import ProgressLine, is_bold, show
 from qos.cli.options import Parser
 from qos.cli.output import note
-from qos.cli.status import Status, UsageError
+from qos.cli.status import CommandError, Status, UsageError
 from qos.demo.text import number, table
 from qos.testing.campaign.audit import Audited, audit
 from qos.testing.campaign.count import Tally
@@ -45,19 +44,11 @@ exit status: 0 nothing lost, doubled or false; 1 something was; 2 wrong usage.
 """
 
 
-@dataclass(frozen=True, slots=True)
-class _Shown:
-    """A result, and what the audit of its journals says."""
+class _Broken(CommandError):
+    """The promise was not kept: that ends the command, and keeps the evidence."""
 
-    result: Result
-    audited: Audited | str
-
-    @property
-    def clean(self) -> bool:
-        by_audit = isinstance(self.audited, str) or not (
-            set(self.audited.anomalies) - {"in-doubt"} or self.audited.problems
-        )
-        return self.result.clean and by_audit
+    def __init__(self) -> None:
+        super().__init__("the promise was not kept", Status.NOT_DELIVERED)
 
 
 def parser(prog: str) -> Parser:
@@ -113,34 +104,48 @@ async def run(arguments: argparse.Namespace) -> int:
     servers = tuple(SERVERS) if arguments.server == "both" else (arguments.server,)
     stores = _STORES if arguments.store == "both" else (arguments.store,)
     note(f"the seed is {seed}", name="campaign: ")
-    bar = ProgressLine()
-    shown: list[_Shown] = []
-    with _folder(arguments.out, shown) as folder:
-        try:
-            for server in servers:
-                one = Run(
-                    server,
-                    _new(folder / server),
-                    stores=stores,
-                    seed=seed,
-                    seconds=arguments.minutes * 60 / len(servers),
-                    tell=bar.tell,
-                )
-                result = await one()
-                bar.tell(f"{server}: auditing the journals")
-                audited = await audit(one.files.journals, one.files.folder / "audit")
-                shown.append(_Shown(result, audited))
-        finally:
-            bar.close()
+    with _folder(arguments.out) as folder:
+        results, audited = await _results(arguments, folder, servers, stores, seed)
+        clean = all(result.clean for result in results)
+        clean &= isinstance(audited, str) or audited.clean
         show(
-            _faults(shown),
-            _tallies(shown),
-            "\n".join(map(_audited, shown)),
-            "\n".join((*_problems(shown), _verdict(shown, seed))),
+            _faults(results),
+            _tallies(results),
+            "\n".join((*_problems(results), _audited(audited))),
+            _verdict(results, seed, clean=clean),
             json=False,
         )
-    clean = all(each.clean for each in shown)
-    return Status.DONE if clean else Status.NOT_DELIVERED
+        if not clean:
+            raise _Broken
+    return Status.DONE
+
+
+async def _results(
+    arguments: argparse.Namespace,
+    folder: Path,
+    servers: Sequence[str],
+    stores: tuple[str, ...],
+    seed: int,
+) -> tuple[list[Result], Audited | str]:
+    bar = ProgressLine()
+    results = []
+    journals = []
+    try:
+        for server in servers:
+            run = Run(
+                server,
+                _new(folder / server),
+                stores=stores,
+                seed=seed,
+                seconds=arguments.minutes * 60 / len(servers),
+                tell=bar.tell,
+            )
+            results.append(await run())
+            journals.append(run.files.journals)
+        bar.tell("auditing the journals")
+        return results, await audit(journals, folder / "audit")
+    finally:
+        bar.close()
 
 
 def _new(folder: Path) -> Path:
@@ -149,7 +154,8 @@ def _new(folder: Path) -> Path:
 
 
 @contextlib.contextmanager
-def _folder(out: Path | None, shown: Sequence[_Shown]) -> Iterator[Path]:
+def _folder(out: Path | None) -> Iterator[Path]:
+    """Where all goes; one of our own is kept if the block ends in an error."""
     if out is not None:
         try:
             out.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -162,25 +168,27 @@ def _folder(out: Path | None, shown: Sequence[_Shown]) -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(prefix="xmpp-qos-campaign-"))
     try:
         yield folder
-    finally:
-        if shown and not all(each.clean for each in shown):
-            note(f"the evidence is in {folder}", name="campaign: ")
-        else:
-            shutil.rmtree(folder, ignore_errors=True)
+    except _Broken:
+        note(f"the evidence is in {folder}", name="campaign: ")
+        raise
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 # -- what it prints --------------------------------------------------------
 
 
-def _faults(shown: Sequence[_Shown]) -> str:
-    heading = ("faults injected", *(each.result.server for each in shown))
-    counts = [each.result.faults for each in shown]
+def _faults(results: Sequence[Result]) -> str:
+    heading = ("faults injected", *(result.server for result in results))
+    counts = [result.faults for result in results]
     rows = [(kind, *(f"{count[kind]:,}" for count in counts)) for kind in KINDS]
     rows.append(("all", *(f"{count.total():,}" for count in counts)))
     return table([heading], rows, bold=is_bold(json=False))
 
 
-def _tallies(shown: Sequence[_Shown]) -> str:
+def _tallies(results: Sequence[Result]) -> str:
     columns = {
         "sent": "accepted",
         "delivered": "delivered",
@@ -194,44 +202,40 @@ def _tallies(shown: Sequence[_Shown]) -> str:
     }
     rows = [
         (
-            f"{what} ({each.result.server})",
+            f"{what} ({result.server})",
             *(f"{getattr(tally, name):,}" for name in columns.values()),
         )
-        for each in shown
-        for what, tally in each.result.tallies.items()
+        for result in results
+        for what, tally in result.tallies.items()
     ]
     return table([("by the logs", *columns)], rows, bold=is_bold(json=False))
 
 
-def _audited(shown: _Shown) -> str:
-    server, audited = shown.result.server, shown.audited
+def _audited(audited: Audited | str) -> str:
     if isinstance(audited, str):
-        return f"No audit of the journals on {server}: {audited}"
+        return f"No audit of the journals: {audited}"
     found = {**audited.anomalies, **audited.problems}
     what = ", ".join(f"{count:,} {kind}" for kind, count in sorted(found.items()))
     return (
-        f"The audit of the journals on {server}: {audited.lines:,} lines, "
-        f"{what or 'no anomaly'}."
+        f"The audit of the journals: {audited.lines:,} lines, {what or 'no anomaly'}."
     )
 
 
-def _problems(shown: Sequence[_Shown]) -> Iterator[str]:
-    for each in shown:
-        server = each.result.server
-        for problem in each.result.problems:
-            yield f"{server}: {problem}"
-        for what, tally in each.result.tallies.items():
+def _problems(results: Sequence[Result]) -> Iterator[str]:
+    for result in results:
+        for problem in result.problems:
+            yield f"{result.server}: {problem}"
+        for what, tally in result.tallies.items():
             for example in tally.examples:
-                yield f"{server}, {what}: {example}"
-        if not each.result.faults["disk full"]:
-            yield f"{server}: the disk was never full: only root can mount a small one"
+                yield f"{result.server}, {what}: {example}"
+        if not result.faults["disk full"]:
+            yield f"{result.server}: the disk was never full: see --help"
 
 
-def _verdict(shown: Sequence[_Shown], seed: int) -> str:
-    tallies = [tally for each in shown for tally in each.result.tallies.values()]
-    faults = sum((each.result.faults for each in shown), Counter[str]()).total()
+def _verdict(results: Sequence[Result], seed: int, *, clean: bool) -> str:
+    tallies = [tally for result in results for tally in result.tallies.values()]
+    faults = sum((result.faults for result in results), Counter[str]()).total()
     total = sum(tallies, Tally(accepted=0, delivered=0))
-    clean = all(each.clean for each in shown)
     return (
         f"{'Kept' if clean else 'BROKEN'}: {number(faults, 'fault')}, "
         f"{total.accepted:,} messages and items: {total.lost} lost, "

@@ -14,10 +14,10 @@ from qos.errors import RequestFailed
 from qos.testing.campaign.cast import (
     LOCK_S,
     NODE,
-    QUEUE,
     Cast,
     Files,
     accounts,
+    queue_jid,
     rosters,
 )
 from qos.testing.campaign.count import Tally, count_items, count_messages, unsettled
@@ -134,7 +134,7 @@ class Run:
             folder,
             accounts=accounts(files.stores),
             rosters=rosters(files.stores),
-            components={QUEUE: "secret of queue"},
+            components={queue_jid(self._name): "secret of queue"},
             tls=True,
         )
         seed = f"{self._seed} {self._name}"
@@ -189,7 +189,7 @@ class Run:
             plugin = XEP_0254.of(session.client)
             while True:
                 try:
-                    await plugin.create(QUEUE, NODE, _NODE_OPTIONS)
+                    await plugin.create(queue_jid(self._name), NODE, _NODE_OPTIONS)
                     return
                 except RequestFailed as error:
                     if not passing(error):

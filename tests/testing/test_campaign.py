@@ -1,0 +1,193 @@
+"""The campaign, for two minutes; and that it would notice."""
+
+import asyncio
+import contextlib
+import json
+import re
+import sqlite3
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from qos.cli.status import Status
+from qos.testing.campaign.cast import WORKERS, Files
+from qos.testing.campaign.count import count_items, count_messages
+from qos.testing.campaign.disk import SmallDisk
+from qos.testing.campaign.faults import KINDS
+
+#: Two minutes of faults, two servers that start and run out, and Spark; the rest is
+#: for a machine under load.
+LIMIT_S = 540.0
+
+
+async def run(*words: str, limit_s: float = LIMIT_S) -> tuple[int, str, str]:
+    """Run the command as an operator does; returns its status and what it wrote."""
+    process = await asyncio.create_subprocess_exec(
+        *("setpriv", "--pdeathsig", "KILL"),
+        *(sys.executable, "-P", "-m", "qos.testing.campaign", *words),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        async with asyncio.timeout(limit_s):
+            out, err = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    assert process.returncode is not None
+    return process.returncode, out.decode(), err.decode()
+
+
+@pytest.mark.crash
+@pytest.mark.xmpp
+@pytest.mark.timeout(LIMIT_S + 30)
+async def test_two_minutes_of_faults_on_both_servers_break_nothing(
+    tmp_path: Path,
+) -> None:
+    """The promise, against all that goes wrong where it is used."""
+    status, out, err = await run("--minutes", "2", "--out", str(tmp_path / "evidence"))
+    assert status == Status.DONE, f"{out}\n{err}"
+    assert "Traceback" not in err
+    # It would prove nothing if little had happened.
+    counts = {
+        kind: [
+            int(each)
+            for each in re.findall(rf"^{kind} +(\d+) +(\d+)$", out, re.MULTILINE)[0]
+        ]
+        for kind in KINDS
+        if kind != "disk full"
+    }
+    assert all(sum(pair) for pair in counts.values()), out
+    assert min(map(sum, zip(*counts.values(), strict=True))) > 20
+    sent = re.findall(r"^(?:messages|queue items).*?\) +(\d+)", out, re.MULTILINE)
+    assert len(sent) == 6
+    assert min(map(int, sent)) > 50, out
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        ((), "--minutes"),
+        (("--minutes", "0"), "'0' is not a number of minutes"),
+        (("--minutes", "1", "--server", "apache"), "apache"),
+        (("--minutes", "1", "--out", "{full}"), "there is something in it"),
+    ],
+)
+async def test_wrong_usage_is_one_line(
+    tmp_path: Path, words: tuple[str, ...], problem: str
+) -> None:
+    """And nothing is started for it."""
+    (tmp_path / "file").touch()
+    words = tuple(word.format(full=tmp_path) for word in words)
+    status, out, err = await run(*words, limit_s=30)
+    assert (status, out) == (Status.USAGE, "")
+    assert problem in err.splitlines()[-1]
+    assert "Traceback" not in err
+
+
+# -- that it would notice --------------------------------------------------
+
+
+def write(path: Path, *entries: Mapping[str, object]) -> Path:
+    path.write_text("".join(f"{json.dumps(entry)}\n" for entry in entries))
+    return path
+
+
+def sent(
+    number: int, status: str | None, level: str = "assured"
+) -> list[dict[str, object]]:
+    """What a sender writes of a message; without a status it has not ended."""
+    message = {"id": f"m{number}", "body": f"{level} 1-{number}"}
+    entries: list[dict[str, object]] = [
+        {"event": "begun", **message},
+        {"event": "accepted", **message},
+    ]
+    if status is not None:
+        entries.append({"event": "ended", **message, "status": status})
+    return entries
+
+
+def took(number: int, event: str = "took") -> dict[str, object]:
+    return {"event": event, "id": f"m{number}", "body": "", "redelivered": False}
+
+
+def test_each_way_of_breaking_the_promise_is_counted(tmp_path: Path) -> None:
+    """A count that cannot fail would prove nothing."""
+    sender = write(
+        tmp_path / "sender.log",
+        *sent(1, "delivered"),
+        *sent(2, "delivered"),
+        *sent(3, "delivered", "acknowledged"),
+        *sent(4, "delivered"),
+        *sent(5, "not delivered"),
+        *sent(6, "not delivered"),
+        *sent(7, "in doubt"),
+        *sent(8, None),
+        *sent(9, None),
+        {"event": "unknown", "id": "m9", "body": "assured 1-9"},
+        {"event": "begun", "id": "m10", "body": "assured 1-10"},
+        {"event": "refused", "id": "m10", "body": "assured 1-10"},
+    )
+    receiver = write(
+        tmp_path / "receiver.log",
+        *(took(1), took(1, "skipped")),
+        *(took(2), took(2)),
+        *(took(3), took(3)),
+        *(took(6), took(10), took(11)),
+    )
+    tally = count_messages(sender, receiver)
+    assert not tally.clean
+    assert tally.accepted == 9
+    assert tally.again == 1
+    assert tally.doubled == 1  # 2; and not 3, which is acknowledged
+    assert tally.lost == 2  # 4 and 9
+    assert tally.false == 5  # 4, 6, 9, 10, and 11 that nobody sent
+    assert tally.in_doubt == 1
+    assert tally.open == 1  # 8
+    assert {example.split()[1] for example in tally.examples} == {
+        *("m2", "m4", "m6", "m8", "m9", "m10", "m11")
+    }
+
+
+def test_messages_that_all_came_once_are_clean(tmp_path: Path) -> None:
+    """Or every run would fail."""
+    sender = write(tmp_path / "sender.log", *sent(1, "delivered"), *sent(2, "in doubt"))
+    receiver = write(tmp_path / "receiver.log", took(1), took(1, "skipped"))
+    tally = count_messages(sender, receiver)
+    assert tally.clean
+    assert (tally.lost, tally.doubled, tally.false, tally.open) == (0, 0, 0, 0)
+
+
+def test_each_way_of_breaking_the_promise_of_a_queue_is_counted(tmp_path: Path) -> None:
+    """Lost, doubled, done though it was not accepted, accepted though it was not done."""
+    files = Files(tmp_path, SmallDisk(tmp_path, 1), ("sqlite",))
+    files.published.write_text("i1\ni2\ni3\ni4\n")
+    files.deeds.write_text("accepted i4 t 0 1.0\n")
+    _execute(
+        files.effects(WORKERS[0]),
+        "CREATE TABLE effects (item_id TEXT)",
+        "INSERT INTO effects VALUES ('i1'), ('i2'), ('i2'), ('i5')",
+    )
+    _execute(
+        files.queue_store,
+        "CREATE TABLE item (node TEXT, item_id TEXT, outcome TEXT)",
+        "INSERT INTO item VALUES ('orders', 'i1', 'accepted'),"
+        " ('orders', 'i2', 'accepted'), ('orders', 'i3', NULL),"
+        " ('orders', 'i4', 'accepted'), ('orders', 'i5', NULL)",
+    )
+    tally = count_items(files)
+    assert tally.accepted == 4
+    assert tally.lost == 1  # i4
+    assert tally.doubled == 1  # i2
+    assert tally.false == 2  # i4 and i5
+    assert tally.open == 2  # i3 and i5
+
+
+def _execute(path: Path, *statements: str) -> None:
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        for statement in statements:
+            db.execute(statement)
+        db.commit()
