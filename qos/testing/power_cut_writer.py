@@ -1,0 +1,138 @@
+"""The program whose store loses its power: it writes what it is given, and says what is done.
+
+`main` with PLAN and ACKS as arguments is one life of it. Knows a plan (pickled),
+not who watches, nor what is made of it. To the file ACKS it appends `open ID` when the store
+is open and `done N` when the first N writes are done: both are promises.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import os
+import pickle
+import sys
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import qos.stores.files
+from qos.stores.files import FilesStore
+from qos.stores.group_commit import DurableStore
+from qos.stores.sqlite_file import SqliteFile
+
+__all__ = ["Plan", "Weakness"]
+
+#: Pages in the WAL after which SQLite copies them into the file: few, so that a short
+#: life has that too, and a WAL that begins anew.
+_CHECKPOINT_PAGES = 16
+
+
+class Weakness(enum.Enum):
+    """A store that must not survive: whoever does not find that finds nothing."""
+
+    NONE = "none"
+    NORMAL = "synchronous=NORMAL"
+    OFF = "synchronous=OFF"
+    NO_FOLDER_SYNC = "no sync of folders"
+    NO_FILE_SYNC = "no sync of files"
+    NO_COMMIT_FILE = "no commit.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One life.
+
+    Attributes:
+        store: the class of the store.
+        path: where it is.
+        writes: all there are.
+        first: how many of them are done.
+        groups: how many more to make, group by group: those of one share commits.
+        dies_after: a step of the store and how often; it dies at the step that follows.
+            None: it lives to close its store, and open and close it again.
+        weakness: what is left out.
+    """
+
+    store: Callable[[Path], DurableStore[Any, Any]]
+    path: Path
+    writes: Sequence[Sequence[Any]]
+    first: int
+    groups: Sequence[int]
+    dies_after: tuple[str, int] | None
+    weakness: Weakness
+
+
+class _Writer:
+    def __init__(self, plan: Plan, acks: Path) -> None:
+        self._plan = plan
+        self._acks = os.open(acks, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        self._steps: Counter[str] = Counter()
+        self._store = plan.store(plan.path)
+        self._store.probe = self._probe
+
+    async def live(self) -> None:
+        self._open()
+        done = self._plan.first
+        for count in self._plan.groups:
+            numbers = range(done, done + count)
+            await asyncio.gather(*[self._write(number) for number in numbers])
+            done += count
+        await self._store.close()
+        self._open()
+        await self._store.close()
+        if self._plan.dies_after is not None:
+            raise RuntimeError(f"never came to {self._plan.dies_after}")
+
+    def _open(self) -> None:
+        self._store.open()
+        if isinstance(self._store, SqliteFile):
+            self._set_up(self._store)
+        self._tell(f"open {self._store.store_id}")
+
+    def _set_up(self, store: SqliteFile[Any, Any]) -> None:
+        assert store._writer is not None
+        store._writer.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
+        if self._plan.weakness in {Weakness.NORMAL, Weakness.OFF}:
+            store._writer.execute(f"PRAGMA {self._plan.weakness.value}")
+
+    async def _write(self, number: int) -> None:
+        written = self._store.write(self._plan.writes[number])
+        assert written is not None
+        await written
+        self._tell(f"done {number + 1}")
+
+    def _tell(self, text: str) -> None:
+        os.write(self._acks, text.encode())
+
+    def _probe(self, step: str) -> None:
+        if self._plan.dies_after is None:
+            return
+        before, times = self._plan.dies_after
+        if self._steps[before] == times:
+            os._exit(0)
+        self._steps[step] += 1
+
+
+def _weakened(weakness: Weakness) -> AbstractContextManager[object]:
+    """What a store of files leaves out."""
+    if weakness is Weakness.NO_FOLDER_SYNC:
+        return mock.patch.object(qos.stores.files, "sync")
+    if weakness is Weakness.NO_FILE_SYNC:
+        return mock.patch("os.fsync")
+    if weakness is Weakness.NO_COMMIT_FILE:
+        return mock.patch.object(FilesStore, "_transact", FilesStore._make)
+    return nullcontext()
+
+
+def main() -> None:
+    """Live."""
+    plan_file, acks = map(Path, sys.argv[1:])
+    # Written a moment ago, by who started us.
+    plan = pickle.loads(plan_file.read_bytes())  # noqa: S301
+    with _weakened(plan.weakness):
+        asyncio.run(_Writer(plan, acks).live())
