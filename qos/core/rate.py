@@ -6,8 +6,8 @@ from collections import OrderedDict
 
 __all__ = ["RateLimit"]
 
-#: Sources remembered at a time; beyond it the oldest is forgotten, so that a
-#: flood of names costs memory no more than a flood from one.
+#: Sources remembered at a time. A flood of names costs memory no more than a flood
+#: from one, nor more of the log: those for which there is no room are one source.
 SOURCES_MAX = 1_000
 
 
@@ -16,16 +16,27 @@ class RateLimit:
 
     def __init__(self, interval_s: float) -> None:
         self.interval_s = interval_s
-        self._sources: OrderedDict[str, tuple[float, int]] = OrderedDict()
+        # Of each source: when there was an event, and how many were left out since.
+        # None: all for which there is no room. In the order of the events.
+        self._sources: OrderedDict[str | None, tuple[float, int]] = OrderedDict()
 
     def admit(self, source: str, now: float) -> int | None:
         """None: leave this one out. Else how many were left out before it."""
-        since, left_out = self._sources.get(source, (None, 0))
+        known = source if source in self._sources or self._has_room(now) else None
+        since, left_out = self._sources.get(known, (None, 0))
         if since is not None and now - since < self.interval_s:
-            self._sources[source] = (since, left_out + 1)
+            self._sources[known] = (since, left_out + 1)
             return None
-        self._sources[source] = (now, 0)
-        self._sources.move_to_end(source)
-        if len(self._sources) > SOURCES_MAX:
-            self._sources.popitem(last=False)
+        self._sources[known] = (now, 0)
+        self._sources.move_to_end(known)
         return left_out
+
+    def _has_room(self, now: float) -> bool:
+        """Whether one more can be remembered; the oldest makes room if it is time."""
+        if len(self._sources) < SOURCES_MAX:
+            return True
+        oldest, (since, _) = next(iter(self._sources.items()))
+        if now - since < self.interval_s:
+            return False
+        del self._sources[oldest]
+        return True

@@ -30,10 +30,20 @@ def test_one_event_per_source_and_interval_and_none_goes_uncounted(
             last[source], left_out[source] = now, 0
 
 
-def test_a_flood_of_names_costs_no_more_memory_than_the_limit() -> None:
-    """The oldest name is forgotten, and may be written about again."""
+def test_a_flood_of_names_is_a_flood_from_one() -> None:
+    """Names cost an attacker nothing, nor the server of his that makes them up."""
     limit = RateLimit(10.0)
-    for number in range(SOURCES_MAX + 1):
+    for number in range(SOURCES_MAX):
         assert limit.admit(f"eve-{number}@x", 0.0) == 0
-    assert limit.admit("eve-1@x", 1.0) is None, "still remembered"
-    assert limit.admit("eve-0@x", 1.0) == 0, "forgotten"
+    assert limit.admit("one more@x", 1.0) == 0, "the first of all others"
+    assert limit.admit("another@x", 2.0) is None
+    assert limit.admit("eve-0@x", 9.0) is None, "nobody has been forgotten for them"
+    assert limit.admit("another@x", 10.0) == 0, "the time of the oldest name is over"
+
+
+def test_however_many_names_there_are_the_log_has_no_more_lines() -> None:
+    """Round and round, so that each is forgotten before it comes again."""
+    limit = RateLimit(10.0)
+    names = [f"eve-{number}@x" for number in range(2 * SOURCES_MAX)]
+    told = [limit.admit(name, 1.0) for _ in range(3) for name in names]
+    assert len(told) - told.count(None) <= SOURCES_MAX + 1
