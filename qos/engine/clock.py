@@ -14,6 +14,9 @@ __all__ = ["Clock", "LoopClock", "Timers"]
 
 K = TypeVar("K", bound=Hashable)
 
+#: Outdated moments that are kept, beside as many as there are others.
+_OUTDATED_MAX = 64
+
 
 class Handle(Protocol):
     """A timer that can be cancelled."""
@@ -61,7 +64,8 @@ class Timers(Generic[K]):
         self._clock = clock
         self._fire = fire
         self._moments: dict[K, float] = {}
-        # Holds outdated moments too: they are dropped when they come up.
+        # Holds outdated moments too: they are dropped when they come up, or when there are
+        # many: of what is to be done in a week most is cleared within a second.
         self._heap: list[tuple[float, int, K]] = []
         self._tie = itertools.count()
         self._handle: Handle | None = None
@@ -76,6 +80,9 @@ class Timers(Generic[K]):
         if self._moments.get(key) == when:
             return
         self._moments[key] = when
+        if len(self._heap) > 2 * len(self._moments) + _OUTDATED_MAX:
+            self._heap = [each for each in self._heap if self._is_meant(each)]
+            heapq.heapify(self._heap)
         heapq.heappush(self._heap, (when, next(self._tie), key))
         if when < self._handle_at:
             self._arm(when)
@@ -103,11 +110,15 @@ class Timers(Generic[K]):
         self._handle, self._handle_at = None, math.inf
         now = self._clock.now()
         while self._heap and self._heap[0][0] <= now:
-            when, _, key = heapq.heappop(self._heap)
-            if self._moments.get(key) == when:
-                del self._moments[key]
-                self._fire(key)
-        while self._heap and self._moments.get(self._heap[0][2]) != self._heap[0][0]:
+            first = heapq.heappop(self._heap)
+            if self._is_meant(first):
+                del self._moments[first[2]]
+                self._fire(first[2])
+        while self._heap and not self._is_meant(self._heap[0]):
             heapq.heappop(self._heap)
         if self._heap and self._heap[0][0] < self._handle_at:
             self._arm(self._heap[0][0])
+
+    def _is_meant(self, entry: tuple[float, int, K]) -> bool:
+        when, _, key = entry
+        return self._moments.get(key) == when
