@@ -23,6 +23,8 @@ from slixmpp.xmlstream import StanzaBase, register_stanza_plugin
 from slixmpp.xmlstream.handler import Callback
 from slixmpp.xmlstream.matcher import StanzaPath
 
+from qos.core.model import bare
+from qos.core.rate import RateLimit
 from xep_0337 import stanza
 from xep_0337.stanza import (
     ILLEGAL_CHARACTER,
@@ -57,6 +59,10 @@ SILENT_LOGGERS: Final = ("slixmpp", "xep_0337")
 
 _HANDLER_NAME = "XEP-0337 event"
 
+# At most one warning of an account in this time: nobody may turn our log into his
+# amplifier.
+_WARNING_INTERVAL_S = 60.0
+
 _sending: ContextVar[bool] = ContextVar("xep_0337_sending", default=False)
 
 
@@ -65,7 +71,8 @@ class XEP_0337(BasePlugin):
 
     A message with at least one well-formed `<log/>` raises the slixmpp event
     `event_log` with the message; `parse` gives its events. A malformed one is logged
-    as a warning that names the sender, the message and the place.
+    as a warning that names the sender, the message and the place; of one account once in
+    a minute.
     """
 
     name = "xep_0337"
@@ -87,6 +94,7 @@ class XEP_0337(BasePlugin):
         super().__init__(xmpp, config)
         # slixmpp calls `session_bind` before `plugin_init` on a stream in session.
         self._advertised: set[JID] = set()
+        self._warned = RateLimit(_WARNING_INTERVAL_S)
 
     @classmethod
     def of(cls, xmpp: BaseXMPP) -> Self:
@@ -189,15 +197,24 @@ class XEP_0337(BasePlugin):
         items = list(_read(message))
         for number, item in enumerate(items, start=1):
             if isinstance(item, MalformedEvent):
-                log.warning(
-                    "Left out event %d of message %s from %s: %s",
-                    number,
-                    reprlib.repr(message["id"]),
-                    message.xml.get("from"),
-                    item,
-                )
+                self._warn(message, number, item)
         if any(isinstance(item, LogEvent) for item in items):
             self.xmpp.event("event_log", message)
+
+    def _warn(self, message: Message, number: int, error: MalformedEvent) -> None:
+        """One line of a sender in a while: a message has room for thousands of these."""
+        sender = message.xml.get("from", "")
+        left_out = self._warned.admit(bare(sender), time.monotonic())
+        if left_out is None:
+            return
+        log.warning(
+            "Left out event %d of message %s from %s: %s (%d more left out)",
+            number,
+            reprlib.repr(message["id"]),
+            sender,
+            error,
+            left_out,
+        )
 
 
 class EventLogHandler(logging.Handler):

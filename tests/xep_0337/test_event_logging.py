@@ -167,9 +167,18 @@ async def test_a_malformed_event_is_logged_by_name_and_place(
             "xep_0337.event_logging",
             logging.WARNING,
             "Left out event 1 of message 'm1' from dev@example.org/1: "
-            "log/@timestamp: 'soon': not an xs:dateTime",
+            "log/@timestamp: 'soon': not an xs:dateTime (0 more left out)",
         )
     ]
+
+
+async def test_a_flood_of_malformed_events_is_one_line_of_each_account(
+    xmpp: Stream, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A message has room for thousands: it must not become as many lines on our disk."""
+    for _ in range(3):
+        assert receive(xmpp, BAD * 100) == []
+    assert len(caplog.records) == 1
 
 
 async def test_a_malformed_event_does_not_cost_its_neighbour(
