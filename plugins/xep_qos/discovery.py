@@ -7,12 +7,13 @@ import logging
 from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from typing import TypeVar
 
 from slixmpp import JID
 from slixmpp.basexmpp import BaseXMPP
 from slixmpp.exceptions import XMPPError
 
-from qos.core.model import Outgoing, Route, bare
+from qos.core.model import ID_CHARS_MAX, Outgoing, Route, bare
 from qos.core.route import Resource, choose, namespace_for, to_jid
 
 __all__ = ["Discovery"]
@@ -20,6 +21,13 @@ __all__ = ["Discovery"]
 log = logging.getLogger(__name__)
 
 _NOTHING: frozenset[str] = frozenset()
+
+#: Of so many it is remembered that they are available, and the version of their
+#: capabilities; of more, the latest. Anybody may send presence, and a peer whose version
+#: is not known is asked itself.
+_PRESENT_MAX = 10_000
+
+_K, _V = TypeVar("_K"), TypeVar("_V")
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,9 +111,12 @@ class Discovery:
             version: of its capabilities (XEP-0115), if it says so.
         """
         self.forget(jid)
-        self._present.setdefault((to, bare(jid)), {})[jid] = priority
-        if version is not None:
-            self._versions[jid] = version
+        account = (to, bare(jid))
+        resources = self._present.get(account, {})
+        _put(resources, jid, priority)
+        _put(self._present, account, resources)
+        if version is not None and len(version) <= ID_CHARS_MAX:
+            _put(self._versions, jid, version)
 
     def went(self, jid: str, to: str) -> None:
         """A JID is not available any more to an account of ours."""
@@ -189,3 +200,11 @@ class Discovery:
         until = None if speaks else self._now() + self._timeout_s
         self._known[jid] = _Known(features, until)
         self._found(bare(jid))
+
+
+def _put(known: dict[_K, _V], key: _K, value: _V) -> None:
+    """Set it as the newest, and forget the oldest where there are too many."""
+    known.pop(key, None)
+    known[key] = value
+    if len(known) > _PRESENT_MAX:
+        del known[next(iter(known))]

@@ -26,6 +26,9 @@ log = logging.getLogger(__name__)
 #: A peer whose request is dropped here repeats it.
 _WAITING_MAX = 1_000
 
+#: Bytes of their payloads: a request may be as large as a server's limit for a stanza.
+_WAITING_BYTES_MAX = 4 * 1024 * 1024
+
 #: Rooms remembered by the presences of their occupants.
 _ROOMS_MAX = 10_000
 
@@ -54,6 +57,8 @@ class Guard:
         self._trust_acknowledged = trust_acknowledged
         self._decided = decided
         self._waiting: deque[Request] = deque()
+        # How many requests wait, for the roster or for the application, and their bytes.
+        self._kept = self._kept_bytes = 0
         self._rooms: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self.roster_known = asyncio.Event()
@@ -80,7 +85,8 @@ class Guard:
         """Stop what waits for this session."""
         for task in self._tasks:
             task.cancel()
-        self._waiting.clear()
+        while self._waiting:
+            self._let_go(self._waiting.popleft())
 
     def saw_occupant(self, jid: str) -> None:
         """A presence came that only an occupant of a room sends (XEP-0045)."""
@@ -96,13 +102,26 @@ class Guard:
             # Whoever knows what we hold for him was trusted when he sent it.
             self._decided(request, Trusted(True, "it is held already"))
         elif not isinstance(rule, TrustPolicy):
-            if len(self._tasks) < _WAITING_MAX:
-                self._spawn(self._ask_application(rule, request))
+            if self._keep(request):
+                asking = self._spawn(self._ask_application(rule, request))
+                asking.add_done_callback(lambda _: self._let_go(request))
         elif rule.needs_roster and not self.roster_known.is_set():
-            if len(self._waiting) < _WAITING_MAX:
+            if self._keep(request):
                 self._waiting.append(request)
         else:
             self._decide(rule, request)
+
+    def _keep(self, request: Request) -> bool:
+        """Whether there is room for one more that waits."""
+        size = self._kept_bytes + request.size
+        if self._kept >= _WAITING_MAX or size > _WAITING_BYTES_MAX:
+            return False
+        self._kept, self._kept_bytes = self._kept + 1, size
+        return True
+
+    def _let_go(self, request: Request) -> None:
+        self._kept -= 1
+        self._kept_bytes -= request.size
 
     def _decide(self, rule: TrustPolicy, request: Request) -> None:
         account = bare(request.source)
@@ -185,10 +204,13 @@ class Guard:
     def _roster_is_known(self) -> None:
         self.roster_known.set()
         while self._waiting:
-            self.consider(self._waiting.popleft())
+            request = self._waiting.popleft()
+            self._let_go(request)
+            self.consider(request)
 
-    def _spawn(self, coroutine: object) -> None:
+    def _spawn(self, coroutine: object) -> asyncio.Task[None]:
         assert inspect.iscoroutine(coroutine)
         task = self._xmpp.loop.create_task(coroutine)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task

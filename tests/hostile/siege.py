@@ -1,0 +1,210 @@
+"""One of ours at the embedded server, and hostile peers that write bytes to it.
+
+The bytes go from the server's end of the connection through slixmpp's parser, whatever
+from they claim: so a stanza comes as no server would let it pass. What the one under
+siege writes is kept, and reaches nobody. It answers nothing in the place of peers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+from xml.etree import ElementTree as ET
+
+from slixmpp import ClientXMPP, ComponentXMPP
+
+from grammar import Asked, Written
+from qos.testing.clients import logged_in
+from qos.testing.queues import queue_service
+from qos.testing.server import LoopbackServer
+from qos.testing.session import Connection
+from qos.testing.stream import Stanza
+from xep_0254 import XEP_0254
+from xep_0254.service import QueueService
+from xep_qos import XEP_QOS
+
+__all__ = ["Siege", "besieged_device", "besieged_service", "size_of"]
+
+QUEUES = "queue.localhost"
+LOG = "log@localhost/1"
+
+#: An answer takes milliseconds; the rest is for a machine under load.
+_ANSWER_S_MAX = 4.0
+
+_PING = "<iq type='get' id='{}' from='{}' to='{}'><ping xmlns='urn:xmpp:ping'/></iq>"
+
+
+class Siege:
+    """The connection of the one under siege, at the server's end.
+
+    Attributes:
+        written: what it has written since.
+        errors: log records of errors, and what went wrong in the event loop.
+    """
+
+    def __init__(
+        self,
+        server: LoopbackServer,
+        xmpp: ClientXMPP | ComponentXMPP,
+        roots: Sequence[object],
+    ) -> None:
+        self.jid = str(xmpp.boundjid.full)
+        self.xmpp = xmpp
+        self.roots = roots
+        self.written: list[ET.Element] = []
+        self.errors: list[Any] = []
+        self._changed = asyncio.Event()
+        self._sentinels = 0
+        router: Any = server._router
+        found = {**router.sessions, **router.components}
+        self._connection: Connection = found[self.jid]
+        self._accept = router.accept
+        router.accept = self._take
+
+    def _take(self, origin: Connection, sender: str, stanza: Stanza) -> None:
+        if origin is not self._connection:
+            self._accept(origin, sender, stanza)
+            return
+        self.written.append(stanza.tree)
+        self._changed.set()
+
+    @property
+    def is_up(self) -> bool:
+        """Whether its stream still is."""
+        return self._connection._reader is not None
+
+    def send(self, data: bytes) -> None:
+        """Write to it."""
+        self._connection.send(data)
+        self._connection.flush()
+
+    async def settle(self, asked: Sequence[Asked] = ()) -> None:
+        """Wait until each of these has an answer, and what was sent is worked off."""
+        async with asyncio.timeout(_ANSWER_S_MAX):
+            wanted = Counter(asked)
+            while self.is_up and wanted - Counter(self.answers()):
+                self._changed.clear()
+                await self._changed.wait()
+            # And whatever comes too often.
+            self._sentinels += 1
+            last = Asked("alice@localhost/sentinel", f"sentinel {self._sentinels}")
+            self.send(_PING.format(last.iq_id, last.source, self.jid).encode())
+            while self.is_up and last not in self.answers():
+                self._changed.clear()
+                await self._changed.wait()
+
+    def answers(self) -> list[Asked]:
+        """To whom it has answered, and which id."""
+        return [
+            Asked(xml.get("to", ""), xml.get("id", ""))
+            for xml in self.written
+            if xml.tag == "{jabber:client}iq" and xml.get("type") in {"result", "error"}
+        ]
+
+    async def endure(
+        self, stanzas: Sequence[Written], cuts: Sequence[int] = ()
+    ) -> None:
+        """Send these, in pieces cut at these places, and wait for the answers."""
+        data = b"".join(each.data for each in stanzas)
+        places = sorted({place % (len(data) + 1) for place in cuts} | {0, len(data)})
+        for start, end in pairwise(places):
+            self.send(data[start:end])
+            await asyncio.sleep(0)
+        await self.settle([each.asked for each in stanzas if each.asked])
+
+    @property
+    def reported(self) -> Counter[str]:
+        """Events of XEP-0337 that it has sent, by the account that they are about."""
+        return Counter(
+            log.get("subject", "").partition("/")[0]
+            for xml in self.written
+            for log in xml.iter("{urn:xmpp:eventlog}log")
+        )
+
+
+@contextlib.asynccontextmanager
+async def besieged_device(**options: Any) -> AsyncIterator[Siege]:
+    """Bob, who takes messages and asks queue services; these are options of xep_qos."""
+    accounts = {"bob": "secret", "alice": "secret"}
+    rosters = {"bob": {"alice@localhost": "both"}}
+    async with LoopbackServer(accounts=accounts, rosters=rosters) as server:
+        plugins = {"xep_qos": {"event_log_to": LOG, **options}, "xep_0254": {}}
+        async with logged_in(server, "bob/b", plugins) as bob:
+            roots = [XEP_QOS.of(bob), XEP_0254.of(bob)]
+            with _watched(Siege(server, bob, roots)) as siege:
+                yield siege
+
+
+@contextlib.asynccontextmanager
+async def besieged_service(folder: Path) -> AsyncIterator[tuple[Siege, QueueService]]:
+    """A queue service, as a component."""
+    components = {QUEUES: "secret"}
+    async with (
+        LoopbackServer(accounts={}, components=components) as server,
+        queue_service(server, QUEUES, store=f"sqlite:{folder / 'queues.db'}") as served,
+    ):
+        xmpp = served._xmpp
+        with _watched(Siege(server, xmpp, [served, XEP_QOS.of(xmpp)])) as siege:
+            yield siege, served
+
+
+@contextlib.contextmanager
+def _watched(siege: Siege) -> Iterator[Siege]:
+    """Collect what fails, wherever it is caught."""
+    loop = asyncio.get_running_loop()
+    handler = logging.Handler(logging.ERROR)
+
+    def note(problem: Any) -> None:
+        text = str(problem)
+        if isinstance(problem, logging.LogRecord):
+            text = problem.getMessage()
+        # slixmpp 1.17 keeps no reference to what it starts for a peer's capabilities.
+        if not ("Task was destroyed" in text and "XMLStream.event" in text):
+            siege.errors.append(problem)
+
+    handler.emit = note  # type: ignore[method-assign,assignment]
+    root = logging.getLogger()
+    root.addHandler(handler)
+    loop.set_exception_handler(lambda _, context: note(context))
+    try:
+        yield siege
+    finally:
+        root.removeHandler(handler)
+        loop.set_exception_handler(None)
+
+
+def size_of(roots: Sequence[object]) -> int:
+    """How many entries there are in all that these hold of ours, at any depth."""
+    seen: set[int] = set()
+    left: list[Any] = list(roots)
+    size = 0
+    while left:
+        each = left.pop()
+        if id(each) in seen or isinstance(each, type | ModuleType | Callable):
+            continue
+        seen.add(id(each))
+        if isinstance(each, dict):
+            size += len(each)
+            left += [*each.keys(), *each.values()]
+        elif isinstance(each, tuple):
+            left += each
+        elif isinstance(each, list | set | frozenset | deque):
+            size += len(each)
+            left += each
+        elif type(each).__module__.startswith(("qos.", "xep_")):
+            left += list(getattr(each, "__dict__", {}).values())
+            for kind in type(each).__mro__:
+                names = getattr(kind, "__slots__", ())
+                left += [
+                    getattr(each, name)
+                    for name in ((names,) if isinstance(names, str) else names)
+                    if hasattr(each, name)
+                ]
+    return size

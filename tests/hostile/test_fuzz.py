@@ -1,0 +1,191 @@
+"""Whatever bytes a peer makes up: no traceback, one answer to each iq, no growth.
+
+`make fuzz EXAMPLES=n` tries as many as one likes; here are a few. A list of stanzas that
+has failed once is an example for good.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from grammar import CONTENTS, QUEUE_REQUESTS, REQUESTS, Asked, Grammar, Written
+from siege import QUEUES, Siege, besieged_device, besieged_service, size_of
+from xep_qos import XEP_QOS
+
+#: Lists of stanzas, each at one that has just started.
+EXAMPLES = int(os.environ.get("EXAMPLES", "25"))
+
+#: Each is a stanza: so of a list that fails what does no harm is left out.
+SEEDS = st.lists(st.integers(0, 2**32), min_size=1, max_size=60)
+
+#: Where the bytes are cut into what comes in one read.
+CUTS = st.lists(st.integers(0, 2**16), max_size=8)
+
+FUZZ = settings(
+    max_examples=EXAMPLES,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+    print_blob=True,
+)
+
+
+def check(siege: Siege, stanzas: list[Written]) -> None:
+    """What holds after any stanzas at all."""
+    assert not siege.errors
+    assert siege.is_up
+    asked = [each.asked for each in stanzas if each.asked]
+    answers = siege.answers()
+    for each in asked:
+        assert answers.count(each) == asked.count(each), each
+    assert all(count == 1 for count in siege.reported.values()), siege.reported
+
+
+@FUZZ
+@given(seeds=SEEDS, cuts=CUTS)
+async def test_no_stanza_of_a_peer_harms_a_device(
+    seeds: list[int], cuts: list[int]
+) -> None:
+    """Requests, batches, answers, events of queues and of logs, presence."""
+    options = {"trust": "all", "quota_messages": 5, "event_interval_s": 3600.0}
+    async with besieged_device(**options) as siege:
+        qos = XEP_QOS.of(siege.xmpp)
+        for number in range(2):
+            message = siege.xmpp.make_message("alice@localhost/a", str(number))
+            await qos.submit(message)
+        await siege.settle()
+        pending = [xml.get("id", "") for xml in siege.written]
+        grammar = Grammar(siege.jid, pending=pending)
+        stanzas = [grammar.stanza(seed) for seed in seeds]
+        await siege.endure(stanzas, cuts)
+        check(siege, stanzas)
+
+
+@FUZZ
+@given(seeds=SEEDS, cuts=CUTS)
+async def test_no_stanza_of_a_peer_harms_a_queue_service(
+    tmp_path_factory: pytest.TempPathFactory, seeds: list[int], cuts: list[int]
+) -> None:
+    """Each request of XEP-0254, in an iq and in a message."""
+    folder = tmp_path_factory.mktemp("queues")
+    async with besieged_service(folder) as (siege, _):
+        grammar = Grammar(
+            QUEUES,
+            namespace="jabber:component:accept",
+            requests=(*QUEUE_REQUESTS, "assured", "acknowledged", "deliver", "batch"),
+        )
+        stanzas = [_create(), *[grammar.stanza(seed) for seed in seeds]]
+        await siege.endure(stanzas, cuts)
+        check(siege, stanzas)
+
+
+def _create() -> Written:
+    """So that there is a node to do something to."""
+    asked = Asked("alice@localhost/a", "create")
+    text = (
+        f"<iq type='set' id='{asked.iq_id}' from='{asked.source}' to='{QUEUES}'>"
+        "<pubsub xmlns='http://jabber.org/protocol/pubsub'><create node='jobs'/>"
+        "</pubsub></iq>"
+    )
+    return Written(text.encode(), asked)
+
+
+# -- growth -----------------------------------------------------------------
+
+#: In these tests all tables that are bounded by a number have room for so many.
+ROOM = 20
+
+#: Constants of the code that are such numbers; options are set below.
+BOUNDS = (
+    *("qos.core.rate.SOURCES_MAX", "xep_qos.guard._ROOMS_MAX"),
+    *("xep_qos.discovery._PRESENT_MAX", "qos.engine.queue._SENT_MAX"),
+    *("qos.engine.clock._OUTDATED_MAX", "qos.core.queue_owners._NODES_MAX"),
+    *(
+        "qos.core.queue_users._SUBSCRIPTIONS_MAX",
+        "qos.core.queue_service._RESOURCES_MAX",
+    ),
+)
+
+#: Of each kind: first so many, to fill what has a bound; then the others, after which all
+#: tables together have no more than a few entries more.
+FILL, STANZAS = 120, 200
+GROWTH_MAX = 2 * ROOM
+
+
+@pytest.fixture
+def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that what has a bound comes to it soon."""
+    for name in BOUNDS:
+        monkeypatch.setattr(name, ROOM)
+
+
+async def check_growth(
+    siege: Siege, write: Callable[[int], Iterable[bytes]], what: object
+) -> None:
+    """Whatever is written for so many numbers."""
+    sizes = []
+    for numbers in (range(FILL), range(FILL, FILL + STANZAS)):
+        for number in numbers:
+            for data in write(number):
+                siege.send(data)
+        await siege.settle()
+        siege.written.clear()
+        sizes.append(size_of(siege.roots))
+    assert sizes[1] - sizes[0] < GROWTH_MAX, what
+
+
+async def check_growth_of_each(
+    siege: Siege, requests: Sequence[str], namespace: str
+) -> None:
+    """Of each kind of stanza; everybody who writes one is somebody else, with new names."""
+    contents = {"iq": requests, **CONTENTS}
+    kinds = {(kind, about) for kind, some in contents.items() for about in some}
+
+    def stanza(kind: str, about: str, number: int) -> Iterable[bytes]:
+        name = f"{kind}-{about}-{number}"
+        source = f"{name}@localhost/{name}"
+        grammar = Grammar(siege.jid, namespace=namespace, sources=[source], names=name)
+        yield grammar.stanza(number, kind, about).data
+
+    for each in sorted(kinds):
+        await check_growth(siege, partial(stanza, *each), each)
+    assert not siege.errors
+
+
+async def test_no_table_of_a_device_grows_with_what_strangers_send(
+    narrow: None,
+) -> None:
+    """Names cost an attacker nothing: each table has a bound, and is at it soon."""
+    options = {
+        "trust": "all",
+        "quota_messages": 3,
+        "quota_total_messages": ROOM,
+        "tombstones_max": ROOM,
+    }
+    async with besieged_device(**options) as siege:
+        await check_growth(siege, lambda number: exchange(siege, number), "exchange")
+        await check_growth_of_each(siege, REQUESTS, "jabber:client")
+
+
+async def test_no_table_of_a_queue_service_grows_with_what_strangers_send(
+    narrow: None, tmp_path: Path
+) -> None:
+    """Nor with nodes, items and subscriptions, which have bounds of their own."""
+    async with besieged_service(tmp_path) as (siege, _):
+        await check_growth_of_each(siege, QUEUE_REQUESTS, "jabber:component:accept")
+
+
+def exchange(siege: Siege, number: int) -> Iterable[bytes]:
+    """A message as it should be, from its offer to its release."""
+    message = "<message xmlns='jabber:client'><body>x</body></message>"
+    for kind, content in (("assured", message), ("deliver", "")):
+        yield (
+            f"<iq type='set' id='{kind}{number}' from='e{number}@x/1' to='{siege.jid}'>"
+            f"<{kind} xmlns='urn:xmpp:qos' msgId='{number}'>{content}</{kind}></iq>"
+        ).encode()

@@ -1,0 +1,45 @@
+"""What waits for a decision costs no more than it may, whoever sends it."""
+
+from __future__ import annotations
+
+import asyncio
+
+from grammar import Asked
+from qos.core.model import NAMESPACES
+from siege import Siege, besieged_device
+
+BODY = "x" * 100_000
+
+
+def flood(siege: Siege, count: int) -> list[Asked]:
+    """So many messages of 100 kB, each of somebody else."""
+    asked = [Asked(f"a{number}@x/1", f"i{number}") for number in range(count)]
+    for each in asked:
+        text = (
+            f"<iq type='set' id='{each.iq_id}' from='{each.source}' to='{siege.jid}'>"
+            f"<assured xmlns='{NAMESPACES[0]}' msgId='1'><message xmlns='jabber:client'>"
+            f"<body>{BODY}</body></message></assured></iq>"
+        )
+        siege.send(text.encode())
+    return asked
+
+
+async def test_requests_that_wait_for_the_application_are_bounded_in_bytes() -> None:
+    """A function that takes its time must not fill the memory; who is let wait is
+    answered, and who is not, comes again."""
+    decide = asyncio.Event()
+
+    async def trust(_jid: str) -> bool:
+        await decide.wait()
+        return True
+
+    async with besieged_device(trust=trust) as siege:
+        asked = flood(siege, 100)
+        await siege.settle()
+        decide.set()
+        room = 4 * 1024 * 1024 // len(BODY)
+        await siege.settle(asked[:room])
+        assert len(set(siege.answers()) & set(asked)) == room
+        # What has been decided makes room.
+        siege.written.clear()
+        await siege.settle(flood(siege, 30))
