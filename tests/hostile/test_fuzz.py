@@ -74,7 +74,7 @@ async def test_no_stanza_of_a_peer_harms_a_queue_service(
 ) -> None:
     """Each request of XEP-0254, in an iq and in a message."""
     folder = tmp_path_factory.mktemp("queues")
-    async with besieged_service(folder) as (siege, _):
+    async with besieged_service(folder) as siege:
         grammar = Grammar(
             QUEUES,
             namespace="jabber:component:accept",
@@ -177,7 +177,7 @@ async def test_no_table_of_a_queue_service_grows_with_what_strangers_send(
     narrow: None, tmp_path: Path
 ) -> None:
     """Nor with nodes, items and subscriptions, which have bounds of their own."""
-    async with besieged_service(tmp_path) as (siege, _):
+    async with besieged_service(tmp_path) as siege:
         await check_growth_of_each(siege, QUEUE_REQUESTS, "jabber:component:accept")
 
 

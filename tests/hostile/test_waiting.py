@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from xml.etree import ElementTree as ET
 
 from grammar import Asked
 from qos.core.model import NAMESPACES
 from siege import Siege, besieged_device
+from xep_qos import XEP_QOS
 
 BODY = "x" * 100_000
 
@@ -43,3 +45,25 @@ async def test_requests_that_wait_for_the_application_are_bounded_in_bytes() -> 
         # What has been decided makes room.
         siege.written.clear()
         await siege.settle(flood(siege, 30))
+
+
+async def test_a_broken_answer_to_our_question_does_not_hold_up_our_messages() -> None:
+    """slixmpp fails on an error without a condition that it knows, and never says so."""
+    async with besieged_device(retry_first_s=0.5) as siege:
+        message = siege.xmpp.make_message("alice@localhost/a", "x")
+        await XEP_QOS.of(siege.xmpp).submit(message)
+        await siege.settle()
+        (question,) = [xml for xml in siege.written if xml.get("type") == "get"]
+        siege.send(
+            f"<iq type='error' id='{question.get('id')}' from='alice@localhost/a'"
+            f" to='{siege.jid}'><error type='cancel'/></iq>".encode()
+        )
+        async with asyncio.timeout(10):
+            while not offers(siege):
+                await siege.settle()
+
+
+def offers(siege: Siege) -> list[ET.Element]:
+    """What it has offered."""
+    name = f"{{{NAMESPACES[0]}}}assured"
+    return [each for xml in siege.written for each in xml.iter(name)]
