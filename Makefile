@@ -10,6 +10,8 @@ PYTHON ?= $(firstword $(foreach python,python3 python3.14 python3.13 python3.12 
 # How many tests run at once; 0 for one after the other, in this process. One more than
 # there are cores: some wait for a server or for time to pass.
 JOBS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
+# How many lists of stanzas `make fuzz` tries on each handler.
+EXAMPLES ?= 1000
 # For example: make test PYTEST_ARGS='--durations=20'.
 PYTEST_ARGS ?=
 
@@ -24,13 +26,15 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 MINUTES ?= 10
 CAMPAIGN_ARGS ?=
 
-.PHONY: help demo test campaign bench-guard check format clean system java
+.PHONY: help demo test campaign bench-guard fuzz flood check format clean system java
 
 help:
 	@echo 'make demo         see it work: a bad link, killed workers, an audit; no server needed'
 	@echo 'make test         everything that must pass: check, all tests, coverage, bench-guard'
 	@echo 'make campaign     try to break it, with real servers and processes, MINUTES=10'
 	@echo 'make bench-guard  it has not become slower beside its floor, in a minute'
+	@echo 'make fuzz         hostile stanzas, as many lists as you like: make fuzz EXAMPLES=10000'
+	@echo 'make flood        50 senders at 10 times their quotas, and an honest one; a minute'
 	@echo 'make check        format, lint and types only'
 	@echo 'make format       rewrite the sources as check wants them'
 	@echo 'make clean        remove all that was built, .venv included'
@@ -57,6 +61,14 @@ campaign: system .venv/dev.stamp
 # After the tests, and not beside them: it needs the machine for itself.
 bench-guard: .venv/dev.stamp
 	$(BIN)/xmpp-qos bench guard
+
+# Each handler gets as many lists of stanzas. A list that fails is made as short as can be.
+fuzz: .venv/dev.stamp
+	EXAMPLES=$(EXAMPLES) $(BIN)/pytest -n $(JOBS) --timeout 0 $(PYTEST_ARGS) tests/hostile/test_fuzz.py
+
+# Beside nothing else: it measures how long messages take.
+flood: .venv/dev.stamp
+	$(BIN)/python -m qos.bench.flood
 
 check: .venv/dev.stamp
 	$(BIN)/ruff format --check

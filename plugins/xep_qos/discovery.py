@@ -27,7 +27,8 @@ _NOTHING: frozenset[str] = frozenset()
 #: is not known is asked itself.
 _PRESENT_MAX = 10_000
 
-_K, _V = TypeVar("_K"), TypeVar("_V")
+_K = TypeVar("_K")
+_V = TypeVar("_V")
 
 
 @dataclass(frozen=True, slots=True)

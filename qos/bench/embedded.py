@@ -12,10 +12,12 @@ from qos.testing.server import LoopbackServer
 async def _live() -> None:
     async with AsyncExitStack() as stack:
 
-        async def serve(*, accounts: dict[str, str]) -> dict[str, object]:
-            server = LoopbackServer(accounts=accounts)
+        async def serve(
+            *, accounts: dict[str, str], components: dict[str, str]
+        ) -> dict[str, object]:
+            server = LoopbackServer(accounts=accounts, components=components)
             await stack.enter_async_context(server)
-            return {"port": server.port}
+            return {"port": server.port, "component_port": server.component_port}
 
         await obey([serve])
 

@@ -224,6 +224,7 @@ class Place:
         sends: bool,
         plugins: Mapping[str, dict[str, Any]],
         account: str = "",
+        pause_s: float = 0.0,
     ) -> Task:
         """What an end is to be.
 
@@ -231,6 +232,7 @@ class Place:
             sends: whether it sends to another with the plugin.
             plugins: the options of those to load, by their names.
             account: `sender` or `receiver`; as `sends` says if it is empty.
+            pause_s: see Task.
         """
         account = account or ("sender" if sends else "receiver")
         server = self._server
@@ -241,6 +243,7 @@ class Place:
             way="plugin",
             level=Level.ASSURED.value,
             plugins=dict(plugins),
+            pause_s=pause_s,
         )
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import secrets
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
@@ -74,13 +75,22 @@ class NamedServer:
 
 
 class EmbeddedServer:
-    """That of `qos.testing`, in a process of its own."""
+    """That of `qos.testing`, in a process of its own.
+
+    Args:
+        components: secrets by domain.
+
+    Attributes:
+        component_port: for components, once started.
+    """
 
     name = "the embedded server"
     version: str | None = None
 
-    def __init__(self) -> None:
+    def __init__(self, components: Mapping[str, str] | None = None) -> None:
         self.pid: int | None = None
+        self.component_port = 0
+        self._components = dict(components or {})
         self._passwords = _new_passwords()
         self._child: Child | None = None
 
@@ -89,7 +99,10 @@ class EmbeddedServer:
         self._child = await Child.start(
             "qos.bench.embedded", name=self.name, folder=folder
         )
-        answer = await self._child.do("serve", accounts=self._passwords)
+        answer = await self._child.do(
+            "serve", accounts=self._passwords, components=self._components
+        )
+        self.component_port = answer["component_port"]
         self.pid = self._child.pid
         host, domain, port = LoopbackServer.host, LoopbackServer.domain, answer["port"]
         self.sender, self.receiver = (

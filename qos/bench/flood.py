@@ -1,0 +1,229 @@
+"""Floods a receiver, and measures what an honest peer of it has of that.
+
+`python -m qos.bench.flood` takes a minute of a flood, and one before it without: 50 senders
+offer 10 times what the quota of each lets them have held, and release nothing, while one
+more sends messages as before. Each end is a process of its own.
+
+The honest peer must not wait more than twice as long (p99), each request of the flood must
+be answered, no sender may have more held than its quota, and the memory of the receiver must
+not grow by more than what it holds, and some overhead for each message.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import secrets
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from operator import sub
+from pathlib import Path
+
+from qos.bench.figures import percentile
+from qos.bench.footprint import MB, End, Place, Target
+from qos.bench.processes import PATIENCE_S, Child
+from qos.bench.report import aligned
+from qos.bench.sample import BenchFailed, NotHere
+from qos.bench.servers import EmbeddedServer
+from qos.bench.times import unpack
+
+__all__ = ["Flood", "Flooded", "main", "measure"]
+
+_DOMAIN = "flood.localhost"
+
+#: As often as its quota, each of them.
+TIMES_QUOTA = 10
+
+#: p99 beside the flood, to that without.
+RATIO_MAX = 2.0
+
+#: Of a message that is held, beside its payload: seen were 3 kB.
+_MESSAGE_BYTES = 6_000
+
+#: What a process may take for a flood that leaves nothing behind: buffers, mostly.
+_OVERHEAD_BYTES = 16 * MB
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flood:
+    """What is done.
+
+    Attributes:
+        senders: that keep to no quota.
+        quota: messages that may be held of each.
+        payload_bytes: of each message.
+        seconds: of the flood, and of the time before it.
+        pause_s: between two messages of the honest peer.
+    """
+
+    senders: int = 50
+    quota: int = 100
+    payload_bytes: int = 200
+    seconds: float = 60.0
+    pause_s: float = 0.02
+
+    @property
+    def rss_bytes_max(self) -> int:
+        """By how much the memory of the receiver may grow."""
+        each = self.payload_bytes + _MESSAGE_BYTES
+        return self.senders * self.quota * each + _OVERHEAD_BYTES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flooded:
+    """What came of it.
+
+    Attributes:
+        before: how long each message of the honest peer took without a flood, seconds,
+            the least first.
+        beside: likewise, beside it.
+        sent: requests of the flood.
+        answers: by `received`, or the condition of the error.
+        rss_bytes: by how much the memory of the receiver has grown.
+    """
+
+    before: Sequence[float]
+    beside: Sequence[float]
+    sent: int
+    answers: Mapping[str, int]
+    rss_bytes: int
+
+    @property
+    def ratio(self) -> float:
+        """p99 beside the flood to that without."""
+        return percentile(self.beside, 0.99) / percentile(self.before, 0.99)
+
+    @property
+    def unanswered(self) -> int:
+        """Requests of the flood."""
+        return self.sent - sum(self.answers.values())
+
+    def targets(self, flood: Flood) -> list[Target]:
+        """What is compared with what is wanted."""
+        held = self.answers.get("received", 0)
+        return [
+            Target("p99 beside the flood ÷ without", self.ratio, RATIO_MAX),
+            Target("held of the flood", held, flood.senders * flood.quota),
+            Target("unanswered of the flood", self.unanswered, 0),
+            Target(
+                "RSS more of the receiver",
+                self.rss_bytes / MB,
+                flood.rss_bytes_max / MB,
+                "MB",
+            ),
+        ]
+
+
+async def measure(flood: Flood, folder: Path) -> Flooded:
+    """Do it, with all files in this folder.
+
+    Raises:
+        BenchFailed: it came to nothing, or a message of the honest peer was lost.
+    """
+    secret = secrets.token_hex(16)
+    server = EmbeddedServer({_DOMAIN: secret})
+    async with AsyncExitStack() as stack:
+        await server.start(folder)
+        stack.push_async_callback(server.stop)
+        place = await stack.enter_async_context(Place(server, folder))
+        receiver, sender = await _ends(place, flood)
+        flooder = await Child.start("qos.bench.flooder", name="flooder", folder=folder)
+        stack.push_async_callback(flooder.end)
+        port = server.component_port
+        await flooder.do("connect", domain=_DOMAIN, secret=secret, port=port)
+        # What is loaded late, and buffers of the usual size.
+        await _latencies(sender, 1.0)
+        before = await _latencies(sender, flood.seconds)
+        rss_bytes = receiver.used().rss_bytes
+        flooding = asyncio.create_task(
+            flooder.do(
+                "flood",
+                patience_s=flood.seconds + PATIENCE_S,
+                to=receiver.jid,
+                senders=flood.senders,
+                messages=flood.quota * TIMES_QUOTA,
+                payload_bytes=flood.payload_bytes,
+                seconds=flood.seconds,
+            )
+        )
+        try:
+            beside = await _latencies(sender, flood.seconds)
+            answer = await flooding
+        finally:
+            flooding.cancel()
+        return Flooded(
+            before=before,
+            beside=beside,
+            sent=answer["sent"],
+            answers=answer["answers"],
+            rss_bytes=receiver.used().rss_bytes - rss_bytes,
+        )
+
+
+async def _ends(place: Place, flood: Flood) -> tuple[End, End]:
+    """The receiver, who trusts everybody, and the honest peer."""
+    quotas = {"quota_messages": flood.quota, "quota_bytes": 10**9}
+    total = {"quota_total_messages": 2 * flood.senders * flood.quota}
+    ends = []
+    for name, sends in (("receiver", False), ("sender", True)):
+        plugins = place.plugin("memory:", trust="all", **quotas, **total)
+        end = await place.new_end(name)
+        await end.connect(
+            place.task(sends=sends, plugins=plugins, pause_s=flood.pause_s)
+        )
+        ends.append(end)
+    receiver, sender = ends
+    await receiver.do("begin", peer=sender.jid)
+    await sender.do("begin", peer=receiver.jid)
+    return receiver, sender
+
+
+async def _latencies(sender: End, seconds: float) -> list[float]:
+    answer = await sender.do("send", window=1, payload_bytes=200, seconds=seconds)
+    given, ended = unpack(answer["given"]), unpack(answer["ended"])
+    return sorted(map(sub, ended, given))
+
+
+# -- the command ------------------------------------------------------------
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the table; 1 if something is not as wanted."""
+    parser = argparse.ArgumentParser(prog="python -m qos.bench.flood")
+    usual = Flood()
+    parser.add_argument("--senders", type=int, default=usual.senders)
+    parser.add_argument("--quota", type=int, default=usual.quota)
+    parser.add_argument("--seconds", type=float, default=usual.seconds)
+    options = parser.parse_args(arguments)
+    flood = Flood(**vars(options))
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            flooded = asyncio.run(measure(flood, Path(folder)))
+        except (BenchFailed, NotHere) as error:
+            sys.stderr.write(f"flood: {error}\n")
+            return 1
+    targets = flooded.targets(flood)
+    sys.stdout.write("\n".join((*_table(flood, flooded), *map(str, targets))) + "\n")
+    return 0 if all(target.met for target in targets) else 1
+
+
+def _table(flood: Flood, flooded: Flooded) -> list[str]:
+    rows: list[Sequence[str]] = [("an honest peer", "messages", "p50 ms", "p99 ms")]
+    for name, took in (("alone", flooded.before), ("flooded", flooded.beside)):
+        times = [f"{percentile(took, share) * 1000:.1f}" for share in (0.5, 0.99)]
+        rows.append((name, f"{len(took):,}", *times))
+    answers = ", ".join(
+        f"{count:,} {kind}" for kind, count in sorted(flooded.answers.items())
+    )
+    return [
+        *aligned(rows),
+        f"The flood: {flood.senders} senders, {flooded.sent:,} requests in"
+        f" {flood.seconds:g} s; answers: {answers}.",
+    ]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,40 @@
+"""A flood, in a short form: `make flood` has the whole minute, and its figures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from statistics import median
+
+import pytest
+
+from qos.bench.flood import TIMES_QUOTA, Flood, Flooded, measure
+
+FLOOD = Flood(senders=10, quota=20, seconds=2.0)
+
+
+@pytest.mark.timeout(120)
+async def test_senders_over_their_quotas_leave_an_honest_peer_served(
+    tmp_path: Path,
+) -> None:
+    """Each is refused for itself: nobody waits for him, and nothing is kept of him."""
+    flooded = await measure(FLOOD, tmp_path)
+    assert flooded.sent == FLOOD.senders * FLOOD.quota * TIMES_QUOTA
+    held = FLOOD.senders * FLOOD.quota
+    refused = flooded.sent - held
+    assert flooded.answers == {"received": held, "resource-constraint": refused}
+    assert flooded.unanswered == 0
+    assert flooded.rss_bytes < FLOOD.rss_bytes_max
+    # Tests beside it have the processors as well: no p99 of theirs tells anything.
+    assert median(flooded.beside) < 5 * median(flooded.before) + 0.05
+
+
+def test_what_is_wanted_is_missed_by_what_is_not_so() -> None:
+    """A table that cannot say no says nothing."""
+    flooded = Flooded(
+        before=[0.001] * 100,
+        beside=[0.003] * 100,
+        sent=2_000,
+        answers={"received": 201, "resource-constraint": 1_700},
+        rss_bytes=FLOOD.rss_bytes_max + 1,
+    )
+    assert [target.met for target in flooded.targets(FLOOD)] == [False] * 4
