@@ -1,8 +1,7 @@
 """What a message is, on its way out and on its way in.
 
 Values only. Times are seconds since the epoch (UTC); JIDs are strings as they
-stand on the wire; sizes are bytes of UTF-8. Every limit of the library that is
-not the user's to set stands here, with its reason.
+stand on the wire; sizes are bytes of UTF-8. `qos.limits` names every limit.
 """
 
 from __future__ import annotations

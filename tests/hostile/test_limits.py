@@ -1,0 +1,96 @@
+"""All limits are named in one table, and what it names is what is used."""
+
+from __future__ import annotations
+
+import ast
+import math
+import pkgutil
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+import qos.core
+import qos.engine
+import qos.journal
+import xep_0254
+import xep_0337
+import xep_qos
+from qos.core.node_options import NODE_FIELDS
+from qos.limits import LIMITS, Limit, main
+from xep_qos.settings import _LEAST
+
+#: Their modules decide what a peer can make us do.
+PACKAGES = (qos.core, qos.engine, qos.journal, xep_0254, xep_0337, xep_qos)
+
+#: What is no limit on others, and why.
+NOT_OF_OTHERS = {
+    "qos.core.backoff:_DOUBLINGS_MAX": "arithmetic",
+    "qos.core.node_options:_BACKOFF_S_MAX": "when we try again",
+    "qos.core.queue_users:_SEQ_CHARS_MAX": "SQLite's integers",
+    "qos.journal.files:_NODE_CHARS_MAX": "our own name",
+    "qos.journal.schema:_INT_MAX": "SQL's integers",
+    "xep_0254.events:_MARKS_BYTES_MAX": "a part of EVENT_BYTES_MAX",
+    "xep_0254.events:_CHAR_BYTES_MAX": "arithmetic",
+    "xep_0254.queueing:_RETRY_S_MAX": "when we try again",
+    "xep_0337.stanza:_OFFSET_MAX": "of a time zone",
+    "xep_qos.endpoint:_JID_BYTES_MAX": "of any JID, says RFC 7622",
+    "xep_qos.wire:_COUNT_MAX": "where a counter begins anew",
+}
+
+#: Options of ours that are numbers, and limit nobody.
+NOT_OF_OTHERS_OPTIONS = {"retry_first_s", "retry_max_s", "deadline_s"}
+
+
+@cache
+def constants() -> dict[str, bool]:
+    """Each constant that is called a maximum, and whether anything reads it."""
+    found: dict[str, str] = {}
+    read: set[str] = set()
+    for package in PACKAGES:
+        for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+            path = Path(package.__path__[0], f"{module.name.rpartition('.')[2]}.py")
+            tree = ast.parse(path.read_text())
+            for node in tree.body:
+                targets = getattr(node, "targets", [getattr(node, "target", None)])
+                for target in targets:
+                    if isinstance(target, ast.Name) and target.id.endswith("_MAX"):
+                        found[f"{module.name}:{target.id}"] = target.id
+            for each in ast.walk(tree):
+                if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load):
+                    read.add(each.id)
+    return {name: constant in read for name, constant in found.items()}
+
+
+def test_every_limit_of_the_code_is_in_the_table() -> None:
+    """Whoever adds one is told where it is to be named."""
+    named = {limit.name for limit in LIMITS}
+    assert len(named) == len(LIMITS)
+    assert constants().keys() - named == NOT_OF_OTHERS.keys()
+
+
+def test_every_limit_that_a_user_sets_is_in_the_table() -> None:
+    """They are most of what stands between a peer and our memory."""
+    options = {name for name in _LEAST if name not in NOT_OF_OTHERS_OPTIONS}
+    prefix = "xep_qos.settings:Settings."
+    assert {prefix + name for name in options} <= {limit.name for limit in LIMITS}
+    bounds = {field.var for field in NODE_FIELDS if field.var.startswith("queue#max_")}
+    prefix = "qos.core.node_options:NODE_FIELDS."
+    assert {prefix + name for name in bounds} <= {limit.name for limit in LIMITS}
+
+
+@pytest.mark.parametrize("limit", LIMITS, ids=lambda limit: limit.name)
+def test_a_limit_has_the_value_that_is_used(limit: Limit) -> None:
+    """It is read where it stands; and nothing stands there that nobody reads."""
+    assert 0 < limit.value < math.inf
+    assert constants().get(limit.name, True)
+
+
+def test_the_table_is_printed_with_values_and_names(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """For who has to say how much memory a device needs."""
+    assert main() == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == len(LIMITS)
+    assert any(line.strip().startswith("1,000  messages held of one") for line in lines)
