@@ -52,9 +52,13 @@ class Backlog:
 
     def take(self, record: Outgoing) -> None:
         """The head goes under way."""
+        self.pass_over(record)
+        self.remove(record.flow)
+
+    def pass_over(self, record: Outgoing) -> None:
+        """The head does not wait any more: it was discarded, and is still on disk."""
         self._chunks[record.flow].popleft()
         self.passed(record)
-        self.remove(record.flow)
 
     def passed(self, record: Outgoing) -> None:
         """A message went under way, and none before it waits."""

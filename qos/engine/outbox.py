@@ -359,6 +359,10 @@ class Outbox:
         state = under_way.flow(flow)
         while under_way.own is not None and state.room and self._backlog.waiting(flow):
             record = self._backlog.head(flow)
+            if record is not None and under_way.get(record.msg_id) is not None:
+                # It is being ended without its turn; on disk it is queued until then.
+                self._backlog.pass_over(record)
+                continue
             if record is None or not state.admits(record):
                 return
             self._backlog.take(record)

@@ -381,6 +381,33 @@ async def test_withdrawing(bench: Bench) -> None:
         await bench.outbox.withdraw("nobody")
 
 
+async def test_what_is_taken_back_while_it_is_queued_is_never_offered() -> None:
+    """It is on disk as queued until its end is: what makes room must pass it over."""
+    bench = Bench(OutboxLimits(window=2))
+    bench.outbox.session_started(OWN)
+    ended = [await bench.submit() for _ in range(2)]
+    taken_back, last = await bench.submit(), await bench.submit()
+    for step in (0, 2):
+        for transmit in bench.port.sent[step : step + 2]:
+            bench.answer(transmit)
+        await settle()
+        if step == 0:
+            await bench.run()
+    bench.clock.advance(COMMIT_S * 0.6)
+    withdrawing = asyncio.ensure_future(taken_back.withdraw())
+    await settle()
+    # There is room again, and its end is still being written.
+    bench.clock.advance(COMMIT_S * 0.6)
+    await settle()
+    assert all(delivery.ended for delivery in ended)
+    assert not taken_back.ended
+    await bench.run(1)
+    await withdrawing
+    assert [sent.record.msg_id for sent in bench.port.sent[4:]] == [last.msg_id]
+    assert bench.outbox.outstanding == 1
+    bench.outbox.stop()
+
+
 async def test_a_purge_takes_back_all_that_can_be(bench: Bench) -> None:
     """Queued and offered alike; what was released goes on to its end."""
     bench.outbox.session_started(OWN)
