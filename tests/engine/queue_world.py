@@ -9,24 +9,19 @@ from __future__ import annotations
 import hashlib
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TypeVar
 
-from qos.core.item import Ended, Item, ItemOutcome, ItemState, Node, Subscription
+from qos.core.item import Ended, Item, ItemOutcome
 from qos.core.queue_effects import (
     Change,
-    ForgetOld,
     Notification,
     NotifyItem,
     QueueEffect,
     RemoveEnded,
     RemoveItem,
     RemoveNode,
-    RemoveSubscription,
     SaveEnded,
     SaveItem,
-    SaveNode,
-    SaveSubscription,
 )
 from qos.core.queue_handle import handle
 from qos.core.queue_requests import (
@@ -44,7 +39,8 @@ from qos.core.queue_requests import (
     Unlock,
     Unsubscribe,
 )
-from qos.core.queue_service import QueueContents, Queues
+from qos.core.queue_service import Queues
+from qos.testing.simulation.queue_disk import QueueDisk
 
 NODE = "orders"
 OWNER = "boss@x/desk"
@@ -82,88 +78,6 @@ def entry(
     )
 
 
-@dataclass
-class Disk:
-    """What is on disk."""
-
-    nodes: dict[str, Node] = field(default_factory=dict)
-    subscriptions: dict[tuple[str, str], Subscription] = field(default_factory=dict)
-    items: dict[int, Item] = field(default_factory=dict)
-    payloads: dict[int, str] = field(default_factory=dict)
-    ended: dict[tuple[str, str], Ended] = field(default_factory=dict)
-    last_seq: int = 0
-
-    def apply(self, change: Change) -> None:
-        """Write one change, as the store does."""
-        match change:
-            case SaveItem(item, payload):
-                if payload is None:
-                    assert item.seq in self.items, "changed, but never written"
-                else:
-                    assert item.seq not in self.items, "a seq is used twice"
-                    self.payloads[item.seq] = payload
-                    self.last_seq = max(self.last_seq, item.seq)
-                self.items[item.seq] = item
-            case RemoveItem(seq):
-                del self.items[seq], self.payloads[seq]
-            case SaveEnded(ended):
-                self.ended[ended.node, ended.item_id] = ended
-            case RemoveEnded(node, item_id):
-                self.ended.pop((node, item_id), None)
-            case SaveSubscription(subscription):
-                key = (subscription.node, subscription.jid)
-                self.subscriptions[key] = subscription
-            case RemoveSubscription(node, jid):
-                del self.subscriptions[node, jid]
-            case SaveNode(saved):
-                self.nodes[saved.name] = saved
-            case RemoveNode(name):
-                self._remove_node(name)
-            case ForgetOld(now):
-                self._forget(now)
-
-    def _remove_node(self, name: str) -> None:
-        del self.nodes[name]
-        for seq in [seq for seq, item in self.items.items() if item.node == name]:
-            del self.items[seq], self.payloads[seq]
-        for table in (self.subscriptions, self.ended):
-            for key in [key for key in table if key[0] == name]:
-                del table[key]
-
-    def _forget(self, now: float) -> None:
-        for key in [key for key, one in self.ended.items() if one.forget_at <= now]:
-            del self.ended[key]
-        for seq, item in list(self.items.items()):
-            if item.forget_at is not None and item.forget_at <= now:
-                del self.items[seq], self.payloads[seq]
-
-    def live(self, node: str) -> list[Item]:
-        """What is available or locked, by seq."""
-        found = [item for item in self.items.values() if item.node == node]
-        found = [item for item in found if item.state is not ItemState.ARCHIVED]
-        return sorted(found, key=lambda item: item.seq)
-
-    def archived(self, node: str, outcome: ItemOutcome) -> list[Item]:
-        """What is kept after this outcome, by seq."""
-        found = [item for item in self.items.values() if item.node == node]
-        found = [item for item in found if item.outcome is outcome]
-        return sorted(found, key=lambda item: item.seq)
-
-    def start(self) -> QueueContents:
-        """What a service is told when it starts."""
-        dead = {
-            name: len(self.archived(name, ItemOutcome.REJECTED)) for name in self.nodes
-        }
-        return QueueContents(
-            nodes=list(self.nodes.values()),
-            subscriptions=list(self.subscriptions.values()),
-            items=[item for name in self.nodes for item in self.live(name)],
-            dead={name: count for name, count in dead.items() if count},
-            next_seq=self.last_seq + 1,
-            next_order=max((each.order for each in self.items.values()), default=0) + 1,
-        )
-
-
 class World:
     """A service, its disk, a clock that stands still, and what went out."""
 
@@ -175,7 +89,7 @@ class World:
     ) -> None:
         self.now = 1000.0
         self.creators = creators
-        self.disk = Disk()
+        self.disk = QueueDisk()
         self.ids = itertools.count(1)
         self.boot()
         if config is not None:

@@ -1,0 +1,182 @@
+"""What is known of each message and item: what applications were given, and told.
+
+It notes, and asks the invariants whether that may be. It knows nothing of machines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from qos.core.model import OutgoingState, bare
+from qos.testing.simulation import invariants
+from qos.testing.simulation.plan import PlannedMessage
+
+__all__ = ["Book", "HandOver", "MessageFacts"]
+
+
+@dataclass(frozen=True, slots=True)
+class HandOver:
+    """A message given to the application.
+
+    Attributes:
+        machine: where.
+        process: by which of its processes (1: the first).
+        redelivered: with the mark.
+    """
+
+    machine: str
+    process: int
+    redelivered: bool
+
+
+@dataclass(slots=True)
+class MessageFacts:
+    """A message, as its applications see it.
+
+    Attributes:
+        planned: of the plan.
+        msg_id: its id; '' until its sender knows it.
+        order: of its acceptance.
+        at: when it was given to its sender's endpoint.
+        accepted: True: it was; False: certainly not; None: nobody was told.
+        handed: the hand-overs that have begun.
+        taken: how many of them the application has said to be done.
+        told: how it ended, as its sender was told.
+        told_at: when.
+    """
+
+    planned: PlannedMessage
+    order: int
+    at: float
+    msg_id: str = ""
+    accepted: bool | None = None
+    handed: list[HandOver] = field(default_factory=list)
+    taken: int = 0
+    told: OutgoingState | None = None
+    told_at: float = 0.0
+
+    def __str__(self) -> str:
+        return f"message {self.planned.number}"
+
+    @property
+    def flow(self) -> tuple[str, str]:
+        """Between whom its order counts."""
+        return self.planned.sender, bare(self.planned.to)
+
+
+class Book:
+    """All that is known.
+
+    Attributes:
+        messages: by number.
+        wiped: a receiver has lost its disk.
+        expired: the ids of messages that were held for as long as they may be.
+        moved: machines that came back under another resource.
+        jumped: machines whose clock was set.
+        violations: what may not be, in the order of its coming.
+    """
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self.messages: dict[int, MessageFacts] = {}
+        self.wiped = False
+        self.expired: set[str] = set()
+        self.moved: set[str] = set()
+        self.jumped: set[str] = set()
+        self.violations: list[invariants.Violation] = []
+
+    def check(self, invariant: Callable[..., str | None], *args: object) -> None:
+        """Note a violation, if it is one."""
+        detail = invariant(*args)
+        if detail:
+            self.violations.append(invariants.Violation.of(invariant, detail))
+
+    # -- messages ----------------------------------------------------------
+
+    def planned(self, planned: PlannedMessage) -> MessageFacts:
+        """An application begins to send it."""
+        facts = MessageFacts(planned, order=len(self.messages), at=self._now())
+        self.messages[planned.number] = facts
+        return facts
+
+    def accepted(self, facts: MessageFacts) -> None:
+        """Its sender's endpoint has it."""
+        facts.accepted = True
+
+    def refused(self, facts: MessageFacts) -> None:
+        """Its sender's endpoint does not have it."""
+        if facts.accepted is None:
+            facts.accepted = False
+            self.check(invariants.nothing_of_what_was_refused, facts)
+
+    def handed(
+        self, facts: MessageFacts, machine: str, process: int, *, redelivered: bool
+    ) -> None:
+        """It is given to the receiving application."""
+        hand_over = HandOver(machine, process, redelivered)
+        facts.handed.append(hand_over)
+        self.check(invariants.once_without_the_mark, facts)
+        self.check(invariants.again_only_after_a_restart, facts)
+        self.check(invariants.in_order, facts, list(self.messages.values()))
+        self.check(invariants.nothing_of_what_was_refused, facts)
+        self.check(invariants.never_what_is_not_delivered, facts)
+
+    def took(self, facts: MessageFacts) -> None:
+        """The application has said that it has it."""
+        facts.taken += 1
+
+    def told(self, facts: MessageFacts, outcome: OutgoingState) -> None:
+        """Its sender has been told how it ended."""
+        before, facts.told = facts.told, outcome
+        facts.told_at = self._now()
+        if before not in {None, outcome}:
+            self.check(invariants.one_outcome, facts, before)
+        self.check(invariants.delivered_was_taken, facts, self)
+        self.check(invariants.never_what_is_not_delivered, facts)
+        self.check(invariants.doubt_has_a_cause, facts, self)
+
+    def forgotten(self, facts: MessageFacts) -> None:
+        """Its sender asks for the outcome, and there is none."""
+        self.check(invariants.an_outcome_is_kept, facts)
+
+    def untold(self, sender: str) -> list[MessageFacts]:
+        """What a sender waits for the outcome of."""
+        return [
+            each
+            for each in self.messages.values()
+            if each.planned.sender == sender
+            and each.told is None
+            and each.accepted is not False
+        ]
+
+    def number_for(self, sender: str) -> str:
+        """The msgId that a device takes that counts from 1, and begins again.
+
+        Not that of a message that somebody may still hold under it.
+        """
+        used = {
+            each.msg_id
+            for each in self.messages.values()
+            if each.planned.sender == sender
+            and (
+                each.told is not OutgoingState.DELIVERED
+                or sender in self.moved
+                or "/" not in each.planned.to
+            )
+        }
+        return next(str(n) for n in range(1, len(used) + 2) if str(n) not in used)
+
+    def left(self) -> list[str]:
+        """What has not ended, in words."""
+        found = []
+        for facts in self.messages.values():
+            if facts.told is None and facts.accepted:
+                found.append(f"{facts} has no outcome")
+            if (
+                facts.told is OutgoingState.DELIVERED
+                and not facts.taken
+                and not self.wiped
+            ):
+                found.append(f"{facts} is delivered, and nobody has it")
+        return found

@@ -1,0 +1,348 @@
+"""A machine that sends and receives messages: the real engines, and two applications.
+
+The applications are as simple as can be: one sends what the plan says, and asks how it
+ended; the other takes what it is given, in its own time. What they see goes into the
+book; whether it may be so is for `invariants`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+
+from qos.core.backoff import Backoff
+from qos.core.effects import Answer, Report, Transmit
+from qos.core.model import (
+    MARKS_NAMESPACE,
+    NAMESPACES,
+    Incoming,
+    IncomingState,
+    Level,
+    Outgoing,
+    Route,
+    bare,
+)
+from qos.core.quota import Quotas
+from qos.core.receiver import Request
+from qos.core.replace import replace
+from qos.core.route import Resource, choose, to_jid
+from qos.core.sender import Reply
+from qos.engine import Delivery, Inbox, InboxLimits, Outbox, OutboxLimits
+from qos.errors import CannotWithdraw, OutboxFull, StoreError, UnknownMessage
+from qos.testing.simulation.book import Book, MessageFacts
+from qos.testing.simulation.disks import MessageDisk, SimulatedStore
+from qos.testing.simulation.loop import SimulatedLoop
+from qos.testing.simulation.machines import Machine
+from qos.testing.simulation.network import Network
+from qos.testing.simulation.plan import TEXT_SENDERS, PlannedMessage, Settings
+
+__all__ = ["End", "reply_to", "request_of"]
+
+_TEXT = frozenset(NAMESPACES)
+_OURS = _TEXT | {MARKS_NAMESPACE}
+
+_ERROR_TYPES = {"service-unavailable": "cancel", "recipient-unavailable": "wait"}
+
+#: Of those who send.
+_ACCOUNTS = ("ann@x", "bob@x")
+
+_BACKOFF = Backoff(first_s=1.0, max_s=8.0)
+
+
+def request_of(transmit: Transmit, *, source: str, mark: str) -> Request:
+    """What a receiver reads of what a sender transmits; see `xep_qos.stanza`.
+
+    Args:
+        transmit: the step.
+        source: the sender's full JID.
+        mark: its store's id; '': it knows the text alone.
+    """
+    record = transmit.record
+    assured = record.level is Level.ASSURED
+    deliver = transmit.step == "deliver"
+    return Request(
+        kind="deliver" if deliver else "assured" if assured else "acknowledged",
+        iq_id=record.deliver_id if deliver else record.offer_id,
+        source=source,
+        to=transmit.route.jid,
+        namespace=transmit.route.namespace,
+        msg_id=record.msg_id if assured else "",
+        payload="" if deliver else record.payload,
+        size=0 if deliver else record.size,
+        mark=mark if assured else "",
+        hold=record.hold or "" if deliver and mark else "",
+    )
+
+
+def reply_to(request: Request, answer: Answer) -> Reply:
+    """What a sender reads of what a receiver answers."""
+    return Reply(
+        iq_id=request.iq_id,
+        source=request.to,
+        error=answer.condition or None,
+        error_type=answer.error_type,
+        received=request.msg_id if answer.kind == "received" else None,
+        hold=answer.hold or None,
+    )
+
+
+class End(Machine):
+    """Sends and receives.
+
+    Attributes:
+        marked: it is one of ours; else it knows the text alone.
+        disk: with its store.
+        outbox: of the process that runs.
+        inbox: likewise.
+        releasing: how many messages the process was handing over when it died before.
+    """
+
+    def __init__(
+        self,
+        loop: SimulatedLoop,
+        network: Network,
+        name: str,
+        jid: str,
+        seed: int,
+        *,
+        settings: Settings,
+        book: Book,
+    ) -> None:
+        super().__init__(loop, network, name, jid, seed)
+        self.marked = name not in TEXT_SENDERS
+        self._ids = itertools.count(1)
+        self._settings = settings
+        self._book = book
+        self.disk = self._new_disk()
+        self.outbox: Outbox | None = None
+        self.inbox: Inbox | None = None
+        self.releasing = 0
+        self._restarted = False
+
+    def _new_disk(self) -> MessageDisk:
+        expired = self._book.expired.add
+        return MessageDisk(self.name, f"store-{self.new_id()}", expired)
+
+    def wipe(self, seconds: float) -> None:
+        """Be killed, and come back with another disk."""
+        if self.process is not None:
+            self.kill(seconds)
+            fails, self.disk = self.disk.fails, self._new_disk()
+            self.disk.fails = fails
+            self._book.wiped = True
+
+    # -- its life ----------------------------------------------------------
+
+    def boot(self) -> None:
+        """See Machine."""
+        clock = self.clock()
+        store = SimulatedStore(self.disk, clock, self.effect)
+        contents = store.open()
+        settings = self._settings
+        self.outbox = Outbox(
+            store,
+            contents,
+            self,
+            clock=clock,
+            backoff=_BACKOFF,
+            limits=OutboxLimits(window=settings.window),
+        )
+        self.inbox = Inbox(
+            store,
+            contents,
+            self,
+            clock=clock,
+            limits=InboxLimits(
+                quotas=Quotas(messages=settings.quota),
+                hold_ttl_s=settings.hold_ttl_s,
+            ),
+        )
+        self._restarted = False
+        self.releasing = sum(
+            each.state is IncomingState.RELEASING for each in contents.incoming
+        )
+        assert self.process is not None
+        for facts in self._book.untold(self.name):
+            self.process.task(self._hear(self.outbox, facts))
+
+    def connected(self) -> None:
+        """See Machine."""
+        assert self.outbox is not None
+        assert self.inbox is not None
+        if not self._restarted:
+            self._restarted = True
+            self.inbox.restart()
+        self.outbox.session_started(self.jid)
+
+    def disconnected(self) -> None:
+        """See Machine."""
+        assert self.outbox is not None
+        self.outbox.session_lost()
+
+    def peer_came(self, jid: str) -> None:
+        """See Machine."""
+        assert self.outbox is not None
+        self.outbox.peer_came(bare(jid))
+
+    def receive(self, source: str, body: object) -> None:
+        """See Machine."""
+        assert self.outbox is not None
+        assert self.inbox is not None
+        if isinstance(body, Request):
+            self.inbox.request(body, trusted=True)
+        elif isinstance(body, Reply):
+            self.outbox.reply(body if self.marked else replace(body, hold=None))
+
+    def bounced(self, to: str, body: object, condition: str) -> None:
+        """See Machine."""
+        if isinstance(body, Request):
+            assert self.outbox is not None
+            error_type = _ERROR_TYPES[condition]
+            self.outbox.reply(
+                Reply(body.iq_id, to, error=condition, error_type=error_type)
+            )
+
+    # -- the application that sends ----------------------------------------
+
+    def submit(self, planned: PlannedMessage) -> None:
+        """Send it, if the program runs."""
+        if self.process is not None and self.outbox is not None:
+            facts = self._book.planned(planned)
+            self.process.task(self._submit(self.outbox, facts))
+
+    async def _submit(self, outbox: Outbox, facts: MessageFacts) -> None:
+        planned = facts.planned
+        # A small device counts; what has not been delivered keeps its id.
+        msg_id = None if self.marked else self._book.number_for(self.name)
+        if msg_id is not None and planned.level is Level.ASSURED:
+            facts.msg_id = msg_id
+        try:
+            delivery = await outbox.submit(
+                planned.to,
+                f"<message xmlns='jabber:client'><body>{planned.number}</body></message>",
+                level=planned.level,
+                ordered=planned.ordered,
+                deadline_s=planned.deadline_s,
+                msg_id=facts.msg_id or None,
+            )
+        except (StoreError, OutboxFull):
+            self._book.refused(facts)
+            return
+        facts.msg_id = delivery.msg_id
+        self._book.accepted(facts)
+        if planned.withdrawn_s is not None:
+            self.loop.call_later(planned.withdrawn_s, self._withdraw_later, delivery)
+        await self._hear(outbox, facts)
+
+    def _withdraw_later(self, delivery: Delivery) -> None:
+        assert self.process is not None
+        self.process.task(self._withdraw(delivery))
+
+    async def _withdraw(self, delivery: Delivery) -> None:
+        try:
+            await delivery.withdraw()
+        except (CannotWithdraw, UnknownMessage, StoreError):
+            return
+        self.network.note(self.name, f"has withdrawn {delivery.msg_id}")
+
+    async def _hear(self, outbox: Outbox, facts: MessageFacts) -> None:
+        """Wait for the outcome; after a restart as well."""
+        if facts.accepted is None:
+            # Killed while it was being accepted: only its store knows of it.
+            record = self._find(facts)
+            if record is None:
+                self._book.refused(facts)
+                return
+            facts.msg_id = record.msg_id
+            self._book.accepted(facts)
+        try:
+            outcome = await outbox.outcome(facts.msg_id)
+        except UnknownMessage:
+            self._book.forgotten(facts)
+            return
+        self.network.note(self.name, f"{facts} is {outcome.status.value}")
+        self._book.told(facts, outcome.status)
+
+    def _find(self, facts: MessageFacts) -> Outgoing | None:
+        text = f"<body>{facts.planned.number}</body>"
+        found = (each for each in self.disk.kept.outgoing() if text in each.payload)
+        return next(found, None)
+
+    # -- what the outbox asks for ------------------------------------------
+
+    def route(self, record: Outgoing) -> Route | None:
+        """See Port."""
+        features = _OURS if self.marked else _TEXT
+        if "/" in record.to:
+            return to_jid(record, features, NAMESPACES)
+        there = self.network.resources(record.to)
+        resources = [Resource(each.jid, 0, features) for each in there]
+        return choose(record, resources, NAMESPACES)
+
+    def transmit(self, transmit: Transmit) -> None:
+        """See Port."""
+        mark = self.disk.store_id if self.marked else ""
+        self.send(transmit.route.jid, request_of(transmit, source=self.jid, mark=mark))
+
+    def jitter(self) -> float:
+        """See Port."""
+        return self.random.random()
+
+    def new_id(self) -> str:
+        """See Port and InboxPort."""
+        return f"{self.name}-{next(self._ids)}"
+
+    # -- what the inbox asks for -------------------------------------------
+
+    def answer(self, request: Request, answer: Answer) -> None:
+        """See InboxPort."""
+        self.send(request.source, reply_to(request, answer))
+
+    def hand_over(self, record: Incoming) -> asyncio.Future[None] | None:
+        """See InboxPort."""
+        self.effect()
+        assert self.process is not None
+        number = record.payload.partition("<body>")[2].partition("<")[0]
+        facts = self._book.messages[int(number)]
+        again = ", redelivered" if record.redelivered else ""
+        self.network.note(self.name, f"hands over {facts}{again}")
+        process = self.process.number
+        self._book.handed(facts, self.name, process, redelivered=record.redelivered)
+        if not facts.planned.taking_s:
+            self._book.took(facts)
+            return None
+        done: asyncio.Future[None] = self.loop.create_future()
+
+        def taken() -> None:
+            self._book.took(facts)
+            done.set_result(None)
+
+        self.loop.call_later(facts.planned.taking_s, taken)
+        return done
+
+    def report(self, source: str, report: Report) -> None:
+        """See InboxPort."""
+        self.network.note(self.name, f"reports {source}: {report}")
+
+    # -- what is left ------------------------------------------------------
+
+    def used(self) -> int:
+        """How many messages it counts as held, of the account of which it holds most."""
+        if self.inbox is None:
+            return 0
+        return max(self.inbox.used(account)[0] for account in _ACCOUNTS)
+
+    def room(self) -> int:
+        """How many messages of an account it may hold.
+
+        What was handed over and could not be written as done is counted after a
+        restart until it has been handed over again.
+        """
+        return self._settings.quota + self.releasing
+
+    def left(self) -> list[str]:
+        """What has not ended, in words."""
+        found = []
+        if self.inbox is not None and self.inbox.used() != (0, 0):
+            found.append(f"{self.name} counts {self.inbox.used()[0]} messages as held")
+        return found

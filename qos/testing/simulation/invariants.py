@@ -1,0 +1,220 @@
+"""What must be true at every step: a function each, whose docstring is the sentence.
+
+Each looks at what is known, and returns None, or what is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
+
+from qos.core.model import Level, OutgoingState
+from qos.testing.simulation.plan import FAILS_MAX, SENDERS
+
+if TYPE_CHECKING:
+    from qos.core.item import Item
+    from qos.testing.simulation.book import Book, MessageFacts
+    from qos.testing.simulation.items import ItemFacts
+
+__all__ = ["Violation"]
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """What may not be.
+
+    Attributes:
+        invariant: the name of the function.
+        sentence: what it says.
+        detail: what is otherwise.
+    """
+
+    invariant: str
+    sentence: str
+    detail: str
+
+    @classmethod
+    def of(cls, invariant: Callable[..., str | None], detail: str) -> Self:
+        """Of one of the functions here."""
+        sentence = (invariant.__doc__ or "").partition("\n")[0]
+        return cls(invariant.__name__, sentence, detail)
+
+    def __str__(self) -> str:
+        return f"{self.detail} ({self.sentence})"
+
+
+# -- messages --------------------------------------------------------------
+
+
+def once_without_the_mark(facts: MessageFacts) -> str | None:
+    """Nothing at level assured is handed over twice without the redelivered mark."""
+    if facts.planned.level is not Level.ASSURED or facts.handed[-1].redelivered:
+        return None
+    if len(facts.handed) > 1:
+        return f"{facts} is handed over again: {_hand_overs(facts)}"
+    return None
+
+
+def again_only_after_a_restart(facts: MessageFacts) -> str | None:
+    """At level assured the mark is on what a process hands over that its machine had begun with before."""
+    last = facts.handed[-1]
+    if not last.redelivered or facts.planned.level is not Level.ASSURED:
+        return None
+    own = [each for each in facts.handed[:-1] if each.machine == last.machine]
+    if last.process == 1 or any(each.process == last.process for each in own):
+        return f"{facts} is handed over again: {_hand_overs(facts)}"
+    return None
+
+
+def in_order(facts: MessageFacts, messages: list[MessageFacts]) -> str | None:
+    """What is ordered is handed over when all before it has ended or been handed over."""
+    if not facts.planned.ordered:
+        return None
+    for before in messages:
+        if (
+            before.flow == facts.flow
+            and before.accepted
+            and facts.accepted
+            and before.order < facts.order
+            and before.told is None
+            and not before.handed
+        ):
+            return f"{facts} is handed over before {before}"
+    return None
+
+
+def nothing_of_what_was_refused(facts: MessageFacts) -> str | None:
+    """What was not accepted is not sent."""
+    if facts.accepted is False and facts.handed:
+        return f"{facts} was not accepted, and is handed over"
+    return None
+
+
+def never_what_is_not_delivered(facts: MessageFacts) -> str | None:
+    """What is said to be not delivered was never handed over, and never will be."""
+    if facts.told is OutgoingState.NOT_DELIVERED and facts.handed:
+        return f"{facts} is not delivered, and was handed over: {_hand_overs(facts)}"
+    return None
+
+
+def delivered_was_taken(facts: MessageFacts, book: Book) -> str | None:
+    """What is said to be delivered, the receiving application has.
+
+    At level acknowledged it is on disk when it is answered, and may be taken later. And
+    to a sender by the text alone an unknown `deliver` is acknowledged.
+    """
+    ours = facts.planned.sender in SENDERS
+    if facts.planned.level is Level.ACKNOWLEDGED or (book.wiped and not ours):
+        return None
+    if facts.told is OutgoingState.DELIVERED and not facts.taken:
+        return f"{facts} is delivered, and nobody has it"
+    return None
+
+
+def one_outcome(facts: MessageFacts, before: OutgoingState) -> str | None:
+    """How a message has ended never changes."""
+    told = facts.told.value if facts.told is not None else "nothing"
+    return f"{facts} was {before.value}, and is now {told}"
+
+
+def an_outcome_is_kept(facts: MessageFacts) -> str | None:
+    """How an accepted message has ended can be asked for after a restart."""
+    return f"{facts} was accepted, and there is no outcome"
+
+
+def doubt_has_a_cause(facts: MessageFacts, book: Book) -> str | None:
+    """Kills and a bad network alone leave no doubt: what was written is there."""
+    planned = facts.planned
+    if (
+        facts.told is not OutgoingState.IN_DOUBT
+        or planned.level is Level.ACKNOWLEDGED
+        or _deadline_may_have_come(facts, book)
+        or book.wiped
+        or planned.sender in book.moved
+        or facts.msg_id in book.expired
+    ):
+        return None
+    return f"{facts} is in doubt"
+
+
+def quotas_hold(name: str, used: int, room: int) -> str | None:
+    """No more is held than the quotas allow."""
+    return f"{name} holds {used} messages, over {room}" if used > room else None
+
+
+# -- items -----------------------------------------------------------------
+
+
+def stored_once(facts: ItemFacts) -> str | None:
+    """An item that is published again is the same item."""
+    return f"{facts} is there a second time" if facts.stored > 1 else None
+
+
+def published_is_stored(facts: ItemFacts) -> str | None:
+    """What a publisher is told to be there, is on disk."""
+    return None if facts.stored else f"{facts} is published, and is not there"
+
+
+def told_what_is_on_disk(told: Item, kept: Item | None) -> str | None:
+    """A worker is told of no lock that is not on disk."""
+    if kept is not None and (kept.token, kept.holder) == (told.token, told.holder):
+        return None
+    return f"{told.item_id} was given to {told.holder}, and the disk does not know"
+
+
+def one_holder(facts: ItemFacts, to: str, now: float) -> str | None:
+    """An item has one holder at a time."""
+    lock = facts.lock
+    if lock is None or lock.may_end or facts.deadlines.get(lock.token, now) <= now:
+        return None
+    return f"{facts} is given to {to}, and {lock.holder} has it"
+
+
+def no_more_than_wanted(to: str, held: int, wanted: int) -> str | None:
+    """A worker has no more items than it has asked for."""
+    return f"{to} has {held} items, and asked for {wanted}" if held > wanted else None
+
+
+def effect_once(facts: ItemFacts) -> str | None:
+    """The effect of an item is there once, and only if the item was accepted."""
+    if facts.done > 1:
+        return f"the effect of {facts} is there {facts.done} times"
+    if facts.done and facts.ended != "accepted":
+        return f"the effect of {facts} is there, and it was not accepted"
+    return None
+
+
+def dead_in_time(facts: ItemFacts, count: int) -> str | None:
+    """An item is dead after as many failed deliveries as the node allows."""
+    if count == FAILS_MAX:
+        return None
+    return f"{facts} is dead after {count} failed deliveries"
+
+
+# -- all -------------------------------------------------------------------
+
+
+def nothing_is_raised(error: BaseException) -> str | None:
+    """Nothing that a peer, a disk or a kill does makes a step raise an error."""
+    return f"{type(error).__name__}: {error}"
+
+
+def everything_ends(left: list[str]) -> str | None:
+    """When all is mended every message and item ends, and nothing stays reserved."""
+    return "; ".join(left) or "there is nothing left to happen"
+
+
+def _deadline_may_have_come(facts: MessageFacts, book: Book) -> bool:
+    deadline_s, sender = facts.planned.deadline_s, facts.planned.sender
+    if deadline_s is None:
+        return False
+    return facts.told_at - facts.at >= deadline_s or sender in book.jumped
+
+
+def _hand_overs(facts: MessageFacts) -> str:
+    return ", then ".join(
+        f"by process {each.process} of {each.machine}"
+        + (", redelivered" if each.redelivered else "")
+        for each in facts.handed
+    )

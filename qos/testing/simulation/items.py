@@ -1,0 +1,145 @@
+"""What is known of each item: published, given out, done, and what came of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from qos.core.item import Item, ItemOutcome, ItemState
+from qos.core.model import bare
+from qos.core.queue_effects import Change, SaveEnded, SaveItem
+from qos.testing.simulation import invariants
+from qos.testing.simulation.book import Book
+from qos.testing.simulation.plan import PlannedItem
+from qos.testing.simulation.queue_disk import QueueDisk
+
+__all__ = ["PARALLEL", "ItemBook", "ItemFacts", "Lock"]
+
+#: Items that a worker has at a time, at most.
+PARALLEL = 2
+
+
+@dataclass(slots=True)
+class Lock:
+    """A delivery that workers were told of.
+
+    Attributes:
+        token: its fence.
+        holder: the full JID.
+        may_end: its account has asked for something that may end it, or has gone.
+    """
+
+    token: str
+    holder: str
+    may_end: bool = False
+
+
+@dataclass(slots=True)
+class ItemFacts:
+    """An item, as its publisher and the workers see it.
+
+    Attributes:
+        planned: of the plan.
+        published: its publisher was told so.
+        stored: how many times it came into the store.
+        ended: how it is remembered there; a name of an outcome, `dead`, or ''.
+        lock: the delivery that was told of last.
+        deadlines: when each lock ends, by token.
+        failed: how many times a worker has failed on it.
+        done: its effects that are there.
+    """
+
+    planned: PlannedItem
+    published: bool = False
+    stored: int = 0
+    ended: str = ""
+    lock: Lock | None = None
+    deadlines: dict[str, float] = field(default_factory=dict)
+    failed: int = 0
+    done: int = 0
+
+    def __str__(self) -> str:
+        return self.planned.item_id
+
+
+class ItemBook:
+    """All that is known of the items of a world."""
+
+    def __init__(self, book: Book, planned: Sequence[PlannedItem]) -> None:
+        self._book = book
+        self.items = {each.item_id: ItemFacts(each) for each in planned}
+        self._done: dict[str, Counter[str]] = {}
+
+    # -- the service -------------------------------------------------------
+
+    def written(self, change: Change) -> None:
+        """The service's disk has it."""
+        if isinstance(change, SaveItem):
+            facts = self.items[change.item.item_id]
+            if change.payload is not None:
+                facts.stored += 1
+                self._book.check(invariants.stored_once, facts)
+            if change.item.token:
+                facts.deadlines[change.item.token] = change.item.deadline
+            if change.item.outcome is ItemOutcome.REJECTED:
+                facts.ended = "dead"
+                count = change.item.delivery_count
+                self._book.check(invariants.dead_in_time, facts, count)
+        elif isinstance(change, SaveEnded):
+            outcome = change.ended.outcome
+            if outcome is ItemOutcome.ACCEPTED:
+                facts = self.items[change.ended.item_id]
+                facts.ended = outcome.value
+
+    def may_end(self, account: str) -> None:
+        """An account does what may end its locks."""
+        for facts in self.items.values():
+            if facts.lock is not None and bare(facts.lock.holder) == account:
+                facts.lock.may_end = True
+
+    def gave(self, to: str, items: Sequence[Item], disk: QueueDisk, now: float) -> None:
+        """The service tells a worker that it has these."""
+        check = self._book.check
+        for item in items:
+            facts = self.items[item.item_id]
+            check(invariants.told_what_is_on_disk, item, disk.items.get(item.seq))
+            before = facts.lock
+            if before is None or before.token != item.token:
+                check(invariants.one_holder, facts, to, now)
+                facts.lock = Lock(item.token, to)
+            else:
+                before.may_end = False
+        held = [
+            each
+            for each in disk.items.values()
+            if each.state is ItemState.ACQUIRED
+            and (each.holder == to or (each.durable and bare(each.holder) == bare(to)))
+        ]
+        check(invariants.no_more_than_wanted, to, len(held), PARALLEL)
+
+    # -- publisher and workers ---------------------------------------------
+
+    def published(self, facts: ItemFacts) -> None:
+        """Its publisher was told that it is there."""
+        facts.published = True
+        self._book.check(invariants.published_is_stored, facts)
+
+    def done(self, worker: str, done: Counter[str]) -> None:
+        """These effects are in the database of a worker."""
+        self._done[worker] = done
+        for item_id, facts in self.items.items():
+            facts.done = sum(each[item_id] for each in self._done.values())
+            self._book.check(invariants.effect_once, facts)
+
+    def left(self) -> list[str]:
+        """What has not ended, in words."""
+        found = []
+        for facts in self.items.values():
+            if facts.stored and not facts.ended:
+                found.append(f"{facts} has not ended")
+            elif facts.ended == "accepted" and not facts.done:
+                found.append(f"{facts} is accepted, and its effect is missing")
+            elif facts.stored and not facts.published:
+                found.append(f"{facts} is there, and its publisher does not know")
+        return found

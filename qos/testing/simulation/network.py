@@ -1,0 +1,183 @@
+"""A network that loses, doubles, delays and reorders what machines send to each other.
+
+It carries anything, and looks into nothing. Between two JIDs stanzas stay in order, as
+in XMPP, but for what is made *late*. Who is not there cannot be reached, and whoever
+sent to him is told so, unless that too gets lost.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from qos.core.model import bare
+from qos.testing.simulation.loop import SimulatedLoop
+from qos.testing.simulation.machines import Machine
+from qos.testing.simulation.plan import STANZA_FAULTS, Fault
+
+__all__ = ["Network"]
+
+#: Between two machines, at least, and how much more it may be.
+_LATENCY_S = 0.01
+_MORE_S = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class _Flight:
+    """A stanza on its way, and how often the connections had been cut before."""
+
+    source: Machine
+    sender: str
+    to: str
+    body: object
+    target: Machine | None
+    cuts: tuple[int, int]
+    copy: bool = False
+    late: bool = False
+    unsure: bool = False
+
+
+class Network:
+    """All connections, and a server in the middle.
+
+    Attributes:
+        there: who can be reached, by full JID.
+        injected: faults that have come to pass, by kind.
+        trace: what has happened, a line each; None: it is not noted.
+        watch_presence: called when somebody has come, or gone (False).
+    """
+
+    def __init__(
+        self, loop: SimulatedLoop, faults: tuple[Fault, ...], *, traced: bool
+    ) -> None:
+        self._loop = loop
+        self.there: dict[str, Machine] = {}
+        self.injected: Counter[str] = Counter()
+        self.trace: list[str] | None = [] if traced else None
+        self.watch_presence: list[Callable[[Machine, bool], None]] = []
+        self._faults: dict[tuple[str, int], list[Fault]] = {}
+        for fault in faults:
+            if fault.kind not in STANZA_FAULTS:
+                continue
+            key = (fault.target, int(fault.at))
+            self._faults.setdefault(key, []).append(fault)
+        self._apart: dict[str, float] = {}
+        self._latest: dict[tuple[str, str], float] = {}
+        self._mended = False
+
+    def note(self, who: str, what: object) -> None:
+        """Note what somebody does, if it is wanted."""
+        if self.trace is not None:
+            self.trace.append(f"{self._loop.time():10.4f} {who:6} {what}")
+
+    def mend(self) -> None:
+        """From now on all goes well."""
+        self._mended = True
+        self._apart.clear()
+
+    def part(self, name: str, seconds: float) -> None:
+        """Let nothing go from or to a machine for a while."""
+        self._apart[name] = self._loop.time() + seconds
+
+    # -- who is there ------------------------------------------------------
+
+    def came(self, machine: Machine) -> None:
+        """It has a session."""
+        self.there[machine.jid] = machine
+        self.note(machine.name, f"is {machine.jid}")
+        for watch in self.watch_presence:
+            watch(machine, True)
+
+    def went(self, machine: Machine) -> None:
+        """It has none any more."""
+        self.there.pop(machine.jid, None)
+        self.note(machine.name, "is away")
+        for watch in self.watch_presence:
+            watch(machine, False)
+
+    def resources(self, account: str) -> list[Machine]:
+        """Who of an account is there."""
+        return [each for jid, each in self.there.items() if bare(jid) == account]
+
+    # -- stanzas -----------------------------------------------------------
+
+    def send(self, source: Machine, to: str, body: object) -> None:
+        """Carry a stanza."""
+        source.sent += 1
+        faults = self._faults.get((source.name, source.sent), [])
+        if self._mended:
+            faults = []
+        for fault in faults:
+            self.injected[fault.kind] += 1
+        kinds = {fault.kind: fault.seconds for fault in faults}
+        self.note(source.name, f"sends {source.sent} to {to}: {body} {kinds or ''}")
+        if "lose" in kinds:
+            return
+        target = self.there.get(to)
+        flight = _Flight(
+            source=source,
+            sender=source.jid,
+            to=to,
+            body=body,
+            target=target,
+            cuts=(source.cuts, target.cuts if target is not None else 0),
+            copy="duplicate" in kinds,
+            late="late" in kinds,
+            unsure="unsure" in kinds,
+        )
+        delay_s = _LATENCY_S + _MORE_S * source.random.random()
+        if "late" in kinds:
+            self._carry(flight, delay_s + kinds["late"], in_order=False)
+            return
+        self._carry(flight, delay_s + kinds.get("delay", 0.0))
+        if "duplicate" in kinds:
+            more_s = kinds["duplicate"]
+            self._carry(flight, delay_s + more_s, in_order=more_s == 0.0)
+
+    def say_for(self, machine: Machine, to: str, body: object) -> None:
+        """Carry what its server says for a machine that has just gone."""
+        flight = _Flight(machine, machine.jid, to, body, None, (0, 0), True, late=True)
+        self._carry(flight, _LATENCY_S)
+
+    def _carry(self, flight: _Flight, delay_s: float, *, in_order: bool = True) -> None:
+        when = self._loop.time() + delay_s
+        if in_order:
+            pair = (flight.sender, flight.to)
+            when = max(when, self._latest.get(pair, 0.0))
+            self._latest[pair] = when
+        self._loop.outside(when - self._loop.time(), lambda: self._arrive(flight))
+
+    def _arrive(self, flight: _Flight) -> None:
+        source, target = flight.source, self.there.get(flight.to)
+        now = self._loop.time()
+        for machine in (source, target):
+            if machine is not None and self._apart.get(machine.name, 0.0) > now:
+                self.injected["partition"] += 1
+                return
+        before = flight.target
+        if not flight.late and (
+            source.cuts != flight.cuts[0]
+            or (before is not None and before.cuts != flight.cuts[1])
+        ):
+            return
+        if target is None or target.process is None:
+            # Of one that went twice nobody knows how it fared the other time.
+            if not flight.copy:
+                self._bounce(flight, "service-unavailable")
+            return
+        sender, body = flight.sender, flight.body
+        self.note(target.name, f"gets from {sender}: {body}")
+        target.process.start(lambda: target.receive(sender, body))
+        if flight.unsure:
+            self._bounce(flight, "recipient-unavailable")
+
+    def _bounce(self, flight: _Flight, condition: str) -> None:
+        source, to, body = flight.source, flight.to, flight.body
+
+        def arrive() -> None:
+            process = source.process
+            if source.online and source.jid == flight.sender and process is not None:
+                process.start(lambda: source.bounced(to, body, condition))
+
+        self._loop.outside(_LATENCY_S, arrive)
