@@ -10,7 +10,8 @@ from qos.core.model import Incoming
 from qos.core.receiver import Request
 from qos.engine import Consumption, Inbox, InboxLimits
 from qos.testing.clock import ManualClock
-from two_ends import COMMIT_S, SlowStore, settle
+from qos.testing.simulation.disks import COMMIT_S
+from two_ends import settle, slow_store
 
 SOURCE = "door@example.org/1"
 PAYLOAD = "<message xmlns='jabber:client'><body>one</body></message>"
@@ -78,7 +79,7 @@ class Bench:
 
     def __init__(self, limits: InboxLimits) -> None:
         self.clock = ManualClock(1000.0)
-        self.store = SlowStore(self.clock, "receiver-store")
+        self.store = slow_store(self.clock, "receiver-store")
         self.port = Port()
         self.limits = limits
         self.inbox = self.start()
@@ -86,7 +87,7 @@ class Bench:
     def start(self) -> Inbox:
         return Inbox(
             self.store,
-            self.store.contents(),
+            self.store.open(),
             self.port,
             clock=self.clock,
             limits=self.limits,

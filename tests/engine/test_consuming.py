@@ -235,15 +235,15 @@ async def test_the_order_and_the_count_outlive_the_process(
 async def test_a_full_disk_only_delays_it(bench: Bench, consumer: Consumer) -> None:
     """What was done and could not be marked so is undone, and done again."""
     hold = await release(bench)
-    bench.store.full = True
+    bench.store.disk.full = True
     gate = asyncio.Event()
     consumer.until = gate.wait
     received = await bench.take(request(msg_id="m2"))
     assert received == Answer("error", "", "resource-constraint", "wait")
-    bench.store.full = False
+    bench.store.disk.full = False
     await release(bench, "m2")
     assert [msg_id for msg_id, *_ in consumer.got] == ["m1", "m2"]
-    bench.store.full = True
+    bench.store.disk.full = True
     gate.set()
     await bench.commit()
     assert consumer.done == ["m1", "m2"]
@@ -251,7 +251,7 @@ async def test_a_full_disk_only_delays_it(bench: Bench, consumer: Consumer) -> N
     for _ in range(3):
         await later(bench, 10.0)
     assert consumer.done == ["m1", "m2"], "its count cannot be written either"
-    bench.store.full = False
+    bench.store.disk.full = False
     for _ in range(2):
         await later(bench, 10.0)
     assert consumer.done == ["m1", "m2", "m2"]

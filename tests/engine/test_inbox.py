@@ -11,7 +11,8 @@ from qos.core.effects import Answer
 from qos.core.model import IncomingState
 from qos.core.quota import Quotas
 from qos.engine import InboxLimits
-from two_ends import COMMIT_S, settle
+from qos.testing.simulation.disks import COMMIT_S
+from two_ends import settle
 
 
 @pytest.fixture
@@ -149,11 +150,11 @@ async def test_a_full_disk_is_answered_with_wait_and_gives_the_room_back(
     bench: Bench,
 ) -> None:
     """The peer comes again; nothing is counted meanwhile."""
-    bench.store.full = True
+    bench.store.disk.full = True
     answer = await bench.take(request())
     assert answer == Answer("error", "", "resource-constraint", "wait")
     assert bench.inbox.used() == (0, 0)
-    bench.store.full = False
+    bench.store.disk.full = False
     answer = await bench.take(request())
     assert answer is not None
     assert answer.kind == "received"
@@ -166,11 +167,11 @@ async def test_a_release_that_cannot_be_written_hands_nothing_over(
     received = await bench.take(request())
     assert received is not None
     deliver = request("deliver", hold=received.hold)
-    bench.store.full = True
+    bench.store.disk.full = True
     answer = await bench.take(deliver)
     assert answer == Answer("error", "", "resource-constraint", "wait")
     assert not bench.port.handed
-    bench.store.full = False
+    bench.store.disk.full = False
     assert await bench.take(deliver) == Answer("result", received.hold)
 
 
@@ -197,11 +198,11 @@ async def test_held_messages_expire_and_are_remembered_as_expired(
 async def test_an_expiry_that_cannot_be_written_is_tried_again(bench: Bench) -> None:
     """And the message counts until then."""
     await bench.take(request())
-    bench.store.full = True
+    bench.store.disk.full = True
     bench.clock.advance(bench.limits.hold_ttl_s)
     await bench.commit()
     assert bench.inbox.used()[0] == 1
-    bench.store.full = False
+    bench.store.disk.full = False
     bench.clock.advance(120)
     await bench.commit()
     assert bench.inbox.used()[0] == 0

@@ -47,7 +47,7 @@ def never_in_doubt(world: World, sent: dict[str, int]) -> None:
 async def finish(world: World) -> None:
     """A perfect network and enough time: every message ends."""
     world.link = Link(0)
-    world.sender_store.full = world.receiver_store.full = False
+    world.sender_store.disk.full = world.receiver_store.disk.full = False
     world.reconnect()
     await world.run(40)
     assert world.outbox.outstanding == 0
@@ -157,13 +157,13 @@ async def test_a_full_disk_loses_nothing_that_was_accepted(seed: int) -> None:
     world = World(seed, link=Link(seed, loss=0.05))
     sent = {}
     for number in range(MESSAGES):
-        world.sender_store.full = world.random.random() < 0.3
-        world.receiver_store.full = world.random.random() < 0.3
+        world.sender_store.disk.full = world.random.random() < 0.3
+        world.receiver_store.disk.full = world.random.random() < 0.3
         delivery = await world.submit(number)
         if delivery is not None:
             sent[delivery.msg_id] = number
         await world.run(0.2, step_s=0.01)
-    world.sender_store.full = world.receiver_store.full = False
+    world.sender_store.disk.full = world.receiver_store.disk.full = False
     await finish(world)
     check(world, sent)
     assert 0 < len(sent) < MESSAGES

@@ -8,24 +8,22 @@ import asyncio
 import itertools
 import random
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from qos.core.backoff import Backoff
-from qos.core.effects import Answer, End, Report, Save, Transmit
+from qos.core.effects import Answer, Report, Transmit
 from qos.core.model import Incoming, Level, Outgoing, OutgoingState, Route
 from qos.core.receiver import Request
-from qos.core.sender import Reply
 from qos.engine import Delivery, Inbox, InboxLimits, Outbox, OutboxLimits
 from qos.errors import StoreFull
-from qos.stores.base import Change, Contents
-from qos.stores.memory import MemoryStore
 from qos.testing.clock import ManualClock
 from qos.testing.link import Link
+from qos.testing.simulation.disks import COMMIT_S, MessageDisk, SimulatedStore
+from qos.testing.simulation.ends import reply_to, request_of
 
 SENDER = "controller@example.org/1"
 RECEIVER = "lamp@example.org/1"
-COMMIT_S = 0.003
 
 
 async def settle() -> None:
@@ -34,59 +32,9 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-class SlowStore(MemoryStore):
+def slow_store(clock: ManualClock, store_id: str) -> SimulatedStore:
     """A store that takes its time, and loses what it was killed over."""
-
-    durable = True
-
-    def __init__(self, clock: ManualClock, store_id: str) -> None:
-        super().__init__()
-        self._clock = clock
-        self._waiting: list[tuple[Sequence[Change], asyncio.Future[None]]] = []
-        self.killed = False
-        self.full = False
-        self.open()
-        self.store_id = store_id
-
-    def write(  # type: ignore[override]
-        self, changes: Sequence[Change]
-    ) -> asyncio.Future[None]:
-        """Commit a little later, in order."""
-        done = asyncio.get_running_loop().create_future()
-        self._waiting.append((changes, done))
-        self._clock.call_at(self._clock.now() + COMMIT_S, self._commit)
-        return done
-
-    def _commit(self) -> None:
-        if self.killed:
-            return
-        changes, done = self._waiting.pop(0)
-        if self.full:
-            done.set_exception(StoreFull("sim:", "no space left"))
-            return
-        super().write(changes)
-        done.set_result(None)
-
-    def kill(self) -> "SlowStore":
-        """What the next process finds."""
-        self.killed = True
-        after = SlowStore(self._clock, self.store_id)
-        MemoryStore.write(after, [Save(record) for record in self.outgoing()])
-        MemoryStore.write(after, [Save(record) for record in self.incoming()])
-        MemoryStore.write(after, [End(ended) for ended in self.ended()])
-        return after
-
-    def contents(self) -> Contents:
-        outgoing = list(self.outgoing())
-        under_way = {OutgoingState.OFFERED, OutgoingState.RELEASING}
-        return Contents(
-            outgoing=[record for record in outgoing if record.state in under_way],
-            queued=self._queue.counts(),
-            outbox_messages=len(outgoing),
-            outbox_bytes=sum(record.size for record in outgoing),
-            next_seq=max((record.seq for record in outgoing), default=0) + 1,
-            incoming=list(self.incoming()),
-        )
+    return SimulatedStore(MessageDisk("end", store_id), clock)
 
 
 @dataclass
@@ -106,8 +54,8 @@ class World:
         self.clock = ManualClock(1_000_000.0)
         self.link = link
         self.limits = limits or InboxLimits(hold_ttl_s=30.0)
-        self.sender_store = SlowStore(self.clock, "store-of-sender")
-        self.receiver_store = SlowStore(self.clock, "store-of-receiver")
+        self.sender_store = slow_store(self.clock, "store-of-sender")
+        self.receiver_store = slow_store(self.clock, "store-of-receiver")
         self.ids = itertools.count()
         self.handed: list[tuple[str, bool]] = []
         self.outcomes: dict[str, OutgoingState] = {}
@@ -123,7 +71,7 @@ class World:
         self.sender_alive = Alive()
         self.outbox = Outbox(
             self.sender_store,
-            self.sender_store.contents(),
+            self.sender_store.open(),
             _SenderPort(self, self.sender_alive),
             clock=self.clock,
             backoff=Backoff(first_s=1.0, max_s=8.0),
@@ -139,7 +87,7 @@ class World:
         self.receiver_alive = Alive()
         self.inbox = Inbox(
             self.receiver_store,
-            self.receiver_store.contents(),
+            self.receiver_store.open(),
             _ReceiverPort(self, self.receiver_alive),
             clock=self.clock,
             limits=self.limits,
@@ -166,9 +114,9 @@ class World:
         self.kill_receiver()
         self.events["receiver wiped"] += 1
         self.inbox.stop()
-        self.receiver_store.killed = True
+        self.receiver_store.kill()
         store_id = f"store-of-receiver-{self.events['receiver wiped']}"
-        self.receiver_store = SlowStore(self.clock, store_id)
+        self.receiver_store = slow_store(self.clock, store_id)
         self.start_receiver()
 
     def soon(self, strike: Callable[[], None]) -> None:
@@ -261,26 +209,11 @@ class _SenderPort:
         return Route(record.to, marked=True)
 
     def transmit(self, transmit: Transmit) -> None:
-        world, record = self._world, transmit.record
+        world = self._world
         if not self._alive.value:
             return
-        deliver = transmit.step == "deliver"
-        request = Request(
-            kind="deliver"
-            if deliver
-            else ("assured" if record.level is Level.ASSURED else "acknowledged"),
-            iq_id=record.deliver_id if deliver else record.offer_id,
-            source=SENDER,
-            to=transmit.route.jid,
-            namespace=transmit.route.namespace,
-            msg_id=record.msg_id if record.level is Level.ASSURED else "",
-            payload="" if deliver else record.payload,
-            size=0 if deliver else record.size,
-            mark=world.sender_store.store_id,
-            hold=record.hold or "" if deliver else "",
-        )
-        if request.kind == "acknowledged":
-            request = replace(request, mark="")
+        mark = world.sender_store.store_id
+        request = request_of(transmit, source=SENDER, mark=mark)
         world.carry(lambda: world.inbox.request(request, trusted=True))
 
     def new_id(self) -> str:
@@ -298,14 +231,7 @@ class _ReceiverPort:
     def answer(self, request: Request, answer: Answer) -> None:
         if not self._alive.value:
             return
-        reply = Reply(
-            iq_id=request.iq_id,
-            source=request.to,
-            error=answer.condition or None,
-            error_type=answer.error_type,
-            received=request.msg_id if answer.kind == "received" else None,
-            hold=answer.hold or None,
-        )
+        reply = reply_to(request, answer)
         self._world.carry(lambda: self._world.outbox.reply(reply))
 
     def consumption(self, record: Incoming) -> None:

@@ -202,6 +202,9 @@ class SimulatedStore:
         self._effect()
         return self._commits.write(changes)
 
+    def transaction(self) -> None:
+        """See Store: there is none."""
+
     async def close(self) -> None:
         """See Store."""
         await self._commits.drain()

@@ -320,6 +320,9 @@ class End(Machine):
         self.loop.call_later(facts.planned.taking_s, taken)
         return done
 
+    def consumption(self, record: Incoming) -> None:
+        """See InboxPort: there is no consumer."""
+
     def report(self, source: str, report: Report) -> None:
         """See InboxPort."""
         self.network.note(self.name, f"reports {source}: {report}")
