@@ -21,6 +21,8 @@ class Backlog:
         self._counts = dict(queued)
         self._chunks: dict[str, deque[Outgoing]] = {}
         self._taken: dict[str, int] = {}
+        # Discarded, and their end has still to be written.
+        self._ending: set[int] = set()
 
     @property
     def flows(self) -> list[str]:
@@ -45,28 +47,36 @@ class Backlog:
     def head(self, flow: str) -> Outgoing | None:
         """The next message of a flow, or None if none is on disk yet."""
         chunk = self._chunks.setdefault(flow, deque())
-        if not chunk:
-            after = self._taken.get(flow, 0)
-            chunk.extend(self._store.queued(flow, after=after, limit=_CHUNK))
-        return chunk[0] if chunk else None
+        while True:
+            if not chunk:
+                after = self._taken.get(flow, 0)
+                chunk.extend(self._store.queued(flow, after=after, limit=_CHUNK))
+            if not chunk:
+                return None
+            if chunk[0].seq not in self._ending:
+                return chunk[0]
+            self.passed(chunk.popleft())
 
     def take(self, record: Outgoing) -> None:
         """The head goes under way."""
-        self.pass_over(record)
-        self.remove(record.flow)
-
-    def pass_over(self, record: Outgoing) -> None:
-        """The head does not wait any more: it was discarded, and is still on disk."""
         self._chunks[record.flow].popleft()
         self.passed(record)
+        self.remove(record.flow)
 
     def passed(self, record: Outgoing) -> None:
         """A message went under way, and none before it waits."""
         self._taken[record.flow] = record.seq
 
     def discard(self, record: Outgoing) -> None:
-        """A waiting message ends without having had its turn."""
-        chunk = self._chunks.get(record.flow)
-        if chunk and record in chunk:
-            chunk.remove(record)
+        """A waiting message ends without having its turn; see left."""
+        self._ending.add(record.seq)
         self.remove(record.flow)
+
+    def left(self, record: Outgoing) -> None:
+        """A message has ended; until then a discarded one is on disk as queued."""
+        if record.seq not in self._ending:
+            return
+        self._ending.remove(record.seq)
+        chunk = self._chunks.get(record.flow, deque())
+        for waiting in [each for each in chunk if each.seq == record.seq]:
+            chunk.remove(waiting)

@@ -359,10 +359,6 @@ class Outbox:
         state = under_way.flow(flow)
         while under_way.own is not None and state.room and self._backlog.waiting(flow):
             record = self._backlog.head(flow)
-            if record is not None and under_way.get(record.msg_id) is not None:
-                # It is being ended without its turn; on disk it is queued until then.
-                self._backlog.pass_over(record)
-                continue
             if record is None or not state.admits(record):
                 return
             self._backlog.take(record)
@@ -394,6 +390,7 @@ class Outbox:
         """A message has ended, or was not accepted: the next one may begin."""
         record = message.record
         self._uncount(record)
+        self._backlog.left(record)
         delivery = self._deliveries.get(record.msg_id)
         if delivery is not None and record.state.ended:
             seconds = self._clock.now() - record.created_at

@@ -61,6 +61,7 @@ class Bench:
         self.clock = ManualClock(1000.0)
         self.store = slow_store(self.clock, "store")
         self.port = Port()
+        self.offered: set[str] = set()
         self.limits = limits
         self.outbox = self.start()
 
@@ -99,6 +100,7 @@ class Bench:
 
     def answer(self, transmit: Transmit) -> None:
         """What the lamp answers to this step."""
+        self.offered.add(transmit.record.msg_id)
         record = transmit.record
         reply = Reply(record.deliver_id, LAMP, hold=record.hold)
         if transmit.step == "offer":
@@ -384,6 +386,46 @@ async def test_withdrawing(bench: Bench) -> None:
     assert len(bench.outbox._under_way) == WINDOW_FIRST
     with pytest.raises(UnknownMessage):
         await bench.outbox.withdraw("nobody")
+
+
+@pytest.mark.parametrize("place", [0, 1])
+async def test_what_is_taken_back_while_it_is_queued_is_never_offered(
+    place: int,
+) -> None:
+    """It is on disk as queued until its end is: what makes room must pass it over.
+
+    As the first of those that wait, and as a later one, which is read with the first.
+    """
+    bench = Bench(OutboxLimits(window=2))
+    bench.outbox.session_started(OWN)
+    ended = [await bench.submit() for _ in range(2)]
+    waiting = [await bench.submit() for _ in range(3)]
+    taken_back = waiting.pop(place)
+    for transmit in bench.port.sent[:]:
+        bench.answer(transmit)
+    await bench.run()
+    for transmit in bench.port.sent[2:]:
+        bench.answer(transmit)
+    await settle()
+    bench.clock.advance(COMMIT_S * 0.6)
+    withdrawing = asyncio.ensure_future(taken_back.withdraw())
+    await settle()
+    # There is room again, and its end is still being written.
+    bench.clock.advance(COMMIT_S * 0.6)
+    await settle()
+    assert all(delivery.ended for delivery in ended)
+    assert not taken_back.ended
+    await bench.run()
+    await withdrawing
+    await bench.answer_all()
+    assert [(await each.outcome()).status for each in waiting] == [
+        OutgoingState.DELIVERED,
+        OutgoingState.DELIVERED,
+    ]
+    assert (await taken_back.outcome()).attempts == 0
+    assert taken_back.msg_id not in bench.offered
+    assert bench.outbox.outstanding == 0
+    bench.outbox.stop()
 
 
 async def test_a_purge_takes_back_all_that_can_be(bench: Bench) -> None:
