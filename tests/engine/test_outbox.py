@@ -298,7 +298,7 @@ async def test_an_id_may_be_used_again_while_its_end_is_being_written(
     assert (await first.outcome()).status is OutgoingState.NOT_DELIVERED
     second = await submitting
     bench.outbox.session_started(OWN)
-    await bench.run()
+    await bench.run(2.0)
     await bench.answer_all()
     assert (await second.outcome()).status is OutgoingState.DELIVERED
     assert bench.outbox.outstanding == 0
