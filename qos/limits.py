@@ -76,7 +76,7 @@ LIMITS: Final = (
     Limit("xep_qos.guard:_WAITING_MAX", "requests that wait for a decision on trust"),
     Limit("xep_qos.guard:_WAITING_BYTES_MAX", "bytes of their payloads"),
     Limit("xep_qos.guard:_ROOMS_MAX", "rooms remembered by their occupants"),
-    Limit("xep_qos.discovery:_VERSIONS_MAX", "versions of capabilities remembered"),
+    Limit("xep_qos.discovery:_PRESENT_MAX", "peers remembered as available"),
     # -- what is said of peers
     Limit(
         "qos.core.rate:SOURCES_MAX", "accounts reported for themselves in an interval"

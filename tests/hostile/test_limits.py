@@ -28,6 +28,7 @@ NOT_OF_OTHERS = {
     "qos.core.backoff:_DOUBLINGS_MAX": "arithmetic",
     "qos.core.node_options:_BACKOFF_S_MAX": "when we try again",
     "qos.core.queue_users:_SEQ_CHARS_MAX": "SQLite's integers",
+    "qos.engine.consuming:_TRANSACTION_S_MAX": "a handler of ours",
     "qos.journal.files:_NODE_CHARS_MAX": "our own name",
     "qos.journal.schema:_INT_MAX": "SQL's integers",
     "xep_0254.events:_MARKS_BYTES_MAX": "a part of EVENT_BYTES_MAX",
