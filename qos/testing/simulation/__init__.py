@@ -8,7 +8,8 @@ From a shell: `python -m qos.testing.simulation --help`.
 """
 
 from qos.testing.simulation.invariants import Violation
-from qos.testing.simulation.plan import Fault, Plan, plan_of
+from qos.testing.simulation.making import plan_of
+from qos.testing.simulation.plan import Fault, Plan
 from qos.testing.simulation.shrinking import described, shrink
 from qos.testing.simulation.world import Result, run
 

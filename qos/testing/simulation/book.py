@@ -23,11 +23,13 @@ class HandOver:
         machine: where.
         process: by which of its processes (1: the first).
         redelivered: with the mark.
+        hold: its token; '' where the sender knows none.
     """
 
     machine: str
     process: int
     redelivered: bool
+    hold: str = ""
 
 
 @dataclass(slots=True)
@@ -84,6 +86,8 @@ class Book:
         self.expired: set[str] = set()
         self.moved: set[str] = set()
         self.jumped: set[str] = set()
+        self._holds: dict[str, tuple[str, ...]] = {}
+        self._released: set[tuple[str, str]] = set()
         self.violations: list[invariants.Violation] = []
 
     def check(self, invariant: Callable[..., str | None], *args: object) -> None:
@@ -110,12 +114,21 @@ class Book:
             facts.accepted = False
             self.check(invariants.nothing_of_what_was_refused, facts)
 
-    def handed(
-        self, facts: MessageFacts, machine: str, process: int, *, redelivered: bool
-    ) -> None:
+    def held(self, hold: str, message: tuple[str, ...]) -> None:
+        """A receiver has said that it holds this message under this token."""
+        before = self._holds.setdefault(hold, message)
+        self.check(invariants.a_hold_is_of_one, hold, before, message)
+
+    def released(self, msg_id: str, hold: str) -> None:
+        """A `deliver` has come to a receiver."""
+        self._released.add((msg_id, hold))
+
+    def handed(self, facts: MessageFacts, hand_over: HandOver) -> None:
         """It is given to the receiving application."""
-        hand_over = HandOver(machine, process, redelivered)
         facts.handed.append(hand_over)
+        if hand_over.hold:
+            released = (facts.msg_id, hand_over.hold) in self._released
+            self.check(invariants.only_what_is_released, facts, released)
         self.check(invariants.once_without_the_mark, facts)
         self.check(invariants.again_only_after_a_restart, facts)
         self.check(invariants.in_order, facts, list(self.messages.values()))

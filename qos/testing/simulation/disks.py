@@ -42,6 +42,7 @@ class Disk(Generic[_Change]):
         name: of the machine.
         commits: that were begun, failed ones included.
         fails: whether this commit (1: the first) fails, and how.
+        slow: how many seconds longer than others this commit takes.
         full: all commits fail for want of space.
     """
 
@@ -50,6 +51,7 @@ class Disk(Generic[_Change]):
         self.commits = 0
         self.full = False
         self.fails: Callable[[int], StoreError | None] = _never
+        self.slow: dict[int, float] = {}
 
     def begin(self) -> StoreError | None:
         """Begin a commit; returns how it will fail, if it does."""
@@ -142,6 +144,7 @@ class _Commits(Generic[_Change]):
     ) -> asyncio.Future[None]:
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         error = self._disk.begin()
+        takes_s = COMMIT_S + self._disk.slow.get(self._disk.commits, 0.0)
         now = self._clock.now()
 
         def synced() -> None:
@@ -157,8 +160,8 @@ class _Commits(Generic[_Change]):
                 done.set_result(None)
 
         if error is None:
-            self._clock.call_at(now + COMMIT_S / 2, synced)
-        self._clock.call_at(now + COMMIT_S, ended)
+            self._clock.call_at(now + takes_s / 2, synced)
+        self._clock.call_at(now + takes_s, ended)
         return done
 
 

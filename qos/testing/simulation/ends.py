@@ -29,7 +29,7 @@ from qos.core.route import Resource, choose, to_jid
 from qos.core.sender import Reply
 from qos.engine import Delivery, Inbox, InboxLimits, Outbox, OutboxLimits
 from qos.errors import CannotWithdraw, OutboxFull, StoreError, UnknownMessage
-from qos.testing.simulation.book import Book, MessageFacts
+from qos.testing.simulation.book import Book, HandOver, MessageFacts
 from qos.testing.simulation.disks import MessageDisk, SimulatedStore
 from qos.testing.simulation.loop import SimulatedLoop
 from qos.testing.simulation.machines import Machine
@@ -127,8 +127,8 @@ class End(Machine):
         """Be killed, and come back with another disk."""
         if self.process is not None:
             self.kill(seconds)
-            fails, self.disk = self.disk.fails, self._new_disk()
-            self.disk.fails = fails
+            before, self.disk = self.disk, self._new_disk()
+            self.disk.fails, self.disk.slow = before.fails, before.slow
             self._book.wiped = True
 
     # -- its life ----------------------------------------------------------
@@ -189,6 +189,8 @@ class End(Machine):
         assert self.outbox is not None
         assert self.inbox is not None
         if isinstance(body, Request):
+            if body.kind == "deliver":
+                self._book.released(body.msg_id, body.hold)
             self.inbox.request(body, trusted=True)
         elif isinstance(body, Reply):
             self.outbox.reply(body if self.marked else replace(body, hold=None))
@@ -296,6 +298,9 @@ class End(Machine):
 
     def answer(self, request: Request, answer: Answer) -> None:
         """See InboxPort."""
+        if answer.kind == "received":
+            message = (bare(request.source), request.mark, request.msg_id)
+            self._book.held(answer.hold, message)
         self.send(request.source, reply_to(request, answer))
 
     def hand_over(self, record: Incoming) -> asyncio.Future[None] | None:
@@ -306,8 +311,15 @@ class End(Machine):
         facts = self._book.messages[int(number)]
         again = ", redelivered" if record.redelivered else ""
         self.network.note(self.name, f"hands over {facts}{again}")
-        process = self.process.number
-        self._book.handed(facts, self.name, process, redelivered=record.redelivered)
+        self._book.handed(
+            facts,
+            HandOver(
+                machine=self.name,
+                process=self.process.number,
+                redelivered=record.redelivered,
+                hold=record.hold if record.mark else "",
+            ),
+        )
         if not facts.planned.taking_s:
             self._book.took(facts)
             return None

@@ -141,9 +141,12 @@ class Hive(Machine):
         """See Machine."""
         match body:
             case Asked(iq_id, request):
-                if isinstance(request, Retract | Unlock | Subscribe):
+                if isinstance(request, Retract | Unlock):
+                    items = [each.item_id for each in request.settlements]
+                    self._book.may_end(bare(source), items)
+                elif isinstance(request, Subscribe):
                     self._book.may_end(bare(source))
-                answer = partial(self._answer, source, iq_id)
+                answer = partial(self._answer, source, iq_id, request)
                 self.engine.request(request, source, answer)
             case Presence(True):
                 self.engine.heard(source, available=True)
@@ -158,9 +161,11 @@ class Hive(Machine):
         self,
         to: str,
         iq_id: str,
+        request: Request,
         result: Result | Refusal,
         _payloads: Mapping[int, str],
     ) -> None:
+        self._book.answered(request, result, self.disk.kept, self._now())
         self.send(to, Answered(iq_id, result))
 
     def bounced(self, to: str, body: object, condition: str) -> None:

@@ -13,7 +13,7 @@ from qos.core.model import Level, OutgoingState
 from qos.testing.simulation.plan import FAILS_MAX, SENDERS
 
 if TYPE_CHECKING:
-    from qos.core.item import Item
+    from qos.core.item import Ended, Item
     from qos.testing.simulation.book import Book, MessageFacts
     from qos.testing.simulation.items import ItemFacts
 
@@ -65,6 +65,20 @@ def again_only_after_a_restart(facts: MessageFacts) -> str | None:
     if last.process == 1 or any(each.process == last.process for each in own):
         return f"{facts} is handed over again: {_hand_overs(facts)}"
     return None
+
+
+def a_hold_is_of_one(
+    hold: str, before: tuple[str, ...], message: tuple[str, ...]
+) -> str | None:
+    """A hold is of one held message."""
+    return f"{hold} is of {before}, and of {message}" if before != message else None
+
+
+def only_what_is_released(facts: MessageFacts, released: bool) -> str | None:
+    """What is held is handed over when a `deliver` has come that names its hold."""
+    if released or not facts.msg_id:
+        return None
+    return f"{facts} is handed over, and no deliver has named {facts.handed[-1].hold}"
 
 
 def in_order(facts: MessageFacts, messages: list[MessageFacts]) -> str | None:
@@ -176,6 +190,21 @@ def no_more_than_wanted(to: str, held: int, wanted: int) -> str | None:
     return f"{to} has {held} items, and asked for {wanted}" if held > wanted else None
 
 
+def settled_by_its_token(item_id: str, token: str, ended: Ended | None) -> str | None:
+    """Who is told that his delivery was accepted, has ended the item by it."""
+    if ended is not None and ended.token == token:
+        return None
+    return f"{item_id} is said to be accepted with {token}, and was not"
+
+
+def taken_over_with_a_token(facts: ItemFacts, to: str) -> str | None:
+    """Who takes a lock over has it under a token of his own."""
+    lock = facts.lock
+    if lock is None or lock.holder == to:
+        return None
+    return f"{facts} goes from {lock.holder} to {to} under one token"
+
+
 def effect_once(facts: ItemFacts) -> str | None:
     """The effect of an item is there once, and only if the item was accepted."""
     if facts.done > 1:
@@ -202,7 +231,7 @@ def nothing_is_raised(error: BaseException) -> str | None:
 
 def everything_ends(left: list[str]) -> str | None:
     """When all is mended every message and item ends, and nothing stays reserved."""
-    return "; ".join(left) or "there is nothing left to happen"
+    return "; ".join(left) or "it goes in circles"
 
 
 def _deadline_may_have_come(facts: MessageFacts, book: Book) -> bool:

@@ -9,6 +9,14 @@ from dataclasses import dataclass, field
 from qos.core.item import Item, ItemOutcome, ItemState
 from qos.core.model import bare
 from qos.core.queue_effects import Change, SaveEnded, SaveItem
+from qos.core.queue_requests import (
+    Extend,
+    ExtendResult,
+    Refusal,
+    Request,
+    Result,
+    Retract,
+)
 from qos.testing.simulation import invariants
 from qos.testing.simulation.book import Book
 from qos.testing.simulation.plan import PlannedItem
@@ -81,7 +89,9 @@ class ItemBook:
                 facts.stored += 1
                 self._book.check(invariants.stored_once, facts)
             if change.item.token:
-                facts.deadlines[change.item.token] = change.item.deadline
+                token, deadline = change.item.token, change.item.deadline
+                # Never earlier than it was told to be, when a clock was set back.
+                facts.deadlines.setdefault(token, deadline)
             if change.item.outcome is ItemOutcome.REJECTED:
                 facts.ended = "dead"
                 count = change.item.delivery_count
@@ -92,9 +102,11 @@ class ItemBook:
                 facts = self.items[change.ended.item_id]
                 facts.ended = outcome.value
 
-    def may_end(self, account: str) -> None:
-        """An account does what may end its locks."""
-        for facts in self.items.values():
+    def may_end(self, account: str, item_ids: Sequence[str] | None = None) -> None:
+        """An account does what may end its locks: of these items, or of all (None)."""
+        for facts in map(
+            self.items.__getitem__, self.items if item_ids is None else item_ids
+        ):
             if facts.lock is not None and bare(facts.lock.holder) == account:
                 facts.lock.may_end = True
 
@@ -109,6 +121,7 @@ class ItemBook:
                 check(invariants.one_holder, facts, to, now)
                 facts.lock = Lock(item.token, to)
             else:
+                check(invariants.taken_over_with_a_token, facts, to)
                 before.may_end = False
         held = [
             each
@@ -117,6 +130,23 @@ class ItemBook:
             and (each.holder == to or (each.durable and bare(each.holder) == bare(to)))
         ]
         check(invariants.no_more_than_wanted, to, len(held), PARALLEL)
+
+    def answered(
+        self, request: Request, result: Result | Refusal, disk: QueueDisk, now: float
+    ) -> None:
+        """The service tells somebody what came of a request."""
+        if isinstance(result, Refusal):
+            return
+        if isinstance(request, Retract):
+            for each in request.settlements:
+                ended = disk.ended.get((request.node, each.item_id))
+                self._book.check(
+                    invariants.settled_by_its_token, each.item_id, each.token, ended
+                )
+        elif isinstance(request, Extend) and isinstance(result, ExtendResult):
+            for item_id, token in request.tokens:
+                deadlines = self.items[item_id].deadlines
+                deadlines[token] = max(deadlines[token], now + result.seconds)
 
     # -- publisher and workers ---------------------------------------------
 

@@ -7,9 +7,9 @@ sent to him is told so, unless that too gets lost.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from qos.core.model import bare
 from qos.testing.simulation.loop import SimulatedLoop
@@ -22,8 +22,11 @@ __all__ = ["Network"]
 _LATENCY_S = 0.01
 _MORE_S = 0.02
 
+#: Stanzas of a machine that a server may deliver again.
+_KEPT = 8
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True, slots=True, eq=False)
 class _Flight:
     """A stanza on its way, and how often the connections had been cut before."""
 
@@ -64,6 +67,7 @@ class Network:
             self._faults.setdefault(key, []).append(fault)
         self._apart: dict[str, float] = {}
         self._latest: dict[tuple[str, str], float] = {}
+        self._sent: dict[str, deque[_Flight]] = {}
         self._mended = False
 
     def note(self, who: str, what: object) -> None:
@@ -79,6 +83,15 @@ class Network:
     def part(self, name: str, seconds: float) -> None:
         """Let nothing go from or to a machine for a while."""
         self._apart[name] = self._loop.time() + seconds
+
+    def replay(self, name: str, count: int) -> None:
+        """Deliver again what a machine has sent last, whoever has got it before.
+
+        As a server does that had not heard of its arrival (XEP-0198) when a connection
+        was lost.
+        """
+        for flight in list(self._sent.get(name, ()))[-count:]:
+            self._carry(replace(flight, copy=True, late=True), _LATENCY_S)
 
     # -- who is there ------------------------------------------------------
 
@@ -126,6 +139,7 @@ class Network:
             late="late" in kinds,
             unsure="unsure" in kinds,
         )
+        self._sent.setdefault(source.name, deque(maxlen=_KEPT)).append(flight)
         delay_s = _LATENCY_S + _MORE_S * source.random.random()
         if "late" in kinds:
             self._carry(flight, delay_s + kinds["late"], in_order=False)
@@ -153,7 +167,6 @@ class Network:
         now = self._loop.time()
         for machine in (source, target):
             if machine is not None and self._apart.get(machine.name, 0.0) > now:
-                self.injected["partition"] += 1
                 return
         before = flight.target
         if not flight.late and (
@@ -174,6 +187,9 @@ class Network:
 
     def _bounce(self, flight: _Flight, condition: str) -> None:
         source, to, body = flight.source, flight.to, flight.body
+        kept = self._sent.get(source.name)
+        if condition == "service-unavailable" and kept and flight in kept:
+            kept.remove(flight)  # it does not deliver what it has given back
 
         def arrive() -> None:
             process = source.process

@@ -40,7 +40,7 @@ from xep_0254.queueing import XEP_0254
 __all__ = ["SimulatedQueueing", "WorkerMachine"]
 
 #: How often a worker subscribes anew, which brings events that were lost.
-_RESUBSCRIBE_S = 20.0
+_RESUBSCRIBE_S = 60.0
 
 _GRACE_S = 1.0
 

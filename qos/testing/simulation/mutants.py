@@ -1,0 +1,343 @@
+"""What is wrong on purpose: each of these the simulation must find out.
+
+A mutant is a place of the source, which is there exactly once, and what stands there
+instead. One that survives shows what the simulated world does not see; then the world is
+to be made better, and not this list shorter.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["MUTANTS", "Mutant"]
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """A change for the worse.
+
+    Attributes:
+        name: for the command.
+        module: where.
+        old: what stands there.
+        new: what stands there instead.
+        breaks: what is not true any more.
+    """
+
+    name: str
+    module: str
+    old: str
+    new: str
+    breaks: str
+
+
+_SENDER = (
+    Mutant(
+        "save-after-transmit",
+        "qos.core.sender",
+        "(Save(record), transmit) if first or releasing",
+        "(transmit, Save(record)) if first or releasing",
+        "A step is on disk before it is sent.",
+    ),
+    Mutant(
+        "delivers-counted-late",
+        "qos.core.sender",
+        "return record, (Save(record), transmit) if first or releasing",
+        "before = replace(record, delivers=record.delivers - releasing)\n"
+        "    return record, (Save(before), transmit) if first or releasing",
+        "How many deliver have been sent is written before each is sent.",
+    ),
+    Mutant(
+        "store-gone-is-never-doubt",
+        "qos.core.sender",
+        "return _I.STORE_GONE_UNSEEN if record.delivers == 1 else _I.STORE_GONE",
+        "return _I.STORE_GONE_UNSEEN",
+        "What a lost store may have handed over is not offered again.",
+    ),
+    Mutant(
+        "not-mine-is-store-gone",
+        "qos.core.sender",
+        "if reply.source != record.peer:",
+        "if reply.source == '':",
+        "Another device that does not hold a message says nothing about it.",
+    ),
+    Mutant(
+        "doubt-is-forgotten",
+        "qos.core.sender",
+        "return record.doubted or record.unanswered",
+        "return False",
+        "What was sent at level acknowledged, and not answered, may have arrived.",
+    ),
+    Mutant(
+        "told-before-it-is-written",
+        "qos.core.sender",
+        "return record, (End(Ended.of(record, at.now)), Settle(record))",
+        "return record, (Settle(record), End(Ended.of(record, at.now)))",
+        "A record is gone from the disk before the application learns the end.",
+    ),
+    Mutant(
+        "order-is-ignored",
+        "qos.core.flow",
+        "return not record.ordered or self._ordered[0] == record.seq",
+        "return True",
+        "What is ordered is released in the order of its acceptance.",
+    ),
+    Mutant(
+        "order-is-ignored-at-first",
+        "qos.core.flow",
+        "return not before",
+        "return True",
+        "What is handed over by its first step waits for all before it.",
+    ),
+    Mutant(
+        "window-leaks",
+        "qos.core.flow",
+        "self._under_way.remove(record.msg_id)",
+        "self._under_way.discard('')",
+        "A message that has ended makes room for another.",
+    ),
+    Mutant(
+        "queue-is-read-again",
+        "qos.engine.backlog",
+        "if chunk[0].seq not in self._ending:",
+        "if chunk[0].seq >= 0:",
+        "What ends while it is queued is not offered.",
+    ),
+    Mutant(
+        "doubt-ends-with-the-process",
+        "qos.core.sender",
+        "doubted=record.state is _S.OFFERED, due_at=math.inf)",
+        "doubted=False, due_at=math.inf)",
+        "What was offered before a restart may have arrived.",
+    ),
+)
+
+_RECEIVER = (
+    Mutant(
+        "received-before-it-is-written",
+        "qos.core.receiver",
+        'return held, (Reserve(held), Save(held), Answer("received", held.hold))',
+        'return held, (Reserve(held), Answer("received", held.hold), Save(held))',
+        "What an answer says is on disk before it is sent.",
+    ),
+    Mutant(
+        "answer-before-the-hand-over",
+        "qos.core.receiver",
+        "return meant, (Save(meant), Deliver(meant))",
+        'return meant, (Save(meant), Answer("result", request.hold), Deliver(meant))',
+        "The result follows the hand-over.",
+    ),
+    Mutant(
+        "hand-over-before-it-is-written",
+        "qos.core.receiver",
+        "return meant, (Save(meant), Deliver(meant))",
+        "return meant, (Deliver(meant), Save(meant))",
+        "Releasing is on disk before the hand-over.",
+    ),
+    Mutant(
+        "no-mark-after-a-restart",
+        "qos.core.receiver",
+        "record = replace(record, redelivered=True)",
+        "record = replace(record, redelivered=False)",
+        "What may have been handed over before is marked.",
+    ),
+    Mutant(
+        "no-tombstones",
+        "qos.core.receiver",
+        "if not record.mark:",
+        "if record.mark or not record.mark:",
+        "What was done lately is remembered.",
+    ),
+    Mutant(
+        "tombstones-for-everybody",
+        "qos.core.receiver",
+        "if not record.mark:",
+        "if False:",
+        "A peer that knows the text alone may use an id again after a success.",
+    ),
+    Mutant(
+        "hold-is-shared",
+        "qos.core.receiver",
+        'hold=at.token if assured else ""',
+        'hold=at.token.partition(".")[0] if assured else ""',
+        "A hold is of one held message.",
+    ),
+    Mutant(
+        "hold-is-not-checked",
+        "qos.core.receiver",
+        'if record is not None and request.hold not in {"", record.hold}:',
+        "if record is None:",
+        "A deliver releases what is held under its hold, and nothing else.",
+    ),
+    Mutant(
+        "looser-key",
+        "qos.core.receiver",
+        '_SEPARATOR.join(("u", request.source, request.msg_id))',
+        '_SEPARATOR.join(("u", bare(request.source), request.msg_id))',
+        "Two resources that both count from 1 are two senders.",
+    ),
+    Mutant(
+        "released-twice",
+        "qos.core.receiver",
+        "if meant is not None and meant.state is _S.HELD:",
+        "if meant is not None and meant.state in {_S.HELD, _S.DONE}:",
+        "What is done is answered, and not handed over again.",
+    ),
+    Mutant(
+        "quota-is-not-checked",
+        "qos.core.receiver",
+        "    if at.exceeded:\n        return record,",
+        "    if at.exceeded == '':\n        return record,",
+        "No more is held than the quotas allow.",
+    ),
+    Mutant(
+        "quota-is-not-given-back",
+        "qos.core.receiver",
+        "effects: tuple[Effect, ...] = (Refund(record),)",
+        "effects: tuple[Effect, ...] = ()",
+        "What is handed over is not counted any more.",
+    ),
+    Mutant(
+        "unwritten-is-held",
+        "qos.engine.inbox",
+        "            message.record = before\n            for effect in effects:",
+        "            for effect in effects:",
+        "What could not be written is not held.",
+    ),
+    Mutant(
+        "expired-is-released",
+        "qos.core.receiver",
+        "    (_S.HELD, _I.EXPIRE): _S.EXPIRED,",
+        "    (_S.HELD, _I.EXPIRE): _S.DONE,",
+        "What was held for too long is not handed over, and not said to be.",
+    ),
+)
+
+_QUEUE = (
+    Mutant(
+        "token-is-not-checked",
+        "qos.core.work_queue",
+        '        if token in {"", item.token}:',
+        "        if token != '-':",
+        "A settlement is of the delivery whose token it has.",
+    ),
+    Mutant(
+        "told-before-the-lock-is-written",
+        "qos.engine.queue",
+        "        self._busy = True\n",
+        "        self._busy = True\n        self._perform(step)\n",
+        "The event goes out after the commit of the lock.",
+    ),
+    Mutant(
+        "answered-before-the-commit",
+        "qos.engine.queue",
+        "self._step.outputs.append(_Reply(answer, result))",
+        "answer(result, {})",
+        "An answer leaves when what it says is on disk.",
+    ),
+    Mutant(
+        "failed-commit-is-kept",
+        "qos.engine.queue",
+        "        self._core = None\n        self._timers",
+        "        self._timers",
+        "A commit that fails takes back all that was decided since.",
+    ),
+    Mutant(
+        "count-is-not-kept",
+        "qos.core.work_queue",
+        "count = item.delivery_count + counts",
+        "count = int(counts)",
+        "Failed deliveries are counted.",
+    ),
+    Mutant(
+        "one-more-delivery",
+        "qos.core.work_queue",
+        "count >= options.max_deliveries",
+        "count > options.max_deliveries",
+        "An item is dead after as many failed deliveries as the node allows.",
+    ),
+    Mutant(
+        "settling-token-is-forgotten",
+        "qos.core.work_queue",
+        'token=item.token if by else ""',
+        'token=""',
+        "A repeated retract is known by the token that settled the item.",
+    ),
+    Mutant(
+        "no-dedupe",
+        "qos.core.publishing",
+        "now < before.ended_at + options.dedupe_window",
+        "now < before.ended_at",
+        "An item that is published again is the same item.",
+    ),
+    Mutant(
+        "lock-never-ends",
+        "qos.core.queue_node",
+        "                if item.deadline <= now:",
+        "                if item.deadline <= 0:",
+        "A lock times out.",
+    ),
+    Mutant(
+        "locks-are-not-counted",
+        "qos.core.holders",
+        "if load >= subscription.queue_requests:",
+        "if load < 0:",
+        "A worker has no more items than it has asked for.",
+    ),
+    Mutant(
+        "extension-is-not-written",
+        "qos.core.queue_node",
+        "            effects.append(SaveItem(after))\n        return effects, left_s",
+        "        return effects, left_s",
+        "A lock lasts as long as its holder was told, over a restart.",
+    ),
+    Mutant(
+        "lock-goes-with-its-token",
+        "qos.core.work_queue",
+        "return replace(item, holder=holder, last_holder=holder, token=token)",
+        "return replace(item, holder=holder, last_holder=holder)",
+        "Who takes a durable lock over has a token of his own.",
+    ),
+)
+
+_WORKER = (
+    Mutant(
+        "effects-before-the-retract",
+        "qos.worker.effects",
+        "        prepare(self._db, self._key, self._statements)\n        try:",
+        "        prepare(self._db, self._key, self._statements)\n"
+        "        apply(self._db, self._key)\n        try:",
+        "Effects are there when the item is accepted, and not before.",
+    ),
+    Mutant(
+        "dropped-without-an-answer",
+        "qos.worker.effects",
+        "            if lost.condition in FINAL:",
+        "            if lost.item_id:",
+        "No silence decides anything.",
+    ),
+    Mutant(
+        "dropped-on-success",
+        "qos.worker.worker",
+        "                    effects.apply(db, key)",
+        "                    effects.drop(db, key)",
+        "What is prepared is done when the retract is confirmed.",
+    ),
+    Mutant(
+        "prepared-is-never-looked-at",
+        "qos.worker.worker",
+        "            await self.recover(self._effects_db)",
+        "            await asyncio.sleep(0)",
+        "After a restart the retract of everything prepared is repeated.",
+    ),
+    Mutant(
+        "applied-whatever-is-said",
+        "qos.worker.worker",
+        "                    effects.drop(db, key)",
+        "                    effects.apply(db, key)",
+        "What is refused for good is dropped.",
+    ),
+)
+
+#: All of them.
+MUTANTS = (*_SENDER, *_RECEIVER, *_QUEUE, *_WORKER)
