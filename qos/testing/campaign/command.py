@@ -1,14 +1,16 @@
-"""The command: its options, its runs one after the other, and what it prints."""
+"""The command: its options, a run on each server, and what it prints."""
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import contextlib
 import random
 import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 from qos.cli.demo_output import ProgressLine, is_bold, show
@@ -33,8 +35,8 @@ disk of the stores is full (where root can mount a tmpfs), and other processes w
 stores that are in use. Then everything runs out, and is counted: by what the processes
 wrote down, and by an audit of their journals where there is Spark.
 
-The servers come one after the other, each for its part of the minutes. The seed decides
-what is done to whom; the exact moments are not decided by it.
+Both servers run at the same time, each with processes of its own. The seed decides what
+is done to whom; the exact moments are not decided by it.
 
 examples:
   python -m qos.testing.campaign --minutes 10
@@ -64,7 +66,7 @@ def parser(prog: str) -> Parser:
         type=_minutes,
         required=True,
         metavar="N",
-        help="how long there are faults, on all servers together",
+        help="how long there are faults",
     )
     parser.add_argument(
         "--server", choices=(*SERVERS, "both"), default="both", help="(default: both)"
@@ -128,23 +130,33 @@ async def _results(
     seed: int,
 ) -> tuple[list[Result], Audited | str]:
     bar = ProgressLine()
-    results = []
-    journals = []
+    states: dict[str, str] = {}
+
+    def tell(server: str, state: str) -> None:
+        states[server] = f"{server}: {state}"
+        bar.tell("; ".join(states.values()))
+
+    runs = [
+        Run(
+            server,
+            _new(folder / server),
+            stores=stores,
+            seed=seed,
+            seconds=arguments.minutes * 60,
+            tell=partial(tell, server),
+        )
+        for server in servers
+    ]
+    running = [asyncio.ensure_future(run()) for run in runs]
     try:
-        for server in servers:
-            run = Run(
-                server,
-                _new(folder / server),
-                stores=stores,
-                seed=seed,
-                seconds=arguments.minutes * 60 / len(servers),
-                tell=bar.tell,
-            )
-            results.append(await run())
-            journals.append(run.files.journals)
+        results = await asyncio.gather(*running)
         bar.tell("auditing the journals")
+        journals = [run.files.journals for run in runs]
         return results, await audit(journals, folder / "audit")
     finally:
+        for task in running:
+            task.cancel()
+        await asyncio.wait(running)
         bar.close()
 
 

@@ -175,7 +175,7 @@ class Run:
     async def _begin(
         self, cast: Cast, server: XmppServer, processes: Processes
     ) -> None:
-        self._tell(f"{self._name}: starting")
+        self._tell("starting")
         await cast.start(processes, "service")
         await self._create_node(server)
         await cast.start(processes, "worker", "publisher", "receiver", "sender")
@@ -204,7 +204,7 @@ class Run:
             while not hurting.done():
                 cast.check()
                 self._tell(
-                    f"{self._name}: {loop.time() - began:.0f} of {self._seconds:.0f} s, "
+                    f"{loop.time() - began:.0f} of {self._seconds:.0f} s, "
                     f"{faults.counts.total()} faults"
                 )
                 await asyncio.wait((hurting,), timeout=_LOOK_S)
@@ -215,7 +215,7 @@ class Run:
 
     async def _run_out(self, cast: Cast) -> None:
         """Let all that was accepted come to its end."""
-        self._tell(f"{self._name}: waiting for what is under way")
+        self._tell("waiting for what is under way")
         try:
             async with asyncio.timeout(_RUN_OUT_S_MAX):
                 await cast.end("publisher", "sender")
