@@ -105,9 +105,15 @@ class Process:
 
 
 class Processes:
-    """Starts roles as processes, which end with this context."""
+    """Starts roles as processes, which end with this context.
 
-    def __init__(self, folder: Path) -> None:
+    Args:
+        folder: for what they complain about, in a file `stderr`.
+        shown: whether that is printed when the context ends in an error.
+    """
+
+    def __init__(self, folder: Path, *, shown: bool = True) -> None:
+        self._shown = shown
         self._stderr = folder / "stderr"
         self._all: list[Process] = []
         self._parent: asyncio.subprocess.Process | None = None
@@ -145,6 +151,8 @@ class Processes:
                 stdout=asyncio.subprocess.PIPE,
                 stderr=stderr,
                 env=environment,
+                # A Control-C is for us: we end them.
+                start_new_session=True,
             )
         self._reading = asyncio.create_task(self._read())
         return self
@@ -162,7 +170,7 @@ class Processes:
             self._parent.kill()
         await self._parent.wait()
         await self._reading
-        if exc is not None:
+        if exc is not None and self._shown:
             print(self.stderr[-20_000:], file=sys.stderr)
 
     async def _read(self) -> None:

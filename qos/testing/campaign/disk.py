@@ -11,6 +11,8 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
 from qos.cli.status import CommandError, Status
 
@@ -38,7 +40,7 @@ def with_mounts_of_its_own(command: Sequence[str]) -> None:
 
 
 class SmallDisk:
-    """A folder that can be full.
+    """A folder that can be full, within this context; then it is a usual one.
 
     Attributes:
         folder: the folder.
@@ -51,21 +53,31 @@ class SmallDisk:
         self._size_mb = size_mb
         self._ballast = folder / "ballast"
 
-    async def mount(self) -> None:
-        """Make it, where that is allowed."""
+    async def __aenter__(self) -> Self:
+        """Make it, as a disk of its own where that is allowed."""
         self.folder.mkdir()
-        if _MARK not in os.environ:
-            return
-        options = f"size={self._size_mb}m,mode=0700"
-        process = await asyncio.create_subprocess_exec(
-            *("mount", "-t", "tmpfs", "-o", options, "tmpfs", str(self.folder)),
-            stderr=asyncio.subprocess.PIPE,
-        )
-        _, why = await process.communicate()
-        if process.returncode:
-            text = f"no tmpfs could be mounted: {why.decode().strip()}"
-            raise CommandError(text, Status.INTERNAL)
-        self.can_be_full = True
+        if _MARK in os.environ:
+            options = f"size={self._size_mb}m,mode=0700"
+            folder = str(self.folder)
+            await _run("mount", "-t", "tmpfs", "-o", options, "tmpfs", folder)
+            self.can_be_full = True
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Keep what is on it."""
+        self.empty()
+        if self.can_be_full:
+            kept = self.folder.with_name("kept")
+            shutil.copytree(self.folder, kept)
+            # Who was killed may not be gone yet.
+            await _run("umount", "--lazy", str(self.folder))
+            self.can_be_full = False
+            kept.replace(self.folder)
 
     def fill(self) -> None:
         """Leave no room for anything."""
@@ -88,3 +100,12 @@ class SmallDisk:
         """Give the room back; no harm if it is there."""
         with contextlib.suppress(FileNotFoundError):
             self._ballast.unlink()
+
+
+async def _run(*command: str) -> None:
+    process = await asyncio.create_subprocess_exec(
+        *command, stderr=asyncio.subprocess.PIPE
+    )
+    _, why = await process.communicate()
+    if process.returncode:
+        raise CommandError(f"{why.decode().strip()}", Status.INTERNAL)

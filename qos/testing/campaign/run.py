@@ -127,7 +127,6 @@ class Run:
 
     async def _run(self) -> Result:
         files = self.files
-        await files.disk.mount()
         folder = files.folder / "server"
         folder.mkdir()
         server = SERVERS[self._name](
@@ -139,6 +138,7 @@ class Run:
         )
         seed = f"{self._seed} {self._name}"
         async with contextlib.AsyncExitStack() as stack:
+            await stack.enter_async_context(files.disk)
             await self._start(server, stack)
             clients = await stack.enter_async_context(
                 Proxy(server.c2s_port, seed=f"{seed} clients")
@@ -146,7 +146,9 @@ class Run:
             components = await stack.enter_async_context(
                 Proxy(server.component_port, seed=f"{seed} components")
             )
-            processes = await stack.enter_async_context(Processes(files.folder))
+            processes = await stack.enter_async_context(
+                Processes(files.folder, shown=False)
+            )
             cast = Cast(server, clients, components, files)
             stack.push_async_callback(cast.drop)
             faults = Faults(
