@@ -51,6 +51,8 @@ class Ejabberd(XmppServer):
 
     name: ClassVar = "ejabberd"
     error: ClassVar = EjabberdError
+    # It takes 3 s where Prosody takes 0.1, and 20 where Prosody takes one.
+    start_s_max: ClassVar = 90.0
 
     @property
     def _config_file(self) -> Path:

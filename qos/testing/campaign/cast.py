@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from qos.cli.status import Status
+from qos.cli.status import CommandError, Status
 from qos.testing.campaign.disk import SmallDisk
 from qos.testing.message_roles import End
 from qos.testing.proxy import Proxy
@@ -49,7 +49,9 @@ _BATCH = 4
 _STARTS_AGAIN_S = 0.3
 
 # For a machine under load.
-_READY_S_MAX = 60.0
+_READY_S_MAX = 120.0
+
+_LOOK_S = 0.05
 
 Kind = Literal["sender", "receiver", "service", "worker", "publisher"]
 
@@ -177,16 +179,24 @@ class Member:
                 self.deaths[status] += 1
                 await asyncio.sleep(random.uniform(0, _STARTS_AGAIN_S))  # noqa: S311
 
-    async def end(self) -> None:
-        """Let it end in order, which may take more lives than one."""
-        while not self.done:
+    async def ready(self) -> Process:
+        """Wait until it is at work; returns its process."""
+        while True:
             process = self.process
             if process is not None:
                 with contextlib.suppress(ChildProcessError, TimeoutError):
                     await process.until("ready")
-                    self.send_signal(signal.SIGTERM)
-                    await asyncio.shield(process.ended)
-            await asyncio.sleep(0.05)
+                    return process
+            await asyncio.sleep(_LOOK_S)
+
+    async def end(self) -> None:
+        """Let it end in order, which may take more lives than one."""
+        while not self.done:
+            process = await self.ready()
+            self.send_signal(signal.SIGTERM)
+            await asyncio.shield(process.ended)
+            # So that `keep` sees it first.
+            await asyncio.sleep(_LOOK_S)
 
 
 class Cast:
@@ -221,11 +231,12 @@ class Cast:
         members = self.of(*kinds)
         for member in members:
             self._keeping.append(asyncio.create_task(member.keep(processes)))
-        async with asyncio.timeout(_READY_S_MAX):
-            for member in members:
-                while member.process is None:  # noqa: ASYNC110 - nobody tells us
-                    await asyncio.sleep(0.01)
-                await member.process.until("ready")
+        try:
+            async with asyncio.timeout(_READY_S_MAX):
+                await asyncio.gather(*(member.ready() for member in members))
+        except TimeoutError:
+            text = f"not at work within {_READY_S_MAX:g} s: {', '.join(kinds)}"
+            raise CommandError(text, Status.INTERNAL) from None
 
     async def end(self, *kinds: Kind) -> None:
         """Let these end in order."""

@@ -240,7 +240,7 @@ def _problems(results: Sequence[Result]) -> Iterator[str]:
         for what, tally in result.tallies.items():
             for example in tally.examples:
                 yield f"{result.server}, {what}: {example}"
-        if not result.faults["disk full"]:
+        if not result.small_disk:
             yield f"{result.server}: the disk was never full: see --help"
 
 

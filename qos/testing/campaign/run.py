@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from qos.cli.status import CommandError, Status, UsageError
+from qos.cli.status import CommandError, Status
 from qos.errors import RequestFailed
 from qos.testing.campaign.cast import (
     LOCK_S,
@@ -42,8 +42,8 @@ _RUN_OUT_S_MAX = 120.0
 #: Of the disk for the stores: to begin with, and for each minute.
 _DISK_MB, _DISK_MB_A_MINUTE = 48, 4
 
-#: For a machine under load.
-_CREATE_S_MAX = 30.0
+#: With a time-out of two seconds each; for a machine under load.
+_CREATE_TRIES = 15
 
 _LOOK_S = 0.5
 
@@ -65,12 +65,14 @@ class Result:
         server: the name of its server.
         faults: that were injected, by kind.
         tallies: by what was counted: messages by their stores, and items.
+        small_disk: whether the disk of the stores could be full.
         problems: what else has gone wrong, a line each.
     """
 
     server: str
     faults: Counter[str]
     tallies: dict[str, Tally]
+    small_disk: bool
     problems: list[str] = field(default_factory=list)
 
     @property
@@ -114,16 +116,20 @@ class Run:
         """Do it.
 
         Raises:
-            UsageError: the server is not installed.
-            CommandError: something of the campaign itself has failed.
+            CommandError: the server is not installed, or does not start.
         """
         try:
             return await self._run()
-        except BaseExceptionGroup as group:
-            error: BaseException = group
+        except (BaseExceptionGroup, ServerError) as failure:
+            error: BaseException = failure
             while isinstance(error, BaseExceptionGroup):
                 error = error.exceptions[0]
-            raise error from None
+            if not isinstance(error, ServerError):
+                raise error from None
+            first = str(error).partition("\n")[0]
+            usage = "not installed" in first
+            status = Status.USAGE if usage else Status.INTERNAL
+            raise CommandError(first, status) from None
 
     async def _run(self) -> Result:
         files = self.files
@@ -139,7 +145,8 @@ class Run:
         seed = f"{self._seed} {self._name}"
         async with contextlib.AsyncExitStack() as stack:
             await stack.enter_async_context(files.disk)
-            await self._start(server, stack)
+            small_disk = files.disk.can_be_full
+            await stack.enter_async_context(server)
             clients = await stack.enter_async_context(
                 Proxy(server.c2s_port, seed=f"{seed} clients")
             )
@@ -161,18 +168,8 @@ class Run:
             how = ", ".join(f"{status} ({n} times)" for status, n in deaths.items())
             self._problems.append(f"{name} has ended by itself, with status {how}")
         self._problems += [f"two processes had {url} open" for url in faults.let_in]
-        return Result(self._name, faults.counts, self._count(), self._problems)
-
-    async def _start(
-        self, server: XmppServer, stack: contextlib.AsyncExitStack
-    ) -> None:
-        try:
-            await stack.enter_async_context(server)
-        except ServerError as error:
-            first = str(error).partition("\n")[0]
-            if "not installed" in first:
-                raise UsageError(first) from None
-            raise CommandError(first, Status.INTERNAL) from None
+        tallies = dict(self._tallies())
+        return Result(self._name, faults.counts, tallies, small_disk, self._problems)
 
     async def _begin(
         self, cast: Cast, server: XmppServer, processes: Processes
@@ -184,19 +181,24 @@ class Run:
 
     async def _create_node(self, server: XmppServer) -> None:
         connect = Connect.of_account(server, "boss/1", tls=True)
-        async with connect.as_account() as session, asyncio.timeout(_CREATE_S_MAX):
+        async with connect.as_account() as session:
             session.client.register_plugin("xep_0254", {"timeout_s": 2.0})
             session.start()
-            await session.online.wait()
             plugin = XEP_0254.of(session.client)
-            while True:
-                try:
-                    await plugin.create(queue_jid(self._name), NODE, _NODE_OPTIONS)
-                    return
-                except RequestFailed as error:
-                    if not passing(error):
-                        raise
-                await asyncio.sleep(0.1)
+            await session.work(self._insist_on_node(plugin, session.online))
+
+    async def _insist_on_node(self, plugin: XEP_0254, online: asyncio.Event) -> None:
+        await online.wait()
+        for _ in range(_CREATE_TRIES):
+            try:
+                await plugin.create(queue_jid(self._name), NODE, _NODE_OPTIONS)
+                return
+            except RequestFailed as error:
+                if not passing(error):
+                    raise
+            await asyncio.sleep(0.1)
+        text = f"the queue service on {self._name} does not answer"
+        raise CommandError(text, Status.INTERNAL)
 
     async def _hurt(self, cast: Cast, faults: Faults) -> None:
         hurting = asyncio.create_task(faults.inflict(self._seconds))
@@ -232,9 +234,6 @@ class Run:
                 f"not at its end {_RUN_OUT_S_MAX:g} s after the last fault: "
                 f"{', '.join(left)}"
             )
-
-    def _count(self) -> dict[str, Tally]:
-        return dict(self._tallies())
 
     def _tallies(self) -> Iterator[tuple[str, Tally]]:
         files = self.files
