@@ -19,6 +19,7 @@ from qos.cli.options import (
 from qos.cli.status import UsageError
 from qos.core.backoff import Backoff
 from qos.errors import StoreError
+from qos.private import make_private
 
 __all__ = [
     "Account",
@@ -216,7 +217,7 @@ def store_url(
     url = f"sqlite:{folder / quote(jid, safe='@ ')}{suffix}"
     if create:
         try:
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private(folder)
         except OSError as error:
             text = f"{error.strerror} ({folder})"
             raise StoreError(url, text) from None

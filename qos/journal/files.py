@@ -29,6 +29,7 @@ from qos.journal.schema import (
     Role,
     SenderEvent,
 )
+from qos.private import make_private
 
 __all__ = ["ActiveFile", "Begun", "Recovered", "begun", "quoted", "recover"]
 
@@ -79,9 +80,7 @@ class ActiveFile:
         self.day = day
         self.size = 0
         day_folder = folder / f"date={day}"
-        # Each by itself: those that `parents` makes would be open to all.
-        for made in (folder, day_folder):
-            made.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(day_folder)
         name = f"{quoted(node)}-{boot}-{number}.jsonl"
         self._place = day_folder / name
         self.path = day_folder / f".{name}"

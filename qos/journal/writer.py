@@ -35,6 +35,7 @@ import aiofiles.os
 from qos.errors import JournalError
 from qos.journal.files import ActiveFile, Begun, Recovered, begun, recover
 from qos.journal.schema import Entry, LineMaker, time_text
+from qos.private import make_private
 
 __all__ = ["ROTATE_BYTES", "ROTATE_S", "JournalWriter", "check_folder"]
 
@@ -394,7 +395,7 @@ def check_folder(folder: str | os.PathLike[str]) -> None:
     """
     place = Path(folder)
     try:
-        place.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(place)
         with tempfile.TemporaryFile(dir=place):
             pass
     except OSError as error:

@@ -32,6 +32,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from qos.private import make_private
 from xep_0254.events import DeliveredItem
 
 __all__ = ["Landing", "LandingError", "Slice", "read_slice", "slices"]
@@ -95,7 +96,7 @@ class Landing:
         self._items: dict[str, tuple[int, str]] = {}
         self._unended: dict[int, set[str]] = {}
         try:
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private(folder)
             self._lock = self._locked(lock_s_max)
             try:
                 self.id = self._about(owner)

@@ -43,6 +43,7 @@ from qos.pipeline.xmpp_rows import (
     check_columns,
     new_run,
 )
+from qos.private import make_private
 from xep_qos import XEP_QOS
 
 if TYPE_CHECKING:
@@ -138,7 +139,7 @@ class _Sending:
         account, _, resource = login.jid.partition("/")
         jid = f"{account}/{resource or 'spark'}-{partition}"
         folder: Path = options.store
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(folder)
         settings = {
             **{
                 field.name: getattr(login, field.name)
