@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from qos.cli.account import login_from
 from qos.cli.child import Exit, run_child
 from qos.cli.logins import AccountSession
+from qos.cli.options import PASSWORD_VARIABLE
 from qos.cli.output import note, print_json
 from qos.cli.status import CommandError, Status
 from qos.core.item import ItemOutcome
@@ -149,7 +150,12 @@ class _Working:
     async def _until_lost(self, job: Job) -> Exit | None:
         """Run the command; None: it was killed, or cannot be run."""
         environment = {
-            **os.environb,
+            # Our password is not its business: who needs one gives it one of its own.
+            **{
+                name: value
+                for name, value in os.environb.items()
+                if name != PASSWORD_VARIABLE.encode()
+            },
             b"QOS_ITEM_ID": job.id.encode(),
             b"QOS_NODE": job.node.encode(),
             b"QOS_DELIVERY_COUNT": str(job.delivery_count).encode(),
