@@ -68,10 +68,15 @@ class Siege:
         self._changed = asyncio.Event()
         self._sentinels = 0
         router: Any = server._router
-        found = {**router.sessions, **router.components}
-        self._connection: Connection = found[self.jid]
-        self._accept = router.accept
-        router.accept = self._take
+        self._router = router
+        self._connection = self._found()
+        self._accept = self._router.accept
+        self._router.accept = self._take
+
+    def _found(self) -> Connection:
+        found = {**self._router.sessions, **self._router.components}
+        connection: Connection = found[self.jid]
+        return connection
 
     def _take(self, origin: Connection, sender: str, stanza: Stanza) -> None:
         if origin is not self._connection:
@@ -89,6 +94,14 @@ class Siege:
         """Write to it."""
         self._connection.send(data)
         self._connection.flush()
+
+    async def come_back(self) -> None:
+        """Let it end its stream, or end it, and wait for the next."""
+        again = self.xmpp.wait_until("session_start", timeout=_ANSWER_S_MAX)
+        self._connection.flush()
+        asyncio.get_running_loop().call_later(0.1, self._connection.abort)
+        await again
+        self._connection = self._found()
 
     async def settle(self, asked: Sequence[Asked] = ()) -> None:
         """Wait until each of these has an answer, and what was sent is worked off."""
