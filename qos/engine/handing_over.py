@@ -87,6 +87,10 @@ class HandingOver:
         if isinstance(effect, Consume):
             self._consume(message, record)
             return
+        if message.key in self._consumable:
+            # It was released by an operator before the first session began.
+            message.busy = False
+            return
         # Level acknowledged has been answered: its sender counts on nothing more.
         if record.level is Level.ASSURED:
             message.consumption = self._port.consumption(record)
@@ -99,6 +103,15 @@ class HandingOver:
             self._taken(message, arrival)
         else:
             until.add_done_callback(partial(self._taken_at_last, message, arrival))
+
+    def defer(self, message: HeldMessage, arrival: Arrival) -> None:
+        """Keep a request until the hand-over is done.
+
+        A consumer may take days. Who asks for its answer then has offered the message
+        and got it released, so no further offer, which has a payload, is kept that long.
+        """
+        if message.consumption is None or arrival.request.kind == "deliver":
+            message.deferred.append(arrival)
 
     def retry_at(self, message: HeldMessage, when: float) -> None:
         """Hand it to its consumer again then."""

@@ -266,7 +266,7 @@ class Inbox:
             elif isinstance(effect, Report):
                 self._port.report(arrival.request.source, effect)
             elif isinstance(effect, Defer):
-                message.deferred.append(arrival)
+                self._handing_over.defer(message, arrival)
 
     def _written(
         self,

@@ -118,6 +118,19 @@ async def test_one_that_fails_gets_it_again_after_a_while(
     assert bench.port.events[1:] == [("result", "deliver")] * 2
 
 
+async def test_what_is_kept_for_a_consumer_that_takes_long_has_no_payload(
+    bench: Bench, consumer: Consumer
+) -> None:
+    """A peer that offers the message again and again would fill the memory."""
+    consumer.failures["m1"] = 1
+    await release(bench)
+    for _ in range(20):
+        bench.inbox.request(request(), trusted=True)
+        await bench.commit()
+    (message,) = bench.inbox._messages.values()
+    assert [each.request.kind for each in message.deferred] == ["deliver"]
+
+
 async def test_after_so_many_failures_it_is_parked_and_nobody_is_answered(
     bench: Bench, consumer: Consumer, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -155,6 +168,30 @@ async def test_a_parked_message_can_be_released_and_is_done_then(
     assert consumer.done == ["m1"]
     answer = await bench.take(request("deliver", hold=hold))
     assert answer == Answer("result", hold)
+
+
+async def test_one_that_is_released_before_the_first_session_is_handed_over_once(
+    bench: Bench, consumer: Consumer
+) -> None:
+    """A restart hands everything over that is released; this has begun already."""
+    consumer.failures["m1"] = 3
+    await release(bench)
+    for _ in range(3):
+        await later(bench)
+    await bench.inbox.aclose()
+    bench.store = bench.store.kill()
+    bench.inbox = bench.start()
+    gate = asyncio.Event()
+    consumer.until = gate.wait
+    bench.inbox.release(bench.inbox.parked()[0].key)
+    bench.inbox.restart()
+    await bench.commit()
+    bench.inbox.restart()
+    await bench.commit()
+    assert len(consumer.got) == 4
+    gate.set()
+    await bench.commit(6)
+    assert consumer.done == ["m1"]
 
 
 async def test_a_parked_message_can_be_dropped_and_its_sender_learns_that(

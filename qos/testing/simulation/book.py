@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from qos.core.model import OutgoingState, bare
+from qos.core.model import Incoming, OutgoingState, bare
 from qos.testing.simulation import invariants
 from qos.testing.simulation.plan import PlannedMessage
 
@@ -44,8 +44,12 @@ class MessageFacts:
         accepted: True: it was; False: certainly not; None: nobody was told.
         handed: the hand-overs that have begun.
         taken: how many of them the application has said to be done.
+        consumed: its receiver has a consumer for it.
+        fails: how many times that is still to fail.
+        handovers: that it has begun since the message was released.
         told: how it ended, as its sender was told.
         told_at: when.
+        handed_when_told: it had been handed over by then.
     """
 
     planned: PlannedMessage
@@ -55,8 +59,12 @@ class MessageFacts:
     accepted: bool | None = None
     handed: list[HandOver] = field(default_factory=list)
     taken: int = 0
+    consumed: bool = False
+    fails: int = 0
+    handovers: int = 0
     told: OutgoingState | None = None
     told_at: float = 0.0
+    handed_when_told: bool = False
 
     def __str__(self) -> str:
         return f"message {self.planned.number}"
@@ -100,7 +108,9 @@ class Book:
 
     def planned(self, planned: PlannedMessage) -> MessageFacts:
         """An application begins to send it."""
-        facts = MessageFacts(planned, order=len(self.messages), at=self._now())
+        facts = MessageFacts(
+            planned, order=len(self.messages), at=self._now(), fails=planned.fails
+        )
         self.messages[planned.number] = facts
         return facts
 
@@ -131,9 +141,25 @@ class Book:
             self.check(invariants.only_what_is_released, facts, released)
         self.check(invariants.once_without_the_mark, facts)
         self.check(invariants.again_only_after_a_restart, facts)
-        self.check(invariants.in_order, facts, list(self.messages.values()))
+        if not (facts.consumed and self.wiped):
+            # What waits for its consumer has a place, which goes with the disk.
+            self.check(invariants.in_order, facts, list(self.messages.values()))
         self.check(invariants.nothing_of_what_was_refused, facts)
         self.check(invariants.never_what_is_not_delivered, facts)
+
+    def of(self, record: Incoming) -> MessageFacts:
+        """What is known of a message that is held."""
+        number = record.payload.partition("<body>")[2].partition("<")[0]
+        return self.messages[int(number)]
+
+    def written(self, sql: str) -> None:
+        """The effect of a consumer is on disk; `sql` begins with its message's number."""
+        number, *fails = sql.split()
+        facts = self.messages[int(number)]
+        facts.taken += 1
+        if fails:
+            self.check(invariants.undone_if_it_fails, facts)
+        self.check(invariants.consumed_once, facts)
 
     def took(self, facts: MessageFacts) -> None:
         """The application has said that it has it."""
@@ -143,6 +169,7 @@ class Book:
         """Its sender has been told how it ended."""
         before, facts.told = facts.told, outcome
         facts.told_at = self._now()
+        facts.handed_when_told = bool(facts.handed)
         if before not in {None, outcome}:
             self.check(invariants.one_outcome, facts, before)
         self.check(invariants.delivered_was_taken, facts, self)

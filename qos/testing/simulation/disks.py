@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
-from typing import Generic, TypeVar
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 from qos.core.effects import Save
 from qos.core.item import Ended as EndedItem
@@ -22,17 +23,31 @@ from qos.core.queue_effects import Change as QueueChange
 from qos.core.queue_service import QueueContents
 from qos.engine.clock import Clock
 from qos.errors import StoreError, StoreFull
-from qos.stores.base import Change, Contents, Journal
+from qos.stores.base import Change, Contents, Journal, Parameters
 from qos.stores.group_commit import GroupCommit
 from qos.stores.memory import MemoryStore
 from qos.testing.simulation.queue_disk import QueueDisk
 
-__all__ = ["COMMIT_S", "Disk", "MessageDisk", "SimulatedQueueStore", "SimulatedStore"]
+__all__ = [
+    "COMMIT_S",
+    "Disk",
+    "Effect",
+    "MessageDisk",
+    "SimulatedQueueStore",
+    "SimulatedStore",
+]
 
 #: An fsync of a usual disk.
 COMMIT_S = 0.003
 
 _Change = TypeVar("_Change")
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What an application writes in a transaction."""
+
+    sql: str
 
 
 class Disk(Generic[_Change]):
@@ -65,7 +80,7 @@ class Disk(Generic[_Change]):
         raise NotImplementedError
 
 
-class MessageDisk(Disk[Change]):
+class MessageDisk(Disk[Change | Effect]):
     """The records of one endpoint.
 
     Attributes:
@@ -75,7 +90,11 @@ class MessageDisk(Disk[Change]):
     """
 
     def __init__(
-        self, name: str, store_id: str, expired: Callable[[str], None] = lambda _: None
+        self,
+        name: str,
+        store_id: str,
+        expired: Callable[[str], None] = lambda _: None,
+        written: Callable[[str], None] = lambda _: None,
     ) -> None:
         """Be empty.
 
@@ -83,18 +102,23 @@ class MessageDisk(Disk[Change]):
             name: of the machine.
             store_id: of the store.
             expired: called with the id of a message that was held for too long.
+            written: called with what an application has written.
         """
         super().__init__(name)
         self._expired = expired
+        self._written = written
         self.kept = MemoryStore()
         self.kept.open()
         self.store_id = store_id
         self.last_seq = 0
 
-    def apply(self, changes: Sequence[Change]) -> None:
+    def apply(self, changes: Sequence[Change | Effect]) -> None:
         """See Disk."""
-        self.kept.write(changes)
         for change in changes:
+            if isinstance(change, Effect):
+                self._written(change.sql)
+                continue
+            self.kept.write((change,))
             if not isinstance(change, Save):
                 continue
             if isinstance(change.record, Outgoing):
@@ -139,6 +163,18 @@ class _Commits(Generic[_Change]):
     async def drain(self) -> None:
         await self._group.drain()
 
+    async def take_turn(self) -> None:
+        await self._group.take_turn()
+
+    def end_turn(self) -> None:
+        self._group.end_turn()
+
+    def commit(self, changes: list[_Change]) -> asyncio.Future[None]:
+        """In a turn that was taken, which it ends."""
+        done = self._start(changes, None)
+        done.add_done_callback(lambda _done: self.end_turn())
+        return done
+
     def _start(
         self, changes: list[_Change], _before: Callable[[], None] | None
     ) -> asyncio.Future[None]:
@@ -165,6 +201,42 @@ class _Commits(Generic[_Change]):
         return done
 
 
+class SimulatedTransaction:
+    """What `qos.stores.sqlite_transaction` has, on a simulated disk; see Transaction."""
+
+    def __init__(self, commits: _Commits[Change | Effect]) -> None:
+        self._commits = commits
+        self._effects: list[Change | Effect] = []
+        self._ended = False
+
+    @property
+    def is_open(self) -> bool:
+        """See Transaction."""
+        return bool(self._effects) and not self._ended
+
+    async def execute(
+        self, sql: str, _parameters: Parameters = ()
+    ) -> list[tuple[Any, ...]]:
+        """See Transaction."""
+        if not self._effects:
+            await self._commits.take_turn()
+        self._effects.append(Effect(sql))
+        return []
+
+    def write(self, changes: Sequence[Change]) -> asyncio.Future[None] | None:
+        """See Transaction."""
+        self._ended = True
+        if not self._effects:
+            return self._commits.write(changes)
+        return self._commits.commit([*changes, *self._effects])
+
+    def rollback(self) -> None:
+        """See Transaction."""
+        if self.is_open:
+            self._commits.end_turn()
+        self._ended = True
+
+
 class SimulatedStore:
     """A store of messages on a disk, as one process has it open; see Store."""
 
@@ -188,7 +260,7 @@ class SimulatedStore:
         self.journal: Journal | None = None
         self.disk = disk
         self._clock = clock
-        self._commits = _Commits(disk, clock)
+        self._commits: _Commits[Change | Effect] = _Commits(disk, clock)
         self._effect = effect
 
     def kill(self) -> SimulatedStore:
@@ -205,8 +277,9 @@ class SimulatedStore:
         self._effect()
         return self._commits.write(changes)
 
-    def transaction(self) -> None:
-        """See Store: there is none."""
+    def transaction(self) -> SimulatedTransaction:
+        """See Store."""
+        return SimulatedTransaction(self._commits)
 
     async def close(self) -> None:
         """See Store."""

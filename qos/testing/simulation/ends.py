@@ -27,14 +27,20 @@ from qos.core.receiver import Request
 from qos.core.replace import replace
 from qos.core.route import Resource, choose, to_jid
 from qos.core.sender import Reply
-from qos.engine import Delivery, Inbox, InboxLimits, Outbox, OutboxLimits
+from qos.engine import Consumption, Delivery, Inbox, InboxLimits, Outbox, OutboxLimits
 from qos.errors import CannotWithdraw, OutboxFull, StoreError, UnknownMessage
 from qos.testing.simulation.book import Book, HandOver, MessageFacts
+from qos.testing.simulation.consuming import Consumer
 from qos.testing.simulation.disks import MessageDisk, SimulatedStore
 from qos.testing.simulation.loop import SimulatedLoop
 from qos.testing.simulation.machines import Machine
 from qos.testing.simulation.network import Network
-from qos.testing.simulation.plan import TEXT_SENDERS, PlannedMessage, Settings
+from qos.testing.simulation.plan import (
+    RECEIVERS,
+    TEXT_SENDERS,
+    PlannedMessage,
+    Settings,
+)
 
 __all__ = ["End", "reply_to", "request_of"]
 
@@ -118,10 +124,13 @@ class End(Machine):
         self.inbox: Inbox | None = None
         self.releasing = 0
         self._restarted = False
+        self._consumer: Consumer | None = None
+        if settings.consumes and name in RECEIVERS:
+            self._consumer = Consumer(self, book)
 
     def _new_disk(self) -> MessageDisk:
-        expired = self._book.expired.add
-        return MessageDisk(self.name, f"store-{self.new_id()}", expired)
+        expired, written = self._book.expired.add, self._book.written
+        return MessageDisk(self.name, f"store-{self.new_id()}", expired, written)
 
     def wipe(self, seconds: float) -> None:
         """Be killed, and come back with another disk."""
@@ -303,23 +312,23 @@ class End(Machine):
             self._book.held(answer.hold, message)
         self.send(request.source, reply_to(request, answer))
 
+    def hands_over(self, record: Incoming) -> HandOver:
+        """What the book is to know of a hand-over."""
+        again = ", redelivered" if record.redelivered else ""
+        self.network.note(self.name, f"hands over {self._book.of(record)}{again}")
+        assert self.process is not None
+        return HandOver(
+            machine=self.name,
+            process=self.process.number,
+            redelivered=record.redelivered,
+            hold=record.hold if record.mark else "",
+        )
+
     def hand_over(self, record: Incoming) -> asyncio.Future[None] | None:
         """See InboxPort."""
         self.effect()
-        assert self.process is not None
-        number = record.payload.partition("<body>")[2].partition("<")[0]
-        facts = self._book.messages[int(number)]
-        again = ", redelivered" if record.redelivered else ""
-        self.network.note(self.name, f"hands over {facts}{again}")
-        self._book.handed(
-            facts,
-            HandOver(
-                machine=self.name,
-                process=self.process.number,
-                redelivered=record.redelivered,
-                hold=record.hold if record.mark else "",
-            ),
-        )
+        facts = self._book.of(record)
+        self._book.handed(facts, self.hands_over(record))
         if not facts.planned.taking_s:
             self._book.took(facts)
             return None
@@ -332,8 +341,21 @@ class End(Machine):
         self.loop.call_later(facts.planned.taking_s, taken)
         return done
 
-    def consumption(self, record: Incoming) -> None:
-        """See InboxPort: there is no consumer."""
+    def consumption(self, record: Incoming) -> Consumption | None:
+        """See InboxPort."""
+        return self._consumer.consumption(record) if self._consumer else None
+
+    def release_parked(self) -> None:
+        """What an operator does when the consumer has been mended."""
+        if self.process is not None:
+            self.process.start(self._release_parked)
+
+    def _release_parked(self) -> None:
+        assert self.inbox is not None
+        for record in self.inbox.parked():
+            facts = self._book.of(record)
+            facts.fails = facts.handovers = 0
+            self.inbox.release(record.key)
 
     def report(self, source: str, report: Report) -> None:
         """See InboxPort."""

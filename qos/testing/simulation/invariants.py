@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 from qos.core.model import Level, OutgoingState
-from qos.testing.simulation.plan import FAILS_MAX, SENDERS
+from qos.testing.simulation.plan import FAILS_MAX, HANDOVERS_MAX, SENDERS
 
 if TYPE_CHECKING:
     from qos.core.item import Ended, Item
@@ -61,10 +61,34 @@ def again_only_after_a_restart(facts: MessageFacts) -> str | None:
     last = facts.handed[-1]
     if not last.redelivered or facts.planned.level is not Level.ASSURED:
         return None
+    if facts.consumed:
+        return None  # and on what a consumer has failed on
     own = [each for each in facts.handed[:-1] if each.machine == last.machine]
     if last.process == 1 or any(each.process == last.process for each in own):
         return f"{facts} is handed over again: {_hand_overs(facts)}"
     return None
+
+
+def consumed_once(facts: MessageFacts) -> str | None:
+    """The effect of a consumer is there once."""
+    return f"{facts} has its effect {facts.taken} times" if facts.taken > 1 else None
+
+
+def one_of_a_lane(account: str, at_work: int) -> str | None:
+    """A consumer has one message of an account at a time."""
+    return f"it has {at_work} of {account}" if at_work > 1 else None
+
+
+def parked_in_time(facts: MessageFacts) -> str | None:
+    """A message is parked after as many hand-overs as its consumer has."""
+    if facts.handovers <= HANDOVERS_MAX:
+        return None
+    return f"{facts} is handed over {facts.handovers} times"
+
+
+def undone_if_it_fails(facts: MessageFacts) -> str | None:
+    """Of a hand-over that fails there is no effect."""
+    return f"there is an effect of {facts}, on which its consumer has failed"
 
 
 def a_hold_is_of_one(
@@ -107,6 +131,10 @@ def nothing_of_what_was_refused(facts: MessageFacts) -> str | None:
 
 def never_what_is_not_delivered(facts: MessageFacts) -> str | None:
     """What is said to be not delivered was never handed over, and never will be."""
+    if facts.planned.level is Level.ACKNOWLEDGED and not facts.handed_when_told:
+        return (
+            None  # refused, as long as it was asked; who replays it later is not ours
+        )
     if facts.told is OutgoingState.NOT_DELIVERED and facts.handed:
         return f"{facts} is not delivered, and was handed over: {_hand_overs(facts)}"
     return None

@@ -7,6 +7,7 @@ who have to do with it; and some are patterns, each of faults that do harm toget
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 from qos.core.model import Level
 from qos.testing.simulation.plan import (
@@ -47,12 +48,26 @@ def plan_of(seed: int) -> Plan:
     faults = _faults(chance, messages, items, settings)
     if patient:
         faults = [each for each in faults if not _makes_impatient(each)]
+    settings, messages = _consumed(seed, settings, messages)
     return Plan(
         seed=seed,
         settings=settings,
         faults=tuple(sorted(faults, key=lambda each: (each.at, each.target))),
         messages=messages,
         items=items,
+    )
+
+
+def _consumed(
+    seed: int, settings: Settings, messages: tuple[PlannedMessage, ...]
+) -> tuple[Settings, tuple[PlannedMessage, ...]]:
+    """Perhaps with consumers: by a chance of its own, since seeds are written down."""
+    chance = random.Random(f"consumers {seed}")  # noqa: S311 - repeatable
+    if chance.random() < 0.5:
+        return settings, messages
+    fails = (0, 0, 0, 1, ALWAYS)
+    return replace(settings, consumes=True), tuple(
+        replace(each, fails=chance.choice(fails)) for each in messages
     )
 
 

@@ -340,4 +340,56 @@ _WORKER = (
 )
 
 #: All of them.
-MUTANTS = (*_SENDER, *_RECEIVER, *_QUEUE, *_WORKER)
+_CONSUMER = (
+    Mutant(
+        "told-before-what-was-consumed-is-written",
+        "qos.core.receiver",
+        "return done, (written, *told)",
+        "return done, (*told, written)",
+        "The sender is told when the effects are on disk.",
+    ),
+    Mutant(
+        "consumed-though-it-failed",
+        "qos.engine.handing_over",
+        "if error is None:\n            message.transaction",
+        "if True:\n            message.transaction",
+        "What a consumer has written is undone when it fails.",
+    ),
+    Mutant(
+        "mark-and-effects-apart",
+        "qos.engine.inbox",
+        "(message.transaction or self._store).write((effect,))",
+        "self._store.write((effect,))",
+        "The effects and the mark that a message is done are one commit.",
+    ),
+    Mutant(
+        "hand-overs-counted-late",
+        "qos.core.receiver",
+        "return record, (Save(record), Consume(record))",
+        "return record, (Consume(record), Save(record))",
+        "Each hand-over to a consumer is counted on disk before it begins.",
+    ),
+    Mutant(
+        "hand-overs-without-end",
+        "qos.core.receiver",
+        "if record.handovers >= at.handovers_max:",
+        "if record.handovers > at.handovers_max:",
+        "A message on which a consumer fails is parked in time.",
+    ),
+    Mutant(
+        "no-mark-for-a-consumer",
+        "qos.core.receiver",
+        "redelivered=record.redelivered or record.handovers > 0",
+        "redelivered=record.redelivered",
+        "What a consumer has failed on comes again with the mark.",
+    ),
+    Mutant(
+        "lanes-are-ignored",
+        "qos.engine.handing_over",
+        "if lane is None or self._lanes.enter(lane, message.key):",
+        'if self._lanes.enter(lane or "", message.key) or True:',
+        "A consumer has one message of an account at a time.",
+    ),
+)
+
+MUTANTS = (*_SENDER, *_RECEIVER, *_CONSUMER, *_QUEUE, *_WORKER)

@@ -14,6 +14,7 @@ __all__ = [
     "ALWAYS",
     "FAILS_MAX",
     "FAULTS",
+    "HANDOVERS_MAX",
     "LONG_S",
     "MACHINES",
     "RECEIVERS",
@@ -42,6 +43,9 @@ ALWAYS = 1_000
 
 #: Failed deliveries after which an item is dead.
 FAILS_MAX = 3
+
+#: Hand-overs of a message to a consumer, after which it is parked.
+HANDOVERS_MAX = 3
 
 #: Senders of ours, two devices that know the text alone, receivers, workers, and all.
 SENDERS = ("ann",)
@@ -124,6 +128,7 @@ class PlannedMessage:
         deadline_s: likewise.
         withdrawn_s: it is taken back so long after its acceptance; None: it is not.
         taking_s: how long the receiving application takes it.
+        fails: how many times a consumer fails on it.
     """
 
     number: int
@@ -135,6 +140,7 @@ class PlannedMessage:
     deadline_s: float | None = None
     withdrawn_s: float | None = None
     taking_s: float = 0.0
+    fails: int = 0
 
     def __str__(self) -> str:
         words = [f"at {self.at:.2f} s {self.sender} sends {self.number} to {self.to}"]
@@ -146,6 +152,8 @@ class PlannedMessage:
             words.append(f"withdrawn {self.withdrawn_s:.2f} s later")
         if self.taking_s:
             words.append(f"taken in {self.taking_s:.2f} s")
+        if self.fails:
+            words.append(f"its consumer fails {self.fails} times")
         return ", ".join(words)
 
 
@@ -185,6 +193,7 @@ class Settings:
         lock_s: how long a lock of an item lasts.
         durable_locks: of the workers.
         shared: both receivers are devices of one account, and both workers.
+        consumes: the receivers have a consumer, with effects.
     """
 
     quota: int = 20
@@ -193,6 +202,7 @@ class Settings:
     lock_s: float = 10.0
     durable_locks: bool = False
     shared: bool = False
+    consumes: bool = False
 
 
 @dataclass(frozen=True, slots=True)

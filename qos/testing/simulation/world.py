@@ -205,9 +205,12 @@ class World:
     def _finish(self) -> None:
         until_s = self.loop.time() + _END_S
         while not self.book.violations and self._left():
+            for end in self.ends.values():
+                end.release_parked()
             more = self._go(until_s=self.loop.time() + 1.0)
-            if not more or self.loop.time() > until_s:
-                self.book.check(invariants.everything_ends, self._left())
+            left = self._left()
+            if left and (not more or self.loop.time() > until_s):
+                self.book.check(invariants.everything_ends, left)
                 return
 
     def _left(self) -> list[str]:
