@@ -370,6 +370,11 @@ class FilesStore(DurableStore[Contents, Change]):
         if not (self._path / _ABOUT).exists():
             self._create()
         self._recover()
+        # What a killed process has left unsynced: whoever opens the store acts on what it
+        # shows, and may write nothing before.
+        for folder in (*_FOLDERS, ""):
+            sync(self._path / folder)
+        sync(self._path.parent)
         contents = self._contents()
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="qos-store")
         return contents

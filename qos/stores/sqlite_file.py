@@ -213,6 +213,7 @@ class SqliteFile(DurableStore[_Contents, _Change]):
             for place in (self._path, self._path.parent):
                 if not os.access(place, os.W_OK, effective_ids=True):
                     raise StoreReadOnly(self.url, f"{place} cannot be written")
+            self._confirm()
             try:
                 self._connect()
                 self._read_id()
@@ -220,6 +221,16 @@ class SqliteFile(DurableStore[_Contents, _Change]):
             except BaseException:
                 self._disconnect()
                 raise
+
+    def _confirm(self) -> None:
+        """Sync what a killed process may have left unsynced.
+
+        Whoever opens the store acts on what it shows, and may write nothing before.
+        """
+        wal = self._beside("-wal")
+        if wal.exists():
+            sync(wal)
+        sync(self._path.parent)
 
     def _create(self) -> None:
         """Make the file under another name, so that it is there whole or not."""

@@ -2,11 +2,12 @@
 
 `python -m qos.testing.power_cut [--states N]` prints what was tried, and what was lost.
 
-A store writes in lives of its own, one of them killed, while all that it asks the kernel to
+A store writes in lives of its own, some of them killed, while all that it asks the kernel to
 do is recorded (`power_cut_trace`). From the record follows what the disk may hold after a
 cut (`power_cut_disk`); each such state is made, and the store opened on it. It must open;
 show what it held after one of the writes, whole; not one before the last write that it had
-said is done; and have its id, once it had said that it is open.
+said is done, or that it showed when it was opened after a kill: whoever opens it acts on
+that; and have its id, once it had said that it is open.
 
 Why that is a proof, within the states tried: the calls are those of the unchanged store, and
 the disk is taken to keep nothing but what it confirmed. Where it is none: of what SQLite
@@ -138,30 +139,32 @@ class _Watched:
             yield self._shown(place, write)
 
     def record(self, weakness: Weakness) -> Trace:
-        """Its lives: one that is killed and one that is not, or that alone if weak."""
+        """Its lives: some that are killed and one that is not, or that alone if weak."""
         disk, plan_file = self._folder / "disk", self._folder / "plan"
         disk.mkdir()
         acks = self._folder / "acks"
         recorder = Recorder(disk, acks)
         plan = Plan(
             *(self._kind.store, self._store_path(disk), self._kind.writes, 0, ()),
-            *(self._kind.dies_after, weakness),
+            *(None, weakness),
         )
-        if weakness is not Weakness.NONE:
-            plan = replace(plan, dies_after=None)
-        while True:
+        code = "from qos.testing.power_cut_writer import main; main()"
+        command: list[str | Path] = [sys.executable, "-c", code, plan_file, acks]
+        deaths = self._kind.deaths if weakness is Weakness.NONE else ()
+        for death in (*deaths, None):
+            step = death if isinstance(death, tuple) else None
             left = len(self._kind.writes) - plan.first
-            plan = replace(plan, groups=tuple(_groups(left)))
+            plan = replace(plan, groups=tuple(_groups(left)), dies_after=step)
             plan_file.write_bytes(pickle.dumps(plan))
-            code = "from qos.testing.power_cut_writer import main; main()"
-            recorder.run([sys.executable, "-c", code, plan_file, acks])
-            if plan.dies_after is None:
-                return recorder.trace
+            recorder.run(command, dies_in_sync=death if isinstance(death, int) else 0)
             copy = self._folder / "copy"
             shutil.copytree(disk, copy)
             shown, _ = self._shown(copy)
-            done = self._snapshots.index(shown)
-            plan = replace(plan, first=done, dies_after=None)
+            shutil.rmtree(copy)
+            plan = replace(plan, first=self._snapshots.index(shown))
+        if plan.first != len(self._kind.writes):
+            raise RecordError(f"{self._kind.name}: not all is written")
+        return recorder.trace
 
     def try_states(
         self, cut: Cut, budget: int, dice: random.Random, seen: set[tuple[bytes, int]]

@@ -47,7 +47,8 @@ class Kind:
         store: its class.
         writes: what is written, in order; each is all there or not at all.
         snapshot: all that it shows, of an open one and what its `open` said.
-        dies_after: where its first life ends; see Plan.
+        deaths: where its lives end but the last: after a step (see Plan), or in its n-th
+            sync.
         weaknesses: with each of which it must lose something.
     """
 
@@ -55,7 +56,7 @@ class Kind:
     store: Callable[[Path], DurableStore[Any, Any]]
     writes: Sequence[Sequence[Any]]
     snapshot: Callable[[Any, Any], object]
-    dies_after: tuple[str, int]
+    deaths: tuple[tuple[str, int] | int, ...]
     weaknesses: tuple[Weakness, ...]
 
 
@@ -152,20 +153,23 @@ def _queue_snapshot(store: QueueStore, contents: Any) -> object:
     )
 
 
+#: More than there are before the first write, so that it is one of a commit.
+_IN_A_SYNC = 15
+
 _OF_SQLITE = (Weakness.NORMAL, Weakness.OFF)
 
 SQLITE = Kind(
     *("messages, sqlite", SqliteStore, _message_writes(), _message_snapshot),
-    *(("commit", 6), _OF_SQLITE),
+    *((_IN_A_SYNC,), _OF_SQLITE),
 )
 QUEUE = Kind(
     *("queue, sqlite", QueueStore, _queue_writes(), _queue_snapshot),
-    *(("commit", 6), _OF_SQLITE),
+    *((_IN_A_SYNC,), _OF_SQLITE),
 )
 FILES = Kind(
     *("messages, files", FilesStore, _message_writes(), _message_snapshot),
-    # In the middle of a commit that is decided.
-    (f"rename {outgoing_name(5)}.tmp", 1),
+    # Before the new name is synced; in the middle of a commit that is decided.
+    ((f"rename {outgoing_name(1)}.tmp", 1), (f"rename {outgoing_name(5)}.tmp", 1)),
     (Weakness.NO_FOLDER_SYNC, Weakness.NO_FILE_SYNC, Weakness.NO_COMMIT_FILE),
 )
 

@@ -9,8 +9,11 @@ Linux only, and strace must be installed.
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
 import shutil
+import signal
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
@@ -41,6 +44,9 @@ _CALL = re.compile(r"(\d+) +(?:<\.\.\. )?(\w+)(?: resumed>|\()(.*)", re.DOTALL)
 _DONE = re.compile(r"(.*)\)\s+= (-?\d+|\?)", re.DOTALL)
 _UNFINISHED = " <unfinished ...>"
 
+#: Of a file that may have been opened, and was not used.
+_NO_DESCRIPTOR = 2**31
+
 
 class RecordError(RuntimeError):
     """What the program did cannot be recorded, or cannot be told."""
@@ -68,8 +74,13 @@ class Recorder:
         self._acks = acks.resolve()
         self._nodes = 1
 
-    def run(self, command: Sequence[str | Path]) -> None:
+    def run(self, command: Sequence[str | Path], *, dies_in_sync: int = 0) -> None:
         """Let it live to its end.
+
+        Args:
+            command: the program.
+            dies_in_sync: it is killed in the n-th sync of one of its threads; 0: it is
+                not.
 
         Raises:
             RecordError: it failed, or did something that is not known here.
@@ -79,30 +90,37 @@ class Recorder:
             raise RecordError("strace is not installed (Debian package: strace)")
         with tempfile.TemporaryDirectory() as folder:
             log = Path(folder, "strace")
+            kill = f"inject=fsync,fdatasync:signal=KILL:when={dies_in_sync}"
             done = subprocess.run(  # noqa: S603 - what our own caller asks for
                 [
                     *("setpriv", "--pdeathsig", "KILL"),
-                    *(strace, "-f", "-qq", "--seccomp-bpf", "-xx", "-s", "16777216"),
-                    *("-e", "trace=?" + ",?".join(_CALLS), "-o", log, "--", *command),
+                    *(strace, "-f", "-qq", "-xx", "-s", "16777216"),
+                    *("-e", "trace=?" + ",?".join(_CALLS)),
+                    # Not both: strace 6.1 kills nothing then.
+                    *(("-e", kill) if dies_in_sync else ("--seccomp-bpf",)),
+                    *("-o", log, "--", *command),
                 ],
                 capture_output=True,
                 text=True,
                 check=False,
                 timeout=_LIFE_S_MAX,
             )
-            if done.returncode:
+            died = done.returncode == -signal.SIGKILL
+            if done.returncode and not (died and dies_in_sync):
                 raise RecordError(f"the program failed: {done.stderr.strip()}")
             with log.open(encoding="ascii") as lines:
                 _Life(self._folder, self._acks, self).read(lines)
-        self._check()
+        wrong = self.wrong()
+        if wrong:
+            raise RecordError(f"the record is not what happened to {wrong[0]}")
 
     def new_node(self) -> int:
         """A number for a file or folder that has none yet."""
         self._nodes += 1
         return self._nodes
 
-    def _check(self) -> None:
-        """Whether what is recorded leads to what is there."""
+    def wrong(self) -> list[str]:
+        """The paths where what is recorded does not lead to what is there."""
         said = dict(self.trace.tree.contents())
         there = {
             str(path.relative_to(self._folder)): path.read_bytes()
@@ -110,16 +128,12 @@ class Recorder:
             else None
             for path in self._folder.rglob("*")
         }
-        for names in (said, there):
-            for path in [path for path in names if path.endswith(_SHARED)]:
-                del names[path]
-        if said != there:
-            wrong = sorted(
-                path
-                for path in said.keys() | there.keys()
-                if said.get(path, ...) != there.get(path, ...)
-            )
-            raise RecordError(f"the record is not what happened to {wrong[0]}")
+        return sorted(
+            path
+            for path in said.keys() | there.keys()
+            if said.get(path, ...) != there.get(path, ...)
+            and not path.endswith(_SHARED)
+        )
 
 
 class _Life:
@@ -132,7 +146,10 @@ class _Life:
         self._trace = recorder.trace
         self._opened: dict[int, _Opened] = {}
         self._telling: set[int] = set()
-        self._begun: dict[str, tuple[int, str]] = {}
+        # Of each thread: the call that it is in, since when; and calls of which nobody was
+        # told how they ended, as the process did.
+        self._begun: dict[str, tuple[int, str, str]] = {}
+        self._unknown: list[tuple[int, str, str]] = []
         self._at = self._trace.end
         self._started = 0
 
@@ -141,6 +158,9 @@ class _Life:
         for line in lines:
             self._at += 1
             self._line(line.rstrip("\n"))
+        for started, name, text in (*self._unknown, *self._begun.values()):
+            self._started = started
+            self._perhaps(name, text)
         self._trace.end = self._at + 1
 
     def _line(self, line: str) -> None:
@@ -149,20 +169,37 @@ class _Life:
             return  # A signal, or the end of a thread.
         thread, name, rest = call.groups()
         if rest.endswith(_UNFINISHED):
-            self._begun[thread] = (self._at, rest.removesuffix(_UNFINISHED))
+            self._begun[thread] = (self._at, name, rest.removesuffix(_UNFINISHED))
             return
-        self._started, before = self._begun.pop(thread, (self._at, ""))
+        self._started, _, before = self._begun.pop(thread, (self._at, "", ""))
         done = _DONE.match(before + rest)
-        if done is None or done[2] == "?" or int(done[2]) < 0:
+        if done is None or done[2] == "?":
+            self._unknown.append((self._started, name, before + rest))
+        elif int(done[2]) >= 0:
+            self._call(name, done[1], int(done[2]))
+
+    def _call(self, name: str, arguments: str, result: int) -> None:
+        _CALLS[name](self, [_plain(each) for each in arguments.split(", ")], result)
+
+    def _perhaps(self, name: str, text: str) -> None:
+        """A call that may have been made: it was if that leads to what is there."""
+        if _CALLS[name] in {_Life.sync, _Life.refuse, _Life.map, _Life.close}:
             return
-        arguments = [_plain(each) for each in done[1].split(", ")]
-        _CALLS[name](self, arguments, int(done[2]))
+        trace, before = self._trace, len(self._recorder.wrong())
+        tree, count = trace.tree.copy(), len(trace.operations)
+        arguments = text.partition(")")[0]
+        size = re.search(r'", (\d+)', arguments)
+        with contextlib.suppress(KeyError):
+            self._call(name, arguments, int(size[1]) if size else _NO_DESCRIPTOR)
+        if len(self._recorder.wrong()) >= before:
+            trace.tree = tree
+            del trace.operations[count:]
 
     # -- names -------------------------------------------------------------
 
     def _place(self, path: str | bytes) -> tuple[int, str] | None:
         """The folder that a path is in, and its name there; None: it is not below ours."""
-        whole = Path(_text(path))
+        whole = Path(os.path.normpath(_text(path)))
         if not whole.is_absolute() or not whole.is_relative_to(self._folder):
             return None
         *above, name = ("", *whole.relative_to(self._folder).parts)

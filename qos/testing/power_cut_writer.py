@@ -2,7 +2,7 @@
 
 `main` with PLAN and ACKS as arguments is one life of it. Knows a plan (pickled),
 not who watches, nor what is made of it. To the file ACKS it appends `open ID` when the store
-is open and `done N` when the first N writes are done: both are promises.
+is open and `done N` when the first N writes are done, or are shown: both are promises.
 """
 
 from __future__ import annotations
@@ -72,16 +72,16 @@ class _Writer:
         self._plan = plan
         self._acks = os.open(acks, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         self._steps: Counter[str] = Counter()
+        self._done = plan.first
         self._store = plan.store(plan.path)
         self._store.probe = self._probe
 
     async def live(self) -> None:
         self._open()
-        done = self._plan.first
         for count in self._plan.groups:
-            numbers = range(done, done + count)
+            numbers = range(self._done, self._done + count)
             await asyncio.gather(*[self._write(number) for number in numbers])
-            done += count
+            self._done += count
         await self._store.close()
         self._open()
         await self._store.close()
@@ -93,6 +93,8 @@ class _Writer:
         if isinstance(self._store, SqliteFile):
             self._set_up(self._store)
         self._tell(f"open {self._store.store_id}")
+        # Whoever opens it acts on what it shows.
+        self._tell(f"done {self._done}")
 
     def _set_up(self, store: SqliteFile[Any, Any]) -> None:
         assert store._writer is not None

@@ -43,10 +43,10 @@ WEAK = [
 @KINDS
 def test_no_power_cut_loses_what_was_done_or_tears_what_was_not(kind: Kind) -> None:
     """The promise of a durable store, which a killed process alone does not try."""
-    result = campaign(kind, states=400)
+    result = campaign(kind, states=250)
     assert result.lost == 0, result.first
     assert result.cuts > 50
-    assert result.states > 150
+    assert result.states > 90
 
 
 @pytest.mark.parametrize(("kind", "weakness"), WEAK)
@@ -54,7 +54,7 @@ def test_a_store_that_does_not_sync_is_found_out(
     kind: Kind, weakness: Weakness
 ) -> None:
     """Who cannot find a loss has not shown that there is none."""
-    assert campaign(kind, states=60, weakness=weakness).lost > 0
+    assert campaign(kind, states=40, weakness=weakness).lost > 0
 
 
 def test_the_table_says_how_many_states_were_tried(
