@@ -12,6 +12,8 @@ PYTHON ?= $(firstword $(foreach python,python3 python3.14 python3.13 python3.12 
 JOBS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 # How many lists of stanzas `make fuzz` tries on each handler.
 EXAMPLES ?= 1000
+# How many seeds `make simulate` runs.
+SEEDS ?= 2000
 # For example: make test PYTEST_ARGS='--durations=20'.
 PYTEST_ARGS ?=
 
@@ -26,12 +28,13 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 MINUTES ?= 10
 CAMPAIGN_ARGS ?=
 
-.PHONY: help demo test campaign bench-guard fuzz flood check format clean system java
+.PHONY: help demo test simulate campaign bench-guard fuzz flood check format clean system java
 
 help:
 	@echo 'make demo         see it work: a bad link, killed workers, an audit; no server needed'
 	@echo 'make test         everything that must pass: check, all tests, coverage, bench-guard'
 	@echo 'make campaign     try to break it, with real servers and processes, MINUTES=10'
+	@echo 'make simulate     $(SEEDS) seeds of the simulation, and its mutants; or SEEDS=100000'
 	@echo 'make bench-guard  it has not become slower beside its floor, in a minute'
 	@echo 'make fuzz         hostile stanzas, as many lists as you like: make fuzz EXAMPLES=10000'
 	@echo 'make flood        50 senders at 10 times their quotas, and an honest one; a minute'
@@ -57,6 +60,11 @@ test: system check
 # For example: make campaign MINUTES=60 CAMPAIGN_ARGS='--server ejabberd --seed 7'.
 campaign: system .venv/dev.stamp
 	$(BIN)/python -m qos.testing.campaign --minutes $(MINUTES) $(CAMPAIGN_ARGS)
+
+# Any number of seeds, and whether it would have found what is wrong on purpose.
+simulate: .venv/dev.stamp
+	$(BIN)/python -m qos.testing.simulation --seeds $(SEEDS)
+	$(BIN)/python -m qos.testing.simulation --mutants
 
 # After the tests, and not beside them: it needs the machine for itself.
 bench-guard: .venv/dev.stamp

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import multiprocessing
 import subprocess
 import sys
 from collections import Counter
@@ -79,7 +80,11 @@ def campaign(
     """
     totals = Totals()
     chunks = _chunks(first, seeds)
-    with ProcessPoolExecutor(jobs, initializer=die_with_parent) as pool:
+    # Forked, for that is what keeps a mutant in place.
+    context = multiprocessing.get_context("fork")
+    with ProcessPoolExecutor(
+        jobs, mp_context=context, initializer=die_with_parent
+    ) as pool:
         running: set[Future[Totals]] = set()
         while True:
             # No more than it has use for, so that Ctrl-C ends it at once.

@@ -242,6 +242,13 @@ def effect_once(facts: ItemFacts) -> str | None:
     return None
 
 
+def failures_are_counted(facts: ItemFacts, count: int) -> str | None:
+    """A delivery says how many have failed before it."""
+    if count >= len(facts.counted):
+        return None
+    return f"{facts} has failed {len(facts.counted)} times, and {count} are counted"
+
+
 def dead_in_time(facts: ItemFacts, count: int) -> str | None:
     """An item is dead after as many failed deliveries as the node allows."""
     if count == FAILS_MAX:

@@ -16,6 +16,7 @@ from qos.core.queue_requests import (
     Request,
     Result,
     Retract,
+    Unlock,
 )
 from qos.testing.simulation import invariants
 from qos.testing.simulation.book import Book
@@ -55,6 +56,7 @@ class ItemFacts:
         lock: the delivery that was told of last.
         deadlines: when each lock ends, by token.
         failed: how many times a worker has failed on it.
+        counted: the tokens of the failed deliveries that the service knows of.
         done: its effects that are there.
     """
 
@@ -65,6 +67,7 @@ class ItemFacts:
     lock: Lock | None = None
     deadlines: dict[str, float] = field(default_factory=dict)
     failed: int = 0
+    counted: set[str] = field(default_factory=set)
     done: int = 0
 
     def __str__(self) -> str:
@@ -116,6 +119,7 @@ class ItemBook:
         for item in items:
             facts = self.items[item.item_id]
             check(invariants.told_what_is_on_disk, item, disk.items.get(item.seq))
+            check(invariants.failures_are_counted, facts, item.delivery_count)
             before = facts.lock
             if before is None or before.token != item.token:
                 check(invariants.one_holder, facts, to, now)
@@ -143,6 +147,10 @@ class ItemBook:
                 self._book.check(
                     invariants.settled_by_its_token, each.item_id, each.token, ended
                 )
+        elif isinstance(request, Unlock):
+            for each in request.settlements:
+                if each.delivery_failed:
+                    self.items[each.item_id].counted.add(each.token)
         elif isinstance(request, Extend) and isinstance(result, ExtendResult):
             for item_id, token in request.tokens:
                 deadlines = self.items[item_id].deadlines

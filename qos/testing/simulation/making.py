@@ -99,7 +99,7 @@ def _messages(
                 deadline_s=chance.choice(
                     (longest, longest, chance.uniform(0.05, 8.0), chance.random())
                 ),
-                withdrawn_s=chance.choice((*(None,) * 9, chance.uniform(0, 3.0))),
+                withdrawn_s=chance.choice((*(None,) * 7, 3.0 * chance.random() ** 2)),
                 taking_s=chance.choice((0.0, 0.0, chance.uniform(0.0, 1.0))),
             )
         )
@@ -204,13 +204,16 @@ def _drought(
 
 
 def _slowness(chance: random.Random, message: PlannedMessage) -> list[Fault]:
-    """The sender's disk takes its time, and the sender dies."""
-    commit, seconds = chance.randrange(1, 12), chance.uniform(0.1, 2.0)
-    at = message.at + chance.uniform(0.03, 0.3)
-    return [
-        Fault("slow", message.sender, commit, seconds),
-        Fault("kill", message.sender, at, chance.random()),
-    ][: chance.randrange(1, 3)]
+    """The sender's disk takes its time, for long, or until the sender dies."""
+    first, commits = chance.randrange(1, 12), chance.choice((1, 2, 6))
+    faults = [
+        Fault("slow", message.sender, commit, chance.uniform(0.1, 1.0))
+        for commit in range(first, first + commits)
+    ]
+    if chance.random() < 0.5:
+        at = message.at + chance.uniform(0.03, 0.3)
+        faults.append(Fault("kill", message.sender, at, chance.random()))
+    return faults
 
 
 def _about_item(

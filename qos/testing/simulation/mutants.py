@@ -22,6 +22,7 @@ class Mutant:
         old: what stands there.
         new: what stands there instead.
         breaks: what is not true any more.
+        seed: one that has found it out; it is tried first.
     """
 
     name: str
@@ -29,6 +30,7 @@ class Mutant:
     old: str
     new: str
     breaks: str
+    seed: int = 0
 
 
 _SENDER = (
@@ -38,6 +40,7 @@ _SENDER = (
         "(Save(record), transmit) if first or releasing",
         "(transmit, Save(record)) if first or releasing",
         "A step is on disk before it is sent.",
+        seed=64,
     ),
     Mutant(
         "delivers-counted-late",
@@ -46,6 +49,7 @@ _SENDER = (
         "before = replace(record, delivers=record.delivers - releasing)\n"
         "    return record, (Save(before), transmit) if first or releasing",
         "How many deliver have been sent is written before each is sent.",
+        seed=65,
     ),
     Mutant(
         "store-gone-is-never-doubt",
@@ -53,6 +57,7 @@ _SENDER = (
         "return _I.STORE_GONE_UNSEEN if record.delivers == 1 else _I.STORE_GONE",
         "return _I.STORE_GONE_UNSEEN",
         "What a lost store may have handed over is not offered again.",
+        seed=24,
     ),
     Mutant(
         "not-mine-is-store-gone",
@@ -60,6 +65,7 @@ _SENDER = (
         "if reply.source != record.peer:",
         "if reply.source == '':",
         "Another device that does not hold a message says nothing about it.",
+        seed=432,
     ),
     Mutant(
         "doubt-is-forgotten",
@@ -67,6 +73,7 @@ _SENDER = (
         "return record.doubted or record.unanswered",
         "return False",
         "What was sent at level acknowledged, and not answered, may have arrived.",
+        seed=4,
     ),
     Mutant(
         "told-before-it-is-written",
@@ -74,6 +81,7 @@ _SENDER = (
         "return record, (End(Ended.of(record, at.now)), Settle(record))",
         "return record, (Settle(record), End(Ended.of(record, at.now)))",
         "A record is gone from the disk before the application learns the end.",
+        seed=3,
     ),
     Mutant(
         "order-is-ignored",
@@ -81,6 +89,7 @@ _SENDER = (
         "return not record.ordered or self._ordered[0] == record.seq",
         "return True",
         "What is ordered is released in the order of its acceptance.",
+        seed=74,
     ),
     Mutant(
         "order-is-ignored-at-first",
@@ -88,6 +97,7 @@ _SENDER = (
         "return not before",
         "return True",
         "What is handed over by its first step waits for all before it.",
+        seed=9,
     ),
     Mutant(
         "window-leaks",
@@ -95,6 +105,7 @@ _SENDER = (
         "self._under_way.remove(record.msg_id)",
         "self._under_way.discard('')",
         "A message that has ended makes room for another.",
+        seed=15,
     ),
     Mutant(
         "queue-is-read-again",
@@ -102,6 +113,7 @@ _SENDER = (
         "if chunk[0].seq not in self._ending:",
         "if chunk[0].seq >= 0:",
         "What ends while it is queued is not offered.",
+        seed=1164,
     ),
     Mutant(
         "doubt-ends-with-the-process",
@@ -109,6 +121,7 @@ _SENDER = (
         "doubted=record.state is _S.OFFERED, due_at=math.inf)",
         "doubted=False, due_at=math.inf)",
         "What was offered before a restart may have arrived.",
+        seed=11,
     ),
 )
 
@@ -119,6 +132,7 @@ _RECEIVER = (
         'return held, (Reserve(held), Save(held), Answer("received", held.hold))',
         'return held, (Reserve(held), Answer("received", held.hold), Save(held))',
         "What an answer says is on disk before it is sent.",
+        seed=11,
     ),
     Mutant(
         "answer-before-the-hand-over",
@@ -126,6 +140,7 @@ _RECEIVER = (
         "return meant, (Save(meant), Deliver(meant))",
         'return meant, (Save(meant), Answer("result", request.hold), Deliver(meant))',
         "The result follows the hand-over.",
+        seed=3,
     ),
     Mutant(
         "hand-over-before-it-is-written",
@@ -133,6 +148,7 @@ _RECEIVER = (
         "return meant, (Save(meant), Deliver(meant))",
         "return meant, (Deliver(meant), Save(meant))",
         "Releasing is on disk before the hand-over.",
+        seed=37,
     ),
     Mutant(
         "no-mark-after-a-restart",
@@ -140,6 +156,7 @@ _RECEIVER = (
         "record = replace(record, redelivered=True)",
         "record = replace(record, redelivered=False)",
         "What may have been handed over before is marked.",
+        seed=37,
     ),
     Mutant(
         "no-tombstones",
@@ -147,6 +164,7 @@ _RECEIVER = (
         "if not record.mark:",
         "if record.mark or not record.mark:",
         "What was done lately is remembered.",
+        seed=37,
     ),
     Mutant(
         "tombstones-for-everybody",
@@ -154,6 +172,7 @@ _RECEIVER = (
         "if not record.mark:",
         "if False:",
         "A peer that knows the text alone may use an id again after a success.",
+        seed=14,
     ),
     Mutant(
         "hold-is-shared",
@@ -161,6 +180,7 @@ _RECEIVER = (
         'hold=at.token if assured else ""',
         'hold=at.token.partition(".")[0] if assured else ""',
         "A hold is of one held message.",
+        seed=3,
     ),
     Mutant(
         "hold-is-not-checked",
@@ -168,6 +188,7 @@ _RECEIVER = (
         'if record is not None and request.hold not in {"", record.hold}:',
         "if record is None:",
         "A deliver releases what is held under its hold, and nothing else.",
+        seed=31,
     ),
     Mutant(
         "looser-key",
@@ -175,6 +196,7 @@ _RECEIVER = (
         '_SEPARATOR.join(("u", request.source, request.msg_id))',
         '_SEPARATOR.join(("u", bare(request.source), request.msg_id))',
         "Two resources that both count from 1 are two senders.",
+        seed=113,
     ),
     Mutant(
         "released-twice",
@@ -182,6 +204,7 @@ _RECEIVER = (
         "if meant is not None and meant.state is _S.HELD:",
         "if meant is not None and meant.state in {_S.HELD, _S.DONE}:",
         "What is done is answered, and not handed over again.",
+        seed=4,
     ),
     Mutant(
         "quota-is-not-checked",
@@ -189,6 +212,7 @@ _RECEIVER = (
         "    if at.exceeded:\n        return record,",
         "    if at.exceeded == '':\n        return record,",
         "No more is held than the quotas allow.",
+        seed=33,
     ),
     Mutant(
         "quota-is-not-given-back",
@@ -196,6 +220,7 @@ _RECEIVER = (
         "effects: tuple[Effect, ...] = (Refund(record),)",
         "effects: tuple[Effect, ...] = ()",
         "What is handed over is not counted any more.",
+        seed=3,
     ),
     Mutant(
         "unwritten-is-held",
@@ -203,6 +228,7 @@ _RECEIVER = (
         "            message.record = before\n            for effect in effects:",
         "            for effect in effects:",
         "What could not be written is not held.",
+        seed=40,
     ),
     Mutant(
         "expired-is-released",
@@ -210,6 +236,7 @@ _RECEIVER = (
         "    (_S.HELD, _I.EXPIRE): _S.EXPIRED,",
         "    (_S.HELD, _I.EXPIRE): _S.DONE,",
         "What was held for too long is not handed over, and not said to be.",
+        seed=62,
     ),
 )
 
@@ -220,6 +247,7 @@ _QUEUE = (
         '        if token in {"", item.token}:',
         "        if token != '-':",
         "A settlement is of the delivery whose token it has.",
+        seed=7,
     ),
     Mutant(
         "told-before-the-lock-is-written",
@@ -227,6 +255,7 @@ _QUEUE = (
         "        self._busy = True\n",
         "        self._busy = True\n        self._perform(step)\n",
         "The event goes out after the commit of the lock.",
+        seed=0,
     ),
     Mutant(
         "answered-before-the-commit",
@@ -234,6 +263,7 @@ _QUEUE = (
         "self._step.outputs.append(_Reply(answer, result))",
         "answer(result, {})",
         "An answer leaves when what it says is on disk.",
+        seed=0,
     ),
     Mutant(
         "failed-commit-is-kept",
@@ -241,6 +271,7 @@ _QUEUE = (
         "        self._core = None\n        self._timers",
         "        self._timers",
         "A commit that fails takes back all that was decided since.",
+        seed=39,
     ),
     Mutant(
         "count-is-not-kept",
@@ -248,6 +279,7 @@ _QUEUE = (
         "count = item.delivery_count + counts",
         "count = int(counts)",
         "Failed deliveries are counted.",
+        seed=0,
     ),
     Mutant(
         "one-more-delivery",
@@ -255,6 +287,7 @@ _QUEUE = (
         "count >= options.max_deliveries",
         "count > options.max_deliveries",
         "An item is dead after as many failed deliveries as the node allows.",
+        seed=0,
     ),
     Mutant(
         "settling-token-is-forgotten",
@@ -262,6 +295,7 @@ _QUEUE = (
         'token=item.token if by else ""',
         'token=""',
         "A repeated retract is known by the token that settled the item.",
+        seed=0,
     ),
     Mutant(
         "no-dedupe",
@@ -269,6 +303,7 @@ _QUEUE = (
         "now < before.ended_at + options.dedupe_window",
         "now < before.ended_at",
         "An item that is published again is the same item.",
+        seed=60,
     ),
     Mutant(
         "lock-never-ends",
@@ -276,6 +311,7 @@ _QUEUE = (
         "                if item.deadline <= now:",
         "                if item.deadline <= 0:",
         "A lock times out.",
+        seed=19,
     ),
     Mutant(
         "locks-are-not-counted",
@@ -283,6 +319,7 @@ _QUEUE = (
         "if load >= subscription.queue_requests:",
         "if load < 0:",
         "A worker has no more items than it has asked for.",
+        seed=0,
     ),
     Mutant(
         "extension-is-not-written",
@@ -290,6 +327,7 @@ _QUEUE = (
         "            effects.append(SaveItem(after))\n        return effects, left_s",
         "        return effects, left_s",
         "A lock lasts as long as its holder was told, over a restart.",
+        seed=124,
     ),
     Mutant(
         "lock-goes-with-its-token",
@@ -297,6 +335,7 @@ _QUEUE = (
         "return replace(item, holder=holder, last_holder=holder, token=token)",
         "return replace(item, holder=holder, last_holder=holder)",
         "Who takes a durable lock over has a token of his own.",
+        seed=57,
     ),
 )
 
@@ -308,6 +347,7 @@ _WORKER = (
         "        prepare(self._db, self._key, self._statements)\n"
         "        apply(self._db, self._key)\n        try:",
         "Effects are there when the item is accepted, and not before.",
+        seed=0,
     ),
     Mutant(
         "dropped-without-an-answer",
@@ -315,6 +355,7 @@ _WORKER = (
         "            if lost.condition in FINAL:",
         "            if lost.item_id:",
         "No silence decides anything.",
+        seed=1,
     ),
     Mutant(
         "dropped-on-success",
@@ -322,6 +363,7 @@ _WORKER = (
         "                    effects.apply(db, key)",
         "                    effects.drop(db, key)",
         "What is prepared is done when the retract is confirmed.",
+        seed=1,
     ),
     Mutant(
         "prepared-is-never-looked-at",
@@ -329,6 +371,7 @@ _WORKER = (
         "            await self.recover(self._effects_db)",
         "            await asyncio.sleep(0)",
         "After a restart the retract of everything prepared is repeated.",
+        seed=1,
     ),
     Mutant(
         "applied-whatever-is-said",
@@ -336,6 +379,7 @@ _WORKER = (
         "                    effects.drop(db, key)",
         "                    effects.apply(db, key)",
         "What is refused for good is dropped.",
+        seed=35,
     ),
 )
 

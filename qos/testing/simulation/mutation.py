@@ -18,7 +18,7 @@ import runpy
 import signal
 import sys
 from collections.abc import Sequence
-from functools import partial
+from multiprocessing.connection import wait
 from types import CodeType, ModuleType
 from typing import Any
 
@@ -49,7 +49,7 @@ class _Mutated(importlib.machinery.SourceFileLoader):
 class _Finder(importlib.abc.MetaPathFinder):
     """Finds the mutated module before anybody else does."""
 
-    def __init__(self, mutant: dict[str, str]) -> None:
+    def __init__(self, mutant: dict[str, Any]) -> None:
         self._mutant = mutant
 
     def find_spec(
@@ -72,7 +72,7 @@ class _Finder(importlib.abc.MetaPathFinder):
         return None
 
 
-def _hunt(mutant: dict[str, str], *, first: int, seeds: int) -> dict[str, Any]:
+def _hunt(mutant: dict[str, Any], *, first: int, seeds: int) -> dict[str, Any]:
     """Run seeds until one is violated."""
     sys.meta_path.insert(0, _Finder(mutant))
     found: dict[str, Any] = {"name": mutant["name"], "runs": seeds, "violation": ""}
@@ -80,10 +80,11 @@ def _hunt(mutant: dict[str, str], *, first: int, seeds: int) -> dict[str, Any]:
         simulation = importlib.import_module("qos.testing.simulation")
         if mutant["module"] not in sys.modules:
             raise LookupError(f"the simulation does not use {mutant['module']}")
-        for seed in range(first, first + seeds):
+        tried = (mutant["seed"], *range(first, first + seeds))
+        for runs, seed in enumerate(tried, start=1):
             result = simulation.run(simulation.plan_of(seed))
             if result.violations:
-                found |= {"runs": seed - first + 1, "seed": seed}
+                found |= {"runs": runs, "seed": seed}
                 found["violation"] = result.violations[0].invariant
                 break
     except Exception as error:  # noqa: BLE001 - told to who asked
@@ -101,7 +102,6 @@ def die_with_parent() -> None:
 
 def _main() -> None:
     die_with_parent()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     order = json.loads(sys.stdin.readline())
     # The folder of a script comes first, and its modules are not for everybody.
     del sys.path[0]
@@ -113,12 +113,24 @@ def _main() -> None:
         return
     for name in _HEAVY:
         importlib.import_module(name)
-    hunt = partial(_hunt, first=order["first"], seeds=order["seeds"])
-    with multiprocessing.get_context("fork").Pool(
-        order["jobs"], initializer=die_with_parent, maxtasksperchild=1
-    ) as pool:
-        for found in pool.imap_unordered(hunt, mutants):
-            print(json.dumps(found), flush=True)
+    context = multiprocessing.get_context("fork")
+    running: list[Any] = []
+    for mutant in mutants:
+        while len(running) >= order["jobs"]:
+            wait([each.sentinel for each in running])
+            running = [each for each in running if each.is_alive()]
+        running.append(context.Process(target=_tell, args=(mutant, order)))
+        running[-1].start()
+    for each in running:
+        each.join()
+
+
+def _tell(mutant: dict[str, Any], order: dict[str, Any]) -> None:
+    die_with_parent()
+    found = _hunt(mutant, first=order["first"], seeds=order["seeds"])
+    # One write, or that of another process might come in between.
+    sys.stdout.write(json.dumps(found) + "\n")
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -39,7 +39,7 @@ TROUBLE_S = 15.0
 LONG_S = 300.0
 
 #: More often than anybody tries.
-ALWAYS = 1_000
+ALWAYS = 1_000_000_000
 
 #: Failed deliveries after which an item is dead.
 FAILS_MAX = 3

@@ -1,0 +1,171 @@
+"""The simulation: what it finds, that it can find it, and that it finds it again."""
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from qos.testing.simulation import Fault, Plan, invariants, plan_of, run, shrink
+from qos.testing.simulation.campaign import hunt, run_some
+from qos.testing.simulation.mutants import MUTANTS, Mutant
+from qos.testing.simulation.shrinking import minimal
+
+#: `make simulate` runs as many as wanted.
+SEEDS, CHUNKS = 2000, 16
+
+COMMAND = "qos.testing.simulation"
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_no_seed_violates_anything(chunk: int) -> None:
+    """Kills, cuts, bad disks and clocks, all at once, at every moment."""
+    seeds = SEEDS // CHUNKS
+    totals = run_some(chunk * seeds, seeds)
+    assert totals.seeds == seeds
+    assert totals.faults
+    assert not totals.violated, f"python -m {COMMAND} --seeds 1 --first SEED"
+
+
+@pytest.mark.parametrize("group", range(4))
+def test_every_mutant_is_found_out(group: int) -> None:
+    """A campaign that finds nothing proves something only if it can find it."""
+    mutants = MUTANTS[group::4]
+    hunted = {each.name: each for each in hunt(mutants, first=0, seeds=500, jobs=1)}
+    assert hunted.keys() == {each.name for each in mutants}
+    for name, each in hunted.items():
+        assert not each.error, f"{name}: {each.error}"
+        assert each.violation, f"{name} survives {each.runs} seeds"
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_a_mutant_changes_one_place_of_the_source(mutant: Mutant) -> None:
+    """One that changes nothing would be said to survive, and one of two is unclear."""
+    source = Path(*mutant.module.split(".")).with_suffix(".py").read_text("utf-8")
+    assert source.count(mutant.old) == 1
+    assert mutant.new != mutant.old
+    assert mutant.breaks
+
+
+def test_a_mutant_that_cannot_be_made_is_an_error_and_no_success() -> None:
+    """The source changes, and a mutant that does nothing would look like a survivor."""
+    lost = replace(MUTANTS[0], name="lost", old="what stands nowhere")
+    unused = replace(MUTANTS[0], name="unused", module="qos.cli.worker")
+    found = {each.name: each for each in hunt([lost, unused], first=0, seeds=1, jobs=1)}
+    assert "0 times" in found["lost"].error
+    assert "does not use qos.cli.worker" in found["unused"].error
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_same_plan_is_the_same_run(seed: int) -> None:
+    """To the last line: else no failure could be looked into."""
+    plan = plan_of(seed)
+    first, second = run(plan, traced=True), run(plan, traced=True)
+    assert first.trace == second.trace
+    assert len(first.trace) > 20
+    assert (first.seconds, first.faults) == (second.seconds, second.faults)
+
+
+def test_a_run_does_not_depend_on_its_process() -> None:
+    """The order in a set of strings differs from process to process."""
+    code = (
+        "from qos.testing.simulation import plan_of, run\n"
+        "for seed in range(40):\n"
+        "    print(*run(plan_of(seed), traced=True).trace, sep='\\n')\n"
+    )
+    outputs = [
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "PYTHONHASHSEED": str(hash_seed)},
+            stdout=subprocess.PIPE,
+            check=True,
+        ).stdout
+        for hash_seed in (1, 2)
+    ]
+    assert outputs[0] == outputs[1]
+
+
+def test_what_is_minimal_fails_and_nothing_can_be_left_out() -> None:
+    """Of a hundred parts the three that do harm together."""
+
+    def fails(parts: tuple[int, ...]) -> bool:
+        return {7, 48, 93} <= set(parts)
+
+    assert minimal(tuple(range(100)), fails) == (7, 48, 93)
+    assert minimal((1, 2), lambda _parts: True) == ()
+
+
+def test_a_failing_seed_is_shown_small_and_can_be_seen_again() -> None:
+    """On a mutant, for nothing else fails."""
+    mutant = next(each for each in MUTANTS if each.name == "no-mark-after-a-restart")
+    command = [sys.executable, "-m", COMMAND, "--mutant", mutant.name, "--jobs", "1"]
+    words = ["--seeds", "1", "--first", str(mutant.seed)]
+    runs = [
+        subprocess.run([*command, *words], capture_output=True, text=True)
+        for _ in range(2)
+    ]
+    assert [each.returncode for each in runs] == [1, 1], runs[0].stderr
+    shown = [each.stdout.partition("\n\n")[0].splitlines() for each in runs]
+    assert shown[0] == shown[1]
+    replay = f"python -m {COMMAND} {' '.join(words)} --mutant {mutant.name}"
+    violates = f"seed {mutant.seed} violates once_without_the_mark: {replay}"
+    assert shown[0][0] == violates
+    # A message, and what kills its receiver at the wrong moment, and little else.
+    assert any(" sends " in line for line in shown[0])
+    assert any(" is killed" in line for line in shown[0])
+    assert len(shown[0]) <= 9
+
+
+def test_what_is_shrunk_still_fails_and_by_the_same_invariant(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """If nothing might be held: it takes one message, and no fault at all."""
+
+    def quotas_hold(name: str, used: int, _room: int) -> str | None:
+        return f"{name} holds something" if used else None
+
+    monkeypatch.setattr(invariants, "quotas_hold", quotas_hold)
+    plans = (each for each in map(plan_of, range(100)) if len(each.messages) > 5)
+    plan = next(each for each in plans if len(each.faults) > 5)
+    (violation,) = run(plan).violations
+    small = shrink(plan, violation.invariant)
+    assert [each.invariant for each in run(small).violations] == ["quotas_hold"]
+    assert (len(small.faults), len(small.messages), len(small.items)) == (0, 1, 0)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--seeds", "none"], "'none' is no whole number"),
+        (["--seeds", "0"], "it must be 1 or more"),
+        (["--mutant", "nobody"], "there is no mutant 'nobody'"),
+        (["--nonsense"], "--nonsense"),
+    ],
+)
+def test_bad_words_are_one_line(words: list[str], says: str) -> None:
+    """And no traceback."""
+    done = subprocess.run(
+        [sys.executable, "-m", COMMAND, *words], capture_output=True, text=True
+    )
+    assert done.returncode == 2
+    assert says in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_clean_campaign_says_what_it_has_tried() -> None:
+    """Counts of seeds, work and faults, for the README."""
+    done = subprocess.run(
+        [sys.executable, "-m", COMMAND, "--seeds", "20"], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout
+    for row in ("seeds           20", "messages", "  kill", "seeds violated  0"):
+        assert row in done.stdout
+
+
+def test_an_empty_plan_ends_at_once() -> None:
+    """What is left when everything can be left out."""
+    result = run(Plan(seed=0, faults=(Fault("kill", "ann", 1.0, 1.0),)))
+    assert not result.violations
+    assert result.messages == result.items == 0
