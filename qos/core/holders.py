@@ -23,8 +23,9 @@ class Holders:
     """The locks of one node, by who has them."""
 
     def __init__(self) -> None:
-        self._held: dict[str, dict[str, set[str]]] = {}
-        self._durable: dict[str, set[str]] = {}
+        # Ids in the order in which they were locked.
+        self._held: dict[str, dict[str, dict[str, None]]] = {}
+        self._durable: dict[str, dict[str, None]] = {}
         self._turns: dict[str, int] = {}
         self._turn = 0
 
@@ -32,21 +33,21 @@ class Holders:
         """It has been locked."""
         account = bare(item.holder)
         if item.durable:
-            self._durable.setdefault(account, set()).add(item.item_id)
+            self._durable.setdefault(account, {})[item.item_id] = None
         else:
             held = self._held.setdefault(account, {})
-            held.setdefault(item.holder, set()).add(item.item_id)
+            held.setdefault(item.holder, {})[item.item_id] = None
 
     def discard(self, item: Item) -> None:
         """It is not locked any more; as it was then."""
         account = bare(item.holder)
         if item.durable:
-            self._durable[account].discard(item.item_id)
+            del self._durable[account][item.item_id]
             if not self._durable[account]:
                 del self._durable[account]
             return
         held = self._held[account]
-        held[item.holder].discard(item.item_id)
+        del held[item.holder][item.item_id]
         if not held[item.holder]:
             del held[item.holder]
             if not held:

@@ -37,6 +37,18 @@ def test_unavailable_presence_unlocks_and_unsubscribes() -> None:
     assert it.item("a").history[0].by == BEE
 
 
+def test_what_a_worker_had_is_given_out_again_in_the_order_in_which_it_had_it() -> None:
+    """And not in one that differs from process to process."""
+    it = World(PLAIN)
+    it.subscribe(BEE, 9)
+    names = [f"item-{number}" for number in range(9)]
+    it.publish(*names)
+    it.sent.clear()
+    it.went(BEE)
+    it.subscribe(BEE_2, 9)
+    assert it.given() == [(name, BEE_2) for name in names]
+
+
 def test_the_item_that_killed_so_many_workers_is_dead() -> None:
     """The default outcome counts, up to max_deliveries."""
     it = World({**PLAIN, "queue#max_deliveries": "3"})
