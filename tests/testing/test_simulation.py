@@ -18,6 +18,9 @@ SEEDS, CHUNKS = 2000, 16
 
 COMMAND = "qos.testing.simulation"
 
+#: Seconds of a processor, which others may be using as well.
+pytestmark = pytest.mark.timeout(300)
+
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_no_seed_violates_anything(chunk: int) -> None:
