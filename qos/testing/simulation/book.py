@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from qos.core.model import Incoming, OutgoingState, bare
+from qos.core.model import OutgoingState, bare
 from qos.testing.simulation import invariants
 from qos.testing.simulation.plan import PlannedMessage
 
@@ -47,9 +47,9 @@ class MessageFacts:
         consumed: its receiver has a consumer for it.
         fails: how many times that is still to fail.
         handovers: that it has begun since the message was released.
+        turned_away: its receiver has refused it at level acknowledged.
         told: how it ended, as its sender was told.
         told_at: when.
-        handed_when_told: it had been handed over by then.
     """
 
     planned: PlannedMessage
@@ -62,9 +62,9 @@ class MessageFacts:
     consumed: bool = False
     fails: int = 0
     handovers: int = 0
+    turned_away: bool = False
     told: OutgoingState | None = None
     told_at: float = 0.0
-    handed_when_told: bool = False
 
     def __str__(self) -> str:
         return f"message {self.planned.number}"
@@ -147,9 +147,9 @@ class Book:
         self.check(invariants.nothing_of_what_was_refused, facts)
         self.check(invariants.never_what_is_not_delivered, facts)
 
-    def of(self, record: Incoming) -> MessageFacts:
-        """What is known of a message that is held."""
-        number = record.payload.partition("<body>")[2].partition("<")[0]
+    def of(self, payload: str) -> MessageFacts:
+        """What is known of the message with this payload."""
+        number = payload.partition("<body>")[2].partition("<")[0]
         return self.messages[int(number)]
 
     def written(self, sql: str) -> None:
@@ -169,7 +169,6 @@ class Book:
         """Its sender has been told how it ended."""
         before, facts.told = facts.told, outcome
         facts.told_at = self._now()
-        facts.handed_when_told = bool(facts.handed)
         if before not in {None, outcome}:
             self.check(invariants.one_outcome, facts, before)
         self.check(invariants.delivered_was_taken, facts, self)

@@ -41,7 +41,7 @@ class Consumer:
 
     def consumption(self, record: Incoming) -> Consumption:
         """See InboxPort."""
-        facts = self._book.of(record)
+        facts = self._book.of(record.payload)
         facts.consumed = True
         return Consumption(
             name=self._end.name,

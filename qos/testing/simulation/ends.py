@@ -310,12 +310,16 @@ class End(Machine):
         if answer.kind == "received":
             message = (bare(request.source), request.mark, request.msg_id)
             self._book.held(answer.hold, message)
+        elif answer.kind == "error" and request.kind == "acknowledged":
+            self._book.of(request.payload).turned_away = True
         self.send(request.source, reply_to(request, answer))
 
     def hands_over(self, record: Incoming) -> HandOver:
         """What the book is to know of a hand-over."""
         again = ", redelivered" if record.redelivered else ""
-        self.network.note(self.name, f"hands over {self._book.of(record)}{again}")
+        self.network.note(
+            self.name, f"hands over {self._book.of(record.payload)}{again}"
+        )
         assert self.process is not None
         return HandOver(
             machine=self.name,
@@ -327,7 +331,7 @@ class End(Machine):
     def hand_over(self, record: Incoming) -> asyncio.Future[None] | None:
         """See InboxPort."""
         self.effect()
-        facts = self._book.of(record)
+        facts = self._book.of(record.payload)
         self._book.handed(facts, self.hands_over(record))
         if not facts.planned.taking_s:
             self._book.took(facts)
@@ -353,7 +357,7 @@ class End(Machine):
     def _release_parked(self) -> None:
         assert self.inbox is not None
         for record in self.inbox.parked():
-            facts = self._book.of(record)
+            facts = self._book.of(record.payload)
             facts.fails = facts.handovers = 0
             self.inbox.release(record.key)
 

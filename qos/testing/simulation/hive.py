@@ -146,7 +146,7 @@ class Hive(Machine):
                     self._book.may_end(bare(source), items)
                 elif isinstance(request, Subscribe):
                     self._book.may_end(bare(source))
-                answer = partial(self._answer, source, iq_id, request)
+                answer = partial(self._answer, source, iq_id, request, self._now())
                 self.engine.request(request, source, answer)
             case Presence(True):
                 self.engine.heard(source, available=True)
@@ -162,10 +162,11 @@ class Hive(Machine):
         to: str,
         iq_id: str,
         request: Request,
+        asked_at: float,
         result: Result | Refusal,
         _payloads: Mapping[int, str],
     ) -> None:
-        self._book.answered(request, result, self.disk.kept, self._now())
+        self._book.answered(request, result, self.disk.kept, asked_at)
         self.send(to, Answered(iq_id, result))
 
     def bounced(self, to: str, body: object, condition: str) -> None:

@@ -130,11 +130,13 @@ def nothing_of_what_was_refused(facts: MessageFacts) -> str | None:
 
 
 def never_what_is_not_delivered(facts: MessageFacts) -> str | None:
-    """What is said to be not delivered was never handed over, and never will be."""
-    if facts.planned.level is Level.ACKNOWLEDGED and not facts.handed_when_told:
-        return (
-            None  # refused, as long as it was asked; who replays it later is not ours
-        )
+    """What is said to be not delivered was never handed over, and never will be.
+
+    But at level acknowledged a network that delivers a stanza twice can have it refused
+    once, and taken the other time: nothing makes the two requests one.
+    """
+    if facts.turned_away:
+        return None
     if facts.told is OutgoingState.NOT_DELIVERED and facts.handed:
         return f"{facts} is not delivered, and was handed over: {_hand_overs(facts)}"
     return None

@@ -136,7 +136,11 @@ class ItemBook:
         check(invariants.no_more_than_wanted, to, len(held), PARALLEL)
 
     def answered(
-        self, request: Request, result: Result | Refusal, disk: QueueDisk, now: float
+        self,
+        request: Request,
+        result: Result | Refusal,
+        disk: QueueDisk,
+        asked_at: float,
     ) -> None:
         """The service tells somebody what came of a request."""
         if isinstance(result, Refusal):
@@ -154,7 +158,7 @@ class ItemBook:
         elif isinstance(request, Extend) and isinstance(result, ExtendResult):
             for item_id, token in request.tokens:
                 deadlines = self.items[item_id].deadlines
-                deadlines[token] = max(deadlines[token], now + result.seconds)
+                deadlines[token] = max(deadlines[token], asked_at + result.seconds)
 
     # -- publisher and workers ---------------------------------------------
 
