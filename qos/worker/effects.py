@@ -11,7 +11,8 @@ three steps (queue.md §6), of which the middle one is the service's:
 
 1. the statements are written into a table of the database, as *prepared*, on disk;
 2. the item is retracted, with the token of the delivery;
-3. the statements are executed and removed from the table, in one transaction.
+3. the statements are executed and a mark that they were is left in their place, in one
+   transaction: the event of this delivery may come again, to a worker started anew.
 
     killed before 1    nothing has happened; the item comes again
     killed after 1     `recover` repeats the retract: it is refused, for the lock has
@@ -82,6 +83,14 @@ _FORBIDDEN = frozenset(
 )
 
 _FULL = 2
+
+#: Instead of the statements of a delivery whose effects are there. Its event may come
+#: once more, to a worker that has been started anew; the service, which knows the token,
+#: would say again that the item is accepted.
+_DONE = ""
+
+#: How long that is known. A server does not hold a stanza for longer.
+_REMEMBERED_S = 7 * 24 * 3600.0
 
 Statement: TypeAlias = tuple[str, Parameters]
 
@@ -188,7 +197,7 @@ def prepare(db: sqlite3.Connection, key: Key, statements: Sequence[Statement]) -
         LocalProtocolError: the connection is in a transaction.
         sqlite3.Error: they fail, or cannot be written; nothing was.
     """
-    packed = _packed(statements)
+    packed, now = _packed(statements), time.time()
     with _synchronous(db):
         with _transaction(db, keep=False):
             for sql, parameters in statements:
@@ -196,13 +205,17 @@ def prepare(db: sqlite3.Connection, key: Key, statements: Sequence[Statement]) -
         with _transaction(db):
             db.execute(_TABLE)
             db.execute(
-                "INSERT OR REPLACE INTO xmpp_qos_prepared VALUES (?, ?, ?, ?, ?, ?, ?)",
-                (*key.columns(), packed, time.time()),
+                "DELETE FROM xmpp_qos_prepared WHERE statements = ? AND prepared_at < ?",
+                (_DONE, now - _REMEMBERED_S),
+            )
+            db.execute(
+                "INSERT OR IGNORE INTO xmpp_qos_prepared VALUES (?, ?, ?, ?, ?, ?, ?)",
+                (*key.columns(), packed, now),
             )
 
 
 def apply(db: sqlite3.Connection, key: Key) -> bool:
-    """Execute what is prepared, and forget it; False: somebody else did.
+    """Execute what is prepared, once; False: it was done before.
 
     Raises:
         LocalProtocolError: the connection is in a transaction.
@@ -214,9 +227,12 @@ def apply(db: sqlite3.Connection, key: Key) -> bool:
             f"SELECT statements FROM xmpp_qos_prepared WHERE {_THIS}",  # noqa: S608
             key.columns(),
         )
-        if not rows:
+        if not rows or rows[0][0] == _DONE:
             return False
-        _forget(db, key)
+        db.execute(
+            f"UPDATE xmpp_qos_prepared SET statements = ? WHERE {_THIS}",  # noqa: S608
+            (_DONE, *key.columns()),
+        )
         for sql, parameters in _unpacked(rows[0][0]):
             db.execute(sql, parameters)
     return True
@@ -237,8 +253,8 @@ def prepared(
         rows = _rows(
             db,
             "SELECT item_id, token FROM xmpp_qos_prepared WHERE service = ? "
-            "AND account = ? AND node = ? ORDER BY prepared_at",
-            (service, account, node),
+            "AND account = ? AND node = ? AND statements <> ? ORDER BY prepared_at",
+            (service, account, node, _DONE),
         )
     return [Key(service, account, node, row[0], row[1]) for row in rows]
 

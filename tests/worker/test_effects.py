@@ -14,7 +14,7 @@ from hive import NODE, QUEUE, ByHand, LogIn, Queue, token_in
 from qos.core.item import ItemOutcome
 from qos.errors import JobLost, LocalProtocolError, NoAnswer
 from qos.testing import LoopbackServer
-from qos.worker import Job, Worker
+from qos.worker import Job, Worker, effects
 from xep_0254 import XEP_0254
 
 CHILD = Path(__file__).with_name("effects_child.py")
@@ -42,16 +42,37 @@ def effects_in(db: sqlite3.Connection) -> list[str]:
 
 
 def prepared_in(db: sqlite3.Connection) -> int:
-    (count,) = db.execute("SELECT count(*) FROM xmpp_qos_prepared").fetchone()
+    waiting = "SELECT count(*) FROM xmpp_qos_prepared WHERE statements <> ''"
+    (count,) = db.execute(waiting).fetchone()
     return int(count)
 
 
 async def work(job: Job, db: sqlite3.Connection) -> None:
-    async with job, job.effects(db) as effects:
-        effects.execute("INSERT INTO effects VALUES (?)", (job.id,))
+    async with job, job.effects(db) as recorded:
+        recorded.execute("INSERT INTO effects VALUES (?)", (job.id,))
 
 
 # -- without a crash -------------------------------------------------------
+
+
+def test_a_delivery_whose_effects_are_there_has_none_again(
+    db: sqlite3.Connection,
+) -> None:
+    """Its event may come once more, to a worker that has been started anew.
+
+    That prepares it again, and the service, which knows the token, says that the item
+    is accepted.
+    """
+    db.isolation_level = None
+    key = effects.Key("queue@x/1", "bee@x", "orders", "item", "token")
+    statements = [("INSERT INTO effects VALUES (?)", ("item",))]
+    for is_there_now in (True, False):
+        effects.prepare(db, key, statements)
+        assert effects.apply(db, key) is is_there_now
+        assert effects_in(db) == ["item"]
+        assert not effects.prepared(
+            db, service=key.service, account=key.account, node=key.node
+        )
 
 
 async def test_effects_are_there_when_the_job_is_accepted_and_not_before(

@@ -327,6 +327,6 @@ class WorkerMachine(Asker):
         if not sqlite3.Connection.execute(self._db, tables).fetchall():
             return []
         rows = sqlite3.Connection.execute(
-            self._db, "SELECT item_id FROM xmpp_qos_prepared"
+            self._db, "SELECT item_id FROM xmpp_qos_prepared WHERE statements <> ''"
         ).fetchall()
         return [f"the effect of {item_id} stays prepared" for (item_id,) in rows]
