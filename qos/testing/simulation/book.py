@@ -5,7 +5,7 @@ It notes, and asks the invariants whether that may be. It knows nothing of machi
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import dataclass, field
 
 from qos.core.model import OutgoingState, bare
@@ -82,13 +82,15 @@ class Book:
         messages: by number.
         wiped: a receiver has lost its disk.
         expired: the ids of messages that were held for as long as they may be.
+        repeated: machines whose stanzas the network has delivered more than once.
         moved: machines that came back under another resource.
         jumped: machines whose clock was set.
         violations: what may not be, in the order of its coming.
     """
 
-    def __init__(self, now: Callable[[], float]) -> None:
+    def __init__(self, now: Callable[[], float], repeated: Set[str]) -> None:
         self._now = now
+        self.repeated = repeated
         self.messages: dict[int, MessageFacts] = {}
         self.wiped = False
         self.expired: set[str] = set()
@@ -139,7 +141,7 @@ class Book:
         if hand_over.hold:
             released = (facts.msg_id, hand_over.hold) in self._released
             self.check(invariants.only_what_is_released, facts, released)
-        self.check(invariants.once_without_the_mark, facts)
+        self.check(invariants.once_without_the_mark, facts, self)
         self.check(invariants.again_only_after_a_restart, facts)
         if not (facts.consumed and self.wiped):
             # What waits for its consumer has a place, which goes with the disk.

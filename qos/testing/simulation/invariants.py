@@ -47,8 +47,14 @@ class Violation:
 # -- messages --------------------------------------------------------------
 
 
-def once_without_the_mark(facts: MessageFacts) -> str | None:
-    """Nothing at level assured is handed over twice without the redelivered mark."""
+def once_without_the_mark(facts: MessageFacts, book: Book) -> str | None:
+    """Nothing at level assured is handed over twice without the redelivered mark.
+
+    But a network that delivers a `deliver` to a receiver, and again after that has lost
+    its store, makes the sender believe that it was never handed over.
+    """
+    if book.wiped and facts.planned.sender in book.repeated:
+        return None
     if facts.planned.level is not Level.ASSURED or facts.handed[-1].redelivered:
         return None
     if len(facts.handed) > 1:

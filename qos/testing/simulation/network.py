@@ -47,6 +47,7 @@ class Network:
     Attributes:
         there: who can be reached, by full JID.
         injected: faults that have come to pass, by kind.
+        repeated: whose stanzas were delivered more than once.
         trace: what has happened, a line each; None: it is not noted.
         watch_presence: called when somebody has come, or gone (False).
     """
@@ -65,6 +66,7 @@ class Network:
                 continue
             key = (fault.target, int(fault.at))
             self._faults.setdefault(key, []).append(fault)
+        self.repeated: set[str] = set()
         self._apart: dict[str, float] = {}
         self._latest: dict[tuple[str, str], float] = {}
         self._sent: dict[str, deque[_Flight]] = {}
@@ -90,6 +92,7 @@ class Network:
         As a server does that had not heard of its arrival (XEP-0198) when a connection
         was lost.
         """
+        self.repeated.add(name)
         for flight in list(self._sent.get(name, ()))[-count:]:
             self._carry(replace(flight, copy=True, late=True), _LATENCY_S)
 
@@ -146,6 +149,7 @@ class Network:
             return
         self._carry(flight, delay_s + kinds.get("delay", 0.0))
         if "duplicate" in kinds:
+            self.repeated.add(source.name)
             more_s = kinds["duplicate"]
             self._carry(flight, delay_s + more_s, in_order=more_s == 0.0)
 

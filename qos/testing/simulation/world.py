@@ -103,7 +103,7 @@ class World:
         self.plan = plan
         self.loop = SimulatedLoop(ManualClock(_BEGIN_S))
         self.network = Network(self.loop, plan.faults, traced=traced)
-        self.book = Book(self.loop.time)
+        self.book = Book(self.loop.time, self.network.repeated)
         self.ends = {
             name: End(
                 self.loop,
