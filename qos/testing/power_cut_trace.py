@@ -169,9 +169,15 @@ class _Life:
             return  # A signal, or the end of a thread.
         thread, name, rest = call.groups()
         if rest.endswith(_UNFINISHED):
-            self._begun[thread] = (self._at, name, rest.removesuffix(_UNFINISHED))
+            begun = rest.removesuffix(_UNFINISHED)
+            self._begun[thread] = (self._at, name, begun)
+            if name == "close":
+                # Before it is said to have ended, another thread may get the number.
+                self._forget(int(begun))
             return
         self._started, _, before = self._begun.pop(thread, (self._at, "", ""))
+        if before and name == "close":
+            return
         done = _DONE.match(before + rest)
         if done is None or done[2] == "?":
             self._unknown.append((self._started, name, before + rest))
