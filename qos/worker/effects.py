@@ -197,7 +197,7 @@ def prepare(db: sqlite3.Connection, key: Key, statements: Sequence[Statement]) -
         LocalProtocolError: the connection is in a transaction.
         sqlite3.Error: they fail, or cannot be written; nothing was.
     """
-    packed, now = _packed(statements), time.time()
+    packed = _packed(statements)
     with _synchronous(db):
         with _transaction(db, keep=False):
             for sql, parameters in statements:
@@ -205,12 +205,8 @@ def prepare(db: sqlite3.Connection, key: Key, statements: Sequence[Statement]) -
         with _transaction(db):
             db.execute(_TABLE)
             db.execute(
-                "DELETE FROM xmpp_qos_prepared WHERE statements = ? AND prepared_at < ?",
-                (_DONE, now - _REMEMBERED_S),
-            )
-            db.execute(
                 "INSERT OR IGNORE INTO xmpp_qos_prepared VALUES (?, ?, ?, ?, ?, ?, ?)",
-                (*key.columns(), packed, now),
+                (*key.columns(), packed, time.time()),
             )
 
 
@@ -247,9 +243,16 @@ def drop(db: sqlite3.Connection, key: Key) -> None:
 def prepared(
     db: sqlite3.Connection, *, service: str, account: str, node: str
 ) -> list[Key]:
-    """What is prepared, the oldest first."""
+    """What is prepared, the oldest first; forgets old marks of what was done.
+
+    Here, and not for each job: it looks at the whole table.
+    """
     with _transaction(db):
         db.execute(_TABLE)
+        db.execute(
+            "DELETE FROM xmpp_qos_prepared WHERE statements = ? AND prepared_at < ?",
+            (_DONE, time.time() - _REMEMBERED_S),
+        )
         rows = _rows(
             db,
             "SELECT item_id, token FROM xmpp_qos_prepared WHERE service = ? "
