@@ -2,32 +2,32 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections.abc import Hashable
 from typing import Generic, TypeVar
 
 __all__ = ["Lanes"]
 
-_T = TypeVar("_T")
+_T = TypeVar("_T", bound=Hashable)
 
 
 class Lanes(Generic[_T]):
     """In each lane the first goes on, and the others wait in the order they came."""
 
     def __init__(self) -> None:
-        self._lanes: dict[str, deque[_T]] = {}
+        # In the order in which they came; not a list, or the more wait the longer each
+        # that comes would be looked for.
+        self._lanes: dict[str, dict[_T, None]] = {}
 
     def enter(self, lane: str, one: _T) -> bool:
         """Whether this one goes on now; it does if it is the first already."""
-        waiting = self._lanes.setdefault(lane, deque())
-        if one not in waiting:
-            waiting.append(one)
-        return waiting[0] == one
+        waiting = self._lanes.setdefault(lane, {})
+        waiting.setdefault(one)
+        return next(iter(waiting)) == one
 
     def leave(self, lane: str) -> _T | None:
         """The first of the lane has ended; returns the one that goes on now."""
         waiting = self._lanes[lane]
-        waiting.popleft()
-        if waiting:
-            return waiting[0]
-        del self._lanes[lane]
-        return None
+        del waiting[next(iter(waiting))]
+        if not waiting:
+            del self._lanes[lane]
+        return next(iter(waiting), None)
