@@ -198,9 +198,11 @@ _CHANGES = ChangesView(
 )
 
 
+_TABLES = ("about", "remembered", "outgoing", "ended", "incoming")
+
 #: What an application must leave alone, SQLite's own table of sequences included.
 _OWN = (
-    *("about", "remembered", "outgoing", "ended", "incoming"),
+    *_TABLES,
     *("outgoing_payload", "incoming_payload", "changes", "sqlite_sequence"),
 )
 
@@ -209,7 +211,7 @@ class SqliteStore(SqliteFile[Contents, Change]):
     """`sqlite:PATH`, for messages. See SqliteFile."""
 
     _application_id = APPLICATION_ID
-    _tables = ("about", "remembered", "outgoing", "ended", "incoming")
+    _tables = _TABLES
     _changes_view = _CHANGES
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
