@@ -120,7 +120,7 @@ class Endpoint:
             limits=settings.outbox_limits,
             journal=self._journal,
         )
-        self.consumers = Consumers(self._consumable)
+        self.consumers = Consumers(self._stanza_of)
         self.inbox = Inbox(
             self.store,
             contents,
@@ -445,7 +445,7 @@ class Endpoint:
     def hand_over(self, record: Incoming) -> asyncio.Future[None] | None:
         """See qos.engine.held.InboxPort."""
         try:
-            message = self._consumable(record)
+            message = self._stanza_of(record)
             self._wire.feed(message)
         except Exception:
             log.exception("a handler failed on %r", record.msg_id)
@@ -456,7 +456,7 @@ class Endpoint:
         """See qos.engine.held.InboxPort."""
         return self.consumers.consumption(record)
 
-    def _consumable(self, record: Incoming) -> Message:
+    def _stanza_of(self, record: Incoming) -> Message:
         """The message as a stanza, with what `incoming` says of it."""
         message = self._wire.message(record)
         info = IncomingInfo(record.level, record.msg_id, record.redelivered)
