@@ -24,16 +24,18 @@ POLICY := /usr/sbin/policy-rc.d
 WITH_SBIN := PATH="$$PATH:/usr/sbin"
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-# Of `make campaign`.
+# Of `make campaign` and `make soak`.
 MINUTES ?= 10
+HOURS ?= 1
 CAMPAIGN_ARGS ?=
 
-.PHONY: help demo test simulate campaign bench-guard fuzz flood check format clean system java
+.PHONY: help demo test simulate campaign soak bench-guard fuzz flood check format clean system java
 
 help:
 	@echo 'make demo         see it work: a bad link, killed workers, an audit; no server needed'
 	@echo 'make test         everything that must pass: check, all tests, coverage, bench-guard'
 	@echo 'make campaign     try to break it, with real servers and processes, MINUTES=10'
+	@echo 'make soak         the same with steady traffic, to see that nothing grows, HOURS=1'
 	@echo 'make simulate     $(SEEDS) seeds of the simulation, and its mutants; or SEEDS=100000'
 	@echo 'make bench-guard  it has not become slower beside its floor, in a minute'
 	@echo 'make fuzz         hostile stanzas, as many lists as you like: make fuzz EXAMPLES=10000'
@@ -60,6 +62,10 @@ test: system check
 # For example: make campaign MINUTES=60 CAMPAIGN_ARGS='--server ejabberd --seed 7'.
 campaign: system .venv/dev.stamp
 	$(BIN)/python -m qos.testing.campaign --minutes $(MINUTES) $(CAMPAIGN_ARGS)
+
+# Beside nothing else: its traffic is half of what the machine can do.
+soak: system .venv/dev.stamp
+	$(BIN)/python -m qos.testing.campaign --soak --hours $(HOURS) --plot soak.svg $(CAMPAIGN_ARGS)
 
 # Any number of seeds, and whether it would have found what is wrong on purpose.
 simulate: .venv/dev.stamp

@@ -10,8 +10,8 @@ It keeps a log, one JSON object a line, each on disk before anything follows fro
     {"event": "took", "id": …, "body": …, "redelivered": …}  receiver: acted on it
     {"event": "skipped", …}                     receiver: marked, and acted on before
 
-A body is never sent twice by the application, so it names one message: the first word
-is the level, the rest is unique.
+Each has also `at`, in seconds since 1970. A body is never sent twice by the application,
+so it names one message: the first word is the level, the rest is unique.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ import json
 import os
 import random
 import secrets
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -35,7 +36,7 @@ from qos.errors import CannotWithdraw, StoreError, UnknownMessage
 from qos.testing.role import Role, Say, ended_by_signal, open_log
 from xep_qos import XEP_QOS
 
-__all__ = ["Device", "End", "read_log"]
+__all__ = ["Device", "End", "entries_of", "read_log"]
 
 #: Messages that the sender has outstanding at a time: more than the window begins
 #: with, so that some are queued.
@@ -43,6 +44,10 @@ _OUTSTANDING_MAX = 24
 
 #: Try again after this, when the disk was full.
 _AGAIN_S = 0.2
+
+#: What has not ended, or may come again, is among the last: no need to have all.
+_LOOKS_BACK_BYTES = 4_000_000
+_REMEMBERED = 10_000
 
 #: What a fickle sender does to each so manieth message: these primes meet rarely.
 _DEADLINE_EVERY, _WITHDRAW_EVERY = 7, 11
@@ -67,6 +72,7 @@ class End(Role):
         pause_s: before each further message.
         fickle: give some messages a deadline, and withdraw others.
         journal: the folder of its journal, or ''.
+        remembers_s: how long the plugin remembers what has ended; 0: its default.
     """
 
     role: Literal["sender", "receiver"]
@@ -79,6 +85,7 @@ class End(Role):
     pause_s: float = 0.0
     fickle: bool = False
     journal: str = ""
+    remembers_s: float = 0.0
 
     async def live(self, say: Say) -> None:
         """See Role."""
@@ -103,22 +110,24 @@ class Device:
         self.end = end
         self._say = say
         self._reached = reached
-        self._entries = read_log(Path(end.log))
+        entries = list(entries_of(Path(end.log), _LOOKS_BACK_BYTES))
         self._log = open_log(end.log)
+        self._unended = _unended(entries)
         self._taken = {
-            entry["id"] for entry in self._entries if entry["event"] == "took"
+            entry["id"]: None for entry in entries if entry["event"] == "took"
         }
         self.session = end.connect.as_account(resumes=end.smacks)
         self.xmpp = xmpp = self.session.client
-        xmpp.register_plugin(
-            "xep_qos",
-            {
-                "store": end.store,
-                "journal": end.journal or None,
-                "retry_first_s": 0.1,
-                "retry_max_s": 0.5,
-            },
-        )
+        settings: dict[str, Any] = {
+            "store": end.store,
+            "journal": end.journal or None,
+            "retry_first_s": 0.1,
+            "retry_max_s": 0.5,
+        }
+        if end.remembers_s:
+            settings["tombstone_ttl_s"] = end.remembers_s
+            settings["outcome_ttl_s"] = end.remembers_s
+        xmpp.register_plugin("xep_qos", settings)
         self.qos = XEP_QOS.of(xmpp)
         self.ends = asyncio.Event()
         if end.drain:
@@ -136,7 +145,7 @@ class Device:
 
     def log(self, event: str, **fields: object) -> None:
         """Write a line; on disk when this returns."""
-        line = json.dumps({"event": event, **fields}) + "\n"
+        line = json.dumps({"event": event, **fields, "at": time.time()}) + "\n"
         os.write(self._log, line.encode())
         os.fdatasync(self._log)
 
@@ -168,7 +177,9 @@ class Device:
             id=info.msg_id,
             redelivered=info.redelivered,
         )
-        self._taken.add(info.msg_id)
+        self._taken[info.msg_id] = None
+        if len(self._taken) > _REMEMBERED:
+            del self._taken[next(iter(self._taken))]
         self._reached("after log")
 
     # -- the sender --------------------------------------------------------
@@ -177,7 +188,7 @@ class Device:
         ending = asyncio.create_task(self._until_told())
         room = asyncio.Semaphore(_OUTSTANDING_MAX)
         async with asyncio.TaskGroup() as group:
-            for msg_id, body in self._unended().items():
+            for msg_id, body in self._unended.items():
                 await room.acquire()
                 group.create_task(self._again(msg_id, body, room))
             number = 0
@@ -193,19 +204,6 @@ class Device:
         if not self.ends.is_set():
             await ended_by_signal().wait()
             self.ends.set()
-
-    def _unended(self) -> Mapping[str, str]:
-        """Bodies by ids, of what former lives have left."""
-        over = {
-            entry["id"]
-            for entry in self._entries
-            if entry["event"] in {"ended", "refused", "unknown"}
-        }
-        return {
-            entry["id"]: entry["body"]
-            for entry in self._entries
-            if entry["event"] == "begun" and entry["id"] not in over
-        }
 
     async def _again(self, msg_id: str, body: str, room: asyncio.Semaphore) -> None:
         """Ask for the outcome of a message of a former life."""
@@ -254,9 +252,33 @@ class Device:
         self.log("ended", id=msg_id, body=body, status=outcome.status.value)
 
 
+def _unended(entries: list[dict[str, Any]]) -> Mapping[str, str]:
+    """Bodies by ids, of what former lives have left."""
+    over = {
+        entry["id"]
+        for entry in entries
+        if entry["event"] in {"ended", "refused", "unknown"}
+    }
+    return {
+        entry["id"]: entry["body"]
+        for entry in entries
+        if entry["event"] == "begun" and entry["id"] not in over
+    }
+
+
 def read_log(path: Path) -> list[dict[str, Any]]:
     """The whole lines of a log; one that a kill has torn apart says nothing."""
+    return list(entries_of(path))
+
+
+def entries_of(path: Path, last_bytes: int | None = None) -> Iterator[dict[str, Any]]:
+    """Likewise, one after the other; or those in so many bytes at its end."""
     if not path.exists():
-        return []
-    lines = path.read_text().split("\n")[:-1]
-    return [json.loads(line) for line in lines]
+        return
+    with path.open("rb") as file:
+        if last_bytes is not None and path.stat().st_size > last_bytes:
+            file.seek(-last_bytes, os.SEEK_END)
+            file.readline()
+        for line in file:
+            if line.endswith(b"\n"):
+                yield json.loads(line)

@@ -43,6 +43,9 @@ _PR_SET_PDEATHSIG = 1
 _START_S_MAX = 30.0
 _END_S_MAX = 15.0
 
+#: How many tasks it has.
+_TELLS_EVERY_S = 1.0
+
 
 # -- the side of the test --------------------------------------------------
 
@@ -52,12 +55,14 @@ class Process:
 
     Attributes:
         pid: its process id.
+        tasks: of asyncio, that it had when it last told.
         ended: its exit status, or minus the signal that ended it.
     """
 
     def __init__(self) -> None:
         loop = asyncio.get_running_loop()
         self.pid = 0
+        self.tasks: int | None = None
         self.ended: asyncio.Future[int] = loop.create_future()
         self._events: dict[str, asyncio.Event] = {}
 
@@ -179,7 +184,9 @@ class Processes:
         async for line in self._parent.stdout:
             key, event, value = json.loads(line)
             process = self._all[key]
-            if event == "started":
+            if event == "tasks":
+                process.tasks = value
+            elif event == "started":
                 process.pid = value
             elif event == "ended":
                 process.ended.set_result(value)
@@ -232,7 +239,7 @@ def _run(key: int, role: Role) -> NoReturn:
         form = f"{role.connect.jid} %(asctime)s %(levelname)s %(name)s %(message)s"
         logging.basicConfig(level=logging.WARNING, format=form)
         logging.getLogger("qos.worker.worker").addFilter(_unexpected)
-        asyncio.run(role.live(lambda event: _write(key, event, os.getpid())))
+        asyncio.run(_live(key, role))
         status = 0
     except CommandError as error:
         print(error, file=sys.stderr)
@@ -246,6 +253,20 @@ def _run(key: int, role: Role) -> NoReturn:
     finally:
         sys.stderr.flush()
         os._exit(status)
+
+
+async def _live(key: int, role: Role) -> None:
+    telling = asyncio.create_task(_tell_tasks(key))
+    try:
+        await role.live(lambda event: _write(key, event, os.getpid()))
+    finally:
+        telling.cancel()
+
+
+async def _tell_tasks(key: int) -> None:
+    while True:
+        _write(key, "tasks", len(asyncio.all_tasks()))
+        await asyncio.sleep(_TELLS_EVERY_S)
 
 
 def _unexpected(record: logging.LogRecord) -> bool:

@@ -11,7 +11,7 @@ import os
 import random
 import signal
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -26,11 +26,13 @@ from qos.testing.role_processes import Process, Processes
 from qos.testing.xmpp_server import XmppServer, mutual
 
 __all__ = [
+    "BATCH",
     "LOCK_S",
     "NODE",
     "Cast",
     "Files",
     "Member",
+    "Traffic",
     "accounts",
     "queue_jid",
     "rosters",
@@ -41,10 +43,7 @@ NODE = "orders"
 LOCK_S = 3.0
 WORKERS = ("bee-0", "bee-1")
 
-#: So that a run costs less than half a core, and there are some hundred a minute.
-_MESSAGE_EVERY_S = 0.12
-_BATCH_EVERY_S = 0.4
-_BATCH = 4
+BATCH = 4
 
 _STARTS_AGAIN_S = 0.3
 
@@ -64,16 +63,19 @@ class Files:
         folder: for logs and journals.
         disk: for stores.
         stores: the kinds of stores that there is a pair for.
+        elders: names of members whose stores are beside that disk, which is full at
+            times: they would not get old.
     """
 
     folder: Path
     disk: SmallDisk
     stores: tuple[str, ...]
+    elders: frozenset[str] = frozenset()
 
     @property
     def queue_store(self) -> Path:
         """Of the service."""
-        return self.disk.folder / "queue.sqlite"
+        return self._home("service") / "queue.sqlite"
 
     @property
     def published(self) -> Path:
@@ -96,11 +98,34 @@ class Files:
 
     def store(self, role: str, store: str) -> str:
         """The URL of that of a sender or a receiver."""
-        return f"{store}:{self.disk.folder / f'{role}.{store}'}"
+        return f"{store}:{self._home(f'{role}-{store}') / f'{role}.{store}'}"
 
     def effects(self, worker: str) -> Path:
         """The database of a worker's application."""
-        return self.disk.folder / f"{worker}.db"
+        return self._home(worker) / f"{worker}.db"
+
+    def _home(self, name: str) -> Path:
+        return self.folder if name in self.elders else self.disk.folder
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """How much there is to do.
+
+    Attributes:
+        message_every_s: by store: a sender begins a message after each such pause.
+        batch_every_s: the publisher likewise some items.
+        remembers_s: how long it is remembered what has ended; 0: as by default.
+    """
+
+    message_every_s: Mapping[str, float]
+    batch_every_s: float
+    remembers_s: float = 0.0
+
+    @classmethod
+    def some(cls, stores: tuple[str, ...]) -> Traffic:
+        """So that a run costs less than half a core: some hundred a minute."""
+        return cls(dict.fromkeys(stores, 0.12), 0.4)
 
 
 def accounts(stores: tuple[str, ...]) -> dict[str, str]:
@@ -144,13 +169,17 @@ class Member:
     done: bool = False
     _process: Process | None = None
     _lives: int = 0
-    _frozen: bool = False
 
     @property
     def process(self) -> Process | None:
         """What runs now, if something does."""
         process = self._process
         return None if process is None or process.ended.done() else process
+
+    @property
+    def lives(self) -> int:
+        """How many processes it has been."""
+        return self._lives
 
     @property
     def role(self) -> Role:
@@ -189,6 +218,13 @@ class Member:
                     return process
             await asyncio.sleep(_LOOK_S)
 
+    async def begin_anew(self) -> None:
+        """Kill it, and wait for its next life."""
+        process = await self.ready()
+        self.send_signal(signal.SIGKILL)
+        await asyncio.shield(process.ended)
+        await self.ready()
+
     async def end(self) -> None:
         """Let it end in order, which may take more lives than one."""
         while not self.done:
@@ -207,11 +243,22 @@ class Cast:
         clients: what is between it and them.
         components: what is between it and the service.
         files: what they keep.
+        traffic: how much they do.
+
+    Attributes:
+        members: all of them.
+        traffic: as it is for each life that begins.
     """
 
     def __init__(
-        self, server: XmppServer, clients: Proxy, components: Proxy, files: Files
+        self,
+        server: XmppServer,
+        clients: Proxy,
+        components: Proxy,
+        files: Files,
+        traffic: Traffic,
     ) -> None:
+        self.traffic = traffic
         self._server = server
         self._clients = clients
         self._components = components
@@ -241,6 +288,12 @@ class Cast:
     async def end(self, *kinds: Kind) -> None:
         """Let these end in order."""
         await asyncio.gather(*(member.end() for member in self.of(*kinds)))
+
+    async def change(self, traffic: Traffic) -> None:
+        """Let those that make it go on like this, in new lives."""
+        self.traffic = traffic
+        makers = self.of("sender", "publisher")
+        await asyncio.gather(*(member.begin_anew() for member in makers))
 
     async def drop(self) -> None:
         """Look after nobody any more."""
@@ -305,16 +358,18 @@ class Cast:
         return Member(name, "worker", lambda life: role)
 
     def _press(self) -> Member:
-        role = Press(
-            connect=self._connect("press"),
-            service=self._queue,
-            node=NODE,
-            log=str(self._files.published),
-            count=None,
-            batch=_BATCH,
-            pause_s=_BATCH_EVERY_S,
-        )
-        return Member("publisher", "publisher", lambda life: role)
+        def new_life(_life: int) -> Press:
+            return Press(
+                connect=self._connect("press"),
+                service=self._queue,
+                node=NODE,
+                log=str(self._files.published),
+                count=None,
+                batch=BATCH,
+                pause_s=self.traffic.batch_every_s,
+            )
+
+        return Member("publisher", "publisher", new_life)
 
     def _end(self, role: Literal["sender", "receiver"], store: str) -> Member:
         name = f"{role}-{store}"
@@ -329,9 +384,10 @@ class Cast:
                 log=str(self._files.log(role, store)),
                 smacks=life % 2 == 0,
                 to=receiver,
-                pause_s=_MESSAGE_EVERY_S,
+                pause_s=self.traffic.message_every_s[store],
                 fickle=True,
                 journal=self._journal(name),
+                remembers_s=self.traffic.remembers_s,
             )
 
         return Member(name, role, new_life, self._files.store(role, store))

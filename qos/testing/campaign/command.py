@@ -16,12 +16,15 @@ from pathlib import Path
 from qos.cli.demo_output import ProgressLine, is_bold, show
 from qos.cli.options import Parser
 from qos.cli.output import note
+from qos.cli.plots import check_plot, plotting
 from qos.cli.status import CommandError, Status, UsageError
 from qos.demo.text import number, table
 from qos.testing.campaign.audit import Audited, audit
 from qos.testing.campaign.count import Tally
 from qos.testing.campaign.faults import KINDS
+from qos.testing.campaign.growth import MEASURES
 from qos.testing.campaign.run import SERVERS, Result, Run
+from qos.testing.campaign.soak import elders
 
 __all__ = ["parser", "run"]
 
@@ -38,11 +41,18 @@ wrote down, and by an audit of their journals where there is Spark.
 Both servers run at the same time, each with processes of its own. The seed decides what
 is done to whom; the exact moments are not decided by it.
 
+With --soak there is steady traffic instead, of half of what the machine can do, with
+fewer faults; and of those who are never killed, on each server another half, it is
+measured whether anything has grown from the second quarter of the time to the last:
+memory (RSS), open handles, tasks, stores, and how long messages take (p99). Logs and
+journals tell everything: they take some GB an hour, until it has ended.
+
 examples:
   python -m qos.testing.campaign --minutes 10
   python -m qos.testing.campaign --minutes 2 --server ejabberd --seed 7 --out evidence
+  python -m qos.testing.campaign --hours 1 --soak --plot soak.svg
 
-exit status: 0 nothing lost, doubled or false; 1 something was; 2 wrong usage.
+exit status: 0 nothing lost, doubled, false or grown; 1 something was; 2 wrong usage.
 """
 
 
@@ -57,14 +67,20 @@ def parser(prog: str) -> Parser:
     """See qos.cli.entry.Command."""
     parser = Parser(
         prog=prog,
-        usage=f"{prog} --minutes N [options]",
+        usage=f"{prog} (--minutes N | --hours N) [options]",
         description="Try to break the promise, with real processes on real servers.",
         epilog=_EPILOG,
     )
-    parser.add_argument(
+    long = parser.add_mutually_exclusive_group(required=True)
+    long.add_argument(
         "--minutes",
-        type=_minutes,
-        required=True,
+        type=partial(_number, "minutes"),
+        metavar="N",
+        help="how long there are faults",
+    )
+    long.add_argument(
+        "--hours",
+        type=partial(_number, "hours"),
         metavar="N",
         help="how long there are faults",
     )
@@ -87,15 +103,24 @@ def parser(prog: str) -> Parser:
         help="keep logs, journals and stores there; without, they are kept only if "
         "something was wrong",
     )
+    parser.add_argument(
+        "--soak", action="store_true", help="steady traffic; measure what grows"
+    )
+    parser.add_argument(
+        "--plot",
+        type=Path,
+        metavar="FILE",
+        help="draw what was measured, as SVG; with --soak",
+    )
     return parser
 
 
-def _minutes(text: str) -> float:
+def _number(unit: str, text: str) -> float:
     with contextlib.suppress(ValueError):
-        minutes = float(text)
-        if 0 < minutes <= 100_000:
-            return minutes
-    raise argparse.ArgumentTypeError(f"{text!r} is not a number of minutes")
+        long = float(text)
+        if 0 < long <= 100_000:
+            return long
+    raise argparse.ArgumentTypeError(f"{text!r} is not a number of {unit}")
 
 
 async def run(arguments: argparse.Namespace) -> int:
@@ -105,14 +130,24 @@ async def run(arguments: argparse.Namespace) -> int:
         seed = random.randrange(10**6)  # noqa: S311 - it keeps no secret
     servers = tuple(SERVERS) if arguments.server == "both" else (arguments.server,)
     stores = _STORES if arguments.store == "both" else (arguments.store,)
+    if arguments.plot is not None and not arguments.soak:
+        raise UsageError("--plot needs --soak")
+    check_plot(arguments.plot)
     note(f"the seed is {seed}", name="campaign: ")
     with _folder(arguments.out) as folder:
         results, audited = await _results(arguments, folder, servers, stores, seed)
         clean = all(result.clean for result in results)
         clean &= isinstance(audited, str) or audited.clean
+        if arguments.plot is not None:
+            # matplotlib is not imported before it is needed.
+            from qos.testing.campaign.plot import plot
+
+            with plotting(arguments.plot):
+                plot(results, arguments.plot)
         show(
             _faults(results),
             _tallies(results),
+            *_growths(results),
             "\n".join((*_problems(results), _audited(audited))),
             _verdict(results, seed, clean=clean),
             json=False,
@@ -131,6 +166,8 @@ async def _results(
 ) -> tuple[list[Result], Audited | str]:
     bar = ProgressLine()
     states: dict[str, str] = {}
+    together = asyncio.Barrier(len(servers))
+    minutes = arguments.minutes or arguments.hours * 60
 
     def tell(server: str, state: str) -> None:
         states[server] = f"{server}: {state}"
@@ -142,10 +179,12 @@ async def _results(
             _new(folder / server),
             stores=stores,
             seed=seed,
-            seconds=arguments.minutes * 60,
+            seconds=minutes * 60,
             tell=partial(tell, server),
+            elders=elders(place, stores) if arguments.soak else frozenset(),
+            together=together,
         )
-        for server in servers
+        for place, server in enumerate(servers)
     ]
     running = [asyncio.ensure_future(run()) for run in runs]
     try:
@@ -221,6 +260,34 @@ def _tallies(results: Sequence[Result]) -> str:
         for what, tally in result.tallies.items()
     ]
     return table([("by the logs", *columns)], rows, bold=is_bold(json=False))
+
+
+def _growths(results: Sequence[Result]) -> Iterator[str]:
+    """Of a soak, what each elder and each store had in the second and last quarter."""
+    for result in results:
+        if not result.series:
+            return
+        found = {
+            (series.who, series.measure): series.growth(result.seconds)
+            for series in result.series
+        }
+        rows = []
+        for who in dict.fromkeys(who for who, _ in found):
+            cells = []
+            for measure in MEASURES:
+                growth = found.get((who, measure))
+                cells.append(
+                    ""
+                    if growth is None
+                    else f"{growth.before:,.4g} → {growth.after:,.4g}"
+                )
+            rows.append((who, *cells))
+        columns = (
+            f"{measure.name} ({measure.unit})" if measure.unit else measure.name
+            for measure in MEASURES
+        )
+        heading = (f"growth ({result.server})", *columns)
+        yield table([heading], rows, bold=is_bold(json=False))
 
 
 def _audited(audited: Audited | str) -> str:

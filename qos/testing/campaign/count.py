@@ -119,7 +119,11 @@ def count_messages(sender: Path, receiver: Path) -> Tally:
 
 
 def count_items(files: Files) -> Tally:
-    """Compare what was published with the effects that the workers have."""
+    """Compare what was published with the effects that the workers have.
+
+    In a soak the service forgets what was accepted: an item that it does not know, and
+    that has been published, is taken to be.
+    """
     effects: Counter[str] = Counter()
     prepared = 0
     for worker in WORKERS:
@@ -128,6 +132,8 @@ def count_items(files: Files) -> Tally:
     outcomes: dict[str, str | None] = dict(query(files.queue_store, _OUTCOMES))
     accepted = {item for item, outcome in outcomes.items() if outcome == "accepted"}
     published = set(files.published.read_text().split())
+    if files.elders:
+        accepted |= published - outcomes.keys()
     told = {deed.item_id for deed in read_deeds(files.deeds) if deed.what == "accepted"}
     open_ = {item for item, outcome in outcomes.items() if outcome is None}
     found = {

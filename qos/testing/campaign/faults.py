@@ -21,9 +21,6 @@ from qos.testing.xmpp_server import XmppServer
 
 __all__ = ["KINDS", "Faults"]
 
-#: Between two faults, on average half of it; one may begin while another lasts.
-_PAUSE_S_MAX = 1.6
-
 #: How long a fault lasts that is not over at once.
 _LASTS_S = (0.3, 3.0)
 
@@ -58,6 +55,9 @@ class Faults:
         disk: where the stores are.
         processes: starts a second process on a store.
         seed: decides what is next, and who.
+        pause_s_max: between two faults, on average half of it; one may begin while
+            another lasts.
+        elders: names of those who are never killed.
 
     Attributes:
         counts: what has been done, by kind; nothing that found nobody to hurt.
@@ -73,6 +73,8 @@ class Faults:
         processes: Processes,
         *,
         seed: str,
+        pause_s_max: float,
+        elders: frozenset[str],
     ) -> None:
         self.counts: Counter[str] = Counter()
         self.let_in: list[str] = []
@@ -82,6 +84,8 @@ class Faults:
         self._disk = disk
         self._processes = processes
         self._random = random.Random(seed)  # noqa: S311  (repeatable, not secret)
+        self._pause_s_max = pause_s_max
+        self._elders = elders
         self._server_busy = asyncio.Lock()
         self._disk_busy = asyncio.Lock()
 
@@ -94,7 +98,7 @@ class Faults:
             while loop.time() < until:
                 kind = next(deck)
                 group.create_task(self._inflict(kind, self._ways[kind]()))
-                await asyncio.sleep(self._random.uniform(0, _PAUSE_S_MAX))
+                await asyncio.sleep(self._random.uniform(0, self._pause_s_max))
 
     async def _inflict(self, kind: str, fault: Coroutine[None, None, bool]) -> None:
         if await fault:
@@ -134,7 +138,12 @@ class Faults:
     # -- the kinds ---------------------------------------------------------
 
     async def _kill(self, kind: Kind) -> bool:
-        return self._one(kind).send_signal(signal.SIGKILL)
+        mortals = [
+            member for member in self._cast.of(kind) if member.name not in self._elders
+        ]
+        return bool(mortals) and self._random.choice(mortals).send_signal(
+            signal.SIGKILL
+        )
 
     async def _freeze(self, kind: Kind) -> bool:
         member, seconds = self._one(kind), self._while(_FROZEN_S_MAX)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from qos.testing.campaign.cast import (
     NODE,
     Cast,
     Files,
+    Traffic,
     accounts,
     queue_jid,
     rosters,
@@ -23,6 +25,15 @@ from qos.testing.campaign.cast import (
 from qos.testing.campaign.count import Tally, count_items, count_messages, unsettled
 from qos.testing.campaign.disk import SmallDisk
 from qos.testing.campaign.faults import Faults
+from qos.testing.campaign.growth import Series
+from qos.testing.campaign.soak import (
+    MEASURE_S,
+    PAUSE_S_MAX,
+    Soak,
+    half,
+    handled,
+    unlimited,
+)
 from qos.testing.ejabberd import Ejabberd
 from qos.testing.prosody import Prosody
 from qos.testing.proxy import Proxy
@@ -45,14 +56,25 @@ _DISK_MB, _DISK_MB_A_MINUTE = 48, 4
 #: With a time-out of two seconds each; for a machine under load.
 _CREATE_TRIES = 15
 
+#: For a machine under load.
+_TOGETHER_S_MAX = 120.0
+
+#: Connections and files are new.
+_WARM_UP_S = 3.0
+
+#: Between two faults, of a campaign.
+_PAUSE_S_MAX = 1.6
+
 _LOOK_S = 0.5
+
+#: What has been accepted, to be counted.
+_KEEPS_S = 864_000.0
 
 #: More than any number of kills: an item that only ever met with faults is not dead.
 _NODE_OPTIONS = {
     "queue#lock_timeout": f"{LOCK_S}",
     "queue#max_deliveries": "1000",
     "queue#backoff": "0.05",
-    "queue#keep_accepted": "864000",
     "pubsub#publish_model": "open",
 }
 
@@ -67,13 +89,17 @@ class Result:
         tallies: by what was counted: messages by their stores, and items.
         small_disk: whether the disk of the stores could be full.
         problems: what else has gone wrong, a line each.
+        seconds: how long there were faults.
+        series: what was sampled meanwhile, of a soak.
     """
 
     server: str
     faults: Counter[str]
     tallies: dict[str, Tally]
     small_disk: bool
-    problems: list[str] = field(default_factory=list)
+    problems: list[str]
+    seconds: float
+    series: list[Series] = field(default_factory=list)
 
     @property
     def clean(self) -> bool:
@@ -92,6 +118,8 @@ class Run:
         seed: decides the faults.
         seconds: how long there are faults.
         tell: is told how far it is.
+        elders: those who are not killed, in a soak; empty: it is none.
+        together: soaks wait there for each other, before they measure what can be done.
     """
 
     def __init__(
@@ -103,9 +131,14 @@ class Run:
         seed: int,
         seconds: float,
         tell: Callable[[str], None],
+        elders: frozenset[str] = frozenset(),
+        together: asyncio.Barrier,
     ) -> None:
         size_mb = _DISK_MB + int(_DISK_MB_A_MINUTE * seconds / 60)
-        self.files = Files(folder, SmallDisk(folder / "stores", size_mb), stores)
+        disk = SmallDisk(folder / "stores", size_mb)
+        self.files = Files(folder, disk, stores, elders)
+        self._together = together
+        self._soak: Soak | None = None
         self._name = server
         self._seed = seed
         self._seconds = seconds
@@ -156,12 +189,18 @@ class Run:
             processes = await stack.enter_async_context(
                 Processes(files.folder, shown=False)
             )
-            cast = Cast(server, clients, components, files)
+            cast = Cast(server, clients, components, files, self._traffic)
             stack.push_async_callback(cast.drop)
             faults = Faults(
-                cast, server, (clients, components), files.disk, processes, seed=seed
+                *(cast, server, (clients, components), files.disk, processes),
+                seed=seed,
+                elders=files.elders,
+                pause_s_max=PAUSE_S_MAX if files.elders else _PAUSE_S_MAX,
             )
             await self._begin(cast, server, processes)
+            if files.elders:
+                await self._find_half(cast)
+                self._soak = Soak(cast, files, self._seconds)
             await self._hurt(cast, faults)
             await self._run_out(cast)
         for name, deaths in cast.strange_deaths.items():
@@ -169,7 +208,19 @@ class Run:
             self._problems.append(f"{name} has ended by itself, with status {how}")
         self._problems += [f"two processes had {url} open" for url in faults.let_in]
         tallies = dict(self._tallies())
-        return Result(self._name, faults.counts, tallies, small_disk, self._problems)
+        return Result(
+            *(self._name, faults.counts, tallies, small_disk, self._problems),
+            seconds=self._seconds,
+            series=[] if self._soak is None else self._soak.series,
+        )
+
+    @property
+    def _traffic(self) -> Traffic:
+        """To begin with."""
+        stores = self.files.stores
+        if self.files.elders:
+            return unlimited(stores, self._seconds)
+        return Traffic.some(stores)
 
     async def _begin(
         self, cast: Cast, server: XmppServer, processes: Processes
@@ -189,9 +240,11 @@ class Run:
 
     async def _insist_on_node(self, plugin: XEP_0254, online: asyncio.Event) -> None:
         await online.wait()
+        remembers_s = self._traffic.remembers_s or _KEEPS_S
+        options = {**_NODE_OPTIONS, "queue#keep_accepted": f"{remembers_s}"}
         for _ in range(_CREATE_TRIES):
             try:
-                await plugin.create(queue_jid(self._name), NODE, _NODE_OPTIONS)
+                await plugin.create(queue_jid(self._name), NODE, options)
                 return
             except RequestFailed as error:
                 if not passing(error):
@@ -200,13 +253,29 @@ class Run:
         text = f"the queue service on {self._name} does not answer"
         raise CommandError(text, Status.INTERNAL)
 
+    async def _find_half(self, cast: Cast) -> None:
+        """Find out how much can be done while all runs do; and go on with half of it."""
+        async with asyncio.timeout(_TOGETHER_S_MAX):
+            await self._together.wait()
+        self._tell("measuring the capacity")
+        await asyncio.sleep(_WARM_UP_S)
+        before = handled(self.files)
+        await asyncio.sleep(MEASURE_S)
+        done = Counter(handled(self.files))
+        done.subtract(before)
+        if not all(done.values()):
+            raise CommandError(f"nothing gets done on {self._name}", Status.INTERNAL)
+        await cast.change(half(cast.traffic, done, MEASURE_S))
+
     async def _hurt(self, cast: Cast, faults: Faults) -> None:
         hurting = asyncio.create_task(faults.inflict(self._seconds))
         loop = asyncio.get_running_loop()
-        began = loop.time()
+        began, began_at = loop.time(), time.time()
         try:
             while not hurting.done():
                 cast.check()
+                if self._soak is not None:
+                    self._soak.look(loop.time() - began)
                 self._tell(
                     f"{loop.time() - began:.0f} of {self._seconds:.0f} s, "
                     f"{faults.counts.total()} faults"
@@ -216,6 +285,9 @@ class Run:
             hurting.cancel()
             await asyncio.wait((hurting,))
         hurting.result()
+        if self._soak is not None:
+            self._soak.finish(began_at)
+            self._problems += self._soak.problems()
 
     async def _run_out(self, cast: Cast) -> None:
         """Let all that was accepted come to its end."""
