@@ -12,6 +12,9 @@ It keeps a log, one JSON object a line, each on disk before anything follows fro
 
 Each has also `at`, in seconds since 1970. A body is never sent twice by the application,
 so it names one message: the first word is the level, the rest is unique.
+
+A receiver that consumes has what it took at level assured in two tables of its own in
+the file of its store; see EFFECTS.
 """
 
 from __future__ import annotations
@@ -31,12 +34,12 @@ from typing import Any, Literal
 from slixmpp import Message
 
 from qos.core.model import Level
-from qos.engine import Delivery, Outcome
+from qos.engine import Delivery, Handover, Outcome
 from qos.errors import CannotWithdraw, StoreError, UnknownMessage
 from qos.testing.role import Role, Say, ended_by_signal, open_log
 from xep_qos import XEP_QOS
 
-__all__ = ["Device", "End", "entries_of", "read_log"]
+__all__ = ["EFFECTS", "Device", "End", "entries_of", "read_log"]
 
 #: Messages that the sender has outstanding at a time: more than the window begins
 #: with, so that some are queued.
@@ -44,6 +47,16 @@ _OUTSTANDING_MAX = 24
 
 #: Try again after this, when the disk was full.
 _AGAIN_S = 0.2
+
+#: What a consumer writes of a message, in one transaction: its id into each.
+EFFECTS = ("effect_first", "effect_then")
+
+#: How long it takes in between, and how often it fails there.
+_CONSUMING_S_MAX = 0.002
+_FAILURES_SHARE = 0.03
+
+#: More than kills and failures.
+_HANDOVERS_MAX = 1_000_000
 
 #: What has not ended, or may come again, is among the last: no need to have all.
 _LOOKS_BACK_BYTES = 4_000_000
@@ -73,6 +86,7 @@ class End(Role):
         fickle: give some messages a deadline, and withdraw others.
         journal: the folder of its journal, or ''.
         remembers_s: how long the plugin remembers what has ended; 0: its default.
+        consumes: have what is assured taken by a consumer; on a store `sqlite:PATH`.
     """
 
     role: Literal["sender", "receiver"]
@@ -86,6 +100,7 @@ class End(Role):
     fickle: bool = False
     journal: str = ""
     remembers_s: float = 0.0
+    consumes: bool = False
 
     async def live(self, say: Say) -> None:
         """See Role."""
@@ -129,6 +144,13 @@ class Device:
             settings["outcome_ttl_s"] = end.remembers_s
         xmpp.register_plugin("xep_qos", settings)
         self.qos = XEP_QOS.of(xmpp)
+        if end.consumes:
+            self.qos.consumer(
+                match=_is_assured,
+                max_handovers=_HANDOVERS_MAX,
+                retry_first_s=0.05,
+                retry_max_s=0.5,
+            )(self._consume)
         self.ends = asyncio.Event()
         if end.drain:
             self.ends.set()
@@ -181,6 +203,18 @@ class Device:
         if len(self._taken) > _REMEMBERED:
             del self._taken[next(iter(self._taken))]
         self._reached("after log")
+
+    async def _consume(self, _message: Message, handover: Handover) -> None:
+        for table in EFFECTS:
+            await handover.execute(f"CREATE TABLE IF NOT EXISTS {table} (msg_id TEXT)")
+        for table in EFFECTS:
+            await asyncio.sleep(random.uniform(0, _CONSUMING_S_MAX))  # noqa: S311
+            if random.random() < _FAILURES_SHARE:  # noqa: S311
+                raise _Clumsy
+            await handover.execute(
+                f"INSERT INTO {table} VALUES (?)",  # noqa: S608 - one of ours
+                (handover.msg_id,),
+            )
 
     # -- the sender --------------------------------------------------------
 
@@ -250,6 +284,14 @@ class Device:
 
     def _ended(self, msg_id: str, body: str, outcome: Outcome) -> None:
         self.log("ended", id=msg_id, body=body, status=outcome.status.value)
+
+
+class _Clumsy(Exception):
+    """The application fails, and can do it the next time."""
+
+
+def _is_assured(message: Message) -> bool:
+    return str(message["body"]).startswith(Level.ASSURED.value)
 
 
 def _unended(entries: list[dict[str, Any]]) -> Mapping[str, str]:

@@ -100,6 +100,13 @@ class Files:
         """The URL of that of a sender or a receiver."""
         return f"{store}:{self._home(f'{role}-{store}') / f'{role}.{store}'}"
 
+    def consumes(self, store: str) -> bool:
+        """Whether a receiver has a consumer, and what that writes in its store.
+
+        Not if it is an elder: the application's tables grow all the time.
+        """
+        return store == "sqlite" and f"receiver-{store}" not in self.elders
+
     def effects(self, worker: str) -> Path:
         """The database of a worker's application."""
         return self._home(worker) / f"{worker}.db"
@@ -388,6 +395,7 @@ class Cast:
                 fickle=True,
                 journal=self._journal(name),
                 remembers_s=self.traffic.remembers_s,
+                consumes=role == "receiver" and self._files.consumes(store),
             )
 
         return Member(name, role, new_life, self._files.store(role, store))

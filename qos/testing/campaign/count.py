@@ -16,7 +16,7 @@ from typing import Any
 
 from qos.core.model import OutgoingState
 from qos.testing.campaign.cast import NODE, WORKERS, Files
-from qos.testing.message_roles import read_log
+from qos.testing.message_roles import EFFECTS, read_log
 from qos.testing.queue_roles import query, read_deeds
 
 __all__ = ["Tally", "count_items", "count_messages", "unsettled"]
@@ -69,12 +69,13 @@ class Tally:
         return replace(self, **sums, examples=[*self.examples, *other.examples])
 
 
-def count_messages(sender: Path, receiver: Path) -> Tally:
+def count_messages(sender: Path, receiver: Path, effects: Path | None = None) -> Tally:
     """Compare what a sender was told with what its receiver took.
 
     Args:
         sender: its log; see qos.testing.message_roles.
         receiver: likewise.
+        effects: the file in which its consumer has its tables, if it has one.
     """
     sent, got = read_log(sender), read_log(receiver)
     bodies = {entry["id"]: entry["body"] for entry in sent}
@@ -87,6 +88,11 @@ def count_messages(sender: Path, receiver: Path) -> Tally:
         if entry["event"] == "ended":
             statuses.setdefault(entry["id"], set()).add(entry["status"])
     taken = Counter(entry["id"] for entry in got if entry["event"] == "took")
+    torn = set()
+    if effects is not None:
+        first, then = (_ids(effects, table, "msg_id") for table in EFFECTS)
+        taken += first
+        torn = {msg_id for msg_id in first | then if first[msg_id] != then[msg_id]}
     once = {msg_id for msg_id, body in bodies.items() if body.startswith("assured")}
     certain = {msg_id for msg_id, said in statuses.items() if _NOT_DELIVERED in said}
     doubtful = {msg_id for msg_id, said in statuses.items() if _IN_DOUBT in said}
@@ -104,6 +110,8 @@ def count_messages(sender: Path, receiver: Path) -> Tally:
             *(accepted & ids["unknown"]),
             # Nobody can take what was never sent.
             *(taken.keys() - bodies.keys()),
+            # Half of a transaction.
+            *torn,
         },
         "open": open_,
     }
@@ -127,7 +135,7 @@ def count_items(files: Files) -> Tally:
     effects: Counter[str] = Counter()
     prepared = 0
     for worker in WORKERS:
-        effects.update(_effects(files.effects(worker)))
+        effects += _ids(files.effects(worker), "effects", "item_id")
         prepared += _prepared(files.effects(worker))
     outcomes: dict[str, str | None] = dict(query(files.queue_store, _OUTCOMES))
     accepted = {item for item, outcome in outcomes.items() if outcome == "accepted"}
@@ -158,8 +166,9 @@ def unsettled(files: Files) -> int:
     return len(query(files.queue_store, sql)) + prepared
 
 
-def _effects(path: Path) -> list[str]:
-    return [item_id for (item_id,) in _rows(path, "SELECT item_id FROM effects")]
+def _ids(path: Path, table: str, column: str) -> Counter[str]:
+    rows = _rows(path, f"SELECT {column} FROM {table}")  # noqa: S608 - ours
+    return Counter(each for (each,) in rows)
 
 
 def _prepared(path: Path) -> int:

@@ -311,5 +311,8 @@ class Run:
         files = self.files
         for store in files.stores:
             logs = files.log("sender", store), files.log("receiver", store)
-            yield f"messages, {store}", count_messages(*logs)
+            effects = None
+            if files.consumes(store):
+                effects = Path(files.store("receiver", store).partition(":")[2])
+            yield f"messages, {store}", count_messages(*logs, effects)
         yield "queue items", count_items(files)

@@ -2,8 +2,8 @@
 
 Judged are the elders: a process that is killed begins anew, and never shows what it
 would come to. They live through all other faults. Stores outlive everybody: the size of
-each is judged. Not so what the applications keep themselves, such as the effects of the
-workers, and journals and logs: they tell everything, and are the evidence.
+each is judged. Not so what the applications keep themselves, such as the effects of
+workers and consumers, and journals and logs: they tell everything, and are the evidence.
 """
 
 from __future__ import annotations
@@ -107,6 +107,9 @@ class Soak:
         self._elders = [
             member for member in cast.members if member.name in files.elders
         ]
+        self._application_in = {
+            f"receiver-{store}" for store in files.stores if files.consumes(store)
+        }
         self._lives = {member.name: member.lives for member in self._elders}
 
     def look(self, now_s: float) -> None:
@@ -128,7 +131,7 @@ class Soak:
             if process.tasks is not None:
                 self._add(member.name, TASKS, now_s, process.tasks)
         for member in self._cast.members:
-            if member.store:
+            if member.store and member.name not in self._application_in:
                 size = _size(Path(member.store.partition(":")[2]))
                 self._add(member.name, STORE, now_s, size / _MB)
 
