@@ -60,7 +60,7 @@ def unlimited(stores: tuple[str, ...], seconds: float) -> Traffic:
 
 
 def handled(files: Files) -> dict[str, int]:
-    """How much has been done so far: by store, messages that have ended; and batches."""
+    """How much has been done so far: by store, messages that have ended; and items."""
     done = {
         store: sum(
             entry["event"] == "ended"
