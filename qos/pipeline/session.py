@@ -40,6 +40,9 @@ _ALWAYS = {
     # The other one is deprecated, and takes several times as long to write.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.ansi.enabled": "true",
+    # Where in our code a column was made tells a user nothing, and to find it out, for
+    # each of thousands, takes as long as all else that is done before a query runs.
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
 }
 
 #: Of a session on this machine: nobody else can connect to it.

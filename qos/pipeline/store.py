@@ -126,4 +126,6 @@ def _hadoop(spark: SparkSession, path: str) -> Any:
 
 
 def _path(spark: SparkSession, path: str) -> Any:
-    return cast(Any, spark.sparkContext)._jvm.org.apache.hadoop.fs.Path(path)
+    # By its whole name at once: each part by itself is looked for in every jar.
+    java = cast(Any, spark.sparkContext)._jvm
+    return getattr(java, "org.apache.hadoop.fs.Path")(path)
