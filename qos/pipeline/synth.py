@@ -48,6 +48,7 @@ class Plan:
         seed: decides all that happens by chance.
         days: over which it is spread.
         first_day: the first of them.
+        hours: of each day, from midnight, in which all begins.
     """
 
     devices: int
@@ -58,10 +59,13 @@ class Plan:
     seed: int = 1
     days: int = 1
     first_day: date = FIRST_DAY
+    hours: int = 24
 
     def __post_init__(self) -> None:
         if self.devices < 1 or self.days < 1 or self.messages < 0:
             raise ValueError("there must be a device and a day")
+        if not 1 <= self.hours <= 24:
+            raise ValueError("a day has from 1 to 24 hours")
         if self.lost + self.duplicated + self.stuck > self.messages:
             raise ValueError("there are more anomalies than messages")
 
@@ -160,6 +164,7 @@ def _slices(plan: Plan) -> Iterator[Slice]:
             day=plan.first_day + timedelta(days=day),
             hub=hub,
             devices=tuple(range(first, min(first + _DEVICES_A_HUB, plan.devices))),
+            hours=plan.hours,
             part=part,
             parts=parts,
             messages=high - low,

@@ -62,6 +62,7 @@ class Slice:
         day: which day.
         hub: the number of the hub.
         devices: the numbers of its devices.
+        hours: of the day, in which all begins.
         part: which part of the day, from 0.
         parts: how many there are.
         messages: how many to make.
@@ -72,6 +73,7 @@ class Slice:
     day: date
     hub: int
     devices: tuple[int, ...]
+    hours: int
     part: int
     parts: int
     messages: int
@@ -329,7 +331,8 @@ class _Maker:
         """When something begins, in this part of the day."""
         where = (self._slice.part + self._rng.random()) / self._slice.parts * _BUSY[-1]
         hour = bisect.bisect_right(_BUSY, where) - 1
-        return int((hour + (where - _BUSY[hour]) / _HOURS[hour]) * 3_600_000_000)
+        hour_us = _DAY_US // 24 * self._slice.hours // 24
+        return int((hour + (where - _BUSY[hour]) / _HOURS[hour]) * hour_us)
 
     def _hop(self, device: _Node) -> int:
         """How long a stanza takes."""

@@ -40,7 +40,8 @@ def submit(
 def test_a_cluster_of_two_workers_finds_what_one_laptop_finds(tmp_path: Path) -> None:
     """The same entry point, by spark-submit; and nothing is left of the cluster."""
     journal, out, own = (tmp_path / name for name in ("journal", "out", "own"))
-    synthesise(Plan(devices=5, messages=60, lost=2, stuck=1), journal, processes=1)
+    plan = Plan(devices=5, messages=60, lost=2, stuck=1, hours=1)
+    synthesise(plan, journal, processes=1)
     own.mkdir()
     done = submit(own, journal, "--out", out, "--json")
     assert done.returncode == 1, done.stderr

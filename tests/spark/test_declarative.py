@@ -80,7 +80,7 @@ def test_two_runs_of_the_pipeline_come_to_what_an_audit_comes_to(
 ) -> None:
     """With new journals in between: they are taken in, and none of the old ones twice."""
     made, journals = tmp_path / "made", tmp_path / "journals"
-    plan = Plan(devices=5, messages=60, lost=2, duplicated=1, stuck=2)
+    plan = Plan(devices=5, messages=60, lost=2, duplicated=1, stuck=2, hours=1)
     synthesise(plan, made, processes=1)
     (day,) = made.glob("date=*")
     paths = sorted(day.iterdir())

@@ -93,7 +93,7 @@ def test_a_killed_follower_goes_on_and_a_stopped_one_ends_its_batch(
 ) -> None:
     """SIGKILL while the tables are written: and they come out as those of an audit."""
     journals, out = tmp_path / "journals", tmp_path / "out"
-    plan = Plan(devices=5, messages=60, lost=2, duplicated=1, stuck=2)
+    plan = Plan(devices=5, messages=60, lost=2, duplicated=1, stuck=2, hours=1)
     synthesise(plan, journals, processes=1)
     follow = ("--follow", "--every", "0.2")
     first = start(journals, out, *follow)

@@ -89,6 +89,9 @@ def test_nothing_can_be_asked_for_that_cannot_be() -> None:
     for devices, days, messages in ((0, 1, 1), (1, 0, 1), (1, 1, -1)):
         with pytest.raises(ValueError, match="there must be a device and a day"):
             Plan(devices=devices, days=days, messages=messages)
+    for hours in (0, 25):
+        with pytest.raises(ValueError, match="a day has from 1 to 24 hours"):
+            Plan(devices=1, messages=1, hours=hours)
 
 
 def test_days_and_files_are_those_of_the_lines(tmp_path: Path) -> None:
@@ -100,3 +103,17 @@ def test_days_and_files_are_those_of_the_lines(tmp_path: Path) -> None:
     for path in tmp_path.glob("date=*/*.jsonl"):
         first = parse_line(path.read_text().partition("\n")[0])
         assert path.parent.name == f"date={str(first['at'])[:10]}"
+
+
+@pytest.mark.parametrize("hours", [1, 3])
+def test_all_begins_in_the_hours_that_are_asked_for(hours: int, tmp_path: Path) -> None:
+    """Each is files of its own in the tables: a test has no use for so many."""
+    plan = Plan(devices=9, messages=500, days=2, hours=hours)
+    synthesise(plan, tmp_path, processes=1)
+    begun = Counter(
+        str(fields["at"])[:13]
+        for fields in map(parse_line, lines_of(tmp_path))
+        if fields["event"] == "accepted" and fields["role"] == "sender"
+    )
+    wanted = {f"2026-01-0{day}T{hour:02}" for day in (5, 6) for hour in range(hours)}
+    assert begun.keys() == wanted
