@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from frames import NOON, Lines
-from qos.journal.schema import parse_line, render_line, time_of, time_text
+from qos.journal.schema import render_line, time_text
 from qos.pipeline import boot_runs, store, tables
 from qos.pipeline import follow as following
 from qos.pipeline.claim import FOLDER, CannotFollow, alone, check_options
@@ -57,19 +57,6 @@ def journals_of(folder: Path) -> list[Path]:
     return sorted(folder.glob("date=*/*"))
 
 
-def in_one_hour(folder: Path) -> None:
-    """Let each day have one hour only: each is files of their own in the tables."""
-    for path in folder.glob("date=*/*.jsonl"):
-        lines = []
-        for line in path.read_text().splitlines():
-            fields = parse_line(line)
-            moment = time_of(str(fields["at"]))
-            day = moment // 86400 * 86400
-            at = time_text(day + (moment - day) / 24)
-            lines.append(render_line({"v": 1, **fields, "at": at}))
-        path.write_text("".join(f"{line}\n" for line in lines))
-
-
 def some(folder: Path, into: Path, paths: list[Path]) -> None:
     """Some files come, as a copy of them would."""
     for path in paths:
@@ -83,9 +70,9 @@ def some(folder: Path, into: Path, paths: list[Path]) -> None:
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Journals of two days, with anomalies and problems in them."""
     folder = tmp_path_factory.mktemp("made")
-    plan = Plan(devices=9, messages=150, lost=2, duplicated=2, stuck=2, days=2)
+    # Each hour is files of its own in the tables.
+    plan = Plan(devices=9, messages=150, lost=2, duplicated=2, stuck=2, days=2, hours=1)
     synthesise(plan, folder, processes=1)
-    in_one_hour(folder)
     day = folder / "date=2026-01-05"
     (day / "notes.txt").write_text("foreign")
     (day / "node-b-1.jsonl").write_text("")
@@ -171,17 +158,18 @@ def test_a_stream_that_is_killed_all_the_time_comes_to_what_an_audit_does(
     paths = journals_of(made)
     random.Random(1).shuffle(paths)
     (journals / "date=2026-01-05").mkdir(parents=True)
-    kills = [
-        (Staging, "save", 0),
-        (store, "replace_days", 2),
-        (following, "draw", 0),
+    # Of each batch.
+    kills: list[list[tuple[object, str, int]]] = [
+        [(Staging, "save", 0), (following, "draw", 0)],
+        [(store, "replace_days", 2)],
     ]
-    for number, kill in enumerate(kills):
+    for number, each in enumerate(kills):
         some(made, journals, paths[number :: len(kills)])
-        with monkeypatch.context() as patch:
-            fails(patch, *kill)
-            with pytest.raises(Killed):
-                follower(spark, journals, out).look()
+        for kill in each:
+            with monkeypatch.context() as patch:
+                fails(patch, *kill)
+                with pytest.raises(Killed):
+                    follower(spark, journals, out).look()
         look = follower(spark, journals, out).look()
         assert look.batch == number
     assert at(rows(spark, out), journals) == expected
