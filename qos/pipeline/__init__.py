@@ -31,5 +31,6 @@ And queues and messages as sources and sinks of Spark, which know nothing of jou
     xmpp_sink         rows -> assured messages
     xmpp_rows         what both sinks share: columns, ids that a repeat has again
     xmpp_options      the options of the formats: those of the commands
+    xmpp_daemon       Python processes of Spark that have imported all this already
     xmpp_connection   a session in the background of code that waits
 """

@@ -163,8 +163,13 @@ class Driver:
         return {"error": None}
 
 
+#: Tasks fail here again and again, and each goes on in a new Python process.
+ARGUMENTS = "--conf spark.python.daemon.module=qos.pipeline.xmpp_daemon pyspark-shell"
+
+
 def main() -> None:
     """Do as stdin says, to its end."""
+    os.environ["PYSPARK_SUBMIT_ARGS"] = ARGUMENTS
     with spark_session("queues", master="local[2,4]", quiet=True) as spark:
         register(spark)
         spark.dataSource.register(FailingQueue)
