@@ -1,6 +1,7 @@
 """What every process that a test starts is to have in its environment; and what is first."""
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -8,13 +9,36 @@ import pytest
 # A JVM that is gone in a minute has no use for the compiler that takes its time. But with
 # the other one alone it has room for a fifth of the code, which is full after some tests:
 # then it throws away and compiles again. Nor need it prove anew of each of Spark's 24,000
-# classes that a Java compiler made it.
-os.environ["JAVA_TOOL_OPTIONS"] = (
-    "-XX:+IgnoreUnrecognizedVMOptions -XX:+UnlockDiagnosticVMOptions "
-    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m "
-    "-XX:-BytecodeVerificationRemote"
+# classes that a Java compiler made it; and what `make test` has kept of them (see
+# spark/class_archive.py) is there at once. Whatever it thinks of that file, it is to say
+# nothing of it where the tests read what it says.
+_JAVA = (
+    "-XX:+IgnoreUnrecognizedVMOptions",
+    "-XX:+UnlockDiagnosticVMOptions",
+    "-XX:TieredStopAtLevel=1",
+    "-XX:+UseSerialGC",
+    "-XX:ReservedCodeCacheSize=240m",
+    "-XX:-BytecodeVerificationRemote",
+    f"-XX:SharedArchiveFile={Path(sys.prefix, 'spark.jsa')}",
+    "-Xlog:disable",
+    "-Xlog:all=error:stderr",
 )
-os.environ["SPARK_CONF_DIR"] = str(Path(__file__).parent / "spark" / "conf")
+
+# Not in a folder of configuration: with one Java would not take that file.
+_SPARK = {
+    # Small frames gain nothing from compiled code, and compiling it takes longest.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    # Nor from being shared out among tasks, or planned anew after each step. What an
+    # operator runs, and what a cluster does, is tested without this.
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.adaptive.enabled": "false",
+}
+
+os.environ["JAVA_TOOL_OPTIONS"] = " ".join(
+    (*_JAVA, *(f"-D{name}={value}" for name, value in _SPARK.items()))
+)
+os.environ.pop("SPARK_CONF_DIR", None)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -20,6 +20,14 @@ def spark(request: pytest.FixtureRequest) -> Iterator[SparkSession]:
         yield spark
 
 
+@pytest.fixture(scope="session")
+def spark_as_it_comes() -> dict[str, str]:
+    """An environment for commands in which Spark has no options of the tests."""
+    words = os.environ["JAVA_TOOL_OPTIONS"].split(" ")
+    options = " ".join(word for word in words if not word.startswith("-Dspark."))
+    return {**os.environ, "JAVA_TOOL_OPTIONS": options}
+
+
 @pytest.fixture
 def lines() -> Lines:
     """No lines yet."""

@@ -37,13 +37,16 @@ def submit(
     )
 
 
-def test_a_cluster_of_two_workers_finds_what_one_laptop_finds(tmp_path: Path) -> None:
+def test_a_cluster_of_two_workers_finds_what_one_laptop_finds(
+    tmp_path: Path, spark_as_it_comes: dict[str, str]
+) -> None:
     """The same entry point, by spark-submit; and nothing is left of the cluster."""
     journal, out, own = (tmp_path / name for name in ("journal", "out", "own"))
     plan = Plan(devices=5, messages=60, lost=2, stuck=1, hours=1)
     synthesise(plan, journal, processes=1)
     own.mkdir()
-    done = submit(own, journal, "--out", out, "--json")
+    options = spark_as_it_comes["JAVA_TOOL_OPTIONS"]
+    done = submit(own, journal, "--out", out, "--json", JAVA_TOOL_OPTIONS=options)
     assert done.returncode == 1, done.stderr
     found = json.loads(done.stdout)
     assert found["anomalies"] == {"lost": 2, "stuck": 1}

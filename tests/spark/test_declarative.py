@@ -40,9 +40,6 @@ def project(tmp_path: Path) -> Path:
         assert before in text
         text = text.replace(before, after)
     spec.write_text(text)
-    cheap = Path(os.environ["SPARK_CONF_DIR"], "spark-defaults.conf").read_text()
-    with (tmp_path / "project" / "spark-defaults.conf").open("a") as defaults:
-        defaults.write(cheap)
     return tmp_path / "project"
 
 

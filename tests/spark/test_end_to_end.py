@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import io
 import json
-import os
 import shutil
 import signal
 import subprocess
@@ -189,7 +188,9 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def summary(traffic: Traffic, out: Path) -> dict[str, Any]:
+def summary(
+    traffic: Traffic, out: Path, spark_as_it_comes: dict[str, str]
+) -> dict[str, Any]:
     """What the command says, as an operator runs it; it exits with 0."""
     done = subprocess.run(
         [
@@ -198,7 +199,7 @@ def summary(traffic: Traffic, out: Path) -> dict[str, Any]:
         ],
         capture_output=True,
         text=True,
-        env={k: v for k, v in os.environ.items() if k != "SPARK_CONF_DIR"},
+        env=spark_as_it_comes,
         timeout=300,
         check=False,
     )
