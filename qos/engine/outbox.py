@@ -105,7 +105,9 @@ class Outbox:
         )
         self._queue_timer: Timers[None] = Timers(clock, self._expire_queued)
         self._forgetting: Timers[None] = Timers(clock, self._forget_ended)
-        self._kept = 0
+        # With the first that ends goes what former lives have left: it may be that none
+        # of them was long enough.
+        self._kept = max(_KEPT_MIN, limits.outcomes // 4)
         for record in contents.outgoing:
             self._under_way.begin(Message(core.resumed(record)))
         self._expect_expiry(0.0)
@@ -401,10 +403,11 @@ class Outbox:
     def _expect_forgetting(self) -> None:
         """One more has ended: what is too old, or too much, goes with others."""
         self._kept += 1
+        if self._kept > max(_KEPT_MIN, self._limits.outcomes // 4):
+            self._forget_ended(None)
+            self._kept = 1
         if self._kept == 1:
             self._forgetting.set(None, self._clock.now() + _FORGET_EVERY_S)
-        elif self._kept > max(_KEPT_MIN, self._limits.outcomes // 4):
-            self._forget_ended(None)
 
     def _forget_ended(self, _key: None) -> None:
         """Keep no more outcomes than wanted, and none for longer."""

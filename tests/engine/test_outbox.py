@@ -322,6 +322,33 @@ async def test_outcomes_are_kept_for_their_time() -> None:
     bench.outbox.stop()
 
 
+@pytest.mark.parametrize(
+    ("limits", "seconds", "left"),
+    [
+        (OutboxLimits(outcome_ttl_s=100.0), 110.0, 1),
+        (OutboxLimits(outcomes=3), 0.0, 3),
+    ],
+)
+async def test_a_sender_that_never_lives_for_long_forgets_too(
+    limits: OutboxLimits, seconds: float, left: int
+) -> None:
+    """One that is killed each minute, or is a command: its store grew for ever."""
+    bench = Bench(limits)
+    for _ in range(10):
+        delivery = await bench.submit(deadline_s=0)
+        await bench.run()
+        assert (await delivery.outcome()).status is OutgoingState.NOT_DELIVERED
+        assert 0 < len(list(bench.store.ended())) <= max(left, limits.outcomes)
+        bench.outbox.stop()
+        await bench.store.close()
+        bench.clock.advance(seconds)
+        bench.outbox = bench.start()
+    await bench.submit(deadline_s=0)
+    await bench.run()
+    assert len(list(bench.store.ended())) == left
+    bench.outbox.stop()
+
+
 @pytest.mark.parametrize("outcomes", [0, 3, 400])
 async def test_outcomes_are_kept_of_so_many(outcomes: int) -> None:
     """A busy sender has more than it wants to keep long before their time is over."""
