@@ -22,6 +22,7 @@ from typing import Any, NoReturn, Self
 
 from slixmpp import ClientXMPP, ComponentXMPP
 
+from qos.core import work_queue
 from qos.core.queue_effects import Change
 from qos.errors import RequestFailed
 from qos.journal.writer import JournalWriter
@@ -87,11 +88,14 @@ class Service(Role):
         store: the file.
         journal: have SQLite write down each change of a lock; see `read_journal`.
         qos_journal: the folder of what `qos.journal` says, or ''.
+        remembers_s: how long the token of an ended item is remembered at least; 0: as
+            always, which is too long to see in a soak that it ends.
     """
 
     store: str
     journal: bool = False
     qos_journal: str = ""
+    remembers_s: float = 0.0
 
     @classmethod
     def of(
@@ -109,6 +113,8 @@ class Service(Role):
         """See Role."""
         if self.journal:
             await self._begin_journal()
+        if self.remembers_s:
+            work_queue.SETTLEMENT_S_MIN = self.remembers_s
         session = self.connect.as_component()
         assert isinstance(session.xmpp, ComponentXMPP)
         store = _DyingStore(self.store, say)

@@ -345,6 +345,7 @@ class Cast:
             connect=Connect.of_component(self._server, self._queue, port=port),
             store=str(self._files.queue_store),
             qos_journal=self._journal("service"),
+            remembers_s=self.traffic.remembers_s,
         )
         url = f"sqlite:{role.store}"
         return Member("service", "service", lambda life: role, url)
