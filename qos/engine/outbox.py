@@ -107,7 +107,7 @@ class Outbox:
         self._forgetting: Timers[None] = Timers(clock, self._forget_ended)
         # With the first that ends goes what former lives have left: it may be that none
         # of them was long enough.
-        self._kept = max(_KEPT_MIN, limits.outcomes // 4)
+        self._kept = self._kept_max = max(_KEPT_MIN, limits.outcomes // 4)
         for record in contents.outgoing:
             self._under_way.begin(Message(core.resumed(record)))
         self._expect_expiry(0.0)
@@ -403,7 +403,7 @@ class Outbox:
     def _expect_forgetting(self) -> None:
         """One more has ended: what is too old, or too much, goes with others."""
         self._kept += 1
-        if self._kept > max(_KEPT_MIN, self._limits.outcomes // 4):
+        if self._kept > self._kept_max:
             self._forget_ended(None)
             self._kept = 1
         if self._kept == 1:
