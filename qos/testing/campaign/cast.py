@@ -166,6 +166,7 @@ class Member:
         store: the URL of the store that it alone may have open, or ''.
         deaths: how its processes have ended, unless we ended them.
         done: it has ended for good.
+        lives: how many processes it has been.
     """
 
     name: str
@@ -174,8 +175,8 @@ class Member:
     store: str = ""
     deaths: Counter[int] = field(default_factory=Counter)
     done: bool = False
+    lives: int = 0
     _process: Process | None = None
-    _lives: int = 0
 
     @property
     def process(self) -> Process | None:
@@ -184,14 +185,9 @@ class Member:
         return None if process is None or process.ended.done() else process
 
     @property
-    def lives(self) -> int:
-        """How many processes it has been."""
-        return self._lives
-
-    @property
     def role(self) -> Role:
         """As of its present life."""
-        return self.new_life(self._lives)
+        return self.new_life(self.lives)
 
     def send_signal(self, number: signal.Signals) -> bool:
         """Send it; whether there was somebody to get it."""
@@ -206,7 +202,7 @@ class Member:
     async def keep(self, processes: Processes) -> None:
         """Start it, and again whenever it has ended; until it is done."""
         while not self.done:
-            self._lives += 1
+            self.lives += 1
             self._process = process = await processes.start(self.role)
             status = await asyncio.shield(process.ended)
             if status == 0:

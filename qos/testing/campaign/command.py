@@ -282,11 +282,7 @@ def _growths(results: Sequence[Result]) -> Iterator[str]:
                     else f"{growth.before:,.4g} → {growth.after:,.4g}"
                 )
             rows.append((who, *cells))
-        columns = (
-            f"{measure.name} ({measure.unit})" if measure.unit else measure.name
-            for measure in MEASURES
-        )
-        heading = (f"growth ({result.server})", *columns)
+        heading = (f"growth ({result.server})", *(each.title for each in MEASURES))
         yield table([heading], rows, bold=is_bold(json=False))
 
 

@@ -40,6 +40,11 @@ class Measure:
     factor: float
     allowance: float
 
+    @property
+    def title(self) -> str:
+        """With its unit, for a column or a picture."""
+        return f"{self.name} ({self.unit})" if self.unit else self.name
+
 
 RSS = Measure("RSS", "MB", 1.1, 8.0)
 HANDLES = Measure("handles", "", 1.0, 8.0)

@@ -25,14 +25,13 @@ def plot(results: Sequence[Result], path: Path) -> None:
     figure = Figure(figsize=size, layout="constrained")
     grid = figure.subplots(len(MEASURES), len(results), squeeze=False, sharex="col")
     for row, measure in zip(grid, MEASURES, strict=True):
-        unit = f" ({measure.unit})" if measure.unit else ""
         for axes, result in zip(row, results, strict=True):
             for series in result.series:
                 if series.measure is measure and series.points:
                     times, values = zip(*series.points, strict=True)
                     minutes = [at / 60 for at in times]
                     axes.plot(minutes, values, label=series.who, linewidth=1)
-            axes.set(title=f"{measure.name}{unit}, {result.server}", ylim=(0, None))
+            axes.set(title=f"{measure.title}, {result.server}", ylim=(0, None))
             axes.grid(visible=True, alpha=0.3)
             axes.legend(fontsize="small")
     for axes in grid[-1]:

@@ -131,7 +131,7 @@ class Run:
         seed: int,
         seconds: float,
         tell: Callable[[str], None],
-        elders: frozenset[str] = frozenset(),
+        elders: frozenset[str],
         together: asyncio.Barrier,
     ) -> None:
         size_mb = _DISK_MB + int(_DISK_MB_A_MINUTE * seconds / 60)

@@ -99,16 +99,20 @@ class Soak:
 
     def __init__(self, cast: Cast, files: Files, seconds: float) -> None:
         self.seconds = seconds
-        self._cast = cast
         self._files = files
         self._every_s = max(seconds / _SAMPLES, _SAMPLE_EVERY_S_MIN)
         self._next_s = 0.0
-        self._series: dict[tuple[str, Measure], Series] = {}
         self._elders = [
             member for member in cast.members if member.name in files.elders
         ]
-        self._application_in = {
-            f"receiver-{store}" for store in files.stores if files.consumes(store)
+        shared = {f"receiver-{each}" for each in files.stores if files.consumes(each)}
+        self._with_stores = [
+            member
+            for member in cast.members
+            if member.store and member.name not in shared
+        ]
+        self._series = {
+            (who, measure): Series(who, measure) for who, measure in self._judged()
         }
         self._lives = {member.name: member.lives for member in self._elders}
 
@@ -130,14 +134,22 @@ class Soak:
             self._add(member.name, HANDLES, now_s, _handles(process.pid))
             if process.tasks is not None:
                 self._add(member.name, TASKS, now_s, process.tasks)
-        for member in self._cast.members:
-            if member.store and member.name not in self._application_in:
-                size = _size(Path(member.store.partition(":")[2]))
-                self._add(member.name, STORE, now_s, size / _MB)
+        for member in self._with_stores:
+            size = _size(Path(member.store.partition(":")[2]))
+            self._add(member.name, STORE, now_s, size / _MB)
+
+    def _judged(self) -> Iterator[tuple[str, Measure]]:
+        """All that there is to judge, so that what has no points is seen."""
+        for member in self._elders:
+            for measure in (RSS, HANDLES, TASKS):
+                yield member.name, measure
+            if member.kind == "sender":
+                yield member.name, P99
+        for member in self._with_stores:
+            yield member.name, STORE
 
     def _add(self, who: str, measure: Measure, now_s: float, value: float) -> None:
-        series = self._series.setdefault((who, measure), Series(who, measure))
-        series.points.append((now_s, value))
+        self._series[who, measure].points.append((now_s, value))
 
     def finish(self, began: float) -> None:
         """Look at what is there when all has ended.
@@ -156,10 +168,6 @@ class Soak:
     @property
     def series(self) -> list[Series]:
         """All that there is to judge; one that has no points included."""
-        for member in self._elders:
-            for measure in (RSS, HANDLES, TASKS):
-                key = member.name, measure
-                self._series.setdefault(key, Series(*key))
         return list(self._series.values())
 
     def problems(self) -> Iterator[str]:
