@@ -23,6 +23,8 @@ POLICY := /usr/sbin/policy-rc.d
 # Where Debian has its servers; not in the PATH of everybody.
 WITH_SBIN := PATH="$$PATH:/usr/sbin"
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# Most of what is installed is never imported; Python compiles what is.
+export PIP_NO_COMPILE := 1
 
 # Of `make campaign` and `make soak`.
 MINUTES ?= 10
