@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ctypes
 import json
 import logging
 import os
@@ -30,14 +29,13 @@ from typing import ClassVar, NoReturn, Self
 
 from qos.cli.status import CommandError, Status
 from qos.testing.message_roles import End
+from qos.testing.parents import die_with_parent
 from qos.testing.queue_roles import Hand, Poison, Press, Service
 from qos.testing.role import Connect, Role
 from qos.testing.store_roles import Intruder
 from qos.worker.job import unrecoverable
 
 __all__ = ["Process", "Processes"]
-
-_PR_SET_PDEATHSIG = 1
 
 # For a machine under load.
 _START_S_MAX = 30.0
@@ -233,7 +231,7 @@ def _run(key: int, role: Role) -> NoReturn:
     """Be a child."""
     status = int(Status.INTERNAL)
     try:
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        die_with_parent()
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
         form = f"{role.connect.jid} %(asctime)s %(levelname)s %(name)s %(message)s"

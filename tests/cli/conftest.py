@@ -1,4 +1,7 @@
-"""The command as users run it: a process of its own, against the embedded server."""
+"""The command as users run it: a process of its own, against the embedded server.
+
+Most are forks of one that has imported it; see `Forked`.
+"""
 
 import asyncio
 import contextlib
@@ -11,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from forked import Forked, command
 from qos.testing.prosody import Prosody, mutual
 from qos.testing.server import LoopbackServer
 
@@ -46,7 +50,7 @@ class Ended:
 class Running:
     """A command that runs."""
 
-    process: asyncio.subprocess.Process
+    process: asyncio.subprocess.Process | Forked
     err: list[str] = field(default_factory=list)
 
     async def note(self, word: str) -> str:
@@ -65,6 +69,11 @@ class Running:
         async with asyncio.timeout(COMMAND_S_MAX):
             line = await self.process.stdout.readline()
         return dict(json.loads(line))
+
+    def close_stdout(self) -> None:
+        """Read no more of it, and let the command find out."""
+        assert isinstance(self.process, Forked)
+        self.process.close_stdout()
 
     async def end(self, input_: bytes | None = None) -> Ended:
         """Give it the rest of its stdin, and wait for its end."""
@@ -85,13 +94,17 @@ class Commands:
         folder: for the stores, one a user.
         port: of the server, on 127.0.0.1.
         component_port: likewise, if there are queues.
+
+    Attributes:
+        forked: whether it starts forks, which have the command line of their parent.
     """
 
     def __init__(self, folder: Path, port: int, component_port: int = 0) -> None:
         self.folder = folder
         self.port = port
         self.component_port = component_port
-        self._running: list[asyncio.subprocess.Process] = []
+        self.forked = True
+        self._running: list[asyncio.subprocess.Process | Forked] = []
 
     def store(self, user: str) -> str:
         return f"sqlite:{self.folder / user}.db"
@@ -100,6 +113,9 @@ class Commands:
         self, *words: str | Path, user: str | None = None, tls: str = "off"
     ) -> list[str]:
         """A command; with a user it gets the options to connect."""
+        return [*COMMAND, *self._words(*words, user=user, tls=tls)]
+
+    def _words(self, *words: str | Path, user: str | None, tls: str) -> list[str]:
         options: list[str] = []
         if user is not None:
             options = [
@@ -113,12 +129,7 @@ class Commands:
         verbs = 2 if words[0] in {"outbox", "inbox", "queue"} else 1
         if words[:2] == ("queue", "dead"):
             verbs = 3
-        return [
-            *COMMAND,
-            *map(str, words[:verbs]),
-            *options,
-            *map(str, words[verbs:]),
-        ]
+        return [*map(str, words[:verbs]), *options, *map(str, words[verbs:])]
 
     def environment(
         self, user: str | None, password: str | None = None
@@ -139,13 +150,19 @@ class Commands:
         stdout: int = asyncio.subprocess.PIPE,
     ) -> Running:
         """Start a command."""
-        process = await asyncio.create_subprocess_exec(
-            *self.command_line(*words, user=user, tls=tls),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=stdout,
-            stderr=asyncio.subprocess.PIPE,
-            env=self.environment(user, password),
-        )
+        environment = self.environment(user, password)
+        process: asyncio.subprocess.Process | Forked
+        if self.forked and stdout == asyncio.subprocess.PIPE:
+            given = self._words(*words, user=user, tls=tls)
+            process = await Forked.start(command, given, environment)
+        else:
+            process = await asyncio.create_subprocess_exec(
+                *self.command_line(*words, user=user, tls=tls),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=stdout,
+                stderr=asyncio.subprocess.PIPE,
+                env=environment,
+            )
         self._running.append(process)
         return Running(process)
 
@@ -195,7 +212,7 @@ class Commands:
                 with contextlib.suppress(ProcessLookupError):
                     process.kill()
             with contextlib.suppress(ValueError):
-                await process.communicate()
+                await process.communicate(b"")
 
 
 @pytest.fixture

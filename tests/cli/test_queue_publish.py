@@ -193,8 +193,7 @@ async def test_nobody_who_reads_its_stdout_ends_it(queues: Commands) -> None:
     assert running.process.stdin is not None
     running.process.stdin.write(b"x\n")
     await running.line()
-    transport = running.process._transport  # type: ignore[attr-defined]
-    transport.get_pipe_transport(1).close()
+    running.close_stdout()
     running.process.stdin.write(b"y\n")
     note = await running.note("stdout")
     assert "nobody reads stdout any more; 2 of 2 lines are published" in note

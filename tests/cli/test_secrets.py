@@ -34,6 +34,12 @@ def open_umask() -> Iterator[None]:
     os.umask(before)
 
 
+@pytest.fixture(autouse=True)
+def own_command_line(commands: Commands) -> None:
+    """A fork has none, nor this umask."""
+    commands.forked = False
+
+
 class Canaries:
     """Looks for what must not be there.
 

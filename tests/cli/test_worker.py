@@ -340,8 +340,7 @@ async def test_nobody_who_reads_its_stdout_ends_it(
     worker = await working(queues, DO_AS_TOLD, tmp_path / "got")
     await publish(queues, "good")
     await worker.line()
-    transport = worker.process._transport  # type: ignore[attr-defined]
-    transport.get_pipe_transport(1).close()
+    worker.close_stdout()
     await publish(queues, "good")
     await worker.note("nobody reads stdout any more")
     assert await worker.process.wait() == 141

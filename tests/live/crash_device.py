@@ -1,6 +1,6 @@
 """A sender or a receiver as a process of its own, which can kill itself.
 
-    python crash_device.py '{"role": "sender", …}'      (the fields of End, as JSON)
+    Forked.start(crash_device.live, end, file_for_stderr)
 
 A line on its stdin, `["deliver", 3]` for example, makes it kill itself as it gets the
 third stanza from then on with such a child, before the plugin sees it; or, of a
@@ -12,11 +12,10 @@ import asyncio
 import json
 import os
 import signal
-import sys
+from pathlib import Path
 from typing import NoReturn
 
 from qos.testing.message_roles import Device, End
-from qos.testing.role import Connect
 
 
 class Doom:
@@ -49,10 +48,15 @@ class Doom:
                 die()
 
 
-async def main(text: str) -> None:
-    """Live it."""
-    options = json.loads(text)
-    end = End(connect=Connect(**options.pop("connect")), **options)
+def live(end: End, stderr: Path) -> int:
+    """Be this device; what it complains about goes into the file."""
+    with stderr.open("ab") as file:
+        os.dup2(file.fileno(), 2)
+    asyncio.run(_run(end))
+    return 0
+
+
+async def _run(end: End) -> None:
     doom = Doom()
     device = Device(end, lambda event: None, doom.reached)
     doom.listen(device)
@@ -63,7 +67,3 @@ def die() -> NoReturn:
     """By the signal that nothing can catch."""
     os.kill(os.getpid(), signal.SIGKILL)
     raise AssertionError("still alive")
-
-
-if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1]))

@@ -8,14 +8,13 @@ import contextlib
 import json
 import random
 import signal
-import sys
 from collections import Counter
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
 
 import crash_device
 from devices import eventually
+from forked import Forked
 from qos.testing.message_roles import End, read_log
 from qos.testing.role import Connect
 from qos.testing.xmpp_server import XmppServer
@@ -67,7 +66,7 @@ class Pair:
         self._journal = journal
         self._rng = random.Random(seed)
         self._lives: Counter[str] = Counter()
-        self._processes: dict[str, asyncio.subprocess.Process] = {}
+        self._processes: dict[str, Forked] = {}
 
     def log(self, role: str) -> list[dict[str, Any]]:
         """What a device has written in all its lives."""
@@ -121,9 +120,7 @@ class Pair:
 
     def _tell(self, role: str, how: str, count: int) -> None:
         """See crash_device.py."""
-        stdin = self._processes[role].stdin
-        assert stdin is not None
-        stdin.write(json.dumps([how, count]).encode())
+        self._processes[role].stdin.write(json.dumps([how, count]).encode())
 
     async def _flowing(self) -> None:
         """Wait until messages are taken again: both have recovered."""
@@ -148,13 +145,8 @@ class Pair:
             drain=drain,
             journal=str(self._journal or ""),
         )
-        with (self._folder / "stderr").open("ab") as stderr:
-            self._processes[role] = await asyncio.create_subprocess_exec(
-                *(sys.executable, crash_device.__file__, json.dumps(asdict(end))),
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.DEVNULL,
-                stderr=stderr,
-            )
+        stderr = self._folder / "stderr"
+        self._processes[role] = await Forked.start(crash_device.live, end, stderr)
 
     async def _end(self, role: str) -> None:
         """Kill it; it must not have ended in any other way."""

@@ -5,7 +5,6 @@ import contextlib
 import json
 import os
 import signal
-import sys
 from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -15,6 +14,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from devices import eventually
+from forked import Forked, command
 from qos.testing.prosody import Prosody
 
 pytestmark = pytest.mark.crash
@@ -23,12 +23,6 @@ QUEUE, NODE = "comp.localhost", "lines"
 
 # For a machine under load.
 COMMAND_S_MAX = 50.0
-
-COMMAND = (
-    # It dies with the test run, even when that is killed.
-    *("setpriv", "--pdeathsig", "KILL"),
-    *(sys.executable, "-c", "import sys; from qos.cli import main; sys.exit(main())"),
-)
 
 #: Appends a line to the file that is its argument, by one call.
 WORK = 'read -r payload; printf "%s\\n" "$payload" >> "$1"'
@@ -39,9 +33,9 @@ class Desk:
 
     def __init__(self, server: Prosody) -> None:
         self._server = server
-        self._running: list[asyncio.subprocess.Process] = []
+        self._running: list[Forked] = []
 
-    async def serve(self, store: Path) -> asyncio.subprocess.Process:
+    async def serve(self, store: Path) -> Forked:
         """Run the service, until it is ready."""
         words = ("queue", "serve", "--component", QUEUE, "--store", f"sqlite:{store}")
         server = self._server
@@ -49,12 +43,11 @@ class Desk:
             (*words, "--host", server.address, "--port", str(server.component_port)),
             server.components[QUEUE],
         )
-        assert process.stderr is not None
         async with asyncio.timeout(COMMAND_S_MAX):
             assert await process.stderr.readline() == f"ready {QUEUE}\n".encode()
         return process
 
-    async def start(self, *words: str, user: str) -> asyncio.subprocess.Process:
+    async def start(self, *words: str, user: str) -> Forked:
         """Start a command of a user's."""
         verbs = 2 if words[0] == "queue" else 1
         server = self._server
@@ -69,17 +62,9 @@ class Desk:
         """Run a command to its end, which must be a good one; returns its lines."""
         return await finish(await self.start(*words, user=user), input_)
 
-    async def _start(
-        self, words: tuple[str, ...], password: str
-    ) -> asyncio.subprocess.Process:
-        process = await asyncio.create_subprocess_exec(
-            *COMMAND,
-            *words,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            env={**os.environ, "XMPP_QOS_PASSWORD": password},
-        )
+    async def _start(self, words: tuple[str, ...], password: str) -> Forked:
+        environment = {**os.environ, "XMPP_QOS_PASSWORD": password}
+        process = await Forked.start(command, words, environment)
         self._running.append(process)
         return process
 
@@ -87,12 +72,10 @@ class Desk:
         for process in self._running:
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
-            await process.communicate()
+            await process.communicate(b"")
 
 
-async def finish(
-    process: asyncio.subprocess.Process, input_: str = "", *, status: int = 0
-) -> list[Any]:
+async def finish(process: Forked, input_: str = "", *, status: int = 0) -> list[Any]:
     """Give a command its stdin, and wait for its end; returns its lines."""
     async with asyncio.timeout(COMMAND_S_MAX):
         out, err = await process.communicate(input_.encode())
@@ -125,7 +108,7 @@ async def test_every_line_is_done_by_two_workers_of_which_one_is_killed(
     outputs = [tmp_path / "one", tmp_path / "two"]
     parallel = 4
 
-    async def work(output: Path, *options: str) -> asyncio.subprocess.Process:
+    async def work(output: Path, *options: str) -> Forked:
         command = ("--", "sh", "-c", WORK, "sh", str(output))
         words = ("worker", *options, "--parallel", str(parallel))
         return await desk.start(*words, *command, user="bob")
