@@ -34,7 +34,7 @@ export SPARK_HOME PYSPARK_PYTHON=$python SPARK_LOCAL_IP=127.0.0.1
 export SPARK_PUBLIC_DNS=127.0.0.1 SPARK_DAEMON_MEMORY=512m
 folder=$(mktemp -d "${TMPDIR:-/tmp}/spark-cluster-XXXXXX")
 # Nothing that is configured for another cluster.
-export SPARK_CONF_DIR=$folder
+export SPARK_CONF_DIR=$folder/none
 pids=()
 
 end() {
