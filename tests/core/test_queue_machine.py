@@ -550,7 +550,7 @@ def test_nothing_is_lost_doubled_or_overtaken_whatever_happens() -> None:
     run_state_machine_as_test(
         Queue,
         settings=settings(
-            max_examples=EXAMPLES or 250,
+            max_examples=EXAMPLES or 100,
             stateful_step_count=60 if EXAMPLES else 50,
             derandomize=not EXAMPLES,
             database=None,

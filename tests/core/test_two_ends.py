@@ -957,7 +957,7 @@ class PlainPeer(EitherPeer):
 
 EXAMPLES = int(os.environ.get("QOS_EXAMPLES", "0"))
 PROFILE = settings(
-    max_examples=EXAMPLES or 300,
+    max_examples=EXAMPLES or 120,
     stateful_step_count=50,
     deadline=None,
     derandomize=not EXAMPLES,

@@ -18,7 +18,7 @@ from qos.pipeline.tables import Limits
 
 pytestmark = [
     pytest.mark.spark,
-    pytest.mark.xdist_group("spark-declarative"),
+    pytest.mark.xdist_group("spark-processes"),
     pytest.mark.timeout(600),
 ]
 

@@ -32,7 +32,7 @@ pytestmark = [
     pytest.mark.spark,
     pytest.mark.crash,
     pytest.mark.xmpp,
-    pytest.mark.xdist_group("spark-end-to-end"),
+    pytest.mark.xdist_group("spark-processes"),
     pytest.mark.timeout(420),
 ]
 

@@ -25,7 +25,7 @@ from qos.pipeline.tables import Limits
 
 pytestmark = [
     pytest.mark.spark,
-    pytest.mark.xdist_group("spark-follow"),
+    pytest.mark.xdist_group("spark"),
     pytest.mark.timeout(600),
 ]
 

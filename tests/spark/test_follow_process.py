@@ -26,7 +26,7 @@ LIMITS = Limits(now=datetime(2026, 2, 1, tzinfo=UTC))
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.crash,
-    pytest.mark.xdist_group("spark-follow-process"),
+    pytest.mark.xdist_group("spark-processes"),
     pytest.mark.timeout(600),
 ]
 
