@@ -12,6 +12,7 @@ from pathlib import Path
 
 from qos.bench.settings import STORES
 from qos.cli.options import Parser, add_login, jid, seconds, whole
+from qos.cli.plots import add_plot
 from qos.core.model import Level
 
 __all__ = ["FOOTPRINT", "WINDOWS", "parser", "run"]
@@ -161,12 +162,7 @@ def parser(prog: str) -> Parser:
     audit.add_argument(
         "--json", action="store_true", help="the figures as JSON on stdout"
     )
-    audit.add_argument(
-        "--plot",
-        type=Path,
-        metavar="FILE.svg",
-        help="draw them; needs the extra `bench`",
-    )
+    add_plot(audit)
     audit.add_argument(
         "--keep",
         type=Path,
@@ -323,12 +319,7 @@ def _add_work(parser: Parser) -> None:
     group.add_argument(
         "--json", action="store_true", help="the figures as JSON on stdout"
     )
-    group.add_argument(
-        "--plot",
-        type=Path,
-        metavar="FILE.svg",
-        help="draw them; needs the extra `bench`",
-    )
+    add_plot(group)
 
 
 def _add_server(parser: Parser) -> None:

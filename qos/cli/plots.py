@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import importlib.util
 from collections.abc import Iterator
@@ -9,7 +10,22 @@ from pathlib import Path
 
 from qos.cli.status import CommandError, Status, UsageError
 
-__all__ = ["check_plot", "plotting"]
+__all__ = ["add_plot", "check_plot", "plotting"]
+
+
+def add_plot(parser: argparse._ActionsContainer, *, note: str = "") -> None:
+    """Let it be asked for.
+
+    Args:
+        parser: or a group of one.
+        note: put behind what it does, for people.
+    """
+    parser.add_argument(
+        "--plot",
+        type=Path,
+        metavar="FILE.svg",
+        help=f"draw them; needs the extra `bench`{note}",
+    )
 
 
 def check_plot(path: Path | None) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from qos.cli.demo_output import ProgressLine, is_bold, show
 from qos.cli.options import Parser
 from qos.cli.output import note
-from qos.cli.plots import check_plot, plotting
+from qos.cli.plots import add_plot, check_plot, plotting
 from qos.cli.status import CommandError, Status, UsageError
 from qos.demo.text import number, table
 from qos.testing.campaign.audit import Audited, audit
@@ -104,14 +104,9 @@ def parser(prog: str) -> Parser:
         "something was wrong",
     )
     parser.add_argument(
-        "--soak", action="store_true", help="steady traffic; measure what grows"
+        "--soak", action="store_true", help="steady traffic; figures of what may grow"
     )
-    parser.add_argument(
-        "--plot",
-        type=Path,
-        metavar="FILE",
-        help="draw what was measured, as SVG; with --soak",
-    )
+    add_plot(parser, note=" and --soak")
     return parser
 
 
