@@ -2,7 +2,6 @@
 
 import asyncio
 import sqlite3
-import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -10,14 +9,14 @@ from pathlib import Path
 import pytest
 from slixmpp import ClientXMPP
 
+import effects_child
+from forked import Forked
 from hive import NODE, QUEUE, ByHand, LogIn, Queue, token_in
 from qos.core.item import ItemOutcome
 from qos.errors import JobLost, LocalProtocolError, NoAnswer
 from qos.testing import LoopbackServer
 from qos.worker import Job, Worker, effects
 from xep_0254 import XEP_0254
-
-CHILD = Path(__file__).with_name("effects_child.py")
 
 
 @pytest.fixture
@@ -349,19 +348,15 @@ class Killed:
     """Runs the child; see there."""
 
     def __init__(self, port: int, path: Path) -> None:
-        self._arguments = [str(port), str(path)]
+        self._port = port
+        self._path = path
 
     async def __call__(self, step: str) -> str:
         """What it said; '' when it was killed."""
-        child = await asyncio.create_subprocess_exec(
-            sys.executable,
-            str(CHILD),
-            *self._arguments,
-            step,
-            stdout=asyncio.subprocess.PIPE,
-        )
+        child = await Forked.start(effects_child.live, self._port, self._path, step)
         async with asyncio.timeout(40):
-            said, _ = await child.communicate()
+            said, complaint = await child.communicate(b"")
+        assert complaint == b""
         assert child.returncode == (0 if said else -9), said
         return said.decode().strip()
 

@@ -1,15 +1,13 @@
 """A process that works on one item with effects, and kills itself at a given step.
 
-Arguments: the server's port, the database, and the step: the number of a statement
-of ours in the database (`sql:N`, 0 for the first), `before` or `after` the answer to
-the retract, or `never`. It says `done` when it has come to its end.
+For `Forked`: Forked.start(effects_child.live, port, path, step).
 """
 
 import asyncio
 import os
 import signal
 import sqlite3
-import sys
+from pathlib import Path
 from typing import Any
 
 from slixmpp import JID, ClientXMPP
@@ -52,7 +50,7 @@ class Dying(XEP_0254):
             die()
 
 
-async def main(port: int, path: str, step: str) -> None:
+async def _run(port: int, path: Path, step: str) -> None:
     global _counting, _left
     if step.startswith("sql:"):
         _left = int(step.removeprefix("sql:"))
@@ -80,4 +78,14 @@ async def main(port: int, path: str, step: str) -> None:
     await client.disconnect()
 
 
-asyncio.run(main(int(sys.argv[1]), sys.argv[2], sys.argv[3]))
+def live(port: int, path: Path, step: str) -> int:
+    """Be it, and say `done` when it has come to its end.
+
+    Args:
+        port: of the server.
+        path: of the database.
+        step: the number of a statement of ours in the database (`sql:N`, 0 for the
+            first), `before` or `after` the answer to the retract, or `never`.
+    """
+    asyncio.run(_run(port, path, step))
+    return 0
