@@ -2,12 +2,18 @@
 
 import os
 from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 from frames import Lines
+from qos.pipeline.driver import audit
 from qos.pipeline.session import spark_session
+from qos.pipeline.synth import Plan, synthesise
+from qos.pipeline.tables import Limits
 
 
 @pytest.fixture(scope="session")
@@ -18,6 +24,34 @@ def spark(request: pytest.FixtureRequest) -> Iterator[SparkSession]:
         assert any("@spark" in item.nodeid for item in request.session.items)
     with spark_session("tests", master="local[2]", quiet=True) as spark:
         yield spark
+
+
+@dataclass(frozen=True)
+class Audited:
+    """Two lost, one doubled, two stuck, and a line that is none.
+
+    Attributes:
+        journals: of one day.
+        out: what an audit of them, much later, has made.
+    """
+
+    journals: Path
+    out: Path
+
+
+@pytest.fixture(scope="session")
+def audited(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Audited:
+    """For those who come to the same in another way."""
+    folder = tmp_path_factory.mktemp("audited")
+    made = Audited(folder / "journals", folder / "out")
+    plan = Plan(devices=5, messages=60, lost=2, duplicated=1, stuck=2, hours=1)
+    synthesise(plan, made.journals, processes=1)
+    (day,) = made.journals.glob("date=*")
+    with min(day.iterdir()).open("a") as file:
+        file.write("nonsense\n")
+    limits = Limits(now=datetime(2026, 2, 1, tzinfo=UTC))
+    audit(spark, [str(made.journals)], str(made.out), limits=limits)
+    return made
 
 
 @pytest.fixture(scope="session")

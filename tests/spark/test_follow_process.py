@@ -1,5 +1,7 @@
 """`audit` as a process of its own: killed, started again, and stopped."""
 
+from __future__ import annotations
+
 import json
 import os
 import signal
@@ -7,21 +9,20 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from pyspark.sql import SparkSession
 
 from parquet import rows_of
 from qos.cli import main
-from qos.pipeline.driver import TABLES, audit
+from qos.pipeline.driver import TABLES
 from qos.pipeline.synth import Plan, synthesise
-from qos.pipeline.tables import Limits
+
+if TYPE_CHECKING:
+    from tests.spark.conftest import Audited
 
 COMMAND = "import sys; from qos.cli import main; sys.exit(main())"
-
-LIMITS = Limits(now=datetime(2026, 2, 1, tzinfo=UTC))
 
 pytestmark = [
     pytest.mark.spark,
@@ -88,13 +89,11 @@ def start() -> Iterator[Callable[..., Process]]:
 def test_a_killed_follower_goes_on_and_a_stopped_one_ends_its_batch(
     start: Callable[..., Process],
     tmp_path: Path,
-    spark: SparkSession,
+    audited: Audited,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """SIGKILL while the tables are written: and they come out as those of an audit."""
-    journals, out = tmp_path / "journals", tmp_path / "out"
-    plan = Plan(devices=5, messages=60, lost=2, duplicated=1, stuck=2, hours=1)
-    synthesise(plan, journals, processes=1)
+    journals, out = audited.journals, tmp_path / "out"
     follow = ("--follow", "--every", "0.2")
     first = start(journals, out, *follow)
     first.until(lambda: any((out / "deliveries").rglob("*.parquet")))
@@ -111,9 +110,8 @@ def test_a_killed_follower_goes_on_and_a_stopped_one_ends_its_batch(
     status, lines, err = second.ended()
     assert (status, err.count("\n")) == (1, 1)
     assert "stopping, when this batch is done" in err
-    audit(spark, [str(journals)], str(tmp_path / "audit"), limits=LIMITS)
     for name in (*TABLES, "problems"):
-        assert rows_of(out / name) == rows_of(tmp_path / "audit" / name), name
+        assert rows_of(out / name) == rows_of(audited.out / name), name
     assert len(rows_of(out / "anomalies")) == 5
     assert lines[-1]["anomalies"] == {"lost": 2, "duplicated": 1, "stuck": 2}
 
