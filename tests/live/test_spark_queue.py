@@ -136,8 +136,8 @@ async def open_shop(folder: Path, *nodes: str) -> AsyncIterator[Shop]:
 
 SHOWN, CLAIMED = "shown", "claimed"
 MODES = {SHOWN: "show", CLAIMED: "claim"}
-NAMES = [f"i{number:03}" for number in range(120)]
-LATER = [f"later{number:02}" for number in range(30)]
+NAMES = [f"i{number:03}" for number in range(80)]
+LATER = [f"later{number:02}" for number in range(20)]
 
 
 async def test_each_item_is_in_the_result_once_whatever_is_killed(
