@@ -107,3 +107,11 @@ def test_importing_the_library_imports_only_what_it_needs(
     # A plugin may load parts of slixmpp and aiofiles that they do not load themselves.
     assert added <= {"slixmpp", "aiofiles", "qos", "xep_qos", "xep_0337"}
     assert not modules & {"qos.cli", "qos.testing", "pyspark"}
+
+
+def test_a_part_for_tests_is_imported_when_it_is_asked_for(tmp_path: Path) -> None:
+    """The clients of other brokers are measured, and the server of tests is not."""
+    modules = modules_after("import qos.testing.ports", tmp_path)
+    assert "qos.testing.server" not in modules
+    modules = modules_after("from qos.testing import LoopbackServer", tmp_path)
+    assert "qos.testing.server" in modules
