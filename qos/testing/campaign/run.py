@@ -240,8 +240,10 @@ class Run:
 
     async def _insist_on_node(self, plugin: XEP_0254, online: asyncio.Event) -> None:
         await online.wait()
-        remembers_s = self._traffic.remembers_s or _KEEPS_S
-        options = {**_NODE_OPTIONS, "queue#keep_accepted": f"{remembers_s}"}
+        options = {**_NODE_OPTIONS, "queue#keep_accepted": f"{_KEEPS_S}"}
+        if remembers_s := self._traffic.remembers_s:
+            for name in ("queue#keep_accepted", "queue#dedupe_window"):
+                options[name] = f"{remembers_s}"
         for _ in range(_CREATE_TRIES):
             try:
                 await plugin.create(queue_jid(self._name), NODE, options)
