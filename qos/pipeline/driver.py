@@ -126,7 +126,8 @@ def audit(
         # Few, and all in memory from here on.
         pieces = found.runs.localCheckpoint()
         runs = boot_runs.merged(pieces, tolerance_s=CLOCK_BACK_S).localCheckpoint()
-        unique = _lines(pieces) == _lines(runs)
+        count, first_day, last_day = _extent(pieces)
+        unique = count == _extent(runs)[0]
         if found.told is not None and not unique:
             progress("reading the journals again: some lines are there twice")
             store.remove(spark, staged)
@@ -136,7 +137,12 @@ def audit(
         problems = _problems(found.lines, runs, files)
         store.replace_table(problems, f"{out}/problems")
         problems = store.read_table(problems, f"{out}/problems")
-        summary = _seen(pieces, problems, first, last)
+        summary = Summary(
+            first=first or first_day,
+            last=last or last_day,
+            lines=count + _bad_lines(problems),
+            events=count,
+        )
         events = read.events_of(found.lines)
         if found.told is not None:
             messages = tables.deliveries_of(found.told)
@@ -268,30 +274,21 @@ def _problems(checked: DataFrame, runs: DataFrame, files: DataFrame) -> DataFram
     )
 
 
-def _lines(runs: DataFrame) -> int:
-    """How many there are in all runs."""
+def _extent(runs: DataFrame) -> tuple[int, date | None, date | None]:
+    """How many lines there are in all runs, and their first and last day."""
     lines = F.sum(F.col("last_seq") - F.col("first_seq") + 1)
-    row = runs.agg(F.coalesce(lines, F.lit(0))).first()
-    assert row is not None
-    return int(row[0])
-
-
-def _seen(
-    pieces: DataFrame, problems: DataFrame, first: date | None, last: date | None
-) -> Summary:
-    """How much was read, and of which days."""
-    seen = pieces.agg(
-        F.to_date(F.min("first_at")).alias("first"),
-        F.to_date(F.max("last_at")).alias("last"),
+    row = runs.agg(
+        F.coalesce(lines, F.lit(0)),
+        F.to_date(F.min("first_at")),
+        F.to_date(F.max("last_at")),
     ).first()
+    assert row is not None
+    return int(row[0]), row[1], row[2]
+
+
+def _bad_lines(problems: DataFrame) -> int:
+    """How many lines are no event."""
     of_lines = F.col("kind").isin(*(each.value for each in LineProblem))
-    bad = problems.where(of_lines).agg(F.sum("count").alias("lines")).first()
-    assert seen is not None
+    bad = problems.where(of_lines).agg(F.sum("count")).first()
     assert bad is not None
-    events = _lines(pieces)
-    return Summary(
-        first=first or seen["first"],
-        last=last or seen["last"],
-        lines=events + (bad["lines"] or 0),
-        events=events,
-    )
+    return int(bad[0] or 0)
