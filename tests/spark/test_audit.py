@@ -96,7 +96,9 @@ def test_exactly_the_anomalies_are_found_however_the_lines_lie(
 @pytest.fixture(scope="module")
 def journals(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("journals")
-    plan = Plan(devices=20, messages=700, lost=2, duplicated=1, stuck=1, days=2)
+    plan = Plan(
+        devices=20, messages=700, lost=2, duplicated=1, stuck=1, days=2, hours=13
+    )
     synthesise(plan, folder, processes=1)
     (folder / "date=2026-01-05" / "notes.txt").write_text("foreign")
     return folder
