@@ -7,6 +7,7 @@ from qos._version import __version__
 from qos.core.model import Level
 from qos.engine import Delivery, Handover, Outcome
 from qos.errors import (
+    AmbiguousMessage,
     CannotWithdraw,
     InDoubt,
     LocalProtocolError,
@@ -19,6 +20,7 @@ from qos.errors import (
 )
 
 __all__ = [
+    "AmbiguousMessage",
     "CannotWithdraw",
     "Delivery",
     "Handover",

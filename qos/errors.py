@@ -7,6 +7,7 @@
     │   ├── MessageTooLarge       over the server's stanza limit
     │   ├── OutboxFull            the outbox is bounded, and it is full
     │   ├── UnknownMessage        no such message in the store
+    │   ├── AmbiguousMessage      several senders have used this id
     │   └── CannotWithdraw        it may have been handed over already
     ├── RemoteProtocolError       the peer broke the protocol; has the answer
     ├── DeliveryFailed            how a message ended, other than delivered
@@ -28,9 +29,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 __all__ = [
+    "AmbiguousMessage",
     "CannotWithdraw",
     "DeliveryFailed",
     "InDoubt",
@@ -104,6 +107,21 @@ class UnknownMessage(LocalProtocolError):
     def __init__(self, msg_id: str) -> None:
         super().__init__(f"no message {msg_id!r} in the store")
         self.msg_id = msg_id
+
+
+class AmbiguousMessage(LocalProtocolError):
+    """Several messages have this id: it is only unique with its sender.
+
+    Attributes:
+        senders: their full JIDs, sorted.
+    """
+
+    def __init__(self, msg_id: str, *, senders: Sequence[str]) -> None:
+        super().__init__(
+            f"several messages have the id {msg_id!r}, from {', '.join(senders)}"
+        )
+        self.msg_id = msg_id
+        self.senders = tuple(senders)
 
 
 class CannotWithdraw(LocalProtocolError):

@@ -14,9 +14,9 @@ from slixmpp.stanza import Message
 from slixmpp.xmlstream.stanzabase import StanzaBase
 
 from qos.core.backoff import Backoff
-from qos.core.model import MARKS_NAMESPACE, NAMESPACES, Incoming, Level, bare
+from qos.core.model import MARKS_NAMESPACE, NAMESPACES, Incoming, Level, only
 from qos.engine import Delivery, Outcome
-from qos.errors import LocalProtocolError, UnknownMessage
+from qos.errors import LocalProtocolError
 from qos.stores.base import Store
 from xep_qos import stanza
 from xep_qos.batch import features as batch_features
@@ -269,8 +269,7 @@ class XEP_QOS(BasePlugin):
         return [
             each
             for each in self._endpoint.inbox.parked()
-            if msg_id in {None, each.msg_id}
-            and source in {None, each.source, bare(each.source)}
+            if msg_id in {None, each.msg_id} and each.is_from(source)
         ]
 
     def release_parked(self, msg_id: str, source: str | None = None) -> None:
@@ -282,21 +281,18 @@ class XEP_QOS(BasePlugin):
 
         Raises:
             UnknownMessage: none that is parked has it.
+            AmbiguousMessage: several have it.
         """
-        self._endpoint.inbox.release(self._parked(msg_id, source).key)
+        parked = only(self._endpoint.inbox.parked(), msg_id, source)
+        self._endpoint.inbox.release(parked.key)
 
     def drop_parked(self, msg_id: str, source: str | None = None) -> None:
         """Give a parked message up: its sender is told so, when it asks again.
 
         Args, Raises: as release_parked.
         """
-        self._endpoint.inbox.drop(self._parked(msg_id, source).key)
-
-    def _parked(self, msg_id: str, source: str | None) -> Incoming:
-        found = self.parked(msg_id, source)
-        if not found:
-            raise UnknownMessage(msg_id)
-        return found[0]
+        parked = only(self._endpoint.inbox.parked(), msg_id, source)
+        self._endpoint.inbox.drop(parked.key)
 
     @property
     def outstanding(self) -> int:

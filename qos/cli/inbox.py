@@ -13,9 +13,9 @@ from qos.cli.status import CommandError, Status
 from qos.cli.stored import in_full, journal_of, opened, summary, write
 from qos.core import receiver
 from qos.core.effects import Save
-from qos.core.model import Incoming, IncomingState, bare
+from qos.core.model import Incoming, IncomingState, only
 from qos.core.receiver import At, ReceiverInput
-from qos.errors import UnknownMessage
+from qos.errors import AmbiguousMessage
 from qos.journal import messages as journaled
 from qos.journal.writer import JournalWriter
 from qos.stores.base import Store
@@ -135,22 +135,12 @@ def _held(store: Store) -> Iterator[Incoming]:
 
 
 def _find(store: Store, msg_id: str, source: str | None) -> Incoming:
-    found = [
-        record
-        for record in _held(store)
-        if record.msg_id == msg_id
-        and source in {None, record.source, bare(record.source)}
-    ]
-    if not found:
-        raise UnknownMessage(msg_id)
-    if len(found) > 1:
-        senders = ", ".join(sorted({record.source for record in found}))
+    try:
+        return only(_held(store), msg_id, source)
+    except AmbiguousMessage as error:
         raise CommandError(
-            f"{len(found)} messages have the id {msg_id!r}, from {senders}: "
-            "choose with --from JID",
-            Status.NOT_DELIVERED,
-        )
-    return found[0]
+            f"{error}: choose with --from JID", Status.NOT_DELIVERED
+        ) from None
 
 
 def _input_for(record: Incoming, action: str) -> ReceiverInput:

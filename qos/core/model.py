@@ -7,8 +7,11 @@ stand on the wire; sizes are bytes of UTF-8. `qos.limits` names every limit.
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Self
+
+from qos.errors import AmbiguousMessage, UnknownMessage
 
 __all__ = [
     "ID_CHARS_MAX",
@@ -22,6 +25,7 @@ __all__ = [
     "OutgoingState",
     "Route",
     "bare",
+    "only",
 ]
 
 #: The text's namespace first, then its two published successors.
@@ -258,3 +262,28 @@ class Incoming:
     handovers: int = 0
     redelivered: bool = False
     counted: bool = True
+
+    def is_from(self, jid: str | None) -> bool:
+        """Whether this JID, full or bare, has sent it; None stands for any."""
+        return jid in {None, self.source, bare(self.source)}
+
+
+def only(records: Iterable[Incoming], msg_id: str, source: str | None) -> Incoming:
+    """The one of them with this id.
+
+    Args:
+        records: to choose from.
+        msg_id: its id.
+        source: the JID it came from, full or bare; None: whoever has sent it.
+
+    Raises:
+        UnknownMessage: there is none.
+        AmbiguousMessage: there are several.
+    """
+    found = [each for each in records if each.msg_id == msg_id and each.is_from(source)]
+    if not found:
+        raise UnknownMessage(msg_id)
+    if len(found) > 1:
+        senders = sorted({each.source for each in found})
+        raise AmbiguousMessage(msg_id, senders=senders)
+    return found[0]

@@ -20,7 +20,12 @@ from consuming_device import PLACES
 from devices import Device, device, eventually, make_device, outcome_of
 from qos import Handover
 from qos.core.model import Level, OutgoingState
-from qos.errors import LocalProtocolError, StoreError, UnknownMessage
+from qos.errors import (
+    AmbiguousMessage,
+    LocalProtocolError,
+    StoreError,
+    UnknownMessage,
+)
 from qos.testing.prosody import MakeProsody, Prosody
 
 
@@ -153,6 +158,35 @@ async def test_one_that_fails_too_often_is_parked_until_an_operator_decides(
         assert got == ["good", "bad"]
         with pytest.raises(UnknownMessage):
             bob.qos.release_parked(worse.msg_id)
+
+
+async def test_a_parked_message_whose_id_others_have_used_takes_its_sender(
+    prosody: Prosody, tmp_path: Path
+) -> None:
+    """Small devices count from 1: what is dropped must not be the message of another."""
+    async with (
+        pair(prosody, tmp_path) as (alice, bob),
+        device(prosody, "alice/phone") as phone,
+    ):
+
+        @bob.qos.consumer(max_handovers=1)
+        async def take(message: Message, handover: Handover) -> None:
+            raise ValueError("no")
+
+        await bob.log_in()
+        for each in (alice, phone):
+            await each.qos.submit(each.message(bob.jid, "on"), msg_id="1")
+        await eventually(lambda: len(bob.qos.parked("1")) == 2)
+        with pytest.raises(
+            AmbiguousMessage, match="alice@localhost/desk, alice@localhost/phone"
+        ):
+            bob.qos.drop_parked("1")
+        with pytest.raises(AmbiguousMessage):
+            bob.qos.release_parked("1", "alice@localhost")
+        bob.qos.drop_parked("1", phone.jid)
+        await eventually(lambda: len(bob.qos.parked("1")) == 1)
+        (left,) = bob.qos.parked()
+        assert left.source == alice.jid
 
 
 async def test_a_handler_may_send_but_not_while_its_transaction_is_open(
