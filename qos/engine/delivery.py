@@ -72,7 +72,7 @@ class Delivery:
     """A message that was accepted, to ask for its outcome or take it back."""
 
     def __init__(
-        self, outbox: _Withdraws | None, *, msg_id: str, to: str, level: Level
+        self, outbox: _Keeper | None, *, msg_id: str, to: str, level: Level
     ) -> None:
         self.msg_id = msg_id
         self.to = to
@@ -88,6 +88,8 @@ class Delivery:
         # One for each who asks: to be cancelled is no matter of the others.
         waiting: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         self._waiting.append(waiting)
+        if self._outbox is not None:
+            self._outbox.keep(self)
         return await waiting
 
     @property
@@ -132,6 +134,11 @@ class Delivery:
         return delivery
 
 
-class _Withdraws(Protocol):
+class _Keeper(Protocol):
+    """The outbox, as a delivery knows it."""
+
     async def withdraw(self, msg_id: str) -> None:
         """See Delivery.withdraw."""
+
+    def keep(self, delivery: Delivery) -> None:
+        """Hold it until it is settled."""

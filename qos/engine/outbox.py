@@ -92,6 +92,7 @@ class Outbox:
         self._deliveries: weakref.WeakValueDictionary[str, Delivery] = (
             weakref.WeakValueDictionary()
         )
+        self._awaited: set[Delivery] = set()
         self._under_way = UnderWay(
             store,
             port,
@@ -300,6 +301,10 @@ class Outbox:
 
     # -- from acceptance to the first attempt ------------------------------
 
+    def keep(self, delivery: Delivery) -> None:
+        """Somebody waits for its end: it must not go before, and they with it."""
+        self._awaited.add(delivery)
+
     def _deliver_later(self, record: Outgoing) -> Delivery:
         delivery = Delivery(
             self, msg_id=record.msg_id, to=record.to, level=record.level
@@ -397,6 +402,7 @@ class Outbox:
         if delivery is not None and record.state.ended:
             seconds = self._clock.now() - record.created_at
             delivery.settle(Outcome.of(record, seconds))
+            self._awaited.discard(delivery)
         self._expect_forgetting()
         self._pump(record.flow)
 

@@ -1,6 +1,7 @@
 """The outbox alone: what it keeps in memory, when it sends, what it says."""
 
 import asyncio
+import gc
 import itertools
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -251,6 +252,25 @@ async def test_an_outcome_can_be_asked_for_later_and_after_a_restart(
     assert replace(later, seconds=0.0) == replace(outcome, seconds=0.0)
     with pytest.raises(UnknownMessage):
         await bench.outbox.outcome("nobody's")
+
+
+async def test_whoever_waits_for_an_outcome_is_told_though_nobody_holds_them(
+    bench: Bench,
+) -> None:
+    """asyncio holds no task that waits; what it waits for has to."""
+    bench.outbox.session_started(OWN)
+    heard: list[OutgoingState] = []
+
+    async def wait(msg_id: str) -> None:
+        heard.append((await bench.outbox.outcome(msg_id)).status)
+
+    msg_id = (await bench.submit()).msg_id
+    asyncio.get_running_loop().create_task(wait(msg_id))
+    await settle()
+    gc.collect()
+    await bench.run()
+    await bench.answer_all()
+    assert heard == [OutgoingState.DELIVERED]
 
 
 async def test_of_two_messages_with_one_id_the_outcome_is_that_of_the_last(
