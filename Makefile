@@ -23,8 +23,11 @@ POLICY := /usr/sbin/policy-rc.d
 # Where Debian has its servers; not in the PATH of everybody.
 WITH_SBIN := PATH="$$PATH:/usr/sbin"
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
-# Most of what is installed is never imported; Python compiles what is.
-export PIP_NO_COMPILE := 1
+# Most of what is installed is never imported; Python compiles what is. By pip's manual
+# such an option is on when its variable is off.
+export PIP_NO_COMPILE := 0
+# And keeps it: else each of the hundreds of processes of the tests compiles it again.
+unexport PYTHONDONTWRITEBYTECODE
 
 # Of `make campaign` and `make soak`.
 MINUTES ?= 10
