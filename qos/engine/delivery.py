@@ -79,7 +79,8 @@ class Delivery:
         self.level = level
         self._outbox = outbox
         self._outcome: Outcome | None = None
-        self._waiting: list[asyncio.Future[Outcome]] = []
+        # In the order in which they asked, so that a seed replays.
+        self._waiting: dict[asyncio.Future[Outcome], None] = {}
 
     async def outcome(self) -> Outcome:
         """Wait for the end of the message. May be asked by many, and again."""
@@ -87,10 +88,13 @@ class Delivery:
             return self._outcome
         # One for each who asks: to be cancelled is no matter of the others.
         waiting: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-        self._waiting.append(waiting)
+        self._waiting[waiting] = None
         if self._outbox is not None:
             self._outbox.keep(self)
-        return await waiting
+        try:
+            return await waiting
+        finally:
+            self._waiting.pop(waiting, None)
 
     @property
     def ended(self) -> bool:

@@ -1,6 +1,7 @@
 """The outbox alone: what it keeps in memory, when it sends, what it says."""
 
 import asyncio
+import contextlib
 import gc
 import itertools
 from collections.abc import AsyncIterator
@@ -271,6 +272,23 @@ async def test_whoever_waits_for_an_outcome_is_told_though_nobody_holds_them(
     await bench.run()
     await bench.answer_all()
     assert heard == [OutgoingState.DELIVERED]
+
+
+async def test_whoever_gives_up_waiting_leaves_nothing_behind(bench: Bench) -> None:
+    """Some ask every second, with a time-out, for as long as a peer is away."""
+    delivery = await bench.submit()
+    gc.collect()
+    before = _futures()
+    for _ in range(20):
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(0):
+                await delivery.outcome()
+    gc.collect()
+    assert _futures() < before + 20
+
+
+def _futures() -> int:
+    return sum(isinstance(each, asyncio.Future) for each in gc.get_objects())
 
 
 async def test_of_two_messages_with_one_id_the_outcome_is_that_of_the_last(
