@@ -28,7 +28,12 @@ from qos.core.receiver import Request
 from qos.core.sender import Reply
 from qos.core.trust import Trusted
 from qos.engine import Consumption, Delivery, Inbox, LoopClock, Outbox
-from qos.errors import LocalProtocolError, MessageTooLarge, RemoteProtocolError
+from qos.errors import (
+    LocalProtocolError,
+    MessageTooLarge,
+    RemoteProtocolError,
+    StoreDamaged,
+)
 from qos.ids import new_id
 from qos.journal import messages as journaled
 from qos.journal.writer import JournalWriter, check_folder
@@ -446,6 +451,13 @@ class Endpoint:
         """See qos.engine.held.InboxPort."""
         try:
             message = self._stanza_of(record)
+        except ET.ParseError as error:
+            # It could be read when it came: no handler has had it, whatever follows.
+            text = f"the message {record.msg_id!r} of {record.source} cannot be read"
+            failed = self.xmpp.loop.create_future()
+            failed.set_exception(StoreDamaged(self.store.url, f"{text}: {error}"))
+            return failed
+        try:
             self._wire.feed(message)
         except Exception:
             log.exception("a handler failed on %r", record.msg_id)
@@ -454,7 +466,10 @@ class Endpoint:
 
     def consumption(self, record: Incoming) -> Consumption | None:
         """See qos.engine.held.InboxPort."""
-        return self.consumers.consumption(record)
+        try:
+            return self.consumers.consumption(record)
+        except ET.ParseError:
+            return None  # hand_over() says so
 
     def _stanza_of(self, record: Incoming) -> Message:
         """The message as a stanza, with what `incoming` says of it."""

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from slixmpp import Message
 
 from devices import (
     answers,
@@ -16,6 +17,7 @@ from devices import (
     outcome_of,
     request,
 )
+from qos import Handover
 from qos.core.model import IncomingState, Level, OutgoingState
 from qos.errors import InDoubt
 from qos.testing.prosody import Prosody
@@ -132,6 +134,39 @@ async def test_held_messages_survive_a_restart_of_the_receiver(
                 a.info is None or a.info.redelivered for a in bob.arrivals.all
             )
             assert bob.tap.count(request("assured")) == 0
+
+
+@pytest.mark.parametrize("consumes", [False, True])
+async def test_a_held_message_that_cannot_be_read_any_more_is_no_delivery(
+    prosody: Prosody,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    consumes: bool,
+) -> None:
+    """A store that people can read is one that they can damage."""
+    url = store_url("files", tmp_path, "bob")
+    async with device(prosody, "alice/a", deadline_s=3.0) as alice:
+        async with device(prosody, "bob/b", store=url) as bob:
+            bob.tap.lose(request("deliver"))
+            delivery = await alice.qos.submit(alice.message(BOB_B, "on"))
+            await bob.tap.wait_lost()
+        (held,) = (tmp_path / "bob" / "incoming").iterdir()
+        held.write_text(held.read_text().replace("</message>", "</massage>"))
+        async with make_device(prosody, "bob/b", store=url) as bob:
+            got: list[str] = []
+            if consumes:
+
+                @bob.qos.consumer()
+                async def take(message: Message, handover: Handover) -> None:
+                    got.append(message["body"])
+
+            await bob.log_in()
+            assert (await outcome_of(delivery)).status is OutgoingState.IN_DOUBT
+            assert (got, bob.arrivals.bodies) == ([], [])
+            (record,) = bob.qos.store.incoming()
+            assert record.state is IncomingState.RELEASING
+            assert f"{url}: the message {delivery.msg_id!r} of alice@" in caplog.text
+            assert "Traceback" not in caplog.text
 
 
 async def test_a_message_whose_hold_is_gone_before_its_release_is_offered_again(
