@@ -1,7 +1,8 @@
 """Who has which items, and who can take another.
 
 Locks are counted by holder, a full JID, whatever became of its subscription; durable
-ones by account, since whoever of it comes next has them.
+ones by account, since whoever of it comes next has them. But who wants no durable locks
+has only those of its own.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ class Holders:
     def __init__(self) -> None:
         # Ids in the order in which they were locked.
         self._held: dict[str, dict[str, dict[str, None]]] = {}
-        self._durable: dict[str, dict[str, None]] = {}
+        # By account, the holder of each.
+        self._durable: dict[str, dict[str, str]] = {}
         self._turns: dict[str, int] = {}
         self._turn = 0
 
@@ -33,7 +35,7 @@ class Holders:
         """It has been locked."""
         account = bare(item.holder)
         if item.durable:
-            self._durable.setdefault(account, {})[item.item_id] = None
+            self._durable.setdefault(account, {})[item.item_id] = item.holder
         else:
             held = self._held.setdefault(account, {})
             held.setdefault(item.holder, {})[item.item_id] = None
@@ -83,16 +85,21 @@ class Holders:
 
     def candidate(self, subscription: Subscription, holder: str) -> Candidate | None:
         """This full JID of a subscriber; None: the subscriber has enough."""
-        account = bare(subscription.jid)
-        held = self._held.get(account, {})
-        load = len(self._durable.get(account, ()))
-        if subscription.jid == account:
-            load += sum(map(len, held.values()))
-        else:
-            load += len(held.get(holder, ()))
+        load = self._load(subscription, holder)
         if load >= subscription.queue_requests:
             return None
         return Candidate(subscription, holder, load, self._turns.get(holder, 0))
+
+    def _load(self, subscription: Subscription, holder: str) -> int:
+        account = bare(subscription.jid)
+        held, durable = self._held.get(account, {}), self._durable.get(account, {})
+        if subscription.jid == account:
+            return len(durable) + sum(map(len, held.values()))
+        own = len(held.get(holder, ()))
+        if subscription.durable_locks:
+            return own + len(durable)
+        # What another one of the account has will never be its own.
+        return own + sum(each == holder for each in durable.values())
 
     def served(self, holder: str) -> None:
         """It is the last in turn now."""

@@ -326,6 +326,27 @@ def test_durable_locks_are_counted_by_account() -> None:
     assert it.item("c").holder == BEE_2
 
 
+def test_durable_locks_of_another_resource_are_not_counted_for_who_wants_none() -> None:
+    """It has nothing, and will never have them: it would wait while items lie about."""
+    it = World(PLAIN)
+    it.subscribe(BEE, durable_locks="1")
+    it.publish("a")
+    it.subscribe(BEE_2)
+    it.publish("b", "c")
+    assert it.given() == [("a", BEE), ("b", BEE_2)]
+
+
+def test_a_durable_lock_is_counted_for_its_holder_whatever_it_wants_now() -> None:
+    """A wish that is changed gives no right to more."""
+    it = World(PLAIN)
+    it.subscribe(BEE, durable_locks="1")
+    it.publish("a", "b")
+    it.subscribe(BEE)
+    assert it.item("b").holder == ""
+    it.retract("a", BEE)
+    assert it.item("b").holder == BEE
+
+
 def test_who_subscribes_for_two_gets_no_more_than_each_wants() -> None:
     """A full and a bare subscription of one account see each other's locks."""
     it = World(PLAIN)

@@ -141,7 +141,11 @@ class Model:
         """How many items the subscriber has."""
         return sum(
             bare(fact.holder) == bare(wish.jid)
-            and (fact.durable or "/" not in wish.jid or fact.holder == wish.jid)
+            and (
+                "/" not in wish.jid
+                or fact.holder == wish.jid
+                or (fact.durable and wish.durable)
+            )
             for fact in self.live(node).values()
             if fact.status == "locked"
         )
