@@ -338,7 +338,7 @@ def _state(item: Item, now: float) -> str:
         return "acquired"
     if item.state is ItemState.ARCHIVED:
         return "accepted" if item.outcome is ItemOutcome.ACCEPTED else "dead"
-    return "delayed" if item.available_at > now else "available"
+    return "delayed" if item.is_held_back(now) else "available"
 
 
 def _history(item: Item, owner_view: bool) -> str:

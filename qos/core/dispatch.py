@@ -35,7 +35,7 @@ class Backlog:
         self._entries = 0
 
     def add(self, item: Item, *, count: int) -> None:
-        """Take an item that is available and not delayed.
+        """Take an item that is available and not held back.
 
         Args:
             item: which.
@@ -203,7 +203,7 @@ def _moments(item: Item, now: float) -> Iterator[float]:
     if item.state is ItemState.ACQUIRED:
         yield item.deadline
         return
-    if item.available_at > now:
+    if item.is_held_back(now):
         yield item.available_at
     if item.expires_at is not None:
         yield item.expires_at

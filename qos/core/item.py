@@ -139,6 +139,18 @@ class Item:
     forget_at: float | None = None
     history: tuple[Failure, ...] = ()
 
+    def is_held_back(self, now: float) -> bool:
+        """Whether its delay or backoff is not over yet.
+
+        A clock that was set back makes no delay where there was none, or newer items
+        would overtake. There is one if the publisher said so, or after a redelivery;
+        not in a second life, which has a history from its beginning.
+        """
+        never = not self.order and (
+            self.history or self.available_at <= self.published_at
+        )
+        return not never and self.available_at > now
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:

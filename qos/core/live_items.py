@@ -42,7 +42,7 @@ class LiveItems:
             self.letters.setdefault(item.origin, set()).add(item.item_id)
         if item.state is ItemState.ACQUIRED:
             self.holders.add(item)
-        elif item.available_at <= now:
+        elif not item.is_held_back(now):
             self.give_out(item)
         self.moments.expect(item, now, count=len(self.items))
 

@@ -479,7 +479,7 @@ class QueueNode:
                     effects += self._time_out(item, now)
             elif item.expires_at is not None and item.expires_at <= now:
                 effects += self._die(item, work_queue.expired(item, now=now), now)
-            elif item.available_at <= now:
+            elif not item.is_held_back(now):
                 self.live.give_out(item)
         return effects
 

@@ -23,7 +23,7 @@ def stats(
     """
     live = queue.items.values()
     waiting = [item for item in live if item.state is ItemState.AVAILABLE]
-    delayed = sum(item.available_at > now for item in waiting)
+    delayed = sum(item.is_held_back(now) for item in waiting)
     oldest = min((item.published_at for item in live), default=None)
     return {
         "available": len(waiting) - delayed,

@@ -203,6 +203,28 @@ def test_the_deadline_of_a_lock_that_has_ended_wakes_nothing() -> None:
     assert it.item("a").holder == BEE
 
 
+def test_a_clock_that_was_set_back_makes_no_delay_where_there_was_none() -> None:
+    """Over a restart: else what is published then overtakes it, and it waits for hours."""
+    it = World({**PLAIN, "queue#max_deliveries": "1"})
+    it.subscribe(BEE)
+    it.publish("again")
+    it.wait(60)
+    it.unsubscribe(BEE)
+    it.ask(Requeue(NODE), OWNER)
+    it.publish("first", entry("later", delay=5.0))
+    it.now -= 3600
+    it.boot()
+    it.flush()
+    it.publish("second")
+    assert (it.stats()["available"], it.stats()["delayed"]) == (3, 1)
+    assert it.core.next_at() == 1065.0
+    it.subscribe(BEE, 5)
+    assert [item_id for item_id, _ in it.given()] == ["again", "first", "second"]
+    it.wait(3605)
+    it.heard(BEE)
+    assert it.item("later").holder == BEE
+
+
 def test_the_first_acquirer_is_known() -> None:
     """AMQP 1.0 messaging §3.2.1: false once somebody had it, were it given back."""
     it = World(PLAIN)
