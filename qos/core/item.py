@@ -208,7 +208,8 @@ class Subscription:
         node: of which node.
         jid: a full JID, or a bare one: then any of its resources gets items.
         subid: names it.
-        via: the full JID that asked for it.
+        via: the full JID that asked for it; of a bare JID, when that one has gone, one
+            that works on.
         queue_requests: items it will have at a time, at most.
         batch: items in one event, at most.
         durable_locks: its locks outlive its presence, and are its account's.

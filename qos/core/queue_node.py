@@ -29,6 +29,7 @@ from qos.core.publishing import new_items
 from qos.core.queue_effects import (
     NotifyItem,
     NotifyRetract,
+    NotifySubscription,
     NotifyUnlock,
     QueueEffect,
     RemoveItem,
@@ -380,17 +381,12 @@ class QueueNode:
         self.live.holders.forget_turn(jid)
         return [RemoveSubscription(self.node.name, jid)]
 
-    def left(
-        self, jid: str, *, was_present: bool, present: Present, now: float
-    ) -> list[QueueEffect]:
+    def left(self, jid: str, there: Present, *, now: float) -> list[QueueEffect]:
         """Unavailable presence of a full JID: unlock and unsubscribe (XEP-0254 §4).
-
-        A bare JID is unsubscribed when the last of its resources goes.
 
         Args:
             jid: who went.
-            was_present: it had been heard of.
-            present: who is there without it.
+            there: who has not, though it may be silent.
             now: the time.
         """
         effects: list[QueueEffect] = []
@@ -401,14 +397,24 @@ class QueueNode:
         if jid in self.subscriptions:
             effects += self.unsubscribe(jid)
         of_all = self.subscriptions.get(bare(jid))
-        if (
-            of_all is not None
-            and (was_present or jid == of_all.via)
-            and not resources(of_all, present)
-        ):
-            effects += self.unsubscribe(of_all.jid)
+        if of_all is not None and of_all.via == jid:
+            effects += self._pass_on(of_all, there)
         self.live.holders.forget_turn(jid)
         return effects
+
+    def _pass_on(self, subscription: Subscription, there: Present) -> list[QueueEffect]:
+        """The one that stands for a bare JID has gone: another does, or it ends.
+
+        Nobody else ends it: most of an account are no workers, and after a start it is
+        not known who of them is there.
+        """
+        jid = subscription.jid
+        heirs = resources(subscription, there)
+        if heirs:
+            self.subscriptions[jid] = after = replace(subscription, via=heirs[0])
+            return [SaveSubscription(after)]
+        told = NotifySubscription(jid, self.node.name, jid, subscription.subid)
+        return [*self.unsubscribe(jid), told]
 
     def bounced(
         self, jid: str, tokens: Collection[str], now: float

@@ -87,6 +87,8 @@ class Queues:
         nodes: by name.
         present: by account, its full JIDs that were heard of since the start, and
             whether by available presence.
+        silent: those of them that have failed to answer, likewise: they get nothing
+            until a stanza of theirs comes, which need not be presence again.
         memory: what has ended.
         creators: the bare JIDs that may create nodes; None: everybody.
         new_id: 128 random bits as text, never given before.
@@ -106,6 +108,7 @@ class Queues:
         self.new_id = new_id
         self.nodes: dict[str, QueueNode] = {}
         self.present: dict[str, dict[str, bool]] = {}
+        self.silent: dict[str, dict[str, bool]] = {}
         self.next_seq = itertools.count(start.next_seq).__next__
         self._next_order = itertools.count(start.next_order).__next__
         # By account, the nodes where it subscribes, or has something.
@@ -207,6 +210,7 @@ class Queues:
         before = resources.get(jid)
         if before or (before is not None and not available):
             return []
+        available = self.silent.get(account, {}).pop(jid, False) or available
         effects: list[QueueEffect] = []
         for name in self._nodes_of.get(account, ()):
             if not self.nodes[name].listens_to(jid):
@@ -215,8 +219,7 @@ class Queues:
             if before is None:
                 effects += self.nodes[name].resend(jid)
             self._touched.add(name)
-        if len(resources) > _RESOURCES_MAX:
-            del resources[next(iter(resources))]
+        _limit(resources)
         return effects
 
     def works_at(self, jid: str, name: str) -> list[QueueEffect]:
@@ -227,13 +230,14 @@ class Queues:
     def went(self, jid: str, now: float) -> list[QueueEffect]:
         """Unavailable presence from a full JID (XEP-0254 §4)."""
         account = bare(jid)
-        was_present = jid in self.present.get(account, ())
-        self._lose(jid)
+        present, silent = self._of(account)
+        present.pop(jid, None)
+        silent.pop(jid, None)
+        # Who is silent has not gone.
+        there = {account: {**present, **silent}}
         effects: list[QueueEffect] = []
         for name in list(self._nodes_of.get(account, ())):
-            effects += self.queue(name).left(
-                jid, was_present=was_present, present=self.present, now=now
-            )
+            effects += self.queue(name).left(jid, there, now=now)
             effects += self.place_dead(name, now)
             self.forget(account, name)
         return effects
@@ -266,6 +270,12 @@ class Queues:
             if not names:
                 self._nodes_of.pop(account, None)
                 self.present.pop(account, None)
+                self.silent.pop(account, None)
+
+    def forget_presence(self) -> None:
+        """There was no session: nobody is known to be there until heard of."""
+        self.present.clear()
+        self.silent.clear()
 
     def enforce_access(self, name: str, now: float) -> list[QueueEffect]:
         """Take subscription and locks from everybody who may not have them any more."""
@@ -287,13 +297,16 @@ class Queues:
     def _suspend(self, name: str) -> None:
         suspended = self.nodes[name].suspended
         for jid in suspended:
-            self._lose(jid)
+            present, _ = self._of(bare(jid))
+            if jid in present:
+                silent = self.silent.setdefault(bare(jid), {})
+                silent[jid] = present.pop(jid)
+                _limit(silent)
         suspended.clear()
 
-    def _lose(self, jid: str) -> None:
-        resources = self.present.get(bare(jid))
-        if resources is not None:
-            resources.pop(jid, None)
+    def _of(self, account: str) -> tuple[dict[str, bool], dict[str, bool]]:
+        """Who of an account is present, and who is silent."""
+        return self.present.get(account, {}), self.silent.get(account, {})
 
     # -- dead letters ------------------------------------------------------
 
@@ -387,6 +400,11 @@ class Queues:
         """Whether the delivery that is to be told of has not ended yet."""
         queue = self.nodes.get(notification.item.node)
         return queue is not None and queue.is_live(notification.item)
+
+
+def _limit(resources: dict[str, bool]) -> None:
+    if len(resources) > _RESOURCES_MAX:
+        del resources[next(iter(resources))]
 
 
 def _letter_id(item: Item) -> str:

@@ -214,13 +214,13 @@ class QueueEngine:
         """There is a session: nobody is known to be there until heard of."""
         self._began = True
         if self._core is not None:
-            self._core.present.clear()
+            self._core.forget_presence()
             self._did(self._core.probes())
 
     def offline(self) -> None:
         """There is no session: what is given out now would reach nobody."""
         if self._core is not None:
-            self._core.present.clear()
+            self._core.forget_presence()
 
     def request(self, request: Request, requester: str, answer: Answer) -> None:
         """Do what a full JID asks for; the answer comes when it is on disk."""

@@ -360,14 +360,21 @@ class Queue(RuleBasedStateMachine):
 
     @rule(jid=workers, available=st.booleans())
     def heard(self, jid: str, available: bool) -> None:
+        was_there = self.world.core.silent.get(bare(jid), {}).get(jid, False)
         self.world.add(self.world.core.heard(jid, available=available))
         self.model.silent.discard(jid)
+        there = self.present.get(bare(jid), {})
+        if was_there:
+            assert there.get(jid, True), "a silent worker has to say it twice"
         self.done()
 
     @rule(jid=workers)
     def went(self, jid: str) -> None:
-        there = dict(self.present.get(bare(jid), {}))
-        was_there = there.pop(jid, None) is not None
+        there = {
+            **self.present.get(bare(jid), {}),
+            **self.world.core.silent.get(bare(jid), {}),
+        }
+        there.pop(jid, None)
         self.world.add(self.world.core.went(jid, self.now))
         self.model.silent.add(jid)
         for node in NODES:
@@ -378,12 +385,14 @@ class Queue(RuleBasedStateMachine):
             wishes = self.model.wishes.get(node, {})
             wishes.pop(jid, None)
             of_all = wishes.get(bare(jid))
-            if of_all is None or any(
-                available or other == of_all.via for other, available in there.items()
-            ):
+            if of_all is None or jid != of_all.via:
                 continue
-            # The last of its workers has gone, as far as is known.
-            if was_there or jid == of_all.via:
+            heirs = {other for other, available in there.items() if available}
+            if heirs:
+                of_all.via = self.world.core.nodes[node].subscriptions[of_all.jid].via
+                assert of_all.via in heirs, "nobody stands for the account"
+            else:
+                # The last of its workers has gone, as far as is known.
                 del wishes[of_all.jid]
         self.done()
 

@@ -3,8 +3,8 @@
 import pytest
 
 from qos.core import queue_service
-from qos.core.item import Affiliation, ItemState
-from qos.core.queue_effects import NotifyItem, NotifyUnlock, Probe
+from qos.core.item import Affiliation, ItemOutcome, ItemState
+from qos.core.queue_effects import NotifyItem, NotifySubscription, NotifyUnlock, Probe
 from qos.core.queue_requests import Configure, Delete, SetAffiliations, Subscribe
 from queue_world import (
     ANT,
@@ -85,8 +85,20 @@ def test_the_bare_subscription_ends_with_its_last_worker() -> None:
     it.went(BEE)
     assert set(it.disk.subscriptions) == {(NODE, "bee@x")}
     assert {item.holder for item in it.live().values()} == {BEE_2}
+    it.boot()
+    assert it.core.probes() == [Probe(BEE_2)]
     it.went(BEE_2)
     assert it.disk.subscriptions == {}
+
+
+def test_the_end_of_a_bare_subscription_is_told() -> None:
+    """Some of the account may be there all the same, of whom nothing was heard."""
+    it = World(PLAIN)
+    it.subscribe("bee@x", by=BEE)
+    subid = it.disk.subscriptions[NODE, "bee@x"].subid
+    it.went(BEE)
+    told = NotifySubscription("bee@x", NODE, "bee@x", subid)
+    assert it.told(NotifySubscription) == [told]
 
 
 def test_a_resource_that_was_no_worker_ends_no_bare_subscription() -> None:
@@ -98,6 +110,42 @@ def test_a_resource_that_was_no_worker_ends_no_bare_subscription() -> None:
     assert set(it.disk.subscriptions) == {(NODE, "bee@x")}
     it.went(BEE)
     assert it.disk.subscriptions == {}
+
+
+@pytest.mark.parametrize("available", [True, False], ids=["worker", "phone"])
+@pytest.mark.parametrize("how", ["silent", "restarted"])
+def test_a_bare_subscription_outlives_others_while_its_worker_is_not_heard(
+    how: str, available: bool
+) -> None:
+    """It has not gone; and nobody would tell it that it gets nothing any more."""
+    it = World(PLAIN)
+    it.subscribe("bee@x", by=BEE)
+    it.publish("a")
+    if how == "silent":
+        it.wait(60)
+    else:
+        it.boot()
+    it.heard(BEE_2, available=available)
+    it.went(BEE_2)
+    assert set(it.disk.subscriptions) == {(NODE, "bee@x")}
+    it.heard(BEE)
+    assert it.item("a").holder == BEE
+
+
+def test_a_silent_worker_stands_for_the_bare_subscription_when_the_first_goes() -> None:
+    """It has not gone, and will be heard of again."""
+    it = World(PLAIN)
+    it.subscribe("bee@x", 2, by=BEE)
+    it.heard(BEE_2, available=True)
+    it.publish("a", "b")
+    late = next(id_ for id_, item in it.live().items() if item.holder == BEE_2)
+    early = next(id_ for id_ in it.live() if id_ != late)
+    it.extend(early, BEE, it.item(early).token, 120)
+    it.wait(60)
+    it.went(BEE)
+    assert it.disk.subscriptions[NODE, "bee@x"].via == BEE_2
+    it.heard(BEE_2)
+    assert {item.holder for item in it.live().values()} == {BEE_2}
 
 
 def test_unavailable_presence_of_others_means_nothing() -> None:
@@ -139,6 +187,37 @@ def test_a_worker_that_failed_to_answer_gets_nothing_until_it_is_heard(
     assert it.given() == []
     it.heard(BEE)
     assert it.given() == [("b", BEE)]
+
+
+def test_a_silent_resource_of_a_bare_subscription_is_back_with_any_stanza() -> None:
+    """It has said that it is available, and nothing else since."""
+    it = World(PLAIN)
+    it.subscribe("bee@x", by=BEE)
+    it.heard(BEE_2, available=True)
+    it.publish("a")
+    it.unlock("a", BEE, "", ItemOutcome.MODIFIED, not_here=True)
+    assert it.item("a").holder == BEE_2
+    it.wait(60)
+    assert it.item("a").holder == ""
+    it.heard(BEE_2)
+    assert it.item("a").holder == BEE_2
+
+
+@pytest.mark.parametrize("how", ["gone", "no session"])
+def test_what_a_silent_resource_had_said_is_not_so_for_ever(how: str) -> None:
+    """Unavailable presence takes it back, which is lost while there is no session."""
+    it = World(PLAIN)
+    it.subscribe("bee@x", by=BEE)
+    it.heard(BEE_2, available=True)
+    it.publish("a")
+    it.unlock("a", BEE, "", ItemOutcome.MODIFIED, not_here=True)
+    it.wait(60)
+    if how == "gone":
+        it.went(BEE_2)
+    else:
+        it.core.forget_presence()
+    it.heard(BEE_2)
+    assert it.item("a").holder == ""
 
 
 def test_a_bounce_takes_back_what_was_in_the_event_and_no_more() -> None:
