@@ -226,7 +226,7 @@ class DeliveredItem:
         payload: XML, one element or ''.
         token: fence of this delivery, or ''.
         delivery_count: prior unsuccessful deliveries.
-        first_acquirer: certainly nobody had it before.
+        first_acquirer: certainly nobody had it before, in this life of it.
         priority: 0 to 9.
         ttl: seconds that it is good for, from now; None: not known.
         published: when; None: not known.

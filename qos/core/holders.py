@@ -28,6 +28,8 @@ class Holders:
         self._held: dict[str, dict[str, dict[str, None]]] = {}
         # By account, the holder of each.
         self._durable: dict[str, dict[str, str]] = {}
+        # Ids of those among them whose holder has gone.
+        self._left: set[str] = set()
         self._turns: dict[str, int] = {}
         self._turn = 0
 
@@ -43,6 +45,8 @@ class Holders:
     def discard(self, item: Item) -> None:
         """It is not locked any more; as it was then."""
         account = bare(item.holder)
+        # Whoever settles or extends it has it.
+        self._left.discard(item.item_id)
         if item.durable:
             del self._durable[account][item.item_id]
             if not self._durable[account]:
@@ -66,6 +70,35 @@ class Holders:
     def durable(self, account: str) -> list[str]:
         """The ids of what is locked for this account."""
         return list(self._durable.get(account, ()))
+
+    def own(self, jid: str) -> int:
+        """How many this full JID has, durable ones too."""
+        account = bare(jid)
+        durable = self._durable.get(account, {}).values()
+        held = self._held.get(account, {}).get(jid, ())
+        return len(held) + sum(holder == jid for holder in durable)
+
+    # -- whose holder has gone ---------------------------------------------
+
+    def went(self, jid: str) -> None:
+        """This full JID has gone; its durable locks stay, for whoever comes next."""
+        self._left |= self._durable_of(jid)
+
+    def came_back(self, jid: str) -> None:
+        """It was heard of: its locks are its own."""
+        self._left -= self._durable_of(jid)
+
+    def forget_who_went(self) -> None:
+        """Who has gone may be back, and was not heard."""
+        self._left.clear()
+
+    def left(self, account: str) -> list[str]:
+        """The ids of what is locked for this account, and nobody has."""
+        return [each for each in self._durable.get(account, ()) if each in self._left]
+
+    def _durable_of(self, jid: str) -> set[str]:
+        durable = self._durable.get(bare(jid), {})
+        return {item_id for item_id, holder in durable.items() if holder == jid}
 
     def of_account(self, account: str) -> list[str]:
         """The ids of all that the account has, by itself or through a resource."""
@@ -95,11 +128,10 @@ class Holders:
         held, durable = self._held.get(account, {}), self._durable.get(account, {})
         if subscription.jid == account:
             return len(durable) + sum(map(len, held.values()))
-        own = len(held.get(holder, ()))
         if subscription.durable_locks:
-            return own + len(durable)
+            return len(held.get(holder, ())) + len(durable)
         # What another one of the account has will never be its own.
-        return own + sum(each == holder for each in durable.values())
+        return self.own(holder)
 
     def served(self, holder: str) -> None:
         """It is the last in turn now."""

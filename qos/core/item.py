@@ -94,7 +94,8 @@ class Item:
         state: see ItemState.
         delivery_count: prior unsuccessful deliveries (AMQP 1.0 messaging §3.2.1).
         releases: how many times in a row it was released.
-        order: 0 before its first redelivery (`first-acquirer`); then grows with each.
+        order: 0 before its first redelivery (`first-acquirer`), be it to another of its
+            account that takes its lock over; then grows with each.
         receivers: the bare JIDs that received it, in this life.
         excluded: the full JIDs that cannot handle it (`undeliverable-here`).
         last_holder: the full JID that had it last, or ''.

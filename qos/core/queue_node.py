@@ -344,7 +344,6 @@ class QueueNode:
         self,
         subscription: Subscription,
         requester: str,
-        present: Present,
         *,
         new_token: Callable[[], str],
         now: float,
@@ -352,23 +351,39 @@ class QueueNode:
         """Take it, in the place of one of this JID; what it holds is sent again.
 
         (AMQP 1.0 messaging: a receiver that comes back learns what is unsettled; a
-        worker that knows the token ignores the event.) What is locked for its account
-        is its own now, if the one that had it is not there any more.
+        worker that knows the token ignores the event.)
         """
         self.subscriptions[subscription.jid] = subscription
         effects: list[QueueEffect] = [SaveSubscription(subscription)]
-        account = bare(requester)
-        for item_id in self.live.holders.durable(account):
-            item = self.items[item_id]
-            if item.holder not in present.get(account, {}):
-                after = work_queue.taken_over(item, holder=requester, token=new_token())
-                self.live.drop(item)
-                self.live.put(after, now)
-                effects.append(SaveItem(after))
+        if subscription.durable_locks:
+            room = subscription.queue_requests - self.live.holders.own(requester)
+            effects += self._take_over(requester, room, new_token, now)
         return [*effects, *self.resend(requester)]
 
+    def _take_over(
+        self, jid: str, room: int, new_token: Callable[[], str], now: float
+    ) -> list[QueueEffect]:
+        """What is locked for its account is its own now, if who had it has gone.
+
+        Only if that was said: who is silent, or was not heard of since a start, may be
+        at work on it until the deadline.
+        """
+        effects: list[QueueEffect] = []
+        for item_id in self.live.holders.left(bare(jid)):
+            item = self.items[item_id]
+            if jid in item.excluded or len(effects) >= room:
+                continue
+            after = work_queue.taken_over(
+                item, holder=jid, token=new_token(), order=self._next_order()
+            )
+            self.live.drop(item)
+            self.live.put(after, now)
+            effects.append(SaveItem(after))
+        return effects
+
     def resend(self, jid: str) -> list[QueueEffect]:
-        """Send again what this full JID holds."""
+        """Send again what this full JID holds, which is there."""
+        self.live.holders.came_back(jid)
         return [
             self._notify(item, jid)
             for item in self.live.locks(jid)
@@ -394,6 +409,7 @@ class QueueNode:
             effects += self._give_back(
                 self.items[item_id], ItemInput.FAIL, now, reason="gone"
             )
+        self.live.holders.went(jid)
         if jid in self.subscriptions:
             effects += self.unsubscribe(jid)
         of_all = self.subscriptions.get(bare(jid))

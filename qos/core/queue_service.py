@@ -273,9 +273,11 @@ class Queues:
                 self.silent.pop(account, None)
 
     def forget_presence(self) -> None:
-        """There was no session: nobody is known to be there until heard of."""
+        """There was no session: nobody is known to be there, or gone, until heard of."""
         self.present.clear()
         self.silent.clear()
+        for queue in self.nodes.values():
+            queue.live.holders.forget_who_went()
 
     def enforce_access(self, name: str, now: float) -> list[QueueEffect]:
         """Take subscription and locks from everybody who may not have them any more."""

@@ -155,7 +155,7 @@ def subscribe(
     subid = service.new_id() if before is None else before.subid
     subscription = _subscription(request.node, request.jid, subid, requester, options)
     effects = queue.subscribe(
-        subscription, requester, service.present, new_token=service.new_id, now=now
+        subscription, requester, new_token=service.new_id, now=now
     )
     sent = {each.item.seq for each in effects if isinstance(each, NotifyItem)}
     heard = service.works_at(requester, request.node)

@@ -130,13 +130,19 @@ def acquired(
     )
 
 
-def taken_over(item: Item, *, holder: str, token: str) -> Item:
+def taken_over(item: Item, *, holder: str, token: str, order: int) -> Item:
     """A durable lock, now with another full JID of its account.
 
     Under a new token, or two of them could settle it, and each would be told that it
     has. The deadline stays.
+
+    Args:
+        item: locked.
+        holder: the full JID that gets it.
+        token: random, never used before.
+        order: as for given_back: this is a redelivery.
     """
-    return replace(item, holder=holder, last_holder=holder, token=token)
+    return replace(item, holder=holder, last_holder=holder, token=token, order=order)
 
 
 def extended(item: Item, *, seconds: float, now: float, timeout_s: float) -> Item:

@@ -92,7 +92,7 @@ class Job:
         token: fence of this delivery; '' if the service has none.
         payload_text: XML, one element or ''.
         delivery_count: prior unsuccessful deliveries.
-        first_acquirer: certainly nobody had it before.
+        first_acquirer: certainly nobody had it before, in this life of it.
         priority: 0 to 9, more is earlier.
         publisher: the JID of its publisher, or ''.
         item: all that the event said.

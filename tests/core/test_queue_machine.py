@@ -55,9 +55,9 @@ from queue_world import (
 
 NODES = ("orders", "graves")
 FLY, FLY_1, FLY_2 = "fly@w", "fly@w/1", "fly@w/2"
-ANT_2 = "ant@y/2"
-#: The ants' locks are durable; the flies subscribe by their account.
-WORKERS = (BEE, BEE_2, ANT, ANT_2, FLY_1, FLY_2)
+ANT_2, ANT_3 = "ant@y/2", "ant@y/3"
+#: The ants' locks are durable, but for the third; the flies subscribe by their account.
+WORKERS = (BEE, BEE_2, ANT, ANT_2, ANT_3, FLY_1, FLY_2)
 EVERYBODY = (*WORKERS, PUBLISHER, OWNER, STRANGER)
 IDS = ("a", "b", "c")
 
@@ -85,7 +85,7 @@ def settlement(item_id: str, token: str, what: str) -> Settlement:
 
 
 class Queue(RuleBasedStateMachine):
-    """A queue, its dead-letter node, six workers and some others."""
+    """A queue, its dead-letter node, seven workers and some others."""
 
     @initialize(
         backoff=st.sampled_from((0, 1)),
@@ -149,6 +149,7 @@ class Queue(RuleBasedStateMachine):
     def ask(self, request: Request, by: str) -> str:
         """How it was answered: `ok`, or the condition."""
         self.model.silent.discard(by)
+        self.model.gone.discard(by)
         try:
             self.answer = self.world.ask(request, by, flush=False)
         except Refusal as refusal:
@@ -222,26 +223,41 @@ class Queue(RuleBasedStateMachine):
     @rule(node=nodes, jid=workers, requests=st.integers(1, 2))
     def subscribe(self, node: str, jid: str, requests: int) -> None:
         subscriber = FLY if bare(jid) == FLY else jid
-        durable = bare(jid) == bare(ANT)
+        durable = jid in {ANT, ANT_2}
         options = {
             "pubsub#queue_requests": str(requests),
             "queue#durable_locks": "1" if durable else "0",
         }
-        before = copy.deepcopy(self.present)
+        live = self.model.live(node).values()
+        expected = 0
+        if durable:
+            left = [
+                fact
+                for fact in live
+                if fact.durable
+                and fact.holder in self.model.gone - {jid}
+                and bare(fact.holder) == bare(jid)
+                and jid not in fact.excluded
+            ]
+            own = sum(fact.holder == jid for fact in live)
+            expected = min(len(left), max(0, requests - own))
+        moved = 0
         assert self.ask(Subscribe(node, subscriber, options), jid) == "ok"
         wishes = self.model.wishes.setdefault(node, {})
         wishes[subscriber] = Wish(subscriber, jid, requests, durable)
-        for fact in self.model.live(node).values():
+        for fact in live:
             holder = self.world.live(node)[fact.item_id].holder
             if holder != fact.holder:
                 # A durable lock is its account's: whoever comes back has it.
-                assert fact.durable, "a lock has moved"
+                assert fact in left, "a lock has moved"
                 assert holder == jid, "a lock has moved to somebody else"
-                assert fact.holder not in before.get(bare(jid), {}), "it was at work"
+                moved += 1
+                fact.again = True
                 fact.holder = fact.last_holder = holder
                 fact.token = self.world.live(node)[fact.item_id].token
                 assert fact.token not in self.model.tokens, "two have one token"
                 self.model.tokens.add(fact.token)
+        assert moved == expected, "what was left by who has gone is nobody's"
         self.done()
 
     @rule(node=nodes, jid=workers)
@@ -363,6 +379,7 @@ class Queue(RuleBasedStateMachine):
         was_there = self.world.core.silent.get(bare(jid), {}).get(jid, False)
         self.world.add(self.world.core.heard(jid, available=available))
         self.model.silent.discard(jid)
+        self.model.gone.discard(jid)
         there = self.present.get(bare(jid), {})
         if was_there:
             assert there.get(jid, True), "a silent worker has to say it twice"
@@ -377,6 +394,7 @@ class Queue(RuleBasedStateMachine):
         there.pop(jid, None)
         self.world.add(self.world.core.went(jid, self.now))
         self.model.silent.add(jid)
+        self.model.gone.add(jid)
         for node in NODES:
             self.model.turns.pop(f"{node} {jid}", None)
             for fact in self.model.live(node).values():
@@ -510,6 +528,7 @@ class Queue(RuleBasedStateMachine):
         self.forgetting = None
         self.world.boot()
         self.model.silent = set(WORKERS)
+        self.model.gone = set()
         self.model.turns.clear()
 
     def give_out(self) -> None:

@@ -121,6 +121,7 @@ def test_a_new_worker_takes_over_the_durable_locks_of_one_that_is_gone() -> None
     assert (event.to, event.item.holder, event.item.node) == (BEE_2, BEE_2, NODE)
     assert event.item == it.item("a") == it.disk.items[event.item.seq]
     assert (event.item.deadline, event.item.delivery_count) == (1060.0, 0)
+    assert event.item.order > 0, "somebody had it before"
     it.subscribe("bee@x/3", durable_locks="1")
     assert it.given() == []
 
@@ -131,7 +132,7 @@ def test_of_two_that_had_a_durable_lock_one_can_settle_it() -> None:
     it.subscribe(BEE, durable_locks="1")
     it.publish("a")
     first = it.item("a").token
-    it.boot()
+    it.went(BEE)
     it.subscribe(BEE_2, durable_locks="1")
     second = it.item("a").token
     done = 0
@@ -153,6 +154,71 @@ def test_durable_locks_of_one_that_is_at_work_stay_with_it() -> None:
     it.subscribe(BEE_2, durable_locks="1")
     assert it.given() == []
     assert it.item("a").holder == BEE
+
+
+@pytest.mark.parametrize("how", ["silent", "restarted", "no session", "back"])
+def test_durable_locks_stay_with_one_that_may_be_at_work(how: str) -> None:
+    """Until their deadline, unless it said that it goes, and was not heard of since."""
+    it = World(PLAIN)
+    it.subscribe(BEE, 2, durable_locks="1")
+    it.publish("x", "y")
+    token = it.item("x").token
+    it.extend("x", BEE, token, 120)
+    if how == "silent":
+        it.wait(60)
+        assert it.item("y").token == ""
+    elif how == "restarted":
+        it.boot()
+    else:
+        it.went(BEE)
+        if how == "back":
+            it.heard(BEE)
+        else:
+            it.core.forget_presence()
+    it.subscribe(BEE_2, 2, durable_locks="1")
+    assert it.item("x").token == token
+    it.retract("x", BEE, token)
+
+
+def test_no_more_is_taken_over_than_was_asked_for() -> None:
+    """And the rest when there is room again, or when its time is over."""
+    it = World(PLAIN)
+    it.subscribe(BEE, 3, durable_locks="1")
+    it.publish("x", "y", "z")
+    it.went(BEE)
+    it.sent.clear()
+    it.subscribe(BEE_2, 1, durable_locks="1")
+    assert it.given() == [("x", BEE_2)]
+    it.subscribe("bee@x/3", 1, durable_locks="1")
+    assert it.given() == [("y", "bee@x/3")]
+    it.retract("x", BEE_2)
+    it.subscribe(BEE_2, 2, durable_locks="1")
+    assert it.given() == [("z", BEE_2)]
+
+
+def test_an_item_is_not_taken_over_by_whom_it_cannot_be_handled_by() -> None:
+    """AMQP 1.0 messaging §3.4.5: undeliverable-here; by another one, it is."""
+    it = World(PLAIN)
+    it.subscribe(BEE_2, durable_locks="1")
+    it.publish("x")
+    it.subscribe(BEE, durable_locks="1")
+    it.unlock("x", BEE_2, "", ItemOutcome.MODIFIED, not_here=True)
+    assert it.item("x").holder == BEE
+    it.went(BEE)
+    it.subscribe(BEE_2, durable_locks="1")
+    assert it.item("x").holder == BEE
+    it.subscribe("bee@x/3", durable_locks="1")
+    assert it.item("x").holder == "bee@x/3"
+
+
+def test_who_wants_no_durable_locks_takes_none_over() -> None:
+    """It would keep them when it goes, which it did not ask for."""
+    it = World(PLAIN)
+    it.subscribe(BEE, durable_locks="1")
+    it.publish("x")
+    it.went(BEE)
+    it.subscribe(BEE_2)
+    assert it.item("x").holder == BEE
 
 
 @pytest.mark.parametrize("jid", [ANT, "ant@y", "x/1", "bee@x.org/1"])

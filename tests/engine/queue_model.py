@@ -122,6 +122,8 @@ class Model:
     tokens: set[str] = field(default_factory=set)
     #: Full JIDs that get nothing new until they are heard of.
     silent: set[str] = field(default_factory=set)
+    #: Those that have said that they go, and were not heard of since.
+    gone: set[str] = field(default_factory=set)
     #: When each worker was served last.
     turns: Counter[str] = field(default_factory=Counter)
     turn: int = 0

@@ -262,6 +262,7 @@ async def test_durable_locks_outlive_presence_and_are_sent_again(
             await other.subscribe(NODE, options=DURABLE)
             again = await other.item()
             assert (again.id, again.count) == (one.id, 0)
+            assert again.q["first-acquirer"] == "false"
             assert await other.refused(retract(NODE, one.named)) == UNEXPECTED
             await other.done(retract(NODE, again.named))
 

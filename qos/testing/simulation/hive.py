@@ -22,7 +22,6 @@ from qos.core.queue_requests import (
     Request,
     Result,
     Retract,
-    Subscribe,
     Unlock,
 )
 from qos.engine.queue import Payloads, QueueEngine
@@ -144,14 +143,12 @@ class Hive(Machine):
                 if isinstance(request, Retract | Unlock):
                     items = [each.item_id for each in request.settlements]
                     self._book.may_end(bare(source), items)
-                elif isinstance(request, Subscribe):
-                    self._book.may_end(bare(source))
                 answer = partial(self._answer, source, iq_id, request, self._now())
                 self.engine.request(request, source, answer)
             case Presence(True):
                 self.engine.heard(source, available=True)
             case Presence(False):
-                self._book.may_end(bare(source))
+                self._book.went(source)
                 self.engine.went(source)
             case Ping(iq_id, True):
                 if self._probes.pop(iq_id, None) == source:

@@ -36,7 +36,8 @@ class Lock:
     Attributes:
         token: its fence.
         holder: the full JID.
-        may_end: its account has asked for something that may end it, or has gone.
+        may_end: its account has asked for something that may end it, or its holder has
+            gone.
     """
 
     token: str
@@ -104,6 +105,12 @@ class ItemBook:
             if outcome is ItemOutcome.ACCEPTED:
                 facts = self.items[change.ended.item_id]
                 facts.ended = outcome.value
+
+    def went(self, jid: str) -> None:
+        """What this full JID had, another of its account may take over."""
+        for facts in self.items.values():
+            if facts.lock is not None and facts.lock.holder == jid:
+                facts.lock.may_end = True
 
     def may_end(self, account: str, item_ids: Sequence[str] | None = None) -> None:
         """An account does what may end its locks: of these items, or of all (None)."""

@@ -332,10 +332,18 @@ _QUEUE = (
     Mutant(
         "lock-goes-with-its-token",
         "qos.core.work_queue",
-        "return replace(item, holder=holder, last_holder=holder, token=token)",
-        "return replace(item, holder=holder, last_holder=holder)",
+        "return replace(item, holder=holder, last_holder=holder, token=token, order=order)",
+        "return replace(item, holder=holder, last_holder=holder, order=order)",
         "Who takes a durable lock over has a token of his own.",
         seed=57,
+    ),
+    Mutant(
+        "lock-is-taken-from-the-living",
+        "qos.core.holders",
+        "if each in self._left]",
+        "]",
+        "A durable lock is taken over only from who has gone.",
+        seed=1,
     ),
 )
 
