@@ -58,9 +58,16 @@ class RecentMemory:
             elif isinstance(effect, RemoveEnded):
                 self._ended[effect.node, effect.item_id] = None
             elif isinstance(effect, RemoveNode):
-                self._deleted[effect.name] = self._deleted.get(effect.name, 0) + 1
-                for key in [key for key in self._ended if key[0] == effect.name]:
-                    self._ended[key] = None
+                self._delete(effect.name)
+
+    def _delete(self, node: str) -> None:
+        self._deleted[node] = self._deleted.get(node, 0) + 1
+        # Until it is on disk the store is not asked, and then it knows of none.
+        for key in [key for key in self._ended if key[0] == node]:
+            del self._ended[key]
+        for seq, item in self._items.items():
+            if item is not None and item.node == node:
+                self._items[seq] = None
 
     def written(self, changes: Sequence[Change]) -> None:
         """These are on disk."""

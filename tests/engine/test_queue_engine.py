@@ -16,6 +16,7 @@ from qos.core.item import ItemOutcome
 from qos.core.queue_effects import Notification, NotifyUnlock
 from qos.core.queue_requests import (
     Create,
+    CreateResult,
     Delete,
     Entry,
     Items,
@@ -136,6 +137,13 @@ class Bench:
 
         self.engine.request(request, requester, answer)
         return done
+
+    def reject(self, item_id: str) -> Unlock:
+        """What its worker asks for to give an item up."""
+        how = Settlement(
+            item_id=item_id, token=self.tokens[item_id], outcome=ItemOutcome.REJECTED
+        )
+        return Unlock(NODE, (how,))
 
     async def until(self, count: int) -> list[object]:
         """What has gone out, when it is so much."""
@@ -368,12 +376,7 @@ async def test_a_node_made_anew_knows_nothing_of_the_one_before(bench: Bench) ->
     """Also while the deletion of that one is not on disk yet."""
     await bench.ask(Publish(NODE, (entry("a"),)))
     await bench.until(2)
-    reject = Settlement(
-        item_id="a",
-        token=bench.tokens["a"],
-        outcome=ItemOutcome.REJECTED,
-    )
-    await bench.ask(Unlock(NODE, (reject,)), BEE)
+    await bench.ask(bench.reject("a"), BEE)
     bench.disk.hold()
     deleted, made = bench.ask(Delete(NODE)), bench.ask(Create(NODE))
     published = bench.ask(Publish(NODE, (entry("a"),)))
@@ -381,6 +384,45 @@ async def test_a_node_made_anew_knows_nothing_of_the_one_before(bench: Bench) ->
     await asyncio.gather(deleted, made, published)
     stats = await bench.stats()
     assert (stats["available"], stats["dead"]) == (1, 0)
+
+
+async def test_what_dies_before_its_node_is_deleted_is_not_requeued_in_a_new_one(
+    bench: Bench,
+) -> None:
+    """The store has no such item, and would fail the commit of everybody."""
+    await bench.ask(Publish(NODE, (entry("a"), entry("b"))))
+    await bench.until(3)
+    cat = "cat@example.org/1"
+    stranger = bench.ask(Create("of somebody else"), cat)
+    rejected = [bench.ask(bench.reject(name), BEE) for name in "ab"]
+    deleted, made = bench.ask(Delete(NODE)), bench.ask(Create(NODE))
+    dead = bench.ask(Items(node=NODE, state="dead"))
+    named = bench.ask(Items(node=NODE, item_ids=("a",), state="dead"))
+    requeued, purged = bench.ask(Requeue(NODE)), bench.ask(Purge(NODE))
+    for done in (*rejected, deleted, purged):
+        assert await done == Ok()
+    for done in (stranger, made):
+        assert isinstance(await done, CreateResult)
+    for listed in (await dead, await named):
+        assert isinstance(listed, ItemsResult)
+        assert (listed.items, listed.count) == ((), 0)
+    assert await requeued == RequeueResult(NODE, ())
+
+
+async def test_nothing_is_remembered_in_memory_when_all_is_on_disk(
+    bench: Bench,
+) -> None:
+    """Of a deleted node neither: who makes nodes and deletes them would fill it."""
+    await bench.ask(Publish(NODE, (entry("a"), entry("b"))))
+    await bench.until(3)
+    retract = Retract(NODE, (Settlement(item_id="a", token=bench.tokens["a"]),))
+    asked = [bench.ask(retract, BEE), bench.ask(bench.reject("b"), BEE)]
+    asked += [bench.ask(Delete(NODE)), bench.ask(Create(NODE))]
+    asked += [bench.ask(Publish(NODE, (entry("a"),)))]
+    await asyncio.gather(*asked)
+    memory = bench.engine._memory
+    for noted in (memory._ended, memory._items, memory._seqs, memory._deleted):
+        assert not noted
 
 
 async def test_memories_end(bench: Bench) -> None:
@@ -443,19 +485,12 @@ async def test_what_died_in_the_commit_under_way_is_purged_and_requeued(
     """Pipelined requests see what those before them have decided."""
     await bench.ask(Publish(NODE, (entry("a"), entry("b"))))
     await bench.until(3)
-
-    def reject(name: str) -> Unlock:
-        how = Settlement(
-            item_id=name, token=bench.tokens[name], outcome=ItemOutcome.REJECTED
-        )
-        return Unlock(NODE, (how,))
-
     bench.disk.hold()
-    bench.ask(reject("a"), BEE)
+    bench.ask(bench.reject("a"), BEE)
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     alive = bench.ask(Requeue(NODE))
-    bench.ask(reject("b"), BEE)
+    bench.ask(bench.reject("b"), BEE)
     dead = bench.ask(Items(node=NODE, item_ids=("b",), state="dead"))
     purged = bench.ask(Purge(NODE))
     bench.disk.release()
