@@ -152,6 +152,10 @@ class Item:
         )
         return not never and self.available_at > now
 
+    def is_kept(self, now: float) -> bool:
+        """Whether it is there to look at; what is not is removed from time to time."""
+        return self.forget_at is None or self.forget_at > now
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:

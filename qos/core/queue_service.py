@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import heapq
 import itertools
+import math
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -46,17 +47,25 @@ class Memory(Protocol):
         """What is remembered of items that have ended, by id; of no others."""
 
     def archived(
-        self, node: str, outcome: ItemOutcome, *, after: int, limit: int
+        self,
+        node: str,
+        outcome: ItemOutcome,
+        *,
+        after: int,
+        limit: int,
+        now: float = -math.inf,
     ) -> list[Item]:
-        """Accepted items that are kept, or (rejected) dead ones, by seq."""
+        """Accepted items that are kept then, or (rejected) dead ones, by seq."""
 
     def find_archived(
         self, node: str, item_id: str, outcome: ItemOutcome
     ) -> list[Item]:
-        """Those of them that had this id, by seq."""
+        """Those that had this id, by seq, kept or not removed yet."""
 
-    def count_archived(self, node: str, outcome: ItemOutcome) -> int:
-        """How many there are."""
+    def count_archived(
+        self, node: str, outcome: ItemOutcome, *, now: float = -math.inf
+    ) -> int:
+        """How many of them are kept then."""
 
 
 @dataclass(slots=True)

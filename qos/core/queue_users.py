@@ -298,15 +298,19 @@ def items(
     limit = _PAGE_MAX if request.max_items is None else request.max_items
     limit = min(limit, _PAGE_MAX)
     after = int(request.after) if _is_seq(request.after) else 0
-    found, count = _page(service, queue, request, after, limit)
-    # What is not kept any longer is removed from time to time only.
-    found = [each for each in found if each.forget_at is None or each.forget_at > now]
+    found, count = _page(service, queue, request, after=after, limit=limit, now=now)
     result = ItemsResult(node=request.node, items=tuple(found), count=count, now=now)
     return result, []
 
 
 def _page(
-    service: Queues, queue: QueueNode, request: Items, after: int, limit: int
+    service: Queues,
+    queue: QueueNode,
+    request: Items,
+    *,
+    after: int,
+    limit: int,
+    now: float,
 ) -> tuple[list[Item], int]:
     """Some items by seq, and how many there are in all."""
     if request.state == "live":
@@ -325,13 +329,15 @@ def _page(
         wanted = frozenset(request.item_ids)
         found = [each for each in letters if each.origin_id in wanted]
         for item_id in wanted:
-            found += memory.find_archived(name, item_id, outcome)
+            archived = memory.find_archived(name, item_id, outcome)
+            found += [each for each in archived if each.is_kept(now)]
         return _first(found, after, limit), len(found)
     if request.state == "dead":
         count = queue.dead + len(letters)
     else:
-        count = memory.count_archived(name, outcome)
-    kept = memory.archived(name, outcome, after=after, limit=limit)
+        count = memory.count_archived(name, outcome, now=now)
+    # Not taken out of the page: it would not be full, or even empty.
+    kept = memory.archived(name, outcome, after=after, limit=limit, now=now)
     return _first([*kept, *letters], after, limit), count
 
 

@@ -5,6 +5,7 @@ The core decides upon what it has decided before, also while that is being writt
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TypeVar
 
@@ -106,7 +107,13 @@ class RecentMemory:
         return found
 
     def archived(
-        self, node: str, outcome: ItemOutcome, *, after: int, limit: int
+        self,
+        node: str,
+        outcome: ItemOutcome,
+        *,
+        after: int,
+        limit: int,
+        now: float = -math.inf,
     ) -> list[Item]:
         """See qos.core.queue_service.Memory."""
         found = [
@@ -115,9 +122,12 @@ class RecentMemory:
             if item is not None
             and (item.node, item.outcome) == (node, outcome)
             and item.seq > after
+            and item.is_kept(now)
         ]
         while node not in self._deleted:
-            chunk = self._store.archived(node, outcome, after=after, limit=limit)
+            chunk = self._store.archived(
+                node, outcome, after=after, limit=limit, now=now
+            )
             found += [item for item in chunk if item.seq not in self._items]
             if len(chunk) < limit or len(found) >= limit:
                 break
@@ -139,9 +149,13 @@ class RecentMemory:
             found += [item for item in kept if item.seq not in self._items]
         return sorted(found, key=lambda item: item.seq)
 
-    def count_archived(self, node: str, outcome: ItemOutcome) -> int:
+    def count_archived(
+        self, node: str, outcome: ItemOutcome, *, now: float = -math.inf
+    ) -> int:
         """See qos.core.queue_service.Memory; as of the last commit."""
-        return self._store.count_archived(node, outcome)
+        if node in self._deleted:
+            return 0
+        return self._store.count_archived(node, outcome, now=now)
 
 
 K = TypeVar("K")

@@ -76,6 +76,28 @@ def test_page_by_page_each_item_comes_once(state: str) -> None:
     assert seen == list("abcdefg")
 
 
+def test_what_is_not_kept_any_longer_takes_no_place_on_a_page() -> None:
+    """It is removed from time to time only; who gets an empty page takes it for the end."""
+    it = World({**PLAIN, "queue#keep_accepted": "60"})
+    it.subscribe(BEE, 9)
+    it.publish(*"abcdefg")
+    for item_id in "abde":
+        it.retract(item_id, BEE)
+    it.wait(30)
+    for item_id in "cfg":
+        it.retract(item_id, BEE)
+    assert browse(it, state="accepted", max_items=2) == (["a", "b"], 7)
+    it.wait(30)
+    assert browse(it, state="accepted", max_items=2) == (["c", "f"], 3)
+    after = str(it.core.next_seq())
+    assert browse(it, state="accepted", after=after) == ([], 3)
+    named = ("a", "c", "g")
+    assert browse(it, state="accepted", item_ids=named) == (["c", "g"], 2)
+    it.wait(30)
+    assert browse(it, state="accepted") == ([], 0)
+    assert browse(it, state="accepted", item_ids=named) == ([], 0)
+
+
 def test_a_page_has_an_end_whatever_is_asked_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
@@ -321,7 +322,13 @@ class _Memory:
         return self._world.disk.ended.get((node, item_id))
 
     def archived(
-        self, node: str, outcome: ItemOutcome, *, after: int, limit: int
+        self,
+        node: str,
+        outcome: ItemOutcome,
+        *,
+        after: int,
+        limit: int,
+        now: float = -math.inf,
     ) -> list[Item]:
         changing = set[int]()
         for change in self._world.pending:
@@ -335,7 +342,7 @@ class _Memory:
         found = [
             item
             for item in self._world.disk.archived(node, outcome)
-            if item.seq > after and item.seq not in changing
+            if item.seq > after and item.seq not in changing and item.is_kept(now)
         ]
         return found[:limit]
 
@@ -345,5 +352,8 @@ class _Memory:
         found = self.archived(node, outcome, after=0, limit=10**9)
         return [item for item in found if item.item_id == item_id]
 
-    def count_archived(self, node: str, outcome: ItemOutcome) -> int:
-        return len(self._world.disk.archived(node, outcome))
+    def count_archived(
+        self, node: str, outcome: ItemOutcome, *, now: float = -math.inf
+    ) -> int:
+        found = self._world.disk.archived(node, outcome)
+        return sum(item.is_kept(now) for item in found)

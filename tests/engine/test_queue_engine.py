@@ -15,6 +15,7 @@ import pytest
 from qos.core.item import ItemOutcome
 from qos.core.queue_effects import Notification, NotifyUnlock
 from qos.core.queue_requests import (
+    Configure,
     Create,
     CreateResult,
     Delete,
@@ -138,6 +139,10 @@ class Bench:
         self.engine.request(request, requester, answer)
         return done
 
+    def accept(self, item_id: str) -> Retract:
+        """What its worker asks for when an item is done."""
+        return Retract(NODE, (Settlement(item_id=item_id, token=self.tokens[item_id]),))
+
     def reject(self, item_id: str) -> Unlock:
         """What its worker asks for to give an item up."""
         how = Settlement(
@@ -238,7 +243,7 @@ async def test_a_repeated_retract_is_known_before_the_first_is_on_disk(
     """What has ended is looked up in the store, and this is not there yet."""
     await bench.ask(Publish(NODE, (entry("a"),)))
     await bench.until(2)
-    retract = Retract(NODE, (Settlement(item_id="a", token=bench.tokens["a"]),))
+    retract = bench.accept("a")
     bench.disk.hold()
     first, second = bench.ask(retract, BEE), bench.ask(retract, BEE)
     bench.disk.release()
@@ -415,7 +420,7 @@ async def test_nothing_is_remembered_in_memory_when_all_is_on_disk(
     """Of a deleted node neither: who makes nodes and deletes them would fill it."""
     await bench.ask(Publish(NODE, (entry("a"), entry("b"))))
     await bench.until(3)
-    retract = Retract(NODE, (Settlement(item_id="a", token=bench.tokens["a"]),))
+    retract = bench.accept("a")
     asked = [bench.ask(retract, BEE), bench.ask(bench.reject("b"), BEE)]
     asked += [bench.ask(Delete(NODE)), bench.ask(Create(NODE))]
     asked += [bench.ask(Publish(NODE, (entry("a"),)))]
@@ -429,7 +434,7 @@ async def test_memories_end(bench: Bench) -> None:
     """The store does not grow with all that ever was."""
     await bench.ask(Publish(NODE, (entry("a"),)))
     await bench.until(2)
-    retract = Retract(NODE, (Settlement(item_id="a", token=bench.tokens["a"]),))
+    retract = bench.accept("a")
     assert await bench.ask(retract, BEE) == Ok()
     assert bench.engine.store.ended(NODE, "a") is not None
     bench.clock.advance(3601.0)
@@ -438,6 +443,35 @@ async def test_memories_end(bench: Bench) -> None:
     late = await bench.ask(retract, BEE)
     assert isinstance(late, Refusal)
     assert late.condition == "item-not-found"
+
+
+async def test_what_is_kept_is_shown_until_its_time_is_over(bench: Bench) -> None:
+    """Also what is not on disk yet, and no longer, though it is there still."""
+    await bench.ask(Configure(NODE, {"queue#keep_accepted": "30"}))
+    await bench.ask(Publish(NODE, (entry("a"), entry("b"))))
+    await bench.until(4)
+    await bench.ask(bench.accept("a"), BEE)
+    bench.clock.advance(20.0)
+    await bench.ask(bench.accept("b"), BEE)
+    bench.out.clear()
+    await bench.ask(Publish(NODE, (entry("c"),)))
+    await bench.until(2)
+    bench.clock.advance(10.0)
+    bench.disk.hold()
+    bench.ask(bench.accept("c"), BEE)
+    asked = [
+        Items(node=NODE, state="accepted", max_items=1),
+        Items(node=NODE, state="accepted", max_items=2),
+        Items(node=NODE, state="accepted", item_ids=("a", "b", "c")),
+    ]
+    waiting = [bench.ask(each) for each in asked]
+    bench.disk.release()
+    found = [*await asyncio.gather(*waiting), await bench.ask(asked[0])]
+    shown = [each for each in found if isinstance(each, ItemsResult)]
+    names = [[item.item_id for item in each.items] for each in shown]
+    assert names == [["b"], ["b", "c"], ["b", "c"], ["b"]]
+    assert shown[-1].count == 2
+    assert bench.engine.store.count_archived(NODE, ItemOutcome.ACCEPTED) == 3
 
 
 async def test_a_subscription_is_answered_before_its_first_event(bench: Bench) -> None:

@@ -174,6 +174,12 @@ def check_reads(store: QueueStore, model: Model) -> None:
         items = model.archived(node, outcome)
         assert store.count_archived(node, outcome) == len(items)
         assert store.archived(node, outcome, limit=1000) == items
+        for now in {item.forget_at for item in items if item.forget_at is not None}:
+            kept = [item for item in items if item.is_kept(now)]
+            assert store.archived(node, outcome, limit=1000, now=now) == kept
+            first = store.archived(node, outcome, limit=1, now=now)
+            assert first == kept[:1]
+            assert store.count_archived(node, outcome, now=now) == len(kept)
         for after, item in pairwise(items):
             found_next = store.archived(node, outcome, after=after.seq, limit=1)
             assert found_next == [item]

@@ -11,6 +11,7 @@ It knows what stores promise, and nothing of what they are used for.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
@@ -378,15 +379,25 @@ class SimulatedQueueStore:
         }
 
     def archived(
-        self, node: str, outcome: ItemOutcome, *, after: int = 0, limit: int
+        self,
+        node: str,
+        outcome: ItemOutcome,
+        *,
+        after: int = 0,
+        limit: int,
+        now: float = -math.inf,
     ) -> list[Item]:
         """See QueueStore."""
         found = self.disk.kept.archived(node, outcome)
-        return [item for item in found if item.seq > after][:limit]
+        kept = [item for item in found if item.seq > after and item.is_kept(now)]
+        return kept[:limit]
 
-    def count_archived(self, node: str, outcome: ItemOutcome) -> int:
+    def count_archived(
+        self, node: str, outcome: ItemOutcome, *, now: float = -math.inf
+    ) -> int:
         """See QueueStore."""
-        return len(self.disk.kept.archived(node, outcome))
+        found = self.disk.kept.archived(node, outcome)
+        return sum(item.is_kept(now) for item in found)
 
     def find_archived(
         self, node: str, item_id: str, outcome: ItemOutcome
