@@ -116,7 +116,7 @@ class RecentMemory:
         now: float = -math.inf,
     ) -> list[Item]:
         """See qos.core.queue_service.Memory."""
-        found = [
+        changed = [
             item
             for item in self._items.values()
             if item is not None
@@ -124,15 +124,17 @@ class RecentMemory:
             and item.seq > after
             and item.is_kept(now)
         ]
+        # As many of the store itself: those that are changed may come after them.
+        kept: list[Item] = []
         while node not in self._deleted:
             chunk = self._store.archived(
                 node, outcome, after=after, limit=limit, now=now
             )
-            found += [item for item in chunk if item.seq not in self._items]
-            if len(chunk) < limit or len(found) >= limit:
+            kept += [item for item in chunk if item.seq not in self._items]
+            if len(chunk) < limit or len(kept) >= limit:
                 break
             after = chunk[-1].seq
-        return sorted(found, key=lambda item: item.seq)[:limit]
+        return sorted([*changed, *kept], key=lambda item: item.seq)[:limit]
 
     def find_archived(
         self, node: str, item_id: str, outcome: ItemOutcome

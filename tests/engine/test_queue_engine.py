@@ -445,6 +445,31 @@ async def test_memories_end(bench: Bench) -> None:
     assert late.condition == "item-not-found"
 
 
+async def test_a_page_skips_nothing_though_some_of_it_is_being_changed(
+    bench: Bench,
+) -> None:
+    """What dies meanwhile comes behind what is dead on disk; a purge goes by pages."""
+    for name in "abcdef":
+        bench.out.clear()
+        await bench.ask(Publish(NODE, (entry(name),)))
+        await bench.until(2)
+        if name != "f":
+            await bench.ask(bench.reject(name), BEE)
+    bench.disk.hold()
+    bench.ask(Requeue(NODE, ("a", "b")))
+    bench.ask(bench.reject("f"), BEE)
+    waiting = [
+        bench.ask(Items(node=NODE, state="dead", max_items=most)) for most in (1, 2, 9)
+    ]
+    bench.disk.release()
+    names = [
+        [item.item_id for item in each.items]
+        for each in await asyncio.gather(*waiting)
+        if isinstance(each, ItemsResult)
+    ]
+    assert names == [["c"], ["c", "d"], ["c", "d", "e", "f"]]
+
+
 async def test_what_is_kept_is_shown_until_its_time_is_over(bench: Bench) -> None:
     """Also what is not on disk yet, and no longer, though it is there still."""
     await bench.ask(Configure(NODE, {"queue#keep_accepted": "30"}))
