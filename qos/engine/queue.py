@@ -16,7 +16,6 @@ import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol, TypeAlias
 
@@ -24,25 +23,26 @@ from qos.core.access import is_owner
 from qos.core.item import Item
 from qos.core.model import bare
 from qos.core.queue_effects import (
-    Change,
     ForgetOld,
     Notification,
     NotifyItem,
-    NotifyNode,
-    NotifyRetract,
-    NotifySubscription,
-    NotifyUnlock,
     Probe,
     QueueEffect,
-    SaveItem,
-    SaveNode,
 )
 from qos.core.queue_handle import handle
 from qos.core.queue_requests import ItemsResult, Purge, Refusal, Request, Result
 from qos.core.queue_service import QueueContents, Queues
 from qos.engine.clock import Clock, Timers
 from qos.engine.queue_memory import RecentMemory
-from qos.errors import StoreError, StoreFull
+from qos.engine.queue_step import (
+    NOTIFICATIONS,
+    Answer,
+    Reply,
+    Step,
+    Unwritten,
+    unwritten,
+)
+from qos.errors import StoreError
 from qos.journal.items import ItemJournal
 from qos.journal.writer import JournalWriter
 from qos.stores.queue import QueueStore
@@ -60,25 +60,11 @@ _READ_AGAIN_S = 1.0
 #: Events that may still bounce. One that does comes back within a round trip.
 _SENT_MAX = 10_000
 
-#: Called with what to answer, and the payloads of the items in it, by seq.
-Answer = Callable[[Result | Refusal, Mapping[int, str]], None]
-
 #: Called with the counts of a node.
 Tell: TypeAlias = Callable[[Mapping[str, int | float | None]], object]
 
 #: Items, each with its payload.
 Payloads: TypeAlias = Sequence[tuple[Item, str]]
-
-
-#: To look for a class among some takes less time than in a union.
-_NOTIFICATIONS = (
-    NotifyItem,
-    NotifyRetract,
-    NotifyUnlock,
-    NotifyNode,
-    NotifySubscription,
-    Probe,
-)
 
 
 class QueuePort(Protocol):
@@ -101,51 +87,6 @@ class QueuePort(Protocol):
 
     def new_id(self) -> str:
         """128 random bits as text, never given before."""
-
-
-@dataclass(slots=True)
-class _Step:
-    """What goes into one commit, and out after it."""
-
-    changes: list[Change] = field(default_factory=list)
-    outputs: list[Notification | _Reply | Callable[[], object]] = field(
-        default_factory=list
-    )
-    payloads: dict[int, str] = field(default_factory=dict)
-    purged: set[str] = field(default_factory=set)
-
-    def add(self, effects: Sequence[QueueEffect]) -> None:
-        for effect in effects:
-            # Of an item first: most are.
-            if isinstance(effect, SaveItem):
-                if effect.payload is not None:
-                    self.payloads[effect.item.seq] = effect.payload
-                self.changes.append(effect)
-            elif isinstance(effect, _NOTIFICATIONS):
-                self.outputs.append(effect)
-            else:
-                self.changes.append(effect)
-
-    def final(self) -> list[Change]:
-        """The changes; of those to one node's own row only the last."""
-        last = {
-            each.node.name: place
-            for place, each in enumerate(self.changes)
-            if isinstance(each, SaveNode)
-        }
-        return [
-            each
-            for place, each in enumerate(self.changes)
-            if not isinstance(each, SaveNode) or last[each.node.name] == place
-        ]
-
-
-@dataclass(frozen=True, slots=True)
-class _Reply:
-    """An answer that waits for its commit."""
-
-    answer: Answer
-    result: Result | Refusal
 
 
 class QueueEngine:
@@ -186,7 +127,7 @@ class QueueEngine:
         if journal is not None:
             self._journal = ItemJournal(journal(store.store_id), store, contents.items)
         self._core: Queues | None = self._new_core(contents)
-        self._step = _Step()
+        self._step = Step()
         # Until the first session nobody could be told of anything.
         self._began = False
         self._busy = False
@@ -228,7 +169,7 @@ class QueueEngine:
         if self._stopped:
             return
         if core is None:
-            answer(_unwritten(None), {})
+            answer(unwritten(None), {})
             return
         effects = core.heard(requester)
         result: Result | Refusal
@@ -241,9 +182,9 @@ class QueueEngine:
             result = refusal
         except StoreError as error:
             log.error("the store could not be read: %s", error)
-            result = _unwritten(error)
+            result = unwritten(error)
         # Before the events that come of it: the answer is the truth (XEP-0254 §2.3).
-        self._step.outputs.append(_Reply(answer, result))
+        self._step.outputs.append(Reply(answer, result))
         self._step.add(effects)
         self._memory.note(effects)
         self._flush_soon()
@@ -337,7 +278,7 @@ class QueueEngine:
         self._step.add(effects)
         self._memory.note(effects)
         self._arm(core)
-        step, self._step = self._step, _Step()
+        step, self._step = self._step, Step()
         if self._journal is not None:
             self._journal.note(step.changes, step.purged)
         try:
@@ -352,7 +293,7 @@ class QueueEngine:
         self._idle.clear()
         written.add_done_callback(lambda done: self._written(step, done.exception()))
 
-    def _written(self, step: _Step, error: BaseException | None) -> None:
+    def _written(self, step: Step, error: BaseException | None) -> None:
         self._busy = False
         self._idle.set()
         if self._stopped:
@@ -366,7 +307,7 @@ class QueueEngine:
         # heard of, and what is due.
         self._flush_soon()
 
-    def _failed(self, step: _Step, error: BaseException) -> None:
+    def _failed(self, step: Step, error: BaseException) -> None:
         """Take back all that was decided since: it was built upon this.
 
         After a while, not at once: a disk that is full stays so.
@@ -375,14 +316,14 @@ class QueueEngine:
         if self._journal is not None:
             self._journal.failed(step.changes)
         outputs = [*step.outputs, *self._step.outputs]
-        self._step = _Step()
+        self._step = Step()
         self._memory.clear()
         self._core = None
         self._timers.set("read", self._clock.now() + _READ_AGAIN_S)
         for output in outputs:
-            if isinstance(output, _Reply):
+            if isinstance(output, Reply):
                 # What it was refused with may have come of this.
-                output.answer(_unwritten(error), {})
+                output.answer(unwritten(error), {})
 
     def _read_again(self) -> None:
         try:
@@ -415,7 +356,7 @@ class QueueEngine:
 
     # -- what goes out -----------------------------------------------------
 
-    def _perform(self, step: _Step) -> None:
+    def _perform(self, step: Step) -> None:
         core = self._core
         assert core is not None
         items: dict[tuple[str, str], NotifyItem] = {}
@@ -424,25 +365,25 @@ class QueueEngine:
                 if core.is_live(output):
                     # Once, though it was heard of and subscribes.
                     items[output.to, output.item.token] = output
-            elif isinstance(output, _Reply):
+            elif isinstance(output, Reply):
                 self._answer(output)
             elif isinstance(output, Probe):
                 self._port.probe(output.to)
-            elif isinstance(output, _NOTIFICATIONS):
+            elif isinstance(output, NOTIFICATIONS):
                 self._port.notify(output)
             else:
                 output()
         if items:
             self._notify_items(list(items.values()), step.payloads)
 
-    def _answer(self, reply: _Reply) -> None:
+    def _answer(self, reply: Reply) -> None:
         result, payloads = reply.result, {}
         if isinstance(result, ItemsResult):
             try:
                 payloads = self.store.payloads([item.seq for item in result.items])
             except StoreError as error:
                 log.error("payloads could not be read: %s", error)
-                reply.answer(_unwritten(error), {})
+                reply.answer(unwritten(error), {})
                 return
         reply.answer(result, payloads)
 
@@ -477,16 +418,3 @@ class QueueEngine:
             self._sent[event_id] = (node, {item.token: item for item, _ in some})
         while len(self._sent) > _SENT_MAX:
             self._sent.popitem(last=False)
-
-
-class Unwritten(Refusal):
-    """It is the disk, and not the request: it may be repeated."""
-
-
-def _unwritten(error: BaseException | None) -> Unwritten:
-    full = isinstance(error, StoreFull)
-    return Unwritten(
-        "the store is full" if full else "the store cannot be written",
-        condition="resource-constraint" if full else "internal-server-error",
-        type="wait",
-    )

@@ -260,7 +260,7 @@ _QUEUE = (
     Mutant(
         "answered-before-the-commit",
         "qos.engine.queue",
-        "self._step.outputs.append(_Reply(answer, result))",
+        "self._step.outputs.append(Reply(answer, result))",
         "answer(result, {})",
         "An answer leaves when what it says is on disk.",
         seed=0,
