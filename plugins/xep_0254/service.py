@@ -42,7 +42,7 @@ from qos.core.queue_requests import (
     Unsubscribe,
 )
 from qos.engine.clock import LoopClock
-from qos.engine.queue import Payloads, QueueEngine, Unwritten
+from qos.engine.queue import Payloads, QueueEngine, Stats, Unwritten
 from qos.ids import new_id
 from qos.journal.writer import JournalWriter, check_folder
 from qos.stores.queue import QueueStore, queue_store_from_url
@@ -248,12 +248,7 @@ class QueueService:
             if xml[0].tag == _INFO:
                 return self._node_info(xml, requester, xml[0].get("node", ""))
             if xml[0].tag == _ITEMS and not xml[0].get("node"):
-                nodes = self._engine.nodes()
-                service = str(self._own)
-                sender = self._sender
-                self._send(
-                    disco.render_items(xml, nodes, service=service, sender=sender)
-                )
+                self._nodes(xml)
                 return True
         return False
 
@@ -295,11 +290,26 @@ class QueueService:
         if not node:
             return False
 
-        def tell(stats: Mapping[str, int | float | None]) -> None:
+        def tell(stats: Stats | Refusal) -> None:
             sender = self._sender
-            self._send(disco.render_node_info(xml, node, stats=stats, sender=sender))
+            if isinstance(stats, Refusal):
+                text = render_refusal(xml, stats, sender=sender)
+            else:
+                text = disco.render_node_info(xml, node, stats=stats, sender=sender)
+            self._send(text)
 
         return self._engine.stats(node, requester, tell)
+
+    def _nodes(self, xml: ET.Element) -> None:
+        def tell(nodes: list[str] | Refusal) -> None:
+            service, sender = str(self._own), self._sender
+            if isinstance(nodes, Refusal):
+                text = render_refusal(xml, nodes, sender=sender)
+            else:
+                text = disco.render_items(xml, nodes, service=service, sender=sender)
+            self._send(text)
+
+        self._engine.nodes(tell)
 
     def _presence(self, xml: ET.Element, sender: str) -> None:
         kind = xml.get("type")

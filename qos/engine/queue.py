@@ -16,8 +16,7 @@ import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import partial
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, TypeVar
 
 from qos.core.access import is_owner
 from qos.core.item import Item
@@ -40,6 +39,7 @@ from qos.engine.queue_step import (
     Reply,
     Step,
     Unwritten,
+    View,
     unwritten,
 )
 from qos.errors import StoreError
@@ -47,7 +47,7 @@ from qos.journal.items import ItemJournal
 from qos.journal.writer import JournalWriter
 from qos.stores.queue import QueueStore
 
-__all__ = ["Answer", "Payloads", "QueueEngine", "QueuePort", "Unwritten"]
+__all__ = ["Answer", "Payloads", "QueueEngine", "QueuePort", "Stats", "Unwritten"]
 
 log = logging.getLogger(__name__)
 
@@ -60,8 +60,10 @@ _READ_AGAIN_S = 1.0
 #: Events that may still bounce. One that does comes back within a round trip.
 _SENT_MAX = 10_000
 
-#: Called with the counts of a node.
-Tell: TypeAlias = Callable[[Mapping[str, int | float | None]], object]
+#: The counts of a node.
+Stats: TypeAlias = Mapping[str, int | float | None]
+
+T = TypeVar("T")
 
 #: Items, each with its payload.
 Payloads: TypeAlias = Sequence[tuple[Item, str]]
@@ -127,6 +129,8 @@ class QueueEngine:
         if journal is not None:
             self._journal = ItemJournal(journal(store.store_id), store, contents.items)
         self._core: Queues | None = self._new_core(contents)
+        # While there is no core: which nodes there may be.
+        self._names: Collection[str] = ()
         self._step = Step()
         # Until the first session nobody could be told of anything.
         self._began = False
@@ -216,18 +220,40 @@ class QueueEngine:
         queue = self._core.nodes.get(node)
         return queue is not None and any(map(queue.is_live, items.values()))
 
-    def stats(self, node: str, requester: str, tell: Tell) -> bool:
+    def stats(
+        self, node: str, requester: str, tell: Callable[[Stats | Refusal], object]
+    ) -> bool:
         """Tell the counts of a node, none to who may not look, when they are on disk.
+
+        Or a Refusal: the node was being deleted, or the disk failed, and nobody knows.
 
         Returns:
             False: there is no such node.
         """
-        if self._core is None or node not in self._core.nodes or self._stopped:
+        core = self._core
+        names = self._names if core is None else core.nodes
+        if self._stopped or (node not in names and node not in self._memory.deleted):
             return False
-        stats = self._core.stats(node, requester, self._clock.now())
-        self._step.outputs.append(partial(tell, stats))
-        self._flush_soon()
+        seen: Stats | Refusal = unwritten(None)
+        if core is not None:
+            try:
+                seen = core.stats(node, requester, self._clock.now())
+            except Refusal as refusal:
+                seen = refusal
+        self._show(View(tell, seen))
         return True
+
+    def nodes(self, tell: Callable[[list[str] | Refusal], object]) -> None:
+        """Tell the names of all nodes, sorted, when they are on disk; or a Refusal."""
+        core = self._core
+        self._show(View(tell, unwritten(None) if core is None else sorted(core.nodes)))
+
+    def _show(self, view: View[T]) -> None:
+        if self._core is None:
+            view.tell(view.seen)
+        elif not self._stopped:
+            self._step.outputs.append(view)
+            self._flush_soon()
 
     def is_owner(self, node: str, requester: str) -> bool:
         """Whether the account of this full JID owns the node."""
@@ -237,10 +263,6 @@ class QueueEngine:
     def now(self) -> float:
         """The time of its clock."""
         return self._clock.now()
-
-    def nodes(self) -> list[str]:
-        """The names of all nodes."""
-        return sorted(self._core.nodes) if self._core is not None else []
 
     async def aclose(self) -> None:
         """Finish the commit under way, and close the store."""
@@ -317,6 +339,8 @@ class QueueEngine:
             self._journal.failed(step.changes)
         outputs = [*step.outputs, *self._step.outputs]
         self._step = Step()
+        assert self._core is not None
+        self._names = {*self._core.nodes, *self._memory.deleted}
         self._memory.clear()
         self._core = None
         self._timers.set("read", self._clock.now() + _READ_AGAIN_S)
@@ -324,6 +348,8 @@ class QueueEngine:
             if isinstance(output, Reply):
                 # What it was refused with may have come of this.
                 output.answer(unwritten(error), {})
+            elif isinstance(output, View):
+                output.tell(unwritten(error))
 
     def _read_again(self) -> None:
         try:
@@ -372,7 +398,7 @@ class QueueEngine:
             elif isinstance(output, NOTIFICATIONS):
                 self._port.notify(output)
             else:
-                output()
+                output.tell(output.seen)
         if items:
             self._notify_items(list(items.values()), step.payloads)
 

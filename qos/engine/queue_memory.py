@@ -6,7 +6,7 @@ The core decides upon what it has decided before, also while that is being writt
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TypeVar
 
 from qos.core.item import Ended, Item, ItemOutcome
@@ -39,6 +39,11 @@ class RecentMemory:
         self._items: dict[int, Item | None] = {}
         self._seqs: dict[int, int] = {}
         self._deleted: dict[str, int] = {}
+
+    @property
+    def deleted(self) -> Collection[str]:
+        """The nodes whose deletion is on its way; they may be there anew."""
+        return self._deleted.keys()
 
     def note(self, effects: Sequence[QueueEffect]) -> None:
         """These have been decided."""

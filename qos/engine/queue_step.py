@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
 
 from qos.core.queue_effects import (
     Change,
@@ -24,7 +25,9 @@ from qos.core.queue_effects import (
 from qos.core.queue_requests import Refusal, Result
 from qos.errors import StoreFull
 
-__all__ = ["NOTIFICATIONS", "Answer", "Reply", "Step", "Unwritten", "unwritten"]
+__all__ = ["NOTIFICATIONS", "Answer", "Reply", "Step", "Unwritten", "View", "unwritten"]
+
+T = TypeVar("T")
 
 #: To look for a class among some takes less time than in a union.
 NOTIFICATIONS = (
@@ -48,6 +51,14 @@ class Reply:
     result: Result | Refusal
 
 
+@dataclass(frozen=True, slots=True)
+class View(Generic[T]):
+    """What somebody sees who has looked, when all before it is on disk."""
+
+    tell: Callable[[T | Refusal], object]
+    seen: T | Refusal
+
+
 @dataclass(slots=True)
 class Step:
     """What goes into one commit, and out after it.
@@ -60,9 +71,7 @@ class Step:
     """
 
     changes: list[Change] = field(default_factory=list)
-    outputs: list[Notification | Reply | Callable[[], object]] = field(
-        default_factory=list
-    )
+    outputs: list[Notification | Reply | View[Any]] = field(default_factory=list)
     payloads: dict[int, str] = field(default_factory=dict)
     purged: set[str] = field(default_factory=set)
 

@@ -37,7 +37,7 @@ from qos.core.queue_requests import (
     SubscribeResult,
     Unlock,
 )
-from qos.engine.queue import Payloads, QueueEngine, Unwritten
+from qos.engine.queue import Payloads, QueueEngine, Stats, Unwritten
 from qos.stores.queue import QueueStore
 from qos.testing.clock import ManualClock
 
@@ -158,11 +158,22 @@ class Bench:
                 await self._changed.wait()
         return self.out
 
-    async def stats(self) -> Mapping[str, int | float | None]:
-        told: asyncio.Future[Mapping[str, int | float | None]]
+    def look(self, node: str) -> asyncio.Future[Stats | Refusal]:
+        told: asyncio.Future[Stats | Refusal]
         told = asyncio.get_running_loop().create_future()
-        assert self.engine.stats(NODE, OWNER, told.set_result)
-        return await told
+        assert self.engine.stats(node, OWNER, told.set_result)
+        return told
+
+    def names(self) -> asyncio.Future[list[str] | Refusal]:
+        told: asyncio.Future[list[str] | Refusal]
+        told = asyncio.get_running_loop().create_future()
+        self.engine.nodes(told.set_result)
+        return told
+
+    async def stats(self) -> Stats:
+        stats = await self.look(NODE)
+        assert not isinstance(stats, Refusal)
+        return stats
 
     async def ready(self) -> None:
         """A node with a worker that can have two items."""
@@ -294,6 +305,48 @@ async def test_a_commit_that_fails_takes_back_all_that_was_built_upon_it(
     assert isinstance(result, ItemsResult)
     assert result.items == ()
     assert isinstance(await bench.ask(Publish(NODE, (entry("a"),))), PublishResult)
+
+
+async def test_who_looks_while_the_disk_is_full_is_told_so(bench: Bench) -> None:
+    """Neither nothing at all nor that a node is not there, which nobody knows."""
+    bench.disk.hold()
+    bench.disk.error = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    made = bench.ask(Create("new"))
+    gone = bench.ask(Delete(NODE))
+    counts = [bench.look(NODE), bench.look("new")]
+    listed = bench.names()
+    assert not any(each.done() for each in counts)
+    assert not listed.done()
+    bench.disk.release()
+    for failed in (await made, await gone, *[await each for each in counts]):
+        assert isinstance(failed, Unwritten)
+    assert isinstance(await listed, Unwritten)
+    for name in (NODE, "new"):
+        at_once = await bench.look(name)
+        assert isinstance(at_once, Unwritten)
+        assert (at_once.condition, at_once.type) == ("internal-server-error", "wait")
+    assert isinstance(await bench.names(), Unwritten)
+    assert not bench.engine.stats("none", OWNER, bench.out.append)
+
+    bench.disk.error = None
+    bench.clock.advance(1.0)
+    assert await bench.names() == [NODE]
+    assert (await bench.stats())["available"] == 0
+    assert not bench.engine.stats("new", OWNER, bench.out.append)
+
+
+async def test_a_node_is_there_until_its_deletion_is_on_disk(bench: Bench) -> None:
+    """And then it is not: who asks meanwhile waits for it."""
+    bench.disk.hold()
+    deleted, looked, listed = bench.ask(Delete(NODE)), bench.look(NODE), bench.names()
+    assert not looked.done()
+    bench.disk.release()
+    assert await deleted == Ok()
+    refusal = await looked
+    assert isinstance(refusal, Refusal)
+    assert refusal.condition == "item-not-found"
+    assert await listed == []
+    assert not bench.engine.stats(NODE, OWNER, bench.out.append)
 
 
 async def test_a_store_that_cannot_be_read_is_tried_again(

@@ -41,7 +41,7 @@ from qos.core.queue_requests import Request as QueueRequest
 from qos.core.receiver import Request
 from qos.core.sender import Reply
 from qos.engine import Inbox, InboxLimits, LoopClock, Outbox, OutboxLimits
-from qos.engine.queue import Payloads, QueueEngine
+from qos.engine.queue import Payloads, QueueEngine, Stats
 from qos.journal.messages import not_stored
 from qos.journal.writer import JournalWriter
 from qos.stores import SqliteStore
@@ -219,15 +219,12 @@ class Service:
         await publishing
 
     async def _left(self) -> int:
-        counts: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        self.engine.stats(
-            QUEUE,
-            f"{NODE}",
-            lambda stats: counts.set_result(
-                int(stats["available"] or 0) + int(stats["acquired"] or 0)
-            ),
-        )
-        return await counts
+        told: asyncio.Future[Stats | Refusal]
+        told = asyncio.get_running_loop().create_future()
+        self.engine.stats(QUEUE, NODE, told.set_result)
+        stats = await told
+        assert not isinstance(stats, Refusal)
+        return int(stats["available"] or 0) + int(stats["acquired"] or 0)
 
     async def _publish(self, item_id: str) -> None:
         payload = "<secret xmlns='urn:x'/>"

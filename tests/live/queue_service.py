@@ -10,8 +10,10 @@ nothing here uses our own reading or writing of them.
 
 import asyncio
 import contextlib
+import errno
 import itertools
-from collections.abc import AsyncIterator, Collection, Mapping
+import os
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -131,6 +133,22 @@ class Served:
         """Stop, and start on the same store: nobody is known to be there."""
         await self.stop()
         await self.start()
+
+    @contextlib.contextmanager
+    def full_disk(self) -> Iterator[None]:
+        """No commit succeeds meanwhile."""
+
+        def probe(step: str) -> None:
+            if step == "commit":
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        assert self._service is not None
+        store = self._service._engine.store
+        before, store.probe = store.probe, probe
+        try:
+            yield
+        finally:
+            store.probe = before
 
     async def cut(self) -> None:
         """Lose the connection; the service goes on without one."""

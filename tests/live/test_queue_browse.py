@@ -1,5 +1,6 @@
 """XEP-0060 and XEP-0030 around the queue: what there is, and what is not offered."""
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from queue_service import (
     DISCO_ITEMS,
     ERRORS,
     EXTENSIONS,
+    NO_ROOM,
     NODE_CONFIG,
     NOT_FOUND,
     OWNER,
@@ -35,6 +37,8 @@ from queue_service import (
 )
 
 NODE = "orders"
+#: A store that has failed, and has not been read again yet.
+UNREADABLE = Refused("wait", "internal-server-error")
 UNSUPPORTED = Refused("cancel", "feature-not-implemented", "unsupported")
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -249,6 +253,30 @@ async def test_the_service_says_what_it_is_and_has(queues: Served) -> None:
         assert features >= {PUBSUB, QUEUEING}
         query = f"<query xmlns='{DISCO_INFO}' node='none'/>"
         assert await alice.refused(query, "get") == NOT_FOUND
+
+
+async def test_a_full_disk_is_answered_to_who_looks_as_well(queues: Served) -> None:
+    """A node that nobody can read now is not gone, and no answer is a time-out."""
+    async with peers(queues, "alice/a") as (alice,):
+        await alice.create(NODE)
+        node = f"<query xmlns='{DISCO_INFO}' node='{NODE}'/>"
+        nodes = f"<query xmlns='{DISCO_ITEMS}'/>"
+        with queues.full_disk():
+            published = await alice.start_asking(publish(NODE, item("1")))
+            asked = [await alice.start_asking(each, "get") for each in (node, nodes)]
+            for iq_id in (published, *asked):
+                refusal = Refused.of(await alice.answered(iq_id))
+                assert refusal in (NO_ROOM, UNREADABLE)
+            for each in (node, nodes):
+                assert await alice.refused(each, "get") == UNREADABLE
+            query = f"<query xmlns='{DISCO_INFO}' node='none'/>"
+            assert await alice.refused(query, "get") == NOT_FOUND
+        async with asyncio.timeout(5):
+            while True:
+                if (await alice.ask(node, "get")).get("type") == "result":
+                    break
+                await asyncio.sleep(0.05)
+        assert await alice.browse(NODE) == {}
 
 
 async def test_another_address_of_the_component_is_not_the_service(
