@@ -200,7 +200,8 @@ class Holding:
             # Sent again: the service was not sure that we have it. It has not heard
             # of what we are asking it just now, so there will be no answer to that.
             asking = self._settling.get(before)
-            if asking is not None:
+            # And once more, before the task has heard that it is to ask again.
+            if asking is not None and not asking.expired():
                 asking.reschedule(_now())
             return
         if (item.item_id, item.token) in self._known:

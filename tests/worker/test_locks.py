@@ -11,6 +11,7 @@ from qos.errors import JobLost, LocalProtocolError, NoAnswer, RequestRefused
 from qos.worker import Worker, holding
 from raw_client import local
 from xep_0254 import XEP_0254
+from xep_0254.events import DeliveredItem, Event
 
 NEVER_S = 3600.0
 
@@ -299,6 +300,28 @@ async def test_an_accept_is_repeated_at_once_when_the_item_is_sent_again(
         await by_hand.deliver("i", "t")
         await by_hand.answer(await by_hand.asked("retract"))
         assert clock() - began < holding._ANSWER_S_MIN
+        await accepting
+    assert job.outcome is ItemOutcome.ACCEPTED
+
+
+async def test_an_item_that_is_sent_again_twice_at_once_takes_nothing_with_it(
+    bee: ClientXMPP, by_hand: ByHand
+) -> None:
+    """What else is in the second event is nobody else's until its lock has ended."""
+    async with by_hand.worker(bee, parallel=2) as worker:
+        await by_hand.subscribe()
+        await by_hand.deliver("i", "t")
+        job = await anext(worker)
+        accepting = asyncio.create_task(job.accept())
+        await by_hand.asked("retract")
+        again = DeliveredItem(item_id="i", token=job.token)
+        other = DeliveredItem(item_id="other")
+        worker._on_event(Event(node=NODE, items=(again,)))
+        # The time-out has passed, and its task has not been told yet.
+        await asyncio.sleep(0)
+        worker._on_event(Event(node=NODE, items=(again, other)))
+        assert (await anext(worker)).id == "other"
+        await by_hand.answer(await by_hand.asked("retract"))
         await accepting
     assert job.outcome is ItemOutcome.ACCEPTED
 
