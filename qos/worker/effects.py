@@ -265,9 +265,14 @@ def prepared(
 def _rows(
     db: sqlite3.Connection, sql: str, parameters: Sequence[str] = ()
 ) -> list[tuple[Any, ...]]:
+    """Rows as they are by default, whatever the application wants for its own."""
     cursor = db.cursor()
-    cursor.row_factory = None  # whatever the application wants for its own
-    return cursor.execute(sql, parameters).fetchall()
+    cursor.row_factory = None
+    before, db.text_factory = db.text_factory, str
+    try:
+        return cursor.execute(sql, parameters).fetchall()
+    finally:
+        db.text_factory = before
 
 
 def _forget(db: sqlite3.Connection, key: Key) -> None:

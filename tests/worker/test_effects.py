@@ -2,7 +2,7 @@
 
 import asyncio
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -72,6 +72,22 @@ def test_a_delivery_whose_effects_are_there_has_none_again(
         assert not effects.prepared(
             db, service=key.service, account=key.account, node=key.node
         )
+
+
+@pytest.mark.parametrize("text", [bytes, lambda found: found.decode().upper()])
+def test_what_is_prepared_is_read_as_it_was_written(
+    db: sqlite3.Connection, text: Callable[[bytes], object]
+) -> None:
+    """What the connection makes of text is for what the application reads."""
+    db.text_factory = text
+    key = effects.Key("queue@x/1", "bee@x", "orders", "item", "token")
+    effects.prepare(db, key, [("INSERT INTO effects VALUES (?)", ("item",))])
+    where = {"service": key.service, "account": key.account, "node": key.node}
+    assert effects.prepared(db, **where) == [key]
+    assert db.text_factory is text
+    assert effects.apply(db, key)
+    assert not effects.apply(db, key)
+    assert effects_in(db) == [text(b"item")]
 
 
 async def test_effects_are_there_when_the_job_is_accepted_and_not_before(
