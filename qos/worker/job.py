@@ -25,7 +25,7 @@ from qos.errors import JobLost, LocalProtocolError, StoreFull, UnrecoverableErro
 from qos.worker.effects import Effects
 from xep_0254.events import DeliveredItem
 
-__all__ = ["Holder", "Job", "Settling", "unrecoverable"]
+__all__ = ["Holder", "Job", "Settling", "cancelled", "unrecoverable"]
 
 log = logging.getLogger(__name__)
 
@@ -283,10 +283,21 @@ class Job:
     async def _end_after(self, exc: BaseException | None) -> None:
         if exc is None:
             await self.accept()
-        elif isinstance(exc, Exception):
+        elif isinstance(exc, Exception | asyncio.CancelledError) and not cancelled(exc):
             await self.modify()
         else:
             await self.release()
+
+
+def cancelled(error: BaseException) -> bool:
+    """Whether it is that the task which runs is cancelled.
+
+    Not something that it waited for, which somebody else has given up: to this task
+    that is a failure like any other.
+    """
+    task = asyncio.current_task()
+    is_own = task is not None and task.cancelling() > 0
+    return is_own and isinstance(error, asyncio.CancelledError)
 
 
 def unrecoverable(error: BaseException) -> bool:

@@ -23,7 +23,7 @@ from qos.errors import RequestFailed, RequestRefused
 from qos.journal.writer import JournalWriter
 from qos.worker import effects
 from qos.worker.holding import Holding, passing
-from qos.worker.job import Job, unrecoverable
+from qos.worker.job import Job, cancelled, unrecoverable
 from xep_0254.channel import normal
 from xep_0254.events import Event
 from xep_0254.queueing import XEP_0254
@@ -231,7 +231,8 @@ class Worker:
         """Call the handler for each job, `parallel` at once, until stopped.
 
         A job that it returns from is accepted; one that it raises an exception on
-        has failed, and the exception is logged.
+        has failed, and the exception is logged. So has one on which something that it
+        waited for was cancelled, and not it itself.
 
         Raises:
             RequestRefused: the first subscribe was refused.
@@ -261,7 +262,9 @@ class Worker:
             try:
                 async with job:
                     await handler(job)
-            except Exception as error:
+            except (Exception, asyncio.CancelledError) as error:
+                if cancelled(error):
+                    raise
                 if unrecoverable(error):
                     return
                 log.exception("item %r failed", job.id)

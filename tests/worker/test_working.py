@@ -131,6 +131,24 @@ async def test_a_cancelled_job_is_released_and_does_not_count(
         await again.accept()
 
 
+async def test_what_a_handler_waits_for_can_be_cancelled_without_harm(
+    bee: ClientXMPP, queue: Queue, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A shared download that somebody gives up: the job has failed, and the next comes."""
+    await queue.create()
+    await queue.publish("bad", "good")
+    handler = Handler(asyncio.CancelledError())
+    async with Worker(bee, QUEUE, NODE) as worker:
+        working = asyncio.create_task(worker.run(handler))
+        await queue.until(accepted=2)
+        assert not working.done()
+        worker.stop()
+        await working
+    counts = [(job.id, job.delivery_count) for job in handler.jobs]
+    assert sorted(counts) == [("bad", 0), ("bad", 1), ("good", 0)]
+    assert "item 'bad' failed" in caplog.text
+
+
 async def test_what_was_settled_inside_stays_so(bee: ClientXMPP, queue: Queue) -> None:
     """The block knows better than its end, also when it then fails."""
     await queue.create()
