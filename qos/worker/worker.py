@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-import signal
 import sqlite3
 from collections.abc import Awaitable, Callable
 from types import TracebackType
@@ -21,7 +20,7 @@ import xep_0254  # noqa: F401 - makes the plugin known
 from qos.core.backoff import Backoff
 from qos.errors import RequestFailed, RequestRefused
 from qos.journal.writer import JournalWriter
-from qos.worker import effects
+from qos.worker import effects, signals
 from qos.worker.holding import Holding, passing
 from qos.worker.job import Job, cancelled, unrecoverable
 from xep_0254.channel import normal
@@ -39,8 +38,6 @@ _RETRY = Backoff(first_s=0.5, max_s=30.0)
 
 #: For the answer to a request while stopping; and for handlers to end when cancelled.
 _STOP_S = 5.0
-
-_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class Worker:
@@ -131,7 +128,6 @@ class Worker:
         self._following: asyncio.Task[None] | None = None
         self._stopping: asyncio.Task[None] | None = None
         self._runners: list[asyncio.Task[None]] = []
-        self._signals: list[signal.Signals] = []
 
     # -- beginning and end -------------------------------------------------
 
@@ -164,11 +160,11 @@ class Worker:
             self.stop()
 
     def install_signal_handlers(self) -> None:
-        """Let SIGTERM and SIGINT stop the worker; a second one at once."""
-        loop = asyncio.get_running_loop()
-        for number in _SIGNALS:
-            loop.add_signal_handler(number, self.stop)
-            self._signals.append(number)
+        """Let SIGTERM and SIGINT stop the worker; a second one at once.
+
+        All workers of the event loop that have asked for it are stopped.
+        """
+        signals.stop_on_signals(asyncio.get_running_loop(), self)
 
     def stop(self) -> None:
         """Take nothing more, finish what runs, release the rest; the second time now.
@@ -397,9 +393,7 @@ class Worker:
         self._plugin.remove_listener(self.service, self.node, self._on_event)
         for event, handler in self._session_events():
             self._client.del_event_handler(event, handler)
-        loop = asyncio.get_running_loop()
-        for number in self._signals:
-            loop.remove_signal_handler(number)
+        signals.forget(asyncio.get_running_loop(), self)
 
     async def _unsubscribe(self) -> None:
         if not self._may_be_subscribed:

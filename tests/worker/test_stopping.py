@@ -124,6 +124,27 @@ async def test_a_signal_stops_the_worker(
     assert signal.getsignal(number) == before
 
 
+async def test_a_signal_stops_all_workers_that_asked_for_it(
+    bee: ClientXMPP, queue: Queue, log_in: LogIn
+) -> None:
+    """A loop has one handler for a signal; one that has ended takes it from nobody."""
+    await queue.create()
+    before = signal.getsignal(signal.SIGTERM)
+    clients = [bee, await log_in("bee/2"), await log_in("bee/3")]
+    first, second, third = (Worker(each, QUEUE, NODE) for each in clients)
+    async with first, second:
+        async with third:
+            for worker in (first, second, third):
+                worker.install_signal_handlers()
+            working = [
+                asyncio.create_task(worker.run(Handler())) for worker in (first, second)
+            ]
+            await queue.until(subscribers=3)
+        os.kill(os.getpid(), signal.SIGTERM)
+        await asyncio.gather(*working)
+    assert signal.getsignal(signal.SIGTERM) == before
+
+
 async def test_a_worker_that_was_stopped_before_it_began_takes_nothing(
     bee: ClientXMPP, queue: Queue
 ) -> None:

@@ -1,0 +1,52 @@
+"""The signals that stop workers: all of an event loop that have asked for it.
+
+A loop has one handler for a signal. So the workers share it, and it goes with the last.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from typing import Protocol
+from weakref import WeakKeyDictionary, WeakSet
+
+__all__ = ["Stoppable", "forget", "stop_on_signals"]
+
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+class Stoppable(Protocol):
+    """What a signal stops."""
+
+    def stop(self) -> None:
+        """Stop in order; the second time at once."""
+
+
+# Weak, both: a worker is held by its tasks while it works, and by nobody after.
+_asked: WeakKeyDictionary[asyncio.AbstractEventLoop, WeakSet[Stoppable]]
+_asked = WeakKeyDictionary()
+
+
+def stop_on_signals(loop: asyncio.AbstractEventLoop, worker: Stoppable) -> None:
+    """Let SIGTERM and SIGINT stop this worker, and those that they stop already."""
+    workers = _asked.setdefault(loop, WeakSet())
+    workers.add(worker)
+    for number in _SIGNALS:
+        loop.add_signal_handler(number, _stop, workers)
+
+
+def forget(loop: asyncio.AbstractEventLoop, worker: Stoppable) -> None:
+    """Leave the signals to the others; no harm if it has never asked."""
+    workers = _asked.get(loop)
+    if workers is None or worker not in workers:
+        return
+    workers.discard(worker)
+    if not workers:
+        del _asked[loop]
+        for number in _SIGNALS:
+            loop.remove_signal_handler(number)
+
+
+def _stop(workers: WeakSet[Stoppable]) -> None:
+    for worker in tuple(workers):
+        worker.stop()
