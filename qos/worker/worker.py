@@ -18,7 +18,7 @@ from slixmpp import JID, ClientXMPP, ComponentXMPP
 
 import xep_0254  # noqa: F401 - makes the plugin known
 from qos.core.backoff import Backoff
-from qos.errors import RequestFailed, RequestRefused
+from qos.errors import LocalProtocolError, RequestFailed, RequestRefused
 from qos.journal.writer import JournalWriter
 from qos.worker import effects, signals
 from qos.worker.holding import Holding, passing
@@ -63,7 +63,8 @@ class Worker:
         resubscribe_s: subscribe again at this interval, which brings lost events.
         grace_s: for the jobs that run to end, when the worker is stopped.
         extend: extend the locks of jobs that take long.
-        effects_db: call `recover` with it, at each subscribe.
+        effects_db: call `recover` with it, at each subscribe. It must be usable at
+            the first; later it may be in a transaction, or locked, for a while.
         journal: where to note what becomes of each item; the caller closes it.
 
     Raises:
@@ -199,7 +200,7 @@ class Worker:
 
         Raises:
             RequestRefused: it has refused to, for good.
-            sqlite3.Error: of `effects_db`.
+            LocalProtocolError, sqlite3.Error: of `effects_db`; see recover.
         """
         assert self._following is not None, "the worker has not been started"
         waiting = asyncio.ensure_future(self._subscribed.wait())
@@ -293,12 +294,14 @@ class Worker:
             self._renew.clear()
             try:
                 await self._subscribe()
-            except RequestFailed as error:
+            except (
+                RequestFailed,
+                LocalProtocolError,
+                sqlite3.OperationalError,
+            ) as error:
                 if self._plugin.own is None:
                     continue  # there is nobody to blame
-                first = not self._subscribed.is_set()
-                if first and isinstance(error, RequestRefused) and not passing(error):
-                    self._may_be_subscribed = False
+                if self._is_final(error, tries):
                     raise
                 tries += 1
                 delay_s = _RETRY.delay_s(tries, random.random())  # noqa: S311
@@ -312,6 +315,23 @@ class Worker:
                     await self._renew.wait()
             except TimeoutError:
                 continue
+
+    def _is_final(self, error: Exception, tries: int) -> bool:
+        """Whether not to subscribe again: at first, what no patience helps with.
+
+        Afterwards the queue may come back. And what the database was good for before
+        it will be again, when a handler has ended its transaction, or another process
+        its own; one that is broken or closed raises no OperationalError.
+        """
+        is_first = not self._subscribed.is_set()
+        if isinstance(error, RequestRefused):
+            is_final = is_first and not passing(error)
+            if is_final:
+                self._may_be_subscribed = False
+            return is_final
+        if isinstance(error, RequestFailed):
+            return False
+        return (is_first and tries == 0) or unrecoverable(error)
 
     def _follow_ended(self, following: asyncio.Task[None]) -> None:
         error = None if following.cancelled() else following.exception()
@@ -340,6 +360,7 @@ class Worker:
 
         Raises:
             NoAnswer: the service is away.
+            LocalProtocolError: the connection is in a transaction.
             sqlite3.Error: the database cannot be used.
         """
         own = self._holding

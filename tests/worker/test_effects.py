@@ -11,7 +11,7 @@ from slixmpp import ClientXMPP
 
 import effects_child
 from forked import Forked
-from hive import NODE, QUEUE, ByHand, LogIn, Queue, token_in
+from hive import NODE, QUEUE, ByHand, LogIn, Queue, token_in, until
 from qos.core.item import ItemOutcome
 from qos.errors import JobLost, LocalProtocolError, NoAnswer
 from qos.testing import LoopbackServer
@@ -334,6 +334,62 @@ async def test_recovering_without_the_service_decides_nothing(
         with pytest.raises(NoAnswer):
             await worker.recover(db)
     assert prepared_in(db) == 1
+
+
+@pytest.mark.parametrize(
+    ("busy", "told"), [("db", "in a transaction"), ("other", "locked")]
+)
+async def test_a_worker_waits_until_its_database_is_free(
+    bee: ClientXMPP,
+    queue: Queue,
+    path: Path,
+    caplog: pytest.LogCaptureFixture,
+    busy: str,
+    told: str,
+) -> None:
+    """A handler may wait inside a transaction, and a backup takes its time."""
+    await queue.create()
+    with (
+        closing(sqlite3.connect(path, timeout=0)) as db,
+        closing(sqlite3.connect(path)) as other,
+    ):
+        worker = Worker(bee, QUEUE, NODE, effects_db=db, resubscribe_s=0.05)
+        async with worker:
+            await worker.subscribed()
+            holder = {"db": db, "other": other}[busy]
+            holder.execute("BEGIN IMMEDIATE")
+            await until(lambda: told in caplog.text)
+            holder.rollback()
+            await queue.publish("i")
+            await work(await anext(worker), db)
+        assert effects_in(db) == ["i"]
+
+
+async def test_a_database_that_is_not_free_at_first_is_told_at_once(
+    bee: ClientXMPP, queue: Queue, path: Path
+) -> None:
+    """It may be one that never is, like a connection without autocommit."""
+    await queue.create()
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("BEGIN")
+        async with Worker(bee, QUEUE, NODE, effects_db=db) as worker:
+            with pytest.raises(LocalProtocolError, match="in a transaction"):
+                await worker.subscribed()
+
+
+async def test_a_database_that_has_gone_ends_the_worker(
+    bee: ClientXMPP, queue: Queue, path: Path
+) -> None:
+    """Each further item would fail."""
+    await queue.create()
+    with closing(sqlite3.connect(path)) as db:
+        async with Worker(
+            bee, QUEUE, NODE, effects_db=db, resubscribe_s=0.05
+        ) as worker:
+            await worker.subscribed()
+            db.close()
+            with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+                await anext(worker)
 
 
 async def test_effects_of_another_account_are_not_touched(
