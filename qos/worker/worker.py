@@ -21,6 +21,7 @@ from qos.core.backoff import Backoff
 from qos.errors import LocalProtocolError, RequestFailed, RequestRefused
 from qos.journal.writer import JournalWriter
 from qos.worker import effects, signals
+from qos.worker.company import Company
 from qos.worker.holding import Holding, passing
 from qos.worker.job import Job, cancelled, unrecoverable
 from xep_0254.channel import normal
@@ -119,6 +120,7 @@ class Worker:
             given_up=self._give_up,
             journal=journal,
         )
+        self._company = Company.of(self._plugin, self.service)
         self._failure: BaseException | None = None
         self._subscribed = asyncio.Event()
         # As far as is known: its answer may never have come.
@@ -151,6 +153,7 @@ class Worker:
     def _start(self) -> None:
         if self._following is not None:
             raise RuntimeError("a worker works once")
+        self._company.join(self.node)
         self._plugin.add_listener(self.service, self.node, self._on_event)
         for event, handler in self._session_events():
             self._client.add_event_handler(event, handler)
@@ -341,6 +344,7 @@ class Worker:
     async def _subscribe(self) -> None:
         if self._effects_db is not None:
             await self.recover(self._effects_db)
+        await self._company.unsubscribe(self._plugin, self.service)
         # First, so that the service is told when the connection is lost.
         self._send_presence(None)
         self._may_be_subscribed = True
@@ -409,8 +413,9 @@ class Worker:
         if running:
             await asyncio.wait(running, timeout=_STOP_S)
         await holding.end(_STOP_S)
-        # Unavailable, locks end as failed deliveries: they have been released.
-        self._send_presence("unavailable")
+        if self._company.leave(self.node, may_be_subscribed=self._may_be_subscribed):
+            # Unavailable, locks end as failed deliveries: they have been released.
+            self._send_presence("unavailable")
         self._plugin.remove_listener(self.service, self.node, self._on_event)
         for event, handler in self._session_events():
             self._client.del_event_handler(event, handler)
@@ -422,7 +427,10 @@ class Worker:
         try:
             await self._plugin.unsubscribe(self.service, self.node, timeout_s=_STOP_S)
         except RequestFailed as error:
+            self._may_be_subscribed = passing(error)
             log.warning("not unsubscribed: %s", error)
+        else:
+            self._may_be_subscribed = False
 
     async def _give_back(self, jobs: list[Job]) -> None:
         await asyncio.gather(*(self._holding.give_back(job) for job in jobs))

@@ -61,6 +61,72 @@ async def test_what_runs_is_finished_and_the_rest_released(
     assert (stats["accepted"], stats["available"]) == (2, 2)
 
 
+async def test_a_worker_that_stops_takes_nothing_from_another_of_its_client(
+    bee: ClientXMPP, queue: Queue
+) -> None:
+    """Unavailable presence is the client's, and ends locks of all its nodes."""
+    await queue.create()
+    await queue.owner.create(QUEUE, "other")
+    await queue.publish("i")
+    async with Worker(bee, QUEUE, NODE) as worker:
+        job = await anext(worker)
+        async with Worker(bee, QUEUE, "other") as stops:
+            await stops.subscribed()
+        assert (await queue.owner.stats(QUEUE, "other"))["subscribers"] == 0
+        await job.accept()
+        await queue.publish("next")
+        async with await anext(worker) as job:
+            assert job.delivery_count == 0
+    assert await subscribers(queue) == 0
+
+
+async def subscribers(queue: Queue) -> object:
+    return (await queue.stats())["subscribers"]
+
+
+@pytest.mark.parametrize("condition", ["", "not-subscribed"])
+async def test_who_works_on_unsubscribes_for_one_who_had_no_answer(
+    bee: ClientXMPP, by_hand: ByHand, monkeypatch: pytest.MonkeyPatch, condition: str
+) -> None:
+    """Else items would go on to come for a node where nobody works any more."""
+    monkeypatch.setattr("qos.worker.worker._STOP_S", 0.05)
+    async with by_hand.worker(bee, resubscribe_s=0.2):
+        await by_hand.subscribe()
+        async with Worker(bee, QUEUE, "gone"):
+            await by_hand.subscribe()
+        requests = [await by_hand.asked("unsubscribe") for _ in range(2)]
+        assert [node_in(each) for each in requests] == ["gone", "gone"]
+        if condition:
+            await by_hand.refuse(requests[1], condition)
+        else:
+            await by_hand.answer(requests[1])
+        for _ in range(2):
+            assert node_in(await by_hand.subscribe()) == NODE
+        assert not by_hand.component.received(lambda each: what(each) == "unsubscribe")
+
+
+def node_in(request: ET.Element) -> str | None:
+    """The node that a request names."""
+    return next(each.get("node") for each in request.iter() if each.get("node"))
+
+
+async def test_the_subscription_of_a_new_worker_is_not_taken_for_an_old_ones(
+    bee: ClientXMPP, by_hand: ByHand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is of the same client and node: there is only one."""
+    monkeypatch.setattr("qos.worker.worker._STOP_S", 0.05)
+    async with by_hand.worker(bee, resubscribe_s=0.2):
+        await by_hand.subscribe()
+        async with Worker(bee, QUEUE, "gone"):
+            await by_hand.subscribe()
+        await by_hand.asked("unsubscribe")
+        async with Worker(bee, QUEUE, "gone"):
+            for _ in range(3):
+                await by_hand.subscribe()
+            ended = by_hand.component.received(lambda each: what(each) == "unsubscribe")
+            assert not ended
+
+
 async def test_what_runs_longer_than_the_grace_time_is_cancelled_and_released(
     bee: ClientXMPP, queue: Queue
 ) -> None:
