@@ -9,7 +9,7 @@ from typing import Protocol
 from qos.core.model import Ended, Level, Outgoing, OutgoingState
 from qos.errors import InDoubt, NotDelivered, UnknownMessage
 
-__all__ = ["Delivery", "Outcome"]
+__all__ = ["Delivery", "Keeper", "Outcome"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,20 +72,27 @@ class Delivery:
     """A message that was accepted, to ask for its outcome or take it back."""
 
     def __init__(
-        self, outbox: _Keeper | None, *, msg_id: str, to: str, level: Level
+        self, outbox: Keeper | None, *, msg_id: str, to: str, level: Level
     ) -> None:
         self.msg_id = msg_id
         self.to = to
         self.level = level
         self._outbox = outbox
         self._outcome: Outcome | None = None
+        self._error: BaseException | None = None
         # In the order in which they asked, so that a seed replays.
         self._waiting: dict[asyncio.Future[Outcome], None] = {}
 
     async def outcome(self) -> Outcome:
-        """Wait for the end of the message. May be asked by many, and again."""
+        """Wait for the end of the message. May be asked by many, and again.
+
+        Raises:
+            StoreError: it was asked for while it was being accepted, and that failed.
+        """
         if self._outcome is not None:
             return self._outcome
+        if self._error is not None:
+            raise self._error
         # One for each who asks: to be cancelled is no matter of the others.
         waiting: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         self._waiting[waiting] = None
@@ -107,7 +114,8 @@ class Delivery:
         Raises:
             CannotWithdraw: it may have been handed over; it goes on.
             UnknownMessage: it has ended.
-            StoreError: it could not be written; the message goes on.
+            StoreError: it could not be written; the message goes on, if it had been
+                accepted.
         """
         if self._outbox is None or self._outcome is not None:
             raise UnknownMessage(self.msg_id)
@@ -119,6 +127,14 @@ class Delivery:
         for waiting in self._waiting:
             if not waiting.done():
                 waiting.set_result(outcome)
+        self._waiting.clear()
+
+    def fail(self, error: BaseException) -> None:
+        """For the outbox: how it ends will not be known here."""
+        self._error = error
+        for waiting in self._waiting:
+            if not waiting.done():
+                waiting.set_exception(error)
         self._waiting.clear()
 
     @classmethod
@@ -138,7 +154,7 @@ class Delivery:
         return delivery
 
 
-class _Keeper(Protocol):
+class Keeper(Protocol):
     """The outbox, as a delivery knows it."""
 
     async def withdraw(self, msg_id: str) -> None:

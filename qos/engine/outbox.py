@@ -7,9 +7,9 @@ account that is sent to. What is queued waits in the store.
 from __future__ import annotations
 
 import asyncio
-import weakref
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 from qos.core import sender as core
 from qos.core.backoff import Backoff
@@ -18,6 +18,7 @@ from qos.core.model import Level, Outgoing
 from qos.core.sender import Reply, SenderInput
 from qos.engine.backlog import Backlog
 from qos.engine.clock import Clock, Timers
+from qos.engine.deliveries import Deliveries
 from qos.engine.delivery import Delivery, Outcome
 from qos.engine.under_way import Message, Port, UnderWay
 from qos.errors import (
@@ -64,6 +65,13 @@ class OutboxLimits:
     outcome_ttl_s: float = 24 * 3600.0
 
 
+class _Acceptance(NamedTuple):
+    """A message that is being accepted: nobody else knows of it before it is written."""
+
+    record: Outgoing
+    accepted: asyncio.Future[None]
+
+
 class Outbox:
     """Everything that an endpoint sends at level acknowledged or assured."""
 
@@ -89,10 +97,8 @@ class Outbox:
         self._count = contents.outbox_messages
         self._bytes = contents.outbox_bytes
         self._backlog = Backlog(store, contents.queued)
-        self._deliveries: weakref.WeakValueDictionary[str, Delivery] = (
-            weakref.WeakValueDictionary()
-        )
-        self._awaited: set[Delivery] = set()
+        self._deliveries = Deliveries(self)
+        self._accepting: dict[str, _Acceptance] = {}
         self._under_way = UnderWay(
             store,
             port,
@@ -142,11 +148,7 @@ class Outbox:
                 await ending.outcome()
             outstanding = self._outstanding(msg_id)
             if outstanding is not None:
-                if (outstanding.to, outstanding.payload) != (to, payload):
-                    raise LocalProtocolError(
-                        f"{msg_id!r} is the id of another message, which has not ended"
-                    )
-                return self.delivery(msg_id)
+                return await self._said_again(outstanding, to, payload)
         size = len(payload.encode())
         if self._count >= self._limits.messages:
             raise OutboxFull(unit="messages", limit=self._limits.messages)
@@ -173,9 +175,25 @@ class Outbox:
             due_at=now,
         )
         self._next_seq += 1
-        delivery = self._deliver_later(record)
+        delivery = self._deliveries.new(record)
         await asyncio.shield(self._accept(record))
         return delivery
+
+    async def _said_again(self, record: Outgoing, to: str, payload: str) -> Delivery:
+        """See submit: there is a message with this id that has not ended."""
+        if (record.to, record.payload) != (to, payload):
+            raise LocalProtocolError(
+                f"{record.msg_id!r} is the id of another message, which has not ended"
+            )
+        delivery = self._deliveries.of(record)
+        await self._until_accepted(record.msg_id)
+        return delivery
+
+    async def _until_accepted(self, msg_id: str) -> None:
+        """If the message is being accepted, wait until it is; raises if it is not."""
+        acceptance = self._accepting.get(msg_id)
+        if acceptance is not None:
+            await asyncio.shield(acceptance.accepted)
 
     def delivery(self, msg_id: str) -> Delivery:
         """The delivery of a message that was accepted earlier and has not ended.
@@ -183,15 +201,18 @@ class Outbox:
         Raises:
             UnknownMessage: there is none with this id.
         """
-        delivery = self._deliveries.get(msg_id)
-        if delivery is not None and not delivery.ended:
+        delivery = self._deliveries.find(msg_id)
+        if delivery is not None:
             return delivery
         record = self._outstanding(msg_id)
         if record is None:
             raise UnknownMessage(msg_id)
-        return self._deliver_later(record)
+        return self._deliveries.new(record)
 
     def _outstanding(self, msg_id: str) -> Outgoing | None:
+        acceptance = self._accepting.get(msg_id)
+        if acceptance is not None:
+            return acceptance.record
         message = self._under_way.get(msg_id)
         record = message.record if message else self._store.find_outgoing(msg_id)
         return None if record is None or record.state.ended else record
@@ -201,10 +222,7 @@ class Outbox:
         message = self._under_way.get(msg_id)
         if message is None or not message.record.state.ended:
             return None
-        delivery = self._deliveries.get(msg_id)
-        if delivery is None or delivery.ended:
-            delivery = self._deliver_later(message.record)
-        return delivery
+        return self._deliveries.of(message.record)
 
     async def outcome(self, msg_id: str) -> Outcome:
         """How a message has ended; if it has not, wait until it has.
@@ -226,6 +244,7 @@ class Outbox:
 
     async def withdraw(self, msg_id: str) -> None:
         """See Delivery.withdraw."""
+        await self._until_accepted(msg_id)
         message = self._under_way.get(msg_id)
         if message is None:
             record = self._store.find_outgoing(msg_id)
@@ -303,14 +322,7 @@ class Outbox:
 
     def keep(self, delivery: Delivery) -> None:
         """Somebody waits for its end: it must not go before, and they with it."""
-        self._awaited.add(delivery)
-
-    def _deliver_later(self, record: Outgoing) -> Delivery:
-        delivery = Delivery(
-            self, msg_id=record.msg_id, to=record.to, level=record.level
-        )
-        self._deliveries[record.msg_id] = delivery
-        return delivery
+        self._deliveries.keep(delivery)
 
     def _accept(self, record: Outgoing) -> asyncio.Future[None]:
         """Put a new message under way, or into the queue when it has to wait."""
@@ -319,6 +331,7 @@ class Outbox:
         accepted = asyncio.get_running_loop().create_future()
         # A caller that was cancelled asks no more: that is no error of its own.
         accepted.add_done_callback(lambda done: done.cancelled() or done.exception())
+        self._accepting[record.msg_id] = _Acceptance(record, accepted)
         flow = record.flow
         admitted = self._under_way.flow(flow).admits(record)
         if self._backlog.waiting(flow) or not admitted:
@@ -328,22 +341,26 @@ class Outbox:
                 self._journal.note(journaled.accepted(record, node=node))
             written = self._store.write((Save(record),))
             if written is None:
-                self._queued(record, accepted, None)
+                self._queued(record, None)
             else:
-                written.add_done_callback(partial(self._queued, record, accepted))
+                written.add_done_callback(partial(self._queued, record))
             return accepted
         self._backlog.passed(record)
         message = Message(record)
-        message.accepted = accepted
+        message.accepted = partial(self._decided, record)
         self._under_way.start(message)
         return accepted
 
-    def _queued(
-        self,
-        record: Outgoing,
-        accepted: asyncio.Future[None],
-        written: asyncio.Future[None] | None,
-    ) -> None:
+    def _decided(self, record: Outgoing, error: BaseException | None) -> None:
+        """The message is written, or cannot be."""
+        accepted = self._accepting.pop(record.msg_id).accepted
+        if error is None:
+            accepted.set_result(None)
+        else:
+            accepted.set_exception(error)
+            self._deliveries.fail(record.msg_id, error)
+
+    def _queued(self, record: Outgoing, written: asyncio.Future[None] | None) -> None:
         error = written.exception() if written is not None else None
         if error is not None:
             if self._journal is not None:
@@ -351,9 +368,9 @@ class Outbox:
                 self._journal.note(journaled.not_accepted(record, node=node))
             self._backlog.remove(record.flow)
             self._uncount(record)
-            accepted.set_exception(error)
+            self._decided(record, error)
             return
-        accepted.set_result(None)
+        self._decided(record, None)
         if self._stopped:
             return
         if record.expires_at is not None:
@@ -398,11 +415,8 @@ class Outbox:
         record = message.record
         self._uncount(record)
         self._backlog.left(record)
-        delivery = self._deliveries.get(record.msg_id)
-        if delivery is not None and record.state.ended:
-            seconds = self._clock.now() - record.created_at
-            delivery.settle(Outcome.of(record, seconds))
-            self._awaited.discard(delivery)
+        if record.state.ended:
+            self._deliveries.settle(record, self._clock.now() - record.created_at)
         self._expect_forgetting()
         self._pump(record.flow)
 

@@ -63,7 +63,8 @@ class Message:
         self.inputs: deque[SenderInput | Reply] = deque()
         #: There was nobody to address the last attempt to.
         self.no_route = False
-        self.accepted: asyncio.Future[None] | None = None
+        #: While its first write is under way: called with how that has failed, or None.
+        self.accepted: Callable[[BaseException | None], None] | None = None
         self.withdrawn: asyncio.Future[None] | None = None
 
 
@@ -349,7 +350,7 @@ class UnderWay:
                 node = self._journal.node
                 self._journal.note(journaled.not_accepted(before, node=node))
             self._drop(message)
-            message.accepted.set_exception(error)
+            message.accepted(error)
             return
         log.error("%s cannot go on for now: %s", before.msg_id, error)
         self._not_withdrawn(message, error)
@@ -365,7 +366,7 @@ class UnderWay:
 
     def _accepted(self, message: Message) -> None:
         if message.accepted is not None:
-            message.accepted.set_result(None)
+            message.accepted(None)
             message.accepted = None
 
     def _performed(self, message: Message) -> None:

@@ -185,6 +185,102 @@ async def test_a_message_that_is_said_again_under_its_id_is_accepted_once(
     assert bench.outbox.outstanding == 1
 
 
+@pytest.mark.parametrize("online", [True, False])
+@pytest.mark.parametrize("waiting", [0, WINDOW_FIRST])
+@pytest.mark.parametrize("level", [Level.ASSURED, Level.ACKNOWLEDGED])
+async def test_a_message_that_is_said_again_while_it_is_written_is_accepted_once(
+    bench: Bench, level: Level, waiting: int, online: bool
+) -> None:
+    """Under way and in the queue: a caller that was cancelled does not know whether."""
+    if online:
+        bench.outbox.session_started(OWN)
+    for _ in range(waiting):
+        await bench.submit(level)
+
+    def say(payload: str = PAYLOAD) -> asyncio.Task[Delivery]:
+        said = bench.outbox.submit(LAMP, payload, level=level, msg_id="m1")
+        return asyncio.ensure_future(said)
+
+    cancelled = say()
+    await asyncio.sleep(0)
+    cancelled.cancel()
+    again, once_more, another = say(), say(), say(PAYLOAD.replace("on", "off"))
+    await settle()
+    assert not again.done(), "it is not on disk yet"
+    with pytest.raises(LocalProtocolError, match="'m1' is the id of another message"):
+        await another
+    await bench.run()
+    assert (await again) is (await once_more) is bench.outbox.delivery("m1")
+    assert bench.outbox.outstanding == waiting + 1
+    kept = [record.msg_id for record in bench.store.outgoing()]
+    assert len(kept) == waiting + 1
+    bench.outbox.session_started(OWN)
+    for _ in range(20):
+        for transmit in bench.port.sent:
+            if level is Level.ACKNOWLEDGED:
+                bench.outbox.reply(Reply(transmit.record.offer_id, LAMP))
+        await bench.answer_all()
+        await bench.run(1)
+    assert (await again.result().outcome()).status is OutgoingState.DELIVERED
+    assert bench.outbox.outstanding == 0
+
+
+@pytest.mark.parametrize("waiting", [0, WINDOW_FIRST])
+async def test_whoever_asks_for_a_message_that_cannot_be_accepted_is_told(
+    bench: Bench, waiting: int
+) -> None:
+    """All of them, and not the caller alone who said it first."""
+    for _ in range(waiting):
+        await bench.submit()
+    bench.store.disk.full = True
+
+    def say() -> asyncio.Task[Delivery]:
+        said = bench.outbox.submit(LAMP, PAYLOAD, level=Level.ASSURED, msg_id="m1")
+        return asyncio.ensure_future(said)
+
+    first = say()
+    await asyncio.sleep(0)
+    delivery = bench.outbox.delivery("m1")
+    asking = [
+        first,
+        say(),
+        asyncio.ensure_future(delivery.outcome()),
+        asyncio.ensure_future(bench.outbox.outcome("m1")),
+        asyncio.ensure_future(delivery.withdraw()),
+    ]
+    await bench.run()
+    for each in asking:
+        assert each.done()
+        assert isinstance(each.exception(), StoreFull)
+    with pytest.raises(StoreFull):
+        await delivery.outcome()
+    with pytest.raises(UnknownMessage):
+        bench.outbox.delivery("m1")
+    assert bench.outbox.outstanding == waiting
+    bench.store.disk.full = False
+    assert (await bench.submit(msg_id="m1")) is bench.outbox.delivery("m1")
+    assert bench.outbox.outstanding == waiting + 1
+
+
+async def test_what_is_withdrawn_while_it_is_being_accepted_is_withdrawn(
+    bench: Bench,
+) -> None:
+    """In the queue as well, where it is unknown until it is written."""
+    deliveries = []
+    for _ in range(WINDOW_FIRST + 1):
+        submitting = asyncio.ensure_future(
+            bench.outbox.submit(LAMP, PAYLOAD, level=Level.ASSURED, msg_id="m1")
+        )
+        await asyncio.sleep(0)
+        withdrawing = asyncio.ensure_future(bench.outbox.withdraw("m1"))
+        await bench.run()
+        await withdrawing
+        deliveries.append(await submitting)
+        await bench.submit()
+    outcomes = [await delivery.outcome() for delivery in deliveries]
+    assert {each.status for each in outcomes} == {OutgoingState.NOT_DELIVERED}
+
+
 async def test_what_does_not_fit_the_window_waits_on_disk(bench: Bench) -> None:
     """Memory holds the window and no more, however long the outbox is."""
     bench.outbox.session_started(OWN)
