@@ -363,6 +363,8 @@ class UnderWay:
         if message.withdrawn is not None:
             message.withdrawn.set_exception(error)
             message.withdrawn = None
+            if SenderInput.WITHDRAW in message.inputs:
+                message.inputs.remove(SenderInput.WITHDRAW)
 
     def _accepted(self, message: Message) -> None:
         if message.accepted is not None:

@@ -658,6 +658,27 @@ async def test_a_withdrawal_that_cannot_be_written_is_an_error(bench: Bench) -> 
     assert (await delivery.outcome()).status is OutgoingState.DELIVERED
 
 
+async def test_a_withdrawal_that_has_failed_with_the_step_before_it_is_not_made(
+    bench: Bench,
+) -> None:
+    """Who was told that the message goes on must be able to count on it."""
+    delivery = await bench.submit()
+    failing = bench.store.disk.commits + 1
+    full = StoreFull("sim:end", "no space left on device")
+    bench.store.disk.fails = lambda commit: full if commit == failing else None
+    bench.outbox.session_started(OWN)
+    while bench.store.disk.commits < failing:
+        bench.clock.advance(COMMIT_S / 3)
+        await asyncio.sleep(0)
+    withdrawing = asyncio.ensure_future(delivery.withdraw())
+    await bench.run()
+    with pytest.raises(StoreFull):
+        await withdrawing
+    await bench.run(5)
+    await bench.answer_all()
+    assert (await delivery.outcome()).status is OutgoingState.DELIVERED
+
+
 async def test_a_peer_without_a_route_is_tried_when_there_is_one(bench: Bench) -> None:
     """Nothing is sent to nobody; the message is sent as soon as it can be."""
     bench.port.reachable = False
