@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect
 from collections import deque
 
 from qos.core.model import Outgoing
@@ -64,11 +65,14 @@ class Backlog:
         self.remove(record.flow)
 
     def passed(self, record: Outgoing) -> None:
-        """A message went under way, and none before it waits."""
-        self._taken[record.flow] = record.seq
+        """A message went under way, and none before it is still to be read.
+
+        It may be one that was put back, behind which others have been taken.
+        """
+        self._taken[record.flow] = max(self._taken.get(record.flow, 0), record.seq)
 
     def discard(self, record: Outgoing) -> None:
-        """A waiting message ends without having its turn; see left."""
+        """A waiting message ends without having its turn; see left and put_back."""
         self._ending.add(record.seq)
         self.remove(record.flow)
 
@@ -80,3 +84,16 @@ class Backlog:
         chunk = self._chunks.get(record.flow, deque())
         for waiting in [each for each in chunk if each.seq == record.seq]:
             chunk.remove(waiting)
+
+    def put_back(self, record: Outgoing) -> None:
+        """A discarded message does not end after all: it waits again, at its place."""
+        self._ending.remove(record.seq)
+        self.add(record.flow)
+        if record.seq > self._taken.get(record.flow, 0):
+            return  # it is in the chunk, or still to be read
+        # Nothing is read again: of those behind it, which have been taken, some are on
+        # disk as queued until their first step is written.
+        chunk = self._chunks.setdefault(record.flow, deque())
+        seqs = [waiting.seq for waiting in chunk]
+        if record.seq not in seqs:
+            chunk.insert(bisect(seqs, record.seq), record)

@@ -394,6 +394,7 @@ class Outbox:
         """Take a message out of the queue although it is not its turn, to end it."""
         self._backlog.discard(record)
         message = Message(record)
+        message.unqueued = True
         self._under_way.begin(message)
         return message
 
@@ -413,6 +414,10 @@ class Outbox:
     def _left(self, message: Message) -> None:
         """A message has ended, or was not accepted: the next one may begin."""
         record = message.record
+        if message.unqueued and not record.state.ended:
+            self._backlog.put_back(record)
+            self._pump(record.flow)
+            return
         self._uncount(record)
         self._backlog.left(record)
         if record.state.ended:

@@ -54,7 +54,15 @@ class Port(Protocol):
 class Message:
     """A message under way, and what has still to be done about it."""
 
-    __slots__ = ("accepted", "busy", "inputs", "no_route", "record", "withdrawn")
+    __slots__ = (
+        "accepted",
+        "busy",
+        "inputs",
+        "no_route",
+        "record",
+        "unqueued",
+        "withdrawn",
+    )
 
     def __init__(self, record: Outgoing) -> None:
         self.record = record
@@ -66,6 +74,8 @@ class Message:
         #: While its first write is under way: called with how that has failed, or None.
         self.accepted: Callable[[BaseException | None], None] | None = None
         self.withdrawn: asyncio.Future[None] | None = None
+        #: It is here out of its turn, only to end.
+        self.unqueued = False
 
 
 class UnderWay:
@@ -94,7 +104,8 @@ class UnderWay:
             window: messages under way to one account, at most.
             remember: keep how messages have ended.
             left: called when a message is not under way any more: it has ended,
-                or its first write failed.
+                or its first write failed, or it is unqueued and its end was not
+                written.
             held: called with the account when it holds an ordered message: the
                 next one may be offered.
             journal: where each step is noted first.
@@ -354,6 +365,9 @@ class UnderWay:
             return
         log.error("%s cannot go on for now: %s", before.msg_id, error)
         self._not_withdrawn(message, error)
+        if message.unqueued:
+            self._drop(message)
+            return
         again_at = self._clock.now() + self._backoff.first_s
         message.record = replace(before, due_at=again_at)
         self.flow(before.flow).update(before)

@@ -88,11 +88,17 @@ class Bench:
         deadline_s: float | None = None,
         *,
         payload: str = PAYLOAD,
+        ordered: bool = False,
         msg_id: str | None = None,
     ) -> Delivery:
         task = asyncio.ensure_future(
             self.outbox.submit(
-                LAMP, payload, level=level, deadline_s=deadline_s, msg_id=msg_id
+                LAMP,
+                payload,
+                level=level,
+                deadline_s=deadline_s,
+                ordered=ordered,
+                msg_id=msg_id,
             )
         )
         while not task.done():
@@ -105,7 +111,9 @@ class Bench:
         self.offered.add(transmit.record.msg_id)
         record = transmit.record
         reply = Reply(record.deliver_id, LAMP, hold=record.hold)
-        if transmit.step == "offer":
+        if record.level is Level.ACKNOWLEDGED:
+            reply = Reply(record.offer_id, LAMP)
+        elif transmit.step == "offer":
             reply = Reply(record.offer_id, LAMP, received=record.msg_id, hold="hold")
         self.outbox.reply(reply)
 
@@ -216,9 +224,6 @@ async def test_a_message_that_is_said_again_while_it_is_written_is_accepted_once
     assert len(kept) == waiting + 1
     bench.outbox.session_started(OWN)
     for _ in range(20):
-        for transmit in bench.port.sent:
-            if level is Level.ACKNOWLEDGED:
-                bench.outbox.reply(Reply(transmit.record.offer_id, LAMP))
         await bench.answer_all()
         await bench.run(1)
     assert (await again.result().outcome()).status is OutgoingState.DELIVERED
@@ -512,6 +517,25 @@ async def test_a_queued_message_ends_at_its_deadline(bench: Bench) -> None:
     assert bench.outbox.outstanding == WINDOW_FIRST
 
 
+async def test_a_queued_message_whose_end_cannot_be_written_ends_when_it_can(
+    bench: Bench,
+) -> None:
+    """Until then it is queued, as it is on disk."""
+    bench.outbox.session_started(OWN)
+    for _ in range(WINDOW_FIRST):
+        await bench.submit()
+    delivery = await bench.submit(deadline_s=5)
+    bench.store.disk.full = True
+    await bench.run(10)
+    assert not delivery.ended
+    assert len(bench.outbox._under_way) == WINDOW_FIRST
+    bench.store.disk.full = False
+    await bench.run(5)
+    assert (await delivery.outcome()).status is OutgoingState.NOT_DELIVERED
+    assert bench.outbox.outstanding == WINDOW_FIRST
+    assert delivery.msg_id not in bench.offered
+
+
 @pytest.mark.parametrize("level", [Level.ASSURED, Level.ACKNOWLEDGED])
 async def test_a_deadline_tells_what_is_known(bench: Bench, level: Level) -> None:
     """Unanswered: certainly not at level assured, in doubt at acknowledged."""
@@ -586,6 +610,69 @@ async def test_what_is_taken_back_while_it_is_queued_is_never_offered(
     assert (await taken_back.outcome()).attempts == 0
     assert taken_back.msg_id not in bench.offered
     assert bench.outbox.outstanding == 0
+    bench.outbox.stop()
+
+
+@pytest.mark.parametrize("taken_back", [[5], [1], [0], [0, 1, 3], [4, 2]])
+@pytest.mark.parametrize("level", [Level.ASSURED, Level.ACKNOWLEDGED])
+async def test_what_cannot_be_taken_back_keeps_its_place_in_the_queue(
+    level: Level, taken_back: list[int]
+) -> None:
+    """On a full disk the message goes on: in its turn, and offered only once."""
+    bench = Bench(OutboxLimits(window=1))
+    bench.outbox.session_started(OWN)
+    await bench.submit(level, ordered=True)
+    waiting = [await bench.submit(level, ordered=True) for _ in range(6)]
+    bench.store.disk.full = True
+    withdrawing = [asyncio.ensure_future(waiting[i].withdraw()) for i in taken_back]
+    await bench.run()
+    for each in withdrawing:
+        with pytest.raises(StoreFull):
+            await each
+    bench.store.disk.full = False
+    order: list[str] = []
+    for _ in range(60):
+        for transmit in bench.port.sent[:]:
+            bench.port.sent.remove(transmit)
+            if transmit.record.msg_id not in order:
+                order.append(transmit.record.msg_id)
+            bench.answer(transmit)
+        await bench.run(0.5)
+    assert order[-6:] == [each.msg_id for each in waiting]
+    assert bench.outbox.outstanding == 0
+    assert not list(bench.store.outgoing())
+    bench.outbox.stop()
+
+
+async def test_what_is_put_back_is_not_offered_beside_those_that_passed_it() -> None:
+    """Those are on disk as queued until their offer is written: they have had a turn."""
+    bench = Bench(OutboxLimits(window=3))
+    bench.outbox.session_started(OWN)
+    for _ in range(3):
+        await bench.submit()
+    waiting = [await bench.submit() for _ in range(5)]
+    failing = bench.store.disk.commits + 1
+    full = StoreFull("sim:end", "no space left on device")
+    bench.store.disk.fails = lambda commit: full if commit == failing else None
+    taken_back = asyncio.ensure_future(waiting[0].withdraw())
+    await settle()
+    # Room for all that wait: they pass it while its end is being written.
+    bench.outbox._under_way.flow("lamp@example.org")._window = 20.0
+    bench.outbox.session_started(OWN)
+    assert len(bench.outbox._under_way) == 8
+    await bench.run()
+    with pytest.raises(StoreFull):
+        await taken_back
+    offered = [each.record.msg_id for each in bench.port.sent]
+    assert sorted(set(offered)) == sorted(
+        record.msg_id for record in bench.store.outgoing()
+    )
+    await bench.run(3)
+    await bench.answer_all()
+    assert bench.outbox.outstanding == 0
+    assert [(await each.outcome()).status for each in waiting] == [
+        OutgoingState.DELIVERED
+    ] * 5
     bench.outbox.stop()
 
 
