@@ -282,6 +282,7 @@ class XEP_QOS(BasePlugin):
         Raises:
             UnknownMessage: none that is parked has it.
             AmbiguousMessage: several have it.
+            StoreError: a consumer asks for it while its transaction is open.
         """
         parked = only(self._endpoint.inbox.parked(), msg_id, source)
         self._endpoint.inbox.release(parked.key)

@@ -63,6 +63,7 @@ class HeldMessage:
         "key",
         "record",
         "transaction",
+        "written",
     )
 
     def __init__(self, key: str, record: Incoming | None) -> None:
@@ -71,6 +72,8 @@ class HeldMessage:
         #: Effects are being performed: what happens meanwhile waits in inputs.
         self.busy = False
         self.inputs: deque[ReceiverInput | Arrival] = deque()
+        #: The latest write of it.
+        self.written: asyncio.Future[None] | None = None
         #: Requests to be answered when the hand-over is done.
         self.deferred: list[Arrival] = []
         #: While it is handed over to a consumer: how, and what its handler has written.

@@ -132,12 +132,20 @@ class Inbox:
         return [each for each in records if each and each.state is IncomingState.PARKED]
 
     def release(self, key: str) -> None:
-        """Hand a parked message over again."""
-        self._feed(self._messages[key], ReceiverInput.RELEASE)
+        """Hand a parked message over again.
+
+        Raises:
+            StoreError: a consumer wants it while its transaction is open; it stays so.
+        """
+        self._decide(self._messages[key], ReceiverInput.RELEASE)
 
     def drop(self, key: str) -> None:
-        """Give a parked message up."""
-        self._feed(self._messages[key], ReceiverInput.DROP)
+        """Give a parked message up.
+
+        Raises:
+            StoreError: as for release.
+        """
+        self._decide(self._messages[key], ReceiverInput.DROP)
 
     def stop(self) -> None:
         """Do nothing more, for good; what is held stays in the store.
@@ -174,6 +182,13 @@ class Inbox:
         else:
             self._take(message, input_, token)
             self._drain(message)
+
+    def _decide(self, message: HeldMessage, decision: ReceiverInput) -> None:
+        """Take the decision of an operator, who has no answer but an error at once."""
+        message.written = None
+        self._feed(message, decision)
+        if message.written is not None and message.written.done():
+            message.written.result()
 
     def _drain(self, message: HeldMessage) -> None:
         while message.inputs and not message.busy:
@@ -238,10 +253,15 @@ class Inbox:
             if isinstance(effect, Save | Forget):
                 written = (message.transaction or self._store).write((effect,))
                 message.transaction = None
+                message.written = written
                 if written is not None:
-                    written.add_done_callback(
-                        partial(self._written, message, before, effects, index, arrival)
+                    then = partial(
+                        self._written, message, before, effects, index, arrival
                     )
+                    if written.done():
+                        then(written)  # it was refused: who asked for it learns it now
+                    else:
+                        written.add_done_callback(then)
                     return
             elif isinstance(effect, Deliver | Consume):
                 self._handing_over.begin(message, effect, arrival)

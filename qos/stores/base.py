@@ -164,7 +164,8 @@ class Transaction(Protocol):
     """What an application writes into the file of a store, with what the store writes.
 
     It begins with the first statement, and ends by `write` or `rollback`. Until then
-    nothing else is written into the store: what others write waits.
+    nothing else is written into the store: what others write waits, and what the code
+    that has it open writes fails, since that would wait for ever.
     """
 
     @property
@@ -237,7 +238,9 @@ class Store(Protocol):
             may succeed. (The one exception: when the disk fails to confirm what
             is already in place, a store of files refuses every write until it
             is opened again, and shows then what is there.) The future is shared
-            by all that went into one commit, and cannot be cancelled.
+            by all that went into one commit, and cannot be cancelled. Where code
+            writes that has a transaction of this store open, which the write would
+            have to wait for, it has failed already.
 
         Raises:
             StoreError: it is not open.

@@ -31,7 +31,7 @@ from qos.stores.base import (
 from qos.stores.sqlite_application import ApplicationConnection
 from qos.stores.sqlite_changes import ChangesView, Kind, Value, insert, names
 from qos.stores.sqlite_file import ABOUT, Migrations, SqliteFile
-from qos.stores.sqlite_transaction import SqliteTransaction, refuse_inside
+from qos.stores.sqlite_transaction import SqliteTransaction, refusal_inside
 
 __all__ = ["APPLICATION_ID", "MIGRATIONS", "SqliteStore"]
 
@@ -285,8 +285,12 @@ class SqliteStore(SqliteFile[Contents, Change]):
 
     def write(self, changes: Sequence[Change]) -> asyncio.Future[None] | None:
         """See Store."""
-        refuse_inside(self)
-        return super().write(changes)
+        refusal = refusal_inside(self)
+        if refusal is None or not changes:
+            return super().write(changes)
+        refused: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        refused.set_exception(refusal)
+        return refused
 
     def transaction(self) -> SqliteTransaction:
         """See Store."""

@@ -19,7 +19,7 @@ from qos.stores.base import Change, Parameters, Store
 from qos.stores.group_commit import GroupCommit
 from qos.stores.sqlite_application import ApplicationConnection
 
-__all__ = ["SqliteTransaction", "refuse_inside"]
+__all__ = ["SqliteTransaction", "refusal_inside"]
 
 _T = TypeVar("_T")
 
@@ -105,16 +105,13 @@ class SqliteTransaction:
             raise LocalProtocolError("the transaction has ended")
 
 
-def refuse_inside(store: Store) -> None:
-    """Refuse a write that would wait for the transaction that it is made in.
-
-    Raises:
-        StoreError: it would.
-    """
+def refusal_inside(store: Store) -> StoreError | None:
+    """Why a write would wait for the transaction that it is made in; None: it would not."""
     current = _current.get()
-    if current is not None and current.is_open and current._store is store:
-        raise StoreError(
-            store.url,
-            "a transaction is open here, which this write would have to wait for: "
-            "send before its first statement, or after the handler",
-        )
+    if current is None or not current.is_open or current._store is not store:
+        return None
+    return StoreError(
+        store.url,
+        "a transaction is open here, which this write would have to wait for: "
+        "send before its first statement, or after the handler",
+    )

@@ -12,6 +12,7 @@ from qos.core.effects import Answer
 from qos.core.model import Incoming, IncomingState
 from qos.core.quota import Quotas
 from qos.engine import Consumption, Handover, InboxLimits
+from qos.errors import StoreError
 from two_ends import settle
 
 RETRY_S = 2.0
@@ -212,6 +213,37 @@ async def test_a_parked_message_can_be_dropped_and_its_sender_learns_that(
         assert answer == Answer("error", "", "not-allowed", "cancel")
         bench.restart()
         await bench.commit()
+
+
+@pytest.mark.parametrize("decision", ["release", "drop"])
+async def test_a_decision_that_is_refused_at_once_is_an_error_and_changes_nothing(
+    bench: Bench,
+    consumer: Consumer,
+    monkeypatch: pytest.MonkeyPatch,
+    decision: str,
+) -> None:
+    """As the store does to a consumer whose transaction is open."""
+    consumer.failures["m1"] = 3
+    await release(bench)
+    for _ in range(3):
+        await later(bench)
+    (parked,) = bench.inbox.parked()
+    used = bench.inbox.used()
+    refused = asyncio.get_running_loop().create_future()
+    refused.set_exception(StoreError("sim:end", "a transaction is open here"))
+    decide = getattr(bench.inbox, decision)
+    with monkeypatch.context() as patch:
+        patch.setattr(bench.store, "write", lambda _changes: refused)
+        with pytest.raises(StoreError, match="a transaction is open here"):
+            decide(parked.key)
+        assert bench.inbox.parked() == [parked]
+        await bench.commit()
+    assert bench.inbox.parked() == [parked]
+    assert bench.inbox.used() == used
+    assert states(bench) == [IncomingState.PARKED]
+    decide(parked.key)
+    await bench.commit(6)
+    assert bench.inbox.parked() == []
 
 
 async def test_those_of_a_lane_wait_for_the_one_that_is_retried(

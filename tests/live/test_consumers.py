@@ -7,8 +7,9 @@ import random
 import signal
 import sqlite3
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -209,6 +210,51 @@ async def test_a_handler_may_send_but_not_while_its_transaction_is_open(
         await alice.qos.send(bob.jid, "on")
         assert "send before its first statement" in problems[0]
         assert alice.arrivals.bodies == ["before"]
+
+
+async def test_what_is_refused_while_a_transaction_is_open_leaves_nothing_behind(
+    prosody: Prosody, tmp_path: Path
+) -> None:
+    """A consumer that sends too late is tried again: each try took a place for ever."""
+    async with pair(prosody, tmp_path) as (alice, bob):
+        todo: list[Callable[[], Awaitable[object]]] = []
+        problems: list[Exception] = []
+
+        @bob.qos.consumer(retry_first_s=0.05, retry_max_s=0.1, max_handovers=1)
+        async def take(message: Message, handover: Handover) -> None:
+            if message["body"] == "bad":
+                raise ValueError("no")
+            await handover.execute("SELECT 1")
+            for act in todo:
+                try:
+                    await act()
+                except StoreError as error:
+                    problems.append(error)
+
+        await bob.log_in()
+        bad = await alice.qos.submit(alice.message(bob.jid, "bad"))
+        await eventually(lambda: len(bob.qos.parked()) == 1)
+        away = bob.message("carol@localhost/x", "later")
+        waiting = await bob.qos.submit(away, msg_id="waiting")
+
+        async def decide(decision: Callable[[str], None]) -> None:
+            decision(bad.msg_id)
+
+        todo += [partial(bob.qos.send, alice.jid, "hi", msg_id="m")] * 6
+        todo += [waiting.withdraw]
+        todo += [partial(decide, bob.qos.release_parked)]
+        todo += [partial(decide, bob.qos.drop_parked)]
+        await alice.qos.send(bob.jid, "go")
+        assert [str(each).partition(":")[0] for each in problems] == ["sqlite"] * 9
+        assert bob.qos.outstanding == 1
+        assert [each.msg_id for each in bob.qos.parked()] == [bad.msg_id]
+
+        await bob.qos.send(alice.jid, "hi", msg_id="m")
+        assert alice.arrivals.bodies == ["hi"]
+        await waiting.withdraw()
+        assert bob.qos.outstanding == 0
+        bob.qos.drop_parked(bad.msg_id)
+        assert bob.qos.parked() == []
 
 
 async def test_what_cannot_be_is_said_when_it_is_asked_for(prosody: Prosody) -> None:

@@ -219,12 +219,20 @@ async def test_what_sqlite_has_undone_by_itself_is_not_committed_in_part(
 async def test_a_write_that_would_wait_for_its_own_transaction_is_refused(
     store: SqliteStore,
 ) -> None:
-    """It would wait for ever: the handler for the write, and the write for it."""
+    """It would wait for ever: the handler for the write, and the write for it.
+
+    As any write that fails, so that whoever writes has one way to learn of it.
+    """
     transaction = store.transaction()
     await transaction.execute("SELECT 1")
+    refused = store.write((Save(outgoing(1)),))
+    assert refused is not None
+    assert refused.done(), "it can be seen at once"
     with pytest.raises(StoreError, match="send before its first statement"):
-        store.write((Save(outgoing(1)),))
+        await refused
+    assert store.write(()) is None
     await commit(transaction)
+    assert records(store) == ([], [incoming("k")])
     await write(store, Save(outgoing(1)))
 
 
