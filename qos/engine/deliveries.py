@@ -1,8 +1,10 @@
-"""The deliveries that somebody has in hand, or waits for."""
+"""Who is to be told whether a message is accepted, and how it has ended."""
 
 from __future__ import annotations
 
+import asyncio
 import weakref
+from typing import NamedTuple
 
 from qos.core.model import Outgoing
 from qos.engine.delivery import Delivery, Keeper, Outcome
@@ -10,8 +12,15 @@ from qos.engine.delivery import Delivery, Keeper, Outcome
 __all__ = ["Deliveries"]
 
 
+class _Acceptance(NamedTuple):
+    """A message that is being written for the first time."""
+
+    record: Outgoing
+    accepted: asyncio.Future[None]
+
+
 class Deliveries:
-    """Who is to be told of the messages of an outbox."""
+    """The deliveries of an outbox that somebody has in hand, or waits for."""
 
     def __init__(self, keeper: Keeper) -> None:
         self._keeper = keeper
@@ -19,6 +28,8 @@ class Deliveries:
             weakref.WeakValueDictionary()
         )
         self._awaited: set[Delivery] = set()
+        # Before it is written, nobody else knows of a message in the queue.
+        self._accepting: dict[str, _Acceptance] = {}
 
     def find(self, msg_id: str) -> Delivery | None:
         """The delivery that somebody has of a message that has not ended."""
@@ -48,9 +59,35 @@ class Deliveries:
             delivery.settle(Outcome.of(record, seconds))
             self._awaited.discard(delivery)
 
-    def fail(self, msg_id: str, error: BaseException) -> None:
-        """Tell that a message was not accepted."""
-        delivery = self._by_id.pop(msg_id, None)
+    # -- whether it is accepted --------------------------------------------
+
+    def begin(self, record: Outgoing) -> asyncio.Future[None]:
+        """A message is being accepted; returns what is done when that is decided."""
+        accepted = asyncio.get_running_loop().create_future()
+        # A caller that was cancelled asks no more: that is no error of its own.
+        accepted.add_done_callback(lambda done: done.cancelled() or done.exception())
+        self._accepting[record.msg_id] = _Acceptance(record, accepted)
+        return accepted
+
+    def accepting(self, msg_id: str) -> Outgoing | None:
+        """The message with this id, while it is being accepted."""
+        acceptance = self._accepting.get(msg_id)
+        return None if acceptance is None else acceptance.record
+
+    async def until_accepted(self, msg_id: str) -> None:
+        """If the message is being accepted, wait until it is; raises if it is not."""
+        acceptance = self._accepting.get(msg_id)
+        if acceptance is not None:
+            await asyncio.shield(acceptance.accepted)
+
+    def decided(self, record: Outgoing, error: BaseException | None) -> None:
+        """The message is written, or cannot be: whoever asks for it is told."""
+        accepted = self._accepting.pop(record.msg_id).accepted
+        if error is None:
+            accepted.set_result(None)
+            return
+        accepted.set_exception(error)
+        delivery = self._by_id.pop(record.msg_id, None)
         if delivery is not None:
             delivery.fail(error)
             self._awaited.discard(delivery)

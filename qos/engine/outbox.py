@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
 
 from qos.core import sender as core
 from qos.core.backoff import Backoff
@@ -65,13 +64,6 @@ class OutboxLimits:
     outcome_ttl_s: float = 24 * 3600.0
 
 
-class _Acceptance(NamedTuple):
-    """A message that is being accepted: nobody else knows of it before it is written."""
-
-    record: Outgoing
-    accepted: asyncio.Future[None]
-
-
 class Outbox:
     """Everything that an endpoint sends at level acknowledged or assured."""
 
@@ -98,7 +90,6 @@ class Outbox:
         self._bytes = contents.outbox_bytes
         self._backlog = Backlog(store, contents.queued)
         self._deliveries = Deliveries(self)
-        self._accepting: dict[str, _Acceptance] = {}
         self._under_way = UnderWay(
             store,
             port,
@@ -186,14 +177,8 @@ class Outbox:
                 f"{record.msg_id!r} is the id of another message, which has not ended"
             )
         delivery = self._deliveries.of(record)
-        await self._until_accepted(record.msg_id)
+        await self._deliveries.until_accepted(record.msg_id)
         return delivery
-
-    async def _until_accepted(self, msg_id: str) -> None:
-        """If the message is being accepted, wait until it is; raises if it is not."""
-        acceptance = self._accepting.get(msg_id)
-        if acceptance is not None:
-            await asyncio.shield(acceptance.accepted)
 
     def delivery(self, msg_id: str) -> Delivery:
         """The delivery of a message that was accepted earlier and has not ended.
@@ -210,9 +195,9 @@ class Outbox:
         return self._deliveries.new(record)
 
     def _outstanding(self, msg_id: str) -> Outgoing | None:
-        acceptance = self._accepting.get(msg_id)
-        if acceptance is not None:
-            return acceptance.record
+        accepting = self._deliveries.accepting(msg_id)
+        if accepting is not None:
+            return accepting
         message = self._under_way.get(msg_id)
         record = message.record if message else self._store.find_outgoing(msg_id)
         return None if record is None or record.state.ended else record
@@ -244,7 +229,7 @@ class Outbox:
 
     async def withdraw(self, msg_id: str) -> None:
         """See Delivery.withdraw."""
-        await self._until_accepted(msg_id)
+        await self._deliveries.until_accepted(msg_id)
         message = self._under_way.get(msg_id)
         if message is None:
             record = self._store.find_outgoing(msg_id)
@@ -328,10 +313,7 @@ class Outbox:
         """Put a new message under way, or into the queue when it has to wait."""
         self._count += 1
         self._bytes += record.size
-        accepted = asyncio.get_running_loop().create_future()
-        # A caller that was cancelled asks no more: that is no error of its own.
-        accepted.add_done_callback(lambda done: done.cancelled() or done.exception())
-        self._accepting[record.msg_id] = _Acceptance(record, accepted)
+        accepted = self._deliveries.begin(record)
         flow = record.flow
         admitted = self._under_way.flow(flow).admits(record)
         if self._backlog.waiting(flow) or not admitted:
@@ -347,18 +329,9 @@ class Outbox:
             return accepted
         self._backlog.passed(record)
         message = Message(record)
-        message.accepted = partial(self._decided, record)
+        message.accepted = partial(self._deliveries.decided, record)
         self._under_way.start(message)
         return accepted
-
-    def _decided(self, record: Outgoing, error: BaseException | None) -> None:
-        """The message is written, or cannot be."""
-        accepted = self._accepting.pop(record.msg_id).accepted
-        if error is None:
-            accepted.set_result(None)
-        else:
-            accepted.set_exception(error)
-            self._deliveries.fail(record.msg_id, error)
 
     def _queued(self, record: Outgoing, written: asyncio.Future[None] | None) -> None:
         error = written.exception() if written is not None else None
@@ -368,9 +341,9 @@ class Outbox:
                 self._journal.note(journaled.not_accepted(record, node=node))
             self._backlog.remove(record.flow)
             self._uncount(record)
-            self._decided(record, error)
+            self._deliveries.decided(record, error)
             return
-        self._decided(record, None)
+        self._deliveries.decided(record, None)
         if self._stopped:
             return
         if record.expires_at is not None:
