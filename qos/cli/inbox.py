@@ -59,7 +59,8 @@ _DROP = """\
 example:
   xmpp-qos inbox drop 3f2c… --store sqlite:lamp.db
 
-It will not be delivered, and its sender learns that when it tries to release it.
+It will not be delivered, and its sender learns that when it tries to release it, or
+offers it again. (One that is not ours may use the ID anew: that is another message.)
 One that is being released may have been handed over, and is not dropped: exit
 status 1. One that is parked is: it was handed over, and its consumer failed.
 """
@@ -69,7 +70,7 @@ status 1. One that is parked is: it was handed over, and its consumer failed.
 _INPUTS = {
     ("release", IncomingState.PARKED): ReceiverInput.RELEASE,
     ("drop", IncomingState.PARKED): ReceiverInput.DROP,
-    ("drop", IncomingState.HELD): ReceiverInput.EXPIRE,
+    ("drop", IncomingState.HELD): ReceiverInput.DROP,
 }
 
 

@@ -93,7 +93,7 @@ class IncomingState(enum.Enum):
     PARKED = "parked"
     DONE = "done"
     EXPIRED = "expired"
-    #: An operator has dropped it when it was parked.
+    #: An operator has dropped it, when it was held or parked.
     DROPPED = "dropped"
 
     @property

@@ -5,9 +5,9 @@
               ASSURED           DELIVER              HANDED_OVER
     ABSENT ───────────▶ HELD ───────────▶ RELEASING ─────────────▶ DONE
       │ ▲                │                 ▲     │                  │
-      │ │                │ EXPIRE          │     │ HANDED_OVER,     │
+      │ │                │ EXPIRE, DROP    │     │ HANDED_OVER,     │
       │ │                ▼                 │     │ unmarked         │
-      │ └─ FORGET ──── EXPIRED             │     ▼                  │
+      │ └─ FORGET ── EXPIRED, DROPPED      │     ▼                  │
       │                                    │   ABSENT ◀── FORGET ───┘
       └──────────── ACKNOWLEDGED ──────────┘
 
@@ -93,11 +93,11 @@ class ReceiverInput(enum.Enum):
     FAILED = "failed"
     #: An operator wants a parked message handed over again.
     RELEASE = "release"
-    #: An operator wants a parked message gone.
+    #: An operator wants a held or parked message gone.
     DROP = "drop"
     #: The process has started again.
     RESTART = "restart"
-    #: It was held for as long as it may be, or an operator dropped it then.
+    #: It was held for as long as it may be.
     EXPIRE = "expire"
     #: It was remembered for as long as it may be.
     FORGET = "forget"
@@ -127,6 +127,7 @@ TRANSITIONS: dict[tuple[IncomingState, ReceiverInput], IncomingState] = {
     (_S.PARKED, _I.ASSURED): _S.PARKED,
     (_S.PARKED, _I.DELIVER): _S.PARKED,
     (_S.PARKED, _I.RELEASE): _S.RELEASING,
+    (_S.HELD, _I.DROP): _S.DROPPED,
     (_S.PARKED, _I.DROP): _S.DROPPED,
     (_S.DROPPED, _I.ASSURED): _S.DROPPED,
     (_S.DROPPED, _I.DELIVER): _S.DROPPED,

@@ -223,11 +223,11 @@ def test_inbox_show_tells_all_that_is_known(url: str, run: Any) -> None:
     assert (line["payload"], line["hold"]) == (PAYLOAD, "token")
 
 
-def test_inbox_drop_remembers_a_message_as_expired(url: str, run: Any) -> None:
-    """Its sender must learn that it was not delivered when it wants to release it."""
+def test_inbox_drop_remembers_that_a_message_is_not_wanted(url: str, run: Any) -> None:
+    """As expired it would be taken again when its sender, who is told so, offers it."""
     status, (line,), err = run("inbox", "drop", "held", "--store", url)
     assert (status, err) == (0, "")
-    assert (line["msg_id"], line["state"]) == ("held", "expired")
+    assert (line["msg_id"], line["state"]) == ("held", "dropped")
     assert "held" not in ids(run("inbox", "list", "--store", url)[1])
 
     async def records() -> list[Incoming]:
@@ -236,7 +236,7 @@ def test_inbox_drop_remembers_a_message_as_expired(url: str, run: Any) -> None:
 
     (record,) = asyncio.run(records())
     assert (record.state, record.payload, record.hold) == (
-        IncomingState.EXPIRED,
+        IncomingState.DROPPED,
         "",
         "token",
     )

@@ -132,11 +132,12 @@ def test_a_parked_message_is_released_as_if_it_were_new() -> None:
     assert effects == (Save(after), Consume(after))
 
 
-def test_a_parked_message_that_is_dropped_leaves_a_memory_and_gives_its_room_back() -> (
-    None
-):
-    """Its sender asks still: it must not hear that it was delivered."""
-    record = parked()
+@pytest.mark.parametrize("state", [S.HELD, S.PARKED])
+def test_a_message_that_is_dropped_leaves_a_memory_and_gives_its_room_back(
+    state: S,
+) -> None:
+    """Its sender asks still: it must not hear that it was delivered, nor get it in."""
+    record = replace(parked(), state=state)
     dropped, effects = step(record, I.DROP, at())
     assert dropped == replace(record, state=S.DROPPED, payload="", changed_at=NOW)
     assert effects == (Refund(record), Save(dropped))
