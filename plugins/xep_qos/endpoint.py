@@ -8,6 +8,7 @@ touched. A message that is delivered is fed back in and goes the way of any.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import math
 import random
@@ -37,7 +38,7 @@ from qos.errors import (
 from qos.ids import new_id
 from qos.journal import messages as journaled
 from qos.journal.writer import JournalWriter, check_folder
-from qos.stores.base import Remember
+from qos.stores.base import Contents, Remember
 from xep_qos import batch_stanza, stanza
 from xep_qos.batch import BatchedRequest, BatchReceiver, BatchSender
 from xep_qos.consumers import Consumers
@@ -57,6 +58,9 @@ _JID_BYTES_MAX = 3071
 
 #: A resource that is not known yet; servers make them much shorter.
 _RESOURCE_BYTES = 256
+
+#: What could not begin and is being closed: nobody else holds these tasks.
+_closing: set[asyncio.Task[None]] = set()
 
 _OWN_JID = "own_jid"
 
@@ -111,9 +115,18 @@ class Endpoint:
         node = str(xmpp.requested_jid)
         if settings.journal is not None:
             check_folder(settings.journal)
+        self._journal: JournalWriter | None = None
         self.store = store_of(settings.store)
         contents = self.store.open()
-        self._journal = self._new_journal(node)
+        with contextlib.ExitStack() as undo:
+            undo.callback(self._close_at_once)
+            self._journal = self._new_journal(node)
+            self._step_in(contents, undo)
+            undo.pop_all()
+
+    def _step_in(self, contents: Contents, undo: contextlib.ExitStack) -> None:
+        """Join the engine to the stream; in `undo` is what ends it if that fails."""
+        settings = self.settings
         self._ask_for_resource(contents.remembered.get(_OWN_JID, ""))
         self._wire = Wire(self.xmpp)
         self.outbox = Outbox(
@@ -125,6 +138,7 @@ class Endpoint:
             limits=settings.outbox_limits,
             journal=self._journal,
         )
+        undo.callback(self.outbox.stop)
         self.consumers = Consumers(self._stanza_of)
         self.inbox = Inbox(
             self.store,
@@ -134,6 +148,7 @@ class Endpoint:
             limits=settings.inbox_limits,
             journal=self._journal,
         )
+        undo.callback(self.inbox.stop)
         self._discovery = Discovery(
             self.xmpp,
             namespaces=settings.namespaces,
@@ -165,13 +180,14 @@ class Endpoint:
             decided=self._decided,
         )
         self._tap = Tap(
-            xmpp,
+            self.xmpp,
             take_iq=self._take_iq,
             take=self._take,
             taken=self._wire.count_received,
             handlers=self._events(),
         )
-        if xmpp.session_bind_event.is_set():
+        undo.callback(self._tap.close)
+        if self.xmpp.session_bind_event.is_set():
             self._session_started(None)
 
     def _new_journal(self, node: str) -> JournalWriter | None:
@@ -198,10 +214,25 @@ class Endpoint:
     async def _close(self) -> None:
         try:
             await self.inbox.aclose()
+        finally:
+            await self._close_store()
+
+    async def _close_store(self) -> None:
+        try:
             await self.store.close()
         finally:
             if self._journal is not None:
                 await self._journal.close()
+
+    def _close_at_once(self) -> None:
+        """Close what could not begin; there need not be a loop that runs."""
+        loop, closing = self.xmpp.loop, self._close_store()
+        if loop.is_running():
+            task = loop.create_task(closing)
+            _closing.add(task)
+            task.add_done_callback(_closing.discard)
+        else:
+            loop.run_until_complete(closing)
 
     # -- the application ---------------------------------------------------
 

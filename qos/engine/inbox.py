@@ -98,16 +98,25 @@ class Inbox:
         self._expiry: Timers[str] = Timers(clock, self._expire)
         self._forgetting: Timers[None] = Timers(clock, self._forget_old)
         self._handing_over = HandingOver(store, port, clock, journal, take=self._go_on)
+        #: Memories that are too many since the start.
+        self._excess: list[Incoming] = []
         for record in contents.incoming:
             if record.state.ended:
-                self._remember(record)
+                self._excess += self._tombstones.add(record)
                 continue
             self._messages[record.key] = HeldMessage(record.key, record)
             self._ledger.reserve(bare(record.source), record.size)
             self._expect_expiry(record)
+        self._expect_forgetting()
 
     def restart(self) -> None:
-        """Hand over again what may not have been handed over before the start."""
+        """Hand over again what may not have been handed over before the start.
+
+        Until then nothing is written: there need not be a loop that runs.
+        """
+        excess, self._excess = self._excess, []
+        for memory in excess:
+            self._forget(memory)
         for message in list(self._messages.values()):
             record = message.record
             if record is not None and record.state is IncomingState.RELEASING:

@@ -227,6 +227,33 @@ async def test_tombstones_are_bounded_in_number_and_time(bench: Bench) -> None:
     assert not list(bench.store.incoming())
 
 
+def test_an_inbox_can_be_made_before_the_loop_runs() -> None:
+    """Killed before an eviction was written, or with fewer tombstones than before."""
+
+    async def remember() -> Bench:
+        bench = Bench(InboxLimits())
+        for msg_id in ("m1", "m2", "m3"):
+            received = await bench.take(request(msg_id=msg_id))
+            assert received is not None
+            await bench.take(request("deliver", msg_id=msg_id, hold=received.hold))
+        bench.inbox.stop()
+        bench.store = bench.store.kill()
+        return bench
+
+    bench = asyncio.run(remember())
+    bench.limits = InboxLimits(tombstones=4)
+    bench.inbox = bench.start()
+
+    async def run() -> None:
+        bench.inbox.restart()
+        await bench.commit()
+        bench.inbox.stop()
+
+    assert len(list(bench.store.incoming())) == 3
+    asyncio.run(run())
+    assert [record.msg_id for record in bench.store.incoming()] == ["m2", "m3"]
+
+
 async def test_a_peer_that_does_not_wait_fills_no_memory(bench: Bench) -> None:
     """The same offer a thousand times while it is being written."""
     for _ in range(1000):

@@ -1,0 +1,122 @@
+"""XEP_QOS where its beginning or its end is disturbed; the store is free after it."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from slixmpp import ClientXMPP
+
+from qos.core.effects import Save
+from qos.core.model import Incoming, IncomingState, Level
+from qos.errors import JournalError
+from qos.stores import store_from_url
+from qos.testing.clients import close, new_client
+from xep_qos import XEP_QOS
+
+URL = "sqlite:{}/bob.db"
+
+
+@pytest.fixture
+def loop() -> Iterator[asyncio.AbstractEventLoop]:
+    """One that does not run yet, as where slixmpp's examples make their client."""
+    made = asyncio.new_event_loop()
+    asyncio.set_event_loop(made)
+    yield made
+    made.close()
+    asyncio.set_event_loop(None)
+
+
+def make_client() -> ClientXMPP:
+    return new_client("bob@localhost/b", "secret", {})
+
+
+def register(client: ClientXMPP, **options: Any) -> XEP_QOS:
+    client.register_plugin("xep_qos", options)
+    return XEP_QOS.of(client)
+
+
+async def remember(url: str, count: int) -> None:
+    """Put so many memories of ended messages into a store."""
+    store = store_from_url(url)
+    store.open()
+    memories = [
+        Incoming(
+            key=f"k{number}",
+            msg_id=f"m{number}",
+            source="alice@localhost/a",
+            to="bob@localhost/b",
+            level=Level.ASSURED,
+            payload="",
+            size=5,
+            received_at=1_700_000_000.0,
+            changed_at=4_000_000_000.0 + number,
+            state=IncomingState.DONE,
+            mark="store of alice",
+            hold=f"h{number}",
+        )
+        for number in range(count)
+    ]
+    written = store.write([Save(memory) for memory in memories])
+    assert written is not None
+    await written
+    await store.close()
+
+
+def test_a_store_that_remembers_too_much_is_opened_before_the_loop_runs(
+    tmp_path: Path, loop: asyncio.AbstractEventLoop
+) -> None:
+    """After tombstones_max was lowered, or a kill before an eviction was written."""
+    url = URL.format(tmp_path)
+    loop.run_until_complete(remember(url, 6))
+    client = make_client()
+    assert register(client, store=url, tombstones_max=4).store.url == url
+    loop.run_until_complete(close(client))
+
+
+def fail(*_: object, **__: object) -> Any:
+    raise JournalError("journal", "no space left on device")
+
+
+@pytest.fixture(
+    params=["qos.journal.writer.JournalWriter.of_store", "xep_qos.endpoint.Tap"]
+)
+def break_it(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[], None]:
+    """Let something fail when the store has been opened: at once, and last of all."""
+    return lambda: monkeypatch.setattr(request.param, fail)
+
+
+async def test_a_beginning_that_fails_leaves_nothing_and_may_be_repeated(
+    tmp_path: Path, break_it: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody has the plugin then who could close its store."""
+    options = {"store": URL.format(tmp_path), "journal": tmp_path / "journal"}
+    client = make_client()
+    before = asyncio.all_tasks()
+    break_it()
+    with pytest.raises(JournalError):
+        register(client, **options)
+    monkeypatch.undo()
+    await asyncio.wait(asyncio.all_tasks() - before)
+    register(client, **options)
+    await close(client)
+
+
+def test_so_it_is_before_the_loop_runs(
+    tmp_path: Path,
+    loop: asyncio.AbstractEventLoop,
+    break_it: Callable[[], None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where nothing else can close it."""
+    options = {"store": URL.format(tmp_path), "journal": tmp_path / "journal"}
+    client = make_client()
+    break_it()
+    with pytest.raises(JournalError):
+        register(client, **options)
+    monkeypatch.undo()
+    register(client, **options)
+    loop.run_until_complete(close(client))
