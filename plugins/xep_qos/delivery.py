@@ -215,7 +215,8 @@ class XEP_QOS(BasePlugin):
 
         Args:
             match: a matcher of slixmpp's (StanzaPath, MatchXPath, …), or a function of
-                the message; None: every message.
+                the message; None: every message. It is asked again before each further
+                hand-over: a message may be for another consumer by then, or for none.
             name: for the log, and to tell consumers apart; None: the function's.
             ordered: of each account, hand one message over after another, in the order
                 in which their sender released them, and none before those ahead of it

@@ -95,7 +95,7 @@ class ReceiverInput(enum.Enum):
     RELEASE = "release"
     #: An operator wants a held or parked message gone.
     DROP = "drop"
-    #: The process has started again.
+    #: The process has started again, or it is not for the consumer any more that failed.
     RESTART = "restart"
     #: It was held for as long as it may be.
     EXPIRE = "expire"

@@ -187,11 +187,20 @@ class HandingOver:
 
     def _retry(self, key: str) -> None:
         message = self._consumable.get(key)
-        if message is not None and message.record is not None:
-            # A stanza that no handler has had in hand.
-            again = self._port.consumption(message.record)
-            message.consumption = again or message.consumption
+        if message is None or message.record is None:
+            return
+        before = message.consumption
+        assert before is not None
+        # A stanza that no handler has had in hand.
+        again = self._port.consumption(message.record)
+        if again is not None and again.lane == before.lane:
+            message.consumption = again
             self._turn(message)
+            return
+        # By now it is for another consumer, which has a lane of its own, or for none.
+        self.leave(message)
+        arrival = message.deferred.pop(0) if message.deferred else None
+        self._take(message, ReceiverInput.RESTART, At(self._clock.now()), arrival)
 
     def _consume(self, message: HeldMessage, record: Incoming) -> None:
         consumption = message.consumption

@@ -280,6 +280,51 @@ async def test_without_a_lane_nobody_waits(bench: Bench, consumer: Consumer) -> 
     assert consumer.done == ["m2"]
 
 
+async def test_one_that_is_for_another_consumer_by_now_keeps_nobody_waiting(
+    bench: Bench, consumer: Consumer
+) -> None:
+    """What a consumer takes may depend on what it has learnt; each has its lane."""
+    other = Consumer(lane="other lane")
+    gate = asyncio.Event()
+    other.until = gate.wait
+    consumer.failures["m1"] = 1
+    hold = await release(bench, "m1")
+    await release(bench, "m2")
+    learnt = {"m1", "m3"}
+    bench.port.consume = lambda it: (other if it.msg_id in learnt else consumer)(it)
+    await release(bench, "m3")
+    await later(bench)
+    assert consumer.done == ["m2"], "the lane that it has left goes on"
+    assert other.got == [("m3", 1, False)], "in its new lane there is one before it"
+    gate.set()
+    await later(bench)
+    assert other.got[1:] == [("m1", 2, True)]
+    answer = await bench.take(request("deliver", hold=hold))
+    assert answer == Answer("result", hold)
+    assert bench.inbox.used() == (0, 0)
+
+
+@pytest.mark.parametrize("lane", ["lane", None])
+@pytest.mark.parametrize("mark", ["sender-store", ""])
+async def test_one_that_is_for_no_consumer_by_now_goes_to_the_handlers(
+    bench: Bench, consumer: Consumer, lane: str | None, mark: str
+) -> None:
+    """With the mark, since a consumer has had it; those behind it go on."""
+    consumer.lane = lane
+    consumer.failures["m1"] = 1
+    received = await bench.take(request(mark=mark))
+    assert received is not None
+    await bench.take(request("deliver", mark=mark, hold=received.hold))
+    bench.port.consume = lambda it: None if it.msg_id == "m1" else consumer(it)
+    await later(bench)
+    assert [(it.msg_id, it.redelivered) for it in bench.port.handed] == [("m1", True)]
+    assert bench.port.answers[-1] == Answer("result", received.hold)
+    assert ("report", "") not in bench.port.events
+    await release(bench, "m2")
+    assert consumer.done == ["m2"]
+    assert bench.inbox.used() == (0, 0)
+
+
 async def test_the_order_and_the_count_outlive_the_process(
     bench: Bench, consumer: Consumer
 ) -> None:
