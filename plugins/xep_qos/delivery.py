@@ -205,8 +205,8 @@ class XEP_QOS(BasePlugin):
         before the mark is on disk; when the function raises after it has acted; when
         it is cancelled, as `aclose` does. `handover.key` is the same each time.
 
-        If it raises, it is tried again after a time that doubles, with jitter; after
-        `max_handovers` the message is parked: see `parked`. Until it is done its sender
+        If it raises, or the application cancels it, it is tried again after a time that
+        doubles, with jitter; after `max_handovers` the message is parked: see `parked`. Until it is done its sender
         gets no answer, and goes on asking until its deadline: it is *in doubt* then.
 
         A message goes to the first consumer that matches it, and to no handler of

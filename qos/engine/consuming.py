@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias
 
 from qos.core.backoff import Backoff
@@ -111,16 +112,20 @@ class Consuming:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._tasks: set[asyncio.Task[None]] = set()
+        self._closed = False
 
     def begin(self, record: Incoming, consumption: Consumption, ended: Ended) -> None:
         """Start the handler; `ended` is called when it has ended, unless by `aclose`."""
-        run = self._run(record, consumption, ended)
+        transaction = self._store.transaction()
+        run = self._run(record, consumption, transaction)
         task = asyncio.get_running_loop().create_task(run)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        # Not at the end of the task: one that is cancelled at once does not begin.
+        task.add_done_callback(partial(self._has_run, transaction, ended))
 
     async def aclose(self) -> None:
         """End what is at work, as if the process had died."""
+        self._closed = True
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -128,21 +133,22 @@ class Consuming:
             await asyncio.wait(tasks)
 
     async def _run(
-        self, record: Incoming, consumption: Consumption, ended: Ended
+        self,
+        record: Incoming,
+        consumption: Consumption,
+        transaction: Transaction | None,
     ) -> None:
-        transaction = self._store.transaction()
-        error: BaseException | None = None
-        try:
-            async with asyncio.timeout(None) as limit:
-                handover = Handover(record, transaction, limit)
-                await consumption.handle(handover)
-        except asyncio.CancelledError as cancelled:
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():
-                if transaction is not None:
-                    transaction.rollback()
-                raise
-            error = cancelled  # not this task, but something that it waited for
-        except Exception as raised:  # noqa: BLE001 - whatever it is, it is tried again
-            error = raised
-        ended(transaction, error)
+        async with asyncio.timeout(None) as limit:
+            await consumption.handle(Handover(record, transaction, limit))
+
+    def _has_run(
+        self, transaction: Transaction | None, ended: Ended, task: asyncio.Task[None]
+    ) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled():
+            ended(transaction, task.exception())
+        elif not self._closed:
+            # By the application: this task, or what it waited for.
+            ended(transaction, asyncio.CancelledError())
+        elif transaction is not None:
+            transaction.rollback()

@@ -1,8 +1,9 @@
 """Hand-overs to a consumer: again when it fails, in order, parked in the end."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -117,6 +118,43 @@ async def test_one_that_fails_gets_it_again_after_a_while(
     assert consumer.got == [("m1", 1, False), ("m1", 2, True), ("m1", 3, True)]
     assert consumer.done == ["m1"]
     assert bench.port.events[1:] == [("result", "deliver")] * 2
+
+
+@pytest.mark.parametrize("which", ["its task", "its task at once", "a future"])
+async def test_one_that_is_cancelled_has_failed(
+    bench: Bench, consumer: Consumer, which: str
+) -> None:
+    """By the application, which means it or something else: no end of the process."""
+
+    loop = asyncio.get_running_loop()
+
+    async def cancel() -> None:
+        if consumer.got[1:]:
+            return
+        future = loop.create_future()
+        task = asyncio.current_task()
+        assert task is not None
+        (task if which == "its task" else future).cancel()
+        await future
+
+    def begin_cancelled(
+        _loop: asyncio.AbstractEventLoop,
+        run: Coroutine[Any, Any, Any] | Generator[Any, None, Any],
+    ) -> asyncio.Task[Any]:
+        loop.set_task_factory(None)
+        task = loop.create_task(run)
+        task.cancel()
+        return task
+
+    if which == "its task at once":
+        loop.set_task_factory(begin_cancelled)
+    else:
+        consumer.until = cancel
+    await release(bench, "m1")
+    await release(bench, "m2")
+    await later(bench)
+    assert consumer.got[-2:] == [("m1", 2, True), ("m2", 1, False)]
+    assert consumer.done == ["m1", "m2"]
 
 
 async def test_what_is_kept_for_a_consumer_that_takes_long_has_no_payload(
