@@ -113,6 +113,9 @@ class GroupCommit(Generic[_Change]):
         loop = self._running_loop()
         if not self._busy:
             self._busy = True
+            if self.journal is not None:
+                # What is noted meanwhile may be about a commit that has to wait.
+                self.journal.commit_wanted()
             self._turn = loop.create_future()
             return
         turn = loop.create_future()
@@ -123,6 +126,13 @@ class GroupCommit(Generic[_Change]):
             if not turn.cancelled():
                 self.end_turn()
             raise
+
+    def turn_committed(self) -> None:
+        """Call when a commit that was made in the turn has ended, before `end_turn`."""
+        # What others have written meanwhile was not in it: then lines that were noted
+        # before it are about the next one.
+        if self.journal is not None and self._written is None:
+            self.journal.commit_ended(idle=False)
 
     def end_turn(self) -> None:
         """Let the others go on."""

@@ -82,8 +82,7 @@ class SqliteTransaction:
         committed = self._run(lambda: self._commit(changes, before))
 
         def ended(_committed: object) -> None:
-            if journal is not None:
-                journal.commit_ended(idle=False)
+            self._commits.turn_committed()
             self._commits.end_turn()
 
         committed.add_done_callback(ended)

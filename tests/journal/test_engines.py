@@ -157,6 +157,25 @@ async def test_a_step_that_was_not_written_is_noted_again_when_it_is(
     ]
 
 
+async def test_what_waits_for_a_transaction_is_shown_to_no_reader_before(
+    bench: Bench,
+) -> None:
+    """Killed before its commit, it was in no store, and never ended."""
+    bench.journal._rotate_s = 0.02
+    transaction = bench.store.transaction()
+    # In a context of its own, as a consumer has.
+    await asyncio.create_task(transaction.execute("CREATE TABLE lamps (name TEXT)"))
+    accepted = asyncio.create_task(bench.submit())
+    await asyncio.sleep(0.2)
+    events = [line["event"] for line in read_journal(bench.folder, hidden=True)]
+    assert events == ["accepted"]
+    assert not accepted.done()
+    assert read_journal(bench.folder) == []
+    transaction.rollback()
+    await accepted
+    assert await bench.lines() == [("accepted", None)]
+
+
 @pytest.mark.parametrize("kind", ["assured", "acknowledged"])
 async def test_a_message_that_could_not_be_kept_has_expired(
     bench: Bench, kind: Any

@@ -279,6 +279,36 @@ async def test_each_commit_is_given_what_the_journal_has_to_do_before_it() -> No
     ]
 
 
+async def test_the_journal_waits_for_what_waits_for_a_turn() -> None:
+    """Or it would show readers a message that the store never knew."""
+    disk, journal = Disk(), Ahead()
+    commits = GroupCommit(disk.start)
+    commits.journal = journal
+    await commits.take_turn()
+    assert journal.said == ["wanted"]
+    commits.write(named("a"))
+    # A commit of whoever has the turn, in which this is not.
+    commits.turn_committed()
+    commits.end_turn()
+    await turns()
+    assert journal.said == ["wanted", "begins"]
+    await disk.done()
+    assert journal.said == ["wanted", "begins", "ended", "idle"]
+
+
+async def test_the_journal_hears_of_a_turn_in_which_nobody_else_writes() -> None:
+    """What was noted before its commit is settled then, and after it everything."""
+    journal = Ahead()
+    commits = GroupCommit(Disk().start)
+    commits.journal = journal
+    for _ in range(2):
+        await commits.take_turn()
+        commits.turn_committed()
+        commits.end_turn()
+        await turns()
+    assert journal.said == ["wanted", "ended", "idle"] * 2
+
+
 async def test_the_journal_is_written_before_the_store_and_not_by_the_loop(
     make_store: MakeStore, tmp_path: Path
 ) -> None:
