@@ -248,10 +248,8 @@ class Endpoint:
     ) -> Delivery:
         """See XEP_QOS.submit."""
         to = _normal(to)
-        if msg_id is not None and not 0 < len(msg_id) <= ID_CHARS_MAX:
-            raise LocalProtocolError(
-                f"a msg_id has 1 to {ID_CHARS_MAX} characters, not {len(msg_id)}"
-            )
+        if msg_id is not None:
+            stanza.check_msg_id(msg_id)
         if deadline_s is not None and not 0 <= deadline_s < math.inf:
             raise LocalProtocolError(f"{deadline_s} is no time to wait, in seconds")
         self._check_size(to, payload)
@@ -531,7 +529,7 @@ def _normal(to: str) -> str:
     """A JID as a server writes it: answers have to come from just this one."""
     try:
         jid = str(JID(to))
-    except InvalidJID as error:
+    except (InvalidJID, UnicodeEncodeError) as error:
         raise LocalProtocolError(f"{to!r} is no JID: {error}") from error
     if not jid:
         raise LocalProtocolError("a message needs a JID to be sent to")

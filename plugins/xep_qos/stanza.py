@@ -20,6 +20,7 @@ from qos.xml import attribute, render, text
 __all__ = [
     "CLIENT",
     "OVERHEAD_BYTES",
+    "check_msg_id",
     "embedded",
     "message_with_body",
     "parse_reply",
@@ -201,7 +202,7 @@ def payload_from_text(xml: str) -> str:
     """
     try:
         root = ET.fromstring(xml)  # noqa: S314 - expat expands no external entity
-    except ET.ParseError as error:
+    except (ET.ParseError, UnicodeEncodeError) as error:
         raise LocalProtocolError(f"the XML is not well-formed: {error}") from error
     if _local(root) != "message":
         for element in root.iter():
@@ -211,6 +212,22 @@ def payload_from_text(xml: str) -> str:
         message.append(root)
         root = message
     return embedded(root)
+
+
+def check_msg_id(msg_id: str) -> None:
+    """Check an id that somebody has chosen for his message.
+
+    Raises:
+        LocalProtocolError: no peer would take it, or XML cannot carry it.
+    """
+    if not 0 < len(msg_id) <= ID_CHARS_MAX:
+        raise LocalProtocolError(
+            f"a msg_id has 1 to {ID_CHARS_MAX} characters, not {len(msg_id)}"
+        )
+    try:
+        attribute(msg_id)
+    except ValueError as error:
+        raise LocalProtocolError(f"{msg_id!r} cannot be a msg_id: {error}") from error
 
 
 def render_request(transmit: Transmit, *, store_id: str, sender: str = "") -> str:

@@ -577,13 +577,13 @@ async def test_disconnected_without_a_session_is_no_session_lost() -> None:
 
 @pytest.mark.parametrize("level", Level)
 @pytest.mark.parametrize(
-    "to", ["", "@", "a@@b", "a@b@c", "x\x00@localhost", "a b@c", "/r"]
+    "to", ["", "@", "a@@b", "a@b@c", "x\x00@localhost", "a b@c", "/r", "a@b/\ud800"]
 )
 async def test_what_is_no_jid_is_refused_at_once(level: Level, to: str) -> None:
     """Accepted, it would wait for ever, and again after each restart."""
     async with unconnected() as client:
         qos = XEP_QOS.of(client)
-        with pytest.raises((LocalProtocolError, ValueError)):
+        with pytest.raises(LocalProtocolError):
             async with asyncio.timeout(5):
                 await qos.send(to, "x", level=level)
         assert qos.outstanding == 0
@@ -1263,6 +1263,21 @@ async def test_a_message_that_has_ended_is_not_handed_over_again_under_its_id(
         for bad in ("", "x" * 1025):
             with pytest.raises(LocalProtocolError, match="1 to 1024 characters"):
                 await XEP_QOS.of(bob).send("carol@localhost/c", "x", msg_id=bad)
+
+
+@pytest.mark.parametrize("msg_id", ["scan\x1d42", "\x00", "\ufffe", "\ud800"])
+async def test_an_id_that_xml_cannot_carry_is_refused(msg_id: str) -> None:
+    """What is written but can never be sent would not end, and could not be withdrawn."""
+    async with unconnected() as bob:
+        qos = XEP_QOS.of(bob)
+        for level in Level:
+            sending = qos.send("carol@localhost/c", "x", level=level, msg_id=msg_id)
+            with pytest.raises(
+                LocalProtocolError, match="cannot be a msg_id"
+            ) as raised:
+                await asyncio.wait_for(sending, 5)
+            assert repr(msg_id) in str(raised.value)
+        assert qos.outstanding == 0
 
 
 # -- the application's filters ---------------------------------------------

@@ -830,7 +830,9 @@ def test_a_body_alone_goes_into_a_message_as_its_body() -> None:
     assert stanza.payload_from_text("<body>b</body>") == BODY
 
 
-@pytest.mark.parametrize("xml", ["", "b", "<a>", "<a/><b/>", "<a:b/>", "<a>\x00</a>"])
+@pytest.mark.parametrize(
+    "xml", ["", "b", "<a>", "<a/><b/>", "<a:b/>", "<a>\x00</a>", "<a>\ud800</a>"]
+)
 def test_xml_that_is_not_well_formed_is_the_callers_fault(xml: str) -> None:
     """Nothing is accepted that cannot be sent."""
     with pytest.raises(LocalProtocolError, match="well-formed"):
