@@ -170,11 +170,16 @@ class XEP_QOS(BasePlugin):
         """In a handler: this message has been taken when the future is done.
 
         Until then its sender gets no answer, and after a restart it is handed over
-        again, marked as redelivered. No harm for a plain message.
+        again, marked as redelivered. No harm for a plain message. A handler that is a
+        coroutine begins when the message has been handed over, and is too late; so is
+        a consumer, whose message has been taken when it ends.
 
         Args:
             message: as the handler got it.
             done: if it fails, nothing more happens to the message until a restart.
+
+        Raises:
+            LocalProtocolError: the message is not being handed over to a handler now.
         """
         self._endpoint.take_until(message, done)
 

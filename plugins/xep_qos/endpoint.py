@@ -103,7 +103,8 @@ class Endpoint:
         self._delivered: weakref.WeakKeyDictionary[ET.Element, IncomingInfo] = (
             weakref.WeakKeyDictionary()
         )
-        self._until: dict[ET.Element, asyncio.Future[None]] = {}
+        # Of each message that is just being handed over.
+        self._until: dict[ET.Element, asyncio.Future[None] | None] = {}
         self._clock = LoopClock(self.xmpp.loop)
         self._reporter = Reporter(
             self.xmpp,
@@ -486,12 +487,15 @@ class Endpoint:
             failed = self.xmpp.loop.create_future()
             failed.set_exception(StoreDamaged(self.store.url, f"{text}: {error}"))
             return failed
+        self._until[message.xml] = None
         try:
             self._wire.feed(message)
+            return self._until[message.xml]
         except Exception:
             log.exception("a handler failed on %r", record.msg_id)
             return None
-        return self._until.pop(message.xml, None)
+        finally:
+            del self._until[message.xml]
 
     def consumption(self, record: Incoming) -> Consumption | None:
         """See qos.engine.held.InboxPort."""
@@ -509,8 +513,15 @@ class Endpoint:
 
     def take_until(self, message: StanzaBase, done: asyncio.Future[None]) -> None:
         """See XEP_QOS.take_until."""
-        if message.xml in self._delivered:
-            self._until[message.xml] = done
+        info = self._delivered.get(message.xml)
+        if info is None:
+            return
+        if message.xml not in self._until:
+            raise LocalProtocolError(
+                f"take_until() for {info.msg_id!r} comes too late: a handler that is no "
+                "coroutine has to call it, before it returns"
+            )
+        self._until[message.xml] = done
 
     def report(self, source: str, report: Report) -> None:
         """See qos.engine.held.InboxPort."""

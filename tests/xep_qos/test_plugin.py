@@ -1265,6 +1265,65 @@ async def test_a_message_that_has_ended_is_not_handed_over_again_under_its_id(
                 await XEP_QOS.of(bob).send("carol@localhost/c", "x", msg_id=bad)
 
 
+async def test_a_message_is_taken_when_its_handler_says_so(
+    server: LoopbackServer,
+) -> None:
+    """Its sender waits for what takes time, as a write of the application does."""
+    async with (
+        online(server, "bob@localhost/b") as bob,
+        online(server, "carol@localhost/c", trust="all") as carol,
+    ):
+        taken: list[asyncio.Future[None]] = []
+
+        def take(got: Message) -> None:
+            taken.append(asyncio.get_running_loop().create_future())
+            XEP_QOS.of(carol).take_until(got, taken[-1])
+
+        carol.add_event_handler("message", take)
+        sending = asyncio.create_task(XEP_QOS.of(bob).send("carol@localhost/c", "x"))
+        await until(lambda: taken)
+        await asyncio.sleep(0.1)
+        assert not sending.done()
+        taken[0].set_result(None)
+        assert (await sending).status is OutgoingState.DELIVERED
+
+
+@pytest.mark.parametrize("kind", ["coroutine", "consumer"])
+async def test_to_say_too_late_when_a_message_is_taken_is_an_error(
+    server: LoopbackServer, kind: str
+) -> None:
+    """Its sender has been told, or will be: silence would look like a promise."""
+    async with (
+        online(server, "bob@localhost/b") as bob,
+        unconnected("carol@localhost/c", trust="all") as carol,
+    ):
+        qos = XEP_QOS.of(carol)
+        errors: list[LocalProtocolError] = []
+
+        def take(got: Message) -> None:
+            done = asyncio.get_running_loop().create_future()
+            try:
+                qos.take_until(got, done)
+            except LocalProtocolError as error:
+                errors.append(error)
+
+        async def take_later(got: Message, *_handover: object) -> None:
+            take(got)
+
+        if kind == "coroutine":
+            carol.add_event_handler("message", take_later)
+        else:
+            qos.consumer()(take_later)
+        await log_in(carol, server)
+        sent = await XEP_QOS.of(bob).send("carol@localhost/c", "x", msg_id="m1")
+        await until(lambda: errors)
+        assert sent.status is OutgoingState.DELIVERED
+        assert "'m1' comes too late" in str(errors[0])
+        assert not qos._endpoint._until
+        # What came as a plain message is nobody's to take.
+        qos.take_until(carol.make_message("x@y", "z"), asyncio.Future())
+
+
 @pytest.mark.parametrize("msg_id", ["scan\x1d42", "\x00", "\ufffe", "\ud800"])
 async def test_an_id_that_xml_cannot_carry_is_refused(msg_id: str) -> None:
     """What is written but can never be sent would not end, and could not be withdrawn."""
