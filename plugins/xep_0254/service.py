@@ -327,8 +327,10 @@ class QueueService:
         info = XEP_QOS.of(self._xmpp).incoming(message)
         if info is None:
             return False
-        # What is published without an id gets one that a repetition has as well.
-        name = hashlib.sha256(f"{bare(sender)}\0{info.msg_id}".encode()).hexdigest()
+        # What is published without an id gets one that it has again when the message is
+        # handed over again, and that no other message has: not even one with the same
+        # msgId, if its sender counts from 1 (see qos.core.model.Incoming.identity).
+        name = hashlib.sha256(info.identity.encode()).hexdigest()
         ids = (f"{name[:32]}{place or ''}" for place in itertools.count())
         try:
             publish = parse_publish_message(xml, new_id=ids.__next__)

@@ -77,11 +77,14 @@ class IncomingInfo:
         msg_id: the sender's id for it: msgId, or at level acknowledged the id of
             the iq.
         redelivered: it may have been handed over before this process started.
+        identity: the same whenever this message is handed over, and no other's, of
+            whatever sender; msg_id may be the same again, if its sender is not ours.
     """
 
     level: Level
     msg_id: str
     redelivered: bool
+    identity: str
 
 
 class Endpoint:
@@ -507,8 +510,12 @@ class Endpoint:
     def _stanza_of(self, record: Incoming) -> Message:
         """The message as a stanza, with what `incoming` says of it."""
         message = self._wire.message(record)
-        info = IncomingInfo(record.level, record.msg_id, record.redelivered)
-        self._delivered[message.xml] = info
+        self._delivered[message.xml] = IncomingInfo(
+            level=record.level,
+            msg_id=record.msg_id,
+            redelivered=record.redelivered,
+            identity=record.identity,
+        )
         return message
 
     def take_until(self, message: StanzaBase, done: asyncio.Future[None]) -> None:

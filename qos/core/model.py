@@ -263,6 +263,22 @@ class Incoming:
     redelivered: bool = False
     counted: bool = True
 
+    @property
+    def identity(self) -> str:
+        """What this message has whenever it is handed over, and no other one has.
+
+        A sender of ours never gives a msgId twice but to say the same again, also from
+        another resource, or when it has lost its store: its account and msgId. Any other
+        may count its ids from 1 in each resource and after each start (the text: the
+        full JID is the sender, and an id is free when its message has succeeded): what
+        is held under this key, this time. So at level acknowledged, which has no mark:
+        one that comes twice is two, as it may be, and none is lost.
+        """
+        if self.mark:
+            return f"{bare(self.source)}\0{self.msg_id}"
+        # No sender can write these signs, so none of theirs is like one of ours.
+        return f"{self.key}\0{self.hold}"
+
     def is_from(self, jid: str | None) -> bool:
         """Whether this JID, full or bare, has sent it; None stands for any."""
         return jid in {None, self.source, bare(self.source)}

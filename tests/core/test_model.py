@@ -1,8 +1,10 @@
 """Which message is meant by an id."""
 
+from dataclasses import replace
+
 import pytest
 
-from qos.core.model import Incoming, Level, only
+from qos.core.model import Incoming, IncomingState, Level, only
 from qos.errors import AmbiguousMessage, UnknownMessage
 
 
@@ -18,6 +20,60 @@ def message(msg_id: str, source: str) -> Incoming:
         received_at=0.0,
         changed_at=0.0,
     )
+
+
+OURS = replace(message("1", "alice@example.org/a"), mark="store-1", hold="h1")
+THEIRS = replace(OURS, mark="")
+
+
+@pytest.mark.parametrize(
+    "again",
+    [
+        replace(OURS, redelivered=True, state=IncomingState.RELEASING, changed_at=9.0),
+        replace(OURS, source="alice@example.org/b"),
+        replace(OURS, mark="store-2", key="another", hold="h2"),
+    ],
+    ids=["handed over again", "another resource", "another store"],
+)
+def test_what_one_of_ours_says_again_is_the_same(again: Incoming) -> None:
+    """It never gives an id twice, and an application that does means the same."""
+    assert again.identity == OURS.identity
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        replace(OURS, source="bob@example.org/a"),
+        replace(OURS, msg_id="2"),
+        THEIRS,
+    ],
+    ids=["account", "msgId", "not ours"],
+)
+def test_what_another_says_or_says_otherwise_is_another(other: Incoming) -> None:
+    """Somebody who knows an id takes nobody's message away with it."""
+    assert other.identity != OURS.identity
+
+
+def test_a_hand_over_again_of_one_that_is_not_ours_is_the_same() -> None:
+    """All that it is made of is on disk while it is held."""
+    again = replace(
+        THEIRS, redelivered=True, state=IncomingState.RELEASING, changed_at=9.0
+    )
+    assert again.identity == THEIRS.identity
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        replace(THEIRS, source="alice@example.org/b", key="b 1"),
+        replace(THEIRS, hold="h2"),
+        replace(THEIRS, level=Level.ACKNOWLEDGED, key="token-1", hold=""),
+    ],
+    ids=["another resource", "the id again after a success", "acknowledged"],
+)
+def test_who_counts_from_1_again_says_something_new(other: Incoming) -> None:
+    """Two small devices of one account do, and each does after it has started again."""
+    assert other.identity != THEIRS.identity
 
 
 RECORDS = [

@@ -1,7 +1,11 @@
 """queue.md §3 on the wire: what is published once, twice, by an iq or by a message."""
 
 import asyncio
-from collections.abc import AsyncIterator
+import contextlib
+import errno
+import itertools
+import os
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -9,6 +13,7 @@ import pytest
 import pytest_asyncio
 
 from clients import connected_client
+from qos.stores import SqliteStore
 from qos.testing.prosody import Prosody
 from queue_service import (
     CONFLICT,
@@ -282,17 +287,43 @@ async def test_a_node_that_is_full_in_bytes_refuses_too(queues: Served) -> None:
 # -- by messages -----------------------------------------------------------
 
 
-def assured(msg_id: str, content: str, more: str = "") -> str:
+#: What one of ours says of itself with each message.
+MARK = "xmlns:m='xmpp-qos:store:0' m:sender='store-1'"
+
+
+def assured(msg_id: str, content: str, more: str = "", mark: str = "") -> str:
     """A message at level assured, the first step."""
     return (
-        f"<assured xmlns='{QOS}' msgId='{msg_id}'>"
+        f"<assured xmlns='{QOS}' msgId='{msg_id}' {mark}>"
         f"<message xmlns='jabber:client' {more}>{content}</message></assured>"
     )
 
 
-def deliver(msg_id: str) -> str:
+def deliver(msg_id: str, mark: str = "") -> str:
     """The second."""
-    return f"<deliver xmlns='{QOS}' msgId='{msg_id}'/>"
+    return f"<deliver xmlns='{QOS}' msgId='{msg_id}' {mark}/>"
+
+
+def own_publish(payload: str = PRIVATE) -> str:
+    """One item, whose id the service is to make."""
+    return publish(NODE, item(payload=payload))
+
+
+@contextlib.contextmanager
+def killed_when_published(queues: Served) -> Iterator[None]:
+    """The message is released and published, and never on disk as done."""
+    assert queues.xmpp is not None
+    store = XEP_QOS.of(queues.xmpp).store
+    assert isinstance(store, SqliteStore)
+    commits = itertools.count(1)
+
+    def probe(step: str) -> None:
+        # The first is that it is released.
+        if step == "commit" and next(commits) > 1:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    store.probe = probe
+    yield
 
 
 async def test_an_assured_message_publishes_when_it_is_released(
@@ -307,12 +338,64 @@ async def test_an_assured_message_publishes_when_it_is_released(
         for _ in range(3):
             await alice.done(deliver("7"))
         assert len(await alice.browse(NODE)) == 1
-        # A device that has forgotten all sends the same message anew.
-        await alice.done(assured("7", publish(NODE, item())))
-        await alice.done(deliver("7"))
-        assert len(await alice.browse(NODE)) == 1
         await alice.done(assured("8", publish(NODE, item())))
         await alice.done(deliver("8"))
+        assert len(await alice.browse(NODE)) == 2
+
+
+async def test_those_who_count_from_1_publish_all_that_they_send(
+    queues: Served,
+) -> None:
+    """protocol.md §3: two resources are two senders; an id that succeeded is free."""
+    async with peers(queues, "alice/a", "alice/b") as (kitchen, cellar):
+        await kitchen.create(NODE)
+        for peer, degrees in ((kitchen, "20"), (cellar, "11"), (kitchen, "20")):
+            await peer.done(assured("1", own_publish(degrees)))
+            await peer.done(deliver("1"))
+        acknowledged = (
+            f"<acknowledged xmlns='{QOS}'><message xmlns='jabber:client'>"
+            f"{own_publish('12')}</message></acknowledged>"
+        )
+        for _ in range(2):
+            await cellar.send(
+                f"<iq type='set' id='1' to='{queues.jid}'>{acknowledged}</iq>"
+            )
+            await cellar.answered("1")
+        await kitchen.until_stats(NODE, available="5")
+        assert not cellar.received(stanza("message", type="error"))
+
+
+async def test_one_of_ours_that_says_it_again_has_said_it_once(queues: Served) -> None:
+    """From another resource too, or after it has lost its store; the mark tells."""
+    async with peers(queues, "alice/a", "alice/b") as (alice, other):
+        await alice.create(NODE)
+        for peer, mark in (
+            (alice, MARK),
+            (other, MARK),
+            (other, MARK.replace("store-1", "store-2")),
+        ):
+            await peer.done(assured("job-1", own_publish(), mark=mark))
+            await peer.done(deliver("job-1", mark))
+        assert len(await alice.browse(NODE)) == 1
+
+
+@pytest.mark.parametrize("mark", ["", MARK], ids=["not ours", "ours"])
+async def test_a_message_handed_over_again_is_published_once(
+    queues: Served, mark: str
+) -> None:
+    """The process died between the two commits, of the publish and of the message."""
+    async with peers(queues, "alice/a") as (alice,):
+        await alice.create(NODE)
+        await alice.done(assured("1", own_publish("20"), mark=mark))
+        with killed_when_published(queues):
+            await alice.done(deliver("1", mark))
+        await queues.restart()
+        # Handed over again; who asks again is answered when that is done.
+        await alice.done(deliver("1", mark))
+        await alice.until_stats(NODE, available="1")
+        assert queues.xmpp is not None
+        await alice.done(assured("2", own_publish("21"), mark=mark))
+        await alice.done(deliver("2", mark))
         assert len(await alice.browse(NODE)) == 2
 
 
@@ -322,10 +405,10 @@ async def test_a_message_publishes_several_items_with_and_without_ids(
     """All or none, as by iq; acknowledged messages publish as well."""
     async with peers(queues, "alice/a") as (alice,):
         await alice.create(NODE)
+        content = publish(NODE, item(), item("1"), item())
         for _ in range(2):
-            content = publish(NODE, item(), item("1"), item())
-            await alice.done(assured("1", content))
-            await alice.done(deliver("1"))
+            await alice.done(assured("1", content, mark=MARK))
+            await alice.done(deliver("1", MARK))
         assert len(await alice.browse(NODE)) == 3
         content = f"<message xmlns='jabber:client'>{publish(NODE, item('2'))}</message>"
         await alice.done(f"<acknowledged xmlns='{QOS}'>{content}</acknowledged>")
@@ -333,18 +416,18 @@ async def test_a_message_publishes_several_items_with_and_without_ids(
 
 
 async def test_what_is_held_is_published_once_across_restarts(queues: Served) -> None:
-    """Between the steps, and after the last: both stores remember."""
+    """Between the steps, and after the last, if it is one of ours: the stores remember."""
     async with peers(queues, "alice/a", "bob/b") as (alice, bob):
         await alice.create(NODE)
         await bob.subscribe(NODE, 5)
-        await alice.done(assured("7", publish(NODE, item())))
+        await alice.done(assured("7", publish(NODE, item()), mark=MARK))
         await queues.restart()
-        await alice.done(deliver("7"))
+        await alice.done(deliver("7", MARK))
         await bob.synced()
         one = await bob.item()
         await queues.restart()
-        await alice.done(assured("7", publish(NODE, item())))
-        await alice.done(deliver("7"))
+        await alice.done(assured("7", publish(NODE, item()), mark=MARK))
+        await alice.done(deliver("7", MARK))
         await bob.synced()
         assert (await bob.item()).named == one.named
         await bob.nothing()

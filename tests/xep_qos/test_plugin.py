@@ -1235,6 +1235,7 @@ async def test_two_clients_send_to_each_other(server: LoopbackServer) -> None:
             assert (info.level, info.redelivered) == (level, False)
             if level is Level.ASSURED:
                 assert info.msg_id == outcome.msg_id
+                assert info.identity == f"bob@localhost\0{outcome.msg_id}"
         assert XEP_QOS.of(bob).incoming(bob.make_message("x@y", "z")) is None
 
 
