@@ -222,7 +222,9 @@ class RequestRefused(RequestFailed):
         type: the error type; `wait` may succeed later.
         pubsub: the condition of XEP-0060 that stood beside, or ''.
         text: what it says for people, or ''.
-        by: who refused: the service, or a server on the way to it.
+        by: who refused, as the error names him: the service, or a server on the way
+            to it (RFC 6120 §8.3.1); '' where it names nobody. A service of ours names
+            itself.
     """
 
     def __init__(
@@ -247,7 +249,7 @@ class RequestRefused(RequestFailed):
         self.type = type
         self.pubsub = pubsub
         self.text = text
-        self.by = by or to
+        self.by = by
 
 
 class NoAnswer(RequestFailed):

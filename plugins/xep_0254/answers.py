@@ -90,13 +90,17 @@ def render_iq(iq: ET.Element, kind: str, content: str, *, sender: str = "") -> s
 # -- refusals --------------------------------------------------------------
 
 
-def render_refusal(iq: ET.Element, refusal: Refusal, *, sender: str = "") -> str:
+def render_refusal(
+    iq: ET.Element, refusal: Refusal, *, sender: str = "", by: str = ""
+) -> str:
     """The error that answers a request.
 
     Args:
         iq: the request, which may be malformed.
         refusal: why.
         sender: as for render_iq.
+        by: the JID that refuses (RFC 6120 §8.3.1). A server speaks in the place of
+            who is away, from the same address; by this alone they can be told apart.
     """
     echo = _form_to_fill_in(iq) if refusal.form else _echo(iq)
     pubsub = ""
@@ -104,7 +108,7 @@ def render_refusal(iq: ET.Element, refusal: Refusal, *, sender: str = "") -> str
         feature = attributes(feature=refusal.feature or None)
         pubsub = f"<{refusal.pubsub} xmlns='{ERRORS}'{feature}/>"
     error = (
-        f"<error type='{refusal.type}'>"
+        f"<error type='{refusal.type}'{attributes(by=by or None)}>"
         f"<{refusal.condition} xmlns='{STANZAS}'/>{pubsub}"
         f"<text xmlns='{STANZAS}'>{text(legal(str(refusal)))}</text></error>"
     )

@@ -56,6 +56,14 @@ _AWAY = frozenset(
     }
 )
 
+#: What else is said of who is away, where the error does not name who says it:
+#: ejabberd looks for a component that is away at other servers, and says that it may
+#: not, if it may not. A service that is not ours may mean it; then a repeat only takes
+#: time, and to believe it of one of ours would lose an item that it has accepted. Not
+#: so `item-not-found` and the like: no server is known to say that in another's place,
+#: and a service that is not ours says it of every item whose lock has ended.
+_AWAY_OR_NOT = frozenset({"forbidden"})
+
 
 @dataclass(frozen=True, slots=True)
 class NewItem:
@@ -126,10 +134,16 @@ class Page:
 
 
 def unreachable(error: RequestFailed) -> bool:
-    """Whether nobody said a word: the same request may succeed when it is repeated."""
-    if isinstance(error, RequestRefused):
+    """Whether the service has said no word: the same request may succeed, repeated.
+
+    What a server says in its place is no decision about the request, whatever the
+    condition: the service, when it was there, may even have done it.
+    """
+    if not isinstance(error, RequestRefused):
+        return isinstance(error, NoAnswer)
+    if error.by == error.to:
         return error.condition in _AWAY
-    return isinstance(error, NoAnswer)
+    return bool(error.by) or error.condition in _AWAY | _AWAY_OR_NOT
 
 
 # -- what is asked ---------------------------------------------------------
@@ -328,7 +342,7 @@ def refusal(iq: ET.Element, *, to: str, what: str) -> RequestRefused:
         type=error.get("type", "cancel"),
         pubsub=words[ERRORS],
         text=explained.strip(),
-        by=error.get("by", "") or iq.get("from", ""),
+        by=error.get("by", ""),
     )
 
 

@@ -257,7 +257,7 @@ class QueueService:
             request = _normal(parse_request(xml, new_id=self.new_id))
         except Refusal as refusal:
             self._engine.heard(requester)
-            self._send(render_refusal(xml, refusal, sender=self._sender))
+            self._send(self._refusal(xml, refusal))
             return
 
         def answer(result: Result | Refusal, payloads: Mapping[int, str]) -> None:
@@ -274,7 +274,7 @@ class QueueService:
         payloads: Mapping[int, str],
     ) -> None:
         if isinstance(result, Refusal):
-            text = render_refusal(xml, result, sender=self._sender)
+            text = self._refusal(xml, result)
         else:
             node = getattr(request, "node", "")
             text = render_result(
@@ -368,7 +368,7 @@ class QueueService:
     def _send_refusal(self, xml: ET.Element, to: str, refusal: Refusal) -> None:
         """RFC 6120 §8.3: a message is answered by a message of type error."""
         iq = ET.Element("iq", {"from": to, "id": xml.get("id", "")[:_ID_CHARS_MAX]})
-        text = render_refusal(iq, refusal, sender=self._sender)
+        text = self._refusal(iq, refusal)
         self._send(
             f"<message{text.removeprefix('<iq').removesuffix('</iq>')}</message>"
         )
@@ -394,6 +394,11 @@ class QueueService:
     def _sender(self) -> str:
         """A component has to say who it is, for a client it is known."""
         return str(self._own or "") if self._xmpp.is_component else ""
+
+    def _refusal(self, xml: ET.Element, refusal: Refusal) -> str:
+        return render_refusal(
+            xml, refusal, sender=self._sender, by=str(self._own or "")
+        )
 
     def _send(self, text: str) -> None:
         if self._own is not None:

@@ -25,7 +25,8 @@ three steps (queue.md §6), of which the middle one is the service's:
 No lock that has ended comes back, and tokens are random: what is refused with
 `item-not-found` or `unexpected-request` is refused for good, and only then statements
 are dropped. Nothing else, such as the `conflict` with a lock of another of the
-account's workers, and no silence decides anything: they stay prepared.
+account's workers, or what a server says in the place of the service, and no silence
+decides anything: they stay prepared.
 
 **What can repeat: nothing. What can be lost: the effects of an item that was retracted
 by a process that died then, and for which `recover` did not run while the service

@@ -78,9 +78,11 @@ _GONE = frozenset({"conflict", "forbidden", "item-not-found", "unexpected-reques
 
 def passing(error: RequestFailed) -> bool:
     """Whether the same request may succeed when it is repeated."""
-    if isinstance(error, RequestRefused) and error.type == "wait":
-        return error.condition != "unexpected-request"  # queue.md §2
-    return unreachable(error)
+    if unreachable(error):
+        return True
+    if not isinstance(error, RequestRefused) or error.type != "wait":
+        return False
+    return error.condition != "unexpected-request"  # queue.md §2
 
 
 _OUTCOMES = {
@@ -305,7 +307,7 @@ class Holding:
                 timeout_s=min(_ANSWER_S, max(_RETRY.first_s, seconds / 3)),
             )
         except RequestRefused as error:
-            if error.condition not in _GONE:
+            if passing(error) or error.condition not in _GONE:
                 raise
             reason = f"it cannot be extended: {error}"
             self._lose(job, reason, condition=error.condition)

@@ -131,12 +131,19 @@ class ByHand:
         )
 
     async def refuse(
-        self, request: ET.Element, condition: str, type_: str = "cancel"
+        self,
+        request: ET.Element,
+        condition: str,
+        type_: str = "cancel",
+        *,
+        by: str = QUEUE,
     ) -> None:
+        """Refuse, as the service itself or another; '': as nobody."""
         namespace = "urn:ietf:params:xml:ns:xmpp-stanzas"
         head = f"type='error' id='{request.get('id')}' from='{QUEUE}'"
+        said = f" by='{by}'" if by else ""
         await self.component.send(
-            f"<iq {head} to='{request.get('from')}'><error type='{type_}'>"
+            f"<iq {head} to='{request.get('from')}'><error type='{type_}'{said}>"
             f"<{condition} xmlns='{namespace}'/></error></iq>"
         )
 

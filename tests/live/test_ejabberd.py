@@ -13,6 +13,7 @@ import pytest
 
 from clients import LoginError, Tls, connected_client
 from devices import device, exchange_all_levels
+from qos.errors import RequestRefused
 from qos.testing.ejabberd import Ejabberd, EjabberdError
 from qos.testing.prosody import mutual
 from qos.worker import Worker
@@ -81,6 +82,43 @@ async def test_all_levels_and_a_queue_item_arrive_over_ejabberd(
         with pytest.raises(LoginError):
             async with connected_client(ejabberd, "alice/a", tls=tls):
                 pass
+
+
+class Alone(Ejabberd):
+    """It speaks with no other server, and says so of a component that is away."""
+
+    def _config(self) -> dict[str, object]:
+        return {**super()._config(), "s2s_access": "none"}
+
+
+async def test_what_ejabberd_says_for_a_service_that_is_away_decides_nothing(
+    tmp_path: Path,
+) -> None:
+    """Its `forbidden` is no word of the service, which has the item and the lock."""
+    folder = tmp_path / "ejabberd"
+    folder.mkdir()
+    accounts = {"bob": "secret of bob"}
+    components = {QUEUE: "secret of queue"}
+    async with (
+        Alone(folder, accounts=accounts, components=components) as server,
+        connected_client(server, "bob/bee", {"xep_0254": {}}) as bob,
+        asyncio.timeout(60),
+    ):
+        boss = XEP_0254.of(bob)
+        with pytest.raises(RequestRefused) as caught:
+            await boss.create(QUEUE, NODE)
+        assert (caught.value.condition, caught.value.by) == ("forbidden", "")
+        async with Worker(bob, QUEUE, NODE, grace_s=0) as worker:
+            async with served(server, tmp_path, jid=QUEUE):
+                await boss.create(QUEUE, NODE)
+                await boss.publish(QUEUE, NODE, [NewItem("<x xmlns='urn:x'/>", "i")])
+                job = await anext(worker)
+            accepting = asyncio.create_task(job.accept())
+            with pytest.raises(RequestRefused, match="forbidden"):
+                await boss.stats(QUEUE, NODE)
+            async with served(server, tmp_path, jid=QUEUE):
+                await accepting
+                assert (await boss.stats(QUEUE, NODE))["accepted"] == 1
 
 
 async def test_a_killed_ejabberd_starts_again_and_no_other_takes_its_ports(

@@ -13,7 +13,7 @@ import effects_child
 from forked import Forked
 from hive import NODE, QUEUE, ByHand, LogIn, Queue, token_in, until
 from qos.core.item import ItemOutcome
-from qos.errors import JobLost, LocalProtocolError, NoAnswer
+from qos.errors import JobLost, LocalProtocolError, NoAnswer, RequestRefused
 from qos.testing import LoopbackServer
 from qos.worker import Job, Worker, effects
 from xep_0254 import XEP_0254
@@ -143,6 +143,27 @@ async def test_effects_that_nobody_can_tell_of_stay_prepared_until_one_can(
         await by_hand.answer(request)
         assert await recovering == 0
     assert (effects_in(db), prepared_in(db)) == (["i"], 0)
+
+
+@pytest.mark.parametrize(
+    ("condition", "by"),
+    [("forbidden", ""), ("item-not-found", "localhost")],
+)
+async def test_effects_stay_prepared_whatever_a_server_says_for_the_service(
+    bee: ClientXMPP, by_hand: ByHand, db: sqlite3.Connection, condition: str, by: str
+) -> None:
+    """The service has accepted the item, and only its answer was lost."""
+    async with by_hand.worker(bee) as worker:
+        await by_hand.subscribe()
+        await by_hand.deliver("i", "t")
+        working = asyncio.create_task(work(await anext(worker), db))
+        await by_hand.refuse(await by_hand.asked("retract"), "conflict")
+        await working
+        recovering = asyncio.create_task(worker.recover(db))
+        await by_hand.refuse(await by_hand.asked("retract"), condition, "auth", by=by)
+        with pytest.raises(RequestRefused, match=condition):
+            await recovering
+        assert prepared_in(db) == 1
 
 
 async def test_what_is_recovered_late_by_two_is_done_once(

@@ -327,6 +327,26 @@ async def test_an_item_that_is_sent_again_twice_at_once_takes_nothing_with_it(
 
 
 @pytest.mark.parametrize(
+    ("condition", "by"), [("forbidden", ""), ("item-not-found", "localhost")]
+)
+async def test_what_a_server_says_in_the_place_of_the_service_loses_no_job(
+    bee: ClientXMPP, by_hand: ByHand, condition: str, by: str
+) -> None:
+    """The service starts anew meanwhile; it has the item, and the lock."""
+    async with by_hand.worker(bee, lock_timeout_s=0.9) as worker:
+        await by_hand.subscribe()
+        await by_hand.deliver("i", "t")
+        job = await anext(worker)
+        await by_hand.refuse(await by_hand.asked("extend"), condition, "auth", by=by)
+        await by_hand.extended(await by_hand.asked("extend"), NEVER_S)
+        accepting = asyncio.create_task(job.accept())
+        await by_hand.refuse(await by_hand.asked("retract"), condition, "auth", by=by)
+        await by_hand.answer(await by_hand.asked("retract"))
+        await accepting
+    assert job.outcome is ItemOutcome.ACCEPTED
+
+
+@pytest.mark.parametrize(
     ("condition", "type_"),
     [
         ("item-not-found", "cancel"),

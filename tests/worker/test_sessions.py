@@ -229,6 +229,17 @@ async def test_a_subscription_that_was_taken_away_is_asked_for_again(
         await by_hand.subscribe()
 
 
+async def test_a_worker_begins_whatever_a_server_says_for_the_service(
+    bee: ClientXMPP, by_hand: ByHand
+) -> None:
+    """Machines start in any order, and the service has not said no."""
+    async with by_hand.worker(bee) as worker:
+        request = await by_hand.asked("subscribe")
+        await by_hand.refuse(request, "forbidden", "auth", by="")
+        await by_hand.answer(await by_hand.asked("subscribe"))
+        await worker.subscribed()
+
+
 async def test_a_later_refusal_does_not_end_the_worker(
     bee: ClientXMPP, by_hand: ByHand
 ) -> None:

@@ -32,6 +32,7 @@ from xep_0254 import (
     NewItem,
     QueueService,
 )
+from xep_0254.asking import unreachable
 
 QUEUE = "queue.localhost"
 OTHER = "other.localhost"
@@ -109,7 +110,11 @@ def answer(request: ET.Element, content: str = "", **changes: str) -> str:
 
 
 def refusal(request: ET.Element, condition: str, type_: str = "cancel") -> str:
-    content = f"<error type='{type_}'><{condition} xmlns='{STANZAS}'/></error>"
+    """Of the service itself."""
+    content = (
+        f"<error type='{type_}' by='{request.attrib['to']}'>"
+        f"<{condition} xmlns='{STANZAS}'/></error>"
+    )
     return answer(request, content, type="error")
 
 
@@ -267,6 +272,26 @@ async def test_a_publish_that_is_refused_is_not_repeated(
     assert not by_hand.received(stanza("iq", type="set"))
 
 
+@pytest.mark.parametrize(
+    ("condition", "by", "is_its_word"),
+    [
+        ("forbidden", QUEUE, True),
+        ("forbidden", "", False),
+        ("forbidden", OTHER, False),
+        ("item-not-found", QUEUE, True),
+        ("item-not-found", "", True),
+        ("item-not-found", OTHER, False),
+        ("service-unavailable", "", False),
+    ],
+)
+def test_what_another_says_is_not_the_services_word(
+    condition: str, by: str, is_its_word: bool
+) -> None:
+    """A server speaks for one who is away, and knows nothing of what that has done."""
+    error = RequestRefused(condition, to=QUEUE, what="publish", type="cancel", by=by)
+    assert unreachable(error) is not is_its_word
+
+
 async def test_a_publish_waits_for_the_session_to_come_back(
     bob: ClientXMPP, service: QueueService, server: LoopbackServer
 ) -> None:
@@ -410,6 +435,15 @@ async def test_an_acknowledged_event_reaches_the_listener(
 
 
 # -- all of it, with the service -------------------------------------------
+
+
+async def test_a_service_of_ours_says_that_a_refusal_is_its_own(
+    bob: ClientXMPP, service: QueueService
+) -> None:
+    """Whoever asks takes no server's word for it."""
+    with pytest.raises(RequestRefused, match="item-not-found") as caught:
+        await XEP_0254.of(bob).retract(QUEUE, "nowhere", "i", "t")
+    assert caught.value.by == caught.value.to == QUEUE
 
 
 async def test_an_owner_sets_a_queue_up_and_takes_it_down(

@@ -209,6 +209,16 @@ def test_an_error_of_an_owner_is_answered_without_an_echo() -> None:
     assert len(read(text)) == 1
 
 
+def test_an_error_names_who_says_it() -> None:
+    """RFC 6120 §8.3.1: a server that speaks for one who is away does not."""
+    error = refusal("forbidden", "auth")
+    asked = request("<purge node='n'/>", of=OWNER)
+    (said,) = read(render_refusal(asked, error, sender=SERVICE, by="q'"))
+    assert said.get("by") == "q'"
+    (said,) = read(render_refusal(asked, error, sender=SERVICE))
+    assert said.get("by") is None
+
+
 def test_the_form_is_there_even_if_the_request_is_not() -> None:
     """Whatever leads to it: the form is a MUST."""
     error = refusal("not-acceptable", "modify")

@@ -62,7 +62,9 @@ class Asking:
         if result is None:
             raise NoAnswer("the session was lost", to=HIVE, what=what)
         if isinstance(result, Refusal):
-            raise RequestRefused(result.condition, to=HIVE, what=what, type=result.type)
+            raise RequestRefused(
+                result.condition, to=HIVE, what=what, type=result.type, by=HIVE
+            )
         return result
 
     async def pause(self, delay_s: float) -> None:
