@@ -15,6 +15,7 @@ from qos.errors import (
     NotDelivered,
     OutboxFull,
     QosError,
+    StillOutstanding,
     StoreError,
     UnknownMessage,
 )
@@ -32,6 +33,7 @@ __all__ = [
     "OutboxFull",
     "Outcome",
     "QosError",
+    "StillOutstanding",
     "StoreError",
     "UnknownMessage",
     "__version__",

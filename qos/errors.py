@@ -13,6 +13,7 @@
     ├── DeliveryFailed            how a message ended, other than delivered
     │   ├── NotDelivered          certainly not
     │   └── InDoubt               it may have been
+    ├── StillOutstanding          the end was awaited, and the plugin closed before it
     ├── RequestFailed             a service did not do what it was asked
     │   ├── RequestRefused        it said why
     │   └── NoAnswer              it said nothing: it may have done it
@@ -48,6 +49,7 @@ __all__ = [
     "RemoteProtocolError",
     "RequestFailed",
     "RequestRefused",
+    "StillOutstanding",
     "StoreDamaged",
     "StoreError",
     "StoreFull",
@@ -198,6 +200,32 @@ class InDoubt(DeliveryFailed):
     """The message may have been handed over; nobody can tell any more."""
 
     _ended = "is in doubt"
+
+
+class StillOutstanding(QosError):
+    """The plugin was closed before the message had ended, or before that was known.
+
+    It was accepted, so do not send it again. Open the store anew to let it go on, and ask
+    for its outcome then.
+
+    Attributes:
+        msg_id: its id.
+    """
+
+    def __init__(self, msg_id: str, *, durable: bool) -> None:
+        """Say where it is now.
+
+        Args:
+            msg_id: its id.
+            durable: whether its store outlives the process.
+        """
+        goes_on = "it is in the store, and goes on at the next start"
+        gone = "its store was in memory, so what becomes of it is not known"
+        super().__init__(
+            f"the plugin was closed before {msg_id!r} had ended: "
+            f"{goes_on if durable else gone}"
+        )
+        self.msg_id = msg_id
 
 
 class RequestFailed(QosError):

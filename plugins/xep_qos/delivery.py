@@ -86,6 +86,8 @@ class XEP_QOS(BasePlugin):
         Raises:
             NotDelivered: certainly not.
             InDoubt: it may have been.
+            StillOutstanding: it was accepted, and the plugin closed before its end:
+                as for submit, it goes on at the next start.
             MessageTooLarge, OutboxFull, LocalProtocolError, StoreError: it was
                 not accepted.
         """
@@ -151,6 +153,7 @@ class XEP_QOS(BasePlugin):
         Raises:
             UnknownMessage: there is none with this id, or it is not kept any more:
                 see the options `outcomes_max` and `outcome_ttl_s`.
+            StillOutstanding: the plugin was closed before its end.
         """
         return await self._endpoint.outbox.outcome(msg_id)
 
@@ -324,7 +327,11 @@ class XEP_QOS(BasePlugin):
         self._endpoint.stop_receiving()
 
     async def aclose(self) -> None:
-        """Disable the plugin, and return when the store is closed."""
+        """Disable the plugin, and return when the store is closed.
+
+        What is outstanding stays in the store; whoever waits for an outcome gets
+        StillOutstanding.
+        """
         if self.name in self.xmpp.plugin:
             self.xmpp.plugin.disable(self.name)  # type: ignore[attr-defined]
         if self._closing is not None:

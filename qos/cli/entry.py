@@ -19,7 +19,13 @@ from qos._version import __version__
 from qos.cli.options import Parser, parse
 from qos.cli.output import NoteHandler, note
 from qos.cli.status import CommandError, Status
-from qos.errors import JournalError, NoAnswer, QosError, StoreError
+from qos.errors import (
+    JournalError,
+    NoAnswer,
+    QosError,
+    StillOutstanding,
+    StoreError,
+)
 
 __all__ = ["COMMANDS", "Command", "run", "run_found"]
 
@@ -118,7 +124,7 @@ def run_found(find: Callable[[], Found]) -> int:
         status = Status.STORE
     except SystemExit as error:  # argparse, after --help or --version
         status = error.code if isinstance(error.code, int) else Status.USAGE
-    except NoAnswer as error:
+    except (NoAnswer, StillOutstanding) as error:
         note(str(error))
         status = Status.IN_DOUBT
     except QosError as error:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from qos.core.model import Outgoing
 from qos.engine.delivery import Delivery, Keeper, Outcome
+from qos.errors import StillOutstanding
 
 __all__ = ["Deliveries"]
 
@@ -22,8 +23,16 @@ class _Acceptance(NamedTuple):
 class Deliveries:
     """The deliveries of an outbox that somebody has in hand, or waits for."""
 
-    def __init__(self, keeper: Keeper) -> None:
+    def __init__(self, keeper: Keeper, *, durable: bool) -> None:
+        """There is none yet.
+
+        Args:
+            keeper: the outbox.
+            durable: whether its store outlives the process.
+        """
         self._keeper = keeper
+        self._durable = durable
+        self._stopped = False
         self._by_id: weakref.WeakValueDictionary[str, Delivery] = (
             weakref.WeakValueDictionary()
         )
@@ -50,7 +59,10 @@ class Deliveries:
 
     def keep(self, delivery: Delivery) -> None:
         """Somebody waits for its end: it must not go before, and they with it."""
-        self._awaited.add(delivery)
+        if self._stopped:
+            self._give_up(delivery)
+        else:
+            self._awaited.add(delivery)
 
     def settle(self, record: Outgoing, seconds: float) -> None:
         """Tell how a message has ended, so long after it was accepted."""
@@ -58,6 +70,17 @@ class Deliveries:
         if delivery is not None:
             delivery.settle(Outcome.of(record, seconds))
             self._awaited.discard(delivery)
+
+    def stop(self) -> None:
+        """No end will be heard of any more: whoever waits for one is told so."""
+        self._stopped = True
+        for delivery in list(self._by_id.values()):
+            self._give_up(delivery)
+        self._awaited.clear()
+
+    def _give_up(self, delivery: Delivery) -> None:
+        if not delivery.ended:
+            delivery.fail(StillOutstanding(delivery.msg_id, durable=self._durable))
 
     # -- whether it is accepted --------------------------------------------
 

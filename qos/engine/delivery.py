@@ -87,6 +87,7 @@ class Delivery:
         """Wait for the end of the message. May be asked by many, and again.
 
         Raises:
+            StillOutstanding: the plugin was closed before.
             StoreError: it was asked for while it was being accepted, and that failed.
         """
         if self._outcome is not None:
@@ -114,6 +115,7 @@ class Delivery:
         Raises:
             CannotWithdraw: it may have been handed over; it goes on.
             UnknownMessage: it has ended.
+            StillOutstanding: the plugin was closed before that was written.
             StoreError: it could not be written; the message goes on, if it had been
                 accepted.
         """

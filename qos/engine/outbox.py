@@ -7,6 +7,7 @@ account that is sent to. What is queued waits in the store.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from dataclasses import dataclass
 from functools import partial
 
@@ -24,6 +25,8 @@ from qos.errors import (
     CannotWithdraw,
     LocalProtocolError,
     OutboxFull,
+    StillOutstanding,
+    StoreError,
     UnknownMessage,
 )
 from qos.journal import messages as journaled
@@ -89,7 +92,7 @@ class Outbox:
         self._count = contents.outbox_messages
         self._bytes = contents.outbox_bytes
         self._backlog = Backlog(store, contents.queued)
-        self._deliveries = Deliveries(self)
+        self._deliveries = Deliveries(self, durable=store.durable)
         self._under_way = UnderWay(
             store,
             port,
@@ -134,9 +137,12 @@ class Outbox:
             StoreError: nothing was accepted.
             LocalProtocolError: another message has this id.
         """
+        self._check_running()
         if msg_id is not None:
             while (ending := self._ending(msg_id)) is not None:
-                await ending.outcome()
+                with contextlib.suppress(StillOutstanding):  # and not this one
+                    await ending.outcome()
+                self._check_running()
             outstanding = self._outstanding(msg_id)
             if outstanding is not None:
                 return await self._said_again(outstanding, to, payload)
@@ -169,6 +175,10 @@ class Outbox:
         delivery = self._deliveries.new(record)
         await asyncio.shield(self._accept(record))
         return delivery
+
+    def _check_running(self) -> None:
+        if self._stopped:
+            raise StoreError(self._store.url, "is not open any more")
 
     async def _said_again(self, record: Outgoing, to: str, payload: str) -> Delivery:
         """See submit: there is a message with this id that has not ended."""
@@ -214,6 +224,7 @@ class Outbox:
 
         Raises:
             UnknownMessage: there is none with this id, or it is not kept any more.
+            StillOutstanding: the plugin was closed before.
         """
         try:
             delivery = self._ending(msg_id) or self.delivery(msg_id)
@@ -230,6 +241,7 @@ class Outbox:
     async def withdraw(self, msg_id: str) -> None:
         """See Delivery.withdraw."""
         await self._deliveries.until_accepted(msg_id)
+        self._check_running()
         message = self._under_way.get(msg_id)
         if message is None:
             record = self._store.find_outgoing(msg_id)
@@ -297,9 +309,13 @@ class Outbox:
         self._under_way.peer_came(flow)
 
     def stop(self) -> None:
-        """Do nothing more, for good; what is outstanding stays in the store."""
+        """Do nothing more, for good; what is outstanding stays in the store.
+
+        Whoever waits for an end is told so; what is being accepted still is, or not.
+        """
         self._stopped = True
         self._under_way.stop()
+        self._deliveries.stop()
         self._queue_timer.stop()
         self._forgetting.stop()
 

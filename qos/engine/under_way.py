@@ -22,7 +22,7 @@ from qos.core.model import Outgoing, OutgoingState, Route
 from qos.core.replace import replace
 from qos.core.sender import Reply, SenderInput
 from qos.engine.clock import Clock, Timers
-from qos.errors import CannotWithdraw
+from qos.errors import CannotWithdraw, StillOutstanding
 from qos.journal import messages as journaled
 from qos.journal.writer import JournalWriter
 from qos.stores.base import Store
@@ -177,6 +177,9 @@ class UnderWay:
         self.own = None
         self._stopped = True
         self._timers.stop()
+        for msg_id, message in self._messages.items():
+            error = StillOutstanding(msg_id, durable=self._store.durable)
+            self._not_withdrawn(message, error)
 
     # -- the connection ----------------------------------------------------
 

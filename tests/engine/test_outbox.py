@@ -19,6 +19,8 @@ from qos.errors import (
     CannotWithdraw,
     LocalProtocolError,
     OutboxFull,
+    StillOutstanding,
+    StoreError,
     StoreFull,
     UnknownMessage,
 )
@@ -797,3 +799,61 @@ async def test_a_stopped_outbox_is_silent(bench: Bench) -> None:
     await bench.run(30)
     assert not bench.port.sent
     assert bench.clock.deadline() is None
+
+
+@pytest.mark.parametrize("connected", [True, False])
+async def test_whoever_waits_when_the_outbox_is_stopped_is_told(
+    bench: Bench, connected: bool
+) -> None:
+    """Nobody would ever wake them; what they wait for goes on at the next start."""
+    if connected:
+        bench.outbox.session_started(OWN)
+    offered = await bench.submit(msg_id="offered", deadline_s=60)
+    waiting = [
+        asyncio.ensure_future(offered.outcome()),
+        asyncio.ensure_future(bench.outbox.outcome("offered")),
+        asyncio.ensure_future(bench.outbox.withdraw("offered")),
+    ]
+    accepting = asyncio.ensure_future(
+        bench.outbox.submit(LAMP, PAYLOAD, level=Level.ASSURED, msg_id="late")
+    )
+    await settle()
+    bench.outbox.stop()
+    await bench.run()
+    for each in waiting:
+        with pytest.raises(StillOutstanding, match="'offered' had ended: it is in the"):
+            await each
+    late = await accepting
+    for asking in (late.outcome(), offered.outcome(), bench.outbox.outcome("late")):
+        with pytest.raises(StillOutstanding):
+            await asking
+    for doing in (bench.submit(), bench.submit(msg_id="late"), late.withdraw()):
+        with pytest.raises(StoreError, match="not open"):
+            await doing
+    bench.outbox = bench.start()
+    # It had been withdrawn, which nobody could tell him.
+    assert (await bench.outbox.outcome("offered")).status is OutgoingState.NOT_DELIVERED
+    bench.outbox.session_started(OWN)
+    again = bench.outbox.delivery("late")
+    await bench.run(3)
+    await bench.answer_all()
+    assert (await again.outcome()).status is OutgoingState.DELIVERED
+
+
+async def test_a_message_is_not_accepted_that_waits_for_its_id_when_all_is_stopped(
+    bench: Bench,
+) -> None:
+    """The one before it is still outstanding: that must not be taken for its own end."""
+    await bench.submit(deadline_s=1.0, msg_id="m1")
+    # Until its deadline, and not until that is on disk.
+    bench.clock.advance(1.0 - COMMIT_S / 2)
+    await settle()
+    submitting = asyncio.ensure_future(
+        bench.outbox.submit(LAMP, PAYLOAD, level=Level.ASSURED, msg_id="m1")
+    )
+    await settle()
+    bench.outbox.stop()
+    await bench.run()
+    with pytest.raises(StoreError, match="not open"):
+        await submitting
+    assert not list(bench.store.outgoing())

@@ -21,7 +21,7 @@ from devices import (
     request,
 )
 from qos.core.model import MARKS_NAMESPACE, NAMESPACES, Level, OutgoingState
-from qos.errors import NotDelivered
+from qos.errors import NotDelivered, StillOutstanding
 from qos.testing.prosody import MakeProsody, Prosody
 from xep_qos import IncomingInfo
 
@@ -357,3 +357,16 @@ async def test_a_plugin_that_was_ended_answers_nothing_more(prosody: Prosody) ->
         assert caught.value.by == bob.jid
         await bob.ping()
         assert bob.arrivals.bodies == ["once"]
+
+
+async def test_whoever_waits_for_an_outcome_when_the_plugin_is_closed_is_told(
+    prosody: Prosody,
+) -> None:
+    """They waited for ever, past any deadline."""
+    async with client(prosody, "alice/a") as alice:
+        send = alice.qos.send("bob@localhost/away", "late", deadline_s=1, msg_id="m1")
+        sending = asyncio.ensure_future(send)
+        await eventually(lambda: alice.qos.outstanding == 1)
+        await alice.qos.aclose()
+        with pytest.raises(StillOutstanding, match="'m1' had ended"):
+            await asyncio.wait_for(sending, 5)
