@@ -214,8 +214,9 @@ class XEP_QOS(BasePlugin):
         it is cancelled, as `aclose` does. `handover.key` is the same each time.
 
         If it raises, or the application cancels it, it is tried again after a time that
-        doubles, with jitter; after `max_handovers` the message is parked: see `parked`. Until it is done its sender
-        gets no answer, and goes on asking until its deadline: it is *in doubt* then.
+        doubles, with jitter; after `max_handovers` the message is parked: see `parked`.
+        Until it is done its sender gets no answer, and goes on asking until its
+        deadline: it is *in doubt* then.
 
         A message goes to the first consumer that matches it, and to no handler of
         slixmpp. Consumers are registered before the client connects: what comes as soon
