@@ -83,6 +83,10 @@ class HandingOver:
         arrival: Arrival | None,
     ) -> None:
         """Perform the effect; `arrival` is the request that released the message."""
+        if self._stopped:
+            # While the effect before it was being written. The next start goes on from
+            # there; that a hand-over was counted is as after a kill.
+            return
         record = effect.record
         if isinstance(effect, Consume):
             self._consume(message, record)

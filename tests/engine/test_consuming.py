@@ -363,6 +363,25 @@ async def test_one_that_is_for_no_consumer_by_now_goes_to_the_handlers(
     assert bench.inbox.used() == (0, 0)
 
 
+async def test_none_begins_when_the_inbox_has_been_stopped_meanwhile(
+    bench: Bench, consumer: Consumer
+) -> None:
+    """While its count was being written: it would go on after `aclose`."""
+    received = await bench.take(request())
+    assert received is not None
+    bench.inbox.request(request("deliver", hold=received.hold), trusted=True)
+    await bench.commit(1)
+    assert states(bench) == [IncomingState.RELEASING]
+    bench.inbox.stop()
+    await bench.commit()
+    assert [record.handovers for record in bench.store.incoming()] == [1]
+    assert consumer.got == []
+    bench.restart()
+    await bench.commit()
+    assert consumer.got == [("m1", 2, True)]
+    assert consumer.done == ["m1"]
+
+
 async def test_the_order_and_the_count_outlive_the_process(
     bench: Bench, consumer: Consumer
 ) -> None:
