@@ -331,12 +331,16 @@ class XEP_QOS(BasePlugin):
         """Disable the plugin, and return when the store is closed.
 
         What is outstanding stays in the store; whoever waits for an outcome gets
-        StillOutstanding.
+        StillOutstanding. It goes on if its caller is cancelled, and may be repeated.
+
+        To a consumer it returns at once: the store is closed when that has ended. It
+        is cancelled, as all that are at work, unless it returns without waiting for
+        anything more.
         """
         if self.name in self.xmpp.plugin:
             self.xmpp.plugin.disable(self.name)  # type: ignore[attr-defined]
-        if self._closing is not None:
-            await self._closing
+        if self._closing is not None and not self._endpoint.inbox.is_consuming():
+            await asyncio.shield(self._closing)
 
     # -- slixmpp -----------------------------------------------------------
 

@@ -123,6 +123,10 @@ class Consuming:
         # Not at the end of the task: one that is cancelled at once does not begin.
         task.add_done_callback(partial(self._has_run, transaction, ended))
 
+    def is_running(self) -> bool:
+        """Whether a handler is what runs now."""
+        return asyncio.current_task() in self._tasks
+
     async def aclose(self) -> None:
         """End what is at work, as if the process had died."""
         self._closed = True

@@ -71,6 +71,10 @@ class HandingOver:
         self._stopped = True
         self._retries.stop()
 
+    def is_consuming(self) -> bool:
+        """Whether it is a consumer that asks."""
+        return self._consuming.is_running()
+
     async def aclose(self) -> None:
         """Stop, and end the consumers that are at work, as if the process had died."""
         self.stop()

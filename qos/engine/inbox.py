@@ -167,6 +167,10 @@ class Inbox:
         self._forgetting.stop()
         self._handing_over.stop()
 
+    def is_consuming(self) -> bool:
+        """Whether it is a consumer that asks: it cannot wait for `aclose`."""
+        return self._handing_over.is_consuming()
+
     async def aclose(self) -> None:
         """Stop, and end the handlers of consumers that are under way."""
         self.stop()

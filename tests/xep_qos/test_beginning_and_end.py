@@ -1,18 +1,20 @@
 """XEP_QOS where its beginning or its end is disturbed; the store is free after it."""
 
 import asyncio
-from collections.abc import Callable, Iterator
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from slixmpp import ClientXMPP
+from slixmpp import ClientXMPP, Message
 
 from qos.core.effects import Save
 from qos.core.model import Incoming, IncomingState, Level
-from qos.errors import JournalError
+from qos.engine import Handover
+from qos.errors import JournalError, StoreInUse
 from qos.stores import store_from_url
-from qos.testing.clients import close, new_client
+from qos.testing.clients import close, friends, logged_in, new_client
 from xep_qos import XEP_QOS
 
 URL = "sqlite:{}/bob.db"
@@ -120,3 +122,84 @@ def test_so_it_is_before_the_loop_runs(
     monkeypatch.undo()
     register(client, **options)
     loop.run_until_complete(close(client))
+
+
+Handler = Callable[[XEP_QOS], Awaitable[None]]
+
+
+@contextlib.asynccontextmanager
+async def consuming(store: Path, handler: Handler) -> AsyncIterator[XEP_QOS]:
+    """Bob's plugin, whose consumer is at work on a message."""
+    server, begun = friends("alice", "bob"), asyncio.Event()
+
+    def prepare(client: ClientXMPP) -> None:
+        @XEP_QOS.of(client).consumer()
+        async def take(_message: Message, _handover: Handover) -> None:
+            begun.set()
+            await handler(XEP_QOS.of(client))
+
+    plugins = {"xep_qos": {"store": f"sqlite:{store}"}}
+    async with (
+        server,
+        logged_in(server, "alice/a") as alice,
+        logged_in(server, "bob/b", plugins, prepare=prepare) as bob,
+    ):
+        qos = XEP_QOS.of(bob)
+        await XEP_QOS.of(alice).submit(alice.make_message("bob@localhost/b", "x"))
+        await begun.wait()
+        yield qos
+
+
+async def states(store: Path) -> list[IncomingState]:
+    """What is in it, when it is free."""
+    while True:
+        opened = store_from_url(f"sqlite:{store}")
+        try:
+            opened.open()
+        except StoreInUse:
+            await asyncio.sleep(0.01)
+            continue
+        found = [record.state for record in opened.incoming()]
+        await opened.close()
+        return found
+
+
+async def test_an_end_whose_caller_is_cancelled_goes_on(tmp_path: Path) -> None:
+    """As by a time-out of the application, while a consumer tidies up."""
+    gate = asyncio.Event()
+
+    async def tidy_up(_qos: XEP_QOS) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await gate.wait()
+
+    store = tmp_path / "bob.db"
+    async with consuming(store, tidy_up) as qos:
+        closing = asyncio.create_task(qos.aclose())
+        await asyncio.sleep(0)
+        closing.cancel()
+        await asyncio.wait([closing])
+        gate.set()
+        await qos.aclose()
+        assert await states(store) == [IncomingState.RELEASING]
+
+
+@pytest.mark.parametrize("late", [False, True])
+async def test_a_consumer_can_end_it(tmp_path: Path, late: bool) -> None:
+    """It cannot wait for it, which waits for the consumer; also when it is cancelled."""
+
+    async def end(qos: XEP_QOS) -> None:
+        try:
+            if late:
+                await asyncio.Event().wait()
+        finally:
+            await qos.aclose()
+
+    store = tmp_path / "bob.db"
+    async with consuming(store, end) as qos:
+        if late:
+            await asyncio.wait_for(qos.aclose(), 5)
+        expected = IncomingState.RELEASING if late else IncomingState.DONE
+        assert await asyncio.wait_for(states(store), 5) == [expected]
+        await asyncio.wait_for(qos.aclose(), 5)
