@@ -59,6 +59,7 @@ __all__ = [
     "classify",
     "on_peer",
     "on_session",
+    "overdue",
     "resumed",
     "step",
     "wake_at",
@@ -262,6 +263,11 @@ def wake_at(record: Outgoing) -> float:
     if record.expires_at is None:
         return record.due_at
     return min(record.due_at, record.expires_at)
+
+
+def overdue(record: Outgoing, now: float) -> bool:
+    """Whether its deadline has come: then it ends, and there is no attempt any more."""
+    return record.expires_at is not None and record.expires_at <= now
 
 
 class Step(NamedTuple):

@@ -35,8 +35,11 @@ from qos.stores.base import Contents, ForgetEnded, Store
 
 __all__ = ["Outbox", "OutboxLimits", "Port"]
 
-#: Queued messages ended by their deadline before anything else gets a turn.
+#: Queued messages ended by their deadline at a time, before anything else gets a turn.
 _EXPIRE_CHUNK = 100
+
+#: And then the others have theirs, also if nothing waits for a disk.
+_EXPIRE_PAUSE_S = 0.001
 
 #: How often it is looked for outcomes that are not to be kept any more; and at the
 #: latest after so many messages, or a quarter more than are to be kept.
@@ -104,6 +107,8 @@ class Outbox:
             held=self._pump,
             journal=journal,
         )
+        # Those of the queued messages, by seq, that are just ended by their deadline.
+        self._expiring: set[int] = set()
         self._queue_timer: Timers[None] = Timers(clock, self._expire_queued)
         self._forgetting: Timers[None] = Timers(clock, self._forget_ended)
         # With the first that ends goes what former lives have left: it may be that none
@@ -370,10 +375,13 @@ class Outbox:
         """Take queued messages into the window while there is room."""
         under_way = self._under_way
         state = under_way.flow(flow)
+        now = self._clock.now()
         while under_way.own is not None and state.room and self._backlog.waiting(flow):
             record = self._backlog.head(flow)
             if record is None or not state.admits(record):
                 return
+            if core.overdue(record, now):
+                return  # it ends with all that are, and then the next has its turn
             self._backlog.take(record)
             message = Message(record)
             under_way.begin(message)
@@ -388,12 +396,17 @@ class Outbox:
         return message
 
     def _expire_queued(self, _key: None) -> None:
+        """End what is overdue, a chunk at a time; the next when this one has ended."""
         now = self._clock.now()
-        for record in self._store.expiring(now, limit=_EXPIRE_CHUNK):
+        # What is being ended is still there: look again when it has gone; and in any
+        # case later, should something keep it.
+        self._expect_expiry(now + self._backoff.first_s)
+        overdue = self._store.expiring(now, limit=_EXPIRE_CHUNK)
+        # Those that are under way come to their deadline by themselves.
+        self._expiring = {record.seq for record in overdue}
+        for record in overdue:
             if self._under_way.get(record.msg_id) is None:
                 self._under_way.feed(self._unqueue(record), SenderInput.DEADLINE)
-        # What is being ended is still there: look again, but not at once.
-        self._expect_expiry(now + self._backoff.first_s)
 
     def _expect_expiry(self, earliest: float) -> None:
         expiry = self._store.next_expiry()
@@ -412,6 +425,10 @@ class Outbox:
         if record.state.ended:
             self._deliveries.settle(record, self._clock.now() - record.created_at)
         self._expect_forgetting()
+        if record.seq in self._expiring:
+            self._expiring.remove(record.seq)
+            if not self._expiring:
+                self._expect_expiry(self._clock.now() + _EXPIRE_PAUSE_S)
         self._pump(record.flow)
 
     def _expect_forgetting(self) -> None:

@@ -220,22 +220,20 @@ class UnderWay:
 
     def _due(self, msg_id: str) -> None:
         message = self._messages[msg_id]
-        if message.busy:
-            return  # what is being done sets the timer anew
-        expires_at = message.record.expires_at
-        if expires_at is not None and expires_at <= self._clock.now():
-            self.feed(message, SenderInput.DEADLINE)
-        else:
+        if not message.busy:  # what is being done sets the timer anew
             self.attempt(message)
 
     def attempt(self, message: Message) -> None:
-        """Make an attempt, if there is a session."""
+        """Make an attempt, if there is a session; at its deadline it ends."""
         message.no_route = False
-        if self.own is None:
+        if self.own is None and not self._overdue(message):
             # The next session makes it due again; its deadline may come first.
             self._wait(message, replace(message.record, due_at=math.inf))
         else:
             self.feed(message, SenderInput.ATTEMPT)
+
+    def _overdue(self, message: Message) -> bool:
+        return sender.overdue(message.record, self._clock.now())
 
     def _wait(self, message: Message, record: Outgoing) -> None:
         message.record = record
@@ -255,6 +253,8 @@ class UnderWay:
             meaning = sender.classify(message.record, input_, own=self.own or "")
             if meaning is not None:
                 self._step(message, meaning, reply=input_)
+        elif input_ is SenderInput.ATTEMPT and self._overdue(message):
+            self._step(message, SenderInput.DEADLINE)
         elif input_ is SenderInput.ATTEMPT:
             route = self._port.route(message.record)
             message.no_route = route is None

@@ -24,6 +24,7 @@ from qos.errors import (
     StoreFull,
     UnknownMessage,
 )
+from qos.stores import MemoryStore, Store
 from qos.testing.clock import ManualClock
 from qos.testing.simulation.disks import COMMIT_S
 from two_ends import settle, slow_store
@@ -69,10 +70,11 @@ class Bench:
         self.limits = limits
         self.outbox = self.start()
 
-    def start(self) -> Outbox:
+    def start(self, store: Store | None = None) -> Outbox:
+        store = store or self.store
         return Outbox(
-            self.store,
-            self.store.open(),
+            store,
+            store.open(),
             self.port,
             clock=self.clock,
             backoff=Backoff(first_s=2.0, max_s=16.0),
@@ -536,6 +538,64 @@ async def test_a_queued_message_whose_end_cannot_be_written_ends_when_it_can(
     assert (await delivery.outcome()).status is OutgoingState.NOT_DELIVERED
     assert bench.outbox.outstanding == WINDOW_FIRST
     assert delivery.msg_id not in bench.offered
+
+
+@pytest.mark.parametrize("level", [Level.ASSURED, Level.ACKNOWLEDGED])
+async def test_what_is_overdue_when_there_is_a_session_is_never_sent(
+    bench: Bench, level: Level
+) -> None:
+    """It would be handed over too late, or be in doubt, or fill the peer's quota."""
+    late = [await bench.submit(level, deadline_s=3) for _ in range(300)]
+    ids = [delivery.msg_id for delivery in late]
+    in_time = await bench.submit(level)
+    bench.outbox.stop()
+    bench.clock.advance(10)
+    bench.outbox = bench.start()
+    bench.outbox.session_started(OWN)
+    await bench.run(1)
+    assert [sent.record.msg_id for sent in bench.port.sent] == [in_time.msg_id]
+    for msg_id in ids:
+        outcome = await bench.outbox.outcome(msg_id)
+        assert (outcome.status, outcome.attempts) == (OutgoingState.NOT_DELIVERED, 0)
+
+
+async def test_many_deadlines_at_a_time_are_told_at_that_time(bench: Bench) -> None:
+    """A chunk at a time, and the next as soon as it is on disk."""
+    submitting = [
+        asyncio.ensure_future(
+            bench.outbox.submit(LAMP, PAYLOAD, level=Level.ASSURED, deadline_s=10)
+        )
+        for _ in range(1000)
+    ]
+    await bench.run(1)
+    deliveries = [task.result() for task in submitting]
+    await bench.run(8.9)
+    assert not any(delivery.ended for delivery in deliveries)
+    await bench.run(1.5)
+    assert all(delivery.ended for delivery in deliveries)
+
+
+async def test_a_deadline_that_follows_others_at_once_is_told_in_time(
+    bench: Bench,
+) -> None:
+    """It does not wait until those could be tried again."""
+    deliveries = [await bench.submit(deadline_s=5 + each / 4) for each in range(8)]
+    await bench.run(8)
+    for each, delivery in enumerate(deliveries):
+        seconds = (await delivery.outcome()).seconds
+        assert seconds == pytest.approx(5 + each / 4, abs=0.1)
+
+
+async def test_deadlines_leave_others_their_turn_without_a_disk(bench: Bench) -> None:
+    """A store in memory is done at once, with however many."""
+    bench.outbox = bench.start(MemoryStore())
+    for _ in range(1000):
+        await bench.outbox.submit(LAMP, PAYLOAD, level=Level.ASSURED, deadline_s=5)
+    bench.outbox.session_started(OWN)
+    bench.clock.advance(5)
+    assert 0 < bench.outbox.outstanding <= 900
+    await bench.run(1)
+    assert bench.outbox.outstanding == 0
 
 
 @pytest.mark.parametrize("level", [Level.ASSURED, Level.ACKNOWLEDGED])
