@@ -259,14 +259,18 @@ class Store(Protocol):
         """The queued messages of a flow with seq > after, by seq.
 
         Sees what has been committed, which may be a moment before the future of
-        its write is done. Fewer than the limit: there are no more.
+        its write is done. One that cannot be read is logged and left out, so that the
+        others go on.
 
         Raises:
             StoreError: as for all that follow; it is not open, or damaged.
         """
 
     def expiring(self, now: float, *, limit: int) -> list[Outgoing]:
-        """Queued messages whose `expires_at` is at or before now, earliest first."""
+        """Queued messages whose `expires_at` is at or before now, earliest first.
+
+        One that cannot be read is left out, as in `queued`.
+        """
 
     def next_expiry(self) -> float | None:
         """The earliest `expires_at` of all queued messages."""

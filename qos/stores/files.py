@@ -41,7 +41,7 @@ import aiofiles.os
 
 from qos.core.effects import Save
 from qos.core.model import Ended, Incoming, Outgoing, OutgoingState
-from qos.errors import StoreDamaged, StoreReadOnly, StoreTooNew
+from qos.errors import StoreDamaged, StoreError, StoreReadOnly, StoreTooNew
 from qos.stores.base import (
     Change,
     Contents,
@@ -152,8 +152,13 @@ class FilesStore(DurableStore[Contents, Change]):
 
     def _queued(self, seqs: Iterable[int]) -> Iterator[Outgoing]:
         # A file may be ahead of the index, by the commit that is under way.
-        for record in self._outgoing(seqs):
-            if record.state is OutgoingState.QUEUED:
+        for seq in seqs:
+            try:
+                record = next(self._outgoing([seq]), None)
+            except StoreError as error:
+                self._leave_out(f"the queued message {seq}", error)
+                continue
+            if record is not None and record.state is OutgoingState.QUEUED:
                 yield record
 
     def _outgoing(self, seqs: Iterable[int]) -> Iterator[Outgoing]:

@@ -36,6 +36,7 @@ import abc
 import asyncio
 import errno
 import fcntl
+import logging
 import os
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -46,6 +47,8 @@ from qos.errors import StoreError, StoreFull, StoreInUse, StoreReadOnly
 from qos.stores.base import Journal
 
 __all__ = ["DurableStore", "GroupCommit", "disk_error", "sync"]
+
+log = logging.getLogger(__name__)
 
 #: What a store of this kind writes, and what it says of itself when it is opened.
 _Change = TypeVar("_Change")
@@ -235,6 +238,8 @@ class DurableStore(abc.ABC, Generic[_Contents, _Change]):
         self._lock: int | None = None
         self._is_open = False
         self._commits = GroupCommit(self._start)
+        # What was left out, by the names of the records: it is said once.
+        self._unreadable: set[str] = set()
 
     # -- what a store adds -------------------------------------------------
 
@@ -306,6 +311,12 @@ class DurableStore(abc.ABC, Generic[_Contents, _Change]):
     def _need_open(self) -> None:
         if not self._is_open:
             raise StoreError(self.url, "is not open")
+
+    def _leave_out(self, name: str, error: StoreError) -> None:
+        """Go on without a record that cannot be read; it stays where it is."""
+        if name not in self._unreadable:
+            self._unreadable.add(name)
+            log.error("%s is left out, the others go on: %s", name, error)
 
     def _take_lock(self) -> int:
         # flock, not fcntl: it is of the open file, so it holds against another

@@ -16,6 +16,7 @@ from weakref import WeakSet
 
 from qos.core.effects import End, Forget
 from qos.core.model import Ended, Incoming, Outgoing
+from qos.errors import StoreError
 from qos.stores.base import (
     ENDED_FIELDS,
     INCOMING_FIELDS,
@@ -227,7 +228,7 @@ class SqliteStore(SqliteFile[Contents, Change]):
 
     def queued(self, flow: str, *, after: int, limit: int) -> list[Outgoing]:
         """See Store."""
-        return self._outgoing(
+        return self._readable(
             "WHERE state = 'queued' AND flow = ? AND seq > ? ORDER BY seq LIMIT ?",
             flow,
             after,
@@ -236,7 +237,7 @@ class SqliteStore(SqliteFile[Contents, Change]):
 
     def expiring(self, now: float, *, limit: int) -> list[Outgoing]:
         """See Store."""
-        return self._outgoing(
+        return self._readable(
             "WHERE state = 'queued' AND expires_at <= ?"
             " ORDER BY expires_at, seq LIMIT ?",
             now,
@@ -280,6 +281,19 @@ class SqliteStore(SqliteFile[Contents, Change]):
     def _outgoing(self, clauses: str, *values: float | str) -> list[Outgoing]:
         sql = _SELECT_OUTGOING + clauses
         return self._records(outgoing_from, OUTGOING_FIELDS, sql, *values)
+
+    def _readable(self, clauses: str, *values: float | str) -> list[Outgoing]:
+        try:
+            return self._outgoing(clauses, *values)
+        except StoreError:
+            sql = f"SELECT seq, msg_id FROM outgoing {clauses}"
+            found = []
+            for seq, msg_id in self._read(sql, *values):
+                try:
+                    found += self._outgoing("WHERE seq = ?", seq)
+                except StoreError as error:
+                    self._leave_out(f"the queued message {msg_id!r}", error)
+            return found
 
     # -- transactions of an application ------------------------------------
 

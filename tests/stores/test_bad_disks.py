@@ -293,6 +293,11 @@ def test_damage_that_comes_later_is_found_when_it_is_read(tmp_path: Path) -> Non
             file.write_bytes(b"{")
             with pytest.raises(StoreDamaged, match="003"):
                 store.find_outgoing("msg-3")
+            flow = SENT[0].flow
+            queued = [each.seq for each in store.queued(flow, after=0, limit=9)]
+            assert queued == [
+                each.seq for each in SENT if each.flow == flow and each.seq != 3
+            ]
             file.unlink()
             assert store.find_outgoing("msg-3") is None
             file.mkdir()

@@ -419,6 +419,33 @@ async def test_a_damaged_payload_of_a_great_store_is_found_when_it_is_read(
         store.open()
 
 
+async def test_a_queued_message_that_cannot_be_read_does_not_stop_the_others(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Those to other accounts would not move, and no deadline of any would come."""
+    path = tmp_path / "store.db"
+    store = SqliteStore(path)
+    async with opened(store):
+        records = [outgoing(seq, to="a@b/c", expires_at=10.0) for seq in (1, 2, 3)]
+        await write(store, *map(Save, records))
+        with closing(sqlite3.connect(path)) as db:
+            db.execute(
+                "UPDATE outgoing_payload SET payload = CAST(x'ff' AS TEXT) WHERE seq = 2"
+            )
+            db.commit()
+        whole = [records[0], records[2]]
+        for _ in range(2):
+            assert store.queued(records[0].flow, after=0, limit=9) == whole
+            assert store.expiring(10.0, limit=9) == whole
+        with pytest.raises(StoreError):
+            store.find_outgoing("msg-2")
+    (line,) = caplog.messages
+    assert "'msg-2'" in line
+    assert store.url in line
+    with pytest.raises(StoreError, match="not open"):
+        store.queued(records[0].flow, after=0, limit=9)
+
+
 def overwrite(path: Path, table: str) -> None:
     """Garbage in the first page of a table."""
     sql = f"SELECT rootpage FROM sqlite_schema WHERE name = '{table}'"
