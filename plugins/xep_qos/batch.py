@@ -52,7 +52,7 @@ class BatchSender:
         supports: Callable[[str, str], bool],
         render: Callable[[Transmit, str], str],
         store_id: str,
-        send: Callable[[str], None],
+        send: Callable[[str], object],
         soon: Callable[[Callable[[], None]], object],
         new_id: Callable[[], str],
     ) -> None:

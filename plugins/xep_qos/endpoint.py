@@ -456,15 +456,16 @@ class Endpoint:
         """See qos.engine.outbox.Port."""
         return self._discovery.route(record)
 
-    def transmit(self, transmit: Transmit) -> None:
+    def transmit(self, transmit: Transmit) -> bool:
         """See qos.engine.outbox.Port."""
         if self.own is None:
-            return
+            return False
         sender = ""
         if self.xmpp.is_component:
             sender = transmit.record.sender or self.xmpp.boundjid.full
-        if not self._batches.take(transmit, sender):
-            self._wire.send(self._render(transmit, sender))
+        return self._batches.take(transmit, sender) or self._wire.send(
+            self._render(transmit, sender)
+        )
 
     def _render(self, transmit: Transmit, sender: str) -> str:
         store_id = self.store.store_id

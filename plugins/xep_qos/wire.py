@@ -82,18 +82,21 @@ class Wire:
             except OSError:  # not TCP, or just closed
                 self._socket = None
 
-    def send(self, text: str) -> None:
+    def send(self, text: str) -> bool:
         """Send an iq or a message, given as text in the stream's own namespace.
 
         At once; but what follows in the same turn of the loop is sent at its end, all
         in one write: many requests are due when many answers have come in one read.
+
+        Returns:
+            False: there is no connection any more, and nothing of it was or will be sent.
         """
         if self._written:
             self._gathered.append(text)
-            return
+            return True
         self._written = True
         self._turn()
-        self._send((text,))
+        return self._send((text,))
 
     def _turn(self) -> None:
         if not self._in_turn:
@@ -109,22 +112,23 @@ class Wire:
             gathered, self._gathered = self._gathered, []
             self._send(gathered)
 
-    def _send(self, texts: Sequence[str]) -> None:
+    def _send(self, texts: Sequence[str]) -> bool:
         if self._filtered():
             for text in texts:
                 xml = _parsed(text, self._xmpp.default_ns)
                 own = _OwnMessage if text.startswith("<message") else _OwnIq
                 self._send_object(own(self._xmpp, xml=xml))
-            return
+            return True
         transport = self._xmpp.transport
         if transport is None or transport.is_closing():
-            return  # not sent, and not answered: it will be repeated
+            return False  # not sent, and not answered: it will be repeated
         self._xmpp.send_raw("".join(texts))
         # In the order of writing: nothing comes between.
         management = self._management()
         if management is not None and management.enabled_out:
             for text in texts:
                 _count_sent(management, text)
+        return True
 
     def count_received(self) -> None:
         """Count a stanza that was taken out before XEP-0198 could see it."""

@@ -62,6 +62,7 @@ __all__ = [
     "overdue",
     "resumed",
     "step",
+    "unsent",
     "wake_at",
 ]
 
@@ -256,6 +257,14 @@ def resumed(record: Outgoing) -> Outgoing:
     An offer that was stored may have been sent, and nobody knows the answer.
     """
     return replace(record, doubted=record.state is _S.OFFERED, due_at=math.inf)
+
+
+def unsent(record: Outgoing) -> Outgoing:
+    """The record when it is certain that the attempt which was just made was not sent.
+
+    What is written counts on: after a restart nobody knows of this.
+    """
+    return replace(record, unanswered=False)
 
 
 def wake_at(record: Outgoing) -> float:

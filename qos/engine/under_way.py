@@ -41,8 +41,12 @@ class Port(Protocol):
         None: nobody yet. The port calls Outbox.route_found when that changes.
         """
 
-    def transmit(self, transmit: Transmit) -> None:
-        """Send the iq. The port drops it when there is no session."""
+    def transmit(self, transmit: Transmit) -> bool:
+        """Send the iq. The port drops it when there is no session.
+
+        Returns:
+            False: it is certain that nothing of it was sent, nor will be.
+        """
 
     def new_id(self) -> str:
         """128 random bits as text, never given before."""
@@ -326,7 +330,8 @@ class UnderWay:
                     return
                 self._accepted(message)
             elif isinstance(effect, Transmit):
-                self._port.transmit(effect)
+                if not self._port.transmit(effect):
+                    message.record = sender.unsent(message.record)
             else:
                 self._end(message)
                 return

@@ -35,18 +35,20 @@ PAYLOAD = "<message xmlns='jabber:client'><body>on</body></message>"
 
 
 class Port:
-    """Notes what is sent; routes to whoever is asked for, if `reachable`."""
+    """Notes what is sent, if `connected`; routes to whoever is asked for, if `reachable`."""
 
     def __init__(self) -> None:
         self.sent: list[Transmit] = []
-        self.reachable = True
+        self.reachable = self.connected = True
         self._ids = itertools.count()
 
     def route(self, record: Outgoing) -> Route | None:
         return Route(record.to, marked=True) if self.reachable else None
 
-    def transmit(self, transmit: Transmit) -> None:
-        self.sent.append(transmit)
+    def transmit(self, transmit: Transmit) -> bool:
+        if self.connected:
+            self.sent.append(transmit)
+        return self.connected
 
     def new_id(self) -> str:
         return f"id{next(self._ids)}"
@@ -610,6 +612,38 @@ async def test_a_deadline_tells_what_is_known(bench: Bench, level: Level) -> Non
         Level.ACKNOWLEDGED: OutgoingState.IN_DOUBT,
     }
     assert status is expected[level]
+
+
+@pytest.mark.parametrize("before", [False, True])
+async def test_an_attempt_that_was_never_sent_is_no_doubt(
+    bench: Bench, before: bool
+) -> None:
+    """The connection was lost while it was being written; an earlier one may have come."""
+    bench.outbox.session_started(OWN)
+    bench.port.connected = before
+    delivery = await bench.submit(Level.ACKNOWLEDGED, deadline_s=10)
+    await bench.run(0.1)
+    bench.port.connected = False
+    await bench.run(5)
+    assert len(bench.port.sent) == before
+    bench.outbox.session_lost()
+    await bench.run(6)
+    expected = OutgoingState.IN_DOUBT if before else OutgoingState.NOT_DELIVERED
+    assert (await delivery.outcome()).status is expected
+
+
+async def test_after_a_restart_what_was_written_may_have_been_sent(
+    bench: Bench,
+) -> None:
+    """That it was not is known to the process that has died, and to no other."""
+    bench.outbox.session_started(OWN)
+    bench.port.connected = False
+    msg_id = (await bench.submit(Level.ACKNOWLEDGED, deadline_s=5)).msg_id
+    await bench.run(0.1)
+    bench.outbox.stop()
+    bench.outbox = bench.start()
+    await bench.run(6)
+    assert (await bench.outbox.outcome(msg_id)).status is OutgoingState.IN_DOUBT
 
 
 async def test_withdrawing(bench: Bench) -> None:

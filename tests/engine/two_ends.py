@@ -208,13 +208,14 @@ class _SenderPort:
     def route(self, record: Outgoing) -> Route | None:
         return Route(record.to, marked=True)
 
-    def transmit(self, transmit: Transmit) -> None:
+    def transmit(self, transmit: Transmit) -> bool:
         world = self._world
         if not self._alive.value:
-            return
+            return True
         mark = world.sender_store.store_id
         request = request_of(transmit, source=SENDER, mark=mark)
         world.carry(lambda: world.inbox.request(request, trusted=True))
+        return True
 
     def new_id(self) -> str:
         return f"id{next(self._world.ids)}"

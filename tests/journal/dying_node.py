@@ -125,7 +125,7 @@ class Node:
     def route(self, record: Outgoing) -> Route | None:
         return Route(record.to, marked=True)
 
-    def transmit(self, transmit: Transmit) -> None:
+    def transmit(self, transmit: Transmit) -> bool:
         record, deliver = transmit.record, transmit.step == "deliver"
         assured = record.level is Level.ASSURED
         request = Request(
@@ -141,6 +141,7 @@ class Node:
             hold=(record.hold or "") if deliver else "",
         )
         self._loop.call_soon(lambda: self.inbox.request(request, trusted=True))
+        return True
 
     def answer(self, request: Request, answer: Answer) -> None:
         reply = Reply(

@@ -87,8 +87,8 @@ class Bench:
     def route(self, record: Outgoing) -> Route | None:
         return Route(record.to)
 
-    def transmit(self, transmit: Transmit) -> None:
-        pass
+    def transmit(self, transmit: Transmit) -> bool:
+        return True
 
     def answer(self, request: Request, answer: Answer) -> None:
         self.answers.append(answer)

@@ -1266,6 +1266,25 @@ async def test_a_message_that_has_ended_is_not_handed_over_again_under_its_id(
                 await XEP_QOS.of(bob).send("carol@localhost/c", "x", msg_id=bad)
 
 
+async def test_what_was_never_sent_is_not_delivered_and_not_in_doubt(
+    server: LoopbackServer,
+) -> None:
+    """The connection was lost a moment before, and does not come back."""
+    async with (
+        online(server, "bob@localhost/b", batch_max=1) as bob,
+        online(server, "carol@localhost/c"),
+    ):
+        await XEP_QOS.of(bob).send("carol@localhost/c", "x", level=Level.ACKNOWLEDGED)
+        assert bob.transport is not None
+        bob.transport.close()
+        delivery = await XEP_QOS.of(bob).submit(
+            bob.make_message("carol@localhost/c", "x"),
+            level=Level.ACKNOWLEDGED,
+            deadline_s=0.3,
+        )
+        assert (await delivery.outcome()).status is OutgoingState.NOT_DELIVERED
+
+
 async def test_a_message_is_taken_when_its_handler_says_so(
     server: LoopbackServer,
 ) -> None:

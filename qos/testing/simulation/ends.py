@@ -290,10 +290,11 @@ class End(Machine):
         resources = [Resource(each.jid, 0, features) for each in there]
         return choose(record, resources, NAMESPACES)
 
-    def transmit(self, transmit: Transmit) -> None:
+    def transmit(self, transmit: Transmit) -> bool:
         """See Port."""
         mark = self.disk.store_id if self.marked else ""
         self.send(transmit.route.jid, request_of(transmit, source=self.jid, mark=mark))
+        return True
 
     def jitter(self) -> float:
         """See Port."""
