@@ -90,6 +90,9 @@ LIMITS: Final = (
     Limit("xep_qos.settings:Settings.outbox_messages_max", "messages outstanding"),
     Limit("xep_qos.settings:Settings.outbox_bytes_max", "bytes outstanding"),
     Limit("xep_qos.settings:Settings.window_max", "messages under way to one account"),
+    Limit(
+        "qos.engine.under_way:_IDLE_FLOWS_MAX", "accounts whose window is remembered"
+    ),
     Limit("xep_qos.settings:Settings.outcomes_max", "outcomes remembered"),
     Limit("xep_qos.settings:Settings.outcome_ttl_s", "seconds that they are"),
     Limit("xep_qos.settings:Settings.stanza_bytes_max", "bytes of a stanza of ours"),

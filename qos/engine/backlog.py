@@ -97,3 +97,8 @@ class Backlog:
         seqs = [waiting.seq for waiting in chunk]
         if record.seq not in seqs:
             chunk.insert(bisect(seqs, record.seq), record)
+
+    def forget(self, flow: str) -> None:
+        """None of its messages is on disk as queued any more, nor waits to be."""
+        self._taken.pop(flow, None)
+        self._chunks.pop(flow, None)

@@ -429,6 +429,9 @@ class Outbox:
             self._expiring.remove(record.seq)
             if not self._expiring:
                 self._expect_expiry(self._clock.now() + _EXPIRE_PAUSE_S)
+        idle = not self._under_way.flow(record.flow).under_way
+        if idle and not self._backlog.waiting(record.flow):
+            self._backlog.forget(record.flow)
         self._pump(record.flow)
 
     def _expect_forgetting(self) -> None:

@@ -31,6 +31,10 @@ __all__ = ["Message", "Port", "UnderWay"]
 
 log = logging.getLogger(__name__)
 
+#: Accounts that nothing is under way to, and whose window is remembered: it takes a kB
+#: each, and without it the next messages find out anew what the peer takes.
+_IDLE_FLOWS_MAX = 1024
+
 
 class Port(Protocol):
     """What the outbox asks of the connection."""
@@ -127,6 +131,8 @@ class UnderWay:
         self.own: str | None = None
         self._stopped = False
         self._flows: dict[str, Flow] = {}
+        # Those that nothing is under way to, that of the longest ago first.
+        self._idle: dict[str, Flow] = {}
         self._messages: dict[str, Message] = {}
         self._by_iq: dict[str, Message] = {}
         self._by_flow: dict[str, dict[str, Message]] = {}
@@ -141,15 +147,24 @@ class UnderWay:
 
     def flow(self, name: str) -> Flow:
         """The window and the order of an account."""
-        flow = self._flows.get(name)
+        flow = self._flows.get(name) or self._idle.get(name)
         if flow is None:
-            flow = self._flows[name] = Flow(self._window)
+            flow = Flow(self._window)
+            self._rest(name, flow)
         return flow
+
+    def _rest(self, name: str, flow: Flow) -> None:
+        """Nothing is under way to this account: remember it for a while."""
+        self._idle[name] = flow
+        if len(self._idle) > _IDLE_FLOWS_MAX:
+            del self._idle[next(iter(self._idle))]
 
     def begin(self, message: Message) -> None:
         """Count a message as under way; it is attempted when it is due."""
         record = message.record
-        self.flow(record.flow).begin(record)
+        flow = self._flows[record.flow] = self.flow(record.flow)
+        self._idle.pop(record.flow, None)
+        flow.begin(record)
         self._messages[record.msg_id] = message
         self._by_flow.setdefault(record.flow, {})[record.msg_id] = message
         self._index(message)
@@ -429,4 +444,5 @@ class UnderWay:
                     self._performed(other)
         if not others:
             del self._by_flow[record.flow]
+            self._rest(record.flow, self._flows.pop(record.flow))
         self._left(message)

@@ -14,7 +14,7 @@ from qos.core.effects import Transmit
 from qos.core.flow import WINDOW_FIRST
 from qos.core.model import Level, Outgoing, OutgoingState, Route
 from qos.core.sender import Reply
-from qos.engine import Delivery, Outbox, OutboxLimits
+from qos.engine import Delivery, Outbox, OutboxLimits, under_way
 from qos.errors import (
     CannotWithdraw,
     LocalProtocolError,
@@ -96,10 +96,11 @@ class Bench:
         payload: str = PAYLOAD,
         ordered: bool = False,
         msg_id: str | None = None,
+        to: str = LAMP,
     ) -> Delivery:
         task = asyncio.ensure_future(
             self.outbox.submit(
-                LAMP,
+                to,
                 payload,
                 level=level,
                 deadline_s=deadline_s,
@@ -116,11 +117,13 @@ class Bench:
         """What the lamp answers to this step."""
         self.offered.add(transmit.record.msg_id)
         record = transmit.record
-        reply = Reply(record.deliver_id, LAMP, hold=record.hold)
+        reply = Reply(record.deliver_id, record.to, hold=record.hold)
         if record.level is Level.ACKNOWLEDGED:
-            reply = Reply(record.offer_id, LAMP)
+            reply = Reply(record.offer_id, record.to)
         elif transmit.step == "offer":
-            reply = Reply(record.offer_id, LAMP, received=record.msg_id, hold="hold")
+            reply = Reply(
+                record.offer_id, record.to, received=record.msg_id, hold="hold"
+            )
         self.outbox.reply(reply)
 
     async def answer_all(self) -> None:
@@ -304,6 +307,30 @@ async def test_what_does_not_fit_the_window_waits_on_disk(bench: Bench) -> None:
     await bench.answer_all()
     assert bench.outbox.outstanding == 0
     assert not list(bench.store.outgoing())
+
+
+async def test_memory_holds_no_account_for_ever(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some are sent to once; how much an account takes is worth knowing for a while."""
+    monkeypatch.setattr(under_way, "_IDLE_FLOWS_MAX", 3)
+    bench.outbox.session_started(OWN)
+    for number in range(10):
+        for _ in range(WINDOW_FIRST + 2):
+            await bench.submit(to=f"user{number}@example.org/1")
+        await bench.run()
+        await bench.answer_all()
+    held = bench.outbox._under_way
+    assert not held._flows
+    assert list(held._idle) == [f"user{number}@example.org" for number in (7, 8, 9)]
+    assert held.flow("user9@example.org").window > WINDOW_FIRST
+    assert not bench.outbox._backlog._taken
+    assert not bench.outbox._backlog._chunks
+    for number in range(5, 10):
+        await bench.submit(to=f"user{number}@example.org/1")
+    await bench.run()
+    assert len(held._flows) == 5
+    assert not held._idle
 
 
 async def test_offline_messages_are_kept_and_sent_when_there_is_a_session(
