@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from contextvars import Context, copy_context
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
@@ -40,7 +41,11 @@ class Handover:
     """
 
     def __init__(
-        self, record: Incoming, transaction: Transaction | None, limit: asyncio.Timeout
+        self,
+        record: Incoming,
+        transaction: Transaction | None,
+        limit: asyncio.Timeout,
+        context: Context,
     ) -> None:
         self.msg_id = record.msg_id
         self.key = record.key
@@ -48,6 +53,7 @@ class Handover:
         self.redelivered = record.redelivered
         self._transaction = transaction
         self._limit = limit
+        self._context = context
 
     async def execute(
         self, sql: str, parameters: Parameters = ()
@@ -75,6 +81,12 @@ class Handover:
                 "only a store sqlite:PATH has transactions: use handover.key to "
                 "recognise a message that was handed over before"
             )
+        if not self._transaction.is_open:
+            # In the handler's own context too, where this may be in a task of gather or
+            # wait_for: what it writes into the store otherwise would wait for it.
+            begin = self._transaction.begin()
+            loop = asyncio.get_running_loop()
+            await loop.create_task(begin, context=self._context)
         rows = await self._transaction.execute(sql, parameters)
         if self._limit.when() is None:
             now = asyncio.get_running_loop().time()
@@ -117,8 +129,9 @@ class Consuming:
     def begin(self, record: Incoming, consumption: Consumption, ended: Ended) -> None:
         """Start the handler; `ended` is called when it has ended, unless by `aclose`."""
         transaction = self._store.transaction()
-        run = self._run(record, consumption, transaction)
-        task = asyncio.get_running_loop().create_task(run)
+        context = copy_context()
+        run = self._run(record, consumption, transaction, context)
+        task = asyncio.get_running_loop().create_task(run, context=context)
         self._tasks.add(task)
         # Not at the end of the task: one that is cancelled at once does not begin.
         task.add_done_callback(partial(self._has_run, transaction, ended))
@@ -141,9 +154,11 @@ class Consuming:
         record: Incoming,
         consumption: Consumption,
         transaction: Transaction | None,
+        context: Context,
     ) -> None:
         async with asyncio.timeout(None) as limit:
-            await consumption.handle(Handover(record, transaction, limit))
+            handover = Handover(record, transaction, limit, context)
+            await consumption.handle(handover)
 
     def _has_run(
         self, transaction: Transaction | None, ended: Ended, task: asyncio.Task[None]

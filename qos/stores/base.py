@@ -172,6 +172,17 @@ class Transaction(Protocol):
     def is_open(self) -> bool:
         """Whether it has begun, and not ended."""
 
+    async def begin(self) -> None:
+        """Begin it, if it has not begun: as its first statement does.
+
+        A write into the store that is made in a context in which it was begun, or has
+        executed something, is refused while it is open: it would wait for its own end.
+
+        Raises:
+            LocalProtocolError: it has ended.
+            StoreError: the store is not open.
+        """
+
     async def execute(
         self, sql: str, parameters: Parameters = ()
     ) -> list[tuple[Any, ...]]:

@@ -53,10 +53,9 @@ class SqliteTransaction:
         """See Transaction."""
         return self._begun and not self._ended
 
-    async def execute(
-        self, sql: str, parameters: Parameters = ()
-    ) -> list[tuple[Any, ...]]:
+    async def begin(self) -> None:
         """See Transaction."""
+        _current.set(self)
         async with self._beginning:
             self._check_not_ended()
             if not self._begun:
@@ -66,8 +65,13 @@ class SqliteTransaction:
                     self._check_not_ended()
                 # From here on the turn is given back by write or rollback.
                 self._begun = True
-                _current.set(self)
                 await self._run(lambda: self._connect().begin())
+
+    async def execute(
+        self, sql: str, parameters: Parameters = ()
+    ) -> list[tuple[Any, ...]]:
+        """See Transaction."""
+        await self.begin()
         self._check_not_ended()
         return await self._run(lambda: self._connect().execute(sql, parameters))
 

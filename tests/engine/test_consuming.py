@@ -2,18 +2,24 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator
+from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from inbox_bench import Bench, request
 from qos.core.backoff import Backoff
-from qos.core.effects import Answer
+from qos.core.effects import Answer, Save
 from qos.core.model import Incoming, IncomingState
 from qos.core.quota import Quotas
 from qos.engine import Consumption, Handover, InboxLimits
+from qos.engine.consuming import Consuming
 from qos.errors import StoreError
+from qos.stores import SqliteStore
+from qos.stores.base import Transaction
+from qos.testing.store_contract import incoming
 from two_ends import settle
 
 RETRY_S = 2.0
@@ -140,9 +146,10 @@ async def test_one_that_is_cancelled_has_failed(
     def begin_cancelled(
         _loop: asyncio.AbstractEventLoop,
         run: Coroutine[Any, Any, Any] | Generator[Any, None, Any],
+        **options: Any,
     ) -> asyncio.Task[Any]:
         loop.set_task_factory(None)
-        task = loop.create_task(run)
+        task = loop.create_task(run, **options)
         task.cancel()
         return task
 
@@ -428,3 +435,56 @@ async def test_a_full_disk_only_delays_it(bench: Bench, consumer: Consumer) -> N
     assert consumer.done == ["m1", "m2", "m2"]
     assert states(bench) == [IncomingState.DONE] * 2
     assert await bench.take(request("deliver", hold=hold)) == Answer("result", hold)
+
+
+async def as_it_is(statement: Awaitable[object]) -> object:
+    return await statement
+
+
+@pytest.mark.parametrize(
+    "within", [as_it_is, asyncio.gather, partial(asyncio.wait_for, timeout=5)]
+)
+async def test_a_write_that_would_wait_for_its_own_consumer_is_refused(
+    tmp_path: Path, within: Callable[[Awaitable[object]], Awaitable[object]]
+) -> None:
+    """Also if the first statement is made in a task of its own, as gather does."""
+    store = SqliteStore(tmp_path / "store.db")
+    store.open()
+    ended: asyncio.Future[BaseException | None] = (
+        asyncio.get_running_loop().create_future()
+    )
+
+    def end(transaction: Transaction | None, error: BaseException | None) -> None:
+        assert transaction is not None
+        transaction.rollback()
+        ended.set_result(error)
+
+    async def handle(handover: Handover) -> None:
+        early = asyncio.create_task(write_when(begun, store))
+        await within(handover.execute("SELECT 1"))
+        begun.set()
+        with pytest.raises(StoreError, match="send before its first statement"):
+            await write(store)
+        others.append(early)
+
+    others: list[asyncio.Task[None]] = []
+    begun = asyncio.Event()
+    record = incoming("k")
+    consumption = replace(Consumer()(record), handle=handle)
+    consuming = Consuming(store)
+    consuming.begin(record, consumption, end)
+    assert await asyncio.wait_for(ended, 5) is None
+    await asyncio.wait_for(others[0], 5)
+    await store.close()
+
+
+async def write(store: SqliteStore) -> None:
+    written = store.write((Save(incoming("k")),))
+    assert written is not None
+    await written
+
+
+async def write_when(begun: asyncio.Event, store: SqliteStore) -> None:
+    """What the handler has begun before, and does not wait for, is not inside."""
+    await begun.wait()
+    await write(store)

@@ -208,26 +208,31 @@ class SimulatedTransaction:
     def __init__(self, commits: _Commits[Change | Effect]) -> None:
         self._commits = commits
         self._effects: list[Change | Effect] = []
-        self._ended = False
+        self._begun = self._ended = False
 
     @property
     def is_open(self) -> bool:
         """See Transaction."""
-        return bool(self._effects) and not self._ended
+        return self._begun and not self._ended
+
+    async def begin(self) -> None:
+        """See Transaction."""
+        if not self._begun:
+            await self._commits.take_turn()
+            self._begun = True
 
     async def execute(
         self, sql: str, _parameters: Parameters = ()
     ) -> list[tuple[Any, ...]]:
         """See Transaction."""
-        if not self._effects:
-            await self._commits.take_turn()
+        await self.begin()
         self._effects.append(Effect(sql))
         return []
 
     def write(self, changes: Sequence[Change]) -> asyncio.Future[None] | None:
         """See Transaction."""
         self._ended = True
-        if not self._effects:
+        if not self._begun:
             return self._commits.write(changes)
         return self._commits.commit([*changes, *self._effects])
 
