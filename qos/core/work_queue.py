@@ -314,7 +314,7 @@ def check_settlement(
         settlement: what is asked for.
         requester: the full JID that asks.
         may_withdraw: it owns the node, or has published the item, and asks for a
-            retract.
+            retract. With a token it means a delivery, and withdraws nothing.
 
     Returns:
         False when it was done before, for the same token: the same result again.
@@ -340,6 +340,9 @@ def check_settlement(
             )
         if locked:
             raise _conflict(name)
+        if token:
+            # Of a delivery in a former life, or of another item that had this id.
+            raise _unexpected(name)
         return True
     if locked and _holds(item, requester, token):
         if token in {"", item.token}:

@@ -123,26 +123,49 @@ def test_each_row_is_answered_in_the_one_order(
 
 @pytest.mark.parametrize("who", [OWNER, PUBLISHER])
 @pytest.mark.parametrize(
-    ("state", "outcome", "expected"),
+    ("state", "token", "outcome", "expected"),
     [
-        ("available", ACCEPTED, DONE),
-        ("own", ACCEPTED, CONFLICT),
-        ("other", ACCEPTED, CONFLICT),
+        ("available", "absent", ACCEPTED, DONE),
+        ("available", "stale", ACCEPTED, UNEXPECTED),
+        *(("own", token, ACCEPTED, CONFLICT) for token in ("absent", "stale")),
+        *(("other", token, ACCEPTED, CONFLICT) for token in ("absent", "stale")),
         *(
-            (state, outcome, FORBIDDEN)
+            (state, token, outcome, FORBIDDEN)
             for state in ("available", "own")
+            for token in ("absent", "stale")
             for outcome in (RELEASED, MODIFIED, REJECTED)
         ),
     ],
 )
-def test_owner_and_publisher_may_take_back_what_is_not_locked(
-    who: str, state: str, outcome: ItemOutcome, expected: tuple[str, str, str]
+def test_owner_and_publisher_may_take_back_without_a_token_what_is_not_locked(
+    who: str,
+    state: str,
+    token: str,
+    outcome: ItemOutcome,
+    expected: tuple[str, str, str],
 ) -> None:
-    """XEP-0060 §7.2 lets them delete; a worker at work must not lose its item."""
-    for token in ("absent", "stale"):
-        it, tokens = world(state)
-        assert verdict(it, who, tokens[token], outcome) == expected
-        assert ("a" in it.live()) is (expected is not DONE)
+    """XEP-0060 §7.2 lets them delete; a worker at work must not lose its item.
+
+    Who sends a token means one delivery, and is to hear that it has ended.
+    """
+    it, tokens = world(state)
+    assert verdict(it, who, tokens[token], outcome) == expected
+    assert ("a" in it.live()) is (expected is not DONE)
+
+
+@pytest.mark.parametrize("worker", ["boss@x/w", "shop@x/w"])
+def test_a_late_token_takes_back_no_item_in_its_next_life(worker: str) -> None:
+    """Its worker would do what the item asks for, and so would the next one."""
+    it = World({**PLAIN, "queue#max_deliveries": "1"})
+    it.subscribe(worker)
+    it.publish("a")
+    token = it.item("a").token
+    it.went(worker)
+    it.ask(Requeue(NODE), OWNER)
+    assert it.refused(retraction("a", token), worker) == UNEXPECTED
+    it.subscribe(worker)
+    it.retract("a", worker, it.item("a").token)
+    assert it.stats()["accepted"] == 1
 
 
 def test_a_publisher_may_not_take_back_the_item_of_another() -> None:

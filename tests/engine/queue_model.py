@@ -186,7 +186,9 @@ class Model:
                 self.owner,
                 fact.publisher,
             }:
-                return "conflict" if locked else "withdraw"
+                if locked:
+                    return "conflict"
+                return "unexpected-request" if token else "withdraw"
             return "forbidden"
         if locked:
             own = fact.holder == jid
