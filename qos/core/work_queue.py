@@ -331,19 +331,12 @@ def check_settlement(
             )
         return False
     locked = item.state is _ACQUIRED
-    if account not in item.receivers:
-        if not may_withdraw:
-            raise Refusal(
-                f"{account} has not received {name!r}",
-                condition="forbidden",
-                type="auth",
-            )
-        if locked:
-            raise _conflict(name)
-        if token:
-            # Of a delivery in a former life, or of another item that had this id.
-            raise _unexpected(name)
+    if may_withdraw and not locked and not token:
         return True
+    if account not in item.receivers and not may_withdraw:
+        raise Refusal(
+            f"{account} has not received {name!r}", condition="forbidden", type="auth"
+        )
     if locked and _holds(item, requester, token):
         if token in {"", item.token}:
             return True

@@ -168,6 +168,28 @@ def test_a_late_token_takes_back_no_item_in_its_next_life(worker: str) -> None:
     assert it.stats()["accepted"] == 1
 
 
+@pytest.mark.parametrize("who", ["boss@x/w", "shop@x/w"])
+def test_owner_and_publisher_may_take_back_what_they_once_received(who: str) -> None:
+    """To have worked on an item takes no right away."""
+    it = World(PLAIN)
+    it.publish("a")
+    it.subscribe(who)
+    it.unsubscribe(who)
+    token = it.item("a").token
+    it.unlock("a", who)
+    assert verdict(it, who, token, ACCEPTED) == UNEXPECTED
+    assert verdict(it, who, "", ACCEPTED) == DONE
+    assert it.live() == {}
+    assert it.stats()["accepted"] == 0
+    # Nor does it give one: another's lock stays.
+    it.publish("b")
+    it.subscribe(who)
+    it.unsubscribe(who)
+    it.unlock("b", who)
+    it.subscribe(ANT)
+    assert it.refused(retraction("b"), who) == CONFLICT
+
+
 def test_a_publisher_may_not_take_back_the_item_of_another() -> None:
     """To be allowed to publish is not to own."""
     it = World(PLAIN)

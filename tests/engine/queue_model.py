@@ -181,19 +181,18 @@ class Model:
             same = settled == (token, account, outcome)
             return "again" if same else "item-not-found"
         locked = fact.status == "locked"
+        retracts = outcome is ItemOutcome.ACCEPTED
+        own = retracts and account in {self.owner, fact.publisher}
+        if own and not locked and not token:
+            return "withdraw"
         if account not in fact.receivers:
-            if outcome is ItemOutcome.ACCEPTED and account in {
-                self.owner,
-                fact.publisher,
-            }:
-                if locked:
-                    return "conflict"
-                return "unexpected-request" if token else "withdraw"
-            return "forbidden"
+            if not own:
+                return "forbidden"
+            return "conflict" if locked else "unexpected-request"
         if locked:
-            own = fact.holder == jid
+            mine = fact.holder == jid
             ours = fact.durable and token != "" and bare(fact.holder) == account
-            if own or ours:
+            if mine or ours:
                 return "do" if token in {"", fact.token} else "unexpected-request"
             return "conflict"
         return "unexpected-request"
