@@ -159,9 +159,12 @@ class Item:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """What is remembered of an item that has ended.
+    """What is remembered of the end of an item.
+
+    Of one id there can be several: it is used again, or the item is requeued.
 
     Attributes:
+        seq: of the item; 0: of an end that an older version has written.
         node: where it was.
         item_id: its id.
         publisher: the bare JID that had published it.
@@ -174,6 +177,7 @@ class Ended:
             by its owner or publisher.
     """
 
+    seq: int
     node: str
     item_id: str
     publisher: str

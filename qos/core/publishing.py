@@ -19,7 +19,7 @@ def new_items(
     *,
     node: str,
     options: NodeOptions,
-    ended: Mapping[str, Ended],
+    ended: Mapping[str, Sequence[Ended]],
     next_seq: Callable[[], int],
     now: float,
 ) -> list[tuple[Item, str]]:
@@ -41,13 +41,17 @@ def new_items(
     assert len({entry.item_id for entry in entries}) == len(entries)
     new = []
     for entry in entries:
-        known: Item | Ended | None = live.items.get(entry.item_id)
-        before = ended.get(entry.item_id)
-        if known is None and before and now < before.ended_at + options.dedupe_window:
-            known = before
-        if known is None:
+        # Several, where one that was dead has been requeued.
+        known: list[Item | Ended] = [
+            before
+            for before in ended.get(entry.item_id, ())
+            if now < before.ended_at + options.dedupe_window
+        ]
+        if entry.item_id in live.items:
+            known.append(live.items[entry.item_id])
+        if not known:
             new.append(entry)
-        elif (known.publisher, known.digest) != (publisher, entry.digest):
+        elif not any(_is_same(each, entry, publisher) for each in known):
             raise Refusal(
                 f"there is another item {entry.item_id!r}",
                 condition="conflict",
@@ -58,6 +62,10 @@ def new_items(
         (_item(entry, publisher, node, options, next_seq(), now), entry.payload)
         for entry in new
     ]
+
+
+def _is_same(known: Item | Ended, entry: Entry, publisher: str) -> bool:
+    return (known.publisher, known.digest) == (publisher, entry.digest)
 
 
 def _check_room(

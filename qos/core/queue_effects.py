@@ -23,7 +23,6 @@ __all__ = [
     "NotifyUnlock",
     "Probe",
     "QueueEffect",
-    "RemoveEnded",
     "RemoveItem",
     "RemoveNode",
     "RemoveSubscription",
@@ -56,17 +55,12 @@ class RemoveItem:
 
 @dataclass(frozen=True, slots=True)
 class SaveEnded:
-    """Remember an item that has ended, in the place of any other with its id."""
+    """Remember the end of an item, beside others of its id.
+
+    In the place of one with the same token and seq: both ended without a token.
+    """
 
     ended: Ended
-
-
-@dataclass(frozen=True, slots=True)
-class RemoveEnded:
-    """Forget that there was such an item; no harm if there was none."""
-
-    node: str
-    item_id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +106,6 @@ Change: TypeAlias = (
     SaveItem
     | RemoveItem
     | SaveEnded
-    | RemoveEnded
     | SaveSubscription
     | RemoveSubscription
     | SaveNode

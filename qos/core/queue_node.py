@@ -110,7 +110,7 @@ class QueueNode:
         entries: Sequence[Entry],
         publisher: str,
         *,
-        ended: Mapping[str, Ended],
+        ended: Mapping[str, Sequence[Ended]],
         next_seq: Callable[[], int],
         now: float,
     ) -> list[QueueEffect]:

@@ -12,7 +12,6 @@ from qos.core.node_options import NODE_FIELDS, BadOption, node_options
 from qos.core.queue_effects import (
     NotifyNode,
     QueueEffect,
-    RemoveEnded,
     RemoveItem,
     RemoveNode,
     SaveNode,
@@ -254,7 +253,7 @@ def _live_again(
         queue.dead -= 1
         # A dead letter that died again lives here now: it is this node's own.
         alive = work_queue.requeued(item, node=name, item_id=item_id, now=now)
-    return [*queue.take_in(alive, now), RemoveEnded(name, item_id)]
+    return queue.take_in(alive, now)
 
 
 def _dead_of(service: Queues, queue: QueueNode) -> dict[str, tuple[QueueNode, Item]]:

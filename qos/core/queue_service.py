@@ -43,8 +43,13 @@ _RESOURCES_MAX = 2000
 class Memory(Protocol):
     """What is not held in memory, and can be looked up."""
 
-    def ended(self, node: str, item_ids: Sequence[str]) -> dict[str, Ended]:
-        """What is remembered of items that have ended, by id; of no others."""
+    def ended(
+        self, node: str, item_ids: Sequence[str], *, since: float
+    ) -> dict[str, list[Ended]]:
+        """What is remembered of items that ended after that, by id; of no others."""
+
+    def settled(self, node: str, tokens: Sequence[tuple[str, str]]) -> dict[str, Ended]:
+        """What was ended with these tokens, each with its item's id, by id."""
 
     def archived(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from collections.abc import Sequence
 
 from qos.core.access import is_owner, may_publish, may_subscribe
 from qos.core.item import (
@@ -76,10 +77,16 @@ def publish(
             type="auth",
         )
     item_ids = tuple(entry.item_id for entry in request.entries)
+    unsure = [
+        entry.item_id
+        for entry in request.entries
+        if (item := queue.items.get(entry.item_id)) is None
+        or (item.publisher, item.digest) != (account, entry.digest)
+    ]
     effects = queue.publish(
         request.entries,
         account,
-        ended=_ended(service, queue, item_ids),
+        ended=_ended(service, queue, unsure, now),
         next_seq=service.next_seq,
         now=now,
     )
@@ -91,21 +98,32 @@ def settle(
 ) -> tuple[Ok, _Effects]:
     """XEP-0254 §2.3 and §2.4; see `work_queue.check_settlement`."""
     queue = service.queue(request.node)
-    item_ids = tuple(each.item_id for each in request.settlements)
+    late = [
+        (each.item_id, each.token)
+        for each in request.settlements
+        if each.token
+        and (
+            (item := queue.items.get(each.item_id)) is None or item.token != each.token
+        )
+    ]
     effects = queue.settle(
         request.settlements,
         requester,
-        ended=_ended(service, queue, item_ids),
+        ended=service.memory.settled(request.node, late) if late else {},
         now=now,
     )
     return Ok(), effects + service.place_dead(request.node, now)
 
 
 def _ended(
-    service: Queues, queue: QueueNode, item_ids: tuple[str, ...]
-) -> dict[str, Ended]:
-    unknown = [item_id for item_id in item_ids if item_id not in queue.items]
-    return service.memory.ended(queue.node.name, unknown) if unknown else {}
+    service: Queues, queue: QueueNode, item_ids: Sequence[str], now: float
+) -> dict[str, list[Ended]]:
+    window = queue.options.dedupe_window
+    if not item_ids or not window:
+        return {}
+    # Which of them count is said by `publishing`; none is to be missing by rounding.
+    since = now - window - 1.0
+    return service.memory.ended(queue.node.name, item_ids, since=since)
 
 
 def extend(

@@ -280,6 +280,7 @@ def ended(
         outcome: the one it asked for.
     """
     return Ended(
+        seq=item.seq,
         node=item.node,
         item_id=item.item_id,
         publisher=item.publisher,
@@ -310,7 +311,8 @@ def check_settlement(
 
     Args:
         item: of this id, if it is available or locked; else None.
-        ended: what is remembered of one that has ended.
+        ended: what is remembered of an end by this token, were it of another item that
+            had this id, or in another life.
         settlement: what is asked for.
         requester: the full JID that asks.
         may_withdraw: it owns the node, or has published the item, and asks for a
@@ -324,12 +326,12 @@ def check_settlement(
     """
     token, account = settlement.token, bare(requester)
     name = settlement.item_id
-    if item is None:
-        if ended is None or not _is_repeat(ended, settlement, account):
-            raise Refusal(
-                f"there is no item {name!r}", condition="item-not-found", type="cancel"
-            )
+    if ended is not None and _is_repeat(ended, settlement, account):
         return False
+    if item is None:
+        raise Refusal(
+            f"there is no item {name!r}", condition="item-not-found", type="cancel"
+        )
     locked = item.state is _ACQUIRED
     if may_withdraw and not locked and not token:
         return True

@@ -14,7 +14,6 @@ from qos.core.queue_effects import (
     Change,
     NotifyItem,
     QueueEffect,
-    RemoveEnded,
     RemoveItem,
     RemoveNode,
     SaveEnded,
@@ -34,7 +33,7 @@ class RecentMemory:
 
     def clear(self) -> None:
         """Nothing is on its way."""
-        self._ended: dict[tuple[str, str], Ended | None] = {}
+        self._ended: dict[tuple[str, str], list[Ended]] = {}
         # Items that are being changed, and how often; nodes that are being deleted.
         self._items: dict[int, Item | None] = {}
         self._seqs: dict[int, int] = {}
@@ -60,9 +59,8 @@ class RecentMemory:
                 self._items[seq] = None
                 self._seqs[seq] = self._seqs.get(seq, 0) + 1
             elif isinstance(effect, SaveEnded):
-                self._ended[effect.ended.node, effect.ended.item_id] = effect.ended
-            elif isinstance(effect, RemoveEnded):
-                self._ended[effect.node, effect.item_id] = None
+                key = (effect.ended.node, effect.ended.item_id)
+                self._ended[key] = [*self._ended.get(key, ()), effect.ended]
             elif isinstance(effect, RemoveNode):
                 self._delete(effect.name)
 
@@ -83,13 +81,7 @@ class RecentMemory:
             elif isinstance(change, RemoveItem):
                 self._item_written(change.seq)
             elif isinstance(change, SaveEnded):
-                key = (change.ended.node, change.ended.item_id)
-                if self._ended.get(key) is change.ended:
-                    del self._ended[key]
-            elif isinstance(change, RemoveEnded):
-                key = (change.node, change.item_id)
-                if self._ended.get(key, change) is None:
-                    del self._ended[key]
+                self._end_written(change.ended)
             elif isinstance(change, RemoveNode):
                 _one_less(self._deleted, change.name)
 
@@ -97,18 +89,37 @@ class RecentMemory:
         if not _one_less(self._seqs, seq):
             del self._items[seq]
 
-    def ended(self, node: str, item_ids: Sequence[str]) -> dict[str, Ended]:
+    def _end_written(self, ended: Ended) -> None:
+        key = (ended.node, ended.item_id)
+        left = [each for each in self._ended.get(key, ()) if each is not ended]
+        if left:
+            self._ended[key] = left
+        else:
+            self._ended.pop(key, None)
+
+    def ended(
+        self, node: str, item_ids: Sequence[str], *, since: float
+    ) -> dict[str, list[Ended]]:
         """See qos.core.queue_service.Memory."""
-        found: dict[str, Ended] = {}
-        written: list[str] = []
+        found: dict[str, list[Ended]] = {}
+        if node not in self._deleted:
+            found = self._store.all_ended(node, item_ids, since=since)
         for item_id in item_ids:
-            key = (node, item_id)
-            if key not in self._ended:
-                written.append(item_id)
-            elif (ended := self._ended[key]) is not None:
-                found[item_id] = ended
+            if recent := self._ended.get((node, item_id)):
+                found[item_id] = [*found.get(item_id, ()), *recent]
+        return found
+
+    def settled(self, node: str, tokens: Sequence[tuple[str, str]]) -> dict[str, Ended]:
+        """See qos.core.queue_service.Memory."""
+        found = {
+            item_id: each
+            for item_id, token in tokens
+            for each in self._ended.get((node, item_id), ())
+            if each.token == token
+        }
+        written = [each for each in tokens if each[0] not in found]
         if written and node not in self._deleted:
-            found |= self._store.all_ended(node, written)
+            found |= self._store.settled(node, written)
         return found
 
     def archived(

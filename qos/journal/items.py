@@ -57,7 +57,7 @@ class ItemJournal:
             node, item_id = begun.text("queue"), begun.text("item")
             if begun.role is Role.QUEUE and not (
                 (node, item_id) in live
-                or store.ended(node, item_id) is not None
+                or store.ended(node, item_id)
                 or any(store.find_archived(node, item_id, how) for how in ItemOutcome)
             ):
                 writer.note(_not_stored(node, item_id))
@@ -99,7 +99,7 @@ class ItemEvents:
             purged: the nodes that were purged in it.
         """
         ended = {
-            (change.ended.node, change.ended.item_id): change.ended
+            (change.ended.node, change.ended.seq): change.ended
             for change in changes
             if isinstance(change, SaveEnded)
         }
@@ -110,7 +110,7 @@ class ItemEvents:
             elif isinstance(change, RemoveItem):
                 item = self._items.pop(change.seq, None)
                 if item is not None:
-                    memory = ended.get((item.node, item.item_id))
+                    memory = ended.get((item.node, item.seq))
                     entries.append(_removed(item, memory, item.node in purged))
             elif isinstance(change, RemoveNode):
                 for item in [

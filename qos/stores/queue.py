@@ -44,7 +44,7 @@ __all__ = [
 _PAYLOADS = _IDS = 256
 
 
-_SELECT_ENDED = f"SELECT {names(ENDED)} FROM ended WHERE node = ? AND item_id IN"
+_SELECT_ENDED = f"SELECT {names(ENDED)} FROM ended WHERE node = ? AND"
 
 
 class QueueStore(SqliteFile[QueueContents, Change]):
@@ -83,19 +83,37 @@ class QueueStore(SqliteFile[QueueContents, Change]):
         items = self._items("WHERE seq = ?", seq)
         return items[0] if items else None
 
-    def ended(self, node: str, item_id: str) -> Ended | None:
-        """What is remembered of the item that had this id."""
-        return self.all_ended(node, [item_id]).get(item_id)
+    def ended(self, node: str, item_id: str) -> list[Ended]:
+        """What is remembered of the items that had this id."""
+        return self.all_ended(node, [item_id]).get(item_id, [])
 
-    def all_ended(self, node: str, item_ids: Sequence[str]) -> dict[str, Ended]:
-        """What is remembered of the items that had these ids, by id; of no others."""
-        found: dict[str, Ended] = {}
+    def all_ended(
+        self, node: str, item_ids: Sequence[str], *, since: float = -math.inf
+    ) -> dict[str, list[Ended]]:
+        """What is remembered of the items that had these ids, by id; of no others.
+
+        Args:
+            node: where they were.
+            item_ids: their ids.
+            since: only of those that ended after that.
+        """
+        found: dict[str, list[Ended]] = {}
         for start in range(0, len(item_ids), _IDS):
             some = item_ids[start : start + _IDS]
             marks = ", ".join("?" * len(some))
-            sql = f"{_SELECT_ENDED} ({marks})"
-            records = self._records(ended_from, ENDED, sql, node, *some)
-            found.update((each.item_id, each) for each in records)
+            sql = f"{_SELECT_ENDED} item_id IN ({marks}) AND ended_at > ?"
+            records = self._records(ended_from, ENDED, sql, node, *some, since)
+            for each in records:
+                found.setdefault(each.item_id, []).append(each)
+        return found
+
+    def settled(self, node: str, tokens: Sequence[tuple[str, str]]) -> dict[str, Ended]:
+        """What was ended with these tokens, each with its item's id, by id."""
+        found: dict[str, Ended] = {}
+        for item_id, token in tokens:
+            sql = f"{_SELECT_ENDED} item_id = ? AND token = ?"
+            records = self._records(ended_from, ENDED, sql, node, item_id, token)
+            found.update((item_id, each) for each in records)
         return found
 
     def archived(

@@ -25,7 +25,6 @@ from qos.core.item import (
 from qos.core.queue_effects import (
     Change,
     ForgetOld,
-    RemoveEnded,
     RemoveItem,
     RemoveNode,
     RemoveSubscription,
@@ -130,6 +129,29 @@ MIGRATIONS: Migrations = (
         ) WITHOUT ROWID""",
         """CREATE INDEX ended_forgotten ON ended (forget_at)""",
     ),
+    # An id that is used again, and an item that is requeued, leave what was.
+    (
+        "ALTER TABLE ended RENAME TO ended_by_id",
+        """CREATE TABLE ended (
+            seq INTEGER NOT NULL,
+            node TEXT NOT NULL,
+            item_id TEXT NOT NULL,
+            publisher TEXT NOT NULL,
+            digest TEXT NOT NULL,
+            ended_at REAL NOT NULL,
+            forget_at REAL NOT NULL,
+            token TEXT NOT NULL,
+            account TEXT NOT NULL,
+            outcome TEXT,
+            PRIMARY KEY (node, item_id, token, seq)
+        ) WITHOUT ROWID""",
+        """INSERT INTO ended
+            SELECT 0, node, item_id, publisher, digest, ended_at, forget_at, token,
+                account, outcome
+            FROM ended_by_id""",
+        "DROP TABLE ended_by_id",
+        """CREATE INDEX ended_forgotten ON ended (forget_at)""",
+    ),
 )
 
 # -- how a value is written -------------------------------------------------
@@ -193,15 +215,10 @@ CHANGES = ChangesView(
     # As a rule both come together, and each row of the view has its price.
     Kind(
         "end item",
-        (*_ENDED_ROW, "seq"),
+        _ENDED_ROW,
         _REMOVE_ITEM + _SAVE_ENDED,
     ),
     Kind("save ended", _ENDED_ROW, _SAVE_ENDED),
-    Kind(
-        "remove ended",
-        _PLACE,
-        "DELETE FROM ended WHERE node = NEW.node AND item_id = NEW.item_id;",
-    ),
     Kind(
         "save subscription",
         SUBSCRIPTION,
@@ -259,9 +276,9 @@ def rows(changes: Iterable[Change]) -> list[tuple[Value, ...]]:
                 saved.pop(seq, None)
             case RemoveNode() | ForgetOld():
                 saved.clear()
-            case SaveEnded() if isinstance(before, RemoveItem):
+            case SaveEnded(ended) if before == RemoveItem(ended.seq):
                 made.pop()
-                now = (before, change)
+                now = (RemoveItem(ended.seq), change)
         made.append(now)
         before = change
     return [_row(each) for each in made if each is not None]
@@ -269,8 +286,8 @@ def rows(changes: Iterable[Change]) -> list[tuple[Value, ...]]:
 
 def _row(change: Change | tuple[RemoveItem, SaveEnded]) -> tuple[Value, ...]:
     match change:
-        case (RemoveItem(seq), SaveEnded(ended)):
-            return ("end item", *_ended_row(ended), seq)
+        case (RemoveItem(), SaveEnded(ended)):
+            return ("end item", *_ended_row(ended))
         case SaveItem(item, None):
             return ("step item", *_item_row(item))
         case SaveItem(item, payload):
@@ -279,8 +296,6 @@ def _row(change: Change | tuple[RemoveItem, SaveEnded]) -> tuple[Value, ...]:
             return ("remove item", seq)
         case SaveEnded(ended):
             return ("save ended", *_ended_row(ended))
-        case RemoveEnded(node, item_id):
-            return ("remove ended", node, item_id)
         case SaveSubscription(subscription):
             return ("save subscription", *_subscription_values(subscription))
         case RemoveSubscription(node, jid):

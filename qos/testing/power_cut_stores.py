@@ -115,6 +115,7 @@ def _queue_writes() -> list[list[Any]]:
         queue_requests=3,
     )
     gone = Ended(
+        seq=1,
         node="jobs",
         item_id="item 1",
         publisher="boss@example.org",
@@ -122,7 +123,7 @@ def _queue_writes() -> list[list[Any]]:
         ended_at=3.0,
         forget_at=9.0,
     )
-    late = replace(gone, item_id="item 2", forget_at=99.0)
+    late = replace(gone, seq=2, item_id="item 2", forget_at=99.0)
     held = {"state": ItemState.ACQUIRED, "holder": "bee@example.org/1", "token": "t"}
     dead = {"state": ItemState.ARCHIVED, "outcome": ItemOutcome.REJECTED}
     return [

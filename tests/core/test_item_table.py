@@ -287,6 +287,7 @@ def test_a_memory_has_the_token_only_of_one_who_settled_it() -> None:
         LOCKED, now=200.0, dedupe_s=10.0, by="bee@x/2", outcome=ItemOutcome.ACCEPTED
     )
     assert settled == Ended(
+        seq=LOCKED.seq,
         node="orders",
         item_id="a",
         publisher="shop@x",

@@ -282,22 +282,24 @@ class Queue(RuleBasedStateMachine):
     def settle(self, node: str, what: str, data: st.DataObject) -> None:
         """Anybody says something of anything."""
         live = self.model.live(node)
-        ended = {item_id for at, item_id in self.model.ends if at == node}
+        ended = {item_id for at, item_id, *_ in self.model.ends if at == node}
         if not live and not ended:
             return
         by = data.draw(st.sampled_from(EVERYBODY))
         some = st.sampled_from(sorted({*live, *ended}))
         wanted = list[Settlement]()
         for item_id in data.draw(st.lists(some, min_size=1, max_size=2, unique=True)):
-            fact, end = live.get(item_id), self.model.ends.get((node, item_id))
+            fact, ends = live.get(item_id), self.model.of_id(node, item_id)
+            settled = {end.token: end.account for end in ends if end.token}
             if fact is not None and fact.holder and data.draw(st.booleans()):
                 by = fact.holder
             tokens = ["", self.tokens[0], self.tokens[-1]]
             tokens += [fact.token] if fact is not None else []
-            tokens += [end.token] * 2 if end is not None else []
+            tokens += [*settled, *settled]
             token = data.draw(st.sampled_from(tokens))
-            if end is not None and end.token and token == end.token:
-                by = data.draw(st.sampled_from((by, *self.of_account(end.account))))
+            if token in settled:
+                accounts = self.of_account(settled[token])
+                by = data.draw(st.sampled_from((by, *accounts)))
             wanted.append(settlement(item_id, token, what))
         self.settle_all(node, tuple(wanted), by)
 
@@ -475,7 +477,6 @@ class Queue(RuleBasedStateMachine):
             fact = dead[item_id]
             fact.origin = fact.origin_id = ""
             self.model.revive(fact, node, item_id, self.now)
-            self.model.ends.pop((node, item_id), None)
         self.done()
 
     @rule(fails_max=st.integers(1, 3))

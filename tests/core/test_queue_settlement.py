@@ -8,6 +8,7 @@ from qos.core.item import ItemOutcome
 from qos.core.queue_effects import NotifyRetract, NotifyUnlock
 from qos.core.queue_requests import (
     Configure,
+    Publish,
     Refusal,
     Requeue,
     Retract,
@@ -24,6 +25,7 @@ from queue_world import (
     PUBLISHER,
     STRANGER,
     World,
+    entry,
     retraction,
 )
 
@@ -286,7 +288,71 @@ def test_what_settled_an_item_is_remembered_after_a_short_dedupe_window() -> Non
     it.retract("a", BEE, token)
     it.wait(3000)
     it.retract("a", BEE, token)
-    assert it.disk.ended[NODE, "a"].forget_at == 1000.0 + 3600.0
+    (ended,) = it.disk.ended.values()
+    assert ended.forget_at == 1000.0 + 3600.0
+
+
+def test_a_settlement_is_remembered_while_its_id_is_of_another_item() -> None:
+    """The worker that was killed before the answer is back in time."""
+    it = World({**PLAIN, "queue#dedupe_window": "0"})
+    it.subscribe(BEE)
+    tokens = []
+    for text in ("monday", "tuesday", "wednesday"):
+        it.publish(entry("report", text))
+        tokens.append(it.item("report").token)
+        for token in tokens[:-1]:
+            it.retract("report", BEE, token)
+            assert it.refused(retraction("report", token), ANT) == FORBIDDEN
+        assert it.item("report").token == tokens[-1]
+        it.retract("report", BEE, tokens[-1])
+    it.wait(3000)
+    it.boot()
+    for token in tokens:
+        it.retract("report", BEE, token)
+    assert it.stats()["accepted"] == 3
+
+
+@pytest.mark.parametrize("outcome", [MODIFIED, REJECTED])
+def test_what_killed_an_item_can_be_repeated_after_it_was_requeued(
+    outcome: ItemOutcome,
+) -> None:
+    """Its worker is told the same again, and the item in its next life stays."""
+    it = World({**PLAIN, "queue#max_deliveries": "1"})
+    it.subscribe(BEE)
+    it.publish("a")
+    first = it.item("a").token
+    it.unlock("a", BEE, first, outcome, failed=outcome is MODIFIED)
+    it.ask(Requeue(NODE), OWNER)
+    second = it.item("a").token
+    it.unlock("a", BEE, first, outcome, failed=outcome is MODIFIED)
+    assert it.item("a").token == second
+    it.retract("a", BEE, second)
+    assert verdict(it, BEE, second, ACCEPTED) == DONE
+    assert it.refused(retraction("a", first), BEE) == NOT_FOUND
+    it.unlock("a", BEE, first, outcome, failed=outcome is MODIFIED)
+
+
+def test_to_requeue_an_item_forgets_nothing_of_a_later_one_with_its_id() -> None:
+    """Neither what settled that one, nor that it was published."""
+    it = World(PLAIN)
+    it.subscribe(BEE)
+    it.publish(entry("report", "monday"))
+    it.reject("report", BEE)
+    it.wait(86400)
+    it.publish(entry("report", "tuesday"))
+    token = it.item("report").token
+    it.retract("report", BEE, token)
+    it.ask(Requeue(NODE), OWNER)
+    for state in ("monday lives", "monday has ended"):
+        it.retract("report", BEE, token)
+        for text in ("monday", "tuesday"):
+            it.publish(entry("report", text))
+        third = Publish(NODE, (entry("report", "wednesday"),))
+        assert it.refused(third, PUBLISHER) == CONFLICT
+        if state == "monday lives":
+            it.retract("report", BEE, it.item("report").token)
+    assert it.live() == {}
+    assert it.stats()["accepted"] == 2
 
 
 def test_received_counts_in_this_life_of_the_item_only() -> None:

@@ -116,7 +116,8 @@ class Model:
     dead_letter_nodes: dict[str, str]
     fails_max: int = 2
     facts: dict[int, Fact] = field(default_factory=dict)
-    ends: dict[tuple[str, str], End] = field(default_factory=dict)
+    #: By node, id, token and seq.
+    ends: dict[tuple[str, str, str, int], End] = field(default_factory=dict)
     wishes: dict[str, dict[str, Wish]] = field(default_factory=dict)
     accepted: Counter[str] = field(default_factory=Counter)
     tokens: set[str] = field(default_factory=set)
@@ -156,15 +157,18 @@ class Model:
 
     def repeats(self, node: str, item_id: str, by: str, digest: str, now: float) -> str:
         """`new`, `again`, or `conflict`."""
-        known: Fact | End | None = self.live(node).get(item_id)
-        if known is None:
-            end = self.ends.get((node, item_id))
-            if end is not None and now < end.ended_at + DEDUPE_S:
-                known = end
-        if known is None:
+        live = self.live(node).get(item_id)
+        known: list[Fact | End] = [] if live is None else [live]
+        ended = self.of_id(node, item_id)
+        known += [end for end in ended if now < end.ended_at + DEDUPE_S]
+        if not known:
             return "new"
-        same = (known.publisher, known.digest) == (by, digest)
+        same = (by, digest) in [(each.publisher, each.digest) for each in known]
         return "again" if same else "conflict"
+
+    def of_id(self, node: str, item_id: str) -> list[End]:
+        """What is remembered of all that had this id."""
+        return [end for key, end in self.ends.items() if key[:2] == (node, item_id)]
 
     # -- workers -----------------------------------------------------------
 
@@ -173,13 +177,13 @@ class Model:
     ) -> str:
         """`do`, `withdraw`, `again`, or how it is refused: section 2, word by word."""
         fact, account = self.live(node).get(item_id), bare(jid)
+        settled = [
+            (end.token, end.account, end.outcome) for end in self.of_id(node, item_id)
+        ]
+        if token and (token, account, outcome) in settled:
+            return "again"
         if fact is None:
-            end = self.ends.get((node, item_id))
-            if end is None or not token:
-                return "item-not-found"
-            settled = (end.token, end.account, end.outcome)
-            same = settled == (token, account, outcome)
-            return "again" if same else "item-not-found"
+            return "item-not-found"
         locked = fact.status == "locked"
         retracts = outcome is ItemOutcome.ACCEPTED
         own = retracts and account in {self.owner, fact.publisher}
@@ -286,7 +290,7 @@ class Model:
         self, fact: Fact, now: float, by: str = "", outcome: ItemOutcome | None = None
     ) -> None:
         token = fact.token if by else ""
-        self.ends[fact.node, fact.item_id] = End(
+        self.ends[fact.node, fact.item_id, token, fact.seq] = End(
             fact.publisher, fact.digest, now, token, bare(by), outcome
         )
 

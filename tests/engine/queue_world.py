@@ -18,7 +18,6 @@ from qos.core.queue_effects import (
     Notification,
     NotifyItem,
     QueueEffect,
-    RemoveEnded,
     RemoveItem,
     RemoveNode,
     SaveEnded,
@@ -306,20 +305,26 @@ class _Memory:
     def __init__(self, world: World) -> None:
         self._world = world
 
-    def ended(self, node: str, item_ids: Sequence[str]) -> dict[str, Ended]:
-        found = {item_id: self._ended(node, item_id) for item_id in item_ids}
-        return {item_id: ended for item_id, ended in found.items() if ended}
+    def ended(
+        self, node: str, item_ids: Sequence[str], *, since: float
+    ) -> dict[str, list[Ended]]:
+        return self._soon().all_ended(node, item_ids, since=since)
 
-    def _ended(self, node: str, item_id: str) -> Ended | None:
-        for change in reversed(self._world.pending):
+    def settled(self, node: str, tokens: Sequence[tuple[str, str]]) -> dict[str, Ended]:
+        return self._soon().settled(node, tokens)
+
+    def _soon(self) -> QueueDisk:
+        """With the memories that are just being written."""
+        soon = QueueDisk(ended=dict(self._world.disk.ended))
+        for change in self._world.pending:
             match change:
-                case SaveEnded(ended) if (ended.node, ended.item_id) == (node, item_id):
-                    return ended
-                case RemoveEnded(there, one) if (there, one) == (node, item_id):
-                    return None
-                case RemoveNode(name) if name == node:
-                    return None
-        return self._world.disk.ended.get((node, item_id))
+                case SaveEnded():
+                    soon.apply(change)
+                case RemoveNode(name):
+                    soon.ended = {
+                        key: each for key, each in soon.ended.items() if key[0] != name
+                    }
+        return soon
 
     def archived(
         self,

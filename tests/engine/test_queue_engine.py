@@ -483,16 +483,63 @@ async def test_nothing_is_remembered_in_memory_when_all_is_on_disk(
         assert not noted
 
 
+async def test_what_settled_an_item_is_known_while_its_id_is_used_again(
+    bench: Bench,
+) -> None:
+    """Whichever of the ends is on disk yet; and after a restart."""
+    await bench.ask(Configure(NODE, {"queue#dedupe_window": "0"}))
+    retracts: list[Retract] = []
+    for number in range(3):
+        bench.out.clear()
+        await bench.ask(Publish(NODE, (entry("a", f"<x>{number}</x>"),)))
+        await bench.until(2)
+        retracts.append(bench.accept("a"))
+        bench.disk.hold()
+        asked = [bench.ask(retract, BEE) for retract in retracts]
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        asked += [bench.ask(retract, BEE) for retract in retracts]
+        bench.disk.release()
+        assert set(await asyncio.gather(*asked)) == {Ok()}
+    assert (await bench.stats())["accepted"] == 3
+    await bench.restart()
+    bench.engine.online()
+    for retract in retracts:
+        assert await bench.ask(retract, BEE) == Ok()
+
+
+async def test_what_is_settled_is_known_while_another_of_its_id_comes(
+    bench: Bench,
+) -> None:
+    """The end of the one and the other are both still on their way to the disk."""
+    await bench.ask(Configure(NODE, {"queue#dedupe_window": "0"}))
+    await bench.ask(Publish(NODE, (entry("a"),)))
+    await bench.until(3)
+    token, retract = bench.tokens["a"], bench.accept("a")
+    bench.disk.hold()
+    asked = [bench.ask(retract, BEE)]
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    asked += [
+        bench.ask(Publish(NODE, (entry("a", "<x>2</x>"),))),
+        bench.ask(retract, BEE),
+    ]
+    bench.disk.release()
+    assert await asyncio.gather(*asked) == [Ok(), PublishResult(NODE, ("a",)), Ok()]
+    assert (await bench.stats())["acquired"] == 1
+    assert bench.tokens["a"] != token
+
+
 async def test_memories_end(bench: Bench) -> None:
     """The store does not grow with all that ever was."""
     await bench.ask(Publish(NODE, (entry("a"),)))
     await bench.until(2)
     retract = bench.accept("a")
     assert await bench.ask(retract, BEE) == Ok()
-    assert bench.engine.store.ended(NODE, "a") is not None
+    assert bench.engine.store.ended(NODE, "a")
     bench.clock.advance(3601.0)
     await bench.ask(Items(node=NODE))
-    assert bench.engine.store.ended(NODE, "a") is None
+    assert not bench.engine.store.ended(NODE, "a")
     late = await bench.ask(retract, BEE)
     assert isinstance(late, Refusal)
     assert late.condition == "item-not-found"

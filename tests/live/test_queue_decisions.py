@@ -322,7 +322,10 @@ async def test_received_is_of_this_life_of_the_item(queues: Served) -> None:
         await bob.done(unlock(NODE, one.named, content=REJECTED))
         await alice.done(pubsub(f"<q:requeue node='{NODE}'/>"))
         assert await bob.refused(retract(NODE, "1")) == FORBIDDEN
-        assert await bob.refused(unlock(NODE, one.named, content=REJECTED)) == FORBIDDEN
+        assert await bob.refused(unlock(NODE, "1", content=REJECTED)) == FORBIDDEN
+        # What ended the first one is remembered, and does nothing to the second.
+        await bob.done(unlock(NODE, one.named, content=REJECTED))
+        assert (await alice.browse(NODE))["1"]["state"] == "available"
 
 
 # -- section 1, row 11: several items --------------------------------------

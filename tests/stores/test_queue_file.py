@@ -29,7 +29,6 @@ from qos.core.item import (
 from qos.core.queue_effects import (
     Change,
     ForgetOld,
-    RemoveEnded,
     RemoveItem,
     RemoveNode,
     SaveEnded,
@@ -81,6 +80,7 @@ def accepted(seq: int) -> Item:
 
 def ended(item_id: str) -> Ended:
     return Ended(
+        seq=1,
         node="jobs",
         item_id=item_id,
         publisher="p@example.org",
@@ -235,13 +235,13 @@ COSTS: dict[str, Change | Callable[[QueueStore], object]] = {
     "move": SaveItem(item(9, node="dead")),
     "remove item": RemoveItem(7),
     "remember": SaveEnded(ended("again")),
-    "forget one": RemoveEnded("jobs", "end-3"),
     "forget old": ForgetOld(50.0),
     "remove another node": RemoveNode("empty"),
     "count node": SaveNode(replace(NODE, accepted=1)),
     "payloads": lambda store: store.payloads([3, 4]),
     "get": lambda store: store.get(3),
     "ended": lambda store: store.ended("jobs", "end-4"),
+    "settled": lambda store: store.settled("jobs", [("often", "token-4")]),
     "archived": lambda store: store.archived(
         "jobs", ItemOutcome.ACCEPTED, after=20, limit=5
     ),
@@ -261,6 +261,10 @@ async def costs(path: Path, count: int) -> dict[str, int]:
     live = [SaveItem(item(seq), "x") for seq in range(1, 11)]
     kept = [SaveItem(accepted(seq), "x") for seq in range(11, count + 11)]
     memories = [SaveEnded(ended(f"end-{number}")) for number in range(count)]
+    memories += [
+        SaveEnded(replace(ended("often"), token=f"token-{number}"))
+        for number in range(count)
+    ]
     await write(store, SaveNode(NODE), *live, *kept, *memories)
     steps = 0
 
@@ -324,6 +328,44 @@ def test_an_older_file_is_brought_forward(
     assert query(path, "PRAGMA user_version") == [(len(more),)]
     with pytest.raises(StoreTooNew, match=f"version {len(more)}"):
         store.open()
+
+
+def test_a_file_of_version_1_keeps_what_it_remembers(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It knew one end of an id, and not of which item; now it knows them all."""
+    store = QueueStore(path)
+    with monkeypatch.context() as patch:
+        patch.setattr(queue, "MIGRATIONS", queue.MIGRATIONS[:1])
+        run(store)
+    query(
+        path,
+        "INSERT INTO ended VALUES"
+        " ('jobs', 'a', 'p@example.org', 'd', 2.0, 100.0, 't', 'w@b', 'accepted')",
+    )
+    before = replace(
+        ended("a"),
+        seq=0,
+        digest="d",
+        token="t",  # noqa: S106 - of a delivery
+        account="w@b",
+        outcome=ItemOutcome.ACCEPTED,
+    )
+    again = replace(before, seq=1, token="t2")  # noqa: S106 - of a delivery
+
+    async def scenario() -> None:
+        store.open()
+        assert store.ended("jobs", "a") == [before]
+        await write(store, SaveEnded(again))
+        assert store.ended("jobs", "a") == [before, again]
+        await write(store, ForgetOld(100.0))
+        assert store.ended("jobs", "a") == []
+        await store.close()
+
+    asyncio.run(scenario())
+    run(QueueStore(path.with_name("new.db")))
+    tables = "SELECT type, name, sql FROM sqlite_schema ORDER BY name"
+    assert query(path, tables) == query(path.with_name("new.db"), tables)
 
 
 def test_a_store_of_messages_is_none_of_a_queue(tmp_path: Path) -> None:

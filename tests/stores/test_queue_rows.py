@@ -26,7 +26,13 @@ ITEM = Item(
 LOCKED = replace(ITEM, state=ItemState.ACQUIRED, holder="w@b/1")
 OTHER = replace(ITEM, seq=8, item_id="o")
 ENDED = Ended(
-    node="n", item_id="i", publisher="a@b", digest="", ended_at=0.0, forget_at=1.0
+    seq=7,
+    node="n",
+    item_id="i",
+    publisher="a@b",
+    digest="",
+    ended_at=0.0,
+    forget_at=1.0,
 )
 
 
@@ -48,6 +54,7 @@ def test_an_item_that_ends_goes_with_what_is_remembered_of_it() -> None:
     """In one row; alone each has its own."""
     assert kinds(RemoveItem(7), SaveEnded(ENDED)) == ["end item"]
     assert kinds(SaveEnded(ENDED), RemoveItem(7)) == ["save ended", "remove item"]
+    assert kinds(RemoveItem(8), SaveEnded(ENDED)) == ["remove item", "save ended"]
 
 
 def test_a_step_of_an_item_that_was_removed_is_still_there_to_fail() -> None:

@@ -33,7 +33,6 @@ from qos.core.item import (
 from qos.core.queue_effects import (
     Change,
     ForgetOld,
-    RemoveEnded,
     RemoveItem,
     RemoveNode,
     RemoveSubscription,
@@ -85,7 +84,7 @@ class Model:
     subscriptions: dict[tuple[str, str], Subscription] = field(default_factory=dict)
     items: dict[int, Item] = field(default_factory=dict)
     payloads: dict[int, str] = field(default_factory=dict)
-    ended: dict[tuple[str, str], Ended] = field(default_factory=dict)
+    ended: dict[tuple[str, str, str, int], Ended] = field(default_factory=dict)
     next_seq: int = 1
 
     def change(self, change: Change) -> None:
@@ -98,9 +97,8 @@ class Model:
             case RemoveItem(seq):
                 self._remove(seq)
             case SaveEnded(ended):
-                self.ended[ended.node, ended.item_id] = ended
-            case RemoveEnded(node, item_id):
-                self.ended.pop((node, item_id), None)
+                end = (ended.node, ended.item_id, ended.token, ended.seq)
+                self.ended[end] = ended
             case SaveSubscription(subscription):
                 key = (subscription.node, subscription.jid)
                 self.subscriptions[key] = subscription
@@ -112,16 +110,17 @@ class Model:
                 self.nodes.pop(name, None)
                 for seq in [s for s, item in self.items.items() if item.node == name]:
                     self._remove(seq)
-                for table in (self.subscriptions, self.ended):
-                    for key in [key for key in table if key[0] == name]:
-                        del table[key]
+                for key in [key for key in self.subscriptions if key[0] == name]:
+                    del self.subscriptions[key]
+                for end in [end for end in self.ended if end[0] == name]:
+                    del self.ended[end]
             case ForgetOld(now):
                 for seq, item in list(self.items.items()):
                     if item.forget_at is not None and item.forget_at <= now:
                         self._remove(seq)
-                for key, ended in list(self.ended.items()):
+                for end, ended in list(self.ended.items()):
                     if ended.forget_at <= now:
-                        del self.ended[key]
+                        del self.ended[end]
 
     def _remove(self, seq: int) -> None:
         self.items.pop(seq, None)
@@ -156,13 +155,13 @@ def found(store: QueueStore, contents: QueueContents) -> Model:
     seqs = range(contents.next_seq)
     items = [item for seq in seqs if (item := store.get(seq))]
     pairs = product(NODES, IDS)
-    ended = [ended for pair in pairs if (ended := store.ended(*pair))]
+    ended = [ended for pair in pairs for ended in store.ended(*pair)]
     return Model(
         nodes={node.name: node for node in contents.nodes},
         subscriptions={(each.node, each.jid): each for each in contents.subscriptions},
         items={item.seq: item for item in items},
         payloads=store.payloads(seqs),
-        ended={(each.node, each.item_id): each for each in ended},
+        ended={(each.node, each.item_id, each.token, each.seq): each for each in ended},
         next_seq=contents.next_seq,
     )
 
@@ -170,6 +169,18 @@ def found(store: QueueStore, contents: QueueContents) -> Model:
 def check_reads(store: QueueStore, model: Model) -> None:
     """Everything that an open store can be asked."""
     assert found(store, model.contents()) == model
+    for node, since in product(NODES, TIMES):
+        recent = store.all_ended(node, IDS, since=since)
+        assert {each for some in recent.values() for each in some} == {
+            ended
+            for ended in model.ended.values()
+            if ended.node == node and ended.ended_at > since
+        }
+    for node, item_id, token, _ in model.ended:
+        settled = store.settled(node, [("none", token), (item_id, token)])
+        assert settled.keys() == {item_id}
+        seq = settled[item_id].seq
+        assert settled[item_id] == model.ended[node, item_id, token, seq]
     for node, outcome in product(NODES, ItemOutcome):
         items = model.archived(node, outcome)
         assert store.count_archived(node, outcome) == len(items)
@@ -221,9 +232,17 @@ class Chance:
         if kind == 7:
             return RemoveItem(self._chance.randint(1, model.next_seq))
         if kind == 8:
-            return SaveEnded(self._any(Ended, node=node, item_id=item_id))
+            seq, known = self._chance.randint(1, model.next_seq), sorted(model.ended)
+            ended = self._any(Ended, seq=seq, node=node, item_id=item_id)
+            if known and self._chance.randrange(2):
+                # What is remembered already.
+                node, item_id, token, seq = pick(known)
+                ended = self._any(
+                    Ended, node=node, item_id=item_id, seq=seq, token=token
+                )
+            return SaveEnded(ended)
         if kind == 9:
-            return pick((RemoveEnded(node, item_id), RemoveSubscription(node, jid)))
+            return RemoveSubscription(node, jid)
         if kind == 10:
             return SaveSubscription(self._any(Subscription, node=node, jid=jid))
         if kind == 11:

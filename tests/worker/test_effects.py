@@ -187,6 +187,24 @@ async def test_what_is_recovered_late_by_two_is_done_once(
     assert (effects_in(db), prepared_in(db)) == (["i"], 0)
 
 
+async def test_effects_are_not_lost_when_the_id_is_used_again(
+    bee: ClientXMPP, queue: Queue, db: sqlite3.Connection
+) -> None:
+    """A worker that died after its retract is back while another item has that id."""
+    await queue.create(dedupe_window=0)
+    await queue.publish("i")
+    async with Worker(bee, QUEUE, NODE) as worker:
+        job = await anext(worker)
+        key = effects.Key(QUEUE, "bee@localhost", NODE, "i", job.token)
+        effects.prepare(db, key, [("INSERT INTO effects VALUES ('first')", ())])
+        await job.accept()
+    await queue.publish("i")
+    async with Worker(bee, QUEUE, NODE, effects_db=db) as worker:
+        await work(await anext(worker), db)
+    assert (effects_in(db), prepared_in(db)) == (["first", "i"], 0)
+    assert (await queue.stats())["accepted"] == 2
+
+
 async def test_two_workers_on_one_database_file_do_each_item_once(
     bee: ClientXMPP, queue: Queue, log_in: LogIn, path: Path
 ) -> None:

@@ -374,14 +374,17 @@ class SimulatedQueueStore:
         payloads = self.disk.kept.payloads
         return {seq: payloads[seq] for seq in seqs if seq in payloads}
 
-    def all_ended(self, node: str, item_ids: Sequence[str]) -> dict[str, EndedItem]:
+    def all_ended(
+        self, node: str, item_ids: Sequence[str], *, since: float
+    ) -> dict[str, list[EndedItem]]:
         """See QueueStore."""
-        ended = self.disk.kept.ended
-        return {
-            item_id: ended[node, item_id]
-            for item_id in item_ids
-            if (node, item_id) in ended
-        }
+        return self.disk.kept.all_ended(node, item_ids, since=since)
+
+    def settled(
+        self, node: str, tokens: Sequence[tuple[str, str]]
+    ) -> dict[str, EndedItem]:
+        """See QueueStore."""
+        return self.disk.kept.settled(node, tokens)
 
     def archived(
         self,

@@ -154,7 +154,8 @@ class ItemBook:
             return
         if isinstance(request, Retract):
             for each in request.settlements:
-                ended = disk.ended.get((request.node, each.item_id))
+                settled = disk.settled(request.node, [(each.item_id, each.token)])
+                ended = settled.get(each.item_id)
                 self._book.check(
                     invariants.settled_by_its_token, each.item_id, each.token, ended
                 )

@@ -5,13 +5,14 @@ It applies changes as the tables do, and decides nothing.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from qos.core.item import Ended, Item, ItemOutcome, ItemState, Node, Subscription
 from qos.core.queue_effects import (
     Change,
     ForgetOld,
-    RemoveEnded,
     RemoveItem,
     RemoveNode,
     RemoveSubscription,
@@ -34,7 +35,7 @@ class QueueDisk:
         subscriptions: by node and JID.
         items: by seq, in whatever state.
         payloads: theirs.
-        ended: what is remembered, by node and id.
+        ended: what is remembered, by node, id, token and seq.
         last_seq: the largest that was ever there.
     """
 
@@ -42,7 +43,7 @@ class QueueDisk:
     subscriptions: dict[tuple[str, str], Subscription] = field(default_factory=dict)
     items: dict[int, Item] = field(default_factory=dict)
     payloads: dict[int, str] = field(default_factory=dict)
-    ended: dict[tuple[str, str], Ended] = field(default_factory=dict)
+    ended: dict[tuple[str, str, str, int], Ended] = field(default_factory=dict)
     last_seq: int = 0
 
     def apply(self, change: Change) -> None:
@@ -59,9 +60,8 @@ class QueueDisk:
             case RemoveItem(seq):
                 del self.items[seq], self.payloads[seq]
             case SaveEnded(ended):
-                self.ended[ended.node, ended.item_id] = ended
-            case RemoveEnded(node, item_id):
-                self.ended.pop((node, item_id), None)
+                end = (ended.node, ended.item_id, ended.token, ended.seq)
+                self.ended[end] = ended
             case SaveSubscription(subscription):
                 key = (subscription.node, subscription.jid)
                 self.subscriptions[key] = subscription
@@ -78,9 +78,10 @@ class QueueDisk:
         del self.nodes[name]
         for seq in [seq for seq, item in self.items.items() if item.node == name]:
             del self.items[seq], self.payloads[seq]
-        for table in (self.subscriptions, self.ended):
-            for key in [key for key in table if key[0] == name]:
-                del table[key]
+        for key in [key for key in self.subscriptions if key[0] == name]:
+            del self.subscriptions[key]
+        for end in [end for end in self.ended if end[0] == name]:
+            del self.ended[end]
 
     def _forget(self, now: float) -> None:
         for key in [key for key, one in self.ended.items() if one.forget_at <= now]:
@@ -88,6 +89,24 @@ class QueueDisk:
         for seq, item in list(self.items.items()):
             if item.forget_at is not None and item.forget_at <= now:
                 del self.items[seq], self.payloads[seq]
+
+    def all_ended(
+        self, node: str, item_ids: Sequence[str], *, since: float = -math.inf
+    ) -> dict[str, list[Ended]]:
+        """What is remembered of the items that had these ids, by id."""
+        found: dict[str, list[Ended]] = {}
+        for (at, item_id, *_), each in self.ended.items():
+            if at == node and item_id in item_ids and each.ended_at > since:
+                found.setdefault(item_id, []).append(each)
+        return found
+
+    def settled(self, node: str, tokens: Sequence[tuple[str, str]]) -> dict[str, Ended]:
+        """What was ended with these tokens, each with its item's id, by id."""
+        return {
+            item_id: each
+            for (at, item_id, token, _), each in self.ended.items()
+            if at == node and (item_id, token) in tokens
+        }
 
     def live(self, node: str) -> list[Item]:
         """What is available or locked, by seq."""
