@@ -56,6 +56,18 @@ def test_a_mutant_changes_one_place_of_the_source(mutant: Mutant) -> None:
     assert source.count(mutant.old) == 1
     assert mutant.new != mutant.old
     assert mutant.breaks
+    assert mutant.by
+    assert all(hasattr(invariants, name) for name in mutant.by)
+
+
+def test_a_mutant_is_found_out_by_what_it_breaks_and_by_nothing_else() -> None:
+    """An error that is raised on the way would say nothing of a promise."""
+    raises = next(each for each in MUTANTS if each.name == "window-leaks")
+    other = replace(raises, by=("in_order",))
+    (found,) = hunt([raises], first=0, seeds=1, jobs=1)
+    assert (found.seed, found.violation) == (raises.seed, "everything_ends")
+    (found,) = hunt([other], first=0, seeds=1, jobs=1)
+    assert (found.runs, found.violation, found.error) == (1, "", "")
 
 
 def test_a_mutant_that_cannot_be_made_is_an_error_and_no_success() -> None:

@@ -23,12 +23,14 @@ class HandOver:
         machine: where.
         process: by which of its processes (1: the first).
         redelivered: with the mark.
+        begun: it was begun with when this process was started.
         hold: its token; '' where the sender knows none.
     """
 
     machine: str
     process: int
     redelivered: bool
+    begun: bool
     hold: str = ""
 
 
@@ -47,6 +49,8 @@ class MessageFacts:
         consumed: its receiver has a consumer for it.
         fails: how many times that is still to fail.
         handovers: that it has begun since the message was released.
+        taken_back: its sender has tried to withdraw it.
+        withdrawn: and was told that it is.
         turned_away: its receiver has refused it at level acknowledged.
         told: how it ended, as its sender was told.
         told_at: when.
@@ -62,6 +66,8 @@ class MessageFacts:
     consumed: bool = False
     fails: int = 0
     handovers: int = 0
+    taken_back: bool = False
+    withdrawn: bool = False
     turned_away: bool = False
     told: OutgoingState | None = None
     told_at: float = 0.0
@@ -147,7 +153,15 @@ class Book:
             # What waits for its consumer has a place, which goes with the disk.
             self.check(invariants.in_order, facts, list(self.messages.values()))
         self.check(invariants.nothing_of_what_was_refused, facts)
-        self.check(invariants.never_what_is_not_delivered, facts)
+        self.check(invariants.never_what_is_not_delivered, facts, self)
+        self.check(invariants.withdrawn_is_not_delivered, facts, self)
+
+    def sent(self, payload: str) -> MessageFacts | None:
+        """Likewise, of what is to be handed over; None: nobody has sent that."""
+        known = any(f"<body>{number}</body>" in payload for number in self.messages)
+        if not known:
+            self.check(invariants.only_what_was_sent, payload)
+        return self.of(payload) if known else None
 
     def of(self, payload: str) -> MessageFacts:
         """What is known of the message with this payload."""
@@ -174,8 +188,15 @@ class Book:
         if before not in {None, outcome}:
             self.check(invariants.one_outcome, facts, before)
         self.check(invariants.delivered_was_taken, facts, self)
-        self.check(invariants.never_what_is_not_delivered, facts)
+        self.check(invariants.never_what_is_not_delivered, facts, self)
+        self.check(invariants.withdrawn_is_not_delivered, facts, self)
+        self.check(invariants.not_delivered_has_a_cause, facts, self)
         self.check(invariants.doubt_has_a_cause, facts, self)
+
+    def withdrawn(self, facts: MessageFacts) -> None:
+        """Its sender has been told that it has it back."""
+        facts.withdrawn = True
+        self.check(invariants.withdrawn_is_not_delivered, facts, self)
 
     def forgotten(self, facts: MessageFacts) -> None:
         """Its sender asks for the outcome, and there is none."""

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from collections import Counter
+from functools import partial
 
 from qos.core.backoff import Backoff
 from qos.core.effects import Answer, Report, Transmit
@@ -48,9 +50,6 @@ _TEXT = frozenset(NAMESPACES)
 _OURS = _TEXT | {MARKS_NAMESPACE}
 
 _ERROR_TYPES = {"service-unavailable": "cancel", "recipient-unavailable": "wait"}
-
-#: Of those who send.
-_ACCOUNTS = ("ann@x", "bob@x")
 
 _BACKOFF = Backoff(first_s=1.0, max_s=8.0)
 
@@ -100,7 +99,7 @@ class End(Machine):
         disk: with its store.
         outbox: of the process that runs.
         inbox: likewise.
-        releasing: how many messages the process was handing over when it died before.
+        begun: the keys of the messages that a former process had begun to hand over.
     """
 
     def __init__(
@@ -122,7 +121,7 @@ class End(Machine):
         self.disk = self._new_disk()
         self.outbox: Outbox | None = None
         self.inbox: Inbox | None = None
-        self.releasing = 0
+        self.begun: frozenset[str] = frozenset()
         self._restarted = False
         self._consumer: Consumer | None = None
         if settings.consumes and name in RECEIVERS:
@@ -167,8 +166,10 @@ class End(Machine):
             ),
         )
         self._restarted = False
-        self.releasing = sum(
-            each.state is IncomingState.RELEASING for each in contents.incoming
+        self.begun = frozenset(
+            each.key
+            for each in contents.incoming
+            if each.state is IncomingState.RELEASING
         )
         assert self.process is not None
         for facts in self._book.untold(self.name):
@@ -242,19 +243,22 @@ class End(Machine):
         facts.msg_id = delivery.msg_id
         self._book.accepted(facts)
         if planned.withdrawn_s is not None:
-            self.loop.call_later(planned.withdrawn_s, self._withdraw_later, delivery)
+            later = partial(self._withdraw_later, delivery, facts)
+            self.loop.call_later(planned.withdrawn_s, later)
         await self._hear(outbox, facts)
 
-    def _withdraw_later(self, delivery: Delivery) -> None:
+    def _withdraw_later(self, delivery: Delivery, facts: MessageFacts) -> None:
         assert self.process is not None
-        self.process.task(self._withdraw(delivery))
+        self.process.task(self._withdraw(delivery, facts))
 
-    async def _withdraw(self, delivery: Delivery) -> None:
+    async def _withdraw(self, delivery: Delivery, facts: MessageFacts) -> None:
+        facts.taken_back = True
         try:
             await delivery.withdraw()
         except (CannotWithdraw, UnknownMessage, StoreError):
             return
         self.network.note(self.name, f"has withdrawn {delivery.msg_id}")
+        self._book.withdrawn(facts)
 
     async def _hear(self, outbox: Outbox, facts: MessageFacts) -> None:
         """Wait for the outcome; after a restart as well."""
@@ -326,13 +330,16 @@ class End(Machine):
             machine=self.name,
             process=self.process.number,
             redelivered=record.redelivered,
+            begun=record.key in self.begun,
             hold=record.hold if record.mark else "",
         )
 
     def hand_over(self, record: Incoming) -> asyncio.Future[None] | None:
         """See InboxPort."""
         self.effect()
-        facts = self._book.of(record.payload)
+        facts = self._book.sent(record.payload)
+        if facts is None:
+            return None
         self._book.handed(facts, self.hands_over(record))
         if not facts.planned.taking_s:
             self._book.took(facts)
@@ -348,7 +355,9 @@ class End(Machine):
 
     def consumption(self, record: Incoming) -> Consumption | None:
         """See InboxPort."""
-        return self._consumer.consumption(record) if self._consumer else None
+        if self._consumer is None or self._book.sent(record.payload) is None:
+            return None
+        return self._consumer.consumption(record)
 
     def release_parked(self) -> None:
         """What an operator does when the consumer has been mended."""
@@ -369,10 +378,19 @@ class End(Machine):
     # -- what is left ------------------------------------------------------
 
     def used(self) -> int:
-        """How many messages it counts as held, of the account of which it holds most."""
+        """How many messages it holds, of the account of which it holds most.
+
+        Not what it says that it counts: that may be wrong.
+        """
         if self.inbox is None:
             return 0
-        return max(self.inbox.used(account)[0] for account in _ACCOUNTS)
+        records = [each.record for each in self.inbox._messages.values()]
+        held = Counter(
+            bare(each.source)
+            for each in records
+            if each is not None and each.counted and not each.state.ended
+        )
+        return max(held.values(), default=0)
 
     def room(self) -> int:
         """How many messages of an account it may hold.
@@ -380,11 +398,16 @@ class End(Machine):
         What was handed over and could not be written as done is counted after a
         restart until it has been handed over again.
         """
-        return self._settings.quota + self.releasing
+        return self._settings.quota + len(self.begun)
 
     def left(self) -> list[str]:
         """What has not ended, in words."""
         found = []
         if self.inbox is not None and self.inbox.used() != (0, 0):
             found.append(f"{self.name} counts {self.inbox.used()[0]} messages as held")
+        if self.outbox is not None and (self.outbox.outstanding or self.outbox._bytes):
+            found.append(
+                f"{self.name} counts {self.outbox.outstanding} messages, "
+                f"{self.outbox._bytes} bytes as outstanding"
+            )
         return found

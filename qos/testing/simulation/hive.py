@@ -9,7 +9,6 @@ from functools import partial
 from typing import cast
 
 from qos.core.item import Affiliation, Node
-from qos.core.model import bare
 from qos.core.queue_effects import (
     Notification,
     NotifyNode,
@@ -100,7 +99,9 @@ class Hive(Machine):
         self._book = book
         self._engine: QueueEngine | None = None
         self._probes: dict[str, str] = {}
-        self.disk = QueueServiceDisk(self.name, book.written)
+        self.disk = QueueServiceDisk(
+            self.name, lambda change: book.written(change, self.clock().now())
+        )
         config = {
             "queue#lock_timeout": f"{settings.lock_s}",
             "queue#max_deliveries": str(FAILS_MAX),
@@ -141,14 +142,13 @@ class Hive(Machine):
         match body:
             case Asked(iq_id, request):
                 if isinstance(request, Retract | Unlock):
-                    items = [each.item_id for each in request.settlements]
-                    self._book.may_end(bare(source), items)
+                    self._book.settles(source, request.settlements)
                 answer = partial(self._answer, source, iq_id, request, self._now())
                 self.engine.request(request, source, answer)
             case Presence(True):
                 self.engine.heard(source, available=True)
             case Presence(False):
-                self._book.went(source)
+                self._book.went(source, self._now())
                 self.engine.went(source)
             case Ping(iq_id, True):
                 if self._probes.pop(iq_id, None) == source:
@@ -169,7 +169,7 @@ class Hive(Machine):
     def bounced(self, to: str, body: object, condition: str) -> None:
         """See Machine."""
         if isinstance(body, Sent):
-            self._book.may_end(bare(to))
+            self._book.bounced({each.token for each in body.event.items})
             self.engine.bounced(to, body.event_id)
 
     # -- see QueuePort -----------------------------------------------------

@@ -63,14 +63,14 @@ def once_without_the_mark(facts: MessageFacts, book: Book) -> str | None:
 
 
 def again_only_after_a_restart(facts: MessageFacts) -> str | None:
-    """At level assured the mark is on what a process hands over that its machine had begun with before."""
+    """The mark is on what a former process had begun to hand over, and on nothing else."""
     last = facts.handed[-1]
-    if not last.redelivered or facts.planned.level is not Level.ASSURED:
-        return None
-    if facts.consumed:
-        return None  # and on what a consumer has failed on
     own = [each for each in facts.handed[:-1] if each.machine == last.machine]
-    if last.process == 1 or any(each.process == last.process for each in own):
+    if not last.redelivered or (facts.consumed and own):
+        return None  # it is also on what a consumer has failed on
+    assured = facts.planned.level is Level.ASSURED
+    again = any(each.process == last.process for each in own)
+    if not last.begun or (assured and again):
         return f"{facts} is handed over again: {_hand_overs(facts)}"
     return None
 
@@ -111,6 +111,11 @@ def only_what_is_released(facts: MessageFacts, released: bool) -> str | None:
     return f"{facts} is handed over, and no deliver has named {facts.handed[-1].hold}"
 
 
+def only_what_was_sent(payload: str) -> str | None:
+    """What is handed over is what a sender has sent."""
+    return f"{payload!r} is handed over, and nobody has sent it"
+
+
 def in_order(facts: MessageFacts, messages: list[MessageFacts]) -> str | None:
     """What is ordered is handed over when all before it has ended or been handed over."""
     if not facts.planned.ordered:
@@ -135,16 +140,41 @@ def nothing_of_what_was_refused(facts: MessageFacts) -> str | None:
     return None
 
 
-def never_what_is_not_delivered(facts: MessageFacts) -> str | None:
+def never_what_is_not_delivered(facts: MessageFacts, book: Book) -> str | None:
     """What is said to be not delivered was never handed over, and never will be.
 
     But at level acknowledged a network that delivers a stanza twice can have it refused
     once, and taken the other time: nothing makes the two requests one.
     """
-    if facts.turned_away:
+    if _refused_once(facts, book):
         return None
     if facts.told is OutgoingState.NOT_DELIVERED and facts.handed:
         return f"{facts} is not delivered, and was handed over: {_hand_overs(facts)}"
+    return None
+
+
+def not_delivered_has_a_cause(facts: MessageFacts, book: Book) -> str | None:
+    """A message is not delivered if its deadline has come or it was taken back.
+
+    Or if it is refused for good, which nobody does here.
+    """
+    if (
+        facts.told is not OutgoingState.NOT_DELIVERED
+        or facts.taken_back
+        or _deadline_may_have_come(facts, book)
+    ):
+        return None
+    return f"{facts} is not delivered, and there is no reason for that"
+
+
+def withdrawn_is_not_delivered(facts: MessageFacts, book: Book) -> str | None:
+    """Of what its sender has got back he is told nothing else, and nobody else has it."""
+    if not facts.withdrawn or _refused_once(facts, book):
+        return None
+    if facts.handed:
+        return f"{facts} is withdrawn, and was handed over: {_hand_overs(facts)}"
+    if facts.told not in {None, OutgoingState.NOT_DELIVERED}:
+        return f"{facts} is withdrawn, and {facts.told.value}"
     return None
 
 
@@ -250,6 +280,20 @@ def effect_once(facts: ItemFacts) -> str | None:
     return None
 
 
+def only_failures_are_counted(facts: ItemFacts, count: int, failed: bool) -> str | None:
+    """A delivery is counted as failed if its worker said so, went, or took too long."""
+    if count <= facts.count + failed:
+        return None
+    return f"{facts} counts {count} failed deliveries after {facts.count}, for nothing"
+
+
+def each_failure_is_counted(facts: ItemFacts, count: int, returned: bool) -> str | None:
+    """What is not given back by its worker, or by a server, has failed."""
+    if count > facts.count or returned:
+        return None
+    return f"{facts} is available again, and still counts {count} failed deliveries"
+
+
 def failures_are_counted(facts: ItemFacts, count: int) -> str | None:
     """A delivery says how many have failed before it."""
     if count >= len(facts.counted):
@@ -282,6 +326,10 @@ def _deadline_may_have_come(facts: MessageFacts, book: Book) -> bool:
     if deadline_s is None:
         return False
     return facts.told_at - facts.at >= deadline_s or sender in book.jumped
+
+
+def _refused_once(facts: MessageFacts, book: Book) -> bool:
+    return facts.turned_away and facts.planned.sender in book.repeated
 
 
 def _hand_overs(facts: MessageFacts) -> str:

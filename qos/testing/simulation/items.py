@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from qos.core.item import Item, ItemOutcome, ItemState
@@ -16,6 +17,7 @@ from qos.core.queue_requests import (
     Request,
     Result,
     Retract,
+    Settlement,
     Unlock,
 )
 from qos.testing.simulation import invariants
@@ -36,13 +38,19 @@ class Lock:
     Attributes:
         token: its fence.
         holder: the full JID.
-        may_end: its account has asked for something that may end it, or its holder has
-            gone.
+        durable: it is of the account.
+        may_end: something has come that may end it.
     """
 
     token: str
     holder: str
+    durable: bool = False
     may_end: bool = False
+
+    def is_of(self, jid: str) -> bool:
+        """Whether whoever has this full JID may settle it."""
+        same_account = bare(self.holder) == bare(jid)
+        return self.holder == jid or (self.durable and same_account)
 
 
 @dataclass(slots=True)
@@ -58,6 +66,10 @@ class ItemFacts:
         deadlines: when each lock ends, by token.
         failed: how many times a worker has failed on it.
         counted: the tokens of the failed deliveries that the service knows of.
+        said_to_have_failed: the tokens of those of which a worker has said so.
+        returned: the tokens of those that have come back otherwise.
+        count: how many have failed, as is on disk.
+        locked: as it is there, if it is locked there.
         done: its effects that are there.
     """
 
@@ -69,6 +81,10 @@ class ItemFacts:
     deadlines: dict[str, float] = field(default_factory=dict)
     failed: int = 0
     counted: set[str] = field(default_factory=set)
+    said_to_have_failed: set[str] = field(default_factory=set)
+    returned: set[str] = field(default_factory=set)
+    count: int = 0
+    locked: Item | None = None
     done: int = 0
 
     def __str__(self) -> str:
@@ -82,16 +98,19 @@ class ItemBook:
         self._book = book
         self.items = {each.item_id: ItemFacts(each) for each in planned}
         self._done: dict[str, Counter[str]] = {}
+        #: When each worker went last, by full JID.
+        self._went: dict[str, float] = {}
 
     # -- the service -------------------------------------------------------
 
-    def written(self, change: Change) -> None:
+    def written(self, change: Change, now: float) -> None:
         """The service's disk has it."""
         if isinstance(change, SaveItem):
             facts = self.items[change.item.item_id]
             if change.payload is not None:
                 facts.stored += 1
                 self._book.check(invariants.stored_once, facts)
+            self._counts(facts, change.item, now)
             if change.item.token:
                 token, deadline = change.item.token, change.item.deadline
                 # Never earlier than it was told to be, when a clock was set back.
@@ -106,19 +125,53 @@ class ItemBook:
                 facts = self.items[change.ended.item_id]
                 facts.ended = outcome.value
 
-    def went(self, jid: str) -> None:
-        """What this full JID had, another of its account may take over."""
-        for facts in self.items.values():
-            if facts.lock is not None and facts.lock.holder == jid:
-                facts.lock.may_end = True
+    def _counts(self, facts: ItemFacts, item: Item, now: float) -> None:
+        locked, count = facts.locked, item.delivery_count
+        check = self._book.check
+        failed = locked is not None and self._may_have_failed(facts, locked, now)
+        check(invariants.only_failures_are_counted, facts, count, failed)
+        if locked is not None and not item.token:
+            returned = locked.token in facts.returned
+            check(invariants.each_failure_is_counted, facts, count, returned)
+        facts.count = count
+        facts.locked = item if item.token else None
 
-    def may_end(self, account: str, item_ids: Sequence[str] | None = None) -> None:
-        """An account does what may end its locks: of these items, or of all (None)."""
-        for facts in map(
-            self.items.__getitem__, self.items if item_ids is None else item_ids
-        ):
-            if facts.lock is not None and bare(facts.lock.holder) == account:
-                facts.lock.may_end = True
+    def _may_have_failed(self, facts: ItemFacts, locked: Item, now: float) -> bool:
+        went = self._went.get(locked.holder, -math.inf)
+        return (
+            locked.token in facts.said_to_have_failed
+            or locked.deadline <= now
+            or (went >= locked.locked_at and not locked.durable)
+            # These are times of the service, and say nothing if its clock was set.
+            or "hive" in self._book.jumped
+        )
+
+    def settles(self, source: str, settlements: Sequence[Settlement]) -> None:
+        """Somebody says what became of deliveries: they may end."""
+        for each in settlements:
+            facts = self.items[each.item_id]
+            failed = each.delivery_failed or each.outcome is ItemOutcome.REJECTED
+            said = facts.said_to_have_failed if failed else facts.returned
+            said.add(each.token)
+            lock = facts.lock
+            if lock is not None and each.token in {"", lock.token}:
+                lock.may_end |= lock.is_of(source)
+
+    def went(self, source: str, now: float) -> None:
+        """Somebody has gone: what he has ends, or another of his account takes it over."""
+        self._went[source] = now
+        for lock in self._locks():
+            lock.may_end |= lock.holder == source
+
+    def bounced(self, tokens: set[str]) -> None:
+        """The event of these deliveries has come back: they may end."""
+        for facts in self.items.values():
+            facts.returned |= tokens
+            if facts.lock is not None:
+                facts.lock.may_end |= facts.lock.token in tokens
+
+    def _locks(self) -> Iterator[Lock]:
+        return (each.lock for each in self.items.values() if each.lock is not None)
 
     def gave(self, to: str, items: Sequence[Item], disk: QueueDisk, now: float) -> None:
         """The service tells a worker that it has these."""
@@ -130,7 +183,7 @@ class ItemBook:
             before = facts.lock
             if before is None or before.token != item.token:
                 check(invariants.one_holder, facts, to, now)
-                facts.lock = Lock(item.token, to)
+                facts.lock = Lock(item.token, to, item.durable)
             else:
                 check(invariants.taken_over_with_a_token, facts, to)
                 before.may_end = False

@@ -73,7 +73,7 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 
 def _hunt(mutant: dict[str, Any], *, first: int, seeds: int) -> dict[str, Any]:
-    """Run seeds until one is violated."""
+    """Run seeds until one violates what the mutant is to be found out by."""
     sys.meta_path.insert(0, _Finder(mutant))
     found: dict[str, Any] = {"name": mutant["name"], "runs": seeds, "violation": ""}
     try:
@@ -83,9 +83,10 @@ def _hunt(mutant: dict[str, Any], *, first: int, seeds: int) -> dict[str, Any]:
         tried = (mutant["seed"], *range(first, first + seeds))
         for runs, seed in enumerate(tried, start=1):
             result = simulation.run(simulation.plan_of(seed))
-            if result.violations:
-                found |= {"runs": runs, "seed": seed}
-                found["violation"] = result.violations[0].invariant
+            violated = {each.invariant for each in result.violations}
+            finders = [each for each in mutant["by"] if each in violated]
+            if finders:
+                found |= {"runs": runs, "seed": seed, "violation": finders[0]}
                 break
     except Exception as error:  # noqa: BLE001 - told to who asked
         found["error"] = f"{type(error).__name__}: {error}"
