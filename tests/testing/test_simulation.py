@@ -8,9 +8,16 @@ from pathlib import Path
 
 import pytest
 
+from qos.core.model import Level
 from qos.testing.simulation import Fault, Plan, invariants, plan_of, run, shrink
 from qos.testing.simulation.campaign import hunt, run_some
 from qos.testing.simulation.mutants import MUTANTS, Mutant
+from qos.testing.simulation.plan import (
+    FAULTS,
+    MACHINES,
+    PlannedItem,
+    PlannedMessage,
+)
 from qos.testing.simulation.shrinking import minimal
 
 #: `make simulate` runs as many as wanted.
@@ -190,3 +197,73 @@ def test_an_empty_plan_ends_at_once() -> None:
     result = run(Plan(seed=0, faults=(Fault("kill", "ann", 1.0, 1.0),)))
     assert not result.violations
     assert result.messages == result.items == 0
+
+
+# -- what comes to pass, and what is counted -------------------------------
+
+MESSAGE = PlannedMessage(0, 0.5, "ann", "lamp@x/1", Level.ASSURED)
+ITEM = PlannedItem("item-0", 0.5)
+
+
+@pytest.mark.parametrize(
+    ("faults", "counted"),
+    [
+        # The second finds nobody.
+        ([Fault("kill", "ann", 1.0, 9.0), Fault("kill", "ann", 2.0)], {"kill": 1}),
+        ([Fault("stop", "ann", 1.0, 9.0), Fault("stop", "ann", 2.0)], {"stop": 1}),
+        ([Fault("cut", "ann", 1.0, 9.0), Fault("cut", "ann", 2.0)], {"cut": 1}),
+        ([Fault("replay", "bell", 1.0, 8.0)], {}),
+        ([Fault("partition", "bell", 1.0, 8.0)], {}),
+        ([Fault("partition", "lamp", 0.4, 8.0)], {"partition": 1}),
+        # No process reads the clock after that.
+        ([Fault("jump", "ann", 1.0, 5.0)], {}),
+        (
+            [Fault("jump", "ann", 1.0, 5.0), Fault("kill", "ann", 2.0)],
+            {"jump": 1, "kill": 1},
+        ),
+        # Of a stanza that is lost nothing else can come to pass.
+        ([Fault("lose", "ann", 1), Fault("duplicate", "ann", 1)], {"lose": 1}),
+        # For three commits, and one fault.
+        ([Fault("error", "ann", 1, 3)], {"error": 1}),
+        ([Fault("slow", "ann", 1, 0.5)], {"slow": 1}),
+        ([Fault("full", "bee", 1, 4)], {"full": 1}),
+        ([Fault("error", "hive", 100_000, 1)], {}),
+    ],
+)
+def test_a_fault_counts_once_and_if_it_has_come_to_pass(
+    faults: list[Fault], counted: dict[str, int]
+) -> None:
+    """Or the figures would say more than was tried."""
+    plan = Plan(seed=0, faults=tuple(faults), messages=(MESSAGE,), items=(ITEM,))
+    result = run(plan)
+    assert not result.violations
+    assert dict(+result.faults) == counted
+
+
+def test_each_fault_of_a_plan_can_come_to_pass() -> None:
+    """None is aimed at what there is not."""
+    totals = run_some(0, 60)
+    assert (+totals.faults).keys() == FAULTS.keys()
+    planned = [fault for seed in range(500) for fault in plan_of(seed).faults]
+    disks = {each.target for each in planned if each.kind in {"full", "error"}}
+    assert disks == {*MACHINES} - {"shop"}
+
+
+@pytest.mark.parametrize("kind", ["full", "error"])
+@pytest.mark.parametrize("first", range(1, 10))
+def test_a_worker_lives_through_a_bad_disk(kind: str, first: int) -> None:
+    """At each beginning and end of a transaction; whoever runs it starts it again."""
+    away, bad = Fault("kill", "wasp", 0.0, 60.0), Fault(kind, "bee", first, 2)
+    plan = Plan(seed=0, faults=(away, bad), items=(ITEM,))
+    result = run(plan)
+    assert not result.violations
+    assert result.faults[kind] == (first <= 7)
+
+
+def test_a_run_goes_on_until_nothing_is_on_its_way() -> None:
+    """What comes late, when all has ended, may do harm as well."""
+    plan = Plan(seed=0, faults=(Fault("late", "ann", 1, 90.0),), messages=(MESSAGE,))
+    result = run(plan, traced=True)
+    assert not result.violations
+    assert result.seconds > 90.0
+    assert sum("gets from ann@x/1" in line for line in result.trace) == 3

@@ -131,13 +131,14 @@ class End(Machine):
         expired, written = self._book.expired.add, self._book.written
         return MessageDisk(self.name, f"store-{self.new_id()}", expired, written)
 
-    def wipe(self, seconds: float) -> None:
+    def wipe(self, seconds: float) -> bool:
         """Be killed, and come back with another disk."""
-        if self.process is not None:
-            self.kill(seconds)
-            before, self.disk = self.disk, self._new_disk()
-            self.disk.fails, self.disk.slow = before.fails, before.slow
-            self._book.wiped = True
+        if not self.kill(seconds):
+            return False
+        before, self.disk = self.disk, self._new_disk()
+        self.disk.fails, self.disk.slow = before.fails, before.slow
+        self._book.wiped = True
+        return True
 
     # -- its life ----------------------------------------------------------
 

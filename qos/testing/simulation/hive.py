@@ -99,8 +99,9 @@ class Hive(Machine):
         self._book = book
         self._engine: QueueEngine | None = None
         self._probes: dict[str, str] = {}
+        self._clock = self.clock()
         self.disk = QueueServiceDisk(
-            self.name, lambda change: book.written(change, self.clock().now())
+            self.name, lambda change: book.written(change, self._clock.now())
         )
         config = {
             "queue#lock_timeout": f"{settings.lock_s}",
@@ -117,7 +118,7 @@ class Hive(Machine):
 
     def boot(self) -> None:
         """See Machine."""
-        clock = self.clock()
+        clock = self._clock = self.clock()
         store = SimulatedQueueStore(self.disk, clock, self.effect)
         self._probes.clear()
         self._engine = QueueEngine(cast(QueueStore, store), self, clock=clock)

@@ -77,6 +77,8 @@ class Machine:
         self.random = random.Random(f"{seed} {name}")  # noqa: S311 - repeatable
         #: By the number of an effect: what happens instead of it.
         self.dies_at: dict[int, Callable[[], None]] = {}
+        #: What happens when a process reads the clock, which was set.
+        self.set_clock: list[Callable[[], None]] = []
         self._starts = 0
         self._resources = 1
         self._wanted = True
@@ -128,39 +130,47 @@ class Machine:
         if self.process is not None:
             return
         self._starts += 1
+        while self.set_clock:
+            self.set_clock.pop(0)()
         process = Process(self.loop, self.name, self._starts, self._died)
         self.process = process
         self.network.note(self.name, "starts")
         process.start(self.boot)
         self.loop.outside(_LOGIN_S, lambda: self._log_in(process))
 
-    def kill(self, seconds: float, *, resource: bool = False) -> None:
+    def kill(self, seconds: float, *, resource: bool = False) -> bool:
         """Kill the program; it is started again after a while.
 
         Args:
             seconds: after how long.
             resource: it comes back under another resource.
+
+        Returns:
+            Whether there was one; so do the others here.
         """
         process = self.process
         if process is None:
-            return
+            return False
         process.kill()
         if resource:
             self._resources += 1
             self.jid = f"{self.first_jid}-{self._resources}"
         self.loop.outside(seconds, self.start)
+        return True
 
     def _died(self) -> None:
         self.network.note(self.name, "is killed")
         self._offline()
         self.process = None
 
-    def stop(self, seconds: float) -> None:
+    def stop(self, seconds: float) -> bool:
         """Stop the program for a while: nothing moves, and nobody notices."""
         process = self.process
-        if process is not None and process.waiting is None:
-            process.stop()
-            self.loop.outside(seconds, lambda: self._go_on(process))
+        if process is None or process.waiting is not None:
+            return False
+        process.stop()
+        self.loop.outside(seconds, lambda: self._go_on(process))
+        return True
 
     def _go_on(self, process: Process) -> None:
         if process.alive and process.waiting is not None:
@@ -169,16 +179,17 @@ class Machine:
 
     # -- its connection ----------------------------------------------------
 
-    def cut(self, seconds: float) -> None:
+    def cut(self, seconds: float) -> bool:
         """Lose the connection; there is a new one after a while."""
         if not self.online:
-            return
+            return False
         self.cuts += 1
         self._offline()
         process = self.process
         assert process is not None
         process.start(self.disconnected)
         self.loop.outside(seconds, lambda: self._log_in(process))
+        return True
 
     def mend(self) -> None:
         """Run, be connected, under the first resource, and stay so."""

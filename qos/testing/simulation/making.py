@@ -46,6 +46,7 @@ def plan_of(seed: int) -> Plan:
     messages = () if parts == "items" else _messages(chance, settings, patient=patient)
     items = () if parts == "messages" else _items(chance)
     faults = _faults(chance, messages, items, settings)
+    faults = [each for each in faults if not _has_no_such_disk(each)]
     if patient:
         faults = [each for each in faults if not _makes_impatient(each)]
     settings, messages = _consumed(seed, settings, messages)
@@ -69,6 +70,13 @@ def _consumed(
     return replace(settings, consumes=True), tuple(
         replace(each, fails=chance.choice(fails)) for each in messages
     )
+
+
+def _has_no_such_disk(fault: Fault) -> bool:
+    """The shop has none, and that of a worker is a database that takes no time."""
+    if fault.kind == "slow":
+        return fault.target in {"shop", *WORKERS}
+    return fault.kind in {"full", "error"} and fault.target == "shop"
 
 
 def _makes_impatient(fault: Fault) -> bool:

@@ -49,6 +49,7 @@ class Network:
         injected: faults that have come to pass, by kind.
         repeated: whose stanzas were delivered more than once.
         trace: what has happened, a line each; None: it is not noted.
+        flying: how much is still to arrive.
         watch_presence: called when somebody has come, or gone (False).
     """
 
@@ -67,10 +68,12 @@ class Network:
             key = (fault.target, int(fault.at))
             self._faults.setdefault(key, []).append(fault)
         self.repeated: set[str] = set()
-        self._apart: dict[str, float] = {}
+        #: Until when, and what happens when that loses something.
+        self._apart: dict[str, tuple[float, Callable[[], None]]] = {}
         self._latest: dict[tuple[str, str], float] = {}
         self._sent: dict[str, deque[_Flight]] = {}
         self._mended = False
+        self.flying = 0
 
     def note(self, who: str, what: object) -> None:
         """Note what somebody does, if it is wanted."""
@@ -82,19 +85,27 @@ class Network:
         self._mended = True
         self._apart.clear()
 
-    def part(self, name: str, seconds: float) -> None:
-        """Let nothing go from or to a machine for a while."""
-        self._apart[name] = self._loop.time() + seconds
+    def part(self, name: str, seconds: float, lost: Callable[[], None]) -> None:
+        """Let nothing go from or to a machine for a while.
 
-    def replay(self, name: str, count: int) -> None:
+        Args:
+            name: of the machine.
+            seconds: how long.
+            lost: called whenever something does not arrive.
+        """
+        self._apart[name] = self._loop.time() + seconds, lost
+
+    def replay(self, name: str, count: int) -> bool:
         """Deliver again what a machine has sent last, whoever has got it before.
 
         As a server does that had not heard of its arrival (XEP-0198) when a connection
-        was lost.
+        was lost. Returns whether there was anything.
         """
-        self.repeated.add(name)
-        for flight in list(self._sent.get(name, ()))[-count:]:
+        flights = list(self._sent.get(name, ()))[-count:]
+        for flight in flights:
+            self.repeated.add(name)
             self._carry(replace(flight, copy=True, late=True), _LATENCY_S)
+        return bool(flights)
 
     # -- who is there ------------------------------------------------------
 
@@ -124,11 +135,10 @@ class Network:
         faults = self._faults.get((source.name, source.sent), [])
         if self._mended:
             faults = []
-        for fault in faults:
-            self.injected[fault.kind] += 1
         kinds = {fault.kind: fault.seconds for fault in faults}
         self.note(source.name, f"sends {source.sent} to {to}: {body} {kinds or ''}")
         if "lose" in kinds:
+            self.injected["lose"] += 1
             return
         target = self.there.get(to)
         flight = _Flight(
@@ -145,10 +155,13 @@ class Network:
         self._sent.setdefault(source.name, deque(maxlen=_KEPT)).append(flight)
         delay_s = _LATENCY_S + _MORE_S * source.random.random()
         if "late" in kinds:
+            self.injected["late"] += 1
             self._carry(flight, delay_s + kinds["late"], in_order=False)
             return
+        self.injected["delay"] += "delay" in kinds
         self._carry(flight, delay_s + kinds.get("delay", 0.0))
         if "duplicate" in kinds:
+            self.injected["duplicate"] += 1
             self.repeated.add(source.name)
             more_s = kinds["duplicate"]
             self._carry(flight, delay_s + more_s, in_order=more_s == 0.0)
@@ -164,13 +177,14 @@ class Network:
             pair = (flight.sender, flight.to)
             when = max(when, self._latest.get(pair, 0.0))
             self._latest[pair] = when
+        self.flying += 1
         self._loop.outside(when - self._loop.time(), lambda: self._arrive(flight))
 
     def _arrive(self, flight: _Flight) -> None:
+        self.flying -= 1
         source, target = flight.source, self.there.get(flight.to)
-        now = self._loop.time()
         for machine in (source, target):
-            if machine is not None and self._apart.get(machine.name, 0.0) > now:
+            if machine is not None and self._is_apart(machine.name):
                 return
         before = flight.target
         if not flight.late and (
@@ -187,7 +201,15 @@ class Network:
         self.note(target.name, f"gets from {sender}: {body}")
         target.process.start(lambda: target.receive(sender, body))
         if flight.unsure:
+            self.injected["unsure"] += 1
             self._bounce(flight, "recipient-unavailable")
+
+    def _is_apart(self, name: str) -> bool:
+        until_s, lost = self._apart.get(name, (0.0, None))
+        if lost is None or until_s <= self._loop.time():
+            return False
+        lost()
+        return True
 
     def _bounce(self, flight: _Flight, condition: str) -> None:
         source, to, body = flight.source, flight.to, flight.body
@@ -196,8 +218,10 @@ class Network:
             kept.remove(flight)  # it does not deliver what it has given back
 
         def arrive() -> None:
+            self.flying -= 1
             process = source.process
             if source.online and source.jid == flight.sender and process is not None:
                 process.start(lambda: source.bounced(to, body, condition))
 
+        self.flying += 1
         self._loop.outside(_LATENCY_S, arrive)

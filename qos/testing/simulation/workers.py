@@ -7,6 +7,7 @@ with the requests that the service reads, and gives the worker the events that i
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -27,7 +28,9 @@ from qos.core.queue_requests import (
     Unlock,
     Unsubscribe,
 )
+from qos.errors import StoreError, StoreFull
 from qos.testing.simulation.asking import Asker, Asking
+from qos.testing.simulation.disks import Disk
 from qos.testing.simulation.hive import HIVE, NODE, Presence, Sent
 from qos.testing.simulation.items import PARALLEL, ItemBook
 from qos.testing.simulation.loop import SimulatedLoop
@@ -218,7 +221,10 @@ class _Client:
 
 
 class _Database(sqlite3.Connection):
-    """A database in which each beginning and end of a transaction is an effect."""
+    """A database in which each beginning and end of a transaction is an effect.
+
+    And a commit of the disk, which may fail.
+    """
 
     machine: WorkerMachine | None = None
 
@@ -228,10 +234,22 @@ class _Database(sqlite3.Connection):
         if machine is None or not sql.startswith(("BEGIN", "COMMIT")):
             return super().execute(sql, *parameters)
         machine.effect()
+        error = machine.disk.begin()
+        if error is not None:
+            raise _sqlite_error(error)
         cursor = super().execute(sql)
         if sql == "COMMIT":
             machine.committed()
         return cursor
+
+
+def _sqlite_error(error: StoreError) -> sqlite3.OperationalError:
+    full = isinstance(error, StoreFull)
+    found = sqlite3.OperationalError(
+        "database or disk is full" if full else "disk I/O error"
+    )
+    found.sqlite_errorcode = sqlite3.SQLITE_FULL if full else sqlite3.SQLITE_IOERR
+    return found
 
 
 class WorkerMachine(Asker):
@@ -251,6 +269,7 @@ class WorkerMachine(Asker):
         super().__init__(loop, network, name, jid, seed)
         self._settings = settings
         self._book = book
+        self.disk: Disk[object] = Disk(name)
         self._db = sqlite3.connect(":memory:", isolation_level=None, factory=_Database)
         self._db.execute("CREATE TABLE done (item TEXT NOT NULL)")
         self._db.machine = self
@@ -281,8 +300,10 @@ class WorkerMachine(Asker):
         self.process.task(self._work(self._worker))
 
     async def _work(self, worker: Worker) -> None:
-        await worker.run(self._handle)
-        # It has been asked to stop, or has given up: whoever runs it starts it again.
+        with contextlib.suppress(sqlite3.Error):
+            await worker.run(self._handle)
+        # It has been asked to stop, or has given up, as it may when it cannot use its
+        # database: whoever runs it starts it again.
         self.loop.outside(0.0, lambda: self.kill(_GRACE_S))
 
     async def _handle(self, job: Job) -> None:
@@ -294,10 +315,12 @@ class WorkerMachine(Asker):
         async with job.effects(self._db) as effects:
             effects.execute("INSERT INTO done VALUES (?)", (job.id,))
 
-    def leave(self) -> None:
-        """Ask the worker to stop, in good order."""
-        if self.process is not None and self._worker is not None:
-            self.process.start(self._worker.stop)
+    def leave(self) -> bool:
+        """Ask the worker to stop, in good order; returns whether it runs."""
+        if self.process is None or self._worker is None:
+            return False
+        self.process.start(self._worker.stop)
+        return True
 
     def connected(self) -> None:
         """See Machine."""

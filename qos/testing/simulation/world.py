@@ -50,6 +50,9 @@ _BEGIN_S = 1_000_000.0
 #: hour since a clock was set back takes that hour.
 _END_S = 5 * 3600.0
 
+#: When nothing is on its way, and nothing happens for so long, nothing more will come.
+_CALM_S = 2.0
+
 #: A run that takes more steps than this goes in circles.
 _STEPS_MAX = 30_000
 
@@ -142,6 +145,7 @@ class World:
             self.machines |= {"hive": self.hive, "shop": self.shop}
         self.network.watch_presence.append(self._presence)
         self._steps = 0
+        self._came: set[int] = set()
         # What each end had done when it was looked at.
         self._seen: dict[str, int] = {}
 
@@ -200,18 +204,24 @@ class World:
             machine.mend()
         for disk in self._disks():
             disk.fails = lambda _commit: None
-            disk.slow.clear()
+            disk.slow = lambda _commit: 0.0
 
     def _finish(self) -> None:
-        until_s = self.loop.time() + _END_S
-        while not self.book.violations and self._left():
+        """Until nothing is left, and what is late, or comes again, has come."""
+        until_s, left, more = self.loop.time() + _END_S, self._left(), True
+        while not self.book.violations and (left or (more and not self._is_calm())):
             for end in self.ends.values():
                 end.release_parked()
-            more = self._go(until_s=self.loop.time() + 1.0)
+            more = self._go(until_s=self.loop.time() + 1.0) if left else self._step()
             left = self._left()
             if left and (not more or self.loop.time() > until_s):
                 self.book.check(invariants.everything_ends, left)
                 return
+
+    def _is_calm(self) -> bool:
+        when = self.loop.clock.deadline()
+        soon = when is not None and when < self.loop.time() + _CALM_S
+        return not (self.network.flying or soon)
 
     def _left(self) -> list[str]:
         """What has not ended, in words."""
@@ -229,7 +239,7 @@ class World:
             publish = partial(self.shop.publish, facts)
             self.loop.outside(facts.planned.at, publish)
         by_disk: dict[str, list[Fault]] = {}
-        slow: dict[str, dict[int, float]] = {}
+        slow: dict[str, list[Fault]] = {}
         for fault in self.plan.faults:
             machine = self.machines.get(fault.target)
             if machine is None:
@@ -238,52 +248,78 @@ class World:
             if fault.kind == "die":
                 machine.dies_at[int(fault.at)] = strike
             elif fault.kind == "slow":
-                slow.setdefault(fault.target, {})[int(fault.at)] = fault.seconds
+                slow.setdefault(fault.target, []).append(fault)
             elif fault.kind in {"full", "error"}:
                 by_disk.setdefault(fault.target, []).append(fault)
             elif fault.kind in TIMED_FAULTS:
                 self.loop.outside(fault.at, strike)
         for disk in self._disks():
-            disk.slow = slow.get(disk.name, {})
+            if disk.name in slow:
+                disk.slow = partial(self._takes, slow[disk.name])
             if disk.name in by_disk:
                 disk.fails = partial(self._fails, by_disk[disk.name])
 
     def _strike(self, fault: Fault, machine: Machine) -> None:
-        self.network.injected[fault.kind] += 1
         self.network.note(machine.name, f"-- {fault}")
+        if self._hits(fault, machine):
+            self._count(fault)
+
+    def _hits(self, fault: Fault, machine: Machine) -> bool:
+        """Do it; whether that has made a difference at once."""
         match fault.kind:
             case "kill" | "die":
                 moves = fault.how == "resource"
-                if moves:
+                hits = machine.kill(fault.seconds, resource=moves)
+                if hits and moves:
                     self.book.moved.add(machine.name)
-                machine.kill(fault.seconds, resource=moves)
+                return hits
             case "wipe":
                 assert isinstance(machine, End)
-                machine.wipe(fault.seconds)
+                return machine.wipe(fault.seconds)
             case "stop":
-                machine.stop(fault.seconds)
+                return machine.stop(fault.seconds)
             case "jump":
                 machine.skew_s += fault.seconds
-                self.book.jumped.add(machine.name)
+                machine.set_clock.append(partial(self._jumps, fault))
             case "leave":
                 assert isinstance(machine, WorkerMachine)
-                machine.leave()
+                return machine.leave()
             case "cut":
-                machine.cut(fault.seconds)
+                return machine.cut(fault.seconds)
             case "replay":
-                self.network.replay(machine.name, int(fault.seconds))
+                return self.network.replay(machine.name, int(fault.seconds))
             case "partition":
-                self.network.part(machine.name, fault.seconds)
+                lost = partial(self._count, fault)
+                self.network.part(machine.name, fault.seconds, lost)
+        return False
+
+    def _jumps(self, fault: Fault) -> None:
+        self.book.jumped.add(fault.target)
+        self._count(fault)
+
+    def _count(self, fault: Fault) -> None:
+        """It has come to pass; for the first time, perhaps."""
+        if id(fault) not in self._came:
+            self._came.add(id(fault))
+            self.network.injected[fault.kind] += 1
 
     def _fails(self, faults: list[Fault], commit: int) -> StoreError | None:
         for fault in faults:
             if fault.at <= commit < fault.at + fault.seconds:
-                self.network.injected[fault.kind] += 1
+                self._count(fault)
                 url = f"sim:{fault.target}"
                 if fault.kind == "full":
                     return StoreFull(url, "no space left on device")
                 return StoreError(url, "input/output error")
         return None
+
+    def _takes(self, faults: list[Fault], commit: int) -> float:
+        """How much longer than others; as the last of the plan has it."""
+        for fault in reversed(faults):
+            if int(fault.at) == commit:
+                self._count(fault)
+                return fault.seconds
+        return 0.0
 
     def _presence(self, machine: Machine, came: bool) -> None:
         """Those who send messages learn who has come, and the service who has gone."""
@@ -300,5 +336,6 @@ class World:
             machine.process.start(partial(machine.peer_came, jid))
 
     def _disks(self) -> list[Disk[object]]:
-        disks = [end.disk for end in self.ends.values()]
+        disks: list[object] = [end.disk for end in self.ends.values()]
+        disks += [worker.disk for worker in self.workers.values()]
         return cast(list[Disk[object]], [*disks, self.hive.disk])
