@@ -2,7 +2,9 @@
 
 It keeps a log, one JSON object a line, each on disk before anything follows from it:
 
-    {"event": "begun", "id": …, "body": …}      sender: it is going to submit this
+    {"event": "begun", "id": …, "body": …, "deadline_s": …, "withdrawn": …}
+                                                sender: it is going to submit this, and
+                                                perhaps to withdraw it
     {"event": "accepted", "id": …, "body": …}   sender: the message is in the outbox
     {"event": "refused", "id": …, "body": …}    sender: it is not; the disk was full
     {"event": "ended", …, "status": …}          sender: its outcome
@@ -259,7 +261,9 @@ class Device:
         if fickle and number % _DEADLINE_EVERY == 0:
             deadline_s = random.uniform(0.1, _DEADLINE_S_MAX)  # noqa: S311
         msg_id = secrets.token_hex(16)
-        self.log("begun", id=msg_id, body=body)
+        withdrawn = fickle and number % _WITHDRAW_EVERY == 0
+        fate = {"deadline_s": deadline_s, "withdrawn": withdrawn}
+        self.log("begun", id=msg_id, body=body, **fate)
         try:
             delivery = await self.qos.submit(
                 self.xmpp.make_message(to, body),
@@ -272,7 +276,7 @@ class Device:
             await asyncio.sleep(_AGAIN_S)
         else:
             self.log("accepted", id=msg_id, body=body)
-            if fickle and number % _WITHDRAW_EVERY == 0:
+            if withdrawn:
                 await self._withdraw(delivery)
             self._ended(msg_id, body, await delivery.outcome())
         room.release()

@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from qos.cli.status import Status
+from qos.pipeline.session import NoSpark, check_spark
+from qos.testing.campaign.audit import Audited, audit
 from qos.testing.campaign.cast import WORKERS, Files
 from qos.testing.campaign.count import count_items, count_messages
 from qos.testing.campaign.disk import SmallDisk
@@ -79,6 +81,11 @@ async def test_three_minutes_of_faults_on_two_servers_break_nothing_and_nothing_
         "receiver-files": 2,
     }
     assert "<svg" in drawn.read_text()
+    with contextlib.suppress(NoSpark):
+        check_spark()
+        assert re.search(
+            r"^The audit of the journals: [\d,]+ lines, ", out, re.MULTILINE
+        )
 
 
 @pytest.mark.parametrize(
@@ -113,12 +120,18 @@ def write(path: Path, *entries: Mapping[str, object]) -> Path:
 
 
 def sent(
-    number: int, status: str | None, level: str = "assured"
+    number: int,
+    status: str | None,
+    level: str = "assured",
+    *,
+    deadline_s: float | None = None,
+    withdrawn: bool = False,
 ) -> list[dict[str, object]]:
     """What a sender writes of a message; without a status it has not ended."""
+    fate = {"deadline_s": deadline_s, "withdrawn": withdrawn}
     message = {"id": f"m{number}", "body": f"{level} 1-{number}"}
     entries: list[dict[str, object]] = [
-        {"event": "begun", **message},
+        {"event": "begun", **message, **fate},
         {"event": "accepted", **message},
     ]
     if status is not None:
@@ -138,34 +151,39 @@ def test_each_way_of_breaking_the_promise_is_counted(tmp_path: Path) -> None:
         *sent(2, "delivered"),
         *sent(3, "delivered", "acknowledged"),
         *sent(4, "delivered"),
-        *sent(5, "not delivered"),
-        *sent(6, "not delivered"),
-        *sent(7, "in doubt"),
+        *sent(5, "not delivered", withdrawn=True),
+        *sent(6, "not delivered", deadline_s=2.0),
+        *sent(7, "in doubt", deadline_s=2.0),
         *sent(8, None),
         *sent(9, None),
         {"event": "unknown", "id": "m9", "body": "assured 1-9"},
         {"event": "begun", "id": "m10", "body": "assured 1-10"},
         {"event": "refused", "id": "m10", "body": "assured 1-10"},
+        {"event": "begun", "id": "m12", "body": "assured 1-12"},
+        {"event": "unknown", "id": "m12", "body": "assured 1-12"},
+        *sent(13, "not delivered"),
+        *sent(14, "in doubt", withdrawn=True),
     )
     receiver = write(
         tmp_path / "receiver.log",
         *(took(1), took(1, "skipped")),
         *(took(2), took(2)),
         *(took(3), took(3)),
-        *(took(6), took(10), took(11)),
+        *(took(6), took(10), took(11), took(12)),
     )
     tally = count_messages(sender, receiver)
     assert not tally.clean
-    assert tally.accepted == 9
+    assert tally.accepted == 11
     assert tally.again == 1
     assert tally.doubled == 1  # 2; and not 3, which is acknowledged
     assert tally.lost == 2  # 4 and 9
-    assert tally.false == 5  # 4, 6, 9, 10, and 11 that nobody sent
-    assert tally.in_doubt == 1
+    # 4, 6, 9, 10, 11 that nobody sent, 12, and 13 and 14, for which there is no reason
+    assert tally.false == 8
+    assert tally.in_doubt == 2
     assert tally.open == 1  # 8
-    assert {example.split()[1] for example in tally.examples} == {
-        *("m2", "m4", "m6", "m8", "m9", "m10", "m11")
-    }
+    shown = {example.split()[1] for example in tally.examples}
+    # Of each kind five, in the order of their names.
+    assert shown == {*("m2", "m4", "m8", "m9", "m10", "m11", "m12", "m13", "m14")}
 
 
 def test_the_effects_of_a_consumer_are_counted(tmp_path: Path) -> None:
@@ -193,8 +211,19 @@ def test_the_effects_of_a_consumer_are_counted(tmp_path: Path) -> None:
 
 def test_messages_that_all_came_once_are_clean(tmp_path: Path) -> None:
     """Or every run would fail."""
-    sender = write(tmp_path / "sender.log", *sent(1, "delivered"), *sent(2, "in doubt"))
-    receiver = write(tmp_path / "receiver.log", took(1), took(1, "skipped"))
+    sender = write(
+        tmp_path / "sender.log",
+        *sent(1, "delivered"),
+        *sent(2, "in doubt", deadline_s=1.0),
+        *sent(3, "not delivered", deadline_s=1.0),
+        *sent(4, "not delivered", withdrawn=True),
+        # Killed while it was being accepted, and it was not.
+        {"event": "begun", "id": "m5", "body": "assured 1-5"},
+        {"event": "unknown", "id": "m5", "body": "assured 1-5"},
+        # Likewise, and it was: the next life of the sender says so.
+        *sent(6, "delivered"),
+    )
+    receiver = write(tmp_path / "receiver.log", took(1), took(1, "skipped"), took(6))
     tally = count_messages(sender, receiver)
     assert tally.clean
     assert (tally.lost, tally.doubled, tally.false, tally.open) == (0, 0, 0, 0)
@@ -223,6 +252,26 @@ def test_each_way_of_breaking_the_promise_of_a_queue_is_counted(tmp_path: Path) 
     assert tally.doubled == 1  # i2
     assert tally.false == 2  # i4 and i5
     assert tally.open == 2  # i3 and i5
+
+
+async def test_only_without_spark_there_is_no_audit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An audit that fails for any other reason is no run that was kept."""
+
+    def missing() -> None:
+        raise NoSpark("there is no Java")
+
+    (tmp_path / "journals" / "receiver").mkdir(parents=True)
+    monkeypatch.setattr("qos.testing.campaign.audit.check_spark", missing)
+    assert await audit([tmp_path / "journals"], tmp_path / "out") == "there is no Java"
+    monkeypatch.setattr("qos.testing.campaign.audit.check_spark", lambda: None)
+    audited = await audit([tmp_path / "journals"], tmp_path / "out")
+    assert isinstance(audited, Audited)
+    assert audited.failure
+    assert not audited.clean
+    assert not Audited(0, {}, {}).clean  # nothing was looked at
+    assert Audited(7, {"in-doubt": 1}, {}).clean
 
 
 def _execute(path: Path, *statements: str) -> None:

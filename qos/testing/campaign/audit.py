@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from qos.cli.status import CommandError, Status
+from qos.pipeline.session import NoSpark, check_spark
 
 __all__ = ["Audited", "audit"]
 
@@ -18,6 +18,9 @@ _COMMAND = "import sys, qos.cli; sys.exit(qos.cli.main())"
 
 #: All clocks are one, and everything has ended.
 _STRICT = ("--skew", "0.001", "--stuck-after", "1")
+
+#: How it ends when it says what it has found: nothing, or something.
+_AUDITED = frozenset({0, 1})
 
 #: That of an hour of a soak takes some minutes.
 _SECONDS_MAX = 3600.0
@@ -31,28 +34,35 @@ class Audited:
         lines: of all journals.
         anomalies: by kind.
         problems: of the journals, by kind.
+        failure: why there is nothing of that, or ''.
     """
 
     lines: int
     anomalies: dict[str, int]
     problems: dict[str, int]
+    failure: str = ""
 
     @property
     def clean(self) -> bool:
-        """Whether there is nothing wrong; in doubt is nothing wrong."""
-        return not (self.anomalies.keys() - {"in-doubt"} or self.problems)
+        """Whether it has found nothing wrong; in doubt is nothing wrong."""
+        wrong = self.anomalies.keys() - {"in-doubt"} or self.problems or self.failure
+        return self.lines > 0 and not wrong
 
 
 async def audit(journals: Sequence[Path], out: Path) -> Audited | str:
-    """Audit the journals in these folders together; or say why that cannot be.
+    """Audit the journals in these folders together.
 
     Args:
         journals: each has a folder for each node.
         out: for the tables and the report.
 
-    Raises:
-        CommandError: the audit has failed.
+    Returns:
+        What came of it; or what is missing here for one: Spark, and nothing else.
     """
+    try:
+        await asyncio.to_thread(check_spark)
+    except NoSpark as error:
+        return str(error)
     folders = [str(node) for folder in journals for node in sorted(folder.iterdir())]
     process = await asyncio.create_subprocess_exec(
         *("setpriv", "--pdeathsig", "KILL", sys.executable, "-P", "-c", _COMMAND),
@@ -65,16 +75,13 @@ async def audit(journals: Sequence[Path], out: Path) -> Audited | str:
         async with asyncio.timeout(_SECONDS_MAX):
             said, complaints = await process.communicate()
     except TimeoutError:
-        text = f"the audit took longer than {_SECONDS_MAX:g} s"
-        raise CommandError(text, Status.INTERNAL) from None
+        return Audited(0, {}, {}, f"it took longer than {_SECONDS_MAX:g} s")
     finally:
         if process.returncode is None:
             process.kill()
             await process.wait()
     last = complaints.decode().strip().rpartition("\n")[2]
-    if process.returncode == Status.USAGE:
-        return last
-    if process.returncode not in {0, 1}:
-        raise CommandError(f"the audit has failed: {last}", Status.INTERNAL)
+    if process.returncode not in _AUDITED:
+        return Audited(0, {}, {}, last or f"exit status {process.returncode}")
     summary = json.loads(said)
     return Audited(summary["lines"], summary["anomalies"], summary["problems"])

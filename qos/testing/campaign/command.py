@@ -284,6 +284,8 @@ def _growths(results: Sequence[Result]) -> Iterator[str]:
 def _audited(audited: Audited | str) -> str:
     if isinstance(audited, str):
         return f"No audit of the journals: {audited}"
+    if audited.failure:
+        return f"The audit of the journals has failed: {audited.failure}"
     found = {**audited.anomalies, **audited.problems}
     what = ", ".join(f"{count:,} {kind}" for kind, count in sorted(found.items()))
     return (

@@ -35,11 +35,12 @@ class Tally:
     Attributes:
         accepted: that were to arrive.
         delivered: so their sender says; of items, the service.
-        not_delivered: so their sender says: withdrawn, or too late.
+        not_delivered: so their sender says: withdrawn, or too late. Without a reason
+            it is false.
         again: came again after a crash, marked, and were recognized by that.
         lost: never came, and nobody says so.
         doubled: came twice, without a mark.
-        in_doubt: nobody knows.
+        in_doubt: nobody knows, since a deadline came; without one it is false.
         false: an outcome that is not true.
         open: have not ended.
         examples: some of the last five, in words.
@@ -87,6 +88,9 @@ def count_messages(sender: Path, receiver: Path, effects: Path | None = None) ->
     for entry in sent:
         if entry["event"] == "ended":
             statuses.setdefault(entry["id"], set()).add(entry["status"])
+    begun = [entry for entry in sent if entry["event"] == "begun"]
+    may_be_late = {entry["id"] for entry in begun if entry.get("deadline_s")}
+    may_come_back = {entry["id"] for entry in begun if entry.get("withdrawn")}
     taken = Counter(entry["id"] for entry in got if entry["event"] == "took")
     torn = set()
     if effects is not None:
@@ -103,7 +107,9 @@ def count_messages(sender: Path, receiver: Path, effects: Path | None = None) ->
         "lost": accepted - taken.keys() - certain - doubtful - open_,
         "doubled": {msg_id for msg_id, times in taken.items() if times > 1} & once,
         "false": {
-            *(taken.keys() & (certain | ids["refused"])),
+            *(taken.keys() & (certain | ids["refused"] | ids["unknown"])),
+            *(certain - may_be_late - may_come_back),
+            *(doubtful - may_be_late),
             *(delivered - taken.keys()),
             *(msg_id for msg_id, said in statuses.items() if len(said) > 1),
             # It was accepted, and after a restart its sender knew nothing of it.
