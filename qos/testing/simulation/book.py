@@ -5,6 +5,7 @@ It notes, and asks the invariants whether that may be. It knows nothing of machi
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Set
 from dataclasses import dataclass, field
 
@@ -41,9 +42,10 @@ class MessageFacts:
     Attributes:
         planned: of the plan.
         msg_id: its id; '' until its sender knows it.
-        order: of its acceptance.
+        order: in which it was submitted last.
         at: when it was given to its sender's endpoint.
         accepted: True: it was; False: certainly not; None: nobody was told.
+        unsure: it was not, but after a restart it may be.
         handed: the hand-overs that have begun.
         taken: how many of them the application has said to be done.
         consumed: its receiver has a consumer for it.
@@ -61,6 +63,7 @@ class MessageFacts:
     at: float
     msg_id: str = ""
     accepted: bool | None = None
+    unsure: bool = False
     handed: list[HandOver] = field(default_factory=list)
     taken: int = 0
     consumed: bool = False
@@ -91,6 +94,7 @@ class Book:
         repeated: machines whose stanzas the network has delivered more than once.
         moved: machines that came back under another resource.
         jumped: machines whose clock was set.
+        io_errors: machines whose disk has failed with EIO.
         violations: what may not be, in the order of its coming.
     """
 
@@ -102,7 +106,9 @@ class Book:
         self.expired: set[str] = set()
         self.moved: set[str] = set()
         self.jumped: set[str] = set()
+        self.io_errors: set[str] = set()
         self._holds: dict[str, tuple[str, ...]] = {}
+        self._orders = itertools.count()
         self._released: set[tuple[str, str]] = set()
         self.violations: list[invariants.Violation] = []
 
@@ -117,20 +123,30 @@ class Book:
     def planned(self, planned: PlannedMessage) -> MessageFacts:
         """An application begins to send it."""
         facts = MessageFacts(
-            planned, order=len(self.messages), at=self._now(), fails=planned.fails
+            planned, order=next(self._orders), at=self._now(), fails=planned.fails
         )
         self.messages[planned.number] = facts
         return facts
 
+    def tries(self, facts: MessageFacts) -> None:
+        """It is submitted, perhaps not for the first time."""
+        facts.order = next(self._orders)
+
     def accepted(self, facts: MessageFacts) -> None:
         """Its sender's endpoint has it."""
         facts.accepted = True
+        facts.unsure = False
 
     def refused(self, facts: MessageFacts) -> None:
         """Its sender's endpoint does not have it."""
         if facts.accepted is None:
             facts.accepted = False
             self.check(invariants.nothing_of_what_was_refused, facts)
+
+    def unsure(self, facts: MessageFacts) -> None:
+        """Its sender's endpoint does not have it, and may after a restart."""
+        facts.unsure = True
+        self.check(invariants.nothing_of_what_was_refused, facts)
 
     def held(self, hold: str, message: tuple[str, ...]) -> None:
         """A receiver has said that it holds this message under this token."""

@@ -3,7 +3,8 @@
 A disk outlives the processes that use it. What is written reaches it in commits, one at
 a time (`qos.stores.group_commit`, the real one); half of the time of a commit has to
 pass until it is on the disk, and the rest until its process hears of that: one that is
-killed meanwhile has written it, and does not know.
+killed meanwhile has written it, and does not know. One that fails for want of space has
+written nothing; one that fails with EIO may have.
 
 It knows what stores promise, and nothing of what they are used for.
 """
@@ -68,6 +69,8 @@ class Disk(Generic[_Change]):
         self.full = False
         self.fails: Callable[[int], StoreError | None] = _never
         self.slow: Callable[[int], float] = _at_once
+        #: Of a commit that failed, and may be there all the same after a restart.
+        self._unsure: Sequence[_Change] = ()
 
     def begin(self) -> StoreError | None:
         """Begin a commit; returns how it will fail, if it does."""
@@ -75,6 +78,25 @@ class Disk(Generic[_Change]):
         if self.full:
             return StoreFull(f"sim:{self.name}", "no space left on device")
         return self.fails(self.commits)
+
+    def left(self, changes: Sequence[_Change], error: StoreError | None) -> None:
+        """A commit has begun, and will end like this: what is known of these changes.
+
+        A write or an fsync that fails with EIO says nothing of what is on disk. A
+        process is told that its commit has failed, and sees what was before; who opens
+        the disk after it may find it there, unless something was written since. Here
+        that is so of every second one.
+        """
+        if error is None:
+            self._unsure = ()
+        elif not isinstance(error, StoreFull) and self.commits % 2:
+            self._unsure = changes
+
+    def recover(self) -> None:
+        """A process opens it."""
+        changes, self._unsure = self._unsure, ()
+        if changes:
+            self.apply(changes)
 
     def apply(self, changes: Sequence[_Change]) -> None:
         """These are synced."""
@@ -181,6 +203,7 @@ class _Commits(Generic[_Change]):
     ) -> asyncio.Future[None]:
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         error = self._disk.begin()
+        self._disk.left(changes, error)
         takes_s = COMMIT_S + self._disk.slow(self._disk.commits)
         now = self._clock.now()
 
@@ -276,6 +299,7 @@ class SimulatedStore:
 
     def open(self) -> Contents:
         """See Store."""
+        self.disk.recover()
         return self.disk.contents()
 
     def write(self, changes: Sequence[Change]) -> asyncio.Future[None] | None:
@@ -354,6 +378,7 @@ class SimulatedQueueStore:
 
     def open(self) -> QueueContents:
         """See DurableStore."""
+        self.disk.recover()
         return self.contents()
 
     def contents(self) -> QueueContents:

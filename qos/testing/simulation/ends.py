@@ -30,7 +30,13 @@ from qos.core.replace import replace
 from qos.core.route import Resource, choose, to_jid
 from qos.core.sender import Reply
 from qos.engine import Consumption, Delivery, Inbox, InboxLimits, Outbox, OutboxLimits
-from qos.errors import CannotWithdraw, OutboxFull, StoreError, UnknownMessage
+from qos.errors import (
+    CannotWithdraw,
+    OutboxFull,
+    StoreError,
+    StoreFull,
+    UnknownMessage,
+)
 from qos.testing.simulation.book import Book, HandOver, MessageFacts
 from qos.testing.simulation.consuming import Consumer
 from qos.testing.simulation.disks import MessageDisk, SimulatedStore
@@ -50,6 +56,9 @@ _TEXT = frozenset(NAMESPACES)
 _OURS = _TEXT | {MARKS_NAMESPACE}
 
 _ERROR_TYPES = {"service-unavailable": "cancel", "recipient-unavailable": "wait"}
+
+#: Before what the disk did not take is submitted again.
+_AGAIN_S = 0.4
 
 _BACKOFF = Backoff(first_s=1.0, max_s=8.0)
 
@@ -229,6 +238,25 @@ class End(Machine):
         msg_id = None if self.marked else self._book.number_for(self.name)
         if msg_id is not None and planned.level is Level.ASSURED:
             facts.msg_id = msg_id
+        # Some want to know it, and say it again under the same id; others give up.
+        insists = self.marked and planned.number % 2 == 1
+        if insists:
+            facts.msg_id = self.new_id()
+        delivery = await self._accept(outbox, facts)
+        while insists and facts.unsure:
+            await asyncio.sleep(_AGAIN_S)
+            delivery = await self._accept(outbox, facts)
+        if delivery is None:
+            return
+        facts.msg_id = delivery.msg_id
+        if planned.withdrawn_s is not None:
+            later = partial(self._withdraw_later, delivery, facts)
+            self.loop.call_later(planned.withdrawn_s, later)
+        await self._hear(outbox, facts)
+
+    async def _accept(self, outbox: Outbox, facts: MessageFacts) -> Delivery | None:
+        planned, before = facts.planned, facts.order
+        self._book.tries(facts)
         try:
             delivery = await outbox.submit(
                 planned.to,
@@ -238,15 +266,17 @@ class End(Machine):
                 deadline_s=planned.deadline_s,
                 msg_id=facts.msg_id or None,
             )
-        except (StoreError, OutboxFull):
-            self._book.refused(facts)
-            return
-        facts.msg_id = delivery.msg_id
+        except (StoreFull, OutboxFull):
+            if facts.unsure:
+                facts.order = before  # this says nothing of the time before
+            else:
+                self._book.refused(facts)
+            return None
+        except StoreError:
+            self._book.unsure(facts)
+            return None
         self._book.accepted(facts)
-        if planned.withdrawn_s is not None:
-            later = partial(self._withdraw_later, delivery, facts)
-            self.loop.call_later(planned.withdrawn_s, later)
-        await self._hear(outbox, facts)
+        return delivery
 
     def _withdraw_later(self, delivery: Delivery, facts: MessageFacts) -> None:
         assert self.process is not None

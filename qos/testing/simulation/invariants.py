@@ -134,8 +134,8 @@ def in_order(facts: MessageFacts, messages: list[MessageFacts]) -> str | None:
 
 
 def nothing_of_what_was_refused(facts: MessageFacts) -> str | None:
-    """What was not accepted is not sent."""
-    if facts.accepted is False and facts.handed:
+    """What was not accepted is not sent; at once, if the disk may have it after all."""
+    if facts.handed and (facts.accepted is False or facts.unsure):
         return f"{facts} was not accepted, and is handed over"
     return None
 
@@ -146,7 +146,7 @@ def never_what_is_not_delivered(facts: MessageFacts, book: Book) -> str | None:
     But at level acknowledged a network that delivers a stanza twice can have it refused
     once, and taken the other time: nothing makes the two requests one.
     """
-    if _refused_once(facts, book):
+    if _refused_once(facts, book) or _refused_after_eio(facts, book):
         return None
     if facts.told is OutgoingState.NOT_DELIVERED and facts.handed:
         return f"{facts} is not delivered, and was handed over: {_hand_overs(facts)}"
@@ -169,7 +169,11 @@ def not_delivered_has_a_cause(facts: MessageFacts, book: Book) -> str | None:
 
 def withdrawn_is_not_delivered(facts: MessageFacts, book: Book) -> str | None:
     """Of what its sender has got back he is told nothing else, and nobody else has it."""
-    if not facts.withdrawn or _refused_once(facts, book):
+    if (
+        not facts.withdrawn
+        or _refused_once(facts, book)
+        or _refused_after_eio(facts, book)
+    ):
         return None
     if facts.handed:
         return f"{facts} is withdrawn, and was handed over: {_hand_overs(facts)}"
@@ -330,6 +334,18 @@ def _deadline_may_have_come(facts: MessageFacts, book: Book) -> bool:
 
 def _refused_once(facts: MessageFacts, book: Book) -> bool:
     return facts.turned_away and facts.planned.sender in book.repeated
+
+
+def _refused_after_eio(facts: MessageFacts, book: Book) -> bool:
+    """At level acknowledged its receiver refused it for an I/O error, and has it after all.
+
+    That its disk may have it could be told to the sender; until then this is exempt.
+    """
+    return (
+        facts.turned_away
+        and bool(facts.handed)
+        and all(each.begun and each.machine in book.io_errors for each in facts.handed)
+    )
 
 
 def _hand_overs(facts: MessageFacts) -> str:

@@ -310,6 +310,7 @@ class World:
                 url = f"sim:{fault.target}"
                 if fault.kind == "full":
                     return StoreFull(url, "no space left on device")
+                self.book.io_errors.add(fault.target)
                 return StoreError(url, "input/output error")
         return None
 
