@@ -46,6 +46,8 @@ def plan_of(seed: int) -> Plan:
     messages = () if parts == "items" else _messages(chance, settings, patient=patient)
     items = () if parts == "messages" else _items(chance)
     faults = _faults(chance, messages, items, settings)
+    messages, regrets = _regretted(seed, messages)
+    faults += regrets
     faults = [each for each in faults if not _has_no_such_disk(each)]
     if patient:
         faults = [each for each in faults if not _makes_impatient(each)]
@@ -70,6 +72,29 @@ def _consumed(
     return replace(settings, consumes=True), tuple(
         replace(each, fails=chance.choice(fails)) for each in messages
     )
+
+
+def _regretted(
+    seed: int, messages: tuple[PlannedMessage, ...]
+) -> tuple[tuple[PlannedMessage, ...], list[Fault]]:
+    """Perhaps many are taken back while they are queued, and that is slow to write.
+
+    By a chance of its own, as `_consumed`.
+    """
+    chance = random.Random(f"regrets {seed}")  # noqa: S311 - repeatable
+    if not messages or chance.random() < 0.9:
+        return messages, []
+    sender = chance.choice(messages).sender
+    faults = [
+        Fault("slow", sender, commit, chance.uniform(0.02, 0.3))
+        for commit in range(4, 20)
+    ]
+    return tuple(
+        replace(each, withdrawn_s=chance.uniform(0.0, 0.8))
+        if each.sender == sender and chance.random() < 0.4
+        else each
+        for each in messages
+    ), faults
 
 
 def _has_no_such_disk(fault: Fault) -> bool:

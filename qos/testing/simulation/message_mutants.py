@@ -96,7 +96,7 @@ SENDER = (
         "if chunk[0].seq >= 0:",
         "What ends while it is queued is not offered.",
         by=("nothing_is_raised",),
-        seed=3620,
+        seed=4705,
     ),
     Mutant(
         "doubt-ends-with-the-process",
