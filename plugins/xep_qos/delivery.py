@@ -127,7 +127,9 @@ class XEP_QOS(BasePlugin):
 
         Raises:
             MessageTooLarge, OutboxFull, LocalProtocolError, StoreError: it was
-                not accepted.
+                not accepted. But after an I/O error (a StoreError that is no
+                StoreFull) it may go on when the store is opened again; to be sure,
+                submit it again under the same msg_id.
         """
         sender = str(message["from"]) if self.xmpp.is_component else ""
         text = stanza.embedded(message.xml)

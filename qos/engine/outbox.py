@@ -139,7 +139,9 @@ class Outbox:
 
         Raises:
             OutboxFull: nothing was accepted.
-            StoreError: nothing was accepted.
+            StoreError: nothing was accepted. Unless it is StoreFull the message may still
+                be on disk: this process does not send it, but one that opens the store
+                again may, once. Submitted again under the same msg_id, it is had once.
             LocalProtocolError: another message has this id.
         """
         self._check_running()
