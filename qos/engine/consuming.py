@@ -87,11 +87,10 @@ class Handover:
             begin = self._transaction.begin()
             loop = asyncio.get_running_loop()
             await loop.create_task(begin, context=self._context)
-        rows = await self._transaction.execute(sql, parameters)
         if self._limit.when() is None:
             now = asyncio.get_running_loop().time()
             self._limit.reschedule(now + _TRANSACTION_S_MAX)
-        return rows
+        return await self._transaction.execute(sql, parameters)
 
 
 #: Called with the transaction, to be committed or undone, and the error of the handler.

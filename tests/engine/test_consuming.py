@@ -1,6 +1,8 @@
 """Hand-overs to a consumer: again when it fails, in order, parked in the end."""
 
 import asyncio
+import contextlib
+import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator
 from dataclasses import replace
 from functools import partial
@@ -488,3 +490,31 @@ async def write_when(begun: asyncio.Event, store: SqliteStore) -> None:
     """What the handler has begun before, and does not wait for, is not inside."""
     await begun.wait()
     await write(store)
+
+
+@pytest.mark.parametrize("sql", ["SELECT 1", "SELECT 1 FROM nothing"])
+async def test_a_transaction_is_not_open_for_long_also_if_its_first_statement_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sql: str
+) -> None:
+    """Nobody else can write meanwhile."""
+    monkeypatch.setattr("qos.engine.consuming._TRANSACTION_S_MAX", 0.05)
+    store = SqliteStore(tmp_path / "store.db")
+    store.open()
+    ended: asyncio.Future[BaseException | None] = (
+        asyncio.get_running_loop().create_future()
+    )
+
+    def end(transaction: Transaction | None, error: BaseException | None) -> None:
+        assert transaction is not None
+        transaction.rollback()
+        ended.set_result(error)
+
+    async def handle(handover: Handover) -> None:
+        with contextlib.suppress(sqlite3.Error):
+            await handover.execute(sql)
+        await asyncio.Event().wait()
+
+    consumption = replace(Consumer()(incoming("k")), handle=handle)
+    Consuming(store).begin(incoming("k"), consumption, end)
+    assert isinstance(await asyncio.wait_for(ended, 5), TimeoutError)
+    await store.close()
