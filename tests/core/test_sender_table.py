@@ -20,8 +20,10 @@ from qos.core.sender import (
     classify,
     on_peer,
     on_session,
+    overdue,
     resumed,
     step,
+    unsent,
     wake_at,
 )
 from qos.core.sender import SenderInput as I
@@ -621,6 +623,17 @@ def test_the_alarm_is_the_sooner_of_attempt_and_deadline(
     assert wake_at(record) == expected
 
 
+@pytest.mark.parametrize(
+    ("expires_at", "expected"), [(None, False), (NOW + 1.0, False), (NOW, True)]
+)
+def test_a_message_is_overdue_from_its_deadline_on(
+    expires_at: float | None, expected: bool
+) -> None:
+    """At that moment it ends, and is not attempted."""
+    record = replace(outgoing(S.QUEUED), expires_at=expires_at)
+    assert overdue(record, NOW) is expected
+
+
 # --- honesty -----------------------------------------------------------------
 
 ENDINGS = [I.REFUSED, I.DEADLINE]
@@ -643,6 +656,16 @@ def test_acknowledged_is_in_doubt_when_any_attempt_may_have_arrived(
     after, effects = step(record, input_, at(input_))
     assert after.state is S.IN_DOUBT
     assert effects == (Forget(after), Settle(after))
+
+
+@pytest.mark.parametrize("earlier", [False, True])
+def test_an_attempt_that_was_not_sent_leaves_no_doubt_of_its_own(earlier: bool) -> None:
+    """But that of an attempt before it, which has had no answer, stays."""
+    record = outgoing(S.OFFERED, Level.ACKNOWLEDGED)
+    record = replace(record, unanswered=earlier, doubted=False)
+    record, _ = step(record, I.ATTEMPT, at(I.ATTEMPT))
+    after, _ = step(unsent(record), I.DEADLINE, at(I.DEADLINE))
+    assert after.state is (S.IN_DOUBT if earlier else S.NOT_DELIVERED)
 
 
 def test_how_a_message_has_ended_takes_the_place_of_its_record() -> None:
