@@ -4,13 +4,16 @@ That is the client's presence. Unavailable, it ends locks and subscriptions of a
 nodes, so only the last worker says so; the others unsubscribe from their own node. If
 nobody has answered to that, the service would go on to send items that nobody takes:
 those who are left ask again, each time they subscribe.
+
+Of a node there is one worker: the subscription is the client's, so two would both get
+each item, and both do it.
 """
 
 from __future__ import annotations
 
 from weakref import WeakKeyDictionary
 
-from qos.errors import RequestRefused
+from qos.errors import LocalProtocolError, RequestRefused
 from qos.worker.holding import passing
 from xep_0254.queueing import XEP_0254
 
@@ -26,7 +29,7 @@ class Company:
 
     def __init__(self) -> None:
         self.left: set[str] = set()
-        self._nodes: list[str] = []
+        self._nodes: set[str] = set()
 
     @classmethod
     def of(cls, plugin: XEP_0254, service: str) -> Company:
@@ -35,8 +38,17 @@ class Company:
         return companies.setdefault(service, cls())
 
     def join(self, node: str) -> None:
-        """A worker of this node begins."""
-        self._nodes.append(node)
+        """A worker of this node begins.
+
+        Raises:
+            LocalProtocolError: there is one.
+        """
+        if node in self._nodes:
+            raise LocalProtocolError(
+                f"this client has a worker of {node!r} already, which would get the same "
+                "items: use `parallel`, or another client"
+            )
+        self._nodes.add(node)
         self.left.discard(node)
 
     def leave(self, node: str, *, may_be_subscribed: bool) -> bool:
@@ -45,7 +57,7 @@ class Company:
         if not self._nodes:
             self.left.clear()
             return True
-        if may_be_subscribed and node not in self._nodes:
+        if may_be_subscribed:
             self.left.add(node)
         return False
 

@@ -42,7 +42,7 @@ _STOP_S = 5.0
 
 
 class Worker:
-    """Takes items of a queue, some at a time.
+    """Takes items of a queue, some at a time. Of a queue a client has one worker.
 
     Use it as `async with`; then `async for job in worker`, or `run`. It loads the
     plugin xep_0254 if the application has not. Where the connection is lost it goes
@@ -70,6 +70,7 @@ class Worker:
 
     Raises:
         ValueError: an option is bad.
+        LocalProtocolError: when it begins: this client has a worker of the queue.
     """
 
     def __init__(
@@ -395,6 +396,12 @@ class Worker:
     # -- stopping ----------------------------------------------------------
 
     async def _stop(self, unbegun: list[Job]) -> None:
+        try:
+            await self._stop_work(unbegun)
+        finally:
+            self._leave()
+
+    async def _stop_work(self, unbegun: list[Job]) -> None:
         """Go in order: each step relies on those before it."""
         holding = self._holding
         assert self._following is not None
@@ -413,6 +420,8 @@ class Worker:
         if running:
             await asyncio.wait(running, timeout=_STOP_S)
         await holding.end(_STOP_S)
+
+    def _leave(self) -> None:
         if self._company.leave(self.node, may_be_subscribed=self._may_be_subscribed):
             # Unavailable, locks end as failed deliveries: they have been released.
             self._send_presence("unavailable")

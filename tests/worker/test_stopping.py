@@ -10,7 +10,7 @@ from slixmpp import ClientXMPP
 
 from hive import NODE, QUEUE, ByHand, Handler, LogIn, Queue, until
 from qos.core.item import ItemOutcome
-from qos.errors import JobLost
+from qos.errors import JobLost, LocalProtocolError
 from qos.worker import Job, Worker
 from raw_client import local, stanza
 
@@ -78,6 +78,23 @@ async def test_a_worker_that_stops_takes_nothing_from_another_of_its_client(
         async with await anext(worker) as job:
             assert job.delivery_count == 0
     assert await subscribers(queue) == 0
+
+
+async def test_a_client_has_one_worker_of_a_queue_at_a_time(
+    bee: ClientXMPP, queue: Queue
+) -> None:
+    """The subscription is the client's: both would get each item, and do it."""
+    await queue.create()
+    async with Worker(bee, QUEUE, NODE) as worker:
+        await worker.subscribed()
+        with pytest.raises(LocalProtocolError, match="has a worker of"):
+            async with Worker(bee, QUEUE, NODE):
+                pass
+        await queue.publish("i")
+        async with await anext(worker) as job:
+            assert job.id == "i"
+    async with Worker(bee, QUEUE, NODE) as worker:
+        await worker.subscribed()
 
 
 async def subscribers(queue: Queue) -> object:
