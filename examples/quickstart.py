@@ -1,20 +1,26 @@
 import asyncio
+from functools import partial
 
-from qos.testing import friends, logged_in
-from xep_qos import XEP_QOS
+import qos
+from qos.testing import friends
+
+
+async def switch(lamp: qos.Device) -> None:
+    async for message in lamp.messages():
+        print("lamp:", message["body"])
 
 
 async def main() -> None:
-    async with (
-        friends("controller", "lamp") as server,
-        logged_in(server, "lamp/1") as lamp,
-    ):
-        lamp.add_event_handler(
-            "message", lambda message: print("lamp:", message["body"])
-        )
-        async with logged_in(server, "controller/1") as controller:
-            receipt = await XEP_QOS.of(controller).send("lamp@localhost/1", body="on")
-            print("controller:", receipt.status.value)
+    async with friends("controller", "lamp") as server:
+        connect = partial(qos.connect, host=server.host, port=server.port, tls="off")
+        async with (
+            connect("lamp@localhost/1", "secret") as lamp,
+            connect("controller@localhost/1", "secret") as controller,
+        ):
+            switching = asyncio.create_task(switch(lamp))
+            outcome = await controller.send("lamp@localhost", "on")
+            print("controller:", outcome.status.value)
+        await switching
 
 
 asyncio.run(main())

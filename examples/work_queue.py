@@ -12,7 +12,7 @@ from functools import partial
 
 from qos.testing import friends, logged_in, queue_service
 from qos.worker import Job, Worker
-from xep_0254 import XEP_0254, NewItem
+from xep_0254 import XEP_0254, Affiliation, NewItem
 
 SERVICE, NODE, DEAD_LETTERS = "queue.localhost", "orders", "dead-letters"
 BEES = ("anna", "ben", "carl")
@@ -60,6 +60,8 @@ async def main() -> None:
         queues = XEP_0254.of(shop)
         await queues.create(SERVICE, DEAD_LETTERS)
         await queues.create(SERVICE, NODE, OPTIONS)
+        members = {f"{bee}@localhost": Affiliation.MEMBER for bee in BEES}
+        await queues.set_affiliations(SERVICE, NODE, members)
         await queues.publish(SERVICE, NODE, [order(number) for number in range(60)])
         workers = []
         async with asyncio.TaskGroup() as group:

@@ -86,10 +86,9 @@ async def main() -> None:
     client.add_event_handler("disconnected", connect)
     client.add_event_handler("failed_all_auth", refuse)
     worker = Worker(client, options.service, options.node, parallel=options.parallel)
-    async with worker:
-        worker.install_signal_handlers()
-        connect()
-        await worker.run(lambda job: handle(job, options.command))
+    worker.install_signal_handlers()
+    connect()
+    await worker.run(lambda job: handle(job, options.command))
     client.del_event_handler("disconnected", connect)
     await client.disconnect()
     if refused.is_set():

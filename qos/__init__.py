@@ -1,40 +1,101 @@
 """Quality of service for XMPP messages: at most once, acknowledged, assured.
 
-The plugin for slixmpp is `xep_qos`; this package is what stands below it.
+`qos.connect` makes a device that sends, receives and stays connected. The plugin for
+slixmpp is `xep_qos`, for programs that keep up their own connection. `import qos` alone
+imports neither.
+
+Public are the names in `__all__`, and the packages `qos.stores`, `qos.worker`,
+`qos.testing` and `qos.pipeline`.
 """
 
+from typing import TYPE_CHECKING
+
 from qos._version import __version__
-from qos.core.model import Level
-from qos.engine import Delivery, Handover, Outcome
+from qos.core.model import Incoming, Level, OutgoingState
+from qos.engine import Delivery, Handover, Outcome, Outstanding, OutstandingMessage
 from qos.errors import (
     AmbiguousMessage,
+    CannotConnect,
     CannotWithdraw,
+    DeliveryFailed,
     InDoubt,
+    InvalidArgument,
+    JobLost,
+    JournalError,
     LocalProtocolError,
     MessageTooLarge,
+    NoAnswer,
     NotDelivered,
     OutboxFull,
     QosError,
+    RemoteProtocolError,
+    RequestFailed,
+    RequestRefused,
     StillOutstanding,
+    StoreDamaged,
     StoreError,
+    StoreFull,
+    StoreInUse,
+    StoreReadOnly,
+    StoreTooNew,
     UnknownMessage,
+    UnrecoverableError,
 )
+
+if TYPE_CHECKING:
+    from qos.stream.connect import Device, connect
 
 __all__ = [
     "AmbiguousMessage",
+    "CannotConnect",
     "CannotWithdraw",
     "Delivery",
+    "DeliveryFailed",
+    "Device",
     "Handover",
     "InDoubt",
+    "Incoming",
+    "InvalidArgument",
+    "JobLost",
+    "JournalError",
     "Level",
     "LocalProtocolError",
     "MessageTooLarge",
+    "NoAnswer",
     "NotDelivered",
     "OutboxFull",
     "Outcome",
+    "OutgoingState",
+    "Outstanding",
+    "OutstandingMessage",
     "QosError",
+    "RemoteProtocolError",
+    "RequestFailed",
+    "RequestRefused",
     "StillOutstanding",
+    "StoreDamaged",
     "StoreError",
+    "StoreFull",
+    "StoreInUse",
+    "StoreReadOnly",
+    "StoreTooNew",
     "UnknownMessage",
+    "UnrecoverableError",
     "__version__",
+    "connect",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
+if not TYPE_CHECKING:  # else every name would be known to a type checker
+
+    def __getattr__(name: str) -> object:
+        """Import what needs slixmpp when it is asked for (PEP 562)."""
+        if name in {"Device", "connect"}:
+            from qos.stream import connect
+
+            return getattr(connect, name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

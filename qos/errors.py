@@ -4,6 +4,7 @@
 
     QosError
     ├── LocalProtocolError        the caller asked for what cannot be
+    │   ├── InvalidArgument       an argument has a wrong type or value; a ValueError
     │   ├── MessageTooLarge       over the server's stanza limit
     │   ├── OutboxFull            the outbox is bounded, and it is full
     │   ├── UnknownMessage        no such message in the store
@@ -13,6 +14,7 @@
     ├── DeliveryFailed            how a message ended, other than delivered
     │   ├── NotDelivered          certainly not
     │   └── InDoubt               it may have been
+    ├── CannotConnect             no session with the server, and none to be expected
     ├── StillOutstanding          the end was awaited, and the plugin closed before it
     ├── RequestFailed             a service did not do what it was asked
     │   ├── RequestRefused        it said why
@@ -30,14 +32,17 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Sequence
 from typing import Literal
 
 __all__ = [
     "AmbiguousMessage",
+    "CannotConnect",
     "CannotWithdraw",
     "DeliveryFailed",
     "InDoubt",
+    "InvalidArgument",
     "JobLost",
     "JournalError",
     "LocalProtocolError",
@@ -60,6 +65,10 @@ __all__ = [
     "UnrecoverableError",
 ]
 
+#: A value in the text of an error: long enough for a JID or a path.
+_shown = reprlib.Repr()
+_shown.maxstring = _shown.maxother = 120
+
 ErrorType = Literal["auth", "cancel", "continue", "modify", "wait"]
 
 
@@ -71,10 +80,42 @@ class LocalProtocolError(QosError):
     """The caller asked for something that cannot be done. Nothing was changed."""
 
 
+class InvalidArgument(LocalProtocolError, ValueError):
+    """An argument or option has a type or a value that is not allowed.
+
+    Nothing was sent, stored or started. One error for both, so that `except ValueError`
+    is enough. The text shows the beginning and the end of a long value.
+
+    Attributes:
+        name: of the argument or option.
+        value: as it was given; its type alone where it is private (a payload, say).
+        expected: what is allowed, in words.
+    """
+
+    def __init__(
+        self, name: str, value: object, expected: str, *, why: str = ""
+    ) -> None:
+        """Make the text of these.
+
+        Args:
+            name: of the argument or option.
+            value: as it was given.
+            expected: what is allowed, in words that follow "must be".
+            why: what is wrong with the value, where `expected` does not say it all.
+        """
+        reason = f" ({why})" if why else ""
+        given = "" if value is str else f": {_shown.repr(value)}"
+        super().__init__(f"{name} must be {expected}{given}{reason}")
+        self.name = name
+        self.value = value
+        self.expected = expected
+
+
 class MessageTooLarge(LocalProtocolError):
     """A message would break the server's limit, and so the whole stream.
 
     Attributes:
+        to: the JID it was for.
         size: bytes of the stanza as it would be sent.
         limit: bytes that the server takes.
     """
@@ -104,7 +145,11 @@ class OutboxFull(LocalProtocolError):
 
 
 class UnknownMessage(LocalProtocolError):
-    """The store has no message with this id (or it has ended)."""
+    """The store has no message with this id (or it has ended).
+
+    Attributes:
+        msg_id: the id.
+    """
 
     def __init__(self, msg_id: str) -> None:
         super().__init__(f"no message {msg_id!r} in the store")
@@ -115,7 +160,8 @@ class AmbiguousMessage(LocalProtocolError):
     """Several messages have this id: it is only unique with its sender.
 
     Attributes:
-        senders: their full JIDs, sorted.
+        msg_id: the id.
+        senders: the full JIDs of the senders, sorted.
     """
 
     def __init__(self, msg_id: str, *, senders: Sequence[str]) -> None:
@@ -127,7 +173,12 @@ class AmbiguousMessage(LocalProtocolError):
 
 
 class CannotWithdraw(LocalProtocolError):
-    """The message may have been handed over already, so it goes on."""
+    """The message may have been handed over already, so it goes on.
+
+    Attributes:
+        msg_id: its id.
+        state: where it stands: the value of a `qos.OutgoingState`.
+    """
 
     def __init__(self, msg_id: str, *, state: str) -> None:
         super().__init__(
@@ -162,6 +213,7 @@ class DeliveryFailed(QosError):
         attempts: iqs sent for it, repeats included.
         condition: the stanza error that decided, or None (a deadline, say).
         by: the JID that sent this error, or None.
+        text: what this error says for people, one line, or None.
     """
 
     _ended = "failed"
@@ -175,12 +227,13 @@ class DeliveryFailed(QosError):
         attempts: int,
         condition: str | None = None,
         by: str | None = None,
+        text: str | None = None,
     ) -> None:
-        reason = f": {condition}" if condition else ""
-        source = f" (said {by})" if by else ""
+        reason = why_not_delivered(
+            to=to, attempts=attempts, condition=condition, by=by, text=text
+        )
         super().__init__(
-            f"{msg_id!r} to {to} {self._ended} after {attempts} attempts"
-            f"{reason}{source}"
+            f"{msg_id!r} to {to} {self._ended} after {attempts} attempts: {reason}"
         )
         self.msg_id = msg_id
         self.to = to
@@ -188,18 +241,92 @@ class DeliveryFailed(QosError):
         self.attempts = attempts
         self.condition = condition
         self.by = by
+        self.text = text
+
+
+#: With these a server answers in the name of an entity that is not there, and an entity
+#: that is there answers what it does not support (RFC 6120 §8.3.3).
+_NOT_THERE = frozenset(
+    {
+        "gone",
+        "recipient-unavailable",
+        "remote-server-not-found",
+        "remote-server-timeout",
+        "service-unavailable",
+    }
+)
+
+
+def why_not_delivered(
+    *,
+    to: str,
+    attempts: int,
+    condition: str | None,
+    by: str | None,
+    text: str | None = None,
+) -> str:
+    """Why a message was not delivered, or is in doubt, and what to do about it.
+
+    Args:
+        to: the JID as the application gave it.
+        attempts: iqs sent for it.
+        condition: the latest stanza error, or None.
+        by: the JID that this error came from, or None.
+        text: what this error says for people, or None.
+    """
+    if condition is None:
+        if attempts:
+            return "no answer in time"
+        if "/" in to:
+            return f"nothing was sent: there was no session, or no time to ask {to}"
+        return (
+            f"no resource of {to} with QoS is known: is there a presence subscription, "
+            "and is it online?"
+        )
+    said = f" ({text})" if text else ""
+    if condition in _NOT_THERE:
+        # A server answers from the JID of the entity that is not there.
+        about = by or to
+        return (
+            f"{condition}, answered for {about}{said}: it is not online, or does not "
+            "support QoS"
+        )
+    reason = f"{condition}, said {by}{said}" if by else f"{condition}{said}"
+    if condition == "not-allowed":
+        return (
+            f"{reason}: the receiver does not trust this account: it can add the "
+            "account to its roster, or name it in `trust` (--trust)"
+        )
+    if condition == "feature-not-implemented":
+        return f"{reason}: it does not support QoS"
+    return reason
 
 
 class NotDelivered(DeliveryFailed):
-    """The message was certainly not handed to the receiving application."""
+    """The message was certainly not handed to the receiving application.
+
+    Its attributes are those of DeliveryFailed.
+    """
 
     _ended = "was not delivered"
 
 
 class InDoubt(DeliveryFailed):
-    """The message may have been handed over; nobody can tell any more."""
+    """The message may have been handed over; nobody can tell any more.
+
+    Its attributes are those of DeliveryFailed.
+    """
 
     _ended = "is in doubt"
+
+
+class CannotConnect(QosError):
+    """There is no session with the server, and another attempt is of no use.
+
+    The text names the server and says what happened: the login was refused, say, or
+    the certificate, or there was no session within the time-out. Messages that were
+    accepted stay in the store.
+    """
 
 
 class StillOutstanding(QosError):
@@ -281,7 +408,11 @@ class RequestRefused(RequestFailed):
 
 
 class NoAnswer(RequestFailed):
-    """No answer came in time, or the session was lost: it may have been done."""
+    """No answer came in time, or the session was lost: it may have been done.
+
+    Attributes:
+        reason: which of these, in words.
+    """
 
     def __init__(self, reason: str, *, to: str, what: str) -> None:
         super().__init__(
@@ -296,7 +427,8 @@ class JobLost(QosError):
     """An item is not this worker's any more: drop what was done for it.
 
     Attributes:
-        item_id: which.
+        item_id: the id of the item.
+        reason: why it is lost, in words.
         condition: the stanza error that said so, or None (a deadline, say).
     """
 

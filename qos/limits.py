@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import math
+import os
 import sys
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Final
@@ -66,10 +67,19 @@ LIMITS: Final = (
     Limit("xep_qos.settings:Settings.quota_bytes", "bytes held of one account"),
     Limit("xep_qos.settings:Settings.quota_total_messages", "messages held of all"),
     Limit("xep_qos.settings:Settings.quota_total_bytes", "bytes held of all"),
+    Limit(
+        "xep_qos.settings:Settings.quota_domain_messages",
+        "messages held of one foreign domain",
+    ),
+    Limit(
+        "xep_qos.settings:Settings.quota_domain_bytes",
+        "bytes held of one foreign domain",
+    ),
     Limit("xep_qos.settings:Settings.hold_ttl_s", "seconds that a message is held"),
     Limit("xep_qos.settings:Settings.tombstones_max", "ended messages remembered"),
     Limit("xep_qos.settings:Settings.tombstone_ttl_s", "seconds that they are"),
     Limit("qos.core.model:ID_CHARS_MAX", "characters of a msgId, mark, hold or iq id"),
+    Limit("qos.core.model:_TEXT_CHARS_MAX", "characters of an error's text"),
     Limit("qos.core.batch:ELEMENTS_MAX", "requests in a batch"),
     Limit("qos.core.batch:BYTES_MAX", "bytes of answers in a batch"),
     Limit("qos.engine.inbox:_WAITING_MAX", "requests that wait for a write of theirs"),
@@ -77,7 +87,12 @@ LIMITS: Final = (
     Limit("xep_qos.guard:_WAITING_BYTES_MAX", "bytes of their payloads"),
     Limit("xep_qos.guard:_ROOMS_MAX", "rooms remembered by their occupants"),
     Limit("xep_qos.discovery:_PRESENT_MAX", "peers remembered as available"),
+    Limit("qos.stream.messages:PLAIN_MAX", "plain messages that wait for a loop"),
+    Limit("qos.stream.messages:PLAIN_BYTES_MAX", "their bytes"),
     # -- what is said of peers
+    Limit(
+        "xep_qos.endpoint:_SAID_MAX", "accounts of whom it is said that nobody takes"
+    ),
     Limit(
         "qos.core.rate:SOURCES_MAX", "accounts reported for themselves in an interval"
     ),
@@ -100,9 +115,25 @@ LIMITS: Final = (
     Limit("qos.core.batch:_UNDER_WAY_MAX", "batches unanswered while more gathers"),
     Limit("qos.core.batch:_UNANSWERED_MAX", "batches whose answer is recognised"),
     # -- a queue service
-    Limit("qos.core.queue_owners:_NODES_MAX", "nodes of a service"),
+    Limit("qos.core.queue_service:QueueBounds.nodes", "nodes of a service"),
+    Limit("qos.core.queue_service:QueueBounds.nodes_per_account", "of one account"),
+    Limit(
+        "qos.core.queue_service:QueueBounds.nodes_per_domain", "of one foreign domain"
+    ),
     Limit("qos.core.queue_owners:_AFFILIATIONS_MAX", "affiliations of a node"),
-    Limit("qos.core.queue_users:_SUBSCRIPTIONS_MAX", "subscriptions of an account"),
+    Limit(
+        "qos.core.queue_service:QueueBounds.subscriptions", "subscriptions of a service"
+    ),
+    Limit(
+        "qos.core.queue_service:QueueBounds.subscriptions_per_account", "of one account"
+    ),
+    Limit(
+        "qos.core.queue_service:QueueBounds.subscriptions_per_domain",
+        "of one foreign domain",
+    ),
+    Limit(
+        "qos.core.queue_node:_DORMANT_S", "seconds that a dormant subscription stays"
+    ),
     Limit("qos.core.queue_users:_PAGE_MAX", "items in an answer to a browse"),
     Limit("qos.core.queue_service:_RESOURCES_MAX", "devices of an account remembered"),
     Limit("qos.core.node_options:NODE_FIELDS.queue#max_items", "items that wait"),
@@ -152,9 +183,13 @@ def main() -> int:
     """Print the table."""
     rows = [(f"{limit.value:,.10g}", limit) for limit in LIMITS]
     width = max(len(value) for value, _ in rows)
-    for value, limit in rows:
-        mark = " (an option)" if limit.is_option else ""
-        sys.stdout.write(f"{value:>{width}}  {limit.bounds}{mark}: {limit.name}\n")
+    try:
+        for value, limit in rows:
+            mark = " (an option)" if limit.is_option else ""
+            sys.stdout.write(f"{value:>{width}}  {limit.bounds}{mark}: {limit.name}\n")
+        sys.stdout.flush()
+    except BrokenPipeError:  # as `| head` does; or the interpreter complains at its end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
 
 

@@ -2,6 +2,7 @@
 
 import os
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,17 @@ os.environ["JAVA_TOOL_OPTIONS"] = " ".join(
     (*_JAVA, *(f"-D{name}={value}" for name, value in _SPARK.items()))
 )
 os.environ.pop("SPARK_CONF_DIR", None)
+
+# Half an hour beside every other zone: where UTC is taken for local time or the other way
+# round, no test would see it on a machine that is set to UTC. Spark gives moments as local
+# time without a zone, and its tests compare them with UTC.
+_ZONE, _ZONE_WITH_SPARK = "America/St_Johns", "UTC"
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Set the time zone, of this process and of those that a test starts."""
+    os.environ["TZ"] = _ZONE_WITH_SPARK if "spark" in item.path.parts else _ZONE
+    time.tzset()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -39,6 +39,61 @@ def test_quickstart_delivers_its_message() -> None:
     assert run("quickstart.py").splitlines() == ["lamp: on", "controller: delivered"]
 
 
+@asynccontextmanager
+async def example(folder: Path, name: str, *words: str | int) -> AsyncIterator[Process]:
+    """An example with arguments, in a folder for its store."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        ROOT / "examples" / name,
+        *map(str, words),
+        cwd=folder,
+        env=os.environ | {"XMPP_QOS_PASSWORD": "secret"},
+        stdout=PIPE,
+        stderr=PIPE,
+    )
+    try:
+        async with asyncio.timeout(40):
+            yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.communicate()
+
+
+async def test_the_device_does_what_the_controller_says(tmp_path: Path) -> None:
+    """Also after a restart of the server between two commands."""
+    device = ("device.py", "lamp@localhost/1")
+    controller = ("controller.py", "me@localhost/1")
+    async with (
+        friends("lamp", "me") as server,
+        example(tmp_path, *device, server.port) as lamp,
+    ):
+        assert lamp.stdout is not None
+        for command in ("on", "off"):
+            words = (server.port, "lamp@localhost", command)
+            async with example(tmp_path, *controller, *words) as me:
+                out, err = await me.communicate()
+                assert (out.decode(), err) == (f"{command} delivered\n", b"")
+            assert await lamp.stdout.readline() == f"the lamp is {command}\n".encode()
+            await server.restart()
+
+
+async def test_the_worker_does_each_item_and_stops_in_order(tmp_path: Path) -> None:
+    """SIGTERM gives back what it has not begun."""
+    async with queue() as (server, queues):
+        await queues.publish(SERVICE, "orders", [named(name) for name in "abc"])
+        words = ("bee@localhost", server.port, SERVICE, "orders")
+        async with example(tmp_path, "worker.py", *words) as bee:
+            assert bee.stdout is not None
+            lines = [(await bee.stdout.readline()).decode() for _ in "abc"]
+            bee.send_signal(signal.SIGTERM)
+            _, err = await bee.communicate()
+            assert (bee.returncode, err) == (0, b"")
+        names = [name for line in lines for name in re.findall(">(.)<", line)]
+        assert sorted(names) == ["a", "b", "c"]
+        assert (await queues.stats(SERVICE, "orders"))["accepted"] == 3
+
+
 def test_the_light_ends_at_the_level_sent_last() -> None:
     """Acknowledged: each level arrives, at least once, over a link that loses."""
     lines = run("light_switch.py").splitlines()
@@ -125,7 +180,11 @@ async def queue() -> AsyncIterator[tuple[LoopbackServer, XEP_0254]]:
         logged_in(server, "boss", {"xep_0254": {}}) as boss,
     ):
         queues = XEP_0254.of(boss)
-        await queues.create(SERVICE, "orders", {"queue#max_deliveries": "1"})
+        await queues.create(
+            SERVICE,
+            "orders",
+            {"pubsub#access_model": "open", "queue#max_deliveries": "1"},
+        )
         yield server, queues
 
 
@@ -211,7 +270,9 @@ def test_every_example_is_tested() -> None:
     # Or it is a part of one that has a test.
     scripts = "".join(path.read_text() for path in ROOT.glob("examples/*.sh"))
     for path in ROOT.glob("examples/*.*"):
-        tested = f'run("{path.name}")' in source or f'/ "{path.name}"' in source
+        name = f'"{path.name}"'
+        tested = f"run({name})" in source or f"/ {name}" in source
+        tested = tested or f"({name}, " in source or f"tmp_path, {name}" in source
         assert tested or f"/examples/{path.name}" in scripts, path
 
 

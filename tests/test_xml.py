@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from qos.xml import attribute, render, text
+from qos.xml import attribute, render, same_message, text
 
 XML = "http://www.w3.org/XML/1998/namespace"
 DEEP = 50_000
@@ -229,3 +229,51 @@ def test_foreign_attributes_keep_their_namespaces() -> None:
     """slixmpp's own serialiser drops them, and the marks of ours are such."""
     source = "<a xmlns='u' xmlns:a0='v' a0:b='1' a0:c='2' xmlns:a1='w' a1:b='3' b='4'/>"
     assert render(parse(source)) == source
+
+
+SAID = "<message xmlns='jabber:client' id='1' type='chat'><body>on</body></message>"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        SAID,
+        SAID.replace("id='1'", "id='2'"),
+        SAID.replace(" id='1'", ""),
+        '<message type="chat" xmlns="jabber:client"><body >on</body ></message>',
+        "<c:message xmlns:c='jabber:client' type='chat'><c:body>on</c:body></c:message>",
+        SAID.replace("<b", "<origin-id xmlns='urn:xmpp:sid:0' id='3'/><b"),
+    ],
+)
+def test_messages_that_differ_in_their_own_ids_alone_are_the_same(other: str) -> None:
+    """slixmpp makes a new one up for each Message, and for its origin-id."""
+    assert same_message(SAID, other)
+    assert same_message(other, SAID)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        SAID.replace("on<", "off<"),
+        SAID.replace("on<", "<"),
+        SAID.replace("chat", "normal"),
+        SAID.replace("<body>", "<body id='1'>"),
+        SAID.replace("<body>", "<body xmlns='urn:x'>"),
+        SAID.replace("</body>", "</body><body>on</body>"),
+        SAID.replace("</body>", "</body> "),
+        SAID.replace("</body>", "<b/></body>"),
+        SAID.replace("</body></message>", "</body><thread/></message>"),
+        "",
+        "<message",
+    ],
+)
+def test_messages_of_another_content_are_not_the_same(other: str) -> None:
+    """An id may be used for one message alone."""
+    assert not same_message(SAID, other)
+    assert not same_message(other, SAID)
+
+
+def test_deep_messages_can_be_compared() -> None:
+    """As they can be written."""
+    deep = f"<message id='1'>{'<a>' * DEEP}{'</a>' * DEEP}</message>"
+    assert same_message(deep, deep.replace("id='1'", "id='2'"))

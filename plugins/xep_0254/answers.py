@@ -163,7 +163,6 @@ def render_result(
     result: Result,
     *,
     sender: str = "",
-    owner_view: bool = False,
     payloads: Mapping[int, str] | None = None,
     answer_bytes_max: int = ANSWER_BYTES_MAX,
 ) -> str:
@@ -173,7 +172,6 @@ def render_result(
         iq: the request.
         result: what came of it.
         sender: as for render_iq.
-        owner_view: of items, also who has them, or had them.
         payloads: of items, by their seq.
         answer_bytes_max: of a list; it is cut to whole elements, one at least.
     """
@@ -185,7 +183,7 @@ def render_result(
             shown = (
                 (item, (payloads or {}).get(item.seq, "")) for item in result.items
             )
-            items = [_item(item, xml, result.now, owner_view) for item, xml in shown]
+            items = [_item(item, xml, result.now, result.owner) for item, xml in shown]
             content = _items(result, cut(items, answer_bytes_max))
         case SubscriptionsResult():
             content = _subscriptions(result, answer_bytes_max)

@@ -11,10 +11,17 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from xml.etree import ElementTree as ET
 
-from qos.core.item import Affiliation, Failure, ItemOutcome
+from qos import arguments
+from qos.core.item import PRIORITIES, Affiliation, Failure, ItemOutcome
 from qos.core.node_options import NODE_FIELDS, SUBSCRIBE_FIELDS, Field
-from qos.errors import LocalProtocolError, NoAnswer, RequestFailed, RequestRefused
+from qos.errors import (
+    InvalidArgument,
+    NoAnswer,
+    RequestFailed,
+    RequestRefused,
+)
 from qos.ids import new_id
+from qos.jids import jid_of
 from qos.xml import attribute, text
 from xep_0254.disco import STATS_FIELDS, parse_stats
 from xep_0254.elements import attributes as attributes_of
@@ -33,6 +40,7 @@ from xep_0254.forms import parse_form, render_form
 from xep_0254.namespaces import (
     DATA_FORM,
     DISCO_INFO,
+    DISCO_ITEMS,
     ERRORS,
     EXTENSIONS,
     NODE_CONFIG,
@@ -65,6 +73,10 @@ _AWAY = frozenset(
 _AWAY_OR_NOT = frozenset({"forbidden"})
 
 
+#: Of the items that can be browsed.
+_STATES = ("live", "accepted", "dead")
+
+
 @dataclass(frozen=True, slots=True)
 class NewItem:
     """An item to be published.
@@ -75,13 +87,28 @@ class NewItem:
         priority: 0 to 9, more is earlier; None: the usual one, 4.
         ttl: seconds it is good for; None: as the node says.
         delay: seconds before it is delivered; None: at once.
+
+    Raises:
+        InvalidArgument: one of these is none.
     """
 
-    payload: str | ET.Element = ""
+    payload: str | ET.Element = field(default="", repr=False)
     item_id: str = field(default_factory=new_id)
     priority: int | None = None
     ttl: float | None = None
     delay: float | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.payload, str | ET.Element):
+            expected = "a string or an Element"
+            raise InvalidArgument("payload", type(self.payload), expected)
+        arguments.text("item_id", self.item_id, empty=False)
+        if self.priority is not None:
+            arguments.whole("priority", self.priority, least=0, most=PRIORITIES[-1])
+        if self.ttl is not None:
+            arguments.seconds("ttl", self.ttl)
+        if self.delay is not None:
+            arguments.seconds("delay", self.delay, zero=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +132,7 @@ class BrowsedItem:
     """
 
     item_id: str
-    payload: str
+    payload: str = field(repr=False)
     publisher: str = ""
     state: str = ""
     priority: int | None = None
@@ -149,27 +176,60 @@ def unreachable(error: RequestFailed) -> bool:
 # -- what is asked ---------------------------------------------------------
 
 
+#: How the attributes are called where an application gives them.
+_ARGUMENTS = {"id": "item_id", "q_token": "token"}
+
+
 def attributes(**values: str | None) -> str:
     """See xep_0254.elements.
 
     Raises:
-        LocalProtocolError: XML has no way to carry one of the characters.
+        InvalidArgument: XML has no way to carry one of the characters.
     """
     try:
         return attributes_of(**values)
+    except ValueError:
+        for name, value in values.items():
+            _carried(_ARGUMENTS.get(name, name), value or "")
+        raise
+
+
+def _carried(name: str, value: str) -> str:
+    """The value, escaped, as character data; InvalidArgument: XML cannot carry it."""
+    try:
+        return text(value)
     except ValueError as error:
-        raise LocalProtocolError(f"this cannot be sent: {error}") from error
+        expected = "a string that XML can carry"
+        raise InvalidArgument(name, value, expected, why=str(error)) from error
 
 
 def _form(form_type: str, fields: Sequence[Field], values: Mapping[str, str]) -> str:
     try:
         return render_form("submit", form_type, fields, values)
     except ValueError as error:
-        raise LocalProtocolError(f"an option cannot be sent: {error}") from error
+        expected = "values that XML can carry"
+        raise InvalidArgument("config", values, expected, why=str(error)) from error
 
 
 def _pubsub(content: str, of: str = PUBSUB) -> str:
     return f"<pubsub xmlns='{of}' xmlns:q='{EXTENSIONS}'>{content}</pubsub>"
+
+
+def _check_node(node: str) -> None:
+    arguments.text("node", node, empty=False)
+
+
+def _check_item(item_id: str, token: str, *, of: str = "") -> None:
+    arguments.text(f"item_id{of}", item_id, empty=False)
+    arguments.text(f"token{of}", token)
+
+
+def _pair(item: object) -> tuple[str, str]:
+    if not isinstance(item, tuple | list) or len(item) != 2:
+        raise InvalidArgument("items", item, "pairs of an item's id and token")
+    item_id, token = item
+    _check_item(item_id, token, of=" in items")
+    return item_id, token
 
 
 def _items(items: Iterable[tuple[str, str]]) -> str:
@@ -182,6 +242,8 @@ def _items(items: Iterable[tuple[str, str]]) -> str:
 
 def create(node: str, config: Mapping[str, str]) -> str:
     """Create a node (XEP-0060 §8.1.3)."""
+    arguments.text("node", node)
+    arguments.text_by_text("config", config)
     form = _form(NODE_CONFIG, NODE_FIELDS, config) if config else ""
     configure = f"<configure>{form}</configure>" if form else ""
     return _pubsub(f"<create{attributes(node=node or None)}/>{configure}")
@@ -189,20 +251,29 @@ def create(node: str, config: Mapping[str, str]) -> str:
 
 def configure(node: str, config: Mapping[str, str]) -> str:
     """Change the configuration of a node; what is not given stays (§8.2.4)."""
+    _check_node(node)
+    arguments.text_by_text("config", config)
     form = _form(NODE_CONFIG, NODE_FIELDS, config)
     return _pubsub(f"<configure{attributes(node=node)}>{form}</configure>", OWNER)
 
 
 def of_owner(name: str, node: str) -> str:
     """What an owner does to a node as a whole, by the name of the element (§8)."""
+    _check_node(node)
     return _pubsub(f"<{name}{attributes(node=node)}/>", OWNER)
 
 
 def set_affiliations(node: str, affiliations: Mapping[str, Affiliation]) -> str:
     """Change affiliations, by bare JID (§8.9.2)."""
+    _check_node(node)
+    arguments.mapping("affiliations", affiliations)
+    changes = {
+        jid_of("affiliations", jid): arguments.member(Affiliation, "affiliations", each)
+        for jid, each in affiliations.items()
+    }
     content = "".join(
-        f"<affiliation{attributes(jid=jid, affiliation=affiliation.value)}/>"
-        for jid, affiliation in affiliations.items()
+        f"<affiliation{attributes(jid=jid, affiliation=each.value)}/>"
+        for jid, each in changes.items()
     )
     return _pubsub(
         f"<affiliations{attributes(node=node)}>{content}</affiliations>", OWNER
@@ -213,8 +284,11 @@ def publish(node: str, items: Sequence[NewItem]) -> str:
     """Publish items, all or none (§7.1).
 
     Raises:
-        LocalProtocolError: a payload is not one XML element, or cannot be sent.
+        InvalidArgument: there is no item, or a payload cannot be sent.
     """
+    _check_node(node)
+    for each in arguments.sequence("entries", items, "NewItem", empty=False):
+        arguments.instance(NewItem, "entries", each, "a list of NewItem")
     content = "".join(map(_new_item, items))
     return _pubsub(f"<publish{attributes(node=node)}>{content}</publish>")
 
@@ -233,14 +307,14 @@ def _new_item(item: NewItem) -> str:
         # It puts attributes in order, and the application's are its own.
         content = "" if isinstance(payload, str) else payload_text(deepcopy(payload))
     except (ET.ParseError, ValueError) as error:
-        raise LocalProtocolError(
-            f"the payload of {item.item_id!r} is not one XML element: {error}"
-        ) from error
+        expected = f"one XML element, in the item {item.item_id!r}"
+        raise InvalidArgument("payload", str, expected, why=str(error)) from error
     return f"<item{marks}>{content}</item>" if content else f"<item{marks}/>"
 
 
 def subscribe(node: str, jid: str, options: Mapping[str, str]) -> str:
     """Subscribe, with options (XEP-0254 §2.1)."""
+    _check_node(node)
     who = attributes(node=node, jid=jid)
     form = _form(SUBSCRIBE_OPTIONS, SUBSCRIBE_FIELDS, options)
     return _pubsub(f"<subscribe{who}/><options{who}>{form}</options>")
@@ -248,6 +322,8 @@ def subscribe(node: str, jid: str, options: Mapping[str, str]) -> str:
 
 def unsubscribe(node: str, jid: str, subid: str) -> str:
     """Unsubscribe (XEP-0060 §6.2)."""
+    _check_node(node)
+    arguments.text("subid", subid)
     who = attributes(node=node, jid=jid, subid=subid or None)
     return _pubsub(f"<unsubscribe{who}/>")
 
@@ -259,7 +335,8 @@ def retract(node: str, items: Iterable[tuple[str, str]]) -> str:
         node: where.
         items: each with the token of its delivery, or ''.
     """
-    content = _items(items)
+    _check_node(node)
+    content = _items(map(_pair, items))
     return _pubsub(f"<retract{attributes(node=node)}>{content}</retract>")
 
 
@@ -274,6 +351,11 @@ def unlock(
     reason: str,
 ) -> str:
     """Unlock an item (XEP-0254 §2.4), with the outcome that its delivery had."""
+    _check_node(node)
+    _check_item(item_id, token)
+    arguments.flag("delivery_failed", delivery_failed)
+    arguments.flag("undeliverable_here", undeliverable_here)
+    arguments.text("reason", reason)
     how = ""
     if outcome is ItemOutcome.MODIFIED:
         marks = attributes(
@@ -284,19 +366,25 @@ def unlock(
     elif outcome is ItemOutcome.REJECTED:
         how = f"<q:rejected>{text(legal(reason))}</q:rejected>"
     elif outcome is not ItemOutcome.RELEASED:
-        raise LocalProtocolError(f"an item is not unlocked as {outcome.value}")
+        expected = "released, modified or rejected; an item is accepted by a retract"
+        raise InvalidArgument("outcome", outcome.value, expected)
     item = f"<item{attributes(id=item_id, q_token=token or None)}>{how}</item>"
     return _pubsub(f"<unlock xmlns='{QUEUEING}'{attributes(node=node)}>{item}</unlock>")
 
 
 def extend(node: str, item_id: str, token: str, length: float) -> str:
     """Let a lock last so many seconds from now."""
+    _check_node(node)
+    _check_item(item_id, token)
+    arguments.seconds("seconds", length)
     who = attributes(node=node, seconds=seconds(length))
     return _pubsub(f"<q:extend{who}>{_items([(item_id, token)])}</q:extend>")
 
 
 def requeue(node: str, item_ids: Sequence[str]) -> str:
     """Give dead items a new life; none named: all."""
+    _check_node(node)
+    arguments.texts("item_ids", item_ids)
     content = _items((item_id, "") for item_id in item_ids)
     return _pubsub(
         f"<requeue xmlns='{EXTENSIONS}'{attributes(node=node)}>{content}</requeue>"
@@ -305,8 +393,14 @@ def requeue(node: str, item_ids: Sequence[str]) -> str:
 
 def items(node: str, state: str, max_items: int | None, after: str) -> str:
     """Browse (XEP-0060 §6.5), a page (XEP-0059) of it."""
+    _check_node(node)
+    if state not in _STATES:
+        raise InvalidArgument("state", state, f"one of {', '.join(_STATES)}")
+    if max_items is not None:
+        arguments.whole("max_items", max_items, least=0)
+    arguments.text("after", after)
     limit = "" if max_items is None else f"<max>{max_items}</max>"
-    start = f"<after>{text(after)}</after>" if after else ""
+    start = f"<after>{_carried('after', after)}</after>" if after else ""
     page = f"<set xmlns='{RSM}'>{limit}{start}</set>" if limit or start else ""
     return _pubsub(f"<items{attributes(node=node, q_state=state)}/>{page}")
 
@@ -314,6 +408,12 @@ def items(node: str, state: str, max_items: int | None, after: str) -> str:
 def info(node: str = "") -> str:
     """Look a service or a node up (XEP-0030 §3)."""
     return f"<query xmlns='{DISCO_INFO}'{attributes(node=node or None)}/>"
+
+
+def nodes(after: str) -> str:
+    """Ask for the names of the nodes of a service (XEP-0060 §5.2), those behind a name."""
+    page = f"<set xmlns='{RSM}'><after>{text(after)}</after></set>" if after else ""
+    return f"<query xmlns='{DISCO_ITEMS}'>{page}</query>"
 
 
 def iq(kind: str, iq_id: str, to: str, sender: str, content: str) -> str:
@@ -408,6 +508,16 @@ def features(iq: ET.Element) -> set[str]:
     """The features of a service or a node."""
     found = iq.findall(f"{{{DISCO_INFO}}}query/{{{DISCO_INFO}}}feature")
     return {each.get("var", "") for each in found}
+
+
+def node_names(iq: ET.Element) -> tuple[list[str], str]:
+    """The names of nodes, and after which of them there may be more; '': none."""
+    query = f"{{{DISCO_ITEMS}}}query"
+    found = [
+        each.get("node", "") for each in iq.iterfind(f"{query}/{{{DISCO_ITEMS}}}item")
+    ]
+    last = iq.findtext(f"{query}/{{{RSM}}}set/{{{RSM}}}last") or ""
+    return [name for name in found if name], last if found else ""
 
 
 def statistics(iq: ET.Element) -> dict[str, int | float | None]:

@@ -16,19 +16,21 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 from xml.etree import ElementTree as ET
 
-from slixmpp import JID, InvalidJID
+from slixmpp import JID
 from slixmpp.basexmpp import BaseXMPP
 from slixmpp.xmlstream.stanzabase import StanzaBase
 
-from qos.errors import LocalProtocolError, MessageTooLarge, NoAnswer
+from qos import arguments
+from qos.errors import MessageTooLarge, NoAnswer
 from qos.ids import new_id
+from qos.jids import jid_of
 from xep_0254 import asking
 from xep_0254.events import Event, parse_event
 from xep_0254.namespaces import EVENT
 from xep_qos.tap import Tap
 from xep_qos.wire import Wire
 
-__all__ = ["Channel", "Listener", "normal"]
+__all__ = ["Channel", "Listener"]
 
 log = logging.getLogger(__name__)
 
@@ -101,7 +103,8 @@ class Channel:
             NoAnswer: none came in this time, or the session was lost.
             MessageTooLarge, LocalProtocolError: it was not sent.
         """
-        to = normal(service)
+        to = jid_of("service", service)
+        arguments.seconds("timeout_s", timeout_s)
         if self.own is None:
             raise NoAnswer("there is no session", to=to, what=what)
         iq_id = new_id()
@@ -130,6 +133,7 @@ class Channel:
 
     async def pause(self, delay_s: float) -> None:
         """Wait before an attempt; while there is no session, no longer than for one."""
+        arguments.seconds("delay_s", delay_s, zero=True)
         if self.own is not None:
             await asyncio.sleep(delay_s)
             return
@@ -141,14 +145,16 @@ class Channel:
 
     def add_listener(self, service: str | JID, node: str, callback: Listener) -> None:
         """See XEP_0254.add_listener."""
-        key = (normal(service), node)
+        key = _key(service, node)
+        arguments.callable_of("callback", callback)
         self._listeners.setdefault(key, []).append(callback)
 
     def remove_listener(
         self, service: str | JID, node: str, callback: Listener
     ) -> None:
         """See XEP_0254.remove_listener."""
-        key = (normal(service), node)
+        key = _key(service, node)
+        arguments.callable_of("callback", callback)
         callbacks = self._listeners.get(key, [])
         with contextlib.suppress(ValueError):
             callbacks.remove(callback)
@@ -214,16 +220,5 @@ class Channel:
                 each.answer.set_result(None)
 
 
-def normal(service: str | JID) -> str:
-    """A JID as a server writes it: answers have to come from just this one.
-
-    Raises:
-        LocalProtocolError: it is none.
-    """
-    try:
-        jid = str(JID(str(service)))
-    except InvalidJID as error:
-        raise LocalProtocolError(f"{service!r} is no JID: {error}") from error
-    if not jid:
-        raise LocalProtocolError("a service needs a JID")
-    return jid
+def _key(service: str | JID, node: str) -> tuple[str, str]:
+    return jid_of("service", service), arguments.text("node", node, empty=False)

@@ -40,6 +40,10 @@ BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
 _NUMBER_CHARS_MAX = 40
 _DECIMAL = re.compile(r"\+?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
+#: No service has published in other years. Python cannot convert a time at either end of
+#: its calendar to every time zone, so whoever reads such an item would fail.
+_YEARS = range(1970, 9999)
+
 #: More than this of what a peer sent is not put into the text of an error.
 _LEGAL_CHARS_MAX = 1000
 
@@ -117,13 +121,13 @@ def timestamp(at: float) -> str:
 
 
 def moment(value: str | None) -> float | None:
-    """A moment that was written so; None: it is none."""
+    """A moment that was written so, from 1970 to 9998; None: it is none."""
     try:
         read = datetime.fromisoformat((value or "").strip())
-        # Without an offset it is the time of nobody knows where.
-        return read.timestamp() if read.tzinfo else None
-    except (ValueError, OverflowError):
+    except ValueError:
         return None
+    # Without an offset it is the time of nobody knows where.
+    return read.timestamp() if read.tzinfo and read.year in _YEARS else None
 
 
 def legal(value: str) -> str:

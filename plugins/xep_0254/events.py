@@ -7,7 +7,7 @@ from whatever service, and whatever it sends.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from xml.etree import ElementTree as ET
 
 from qos.core.item import PRIORITIES, PRIORITY, Item
@@ -236,7 +236,7 @@ class DeliveredItem:
     """
 
     item_id: str
-    payload: str = ""
+    payload: str = field(default="", repr=False)
     token: str = ""
     delivery_count: int = 0
     first_acquirer: bool = False

@@ -6,7 +6,6 @@ to whoever listens. It keeps nothing: what a worker holds, `qos.worker` knows.
 
 from __future__ import annotations
 
-import math
 import random
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, ClassVar, Literal
@@ -16,10 +15,12 @@ from slixmpp import JID
 from slixmpp.basexmpp import BaseXMPP
 from slixmpp.plugins.base import BasePlugin
 
+from qos import arguments
 from qos.core.backoff import Backoff
 from qos.core.item import Affiliation, ItemOutcome
 from qos.core.node_options import QUEUE_REQUESTS
-from qos.errors import NoAnswer, RequestFailed
+from qos.errors import InvalidArgument, NoAnswer, RequestFailed
+from qos.jids import jid_of
 from xep_0254 import asking
 from xep_0254.asking import BrowsedItem, NewItem, Page, unreachable
 from xep_0254.channel import Channel, Listener
@@ -44,8 +45,8 @@ class XEP_0254(BasePlugin):
     """PubSub Queueing, the side of publishers and workers.
 
     Every method that asks raises `RequestRefused` for an error, and `NoAnswer` when
-    none came in time or the session was lost: then it may have been done. A call
-    that cannot be sent as it is raises LocalProtocolError.
+    none came in time or the session was lost: then it may have been done. A wrong
+    argument raises InvalidArgument, and what is too large to be sent MessageTooLarge.
 
     Options: `timeout_s`, to wait for an answer; `retry_s`, before the first repeat of
     a publish; `stanza_bytes_max`, the server's limit, beyond which nothing is sent.
@@ -72,6 +73,7 @@ class XEP_0254(BasePlugin):
         Raises:
             LookupError: it was not registered.
         """
+        arguments.instance(BaseXMPP, "xmpp", xmpp, "a client or component of slixmpp")
         plugin = xmpp.plugin.get(cls.name, None)
         if not isinstance(plugin, cls):
             raise LookupError(
@@ -96,7 +98,7 @@ class XEP_0254(BasePlugin):
             config: values by the full names of the form's fields, such as
                 `queue#lock_timeout`; the rest are defaults.
         """
-        content = asking.create(node, config or {})
+        content = asking.create(node, {} if config is None else config)
         return asking.created(await self._set(service, content, "create"), node)
 
     async def configure(
@@ -138,6 +140,18 @@ class XEP_0254(BasePlugin):
         answer = await self._get(service, asking.info(), "say what it is")
         return QUEUEING in asking.features(answer)
 
+    async def nodes(self, service: str | JID) -> list[str]:
+        """The names of the queues that the service shows us (XEP-0060 §5.2)."""
+        names: list[str] = []
+        after = ""
+        while True:
+            answer = await self._get(service, asking.nodes(after), "list its queues")
+            page, last = asking.node_names(answer)
+            names += page
+            if last in {"", after}:
+                return names
+            after = last
+
     async def stats(
         self, service: str | JID, node: str
     ) -> dict[str, int | float | None]:
@@ -146,6 +160,7 @@ class XEP_0254(BasePlugin):
         None: there is no number (the age of the oldest item of none). Empty: the
         service has no such extension.
         """
+        arguments.text("node", node, empty=False)
         answer = await self._get(service, asking.info(node), "show numbers")
         return asking.statistics(answer)
 
@@ -178,6 +193,7 @@ class XEP_0254(BasePlugin):
             NoAnswer: there was none to any attempt; publish the same NewItems again
                 to be sure, within the dedupe window.
         """
+        arguments.whole("attempts", attempts, least=1)
         content = asking.publish(node, entries)
         backoff = Backoff(first_s=self.retry_s, max_s=max(self.retry_s, _RETRY_S_MAX))
         unanswered: NoAnswer | None = None
@@ -271,13 +287,18 @@ class XEP_0254(BasePlugin):
             jid: who is to have them; None: this full JID.
             timeout_s: how long to wait for an answer; None: the option.
         """
+        arguments.whole("queue_requests", queue_requests, least=1)
+        arguments.whole("batch", batch, least=1)
+        arguments.flag("durable_locks", durable_locks)
+        if events not in ("message", "acknowledged"):
+            raise InvalidArgument("events", events, "'message' or 'acknowledged'")
         options = {
             QUEUE_REQUESTS: str(queue_requests),
             "queue#batch": str(batch),
             "queue#durable_locks": "1" if durable_locks else "0",
             "queue#events": events,
         }
-        content = asking.subscribe(node, str(jid or self.own or ""), options)
+        content = asking.subscribe(node, self._subscriber(jid), options)
         answer = await self._set(service, content, "subscribe", timeout_s)
         return asking.subscribed(answer)
 
@@ -291,7 +312,7 @@ class XEP_0254(BasePlugin):
         timeout_s: float | None = None,
     ) -> None:
         """Ask for no more items; those that are locked stay so."""
-        content = asking.unsubscribe(node, str(jid or self.own or ""), subid)
+        content = asking.unsubscribe(node, self._subscriber(jid), subid)
         await self._set(service, content, "unsubscribe", timeout_s)
 
     async def retract(
@@ -327,6 +348,7 @@ class XEP_0254(BasePlugin):
             items: their ids, each with the token of its delivery, or ''.
             timeout_s: how long to wait for an answer; None: the option.
         """
+        arguments.sequence("items", items, "pair of id and token", empty=False)
         content = asking.retract(node, items)
         await self._set(service, content, f"retract {len(items)} items", timeout_s)
 
@@ -360,7 +382,7 @@ class XEP_0254(BasePlugin):
             node,
             item_id,
             token,
-            outcome,
+            arguments.member(ItemOutcome, "outcome", outcome),
             delivery_failed=delivery_failed,
             undeliverable_here=undeliverable_here,
             reason=reason,
@@ -413,6 +435,9 @@ class XEP_0254(BasePlugin):
         limit = self.timeout_s if timeout_s is None else timeout_s
         return await self._channel.ask("set", service, content, what, limit)
 
+    def _subscriber(self, jid: str | JID | None) -> str:
+        return self.own or "" if jid is None else jid_of("jid", jid)
+
     @property
     def own(self) -> str | None:
         """Our full JID while there is a session."""
@@ -438,14 +463,23 @@ class XEP_0254(BasePlugin):
         Raises:
             ValueError: an option is bad.
         """
-        for option in self.default_config:
-            value = getattr(self, option)
-            if not 0 < value < math.inf:
-                # slixmpp has put it on its list before; as it is, it is of no use.
-                self.xmpp.plugin.disable(self.name)  # type: ignore[attr-defined]
-                raise ValueError(f"{option} must be more than 0, not {value!r}")
+        try:
+            self._check_options()
+        except ValueError:
+            # slixmpp has put it on its list before; as it is, it is of no use.
+            self.xmpp.plugin.disable(self.name)  # type: ignore[attr-defined]
+            raise
         self._channel = Channel(self.xmpp, stanza_bytes_max=self.stanza_bytes_max)
         self._started = True
+
+    def _check_options(self) -> None:
+        for name in self.config:
+            if name not in self.default_config:
+                known = ", ".join(sorted(self.default_config))
+                raise ValueError(f"xep_0254 has no option {name!r}; it has {known}")
+        arguments.seconds("timeout_s", self.timeout_s)
+        arguments.seconds("retry_s", self.retry_s)
+        arguments.whole("stanza_bytes_max", self.stanza_bytes_max, least=1_000)
 
     def plugin_end(self) -> None:
         """Leave the stream as it was; who waits for an answer gets none."""

@@ -12,16 +12,19 @@ import itertools
 import logging
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
 from xml.etree import ElementTree as ET
 
-from slixmpp import JID, ClientXMPP, ComponentXMPP, InvalidJID
+from slixmpp import JID, ClientXMPP, ComponentXMPP
+from slixmpp.basexmpp import BaseXMPP
 from slixmpp.xmlstream.stanzabase import StanzaBase
 
 import xep_qos
+from qos import arguments
 from qos.core.backoff import Backoff
+from qos.core.item import Affiliation
 from qos.core.model import NAMESPACES, bare
 from qos.core.queue_effects import (
     Notification,
@@ -41,17 +44,24 @@ from qos.core.queue_requests import (
     Subscribe,
     Unsubscribe,
 )
+from qos.core.queue_service import MESSAGE_QUOTAS, QueueBounds
+from qos.core.quota import Quotas, domain_of, own_domains
 from qos.engine.clock import LoopClock
 from qos.engine.queue import Payloads, QueueEngine, Stats, Unwritten
+from qos.errors import InvalidArgument
 from qos.ids import new_id
+from qos.jids import account_or_domain, normal_jid
 from qos.journal.writer import JournalWriter, check_folder
 from qos.stores.queue import QueueStore, queue_store_from_url
 from qos.xml import attribute
 from xep_0254 import disco, events
 from xep_0254.answers import render_iq, render_refusal, render_result
+from xep_0254.elements import bad_request
 from xep_0254.namespaces import CLIENT, DISCO_INFO, DISCO_ITEMS, STANZAS
 from xep_0254.requests import is_request, parse_publish_message, parse_request
 from xep_qos import XEP_QOS
+from xep_qos.closing import close_at_once
+from xep_qos.settings import Settings, TrustCallback
 from xep_qos.stanza import request_element
 from xep_qos.tap import Tap
 from xep_qos.wire import Wire
@@ -91,7 +101,10 @@ class QueueService:
         xmpp: ClientXMPP | ComponentXMPP,
         store: QueueStore | str,
         *,
-        creators: Collection[str] | None = None,
+        creators: str | Collection[str] = "domain",
+        trust: str | Collection[str] | TrustCallback = "publishers",
+        quotas: Quotas = MESSAGE_QUOTAS,
+        bounds: QueueBounds | None = None,
         journal: str | os.PathLike[str] | None = None,
     ) -> None:
         """Open the store and step into the stream.
@@ -102,17 +115,44 @@ class QueueService:
         Args:
             xmpp: the stream.
             store: `sqlite:PATH`, or a store that is not open.
-            creators: the accounts that may create nodes; None: everybody.
+            creators: who may create nodes. `domain`: the accounts of the domain that
+                the service is for, which is that of its account, or for a component
+                the domain above its own. `all`: everybody who can reach the service.
+                Or accounts (`a@b,c@d` or a collection), among them `@DOMAIN` for all
+                accounts of a domain.
+            trust: whose assured messages are held: `publishers`: of accounts that may
+                publish to a node here; else as for xep_qos. Not used, like `quotas`, if
+                xep_qos is registered already.
+            quotas: how many messages are held.
+            bounds: how many nodes and subscriptions an account, a foreign domain and all
+                may have; None: as by default. Our own domains are always added.
             journal: a folder for the journal (`qos.journal`); None: there is none.
 
         Raises:
             StoreError: the store cannot be opened.
             JournalError: the folder of the journal cannot be written.
-            LocalProtocolError: it is no store for queues.
+            InvalidArgument: an argument has a wrong value.
         """
-        self._xmpp = xmpp
-        if isinstance(store, str):
+        arguments.instance(BaseXMPP, "xmpp", xmpp, "a client or component of slixmpp")
+        may_create = _creators(creators, xmpp)
+        if journal is not None:
+            arguments.path("journal", journal)
+        if not isinstance(store, QueueStore):
             store = queue_store_from_url(store)
+        arguments.instance(Quotas, "quotas", quotas, "Quotas")
+        if bounds is not None:
+            arguments.instance(QueueBounds, "bounds", bounds, "QueueBounds or None")
+        options = {
+            "store": f"{store.url}-messages",
+            "trust": self._publishes if trust == "publishers" else trust,
+            "journal": journal,
+            **{f"quota_{name}": each for name, each in asdict(quotas).items()},
+        }
+        # What it refuses is refused before anything is opened.
+        Settings.from_config(options)
+        self._xmpp = xmpp
+        own = own_domains(str(xmpp.requested_jid), component=xmpp.is_component)
+        bounds = bounds or QueueBounds()
         clock = LoopClock(xmpp.loop)
         new_journal: Callable[[str], JournalWriter] | None = None
         if journal is not None:
@@ -124,9 +164,8 @@ class QueueService:
             store,
             self,
             clock=clock,
-            creators=None
-            if creators is None
-            else {JID(each).bare for each in creators},
+            creators=may_create,
+            bounds=replace(bounds, own_domains=bounds.own_domains | own),
             journal=new_journal,
         )
         self._own: str | None = None
@@ -136,10 +175,11 @@ class QueueService:
         self._unanswered: dict[str, str] = {}
         self._registers_qos = "xep_qos" not in xmpp.plugin
         if self._registers_qos:
-            xep_qos_store = f"{store.url}-messages"
-            # Who may publish is the node's to say, and quotas bound the rest.
-            options = {"store": xep_qos_store, "trust": "all", "journal": journal}
-            xmpp.register_plugin(xep_qos.XEP_QOS.name, options)
+            try:
+                xmpp.register_plugin(xep_qos.XEP_QOS.name, options)
+            except Exception:
+                close_at_once(xmpp.loop, self._engine.aclose())
+                raise
         xmpp.register_plugin("xep_0030")
         self._wire = Wire(xmpp)
         self._tap = Tap(
@@ -168,6 +208,14 @@ class QueueService:
             await XEP_QOS.of(self._xmpp).aclose()
         if not self._xmpp.is_connected():
             self._tap.close()
+
+    def open_nodes(self) -> tuple[list[str], list[str]]:
+        """The nodes that everybody may subscribe to, and those to publish to; sorted."""
+        return self._engine.open_nodes()
+
+    def _publishes(self, sender: str) -> bool:
+        """Whether it is any use to hold a message of this full JID."""
+        return self._engine.publishes(bare(_from(sender)))
 
     # -- the session -------------------------------------------------------
 
@@ -212,7 +260,7 @@ class QueueService:
         if self._closed:
             return is_request(xml) or request_element(xml) is not None
         self._wire.quicken()
-        requester = xml.get("from", "")
+        requester = _from(xml.get("from", ""))
         is_ours = self._own is not None and xml.get("to", "") == self._own
         return is_ours and bool(requester) and self._iq(xml, requester)
 
@@ -220,7 +268,7 @@ class QueueService:
         if self._closed:
             return False
         self._wire.quicken()
-        requester = received.xml.get("from", "")
+        requester = _from(received.xml.get("from", ""))
         to = received.xml.get("to", "")
         if self._own is None or not requester:
             return False
@@ -248,7 +296,7 @@ class QueueService:
             if xml[0].tag == _INFO:
                 return self._node_info(xml, requester, xml[0].get("node", ""))
             if xml[0].tag == _ITEMS and not xml[0].get("node"):
-                self._nodes(xml)
+                self._nodes(xml, requester)
                 return True
         return False
 
@@ -261,29 +309,20 @@ class QueueService:
             return
 
         def answer(result: Result | Refusal, payloads: Mapping[int, str]) -> None:
-            self._answer(xml, requester, request, result, payloads)
+            self._answer(xml, result, payloads)
 
         self._engine.request(request, requester, answer)
 
     def _answer(
         self,
         xml: ET.Element,
-        requester: str,
-        request: Request,
         result: Result | Refusal,
         payloads: Mapping[int, str],
     ) -> None:
         if isinstance(result, Refusal):
             text = self._refusal(xml, result)
         else:
-            node = getattr(request, "node", "")
-            text = render_result(
-                xml,
-                result,
-                sender=self._sender,
-                owner_view=self._engine.is_owner(node, requester),
-                payloads=payloads,
-            )
+            text = render_result(xml, result, sender=self._sender, payloads=payloads)
         self._send(text)
 
     def _node_info(self, xml: ET.Element, requester: str, node: str) -> bool:
@@ -300,7 +339,7 @@ class QueueService:
 
         return self._engine.stats(node, requester, tell)
 
-    def _nodes(self, xml: ET.Element) -> None:
+    def _nodes(self, xml: ET.Element, requester: str) -> None:
         def tell(nodes: list[str] | Refusal) -> None:
             service, sender = str(self._own), self._sender
             if isinstance(nodes, Refusal):
@@ -309,7 +348,7 @@ class QueueService:
                 text = disco.render_items(xml, nodes, service=service, sender=sender)
             self._send(text)
 
-        self._engine.nodes(tell)
+        self._engine.nodes(requester, tell)
 
     def _presence(self, xml: ET.Element, sender: str) -> None:
         kind = xml.get("type")
@@ -320,11 +359,13 @@ class QueueService:
 
     def _message(self, message: StanzaBase, sender: str) -> bool:
         xml = message.xml
+        info = XEP_QOS.of(self._xmpp).incoming(message)
+        # An account may have handlers of the application for it; a component has not.
+        is_ours = info is not None and self._xmpp.is_component
         if xml.get("type") == "error":
             self._engine.bounced(sender, xml.get("id", ""))
-            return False
+            return is_ours
         self._engine.heard(sender)
-        info = XEP_QOS.of(self._xmpp).incoming(message)
         if info is None:
             return False
         # What is published without an id gets one that it has again when the message is
@@ -332,16 +373,19 @@ class QueueService:
         # msgId, if its sender counts from 1 (see qos.core.model.Incoming.identity).
         name = hashlib.sha256(info.identity.encode()).hexdigest()
         ids = (f"{name[:32]}{place or ''}" for place in itertools.count())
+        done: asyncio.Future[None] = self._xmpp.loop.create_future()
         try:
             publish = parse_publish_message(xml, new_id=ids.__next__)
+            if publish is None and not is_ours:
+                return False
+            if publish is None:
+                text = "the message has no items to publish (XEP-0060 §7.1) in it"
+                raise Refusal(text, condition="bad-request", type="modify")
+            XEP_QOS.of(self._xmpp).take_until(message, done)
+            self._publish(xml, sender, publish, done)
         except Refusal as refusal:
-            self._send_refusal(xml, sender, refusal)
-            return True
-        if publish is None:
-            return False
-        done: asyncio.Future[None] = self._xmpp.loop.create_future()
-        XEP_QOS.of(self._xmpp).take_until(message, done)
-        self._publish(xml, sender, publish, done)
+            XEP_QOS.of(self._xmpp).take_until(message, done)
+            self._refused(xml, sender, refusal, done)
         return True
 
     def _publish(
@@ -359,11 +403,22 @@ class QueueService:
                 self._xmpp.loop.call_later(_AGAIN_S, self._publish, *again)
                 return
             if isinstance(result, Refusal):
-                self._send_refusal(xml, sender, result)
-            if not done.done():
+                self._refused(xml, sender, result, done)
+            elif not done.done():
                 done.set_result(None)
 
         self._engine.request(publish, sender, answer)
+
+    def _refused(
+        self, xml: ET.Element, sender: str, refusal: Refusal, done: asyncio.Future[None]
+    ) -> None:
+        """Reject the message: that is its outcome for a publisher of ours.
+
+        For any other it is taken, and the error message is all that its publisher gets.
+        """
+        self._send_refusal(xml, sender, refusal)
+        if not done.done():
+            done.set_exception(refusal)
 
     def _send_refusal(self, xml: ET.Element, to: str, refusal: Refusal) -> None:
         """RFC 6120 §8.3: a message is answered by a message of type error."""
@@ -386,6 +441,8 @@ class QueueService:
         }
         if xml.get("type") == "result" or conditions & _IS_THERE:
             self._engine.heard(sender)
+        else:
+            self._engine.absent(sender)
         return True
 
     # -- what goes out (see qos.engine.queue.QueuePort) --------------------
@@ -513,13 +570,16 @@ def _normal(request: Request) -> Request:
     """The request with its JIDs as a server writes them: they are compared.
 
     Raises:
-        Refusal: one of them is none.
+        Refusal: one of them is none, or two of them are the same account.
     """
     if isinstance(request, SetAffiliations):
-        named = request.affiliations.items()
-        return replace(
-            request, affiliations={_normal_jid(jid): what for jid, what in named}
-        )
+        affiliations: dict[str, Affiliation] = {}
+        for jid, what in request.affiliations.items():
+            account = bare(_normal_jid(jid))
+            if account in affiliations:
+                raise bad_request(f"two affiliations for {account}")
+            affiliations[account] = what
+        return replace(request, affiliations=affiliations)
     if isinstance(request, _OF_A_JID):
         return replace(request, jid=_normal_jid(request.jid))
     return request
@@ -527,8 +587,45 @@ def _normal(request: Request) -> Request:
 
 def _normal_jid(jid: str) -> str:
     try:
-        return str(JID(jid))
-    except InvalidJID as error:
-        raise Refusal(
-            f"{jid[:100]!r} is no JID", condition="jid-malformed", type="modify"
-        ) from error
+        return normal_jid(jid)
+    except ValueError as error:
+        raise Refusal(str(error), condition="jid-malformed", type="modify") from error
+
+
+def _from(jid: str) -> str:
+    """The JID that a stanza is from, without a dot at the end of its domain.
+
+    The rest a server has in its normal form; RFC 7622 §3.2 has us strip the dot.
+    """
+    account, slash, resource = jid.partition("/")
+    return f"{account[:-1]}{slash}{resource}" if account.endswith(".") else jid
+
+
+def _creators(
+    creators: str | Collection[str], xmpp: ClientXMPP | ComponentXMPP
+) -> frozenset[str] | None:
+    """Who may create nodes, as the core has it (`qos.core.queue_service.may_create`).
+
+    Raises:
+        InvalidArgument: that is neither a rule nor a list of accounts.
+    """
+    named: Collection[object]
+    if creators == "all":
+        return None
+    if creators == "domain":
+        domain = domain_of(str(xmpp.requested_jid))
+        if xmpp.is_component:
+            domain = domain.partition(".")[2]
+        # A component without a domain above its own is for nobody.
+        named = [f"@{domain}"] if domain else []
+    elif isinstance(creators, str):
+        named = creators.split(",")
+    else:
+        named = arguments.collection("creators", creators, "accounts or @domains")
+    try:
+        return frozenset(
+            account_or_domain(arguments.text("creators", each)) for each in named
+        )
+    except ValueError as error:
+        wanted = "'domain', 'all', or accounts and @domains"
+        raise InvalidArgument("creators", creators, wanted, why=str(error)) from error

@@ -23,8 +23,10 @@ from slixmpp.xmlstream import StanzaBase, register_stanza_plugin
 from slixmpp.xmlstream.handler import Callback
 from slixmpp.xmlstream.matcher import StanzaPath
 
+from qos import arguments
 from qos.core.model import bare
 from qos.core.rate import RateLimit
+from qos.jids import jid_of
 from xep_0337 import stanza
 from xep_0337.stanza import (
     ILLEGAL_CHARACTER,
@@ -103,6 +105,7 @@ class XEP_0337(BasePlugin):
         Raises:
             LookupError: the plugin is not registered on it.
         """
+        arguments.instance(BaseXMPP, "xmpp", xmpp, "a client or component of slixmpp")
         plugin = xmpp.get(cls.name)
         if not isinstance(plugin, cls):
             raise LookupError(
@@ -118,6 +121,7 @@ class XEP_0337(BasePlugin):
         XEP-0337 §3.9 lets a message have several. Those that are malformed are left
         out: the plugin has logged them. `LogEvent.from_stanza` says what is wrong.
         """
+        arguments.instance(Message, "message", message, "a slixmpp Message")
         return tuple(item for item in _read(message) if isinstance(item, LogEvent))
 
     def make_message(
@@ -131,7 +135,11 @@ class XEP_0337(BasePlugin):
             sender: a component may give any address of its own; without one it is the
                 component itself. A client leaves it to the server.
         """
-        if sender is None and self.xmpp.is_component:
+        to = JID(jid_of("to", to))
+        arguments.instance(LogEvent, "event", event, "a LogEvent")
+        if sender is not None:
+            sender = JID(jid_of("sender", sender))
+        elif self.xmpp.is_component:
             sender = self.xmpp.boundjid
         message = self.xmpp.make_message(mto=to, mtype="normal", mfrom=sender)
         message.append(event.to_stanza())
@@ -246,6 +254,7 @@ class EventLogHandler(logging.Handler):
 
     Raises:
         LookupError: `xep_0337` is not registered on the stream.
+        InvalidArgument: an argument has a wrong value.
     """
 
     def __init__(
@@ -259,10 +268,16 @@ class EventLogHandler(logging.Handler):
         burst_max: int = 50,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        super().__init__(level)
+        if facility is not None:
+            arguments.text("facility", facility)
+        arguments.number("events_per_s_max", events_per_s_max, least=0)
+        arguments.whole("burst_max", burst_max, least=1, most=1_000_000)
+        arguments.callable_of("clock", clock)
+        self._to = JID(jid_of("to", to))
         self._plugin = XEP_0337.of(xmpp)
+        # Last: Python keeps every handler that was begun.
+        super().__init__(level)
         self._loop = xmpp.loop
-        self._to = JID(to)
         self._facility = facility
         self._events_per_s_max = events_per_s_max
         self._burst_max = burst_max

@@ -15,6 +15,9 @@ from xml.etree import ElementTree as ET
 
 from slixmpp.xmlstream import ElementBase, register_stanza_plugin
 
+from qos import arguments
+from qos.errors import InvalidArgument
+
 NS: Final = "urn:xmpp:eventlog"
 
 TAG_TYPE_DEFAULT: Final = "xs:string"
@@ -125,12 +128,18 @@ class LogEvent:
     stack_trace: str | None = None
 
     def __post_init__(self) -> None:
+        arguments.instance(datetime, "timestamp", self.timestamp, "a datetime")
         if self.timestamp.utcoffset() is None:
             raise ValueError(f"timestamp: {self.timestamp} has no time zone")
-        EventType(self.type)
-        EventLevel(self.level)
-        for field in ("message", *_TEXT_ATTRIBUTES, "stack_trace"):
-            _check_text(field, getattr(self, field))
+        arguments.member(EventType, "type", self.type)
+        arguments.member(EventLevel, "level", self.level)
+        if not isinstance(self.tags, tuple):
+            raise InvalidArgument("tags", type(self.tags), "a tuple of EventTag")
+        for tag in self.tags:
+            arguments.instance(EventTag, "tags", tag, "a tuple of EventTag")
+        _check_text("message", self.message)
+        for field in (*_TEXT_ATTRIBUTES, "stack_trace"):
+            _check_text(field, getattr(self, field), optional=True)
 
     @classmethod
     def from_stanza(cls, log: "Log") -> Self:
@@ -282,8 +291,11 @@ register_stanza_plugin(Log, Tag, iterable=True)
 _Enum = TypeVar("_Enum", bound=StrEnum)
 
 
-def _check_text(what: str, text: str | None) -> None:
-    if text is not None and (found := ILLEGAL_CHARACTER.search(text)):
+def _check_text(what: str, text: object, *, optional: bool = False) -> None:
+    if text is None and optional:
+        return
+    text = arguments.text(what, text, private=True)
+    if found := ILLEGAL_CHARACTER.search(text):
         raise ValueError(f"{what}: XML cannot carry the character {found[0]!r}")
 
 

@@ -15,7 +15,7 @@ from qos.core.effects import Answer, Transmit
 from qos.core.model import ID_CHARS_MAX, MARKS_NAMESPACE, Level
 from qos.core.sender import Reply
 from qos.errors import RemoteProtocolError
-from qos.xml import attribute
+from qos.xml import attribute, text
 from xep_qos import stanza
 
 __all__ = [
@@ -32,6 +32,7 @@ _BATCH = f"{{{BATCH_NAMESPACE}}}batch"
 _RECEIVED = f"{{{BATCH_NAMESPACE}}}received"
 _RESULT = f"{{{BATCH_NAMESPACE}}}result"
 _ERROR = f"{{{BATCH_NAMESPACE}}}error"
+_REJECTED = f"{{{BATCH_NAMESPACE}}}rejected"
 _SENDER = f"{{{MARKS_NAMESPACE}}}sender"
 _HOLD = f"{{{MARKS_NAMESPACE}}}hold"
 _STANZAS = "urn:ietf:params:xml:ns:xmpp-stanzas"
@@ -95,9 +96,17 @@ def parse_answers(iq: ET.Element) -> Iterator[Reply]:
             yield Reply(iq_id, source, received=answer.get("msgId", ""), hold=hold)
         elif tag == _RESULT:
             yield Reply(iq_id, source, hold=hold)
-        elif tag == _ERROR:
-            kind = answer.get("type", "cancel")
-            yield Reply(iq_id, source, _condition(answer), kind, hold=hold)
+        elif tag in {_ERROR, _REJECTED}:
+            yield Reply(
+                iq_id,
+                source,
+                _condition(answer),
+                answer.get("type", "cancel"),
+                hold=hold,
+                rejected=tag == _REJECTED,
+                redelivered=answer.get("redelivered") in {"true", "1"},
+                text=stanza.error_text(answer),
+            )
 
 
 def _condition(error: ET.Element) -> str:
@@ -155,10 +164,13 @@ def render_answer(iq_id: str, msg_id: str, answer: Answer) -> str:
     msg_id = f" msgId={attribute(msg_id)}" if name == "received" else ""
     hold = f" hold={attribute(answer.hold)}" if answer.hold else ""
     head = f"<{name} id={attribute(iq_id)}{msg_id}{hold}"
-    if name != "error":
+    if name not in {"error", "rejected"}:
         return f"{head}/>"
-    condition = f"<{answer.condition} xmlns='{_STANZAS}'/>"
-    return f"{head} type='{answer.error_type}'>{condition}</error>"
+    again = " redelivered='true'" if answer.redelivered else ""
+    inside = f"<{answer.condition} xmlns='{_STANZAS}'/>"
+    if answer.text:
+        inside += f"<text xmlns='{_STANZAS}'>{text(answer.text)}</text>"
+    return f"{head} type='{answer.error_type}'{again}>{inside}</{name}>"
 
 
 def render_answers(iq_id: str, to: str, sender: str, answers: Iterable[str]) -> str:

@@ -7,12 +7,16 @@ connect, timers, the task that sends, and plugins that hold files.
 from __future__ import annotations
 
 import asyncio
-from typing import cast
+from collections.abc import Coroutine
+from typing import Any, cast
 
 from slixmpp.basexmpp import BaseXMPP
 from slixmpp.plugins.base import PluginManager
 
-__all__ = ["close"]
+__all__ = ["close", "close_at_once"]
+
+#: What could not begin and is being closed: nobody else holds these tasks.
+_closing: set[asyncio.Task[None]] = set()
 
 
 async def close(xmpp: BaseXMPP) -> None:
@@ -34,6 +38,18 @@ async def close(xmpp: BaseXMPP) -> None:
         if sender is not None:
             sender.cancel()
             await asyncio.wait((sender,))
+
+
+def close_at_once(
+    loop: asyncio.AbstractEventLoop, closing: Coroutine[Any, Any, None]
+) -> None:
+    """Close what could not begin; there need not be a loop that runs."""
+    if loop.is_running():
+        task = loop.create_task(closing)
+        _closing.add(task)
+        task.add_done_callback(_closing.discard)
+    else:
+        loop.run_until_complete(closing)
 
 
 async def _close_plugins(plugins: PluginManager) -> None:

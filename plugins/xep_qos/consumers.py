@@ -10,6 +10,7 @@ from typing import TypeAlias, TypeVar
 from slixmpp.stanza import Message
 from slixmpp.xmlstream.matcher.base import MatcherBase
 
+from qos import arguments
 from qos.core.backoff import Backoff
 from qos.core.model import Incoming, bare
 from qos.engine import Consumption, Handover
@@ -37,12 +38,7 @@ class Consumer:
     backoff: Backoff
 
     def __post_init__(self) -> None:
-        if not callable(self.handler):
-            raise LocalProtocolError(f"a consumer is a function: {self.handler!r}")
-        if self.max_handovers < 1:
-            raise LocalProtocolError(
-                f"max_handovers must be at least 1: {self.max_handovers}"
-            )
+        arguments.callable_of("handler", self.handler)
 
     def takes(self, message: Message) -> bool:
         """Whether it is meant for it."""

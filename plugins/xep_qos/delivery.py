@@ -11,12 +11,15 @@ from slixmpp.basexmpp import BaseXMPP
 from slixmpp.plugins.base import BasePlugin
 from slixmpp.plugins.xep_0030.stanza.info import DiscoInfo
 from slixmpp.stanza import Message
+from slixmpp.xmlstream.matcher.base import MatcherBase
 from slixmpp.xmlstream.stanzabase import StanzaBase
 
+from qos import arguments
 from qos.core.backoff import Backoff
 from qos.core.model import MARKS_NAMESPACE, NAMESPACES, Incoming, Level, only
-from qos.engine import Delivery, Outcome
-from qos.errors import LocalProtocolError
+from qos.engine import Delivery, Outcome, Outstanding
+from qos.errors import InvalidArgument, LocalProtocolError
+from qos.jids import jid_of
 from qos.stores.base import Store
 from xep_qos import stanza
 from xep_qos.batch import features as batch_features
@@ -46,6 +49,7 @@ class XEP_QOS(BasePlugin):
         Raises:
             LookupError: it was not registered.
         """
+        arguments.instance(BaseXMPP, "xmpp", xmpp, "a client or component of slixmpp")
         plugin = xmpp.plugin.get(cls.name, None)
         if not isinstance(plugin, cls):
             raise LookupError(
@@ -62,7 +66,7 @@ class XEP_QOS(BasePlugin):
         body: str = "",
         *,
         payload: str | None = None,
-        level: Level = Level.ASSURED,
+        level: Level | str = Level.ASSURED,
         deadline_s: float | None = None,
         ordered: bool | None = None,
         msg_id: str | None = None,
@@ -74,7 +78,7 @@ class XEP_QOS(BasePlugin):
                 resources supports QoS.
             body: the text.
             payload: XML instead of a body: a message, or what goes into one.
-            level: at which to send.
+            level: at which to send: a Level, or its word, such as "assured".
             deadline_s: when to give up, in seconds; None: the option.
             ordered: release it after those sent to this account before it;
                 None: the option.
@@ -88,15 +92,18 @@ class XEP_QOS(BasePlugin):
             InDoubt: it may have been.
             StillOutstanding: it was accepted, and the plugin closed before its end:
                 as for submit, it goes on at the next start.
+            InvalidArgument: an argument has a wrong value; nothing was stored or sent.
             MessageTooLarge, OutboxFull, LocalProtocolError, StoreError: it was
                 not accepted.
         """
-        if payload is None:
-            text = stanza.message_with_body(body)
-        else:
+        text = stanza.message_with_body(body)
+        if payload is not None:
             text = stanza.payload_from_text(payload)
+            if body:
+                expected = "left out where there is a payload"
+                raise InvalidArgument("body", str, expected)
         delivery = await self._endpoint.submit(
-            str(to), text, level, deadline_s, ordered, msg_id=msg_id
+            to, text, level, deadline_s, ordered, msg_id=msg_id
         )
         outcome = await delivery.outcome()
         outcome.raise_for_status()
@@ -106,7 +113,7 @@ class XEP_QOS(BasePlugin):
         self,
         message: Message,
         *,
-        level: Level = Level.ASSURED,
+        level: Level | str = Level.ASSURED,
         deadline_s: float | None = None,
         ordered: bool | None = None,
         msg_id: str | None = None,
@@ -116,24 +123,29 @@ class XEP_QOS(BasePlugin):
         Args:
             message: as for a plain send, with its to; its from only counts for
                 a component.
-            level: at which to send.
+            level: as for send.
             deadline_s: when to give up, in seconds; None: the option.
             ordered: as for send.
             msg_id: names it; None: one that is made up. Whoever says the same
-                message again under its id gets the delivery that is under way; when
-                that has ended, a receiver of ours that remembers it (its
+                message again under its id gets the delivery that is under way. The same
+                is: the same `to` and content; the stanza's own id, which slixmpp makes
+                up for each Message, does not count. When the first has ended, a receiver of ours that remembers it (its
                 `tombstone_ttl_s`) hands it over no second time, as long as this
                 store is the same. Never the id of any other message.
 
         Raises:
+            InvalidArgument: an argument has a wrong value; nothing was stored or sent.
             MessageTooLarge, OutboxFull, LocalProtocolError, StoreError: it was
                 not accepted. But after an I/O error (a StoreError that is no
                 StoreFull) it may go on when the store is opened again; to be sure,
                 submit it again under the same msg_id.
         """
+        arguments.instance(Message, "message", message, "a slixmpp Message")
         sender = str(message["from"]) if self.xmpp.is_component else ""
         text = stanza.embedded(message.xml)
-        to = str(message["to"])
+        to = message["to"]
+        if not to.bare:
+            raise InvalidArgument("message", Message, "a Message that has a `to`")
         return await self._endpoint.submit(
             to, text, level, deadline_s, ordered, sender, msg_id
         )
@@ -144,6 +156,7 @@ class XEP_QOS(BasePlugin):
         Raises:
             UnknownMessage: there is none with this id.
         """
+        arguments.text("msg_id", msg_id)
         return self._endpoint.outbox.delivery(msg_id)
 
     async def outcome(self, msg_id: str) -> Outcome:
@@ -157,7 +170,23 @@ class XEP_QOS(BasePlugin):
                 see the options `outcomes_max` and `outcome_ttl_s`.
             StillOutstanding: the plugin was closed before its end.
         """
+        arguments.text("msg_id", msg_id)
         return await self._endpoint.outbox.outcome(msg_id)
+
+    def outstanding(self) -> Outstanding:
+        """The messages that were accepted and have not ended, also before a restart.
+
+        ::
+
+            print(len(qos.outstanding()))
+            for message in qos.outstanding():
+                print(message.msg_id, message.to, message.state.value)
+
+        Returns:
+            What counts them by `len`, and reads them from the store while it is iterated.
+            A message that is just being accepted is counted and not listed.
+        """
+        return self._endpoint.outbox.list_outstanding()
 
     async def purge(self) -> int:
         """Withdraw every message of ours that can still be; returns how many.
@@ -169,24 +198,31 @@ class XEP_QOS(BasePlugin):
 
     def incoming(self, message: StanzaBase) -> IncomingInfo | None:
         """In a handler: how this message came; None: as a plain message."""
-        return self._endpoint.incoming(message)
+        return self._endpoint.incoming(_stanza(message))
 
     def take_until(self, message: StanzaBase, done: asyncio.Future[None]) -> None:
         """In a handler: this message has been taken when the future is done.
 
-        Until then its sender gets no answer, and after a restart it is handed over
+        Until then its sender gets no answer (at level acknowledged the sender gets it at
+        once: the message is on disk), and after a restart it is handed over
         again, marked as redelivered. No harm for a plain message. A handler that is a
         coroutine begins when the message has been handed over, and is too late; so is
         a consumer, whose message has been taken when it ends.
 
         Args:
             message: as the handler got it.
-            done: if it fails, nothing more happens to the message until a restart.
+            done: if it fails with a RemoteProtocolError, the message is rejected for good:
+                it is *not delivered* with that condition and text, or *in doubt* if it
+                was redelivered; a sender that is not ours is told that it was taken. If
+                it fails otherwise or is cancelled, the message is not handed over again
+                until a restart, and its sender is told to try again.
 
         Raises:
             LocalProtocolError: the message is not being handed over to a handler now.
         """
-        self._endpoint.take_until(message, done)
+        if not asyncio.isfuture(done):
+            raise InvalidArgument("done", done, "a Future")
+        self._endpoint.take_until(_stanza(message), done)
 
     def consumer(
         self,
@@ -242,10 +278,22 @@ class XEP_QOS(BasePlugin):
             whose errors are logged.
 
         Raises:
-            LocalProtocolError: there is a consumer of this name, max_handovers is less
-                than 1, or the client has been connected.
-            ValueError: the delays cannot be.
+            LocalProtocolError: there is a consumer of this name, the client has been
+                connected, or the option `receives` is False.
+            InvalidArgument: an argument has a wrong value.
         """
+        self._check_receives()
+        if match is not None and not isinstance(match, MatcherBase):
+            arguments.callable_of("match", match)
+        if name is not None:
+            arguments.text("name", name, empty=False)
+        arguments.flag("ordered", ordered)
+        arguments.whole("max_handovers", max_handovers, least=1)
+        arguments.seconds("retry_first_s", retry_first_s)
+        arguments.seconds("retry_max_s", retry_max_s)
+        if retry_max_s < retry_first_s:
+            expected = f"at least retry_first_s, {retry_first_s}"
+            raise InvalidArgument("retry_max_s", retry_max_s, expected)
         backoff = Backoff(first_s=retry_first_s, max_s=retry_max_s)
 
         if self._endpoint.has_been_online:
@@ -278,6 +326,9 @@ class XEP_QOS(BasePlugin):
             msg_id: those of this id alone.
             source: those from this JID alone, full or bare.
         """
+        if msg_id is not None:
+            arguments.text("msg_id", msg_id)
+        source = _source(source)
         return [
             each
             for each in self._endpoint.inbox.parked()
@@ -296,7 +347,7 @@ class XEP_QOS(BasePlugin):
             AmbiguousMessage: several have it.
             StoreError: a consumer asks for it while its transaction is open.
         """
-        parked = only(self._endpoint.inbox.parked(), msg_id, source)
+        parked = self._parked(msg_id, source)
         self._endpoint.inbox.release(parked.key)
 
     def drop_parked(self, msg_id: str, source: str | None = None) -> None:
@@ -304,13 +355,20 @@ class XEP_QOS(BasePlugin):
 
         Args, Raises: as release_parked.
         """
-        parked = only(self._endpoint.inbox.parked(), msg_id, source)
+        parked = self._parked(msg_id, source)
         self._endpoint.inbox.drop(parked.key)
 
-    @property
-    def outstanding(self) -> int:
-        """How many messages of ours have not ended."""
-        return self._endpoint.outbox.outstanding
+    def _parked(self, msg_id: str, source: str | None) -> Incoming:
+        arguments.text("msg_id", msg_id)
+        return only(self._endpoint.inbox.parked(), msg_id, _source(source))
+
+    async def flush(self) -> None:
+        """Return when what is done so far is on disk, and has been answered.
+
+        Raises:
+            StoreError: it cannot be written.
+        """
+        await self._endpoint.flush()
 
     @property
     def store(self) -> Store:
@@ -322,10 +380,11 @@ class XEP_QOS(BasePlugin):
         await self._endpoint.guard.roster_known.wait()
 
     def stop_receiving(self) -> None:
-        """Hand nothing over any more, and answer no request; for good.
+        """Hand nothing over any more, and refuse each request; for good.
 
-        What others have sent stays in the store, or with them. Called in a
-        handler, it lets this one message be the last.
+        What others have sent stays in the store, or with them: they are told
+        service-unavailable, and try again. Called in a handler, it lets this one
+        message be the last.
         """
         self._endpoint.stop_receiving()
 
@@ -344,13 +403,21 @@ class XEP_QOS(BasePlugin):
         if self._closing is not None and not self._endpoint.inbox.is_consuming():
             await asyncio.shield(self._closing)
 
+    def _check_receives(self) -> None:
+        if not self._endpoint.settings.receives:
+            raise LocalProtocolError(
+                "this endpoint only sends: it was registered with receives=False"
+            )
+
     # -- slixmpp -----------------------------------------------------------
 
     def __init__(self, xmpp: Any, config: Any = None) -> None:
         super().__init__(xmpp, config)
         self._started = False
-        batches = batch_features(self.config.get("batch_max"))
-        self._features = (*NAMESPACES, MARKS_NAMESPACE, *batches)
+        self._features: tuple[str, ...] = ()
+        if self.config.get("receives", True):
+            batches = batch_features(self.config.get("batch_max"))
+            self._features = (*NAMESPACES, MARKS_NAMESPACE, *batches)
         # slixmpp may call session_bind before plugin_init.
         self._advertised: set[JID] = set()
         self._announcing: set[asyncio.Task[None]] = set()
@@ -424,3 +491,11 @@ class XEP_QOS(BasePlugin):
         task = self.xmpp.loop.create_task(update)
         self._announcing.add(task)
         task.add_done_callback(self._announcing.discard)
+
+
+def _source(source: str | None) -> str | None:
+    return None if source is None else jid_of("source", source)
+
+
+def _stanza(message: StanzaBase) -> StanzaBase:
+    return arguments.instance(StanzaBase, "message", message, "a stanza of slixmpp")

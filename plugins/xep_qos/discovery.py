@@ -55,6 +55,7 @@ class Discovery:
         timeout_s: float,
         now: Callable[[], float],
         found: Callable[[str], None],
+        shows_presence: Callable[[str], bool],
     ) -> None:
         """Prepare to ask.
 
@@ -65,17 +66,21 @@ class Discovery:
                 to believe that it gave none.
             now: the clock.
             found: called with an account when more is known about it.
+            shows_presence: whether an account is known to show us its presence.
         """
         self._xmpp = xmpp
         self._namespaces = namespaces
         self._timeout_s = timeout_s
         self._now = now
         self._found = found
+        self._shows_presence = shows_presence
         self._known: dict[str, _Known] = {}
         # Priorities by full JID: who of an account is available, to an account of
         # ours. slixmpp's roster forgets it with the connection, and when the session
         # is resumed (XEP-0198) nobody says it again.
         self._present: dict[tuple[str, str], dict[str, int]] = {}
+        # Some of those who are available had to be forgotten.
+        self._crowded = False
         # The version of the capabilities in the latest presence of a JID.
         self._versions: dict[str, str] = {}
         self._asking: dict[str, asyncio.Task[None]] = {}
@@ -86,7 +91,8 @@ class Discovery:
             features = self._features(record.to, record.sender)
             if features is None:
                 return None
-            return to_jid(record, features, self._namespaces)
+            absent = self._is_absent(record.to, record.sender)
+            return to_jid(record, features, self._namespaces, absent=absent)
         resources = []
         for jid, priority in self._available(record.to, record.sender):
             features = self._features(jid, record.sender)
@@ -114,6 +120,7 @@ class Discovery:
         self.forget(jid)
         account = (to, bare(jid))
         resources = self._present.get(account, {})
+        self._crowded |= _PRESENT_MAX in {len(self._present), len(resources)}
         _put(resources, jid, priority)
         _put(self._present, account, resources)
         if version is not None and len(version) <= ID_CHARS_MAX:
@@ -138,6 +145,7 @@ class Discovery:
         Of the latter slixmpp knows who is there.
         """
         self._present.clear()
+        self._crowded = False
         for own in list(self._xmpp.roster):
             roster = self._xmpp.roster[own]
             for account in list(roster):
@@ -161,6 +169,21 @@ class Discovery:
     def _available(self, account: str, sender: str) -> list[tuple[str, int]]:
         own = bare(sender or self._xmpp.boundjid.full)
         return list(self._present.get((own, account), {}).items())
+
+    def _is_absent(self, jid: str, sender: str) -> bool:
+        """Whether presence proves that nobody has a session under this full JID.
+
+        Our server probes our contacts before it returns our own presence to us
+        (RFC 6121 §4.2.2), and stanzas between two JIDs stay in order (RFC 6120 §10.1).
+        So a session that gets what we send from now on, and has shown its presence,
+        has shown it to us before its server can return anything.
+        """
+        own = self._xmpp.boundjid
+        shown = own.full in self._present.get((own.bare, own.bare), {})
+        if self._crowded or not shown or not self._shows_presence(bare(jid)):
+            return False
+        present = (each for each, _ in self._available(bare(jid), sender))
+        return jid not in present
 
     def _features(self, jid: str, sender: str) -> AbstractSet[str] | None:
         """What a JID supports; None while it is being asked."""

@@ -10,21 +10,22 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import math
 import random
 import weakref
 from collections.abc import Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from xml.etree import ElementTree as ET
 
-from slixmpp import JID, ClientXMPP, ComponentXMPP, InvalidJID
+from slixmpp import JID, ClientXMPP, ComponentXMPP
 from slixmpp.stanza import Message
 from slixmpp.xmlstream.stanzabase import StanzaBase
 
+from qos import arguments
 from qos.core.effects import Answer, Report, Transmit
 from qos.core.model import ID_CHARS_MAX, Incoming, Level, Outgoing, Route
 from qos.core.model import bare as account_of
+from qos.core.quota import own_domains
 from qos.core.receiver import Request
 from qos.core.sender import Reply
 from qos.core.trust import Trusted
@@ -36,16 +37,19 @@ from qos.errors import (
     StoreDamaged,
 )
 from qos.ids import new_id
+from qos.jids import jid_of
 from qos.journal import messages as journaled
 from qos.journal.writer import JournalWriter, check_folder
 from qos.stores.base import Contents, Remember
 from xep_qos import batch_stanza, stanza
 from xep_qos.batch import BatchedRequest, BatchReceiver, BatchSender
+from xep_qos.closing import close_at_once
 from xep_qos.consumers import Consumers
 from xep_qos.discovery import Discovery
 from xep_qos.guard import Guard
 from xep_qos.reporting import Reporter
 from xep_qos.settings import Settings, policy_of, store_of
+from xep_qos.takers import Takers
 from xep_qos.tap import Tap
 from xep_qos.wire import Wire
 
@@ -59,10 +63,13 @@ _JID_BYTES_MAX = 3071
 #: A resource that is not known yet; servers make them much shorter.
 _RESOURCE_BYTES = 256
 
-#: What could not begin and is being closed: nobody else holds these tasks.
-_closing: set[asyncio.Task[None]] = set()
-
 _OWN_JID = "own_jid"
+
+#: The answer of an endpoint that does not receive: the sender tries again.
+_AWAY = RemoteProtocolError("away", condition="service-unavailable", type="cancel")
+
+#: Accounts of whose messages it is said once that nobody takes them.
+_SAID_MAX = 1_000
 
 _CAPS = "{http://jabber.org/protocol/caps}c"
 _MUC_USER = "{http://jabber.org/protocol/muc#user}x"
@@ -108,6 +115,7 @@ class Endpoint:
         )
         # Of each message that is just being handed over.
         self._until: dict[ET.Element, asyncio.Future[None] | None] = {}
+        self._said: set[str] = set()
         self._clock = LoopClock(self.xmpp.loop)
         self._reporter = Reporter(
             self.xmpp,
@@ -123,7 +131,7 @@ class Endpoint:
         self.store = store_of(settings.store)
         contents = self.store.open()
         with contextlib.ExitStack() as undo:
-            undo.callback(self._close_at_once)
+            undo.callback(lambda: close_at_once(xmpp.loop, self._close_store()))
             self._journal = self._new_journal(node)
             self._step_in(contents, undo)
             undo.pop_all()
@@ -132,7 +140,12 @@ class Endpoint:
         """Join the engine to the stream; in `undo` is what ends it if that fails."""
         settings = self.settings
         self._ask_for_resource(contents.remembered.get(_OWN_JID, ""))
+        if not settings.receives:
+            # It is for a process that receives, and stays in the store for it.
+            contents = replace(contents, incoming=[])
         self._wire = Wire(self.xmpp)
+        self._takers = Takers(self.xmpp)
+        undo.callback(self._takers.close)
         self.outbox = Outbox(
             self.store,
             contents,
@@ -150,6 +163,9 @@ class Endpoint:
             self,
             clock=self._clock,
             limits=settings.inbox_limits,
+            own_domains=own_domains(
+                str(self.xmpp.requested_jid), component=self.xmpp.is_component
+            ),
             journal=self._journal,
         )
         undo.callback(self.inbox.stop)
@@ -159,6 +175,7 @@ class Endpoint:
             timeout_s=settings.retry_first_s,
             now=self._clock.now,
             found=self.outbox.route_found,
+            shows_presence=lambda account: self.guard.shows_presence(account),
         )
         self._batches = BatchSender(
             settings,
@@ -182,6 +199,7 @@ class Endpoint:
             trust=policy_of(settings.trust),
             trust_acknowledged=policy_of(settings.trust_acknowledged),
             decided=self._decided,
+            no_room=self.inbox.turn_away,
         )
         self._tap = Tap(
             self.xmpp,
@@ -207,11 +225,14 @@ class Endpoint:
     def leave(self) -> Coroutine[Any, Any, None]:
         """Leave the stream as it was; what is returned closes the store."""
         self._tap.close()
-        # First: what was answered in this turn of the loop is still to be sent.
+        self._takers.close()
+        # First: what is answered in this turn of the loop is still to be sent.
+        self.inbox.stop()
+        for request in self.guard.undecided():
+            self.inbox.turn_away(request)
         self._wire.close()
         self._session_lost()
         self.outbox.stop()
-        self.inbox.stop()
         self._batches.stop()
         return self._close()
 
@@ -228,38 +249,31 @@ class Endpoint:
             if self._journal is not None:
                 await self._journal.close()
 
-    def _close_at_once(self) -> None:
-        """Close what could not begin; there need not be a loop that runs."""
-        loop, closing = self.xmpp.loop, self._close_store()
-        if loop.is_running():
-            task = loop.create_task(closing)
-            _closing.add(task)
-            task.add_done_callback(_closing.discard)
-        else:
-            loop.run_until_complete(closing)
-
     # -- the application ---------------------------------------------------
 
     async def submit(
         self,
-        to: str,
+        to: str | JID,
         payload: str,
-        level: Level,
+        level: Level | str,
         deadline_s: float | None,
         ordered: bool | None,
         sender: str = "",
         msg_id: str | None = None,
     ) -> Delivery:
         """See XEP_QOS.submit."""
-        to = _normal(to)
+        to = jid_of("to", to)
+        level = arguments.member(Level, "level", level)
         if msg_id is not None:
             stanza.check_msg_id(msg_id)
-        if deadline_s is not None and not 0 <= deadline_s < math.inf:
-            raise LocalProtocolError(f"{deadline_s} is no time to wait, in seconds")
+        if deadline_s is not None:
+            arguments.seconds("deadline_s", deadline_s, zero=True)
+        if ordered is not None:
+            arguments.flag("ordered", ordered)
         self._check_size(to, payload)
         if level is Level.UNACKNOWLEDGED:
             self._wire.send_plain(payload, to=to, sender=sender)
-            return Delivery.sent(to)
+            return Delivery._sent(to)
         settings = self.settings
         return await self.outbox.submit(
             to,
@@ -287,6 +301,16 @@ class Endpoint:
     def incoming(self, message: StanzaBase) -> IncomingInfo | None:
         """See XEP_QOS.incoming."""
         return self._delivered.get(message.xml)
+
+    async def flush(self) -> None:
+        """See XEP_QOS.flush."""
+        # What a future that is done has called is called first.
+        await asyncio.sleep(0)
+        # A store writes in the order in which it is asked to.
+        own = self.xmpp.boundjid.full or str(self.xmpp.requested_jid)
+        written = self.store.write((Remember(_OWN_JID, own),))
+        if written is not None:
+            await written
 
     def stop_receiving(self) -> None:
         """See XEP_QOS.stop_receiving."""
@@ -355,7 +379,8 @@ class Endpoint:
 
     def _warn_of_automatic_trust(self) -> None:
         """With slixmpp's default whoever asks gets into the roster."""
-        if self.guard.needs_roster and self.xmpp.auto_authorize:
+        receives, by_roster = self.settings.receives, self.guard.needs_roster
+        if receives and by_roster and self.xmpp.auto_authorize:
             log.warning(
                 "trust is 'roster', and the client accepts every subscription "
                 "request: set client.auto_authorize to None or False, or "
@@ -367,10 +392,7 @@ class Endpoint:
     def _take_iq(self, xml: ET.Element) -> bool:
         kind = xml.get("type")
         if kind == "set":
-            element = stanza.request_element(xml)
-            taken = element is not None or self._batch(xml)
-            if element is not None:
-                self._request(xml, element)
+            taken = self._asked(xml)
         else:
             taken = kind in {"result", "error"} and self._answered(xml)
         if taken:
@@ -383,6 +405,24 @@ class Endpoint:
         elif received.name == "presence" and received.xml.find(_MUC_USER) is not None:
             self.guard.saw_occupant(received.xml.get("from", ""))
         return False
+
+    def _asked(self, xml: ET.Element) -> bool:
+        element = stanza.request_element(xml)
+        if not self.settings.receives:
+            return self._turned_away(xml, element)
+        if element is not None:
+            self._request(xml, element)
+            return True
+        return self._batch(xml)
+
+    def _turned_away(self, xml: ET.Element, element: ET.Element | None) -> bool:
+        """There is nobody to hand a message to: neither one alone nor a batch is taken."""
+        if element is None and batch_stanza.batch_in(xml) is None:
+            return False
+        if not self._id_is_too_long(xml):
+            sender = self._sender_of_answer(xml.get("to", ""))
+            self._wire.send(stanza.render_error(xml, _AWAY, sender=sender))
+        return True
 
     def _request(self, xml: ET.Element, element: ET.Element) -> None:
         if self._id_is_too_long(xml):
@@ -403,7 +443,11 @@ class Endpoint:
         return True
 
     def _id_is_too_long(self, xml: ET.Element) -> bool:
-        """An answer would have to repeat it, and could break our own stream."""
+        """Whether no answer can be given: it would repeat the id.
+
+        The answer could be too long for a server, which closes the stream then. So such
+        an iq gets none, although RFC 6120 §8.2.3 wants one.
+        """
         too_long = len(xml.get("id", "")) > ID_CHARS_MAX
         if too_long:
             report = Report("", f"iq id longer than {ID_CHARS_MAX} characters")
@@ -481,25 +525,48 @@ class Endpoint:
             sender = self._sender_of_answer(request.to)
             self._wire.send(stanza.render_answer(request, answer, sender=sender))
 
-    def hand_over(self, record: Incoming) -> asyncio.Future[None] | None:
-        """See qos.engine.held.InboxPort."""
+    def hand_over(self, record: Incoming) -> asyncio.Future[None] | bool:
+        """See qos.engine.held.InboxPort.
+
+        Somebody has taken a message if a handler of the application matched it, or is
+        registered for an event that slixmpp raised for it, or has called `take_until`,
+        or if a filter took it out; whether or not a handler raised an exception.
+        """
         try:
             message = self._stanza_of(record)
         except ET.ParseError as error:
-            # It could be read when it came: no handler has had it, whatever follows.
+            # It could be read when it came.
             text = f"the message {record.msg_id!r} of {record.source} cannot be read"
-            failed = self.xmpp.loop.create_future()
-            failed.set_exception(StoreDamaged(self.store.url, f"{text}: {error}"))
-            return failed
+            log.error("%s", StoreDamaged(self.store.url, f"{text}: {error}"))
+            return False
         self._until[message.xml] = None
         try:
-            self._wire.feed(message)
-            return self._until[message.xml]
+            with self._takers.watching() as hand_over:
+                self._wire.feed(message)
+            taken = hand_over.taken
         except Exception:
             log.exception("a handler failed on %r", record.msg_id)
-            return None
-        finally:
-            del self._until[message.xml]
+            taken = hand_over.matched
+        until = self._until.pop(message.xml)
+        if until is not None:
+            return until
+        if not taken:
+            self._say_that_nobody_takes(record)
+        return taken
+
+    def _say_that_nobody_takes(self, record: Incoming) -> None:
+        source = account_of(record.source)
+        if source not in self._said and len(self._said) < _SAID_MAX:
+            self._said.add(source)
+            log.warning(
+                "no handler has taken the message %r of %s; its sender is told to try "
+                "again. Register one before the client connects: "
+                "client.add_event_handler('message', …) for messages with a body, "
+                "client.register_handler(…) or a consumer for others. This is said once "
+                "for each sender",
+                record.msg_id,
+                record.source,
+            )
 
     def consumption(self, record: Incoming) -> Consumption | None:
         """See qos.engine.held.InboxPort."""
@@ -542,14 +609,3 @@ class Endpoint:
     def jitter(self) -> float:
         """See qos.engine.outbox.Port."""
         return random.random()  # noqa: S311 - spreads load, guards nothing
-
-
-def _normal(to: str) -> str:
-    """A JID as a server writes it: answers have to come from just this one."""
-    try:
-        jid = str(JID(to))
-    except (InvalidJID, UnicodeEncodeError) as error:
-        raise LocalProtocolError(f"{to!r} is no JID: {error}") from error
-    if not jid:
-        raise LocalProtocolError("a message needs a JID to be sent to")
-    return jid

@@ -22,8 +22,8 @@ __all__ = ["Guard"]
 
 log = logging.getLogger(__name__)
 
-#: Requests kept until the roster is known, or the application has decided.
-#: A peer whose request is dropped here repeats it.
+#: Requests kept until the roster is known, or the application has decided. More are
+#: told at once to come again.
 _WAITING_MAX = 1_000
 
 #: Bytes of their payloads: a request may be as large as a server's limit for a stanza.
@@ -51,14 +51,26 @@ class Guard:
         trust: TrustPolicy | TrustCallback,
         trust_acknowledged: TrustPolicy | TrustCallback,
         decided: Callable[[Request, Trusted], None],
+        no_room: Callable[[Request], None],
     ) -> None:
+        """Prepare.
+
+        Args:
+            xmpp: the stream.
+            trust: who may have messages held.
+            trust_acknowledged: the same for level acknowledged.
+            decided: called with each request and the decision.
+            no_room: called with a request that cannot wait for its decision.
+        """
         self._xmpp = xmpp
         self._trust = trust
         self._trust_acknowledged = trust_acknowledged
         self._decided = decided
+        self._no_room = no_room
         self._waiting: deque[Request] = deque()
-        # How many requests wait, for the roster or for the application, and their bytes.
-        self._kept = self._kept_bytes = 0
+        # Requests that wait, for the roster or for the application, and their bytes.
+        self._kept: dict[int, Request] = {}
+        self._kept_bytes = 0
         self._rooms: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self.roster_known = asyncio.Event()
@@ -85,8 +97,21 @@ class Guard:
         """Stop what waits for this session."""
         for task in self._tasks:
             task.cancel()
-        while self._waiting:
-            self._let_go(self._waiting.popleft())
+        self._waiting.clear()
+        self._kept.clear()
+        self._kept_bytes = 0
+
+    def undecided(self) -> list[Request]:
+        """The requests that wait for a decision."""
+        return list(self._kept.values())
+
+    def shows_presence(self, account: str) -> bool:
+        """Whether the roster of this session says that we see an account's presence.
+
+        Only where the roster is followed anyway, since trust depends on it.
+        """
+        followed = self.needs_roster and self.roster_known.is_set()
+        return followed and self._subscription(account, "") in {"to", "both"}
 
     def saw_occupant(self, jid: str) -> None:
         """A presence came that only an occupant of a room sends (XEP-0045)."""
@@ -112,16 +137,17 @@ class Guard:
             self._decide(rule, request)
 
     def _keep(self, request: Request) -> bool:
-        """Whether there is room for one more that waits."""
+        """Whether there is room for one more that waits; if not, it is refused."""
         size = self._kept_bytes + request.size
-        if self._kept >= _WAITING_MAX or size > _WAITING_BYTES_MAX:
+        if len(self._kept) >= _WAITING_MAX or size > _WAITING_BYTES_MAX:
+            self._no_room(request)
             return False
-        self._kept, self._kept_bytes = self._kept + 1, size
+        self._kept[id(request)], self._kept_bytes = request, size
         return True
 
     def _let_go(self, request: Request) -> None:
-        self._kept -= 1
-        self._kept_bytes -= request.size
+        if self._kept.pop(id(request), None) is not None:
+            self._kept_bytes -= request.size
 
     def _decide(self, rule: TrustPolicy, request: Request) -> None:
         account = bare(request.source)

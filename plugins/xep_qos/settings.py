@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, TypeAlias
 
-from slixmpp import JID, InvalidJID
-
+from qos import arguments
 from qos.core.backoff import Backoff
 from qos.core.batch import ELEMENTS_MAX
 from qos.core.model import NAMESPACES
 from qos.core.quota import Quotas
 from qos.core.trust import TrustPolicy
 from qos.engine import InboxLimits, OutboxLimits
-from qos.errors import LocalProtocolError
+from qos.errors import InvalidArgument
+from qos.jids import jid_of
 from qos.stores import store_from_url
 from qos.stores.base import Store
 
@@ -25,28 +24,33 @@ __all__ = ["Settings", "TrustCallback"]
 #: Gets the full JID of a sender and decides; may be a coroutine function.
 TrustCallback: TypeAlias = Callable[[str], bool | Awaitable[bool]]
 
-#: The numbers, and the least of each; those that are lengths of time must be
-#: more than that.
-_LEAST: dict[str, int | float] = {
-    "retry_first_s": 0.0,
-    "retry_max_s": 0.0,
-    "deadline_s": 0.0,
-    "hold_ttl_s": 0.0,
-    "tombstone_ttl_s": 0.0,
-    "event_interval_s": 0.0,
+#: Lengths of time, each more than 0.
+_SECONDS = (
+    "retry_first_s",
+    "retry_max_s",
+    "hold_ttl_s",
+    "tombstone_ttl_s",
+    "event_interval_s",
+    "outcome_ttl_s",
+)
+
+#: The whole numbers, and the least of each.
+_LEAST: dict[str, int] = {
     "quota_messages": 0,
     "quota_bytes": 0,
     "quota_total_messages": 0,
     "quota_total_bytes": 0,
+    "quota_domain_messages": 0,
+    "quota_domain_bytes": 0,
     "tombstones_max": 1,
     "window_max": 1,
     "outbox_messages_max": 1,
     "outbox_bytes_max": 1,
     "outcomes_max": 0,
-    "outcome_ttl_s": 0.0,
     "stanza_bytes_max": 1_000,
-    "batch_max": 1,
 }
+
+_FLAGS = ("receives", "ordered", "write_acknowledged")
 
 _BACKOFF, _QUOTAS = Backoff(), Quotas()
 _INBOX, _OUTBOX = InboxLimits(), OutboxLimits()
@@ -59,20 +63,27 @@ class Settings:
     Attributes:
         store: `memory:`, `files:DIR`, `sqlite:PATH`, or a Store that is not
             open.
+        receives: take messages. Without, the endpoint only sends: it advertises nothing,
+            refuses each request with service-unavailable, so that its sender tries again,
+            and leaves what others have sent in the store as it is.
         retry_first_s: the first delay between two attempts, and the least.
         retry_max_s: the cap of these delays.
         deadline_s: after how long a message that has not been delivered ends;
             None: never. Each message can have its own.
         ordered: release the messages to one account in the order of sending.
         namespaces: those of QoS to use, the preferred first.
-        trust: who may have messages held: `roster`, `all`, JIDs (`a@b,c@d/e`
-            or a collection), or a function of the full JID.
+        trust: who may have messages held: `roster`, `all`, `nobody`, JIDs
+            (`a@b,c@d/e` or a collection; a domain needs a dot, or is `localhost`), or a
+            function of the full JID. The own account is trusted in any case.
         trust_acknowledged: the same for level acknowledged. The text has no
             rule there.
         quota_messages: messages held of one account.
         quota_bytes: bytes of payload held of one account.
         quota_total_messages: messages held of all.
         quota_total_bytes: bytes of payload held of all.
+        quota_domain_messages: messages held of all accounts of one domain that is not
+            our own; never less than quota_messages.
+        quota_domain_bytes: likewise, bytes of payload; never less than quota_bytes.
         hold_ttl_s: how long a message is held for its sender to release it.
         tombstones_max: ended messages remembered.
         tombstone_ttl_s: how long they are remembered.
@@ -93,6 +104,7 @@ class Settings:
     """
 
     store: str | Store = "memory:"
+    receives: bool = True
     retry_first_s: float = _BACKOFF.first_s
     retry_max_s: float = _BACKOFF.max_s
     deadline_s: float | None = None
@@ -104,6 +116,8 @@ class Settings:
     quota_bytes: int = _QUOTAS.bytes
     quota_total_messages: int = _QUOTAS.total_messages
     quota_total_bytes: int = _QUOTAS.total_bytes
+    quota_domain_messages: int = _QUOTAS.domain_messages
+    quota_domain_bytes: int = _QUOTAS.domain_bytes
     hold_ttl_s: float = _INBOX.hold_ttl_s
     tombstones_max: int = _INBOX.tombstones
     tombstone_ttl_s: float = _INBOX.tombstone_ttl_s
@@ -134,43 +148,43 @@ class Settings:
                 raise ValueError(
                     f"xep_qos has no option {name!r}; it has {', '.join(sorted(known))}"
                 )
-        settings = cls(**config)
-        settings.check()
-        return settings
+        return cls(**config)
 
-    def check(self) -> None:
-        """Raise ValueError for a value that cannot be; the message names it."""
+    def __post_init__(self) -> None:
+        """Raise ValueError for a value that is not allowed; the message names it."""
+        for name in _SECONDS:
+            arguments.seconds(name, getattr(self, name))
         for name, least in _LEAST.items():
-            _check_number(name, getattr(self, name), least)
-        if self.batch_max > ELEMENTS_MAX:
-            raise ValueError(
-                f"batch_max must be at most {ELEMENTS_MAX}: {self.batch_max}"
-            )
+            arguments.whole(name, getattr(self, name), least=least)
+        for name in _FLAGS:
+            arguments.flag(name, getattr(self, name))
+        arguments.whole("batch_max", self.batch_max, least=1, most=ELEMENTS_MAX)
+        if self.deadline_s is not None:
+            arguments.seconds("deadline_s", self.deadline_s)
         if self.retry_max_s < self.retry_first_s:
             raise ValueError(
                 f"retry_max_s must be at least retry_first_s, {self.retry_first_s}: "
                 f"{self.retry_max_s}"
             )
-        if isinstance(self.namespaces, str) or not self.namespaces:
-            raise ValueError(f"namespaces must be a sequence: {self.namespaces!r}")
-        unknown = set(self.namespaces) - set(NAMESPACES)
-        if unknown:
-            raise ValueError(
-                f"namespaces must be some of {', '.join(NAMESPACES)}: "
-                f"{', '.join(sorted(unknown))}"
-            )
+        _check_namespaces(self.namespaces)
+        if self.event_log_to is not None:
+            jid_of("event_log_to", self.event_log_to)
+        if self.journal is not None:
+            arguments.path("journal", self.journal)
+        if not isinstance(self.store, str) and not _is_store(self.store):
+            raise InvalidArgument("store", self.store, "a URL or a Store")
         checks: tuple[tuple[str, Callable[[Any], object]], ...] = (
             ("trust", policy_of),
             ("trust_acknowledged", policy_of),
             ("store", store_of),
-            ("event_log_to", JID),
-            ("journal", _check_path),
         )
         for name, check in checks:
             try:
                 check(getattr(self, name))
-            except (InvalidJID, LocalProtocolError, TypeError, ValueError) as error:
-                raise ValueError(f"{name}: {error}") from error
+            except ValueError as error:
+                text = str(error)
+                named = text if text.startswith(name) else f"{name}: {text}"
+                raise ValueError(named) from error
 
     @property
     def backoff(self) -> Backoff:
@@ -197,6 +211,8 @@ class Settings:
                 bytes=self.quota_bytes,
                 total_messages=self.quota_total_messages,
                 total_bytes=self.quota_total_bytes,
+                domain_messages=self.quota_domain_messages,
+                domain_bytes=self.quota_domain_bytes,
             ),
             hold_ttl_s=self.hold_ttl_s,
             tombstones=self.tombstones_max,
@@ -217,19 +233,12 @@ def store_of(store: str | Store) -> Store:
     return store_from_url(store) if isinstance(store, str) else store
 
 
-def _check_path(path: object) -> None:
-    if path is not None and not os.fspath(path):  # type: ignore[call-overload]
-        raise ValueError("must name a folder")
+def _is_store(value: object) -> bool:
+    return callable(getattr(value, "open", None)) and not isinstance(value, type)
 
 
-def _check_number(name: str, value: object, least: float) -> None:
-    if value is None and name == "deadline_s":
-        return
-    whole = isinstance(least, int)
-    kind = "a whole number" if whole else "a number"
-    if not isinstance(value, int if whole else int | float) or isinstance(value, bool):
-        raise ValueError(f"{name} must be {kind}: {value!r}")
-    enough = value >= least if whole else least < value < math.inf
-    if not enough:
-        bound = "at least" if whole else "more than"
-        raise ValueError(f"{name} must be {kind} of {bound} {least}: {value!r}")
+def _check_namespaces(namespaces: Sequence[str]) -> None:
+    is_list = isinstance(namespaces, list | tuple) and len(namespaces) > 0
+    if not is_list or not all(each in NAMESPACES for each in namespaces):
+        some = f"a list of some of {', '.join(NAMESPACES)}"
+        raise InvalidArgument("namespaces", namespaces, some)

@@ -10,11 +10,12 @@ from __future__ import annotations
 from typing import Literal, cast
 from xml.etree import ElementTree as ET
 
+from qos import arguments
 from qos.core.effects import Answer, Transmit
-from qos.core.model import ID_CHARS_MAX, MARKS_NAMESPACE, NAMESPACES, Level
+from qos.core.model import ID_CHARS_MAX, MARKS_NAMESPACE, NAMESPACES, Level, one_line
 from qos.core.receiver import Request
 from qos.core.sender import Reply
-from qos.errors import LocalProtocolError, RemoteProtocolError
+from qos.errors import InvalidArgument, LocalProtocolError, RemoteProtocolError
 from qos.xml import attribute, render, text
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "OVERHEAD_BYTES",
     "check_msg_id",
     "embedded",
+    "error_text",
     "message_with_body",
     "parse_reply",
     "parse_request",
@@ -40,6 +42,7 @@ OVERHEAD_BYTES = 512
 _STANZAS = "urn:ietf:params:xml:ns:xmpp-stanzas"
 _SENDER = f"{{{MARKS_NAMESPACE}}}sender"
 _HOLD = f"{{{MARKS_NAMESPACE}}}hold"
+_REJECTED = f"{{{MARKS_NAMESPACE}}}rejected"
 _MARKS = f" xmlns:q='{MARKS_NAMESPACE}' q:"
 _REQUESTS = frozenset({"acknowledged", "assured", "deliver"})
 _REQUEST_TAGS = frozenset(
@@ -48,6 +51,8 @@ _REQUEST_TAGS = frozenset(
 
 #: Those of an iq count, and not those of the message in it.
 _ADDRESSES = frozenset({"to", "from"})
+
+_TEXT = "a string that XML can carry"
 
 _Kind = Literal["acknowledged", "assured", "deliver"]
 
@@ -142,7 +147,8 @@ def embedded(message: ET.Element) -> str:
 
 def parse_reply(iq: ET.Element) -> Reply:
     """Read an iq of type result or error."""
-    received = hold = namespace = error = None
+    received = hold = namespace = error = said = by = None
+    rejected = redelivered = False
     error_type = "cancel"
     for child in iq:
         name = _local(child)
@@ -150,11 +156,17 @@ def parse_reply(iq: ET.Element) -> Reply:
             received = child.get("msgId")
             hold = child.get(_HOLD)
             namespace = child.tag[1:].partition("}")[0]
-        elif child.tag == f"{{{MARKS_NAMESPACE}}}hold":
+        elif child.tag == _HOLD:
             hold = child.text or ""
         elif name == "error" and iq.get("type") == "error":
             error_type = child.get("type", "cancel")
             error = _condition(child)
+            said, by = error_text(child), child.get("by")
+            for mark in child:
+                if mark.tag in {_HOLD, _REJECTED}:
+                    hold = mark.text or ""
+                    rejected = mark.tag == _REJECTED
+                    redelivered = mark.get("redelivered") in {"true", "1"}
     if iq.get("type") == "error" and error is None:
         error = "undefined-condition"
     if len(hold or "") > ID_CHARS_MAX:
@@ -168,7 +180,16 @@ def parse_reply(iq: ET.Element) -> Reply:
         received=received,
         hold=hold,
         namespace=namespace,
+        rejected=rejected,
+        redelivered=redelivered,
+        text=said,
+        by=by and one_line(by),
     )
+
+
+def error_text(error: ET.Element) -> str | None:
+    """What a stanza error says for people, as one line, or None."""
+    return one_line(error.findtext(f"{{{_STANZAS}}}text", "")) or None
 
 
 def _condition(error: ET.Element) -> str:
@@ -186,24 +207,27 @@ def message_with_body(body: str) -> str:
     """The payload of a plain text message.
 
     Raises:
-        LocalProtocolError: XML cannot carry it.
+        InvalidArgument: XML cannot carry it.
     """
+    arguments.text("body", body, private=True)
     try:
         return f"<message xmlns='{CLIENT}'><body>{text(body)}</body></message>"
     except ValueError as error:
-        raise LocalProtocolError(f"the body cannot be sent: {error}") from error
+        raise InvalidArgument("body", str, _TEXT, why=str(error)) from error
 
 
 def payload_from_text(xml: str) -> str:
     """The payload of a message given as XML: a message, or what goes into one.
 
     Raises:
-        LocalProtocolError: it is not well-formed.
+        InvalidArgument: it is not well-formed.
     """
+    arguments.text("payload", xml, private=True)
     try:
         root = ET.fromstring(xml)  # noqa: S314 - expat expands no external entity
     except (ET.ParseError, UnicodeEncodeError) as error:
-        raise LocalProtocolError(f"the XML is not well-formed: {error}") from error
+        expected = "one element of well-formed XML"
+        raise InvalidArgument("payload", str, expected, why=str(error)) from error
     if _local(root) != "message":
         for element in root.iter():
             if "}" not in element.tag:
@@ -218,16 +242,16 @@ def check_msg_id(msg_id: str) -> None:
     """Check an id that somebody has chosen for his message.
 
     Raises:
-        LocalProtocolError: no peer would take it, or XML cannot carry it.
+        InvalidArgument: no peer would take it, or XML cannot carry it.
     """
+    arguments.text("msg_id", msg_id)
     if not 0 < len(msg_id) <= ID_CHARS_MAX:
-        raise LocalProtocolError(
-            f"a msg_id has 1 to {ID_CHARS_MAX} characters, not {len(msg_id)}"
-        )
+        expected = f"a string of 1 to {ID_CHARS_MAX} characters"
+        raise InvalidArgument("msg_id", msg_id, expected)
     try:
         attribute(msg_id)
     except ValueError as error:
-        raise LocalProtocolError(f"{msg_id!r} cannot be a msg_id: {error}") from error
+        raise InvalidArgument("msg_id", msg_id, _TEXT, why=str(error)) from error
 
 
 def render_request(transmit: Transmit, *, store_id: str, sender: str = "") -> str:
@@ -268,9 +292,12 @@ def render_answer(request: Request, answer: Answer, *, sender: str = "") -> str:
         hold = f"{_MARKS}hold={attribute(answer.hold)}" if answer.hold else ""
         content = f"<received msgId={attribute(request.msg_id)}{hold}/>"
     elif answer.hold:
-        content = f"<hold xmlns='{MARKS_NAMESPACE}'>{text(answer.hold)}</hold>"
-    if answer.kind == "error":
-        content += _error(answer.condition, answer.error_type)
+        again = " redelivered='true'" if answer.redelivered else ""
+        name = "rejected" if answer.kind == "rejected" else "hold"
+        token = text(answer.hold)
+        content = f"<{name} xmlns='{MARKS_NAMESPACE}'{again}>{token}</{name}>"
+    if answer.kind in {"error", "rejected"}:
+        content = _error(answer.condition, answer.error_type, answer.text, content)
         return _iq("error", request.iq_id, request.source, sender, content)
     return _iq("result", request.iq_id, request.source, sender, content)
 
@@ -281,8 +308,13 @@ def render_error(iq: ET.Element, error: RemoteProtocolError, *, sender: str) -> 
     return _iq("error", iq.get("id", ""), iq.get("from", ""), sender, content)
 
 
-def _error(condition: str, error_type: str) -> str:
-    return f"<error type='{error_type}'><{condition} xmlns='{_STANZAS}'/></error>"
+def _error(condition: str, error_type: str, said: str = "", mark: str = "") -> str:
+    if said:
+        said = f"<text xmlns='{_STANZAS}'>{text(said)}</text>"
+    return (
+        f"<error type='{error_type}'><{condition} xmlns='{_STANZAS}'/>"
+        f"{said}{mark}</error>"
+    )
 
 
 def _iq(kind: str, iq_id: str, to: str, sender: str, content: str) -> str:

@@ -13,6 +13,8 @@ from xml.etree import ElementTree as ET
 from slixmpp.basexmpp import BaseXMPP
 from slixmpp.xmlstream.stanzabase import StanzaBase
 
+from xep_qos.gate import Gate
+
 __all__ = ["Handlers", "Tap", "is_foreign", "passes_iqs"]
 
 log = logging.getLogger(__name__)
@@ -66,14 +68,13 @@ class Tap:
         xmpp.add_filter("in", self._filter)
         for event, handler in self._handlers:
             xmpp.add_event_handler(event, handler)
-        self._spawn_event = xmpp._spawn_event
-        xmpp._spawn_event = self._spawn  # type: ignore[method-assign]
+        self._gate = Gate.of(xmpp)
+        self._gate.add(self._take_first)
 
     def close(self) -> None:
-        """Leave the stream as it was."""
+        """Leave the stream as it was, but for the gate, which stays."""
         self._closed = True
-        if self._xmpp.__dict__.get("_spawn_event") == self._spawn:
-            self._xmpp._spawn_event = self._spawn_event  # type: ignore[method-assign]
+        self._gate.remove(self._take_first)
         self._xmpp.del_filter("in", self._filter)
         for event, handler in self._handlers:
             self._xmpp.del_event_handler(event, handler)
@@ -83,14 +84,14 @@ class Tap:
         self._xmpp.del_filter("in", self._filter)
         self._xmpp.add_filter("in", self._filter)
 
-    def _spawn(self, xml: ET.Element) -> None:
-        """In place of what makes an object of each stanza."""
+    def _take_first(self, xml: ET.Element) -> bool:
+        """Before slixmpp makes an object of it."""
         if xml.tag == self._iq and not self._closed and self._is_first():
             self._looked_at = xml
             if self._safely(self._take_iq, xml):
                 self._taken()
-                return
-        self._spawn_event(xml)
+                return True
+        return False
 
     def _is_first(self) -> bool:
         if self._known != self._filters:

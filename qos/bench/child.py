@@ -17,7 +17,7 @@ from typing import TypeAlias
 
 from qos.bench.processes import LINE_BYTES_MAX
 from qos.cli.status import CommandError, Status
-from qos.errors import QosError
+from qos.errors import CannotConnect, QosError
 
 __all__ = ["Command", "obey"]
 
@@ -62,6 +62,8 @@ def _described(error: BaseException) -> dict[str, object]:
         error = error.exceptions[0]
     if isinstance(error, CommandError):
         return {"error": str(error), "status": error.status}
+    if isinstance(error, CannotConnect):
+        return {"error": str(error), "status": Status.UNREACHABLE}
     if isinstance(error, QosError):
         return {"error": str(error), "status": Status.INTERNAL}
     # To the log: only somebody who knows the code can tell what that was.

@@ -90,7 +90,7 @@ class _FootprintNode(Node):
             await qos.submit(message)
 
         await _so_many(one, messages, window)
-        return {"outstanding": qos.outstanding}
+        return {"outstanding": len(qos.outstanding())}
 
     async def send_many(
         self, *, peer: str, messages: int, payload_bytes: int, window: int

@@ -18,11 +18,11 @@ from qos.bench.floor import IqReceiver, IqSender, RawReceiver, RawSender
 from qos.bench.meter import Meter
 from qos.bench.sample import Work
 from qos.bench.ways import PluginReceiver, PluginSender, Receiver, Sender
-from qos.cli.account import Login
-from qos.cli.logins import AccountSession
-from qos.cli.status import CannotConnect
 from qos.core.backoff import Backoff
 from qos.core.model import Level
+from qos.errors import CannotConnect
+from qos.stream.login import AccountSession
+from qos.stream.server import Login
 
 __all__ = ["Node", "Task", "live"]
 

@@ -97,7 +97,7 @@ class Xep0254:
 
     async def work(self, done: Callable[[bytes], None]) -> None:
         """See Library."""
-        await self._plugin.create(self._service, NODE)
+        await self._plugin.create(self._service, NODE, {"pubsub#access_model": "open"})
 
         async def handle(job: Job) -> None:
             payload = job.payload

@@ -17,8 +17,8 @@ from qos.bench.servers import Server
 from qos.bench.settings import Settings
 from qos.bench.times import sample_of, unpack
 from qos.bench.usage import Watch
-from qos.cli.account import Login
 from qos.core.model import Level
+from qos.stream.server import Login
 
 __all__ = ["NO_LIMITS", "Row", "with_resource"]
 

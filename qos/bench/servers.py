@@ -11,8 +11,8 @@ from typing import Protocol
 
 from qos.bench.processes import Child, find_program
 from qos.bench.sample import BenchFailed
-from qos.cli.account import Login
 from qos.core.backoff import Backoff
+from qos.stream.server import Login
 from qos.testing.prosody import Prosody, ProsodyError
 from qos.testing.server import LoopbackServer
 

@@ -3,29 +3,21 @@
 from __future__ import annotations
 
 import argparse
-import ipaddress
 import os
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from qos.cli.options import (
-    PASSWORD_VARIABLE,
-    PORT_COMPONENT,
-    PORT_DIRECT,
-    PORT_STARTTLS,
-)
+from qos.cli.options import PASSWORD_VARIABLE
 from qos.cli.status import UsageError
 from qos.core.backoff import Backoff
 from qos.errors import StoreError
 from qos.private import make_private
+from qos.stream.server import PORT_COMPONENT, Component, Login, is_loopback
 
 __all__ = [
     "Account",
-    "Component",
-    "Login",
-    "Server",
     "account_from",
     "component_from",
     "login_from",
@@ -38,45 +30,6 @@ _COMPONENT_HOST = "127.0.0.1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Server:
-    """Where to connect, and how patiently.
-
-    Attributes:
-        host: the server; None: as DNS says.
-        port: of the server.
-        connect_timeout_s: for the first connection, and for each attempt.
-        backoff: delays between attempts to connect.
-    """
-
-    host: str | None
-    port: int
-    connect_timeout_s: float
-    backoff: Backoff
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Login(Server):
-    """An account to be.
-
-    Attributes:
-        jid: the own JID, with or without a resource.
-        password: its password.
-        tls: starttls, direct or off.
-        ca_file: the only certificates to trust; None: those of the system.
-    """
-
-    jid: str
-    password: str = field(repr=False)
-    tls: str
-    ca_file: Path | None
-
-    @property
-    def domain(self) -> str:
-        """Of the account."""
-        return self.jid.partition("/")[0].rpartition("@")[2]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Account(Login):
     """An account to be, with QoS.
 
@@ -85,19 +38,6 @@ class Account(Login):
     """
 
     plugin: dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Component(Server):
-    """A component to be (XEP-0114).
-
-    Attributes:
-        jid: its domain.
-        secret: that the server knows it by.
-    """
-
-    jid: str
-    secret: str = field(repr=False)
 
 
 def account_from(arguments: argparse.Namespace) -> Account:
@@ -121,6 +61,8 @@ def account_from(arguments: argparse.Namespace) -> Account:
             "quota_bytes": arguments.quota_bytes,
             "quota_total_messages": arguments.quota_total_messages,
             "quota_total_bytes": arguments.quota_total_bytes,
+            "quota_domain_messages": arguments.quota_domain_messages,
+            "quota_domain_bytes": arguments.quota_domain_bytes,
             "journal": arguments.journal,
         },
     )
@@ -138,27 +80,22 @@ def login_from(arguments: argparse.Namespace, password: str | None = None) -> Lo
     """
     if arguments.jid is None:
         raise UsageError("--jid is needed: the account to log in to")
-    user, _, domain = arguments.jid.partition("/")[0].rpartition("@")
-    if not user:
-        raise UsageError(f"--jid {arguments.jid}: an account has the form user@domain")
-    host = arguments.host
-    if host is None and (arguments.port is not None or arguments.tls == "off"):
-        host = domain
-    if arguments.tls == "off" and not _is_loopback(host):
-        raise UsageError(
-            f"--tls off is for a loopback address only, and {host} is not known as one"
+    try:
+        return Login.of(
+            arguments.jid,
+            password or _password(arguments.password_file),
+            host=arguments.host,
+            port=arguments.port,
+            tls=arguments.tls,
+            ca_file=arguments.ca_file,
+            connect_timeout_s=arguments.connect_timeout,
+            backoff=_backoff(arguments),
         )
-    usual = PORT_DIRECT if arguments.tls == "direct" else PORT_STARTTLS
-    return Login(
-        jid=arguments.jid,
-        password=password or _password(arguments.password_file),
-        host=host and host.strip("[]"),
-        port=arguments.port or usual,
-        tls=arguments.tls,
-        ca_file=arguments.ca_file,
-        connect_timeout_s=arguments.connect_timeout,
-        backoff=_backoff(arguments),
-    )
+    except ValueError as error:
+        name, _, rest = str(error).partition(" ")
+        option = name.replace("_", "-")
+        text = f"--{option} {rest}" if hasattr(arguments, name) else str(error)
+        raise UsageError(text) from None
 
 
 def component_from(arguments: argparse.Namespace) -> Component:
@@ -168,7 +105,7 @@ def component_from(arguments: argparse.Namespace) -> Component:
         UsageError: they make no sense together.
     """
     host = arguments.host or _COMPONENT_HOST
-    if not arguments.insecure and not _is_loopback(host):
+    if not arguments.insecure and not is_loopback(host):
         raise UsageError(
             "a component's stream is not encrypted: it is for a loopback address "
             f"only, and {host} is not known as one (or say --insecure)"
@@ -247,10 +184,3 @@ def _password(path: Path | None) -> str:
     if not password:
         raise UsageError(f"no password: {where}")
     return password
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return host.rstrip(".").lower() == "localhost"

@@ -150,9 +150,9 @@ async def run(arguments: argparse.Namespace) -> int:
 
     report = f"{arguments.out}/report.html"
 
-    def told(look: Look) -> None:
+    async def told(look: Look) -> None:
         if arguments.json:
-            print_json(_record(look.summary, report))
+            await print_json(_record(look.summary, report))
         else:
             note(said(look), name="")
 
@@ -165,9 +165,9 @@ async def run(arguments: argparse.Namespace) -> int:
     except NoSpark as error:
         raise UsageError(str(error)) from None
     if not arguments.json:
-        show(_table(summary), _verdict(summary, report), json=False)
+        await show(_table(summary), _verdict(summary, report), json=False)
     elif not arguments.follow:
-        print_json(_record(summary, report))
+        await print_json(_record(summary, report))
     return Status.DONE if summary.clean else Status.NOT_DELIVERED
 
 

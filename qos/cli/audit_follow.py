@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from qos.cli.audit_run import AuditRun
 from qos.cli.output import note
@@ -53,7 +54,7 @@ class FollowRun(AuditRun):
     """Follows journals until it is cancelled; a second time, and it gives up.
 
     Args:
-        told: of each look that has brought something new, in the thread.
+        told: called for each look that has brought something new.
     """
 
     def __init__(
@@ -61,10 +62,11 @@ class FollowRun(AuditRun):
         journals: list[str],
         out: str,
         arguments: argparse.Namespace,
-        told: Callable[[Look], None],
+        told: Callable[[Look], Coroutine[Any, Any, None]],
     ) -> None:
         super().__init__(journals, out, arguments)
         self._told = told
+        self._loop = asyncio.get_running_loop()
         self._stopped = threading.Event()
         self._waits = ""
         self._next_at = 0.0
@@ -105,7 +107,8 @@ class FollowRun(AuditRun):
         self._waits = said(look)
         self._next_at = time.monotonic() + self._arguments.every
         if look.new:
-            self._told(look)
+            telling = asyncio.run_coroutine_threadsafe(self._told(look), self._loop)
+            self._wait_for(telling)
 
     def _state(self) -> str:
         waits = self._waits

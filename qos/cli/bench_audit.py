@@ -48,9 +48,9 @@ async def run(arguments: argparse.Namespace) -> int:
         with plotting(arguments.plot):
             plot(measured, arguments.plot)
     if arguments.json:
-        print_json(_plain(measured, arguments))
+        await print_json(_plain(measured, arguments))
     else:
-        show(_table(measured), _verdict(measured, arguments), json=False)
+        await show(_table(measured), _verdict(measured, arguments), json=False)
     return Status.DONE
 
 

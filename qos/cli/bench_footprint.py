@@ -46,10 +46,12 @@ async def run(arguments: argparse.Namespace) -> int:
         line.close()
     about = await _about(server)
     if arguments.json:
-        print_json({**about, **{name: each.plain() for name, each in parts.items()}})
+        await print_json(
+            {**about, **{name: each.plain() for name, each in parts.items()}}
+        )
     else:
         tables = (each.table() for each in parts.values())
-        show(*tables, _in_words(about), json=False)
+        await show(*tables, _in_words(about), json=False)
     return Status.DONE
 
 

@@ -35,7 +35,7 @@ async def run(arguments: argparse.Namespace) -> int:
         text = f"slower than expected, twice: {'; '.join(slower.values())}"
         raise CommandError(text, Status.REFUSED)
     words = (f"{row} {ratio:.2f}" for row, ratio in ratios.items())
-    show(f"of the rate of their floors: {', '.join(words)}", json=False)
+    await show(f"of the rate of their floors: {', '.join(words)}", json=False)
     return Status.DONE
 
 

@@ -46,10 +46,10 @@ async def run(arguments: argparse.Namespace) -> int:
     from qos.bench.report import absences, caveats, plain, tables
 
     if arguments.json:
-        print_json({**about, **plain(results)})
+        await print_json({**about, **plain(results)})
     else:
         below = (caveats(results), absences(results), _in_words(about))
-        show(*tables(results), *filter(None, below), json=False)
+        await show(*tables(results), *filter(None, below), json=False)
     return Status.DONE
 
 

@@ -76,7 +76,8 @@ async def run_child(
         try:
             status = await process.wait()
         except asyncio.CancelledError:
-            with contextlib.suppress(ProcessLookupError):
+            # What runs as another user, by sudo, we may not kill: wait for it.
+            with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)
             await process.wait()
             raise

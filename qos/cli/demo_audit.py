@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Self
 
 from qos.cli import audit
-from qos.cli.output import note
+from qos.cli.output import say
 from qos.cli.status import Status, UsageError
 
 __all__ = ["Journals"]
@@ -70,7 +70,7 @@ class Journals:
         """
         if self._wanted and not self._problem:
             assert self._out is not None
-            note(_STORY.removesuffix("\n"), name="")
+            say(_STORY.removesuffix("\n"))
             words = [str(self.folder), "--out", str(self._out), *_STRICT]
             arguments = audit.parser("xmpp-qos audit").parse_args(
                 [*words, "--json"] if json else words
@@ -81,12 +81,12 @@ class Journals:
                 self._problem = str(error)
             else:
                 self._lasts = True
-                note(f"The journals: {self.folder}", name="")
+                say(f"The journals: {self.folder}")
                 return clean
         if self._problem:
-            note(f"\nNo audit of the journals: {self._problem}", name="")
+            say(f"\nNo audit of the journals: {self._problem}")
         if self._lasts:
-            note(f"The journals: {self.folder}", name="")
+            say(f"The journals: {self.folder}")
         return True
 
 

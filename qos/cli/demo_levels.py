@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 
 from qos.cli.demo_output import ProgressLine, is_bold, show
-from qos.cli.output import note, print_json
+from qos.cli.output import print_json, say
 from qos.core.model import Level
 from qos.demo.process import Spares
 from qos.demo.run import Conditions, Progress, run_level
@@ -48,10 +48,10 @@ async def show_levels(
         CommandError: stdout cannot be written.
         ProcessDied, TimeoutError, OSError: it cannot be run.
     """
-    note(_story(conditions), name="")
+    say(_story(conditions))
     rows = await _run_levels(conditions, json=json, journal=journal)
     table = render(rows, bold=is_bold(json=json))
-    show(table, _verdict(rows[-1]), json=json)
+    await show(table, _verdict(rows[-1]), json=json)
     return rows[-1].exact
 
 
@@ -76,10 +76,10 @@ async def _run_levels(
                         journal,
                     )
                     progress.close()
-                    note(_ended(row), name="")
+                    say(_ended(row))
                     rows.append(row)
                     if json:
-                        print_json({"seed": conditions.seed} | row.as_dict())
+                        await print_json({"seed": conditions.seed} | row.as_dict())
         finally:
             progress.close()
     return rows

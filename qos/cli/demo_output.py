@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from qos.cli.output import ProgressBar, note
-from qos.cli.status import CommandError, Status
+from qos.cli.output import ProgressBar, print_text, say
 
 __all__ = ["ProgressLine", "is_bold", "show"]
 
@@ -24,7 +23,7 @@ def is_bold(*, json: bool) -> bool:
     return (sys.stderr if json else sys.stdout).isatty()
 
 
-def show(*parts: str, json: bool) -> None:
+async def show(*parts: str, json: bool) -> None:
     """Write a table and a verdict, with empty lines between; JSON has stdout alone.
 
     Raises:
@@ -32,13 +31,6 @@ def show(*parts: str, json: bool) -> None:
     """
     text = "".join(f"\n{part}\n" for part in parts)
     if json:
-        note(text.removesuffix("\n"), name="")
-        return
-    try:
-        sys.stdout.write(text)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        raise CommandError("nobody reads stdout any more", Status.PIPE) from None
-    except OSError as error:
-        problem = f"cannot write to stdout: {error.strerror or error}"
-        raise CommandError(problem, Status.OUTPUT) from None
+        say(text.removesuffix("\n"))
+    else:
+        await print_text(text)

@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 
 from qos.cli.demo_output import ProgressLine, is_bold, show
-from qos.cli.output import note, print_json
+from qos.cli.output import print_json, say
 from qos.demo.process import Spares
 from qos.demo.queue_run import MAX_DELIVERIES, QueueProgress, run_queue
 from qos.demo.queue_table import render, verdict
@@ -50,7 +50,7 @@ async def show_queue(
     story = _STORY.format(
         first="" if first else "\n", items=items, deliveries=MAX_DELIVERIES, seed=seed
     )
-    note(story, name="")
+    say(story)
     progress = ProgressLine()
     with tempfile.TemporaryDirectory(prefix="xmpp-qos-demo-") as name:
         folder = Path(name)
@@ -66,11 +66,11 @@ async def show_queue(
                 )
         finally:
             progress.close()
-    note(f"  done in {result.seconds:.1f} s", name="")
+    say(f"  done in {result.seconds:.1f} s")
     if json:
         for record in (*(row.as_dict() for row in rows), result.as_dict()):
-            print_json({"seed": seed} | record)
-    show(render(rows, bold=is_bold(json=json)), verdict(result), json=json)
+            await print_json({"seed": seed} | record)
+    await show(render(rows, bold=is_bold(json=json)), verdict(result), json=json)
     return result.exact
 
 

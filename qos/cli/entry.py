@@ -20,6 +20,7 @@ from qos.cli.options import Parser, parse
 from qos.cli.output import NoteHandler, note
 from qos.cli.status import CommandError, Status
 from qos.errors import (
+    CannotConnect,
     JournalError,
     NoAnswer,
     QosError,
@@ -64,7 +65,7 @@ exit status:
   3  in doubt: it may have been delivered, or done; there was no answer
   4  no connection or login; what was sent stays in the outbox
   5  the store is damaged, read-only, full, too new or in use
-  130  stopped by Ctrl-C or SIGTERM; what is unfinished stays in the outbox
+  130  stopped by Ctrl-C, SIGTERM or SIGHUP; what is unfinished stays in the outbox
   141  nobody reads stdout any more (74: it cannot be written; 70: our mistake)
 """
 
@@ -124,6 +125,9 @@ def run_found(find: Callable[[], Found]) -> int:
         status = Status.STORE
     except SystemExit as error:  # argparse, after --help or --version
         status = error.code if isinstance(error.code, int) else Status.USAGE
+    except CannotConnect as error:
+        note(str(error))
+        status = Status.UNREACHABLE
     except (NoAnswer, StillOutstanding) as error:
         note(str(error))
         status = Status.IN_DOUBT
@@ -135,10 +139,11 @@ def run_found(find: Callable[[], Found]) -> int:
         if debug:
             traceback.print_exception(error)
         status = Status.INTERNAL
-    try:
-        sys.stdout.flush()
-    except OSError:  # or the interpreter tries again at its end, and complains
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:  # or the interpreter tries again at its end, and complains
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
     return int(status)
 
 
@@ -169,7 +174,7 @@ def _top_parser() -> Parser:
 
 
 def _run(command: Coroutine[Any, Any, int]) -> int:
-    """Run it to its end, or until SIGINT or SIGTERM cancels it."""
+    """Run it to its end, or until SIGINT, SIGTERM or SIGHUP cancels it."""
     with asyncio.Runner() as runner:
         try:
             return runner.run(_until_stopped(command))
@@ -181,27 +186,33 @@ async def _until_stopped(command: Coroutine[Any, Any, int]) -> int:
     loop = asyncio.get_running_loop()
     task = asyncio.current_task()
     assert task is not None
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, task.cancel)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        # nohup has it ignored.
+        if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
+            loop.add_signal_handler(number, task.cancel)
     return await command
 
 
 @contextlib.contextmanager
 def _logging(*, debug: bool) -> Iterator[None]:
-    """Show warnings of ours as notes.
+    """Show warnings of ours as notes, and when a connection is made again.
 
     Those of slixmpp tell in other words what we tell, and its debug log has
     passwords in it.
     """
-    handler = NoteHandler(logging.INFO if debug else logging.WARNING)
-    root, slixmpp = logging.getLogger(), logging.getLogger("slixmpp")
-    before = root.level, slixmpp.level
-    root.addHandler(handler)
-    root.setLevel(handler.level)
-    slixmpp.setLevel(logging.INFO if debug else logging.CRITICAL)
+    handler = NoteHandler()
+    levels = {
+        "": logging.INFO if debug else logging.WARNING,
+        "slixmpp": logging.INFO if debug else logging.CRITICAL,
+        "qos.stream": logging.INFO,
+    }
+    before = {name: logging.getLogger(name).level for name in levels}
+    logging.getLogger().addHandler(handler)
+    for name, level in levels.items():
+        logging.getLogger(name).setLevel(level)
     try:
         yield
     finally:
-        root.removeHandler(handler)
-        root.setLevel(before[0])
-        slixmpp.setLevel(before[1])
+        logging.getLogger().removeHandler(handler)
+        for name, level in before.items():
+            logging.getLogger(name).setLevel(level)

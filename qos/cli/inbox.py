@@ -30,7 +30,8 @@ examples:
   xmpp-qos inbox list --parked --store sqlite:lamp.db
   xmpp-qos inbox release ID --store sqlite:lamp.db
 
-None of these connects. They open the store, so nobody else may have it open.
+None of these connects. list and show read the store, also while another process has it
+open; release and drop change it, so that process must be stopped first.
 """
 
 _LIST = """\
@@ -112,19 +113,20 @@ def parser(prog: str) -> Parser:
 
 async def run(arguments: argparse.Namespace) -> int:
     """See qos.cli.entry.Command."""
-    async with opened(store_url(arguments)) as store:
+    to_read = arguments.action in {"list", "show"}
+    async with opened(store_url(arguments), to_read=to_read) as store:
         if arguments.action == "list":
             for record in _held(store):
                 if record.state is IncomingState.PARKED or not arguments.parked:
-                    print_json(summary(record))
+                    await print_json(summary(record))
             return Status.DONE
         record = _find(store, arguments.id, arguments.source)
         if arguments.action == "show":
-            print_json(in_full(record))
+            await print_json(in_full(record))
         else:
             async with journal_of(arguments, store) as journal:
                 input_ = _input_for(record, arguments.action)
-                print_json(summary(await _take(store, record, input_, journal)))
+                await print_json(summary(await _take(store, record, input_, journal)))
     return Status.DONE
 
 

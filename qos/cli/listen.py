@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import os
+from dataclasses import dataclass
 
 from slixmpp.xmlstream.handler import Callback
 from slixmpp.xmlstream.matcher import MatchXPath
@@ -13,13 +13,16 @@ from slixmpp.xmlstream.stanzabase import StanzaBase
 from qos.cli.account import account_from
 from qos.cli.connection import Connection
 from qos.cli.options import Parser, add_connection
-from qos.cli.output import note, print_json
+from qos.cli.output import begin_on_new_line, is_file, note, print_json, sync_stdout
 from qos.cli.send import attended
-from qos.cli.status import CommandError, Status
+from qos.cli.status import Status, UsageError
 from qos.core.model import Level
 from qos.xml import render
 
 __all__ = ["parser", "run"]
+
+#: Bytes of messages that may wait for stdout before no more is read from the server.
+_WAITING_BYTES_MAX = 16 * 1024 * 1024
 
 _EPILOG = """\
 examples:
@@ -27,11 +30,17 @@ examples:
   xmpp-qos listen --jid lamp@example.org/1 --trust all --count 10
 
 For each delivered message there is one line on stdout:
-  {"from": "controller@example.org/x", "to": "lamp@example.org/1",
+  {"from": "controller@example.org/x", "to": "lamp@example.org/1", "type": "normal",
    "level": "assured", "msg_id": "…", "redelivered": false, "body": "on",
    "xml": "<message …>…</message>"}
-A plain message is unacknowledged and has no msg_id. redelivered: it may have been
-printed before this process started, and only its reader can tell.
+A plain message is unacknowledged and has no msg_id; one of type error is not printed.
+redelivered: it may have been printed before this process started, and only its reader
+can tell.
+A message counts as delivered when its whole line is written. If it cannot be written
+(the disk is full, nobody reads), the command ends and the message stays in the store.
+A line that was written in part is ended by a line feed before the next one. A new process
+cannot see the end of a pipe, so an empty line may stand there before the first redelivered
+message: skip empty lines.
 Once others can be answered there is one line on stderr: ready FULL_JID.
 """
 
@@ -51,6 +60,12 @@ def parser(prog: str) -> Parser:
         help="end after this many messages (default: go on)",
     )
     parser.add_argument(
+        "--fsync",
+        action="store_true",
+        help="count a message as delivered only when its line is on the disk: safe in a "
+        "power cut; stdout must be a file (default: when it is written)",
+    )
+    parser.add_argument(
         "--quiet",
         action="store_true",
         help="do not say when it is ready, nor when the connection is lost and found",
@@ -61,10 +76,12 @@ def parser(prog: str) -> Parser:
 
 async def run(arguments: argparse.Namespace) -> int:
     """See qos.cli.entry.Command."""
+    if arguments.fsync and not is_file():
+        raise UsageError("--fsync: stdout is not a file")
     account = account_from(arguments)
     connection = Connection(account, receives=True, quiet=arguments.quiet)
     async with connection:
-        listening = _Listening(connection, arguments.count)
+        listening = _Listening(connection, arguments.count, fsync=arguments.fsync)
         # Not the event `message`: that is for messages with a body.
         connection.client.register_handler(
             Callback(
@@ -73,23 +90,63 @@ async def run(arguments: argparse.Namespace) -> int:
                 listening.received,
             )
         )
-        await attended(connection, listening.until_done(quiet=arguments.quiet))
+        printing = listening.until_done(quiet=arguments.quiet)
+        await attended(connection, printing, listening.what_stays)
     return Status.DONE
 
 
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """A message that waits for its turn on stdout.
+
+    Attributes:
+        record: the JSON object.
+        size: of the message in bytes, about.
+        written: to be done when the line is written; None for a plain message.
+    """
+
+    record: dict[str, object]
+    size: int
+    written: asyncio.Future[None] | None
+
+
 class _Listening:
-    def __init__(self, connection: Connection, count: int | None) -> None:
+    def __init__(
+        self, connection: Connection, count: int | None, *, fsync: bool
+    ) -> None:
         self._connection = connection
-        self._left = count
-        self._done = asyncio.Event()
+        self._fsync = fsync
+        #: Messages still to be received, and still to be printed; None: no end.
+        self._to_receive = self._to_print = count
+        self._lines: asyncio.Queue[_Line] = asyncio.Queue()
+        self._waiting_bytes = 0
+        #: Messages with QoS that have been received, and are not printed in full.
+        self._unprinted = 0
+        #: A line was printed that an earlier process may have printed in part.
+        self._redelivers = False
+
+    def what_stays(self) -> str:
+        """What becomes of messages that were not printed, or ''."""
+        if not self._unprinted:
+            return ""
+        store = self._connection.qos.store
+        what = "stay in the store" if store.durable else "are lost with the store"
+        return f"; messages that were not printed {what}: {self._unprinted}"
 
     async def until_done(self, *, quiet: bool) -> None:
-        """Say that we are ready, and return when there is enough."""
+        """Say that we are ready, and print until there is enough.
+
+        Raises:
+            CommandError: stdout cannot be written. What is not printed stays in the
+                store.
+        """
         ready = asyncio.get_running_loop().create_task(self._ready(quiet=quiet))
         try:
-            await self._done.wait()
+            while self._to_print is None or self._to_print > 0:
+                await self._print()
         finally:
             ready.cancel()
+            self._read_on()
 
     async def _ready(self, *, quiet: bool) -> None:
         await self._connection.announced.wait()
@@ -98,32 +155,72 @@ class _Listening:
             note(f"ready {self._connection.client.boundjid.full}", name="")
 
     def received(self, message: StanzaBase) -> None:
-        """Print a message. When this returns it has been handed over."""
-        if message["type"] == "error" or self._done.is_set():
-            return
+        """Let a message be printed. It has been taken when its line is written."""
         info = self._connection.qos.incoming(message)
+        if self._to_receive == 0 or (info is None and message["type"] == "error"):
+            return
         level = info.level if info else Level.UNACKNOWLEDGED
-        line = {
+        xml = render(message.xml)
+        record: dict[str, object] = {
             "from": str(message["from"]),
             "to": str(message["to"]) or str(self._connection.client.boundjid),
+            "type": message["type"],
             "level": level.value,
             "msg_id": info.msg_id if info else None,
             "redelivered": info.redelivered if info else False,
             "body": message.xml.findtext("{jabber:client}body"),
-            "xml": render(message.xml),
+            "xml": xml,
         }
-        try:
-            print_json(line)
-        except CommandError as error:
-            # To go on, in whatever way, would tell the sender that the message has
-            # arrived. A process that dies now gets it again.
-            note(f"{error}; {'a message stays in the store' if info else 'stopped'}")
-            os._exit(error.status)
-        if self._left is not None:
-            self._left -= 1
-            if self._left <= 0:
+        written = None
+        if info is not None:
+            self._unprinted += 1
+            written = asyncio.get_running_loop().create_future()
+            self._connection.qos.take_until(message, written)
+        self._lines.put_nowait(_Line(record, len(xml), written))
+        self._waiting_bytes += len(xml)
+        if self._waiting_bytes > _WAITING_BYTES_MAX:
+            self._read_no_more()
+        if self._to_receive is not None:
+            self._to_receive -= 1
+            if self._to_receive == 0:
                 self._connection.qos.stop_receiving()
-                self._done.set()
+
+    async def _print(self) -> None:
+        """Print what waits."""
+        lines = [await self._lines.get()]
+        while not self._lines.empty():
+            lines.append(self._lines.get_nowait())
+        for line in lines:
+            if line.record["redelivered"] and not self._redelivers:
+                self._redelivers = True
+                begin_on_new_line()
+            await print_json(line.record)
+            if not self._fsync:
+                self._printed(line)
+        if self._fsync:
+            await sync_stdout()
+            for line in lines:
+                self._printed(line)
+
+    def _printed(self, line: _Line) -> None:
+        if line.written is not None:
+            line.written.set_result(None)
+            self._unprinted -= 1
+        self._waiting_bytes -= line.size
+        if self._waiting_bytes == 0:
+            self._read_on()
+        if self._to_print is not None:
+            self._to_print -= 1
+
+    # Nobody may read stdout, and plain messages are bounded by no quota.
+
+    def _read_no_more(self) -> None:
+        if self._connection.client.transport is not None:
+            self._connection.client.transport.pause_reading()
+
+    def _read_on(self) -> None:
+        if self._connection.client.transport is not None:
+            self._connection.client.transport.resume_reading()
 
 
 def _positive(text: str) -> int:

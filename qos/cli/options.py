@@ -17,12 +17,14 @@ from qos.cli.status import UsageError
 from qos.core.backoff import Backoff
 from qos.core.model import NAMESPACES
 from qos.core.quota import Quotas
+from qos.stream.server import PORT_DIRECT, PORT_STARTTLS
 
 __all__ = [
     "Parser",
     "add_connection",
     "add_journal",
     "add_login",
+    "add_quotas",
     "add_store",
     "address",
     "jid",
@@ -32,13 +34,6 @@ __all__ = [
 ]
 
 PASSWORD_VARIABLE = "XMPP_QOS_PASSWORD"  # noqa: S105 - the name, not the password
-
-#: RFC 6120 §3.2 and XEP-0368: where a server listens when DNS says nothing.
-PORT_STARTTLS = 5222
-PORT_DIRECT = 5223
-
-#: XEP-0114 names none; this is where servers listen for components.
-PORT_COMPONENT = 5347
 
 _QUOTAS, _BACKOFF = Quotas(), Backoff()
 
@@ -317,23 +312,31 @@ def _add_receiving(parser: argparse.ArgumentParser, *, receives: bool) -> None:
     group.add_argument(
         "--trust",
         default="roster",
-        metavar="roster|all|JID,JID…",
+        metavar="roster|all|nobody|JID,JID…",
         help="whose assured messages are accepted: of those with a subscription in "
-        "the roster, of everyone, or of these; acknowledged ones are accepted of "
+        "the roster, of everyone, of nobody, or of these; acknowledged ones are accepted of "
         "everyone (default: %(default)s)",
     )
-    for name, metavar, default, what in (
-        ("messages", "N", _QUOTAS.messages, "messages held for one account"),
-        ("bytes", "N", _QUOTAS.bytes, "bytes held for one account"),
-        ("total-messages", "N", _QUOTAS.total_messages, "messages held for all"),
-        ("total-bytes", "N", _QUOTAS.total_bytes, "bytes held for all"),
+    add_quotas(group, _QUOTAS)
+
+
+def add_quotas(group: _Group, quotas: Quotas) -> None:
+    """Add the options of how many messages are held; the defaults are given."""
+    for name, of in (
+        ("messages", "of one account"),
+        ("bytes", "of one account"),
+        ("domain-messages", "of all accounts of one foreign domain"),
+        ("domain-bytes", "of all accounts of one foreign domain"),
+        ("total-messages", "of all"),
+        ("total-bytes", "of all"),
     ):
+        unit = name.rpartition("-")[2]
         group.add_argument(
             f"--quota-{name}",
             type=_amount,
-            default=default,
-            metavar=metavar,
-            help=f"{what}, at most (default: %(default)s)",
+            default=getattr(quotas, name.replace("-", "_")),
+            metavar="N",
+            help=f"{unit} held {of}, at most (default: %(default)s)",
         )
 
 
@@ -349,15 +352,12 @@ def address(text: str) -> str:
 def jid(text: str) -> str:
     """A JID in its normal form."""
     # Only the commands that meet a JID pay for the import.
-    from slixmpp import JID, InvalidJID
+    from qos.jids import normal_jid
 
     try:
-        normal = JID(text).full
-    except (InvalidJID, UnicodeError):
-        normal = ""
-    if not normal:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a JID")
-    return normal
+        return normal_jid(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def seconds(text: str) -> float:

@@ -34,7 +34,8 @@ examples:
   xmpp-qos outbox withdraw ID --store sqlite:controller.db
   xmpp-qos outbox resend --jid controller@example.org
 
-Only resend connects. The others open the store, so nobody else may have it open.
+Only resend connects. list and show read the store, also while another process has it
+open; withdraw and resend change it, so that process must be stopped first.
 """
 
 _LIST = """\
@@ -110,19 +111,20 @@ async def run(arguments: argparse.Namespace) -> int:
     """See qos.cli.entry.Command."""
     if arguments.action == "resend":
         return await _resend(arguments)
-    async with opened(store_url(arguments)) as store:
+    to_read = arguments.action in {"list", "show"}
+    async with opened(store_url(arguments), to_read=to_read) as store:
         if arguments.action == "list":
             found = store.ended() if arguments.ended else store.outgoing()
             for each in found:
-                print_json(summary(each))
+                await print_json(summary(each))
             return Status.DONE
         msg_id = arguments.ids[0]
         if arguments.action == "show" and store.find_outgoing(msg_id) is None:
-            print_json(summary(_find_ended(store, msg_id)))
+            await print_json(summary(_find_ended(store, msg_id)))
             return Status.DONE
         record = _find(store, msg_id)
         if arguments.action == "show":
-            print_json(in_full(record))
+            await print_json(in_full(record))
         else:
             async with journal_of(arguments, store) as journal:
                 await _withdraw(store, record, journal)
@@ -151,13 +153,13 @@ async def _withdraw(
     now = time.time()
     at = sender.Step(now=now, jitter=0.0, backoff=Backoff(), new_id=str, remember=True)
     withdraw = SenderInput.WITHDRAW
-    ended, effects = sender.step(sender.resumed(record), withdraw, at)
+    ended, effects = sender.step(sender.resumed(record, now), withdraw, at)
     if journal is not None:
         journal.note(*journaled.sent(ended, withdraw, effects, node=journal.node))
     for effect in effects:
         if isinstance(effect, End):
             await write(store, effect)
-    Results().add(Outcome.of(ended, now - ended.created_at), why="withdrawn")
+    await Results().add(Outcome.of(ended, now - ended.created_at), why="withdrawn")
 
 
 async def _resend(arguments: argparse.Namespace) -> int:
@@ -177,6 +179,6 @@ async def _resend(arguments: argparse.Namespace) -> int:
 
 async def _wait_for(deliveries: list[Delivery], results: Results) -> None:
     async def one(delivery: Delivery) -> None:
-        results.add(await delivery.outcome())
+        await results.add(await delivery.outcome())
 
     await asyncio.gather(*map(one, deliveries))

@@ -1,16 +1,38 @@
-"""What the command writes: JSON lines to stdout, everything else to stderr."""
+"""The output of the command: JSON lines on stdout, everything else on stderr.
+
+A line of stdout is written as a whole or the command fails: whoever has a line may
+count on it. Writing never blocks the event loop, however slow the reader is.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import fcntl
 import json
 import logging
+import os
+import re
+import select
+import stat
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 
 from qos.cli.status import CommandError, Status
 
-__all__ = ["NoteHandler", "ProgressBar", "note", "print_json", "time_text"]
+__all__ = [
+    "NoteHandler",
+    "ProgressBar",
+    "begin_on_new_line",
+    "is_file",
+    "note",
+    "print_json",
+    "print_text",
+    "say",
+    "sync_stdout",
+    "time_text",
+]
 
 #: The progress bar, as it stands in the last line of the terminal. There is one
 #: terminal, and whoever else writes to it has to step around the bar.
@@ -18,24 +40,194 @@ _bar = ""
 
 _BAR_CELLS = 20
 
+#: Characters that change what a terminal shows or where a line ends: the control
+#: characters C0, DEL and C1, line and paragraph separators, marks of direction (bidi);
+#: and the halves of surrogate pairs, which UTF-8 cannot carry.
+_UNSAFE = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
 
-def print_json(record: Mapping[str, object]) -> None:
-    """Write one JSON object as a line of its own, at once.
+#: POSIX: a pipe that has room takes this many bytes at once, without blocking.
+_PIPE_BYTES = select.PIPE_BUF
+
+#: Delay before another attempt where somebody else took the room in a pipe.
+_AGAIN_S = 0.01
+
+#: A note is left out if stderr takes nothing for this long.
+_NOTE_MS_MAX = 1000
+
+
+async def print_json(*records: Mapping[str, object]) -> None:
+    """Write JSON objects to stdout, one a line: all of it, or the command fails.
 
     Raises:
-        CommandError: nobody reads stdout any more, or it cannot be written.
+        CommandError: nobody reads stdout any more, or it cannot be written. A part of
+            a line may have been written; the next one begins on a new line.
     """
-    line = json.dumps(record, ensure_ascii=False)
+    await print_text("".join(map(_json_line, records)))
+
+
+def _json_line(record: Mapping[str, object]) -> str:
+    text = json.dumps(record, ensure_ascii=False)
+    # All of them stand in strings: dumps() puts none between the tokens.
+    return _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n"
+
+
+async def print_text(text: str) -> None:
+    """Write text to stdout: all of it, or the command fails.
+
+    Raises:
+        CommandError: as print_json.
+    """
+    # A long list does not keep the command from being stopped.
+    await asyncio.sleep(0)
     _erase_bar()
     try:
-        sys.stdout.write(line + "\n")
-        sys.stdout.flush()
+        await _stdout().write(text)
     except BrokenPipeError:
         raise CommandError("nobody reads stdout any more", Status.PIPE) from None
     except OSError as error:
-        text = f"cannot write to stdout: {error.strerror or error}"
-        raise CommandError(text, Status.OUTPUT) from None
-    _draw_bar()
+        raise _cannot_write(error) from None
+    finally:
+        _draw_bar()
+
+
+def begin_on_new_line() -> None:
+    """Let the next text begin on a new line, if stdout is a pipe.
+
+    A process that was killed may have left a part of a line in it. In a file that is
+    seen, and in a pipe it is not.
+    """
+    descriptor = _descriptor()
+    if descriptor is not None and stat.S_ISFIFO(os.fstat(descriptor).st_mode):
+        _stdout().torn = True
+
+
+async def sync_stdout() -> None:
+    """Wait until what was written to stdout, a file, is on the disk.
+
+    Raises:
+        CommandError: it may not be.
+    """
+    loop = asyncio.get_running_loop()
+    try:
+        await loop.run_in_executor(None, os.fsync, sys.stdout.fileno())
+    except OSError as error:
+        raise _cannot_write(error) from None
+
+
+def is_file() -> bool:
+    """Whether stdout is a regular file."""
+    descriptor = _descriptor()
+    return descriptor is not None and stat.S_ISREG(os.fstat(descriptor).st_mode)
+
+
+def _cannot_write(error: OSError) -> CommandError:
+    text = f"cannot write to stdout: {error.strerror or error}"
+    return CommandError(text, Status.OUTPUT)
+
+
+class _Stdout:
+    """Writes to stdout without blocking the event loop, one text after another.
+
+    Attributes:
+        loop: the event loop that it is for.
+        torn: what stands in it last may be a part of a line.
+    """
+
+    def __init__(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        self._turn = asyncio.Lock()
+        self._descriptor = _descriptor()
+        self._is_file = is_file()
+        self.torn = self._descriptor is not None and _ends_torn(self._descriptor)
+
+    async def write(self, text: str) -> None:
+        """Write all of it.
+
+        Raises:
+            OSError: that failed; a part may have been written.
+        """
+        async with self._turn:
+            if self._descriptor is None:  # stdout is an object of a Python program
+                sys.stdout.write(text)
+                sys.stdout.flush()
+                return
+            data = (b"\n" if self.torn else b"") + text.encode(errors="replace")
+            written = 0
+            try:
+                while written < len(data):
+                    written += await self._write_some(self._descriptor, data[written:])
+            finally:
+                if written:
+                    self.torn = not data[:written].endswith(b"\n")
+
+    async def _write_some(self, descriptor: int, data: bytes) -> int:
+        """Write what there is room for; returns how many bytes that were."""
+        if self._is_file:
+            return os.write(descriptor, data)
+        # stdout may be shared with other processes, so it is not made non-blocking.
+        await self._writable(descriptor)
+        try:
+            return os.write(descriptor, data[:_PIPE_BYTES])
+        except BlockingIOError:
+            await asyncio.sleep(_AGAIN_S)
+            return 0
+
+    async def _writable(self, descriptor: int) -> None:
+        """Wait until there is room, or nobody reads it any more."""
+        if _has_room(descriptor, 0):
+            return
+        room = asyncio.Event()
+        self.loop.add_writer(descriptor, room.set)
+        try:
+            await room.wait()
+        finally:
+            self.loop.remove_writer(descriptor)
+
+
+_writer: _Stdout | None = None
+
+
+def _stdout() -> _Stdout:
+    global _writer
+    if _writer is None or _writer.loop is not asyncio.get_running_loop():
+        _writer = _Stdout()
+    return _writer
+
+
+def _descriptor() -> int | None:
+    """That of stdout; None: it has none."""
+    try:
+        return sys.stdout.fileno()
+    except (AttributeError, OSError, ValueError):
+        return None
+
+
+def _has_room(descriptor: int, timeout_ms: int) -> bool:
+    poll = select.poll()
+    poll.register(descriptor, select.POLLOUT)
+    return bool(poll.poll(timeout_ms))
+
+
+def _ends_torn(descriptor: int) -> bool:
+    """Whether we append to a file that ends in the middle of a line.
+
+    An earlier process may have been stopped, or the disk have been full.
+    """
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode) or status.st_size == 0:
+        return False
+    appends = fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_APPEND
+    if not appends and os.lseek(descriptor, 0, os.SEEK_CUR) != status.st_size:
+        return False
+    try:
+        # Opened anew: stdout itself is mostly open for writing only.
+        with open(f"/proc/self/fd/{descriptor}", "rb") as file:
+            file.seek(-1, os.SEEK_END)
+            return file.read() != b"\n"
+    except OSError:  # it is not for us to read
+        return False
 
 
 def time_text(moment: float | None) -> str | None:
@@ -49,14 +241,32 @@ def time_text(moment: float | None) -> str | None:
 
 
 def note(text: str, *, name: str = "xmpp-qos: ") -> None:
-    """Write a line for people; one that cannot be written is left out."""
-    try:
+    """Write one line for people to stderr; one that cannot be written is left out.
+
+    Characters that would end the line, or change what a terminal shows, are escaped:
+    the text may come from somebody else.
+    """
+    say(f"{name}{_UNSAFE.sub(_escaped, text)}")
+
+
+def say(text: str) -> None:
+    """Write text of our own, of any number of lines, to stderr, if it can be written."""
+    with suppress(OSError, ValueError):
+        descriptor = sys.stderr.fileno()
+        if not _has_room(descriptor, _NOTE_MS_MAX):
+            return
+    with suppress(OSError, ValueError):
         _erase_bar()
-        sys.stderr.write(f"{name}{text}\n")
+        # What is left of a text that could not be written does not come later.
+        sys.stderr.write(text.encode(errors="replace").decode() + "\n")
         sys.stderr.flush()
         _draw_bar()
-    except (OSError, ValueError):
-        return
+
+
+def _escaped(found: re.Match[str]) -> str:
+    short = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+    code = ord(found[0])
+    return short.get(found[0]) or (f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}")
 
 
 class ProgressBar:
@@ -94,15 +304,18 @@ class ProgressBar:
 
 
 def _erase_bar() -> None:
-    if _bar:
-        sys.stderr.write("\r\x1b[K")
-        sys.stderr.flush()
+    _show("\r\x1b[K")
 
 
 def _draw_bar() -> None:
+    _show(_bar)
+
+
+def _show(text: str) -> None:
     if _bar:
-        sys.stderr.write(_bar)
-        sys.stderr.flush()
+        with suppress(OSError, ValueError):  # the terminal is gone
+            sys.stderr.write(text)
+            sys.stderr.flush()
 
 
 class NoteHandler(logging.Handler):

@@ -12,16 +12,19 @@ from pathlib import Path
 from typing import TypeAlias
 
 from qos.cli.options import (
-    PORT_COMPONENT,
     Parser,
     add_journal,
     add_login,
+    add_quotas,
     address,
     jid,
     seconds,
+    whole,
 )
 from qos.core.item import PRIORITIES, PRIORITY, Affiliation
 from qos.core.node_options import NODE_FIELDS, BadOption, Field
+from qos.core.queue_service import MESSAGE_QUOTAS, QueueBounds
+from qos.stream.server import PORT_COMPONENT
 
 __all__ = ["parser", "run"]
 
@@ -39,20 +42,30 @@ _SERVE = """\
 examples:
   export XMPP_QOS_PASSWORD=secret
   xmpp-qos queue serve --component queue.example.org
-  xmpp-qos queue serve --jid queue@example.org --creators boss@example.org
+  xmpp-qos queue serve --component queue.example.org --creators boss@example.org
+  xmpp-qos queue serve --jid queue@example.org --creators @example.org,boss@example.com
 
 A component has to be known to the server, with its secret. An account is addressed by
 its full JID, as in queue@example.org/queue; the resource is `queue` unless --jid has
 one. Once others are answered there is one line on stderr: ready JID.
+Who may do what: accounts of the service's own domain create queues, or those that
+--creators names; who creates a queue owns it, and nobody else may use it until the owner
+says so (`xmpp-qos queue affiliate`, or access_model=open). What everybody may do is said
+on stderr at the start.
 It serves until Ctrl-C or SIGTERM, and connects again when the connection is lost.
 """
 
 _CREATE = """\
 example:
   xmpp-qos queue create queue.example.org orders --jid boss@example.org \\
-    --set lock_timeout=30 --set max_deliveries=3 --set access_model=whitelist
+    --set lock_timeout=30 --set max_deliveries=3
+  xmpp-qos queue create queue.example.org letters --jid boss@example.org
+  xmpp-qos queue create queue.example.org jobs --jid boss@example.org \\
+    --set dead_letter_node=letters
 
-Prints the name of the queue: {"node": "orders"}.
+Prints the name of the queue: {"node": "orders"}. Only its owner may use it until others
+are made members or publishers (`xmpp-qos queue affiliate`). A dead_letter_node has to
+exist before it is named.
 """
 
 _CONFIGURE = """\
@@ -61,7 +74,8 @@ examples:
   xmpp-qos queue configure queue.example.org orders --jid boss@example.org --set ttl=3600
 
 Without --set it prints the configuration, one JSON object. What is not set stays as it
-is; locks that are held keep their time.
+is; locks that are held keep their time. A dead_letter_node is shown while it is in force:
+it exists, and the account that set it still owns this queue and may publish to that one.
 """
 
 _DELETE = """\
@@ -102,6 +116,24 @@ example:
 Prints one JSON object: items that are available, acquired, delayed and dead, how many
 were accepted ever, the subscribers, and oldest_seconds, the age of the oldest item that
 is not done (null: there is none).
+"""
+
+_LIST = """\
+example:
+  xmpp-qos queue list queue.example.org --jid boss@example.org
+
+One JSON object a line for each queue that the service shows to this account: its name,
+`node`, and the numbers that `queue stats` prints, where this account may see them.
+"""
+
+_WATCH = """\
+examples:
+  xmpp-qos queue watch queue.example.org orders --jid boss@example.org
+  xmpp-qos queue watch queue.example.org orders --jid boss@example.org --interval 60 \\
+    >> orders.jsonl
+
+One JSON object a line: the time, and what `queue stats` prints. It goes on until Ctrl-C,
+also when the connection is lost and found, or until --count lines are printed.
 """
 
 _PURGE = """\
@@ -149,6 +181,8 @@ _VERBS = (
     ("publish", "put items into a queue", _PUBLISH),
     ("browse", "look at the items of a queue; this locks nothing", _BROWSE),
     ("stats", "count what is in a queue", _STATS),
+    ("list", "list the queues of a service that you may use", _LIST),
+    ("watch", "count what is in a queue, again and again", _WATCH),
     ("purge", "remove all items of a queue, locked and dead ones too", _PURGE),
     ("affiliate", "say who may do what with a queue, or list it", _AFFILIATE),
 )
@@ -163,6 +197,10 @@ _DEAD_VERBS = (
 _REPEAT_S = 300.0
 
 _ANSWER_S = 30.0
+
+_WATCH_S = 2.0
+
+_BOUNDS = QueueBounds()
 
 _Verbs: TypeAlias = "argparse._SubParsersAction[Parser]"
 
@@ -189,7 +227,7 @@ def parser(prog: str) -> Parser:
         dest="dead_action", required=True, metavar="VERB"
     )
     for name, text, epilog in _DEAD_VERBS:
-        _add_verb(dead_verbs, name, text, epilog)
+        _add_verb(dead_verbs, name, text, epilog, dead=True)
     return parser
 
 
@@ -234,16 +272,47 @@ def _add_serve(verbs: _Verbs) -> None:
     group.add_argument(
         "--creators",
         type=_creators,
-        default="all",
-        metavar="all|JID,JID…",
-        help="who may create queues: everybody who can reach the service, or these "
-        "accounts (default: %(default)s)",
+        default="domain",
+        metavar="domain|all|JID,@DOMAIN…",
+        help="who may create queues: the accounts of the service's own domain (for the "
+        "component queue.example.org those of example.org, for an account those of its "
+        "domain), everybody who can reach the service, or these accounts and all "
+        "accounts of these domains (default: %(default)s)",
+    )
+    group.add_argument(
+        "--nodes-per-account",
+        type=whole(1),
+        default=_BOUNDS.nodes_per_account,
+        metavar="N",
+        help="queues that one account may create; all accounts of a foreign domain "
+        f"together at most {_BOUNDS.nodes_per_domain} (default: %(default)s)",
+    )
+    group.add_argument(
+        "--subscriptions-per-account",
+        type=whole(1),
+        default=_BOUNDS.subscriptions_per_account,
+        metavar="N",
+        help="workers of one account, to each queue; all accounts of a foreign domain "
+        f"together at most {_BOUNDS.subscriptions_per_domain} (default: %(default)s)",
     )
     add_journal(group)
+    held = serve.add_argument_group(
+        "items published by messages", "They are held until they are in their queue."
+    )
+    held.add_argument(
+        "--trust",
+        default="publishers",
+        metavar="publishers|all|JID,JID…",
+        help="whose assured messages are held: of those who may publish to a queue "
+        "here, of everyone, or of these (default: %(default)s)",
+    )
+    add_quotas(held, MESSAGE_QUOTAS)
     add_login(serve, jid_help="serve from this account, with or without a resource")
 
 
-def _add_verb(verbs: _Verbs, name: str, text: str, epilog: str) -> None:
+def _add_verb(
+    verbs: _Verbs, name: str, text: str, epilog: str, *, dead: bool = False
+) -> None:
     verb = verbs.add_parser(
         name, help=text, description=text.capitalize() + ".", epilog=epilog
     )
@@ -253,13 +322,18 @@ def _add_verb(verbs: _Verbs, name: str, text: str, epilog: str) -> None:
         metavar="SERVICE",
         help="the JID of the queue service; the full one, if it is an account",
     )
-    verb.add_argument("node", type=_node, metavar="NODE", help="the name of the queue")
+    if name != "list" or dead:
+        verb.add_argument(
+            "node", type=_node, metavar="NODE", help="the name of the queue"
+        )
     if name in {"create", "configure"}:
         _add_set(verb)
     elif name == "publish":
         _add_publish(verb)
-    elif name in {"browse", "list"}:
-        _add_browse(verb, states=name == "browse")
+    elif name == "browse" or (name == "list" and dead):
+        _add_browse(verb, states=not dead)
+    elif name == "watch":
+        _add_watch(verb)
     elif name == "requeue":
         verb.add_argument(
             "ids", nargs="*", metavar="ID", help="of which items (default: of all)"
@@ -368,6 +442,22 @@ def _add_browse(verb: Parser, *, states: bool) -> None:
     )
 
 
+def _add_watch(verb: Parser) -> None:
+    verb.add_argument(
+        "--interval",
+        type=seconds,
+        default=_WATCH_S,
+        metavar="S",
+        help="from one line to the next (default: %(default)g)",
+    )
+    verb.add_argument(
+        "--count",
+        type=_lines,
+        metavar="N",
+        help="end after so many lines (default: go on)",
+    )
+
+
 # -- values ----------------------------------------------------------------
 
 
@@ -409,12 +499,17 @@ def _affiliation(text: str) -> tuple[str, Affiliation]:
 
 
 def _creators(text: str) -> str | frozenset[str]:
-    if text == "all":
+    if text in {"all", "domain"}:
         return text
-    names = [name.strip() for name in text.split(",") if name.strip()]
+    from qos.jids import account_or_domain
+
+    names = [name for name in text.split(",") if name.strip()]
     if not names:
         raise argparse.ArgumentTypeError(f"{text!r} names nobody")
-    return frozenset(jid(name).partition("/")[0] for name in names)
+    try:
+        return frozenset(map(account_or_domain, names))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _domain(text: str) -> str:
@@ -428,6 +523,12 @@ def _node(text: str) -> str:
     if not text:
         raise argparse.ArgumentTypeError("a queue needs a name")
     return text
+
+
+def _lines(text: str) -> int:
+    if not text.isdecimal() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of lines")
+    return int(text)
 
 
 def _positive(text: str) -> int:

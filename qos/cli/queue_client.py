@@ -10,8 +10,8 @@ from typing import TypeVar
 
 import xep_0254  # noqa: F401 - makes the plugin known
 from qos.cli.account import login_from
-from qos.cli.logins import AccountSession
 from qos.cli.output import note
+from qos.stream.login import AccountSession
 from xep_0254.queueing import XEP_0254
 
 __all__ = ["asked"]

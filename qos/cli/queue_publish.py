@@ -16,7 +16,6 @@ from xml.etree import ElementTree as ET
 
 from qos.cli.account import login_from
 from qos.cli.lines import stdin_lines
-from qos.cli.logins import AccountSession
 from qos.cli.output import ProgressBar, note, print_json
 from qos.cli.queue_client import asked
 from qos.cli.status import CommandError, Status, UsageError
@@ -28,6 +27,7 @@ from qos.errors import (
     RequestFailed,
     RequestRefused,
 )
+from qos.stream.login import AccountSession
 from qos.xml import text as xml_text
 from xep_0254.asking import unreachable
 from xep_0254.queueing import XEP_0254, NewItem
@@ -91,7 +91,7 @@ async def run(arguments: argparse.Namespace) -> int:
             await lines.run(publishing)
             return lines.status
         await publishing.publish([item])
-        print_json({"id": item.item_id})
+        await print_json({"id": item.item_id})
         return Status.DONE
 
     return await asked(arguments, ask, lambda: "" if item else f"; {lines.result}")
@@ -257,9 +257,10 @@ class _Lines:
             return
         try:
             await publishing.publish([line.item for line in batch])
-            for line in batch:
-                self._published += 1
-                print_json({"id": line.item.item_id, "line": line.number})
+            self._published += len(batch)
+            await print_json(
+                *({"id": line.item.item_id, "line": line.number} for line in batch)
+            )
         except NoAnswer as error:
             self._fail(CommandError(f"{_named(batch)}: {error}", Status.IN_DOUBT))
         except (RequestRefused, LocalProtocolError) as error:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import argparse
 import asyncio
 import dataclasses
+from collections.abc import Sequence
 
 from qos.cli.account import component_from, login_from, store_url
-from qos.cli.logins import AccountSession, ComponentSession
 from qos.cli.output import note
-from qos.cli.session import Session
 from qos.cli.status import CommandError, Status, UsageError
+from qos.core.queue_service import QueueBounds
+from qos.core.quota import Quotas
 from qos.errors import LocalProtocolError, StoreInUse
+from qos.stream.login import AccountSession, ComponentSession
+from qos.stream.session import Session
 from xep_0254.service import QueueService
 
 __all__ = ["run"]
@@ -19,24 +22,40 @@ __all__ = ["run"]
 #: Whoever uses the service of an account knows its full JID, which has to stay.
 _RESOURCE = "queue"
 
+#: Open queues that are named in the warning at the start.
+_NAMED = 5
+
 
 async def run(arguments: argparse.Namespace) -> int:
     """See qos.cli.entry.Command."""
     session, jid = _session_from(arguments)
-    creators = None if arguments.creators == "all" else arguments.creators
     store = store_url(arguments, create=True, jid=jid, suffix=".queue.sqlite")
     if not store.startswith("sqlite:"):
         raise UsageError(f"--store {store}: queues are kept in sqlite:PATH only")
     async with session:
         try:
             service = QueueService(
-                session.xmpp, store, creators=creators, journal=arguments.journal
+                session.xmpp,
+                store,
+                creators=arguments.creators,
+                trust=arguments.trust,
+                quotas=_quotas_from(arguments),
+                bounds=QueueBounds(
+                    nodes_per_account=arguments.nodes_per_account,
+                    subscriptions_per_account=arguments.subscriptions_per_account,
+                ),
+                journal=arguments.journal,
             )
-        except (LocalProtocolError, ValueError) as error:
+        except LocalProtocolError as error:
             raise UsageError(f"--store {store}: {error}") from None
+        except ValueError as error:
+            raise UsageError(str(error)) from None
         except StoreInUse as error:
             hint = "each service needs its own (--store)"
             raise CommandError(f"{error}; {hint}", Status.STORE) from None
+        warning = _open_to_everybody(arguments.creators, *service.open_nodes())
+        if warning:
+            note(warning)
         try:
             session.start()
             await session.work(_serve(session))
@@ -46,6 +65,35 @@ async def run(arguments: argparse.Namespace) -> int:
         finally:
             await service.aclose()
     return Status.DONE
+
+
+def _quotas_from(arguments: argparse.Namespace) -> Quotas:
+    given = {
+        each.name: getattr(arguments, f"quota_{each.name}")
+        for each in dataclasses.fields(Quotas)
+    }
+    return Quotas(**given)
+
+
+def _open_to_everybody(
+    creators: object, subscribe: Sequence[str], publish: Sequence[str]
+) -> str:
+    """What everybody who can reach the service may do, in one line; '' for nothing."""
+    may = [
+        *(["create queues (--creators all)"] if creators == "all" else []),
+        *([f"work on {_some(subscribe)} (access_model=open)"] if subscribe else []),
+        *([f"publish to {_some(publish)} (publish_model=open)"] if publish else []),
+    ]
+    if not may:
+        return ""
+    return f"warning: everybody who can reach this service may {'; '.join(may)}"
+
+
+def _some(nodes: Sequence[str]) -> str:
+    """The names of a few nodes, and how many others there are."""
+    named = ", ".join(repr(name[:40]) for name in nodes[:_NAMED])
+    more = len(nodes) - _NAMED
+    return f"{named} and {more} more" if more > 0 else named
 
 
 async def _serve(session: Session) -> None:

@@ -1,14 +1,17 @@
-"""What an owner does to a queue: each verb asks the service once, and prints."""
+"""The verbs of `queue` that ask a service, and print what it answers."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Awaitable, Callable
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping
 
-from qos.cli.logins import AccountSession
-from qos.cli.output import print_json, time_text
+from qos.cli.output import note, print_json, time_text
 from qos.cli.queue_client import asked
 from qos.cli.status import CommandError, Status
+from qos.errors import NoAnswer, RequestRefused
+from qos.stream.login import AccountSession
 from xep_0254.queueing import XEP_0254, BrowsedItem
 
 __all__ = ["run"]
@@ -17,19 +20,51 @@ __all__ = ["run"]
 async def run(arguments: argparse.Namespace) -> int:
     """See qos.cli.entry.Command."""
 
-    async def ask(_session: AccountSession, queueing: XEP_0254) -> None:
-        await _VERBS[getattr(arguments, "dead_action", arguments.action)](
-            queueing, arguments
-        )
+    async def ask(session: AccountSession, queueing: XEP_0254) -> None:
+        if arguments.action == "watch":
+            await _watch(session, queueing, arguments)
+            return
+        dead = getattr(arguments, "dead_action", "")
+        verb = f"dead {dead}" if dead else arguments.action
+        await _VERBS[verb](queueing, arguments)
 
     await asked(arguments, ask)
     return Status.DONE
 
 
+async def _list(queueing: XEP_0254, arguments: argparse.Namespace) -> None:
+    for node in await queueing.nodes(arguments.service):
+        try:
+            stats = await queueing.stats(arguments.service, node)
+        except RequestRefused:  # its name may be seen, and not its numbers
+            stats = {}
+        await print_json({"node": node, **stats})
+
+
+async def _watch(
+    session: AccountSession, queueing: XEP_0254, arguments: argparse.Namespace
+) -> None:
+    """Print the numbers again and again, through losses of the connection."""
+    left = arguments.count
+    while left is None or left > 0:
+        await session.online.wait()
+        at = time_text(time.time())
+        try:
+            stats = await queueing.stats(arguments.service, arguments.node)
+        except NoAnswer as error:
+            note(f"{error}; asking again")
+        else:
+            _need_numbers(stats, arguments)
+            await print_json({"time": at, **stats})
+            left = None if left is None else left - 1
+        if left != 0:
+            await asyncio.sleep(arguments.interval)
+
+
 async def _create(queueing: XEP_0254, arguments: argparse.Namespace) -> None:
     config = dict(arguments.settings)
     node = await queueing.create(arguments.service, arguments.node, config)
-    print_json({"node": node})
+    await print_json({"node": node})
 
 
 async def _configure(queueing: XEP_0254, arguments: argparse.Namespace) -> None:
@@ -38,7 +73,9 @@ async def _configure(queueing: XEP_0254, arguments: argparse.Namespace) -> None:
         await queueing.configure(arguments.service, arguments.node, config)
     else:
         config = await queueing.configuration(arguments.service, arguments.node)
-        print_json({var.rpartition("#")[2]: value for var, value in config.items()})
+        await print_json(
+            {var.rpartition("#")[2]: value for var, value in config.items()}
+        )
 
 
 async def _delete(queueing: XEP_0254, arguments: argparse.Namespace) -> None:
@@ -51,10 +88,14 @@ async def _purge(queueing: XEP_0254, arguments: argparse.Namespace) -> None:
 
 async def _stats(queueing: XEP_0254, arguments: argparse.Namespace) -> None:
     stats = await queueing.stats(arguments.service, arguments.node)
+    _need_numbers(stats, arguments)
+    await print_json(stats)
+
+
+def _need_numbers(stats: Mapping[str, object], arguments: argparse.Namespace) -> None:
     if not stats:
         text = f"{arguments.service} shows no numbers of {arguments.node!r}"
         raise CommandError(text, Status.REFUSED)
-    print_json(stats)
 
 
 async def _browse(queueing: XEP_0254, arguments: argparse.Namespace) -> None:
@@ -69,7 +110,7 @@ async def _browse(queueing: XEP_0254, arguments: argparse.Namespace) -> None:
             after=after,
         )
         for item in page.items[:left]:
-            print_json(_shown(item, arguments.node))
+            await print_json(_shown(item, arguments.node))
         if not page.items or page.last in {"", after}:
             return
         after = page.last
@@ -79,7 +120,7 @@ async def _browse(queueing: XEP_0254, arguments: argparse.Namespace) -> None:
 async def _requeue(queueing: XEP_0254, arguments: argparse.Namespace) -> None:
     node, ids = arguments.node, arguments.ids
     for item_id in await queueing.requeue(arguments.service, node, ids):
-        print_json({"id": item_id})
+        await print_json({"id": item_id})
 
 
 async def _affiliate(queueing: XEP_0254, arguments: argparse.Namespace) -> None:
@@ -89,7 +130,7 @@ async def _affiliate(queueing: XEP_0254, arguments: argparse.Namespace) -> None:
         await queueing.set_affiliations(service, node, affiliations)
         return
     for jid, affiliation in (await queueing.affiliations(service, node)).items():
-        print_json({"jid": jid, "affiliation": affiliation.value})
+        await print_json({"jid": jid, "affiliation": affiliation.value})
 
 
 _VERBS: dict[str, Callable[[XEP_0254, argparse.Namespace], Awaitable[None]]] = {
@@ -100,8 +141,9 @@ _VERBS: dict[str, Callable[[XEP_0254, argparse.Namespace], Awaitable[None]]] = {
     "stats": _stats,
     "purge": _purge,
     "affiliate": _affiliate,
-    "list": _browse,
-    "requeue": _requeue,
+    "list": _list,
+    "dead list": _browse,
+    "dead requeue": _requeue,
 }
 
 

@@ -5,21 +5,30 @@ from __future__ import annotations
 import argparse
 import asyncio
 from collections.abc import Callable, Coroutine
+from contextlib import AbstractAsyncContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
 
+from slixmpp import JID
 from slixmpp.stanza import Message
 
 from qos.cli.account import account_from
 from qos.cli.connection import Connection
+from qos.cli.earlier import following_earlier, saying_what_is_awaited
 from qos.cli.lines import stdin_lines
 from qos.cli.options import Parser, add_connection, address
 from qos.cli.output import ProgressBar, note, print_json
 from qos.cli.status import CommandError, Status, UsageError
-from qos.core.model import Level, OutgoingState
-from qos.engine import Outcome
-from qos.errors import LocalProtocolError, MessageTooLarge, OutboxFull, StoreError
+from qos.core.model import Level, OutgoingState, bare
+from qos.engine import Delivery, Outcome
+from qos.errors import (
+    CannotConnect,
+    LocalProtocolError,
+    MessageTooLarge,
+    OutboxFull,
+    StoreError,
+)
 from qos.xml import text as xml_text
 
 __all__ = ["Results", "attended", "parser", "run"]
@@ -40,13 +49,17 @@ examples:
   xmpp-qos send lamp@example.org --jid controller@example.org --xml set.xml
   seq 1000 | xmpp-qos send counter@example.org/1 --jid door@example.org --lines
 
-Each message is in the outbox before it is sent. For each that has ended there is
-one line on stdout:
+Each message is in the outbox before it is sent. Messages of an earlier run that are in
+the outbox go out too. For each that has ended there is one line on stdout:
   {"msg_id": "…", "to": "lamp@example.org/1", "level": "assured",
    "outcome": "delivered", "condition": null, "attempts": 2, "seconds": 0.041}
 outcome is delivered, not delivered (certainly) or in doubt (it may have been);
 at level unacknowledged it is sent, of which nothing more is known.
-The worst outcome makes the exit status, see `xmpp-qos --help`.
+The worst outcome makes the exit status, see `xmpp-qos --help`; earlier messages do not
+count for it.
+
+--id names the message. Run again with the same store and --id, the command sends nothing
+new: it waits for the message that it finds in the outbox, or prints how it was delivered.
 """
 
 
@@ -87,6 +100,12 @@ def parser(prog: str) -> Parser:
         help="a message for each line of stdin, empty ones included; a progress bar "
         "where stderr is a terminal",
     )
+    parser.add_argument(
+        "--id",
+        metavar="ID",
+        help="the id of the message, never used for another one: a command that is run "
+        "again delivers it once (default: one that is made up)",
+    )
     add_connection(parser, receives=False)
     return parser
 
@@ -95,6 +114,10 @@ async def run(arguments: argparse.Namespace) -> int:
     """See qos.cli.entry.Command."""
     if arguments.body is None and arguments.xml is None and not arguments.lines:
         raise UsageError("one of --body, --xml or --lines is needed")
+    if arguments.id is not None and arguments.lines:
+        raise UsageError("--id is for one message, and --lines makes one of each line")
+    if arguments.id is not None and arguments.level == Level.UNACKNOWLEDGED.value:
+        raise UsageError("--id: a message at level unacknowledged has no id")
     account = account_from(arguments)
     message = None
     if arguments.xml is not None:
@@ -105,10 +128,16 @@ async def run(arguments: argparse.Namespace) -> int:
         except ValueError as error:
             raise UsageError(f"--body: {error}") from None
     async with Connection(account, receives=False) as connection:
-        sending = _Sending(connection, arguments.to, Level(arguments.level))
+        sending = _Sending(connection, arguments)
         work = sending.lines() if message is None else sending.one(message)
-        await attended(connection, work, sending.where)
+        async with following_earlier(connection, _told, but=arguments.id):
+            await attended(connection, work, sending.where)
         return sending.results.status
+
+
+async def _told(delivery: Delivery) -> None:
+    """Print how an earlier message has ended."""
+    await Results().add(await delivery.outcome())
 
 
 async def attended(
@@ -129,6 +158,9 @@ async def attended(
     except CommandError as error:
         text = f"{error}; {connection.what_stays}{where()}"
         raise CommandError(text, error.status) from None
+    except CannotConnect as error:
+        text = f"{error}; {connection.what_stays}{where()}"
+        raise CommandError(text, Status.UNREACHABLE) from None
     except StoreError as error:
         text = f"{error}; what was accepted before stays in the outbox{where()}"
         raise CommandError(text, Status.STORE) from None
@@ -145,7 +177,7 @@ class Results:
         self.ended = 0
         self.trouble = 0
 
-    def add(self, outcome: Outcome, *, to: str = "", why: str = "") -> None:
+    async def add(self, outcome: Outcome, *, to: str = "", why: str = "") -> None:
         """Print an outcome.
 
         Args:
@@ -158,10 +190,10 @@ class Results:
         if bad is not None:
             self.trouble += 1
             self.status = max(self.status, bad)
-            by = f", said {outcome.by}" if outcome.by else ""
-            reason = why or f"{outcome.condition or 'no answer in time'}{by}"
-            note(f"{outcome.status.value} to {to or outcome.to}: {reason}")
-        print_json(
+            note(
+                f"{outcome.status.value} to {to or outcome.to}: {why or outcome.reason}"
+            )
+        await print_json(
             {
                 "msg_id": outcome.msg_id,
                 "to": to or outcome.to,
@@ -183,15 +215,21 @@ _BAD = {
 class _Sending:
     """What one run of `send` has to do."""
 
-    def __init__(self, connection: Connection, to: str, level: Level) -> None:
+    def __init__(self, connection: Connection, arguments: argparse.Namespace) -> None:
         self.results = Results()
         self._connection = connection
-        self._to = to
-        self._level = level
+        self._to: str = arguments.to
+        self._account = bare(str(JID(arguments.to)))
+        self._level = Level(arguments.level)
+        self._msg_id: str | None = arguments.id
+        self._waits_for_ever = arguments.deadline is None
+        #: The ids of messages that were accepted and have not ended, in this order.
+        self._awaited: dict[str, None] = {}
         self._read = 0
         self._more = True
         self._bar = ProgressBar()
         self._bar_due_at = 0.0
+        connection.client.add_event_handler("message_error", self._answered)
 
     def where(self) -> str:
         """How far it got, for a sentence that says so."""
@@ -202,14 +240,15 @@ class _Sending:
 
     async def one(self, message: ET.Element) -> None:
         """Send it."""
-        await self._send(message, "")
+        async with self._saying_what_is_awaited():
+            await self._send(message, "")
         await self._written()
 
     async def lines(self) -> None:
         """Send a message for each line of stdin, many at a time."""
         slots = asyncio.Semaphore(_UNENDED_MAX)
         try:
-            async with asyncio.TaskGroup() as group:
+            async with self._saying_what_is_awaited(), asyncio.TaskGroup() as group:
                 async for line in stdin_lines(_LINE_BYTES_MAX):
                     await slots.acquire()
                     task = group.create_task(self._line(line))
@@ -224,17 +263,22 @@ class _Sending:
         finally:
             self._bar.close()
 
+    def _saying_what_is_awaited(self) -> AbstractAsyncContextManager[None]:
+        if not self._waits_for_ever:
+            return nullcontext()
+        return saying_what_is_awaited(self._connection, self._to, self._awaited)
+
     async def _line(self, line: bytes | None) -> None:
         self._read += 1
         where = f"line {self._read}: "
         if line is None:
             why = f"{where}longer than {_LINE_BYTES_MAX} bytes"
-            self._refused("policy-violation", why)
+            await self._refused("policy-violation", why)
         else:
             try:
                 message = _message_with(line.decode())
             except ValueError as error:
-                self._refused("bad-request", f"{where}{error}")
+                await self._refused("bad-request", f"{where}{error}")
             else:
                 await self._send(message, where)
         self._show()
@@ -245,20 +289,52 @@ class _Sending:
             await connection.online.wait()
         stanza = Message(connection.client, xml=message)  # type: ignore[no-untyped-call]
         stanza["to"] = self._to
+        if self._msg_id is not None and await self._was_delivered(self._msg_id):
+            return
         try:
-            delivery = await connection.qos.submit(stanza, level=self._level)
+            delivery = await connection.qos.submit(
+                stanza, level=self._level, msg_id=self._msg_id
+            )
         except MessageTooLarge as error:
-            self._refused("policy-violation", f"{where}{error}")
+            await self._refused("policy-violation", f"{where}{error}")
         except OutboxFull as error:
-            self._refused("resource-constraint", f"{where}{error}")
+            await self._refused("resource-constraint", f"{where}{error}")
         except LocalProtocolError as error:
-            self._refused("bad-request", f"{where}{error}")
+            await self._refused("bad-request", f"{where}{error}")
         else:
             if self._level is Level.UNACKNOWLEDGED:
                 await connection.drained()
-            self.results.add(await delivery.outcome(), to=self._to)
+            msg_id = delivery.msg_id or ""
+            self._awaited[msg_id] = None
+            try:
+                outcome = await delivery.outcome()
+            finally:
+                del self._awaited[msg_id]
+            await self.results.add(outcome, to=self._to)
 
-    def _refused(self, condition: str, why: str) -> None:
+    def _answered(self, message: Message) -> None:
+        """Say that the receiver answers a message with an error (RFC 6120 §8.3).
+
+        A queue service that is not ours refuses a publish in this way: the message was
+        delivered to it, so the outcome does not tell.
+        """
+        if bare(str(message["from"])) == self._account:
+            error = message["error"]
+            text = f": {error['text']}" if error["text"] else ""
+            source = message["from"]
+            note(f"{source} answers with an error, {error['condition']}{text}")
+
+    async def _was_delivered(self, msg_id: str) -> bool:
+        """Whether an earlier run has done it; if so, print how."""
+        for ended in self._connection.qos.store.ended(msg_id):
+            if ended.state is OutgoingState.DELIVERED:
+                note(f"{msg_id!r} was delivered before: nothing is sent")
+                seconds = ended.ended_at - ended.created_at
+                await self.results.add(Outcome.of(ended, seconds), to=self._to)
+                return True
+        return False
+
+    async def _refused(self, condition: str, why: str) -> None:
         """It was not even accepted."""
         outcome = Outcome(
             status=OutgoingState.NOT_DELIVERED,
@@ -269,7 +345,7 @@ class _Sending:
             seconds=0.0,
             condition=condition,
         )
-        self.results.add(outcome, why=why)
+        await self.results.add(outcome, why=why)
 
     async def _written(self) -> None:
         """A plain message has no answer to wait for, and logging out cuts it off."""

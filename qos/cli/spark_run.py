@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import asyncio
+import concurrent.futures
 import contextlib
 import logging
 import threading
@@ -80,6 +81,15 @@ class SparkRun(abc.ABC, Generic[_T]):
         if self._given_up.is_set():
             raise _GivenUp
         self._step = step
+
+    def _wait_for(self, doing: concurrent.futures.Future[None]) -> None:
+        """Wait, in the thread, for what the event loop does."""
+        while True:
+            with contextlib.suppress(TimeoutError):
+                return doing.result(_LOOK_S)
+            if self._given_up.is_set():
+                doing.cancel()
+                raise _GivenUp
 
     def _cancel_jobs(self) -> None:
         from py4j.protocol import Py4JError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 
-__all__ = ["CannotConnect", "CommandError", "Status", "UsageError"]
+__all__ = ["CommandError", "Status", "UsageError"]
 
 
 class Status(enum.IntEnum):
@@ -22,7 +22,7 @@ class Status(enum.IntEnum):
     INTERNAL = 70
     #: stdout cannot be written: the disk, say (sysexits.h: EX_IOERR).
     OUTPUT = 74
-    #: As a shell reports SIGINT; SIGTERM is taken alike.
+    #: As a shell reports SIGINT; SIGTERM and SIGHUP end a command alike.
     INTERRUPTED = 130
     #: Nobody reads stdout any more: as a shell reports SIGPIPE.
     PIPE = 141
@@ -41,10 +41,3 @@ class UsageError(CommandError):
 
     def __init__(self, text: str) -> None:
         super().__init__(text, Status.USAGE)
-
-
-class CannotConnect(CommandError):
-    """There is no session with the server, and none is to be expected."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__(text, Status.UNREACHABLE)

@@ -5,30 +5,41 @@ from __future__ import annotations
 import argparse
 import contextlib
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 from qos.cli.output import time_text
-from qos.cli.status import UsageError
+from qos.cli.status import CommandError, Status, UsageError
 from qos.core.model import Ended, Incoming, Outgoing
-from qos.errors import LocalProtocolError, StoreError
+from qos.errors import LocalProtocolError, StoreError, StoreInUse
 from qos.journal.messages import not_stored
 from qos.journal.writer import JournalWriter
-from qos.stores import store_from_url
+from qos.stores import FilesStore, SqliteStore, store_from_url
 from qos.stores.base import Change, Store
 
 __all__ = ["in_full", "journal_of", "opened", "summary", "write"]
 
 
 @contextlib.asynccontextmanager
-async def opened(url: str) -> AsyncIterator[Store]:
+async def opened(url: str, *, to_read: bool) -> AsyncIterator[Store]:
     """Open a store that exists.
+
+    Args:
+        url: of the store.
+        to_read: nothing is written; another process may have the store open.
 
     Raises:
         UsageError: that is no store to look into.
+        CommandError: another process has it open, and it is to be written.
         StoreError: there is none, or it cannot be opened.
     """
     store = _existing(url)
-    store.open()
+    if to_read:
+        store.open_to_read()
+    else:
+        try:
+            store.open()
+        except StoreInUse as error:
+            hint = "this command changes the store: stop the process that has it open"
+            raise CommandError(f"{error}; {hint} first", Status.STORE) from None
     try:
         yield store
     finally:
@@ -58,14 +69,14 @@ async def journal_of(
             store.journal = None
 
 
-def _existing(url: str) -> Store:
+def _existing(url: str) -> SqliteStore | FilesStore:
     try:
         store = store_from_url(url)
     except LocalProtocolError as error:
         raise UsageError(f"--store: {error}") from None
-    if not store.durable:
+    if not isinstance(store, SqliteStore | FilesStore):
         raise UsageError(f"--store {url}: such a store is empty at each start")
-    if not Path(url.partition(":")[2]).expanduser().exists():
+    if not store.exists():
         raise StoreError(url, "there is no such store")
     return store
 

@@ -105,7 +105,7 @@ async def run(arguments: argparse.Namespace) -> int:
     seconds = time.monotonic() - began
     anomalies = len(made.anomalies)
     if arguments.json:
-        print_json(
+        await print_json(
             {
                 "out": str(out),
                 "messages": plan.messages,

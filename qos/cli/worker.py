@@ -20,7 +20,7 @@ examples:
 
 The command gets the payload of an item, XML in UTF-8, on its stdin, and in its
 environment QOS_ITEM_ID, QOS_NODE and QOS_DELIVERY_COUNT (prior deliveries that failed),
-but not XMPP_QOS_PASSWORD.
+but not XMPP_QOS_PASSWORD. An item with an id of more than 64 KiB is rejected unseen.
 How it exits decides what becomes of the item:
   0         accepted: it is done, and gone from the queue
   75        released: given back, for another time (sysexits.h: EX_TEMPFAIL)

@@ -9,13 +9,13 @@ from collections.abc import Sequence
 
 from qos.cli.account import login_from
 from qos.cli.child import Exit, run_child
-from qos.cli.logins import AccountSession
 from qos.cli.options import PASSWORD_VARIABLE
 from qos.cli.output import note, print_json
 from qos.cli.status import CommandError, Status
 from qos.core.item import ItemOutcome
 from qos.errors import JobLost
 from qos.journal.writer import JournalWriter
+from qos.stream.login import AccountSession
 from qos.worker import Job, Worker
 
 __all__ = ["run"]
@@ -23,6 +23,10 @@ __all__ = ["run"]
 #: Exit statuses of the command (sysexits.h: EX_DATAERR, EX_TEMPFAIL).
 _REJECT = 65
 _RELEASE = 75
+
+#: Linux takes no variable of 128 KiB or more: it refuses to start the command
+#: (`MAX_ARG_STRLEN`, execve(2)). An id of our own queue service is far shorter.
+_ID_BYTES_MAX = 64 * 1024
 
 #: Items in one event: small ones come quicker together.
 _BATCH_MAX = 20
@@ -52,7 +56,7 @@ async def run(arguments: argparse.Namespace) -> int:
             grace_s=arguments.grace,
             journal=journal,
         )
-        working = _Working(session, worker, arguments.command)
+        working = _Working(session, worker, arguments)
         session.start()
         task = asyncio.create_task(session.work(working.until_done(arguments.drain)))
         try:
@@ -69,11 +73,15 @@ class _Working:
     """A worker whose handler is a command."""
 
     def __init__(
-        self, session: AccountSession, worker: Worker, command: Sequence[str]
+        self, session: AccountSession, worker: Worker, arguments: argparse.Namespace
     ) -> None:
         self._session = session
         self._worker = worker
-        self._command = command
+        self._command: Sequence[str] = arguments.command
+        self._grace_s: float = arguments.grace
+        #: Outcomes that are being printed: to an item that has ended the worker gives
+        #: no more time.
+        self._telling: set[asyncio.Task[None]] = set()
         self._failure: CommandError | None = None
         self._begun = False
         self._stopping = False
@@ -99,6 +107,7 @@ class _Working:
                 # What it could raise, `run` has raised.
                 await asyncio.wait((watching,))
                 watching.cancelled() or watching.exception()
+                await self._told()
         if self._failure is not None:
             raise self._failure
 
@@ -113,6 +122,7 @@ class _Working:
                 await asyncio.wait((task,))
             except asyncio.CancelledError:
                 self._worker.stop()
+                self._tell_no_more()
         if not task.cancelled():
             task.result()
 
@@ -140,12 +150,20 @@ class _Working:
         exit_: Exit | None = None
         outcome = "released"  # by the worker, if it is stopped
         try:
-            exit_ = await self._until_lost(job)
-            outcome = await self._settle(job, exit_)
+            problem = _problem(job)
+            if not problem:
+                exit_ = await self._until_lost(job)
+            outcome = await self._settle(job, exit_, problem)
         finally:
             self._idle_since = loop.time()
             self._running -= 1
-            self._tell(job, outcome, exit_, self._idle_since - begun)
+            telling = asyncio.create_task(
+                self._tell(job, outcome, exit_, self._idle_since - begun)
+            )
+            self._telling.add(telling)
+            telling.add_done_callback(self._telling.discard)
+            # Who does not read stdout gets no further items done.
+            await asyncio.shield(telling)
 
     async def _until_lost(self, job: Job) -> Exit | None:
         """Run the command; None: it was killed, or cannot be run."""
@@ -178,12 +196,14 @@ class _Working:
             running.cancel()
             await asyncio.wait((running,))
 
-    async def _settle(self, job: Job, exit_: Exit | None) -> str:
-        """End the delivery as the command has; returns how it ended, in a word."""
+    async def _settle(self, job: Job, exit_: Exit | None, problem: str) -> str:
+        """End the delivery as the command has, or for a problem; returns the outcome."""
         if not job.held:
             return "released" if self._stopping else "lost"
         try:
-            if exit_ is None:
+            if problem:
+                await job.reject(problem)
+            elif exit_ is None:
                 await job.release()
             elif exit_.status == 0:
                 await job.accept()
@@ -199,9 +219,11 @@ class _Working:
         assert job.outcome is not None
         return _WORDS[job.outcome]
 
-    def _tell(self, job: Job, outcome: str, exit_: Exit | None, seconds: float) -> None:
+    async def _tell(
+        self, job: Job, outcome: str, exit_: Exit | None, seconds: float
+    ) -> None:
         try:
-            print_json(
+            await print_json(
                 {
                     "id": job.id,
                     "outcome": outcome,
@@ -214,6 +236,16 @@ class _Working:
         except CommandError as error:
             self._fail(error)
 
+    async def _told(self) -> None:
+        """Wait until all outcomes are printed, but not longer than the grace time."""
+        if self._telling:
+            await asyncio.wait(self._telling, timeout=self._grace_s)
+        self._tell_no_more()
+
+    def _tell_no_more(self) -> None:
+        for telling in self._telling:
+            telling.cancel()
+
     def _fail(self, error: CommandError) -> None:
         """Go on with nothing: what runs is given back."""
         if self._failure is None:
@@ -221,3 +253,11 @@ class _Working:
             self._stopping = True
             self._worker.stop()
             self._worker.stop()
+
+
+def _problem(job: Job) -> str:
+    """Why no command can be run for this item; '': one can."""
+    size = len(job.id.encode())
+    if size <= _ID_BYTES_MAX:
+        return ""
+    return f"its id has {size} bytes, and a command is given up to {_ID_BYTES_MAX}"

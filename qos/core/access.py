@@ -5,7 +5,7 @@ from __future__ import annotations
 from qos.core.item import Affiliation, Node
 from qos.core.node_options import NodeOptions
 
-__all__ = ["affiliation", "is_owner", "may_publish", "may_subscribe"]
+__all__ = ["affiliation", "is_owner", "may_publish", "may_subscribe", "may_use"]
 
 
 def affiliation(node: Node, account: str) -> Affiliation:
@@ -31,3 +31,8 @@ def may_publish(node: Node, options: NodeOptions, account: str) -> bool:
     if affiliation(node, account) in {Affiliation.OWNER, Affiliation.PUBLISHER}:
         return True
     return options.publish_model == "open" and may_subscribe(node, options, account)
+
+
+def may_use(node: Node, options: NodeOptions, account: str) -> bool:
+    """Whether the account may subscribe or publish: to all others it is not shown."""
+    return may_subscribe(node, options, account) or may_publish(node, options, account)

@@ -91,16 +91,21 @@ class Answer:
 
     Attributes:
         kind: `received` (with the hold), the empty `result` (with the hold
-            where there is one), or `error`.
+            where there is one), `error`, or `rejected`: an error that is the
+            application's final word about the message of this hold.
         hold: the token to put into it, or ''.
         condition: of an error.
         error_type: of an error.
+        text: of a rejection, for people.
+        redelivered: of a rejection: an earlier hand-over may have been accepted.
     """
 
-    kind: Literal["received", "result", "error"]
+    kind: Literal["received", "result", "error", "rejected"]
     hold: str = ""
     condition: str = ""
     error_type: ErrorType = "cancel"
+    text: str = ""
+    redelivered: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +129,10 @@ class Refund:
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """Come back with CONSUME at this moment, to hand the message over again."""
+    """Come back at this moment, to hand the message over again.
+
+    With CONSUME to its consumer; with RESTART what nobody has taken.
+    """
 
     at: float
 

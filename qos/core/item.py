@@ -194,19 +194,29 @@ class Node:
     """A queue, as its owner has set it up.
 
     Attributes:
-        name: its name.
+        name: its name. After a delete, another node may have it.
+        identity: random, made at creation; no other node ever has it.
         created_at: when.
+        creator: the bare JID that created the node, which counts in its bound; '' for
+            a node of an older version, which counts in no account's bound.
         config: the values of the configuration form that are not the default, by
             the names of the form's fields, as text.
         affiliations: by bare JID; nobody that has none.
         accepted: how many items were accepted here, ever.
+        dead_letter: the identity of the node that `queue#dead_letter_node` names, or
+            ''. See `qos.core.dead_letters`.
+        dead_letter_by: the bare JID that set it, or ''.
     """
 
     name: str
+    identity: str
     created_at: float
+    creator: str = ""
     config: dict[str, str] = field(default_factory=dict)
     affiliations: dict[str, Affiliation] = field(default_factory=dict)
     accepted: int = 0
+    dead_letter: str = ""
+    dead_letter_by: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,6 +233,8 @@ class Subscription:
         batch: items in one event, at most.
         durable_locks: its locks outlive its presence, and are its account's.
         acknowledged: events go out at level acknowledged.
+        dormant_since: when a probe of its holder failed who had not been heard of
+            since a start; None: the holder has been heard of, or was not probed yet.
     """
 
     node: str
@@ -233,3 +245,4 @@ class Subscription:
     batch: int = 1
     durable_locks: bool = False
     acknowledged: bool = False
+    dormant_since: float | None = None

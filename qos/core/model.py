@@ -7,11 +7,12 @@ stand on the wire; sizes are bytes of UTF-8. `qos.limits` names every limit.
 from __future__ import annotations
 
 import enum
+import json
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Self
 
-from qos.errors import AmbiguousMessage, UnknownMessage
+from qos.errors import AmbiguousMessage, ErrorType, UnknownMessage
 
 __all__ = [
     "ID_CHARS_MAX",
@@ -23,8 +24,10 @@ __all__ = [
     "Level",
     "Outgoing",
     "OutgoingState",
+    "Rejection",
     "Route",
     "bare",
+    "one_line",
     "only",
 ]
 
@@ -39,9 +42,19 @@ MARKS_NAMESPACE = "xmpp-qos:store:0"
 ID_CHARS_MAX = 1024
 
 
+#: The text of a stanza error is kept to this length.
+_TEXT_CHARS_MAX = 500
+
+
 def bare(jid: str) -> str:
     """The account of a JID: all before the resource."""
     return jid.partition("/")[0]
+
+
+def one_line(text: str) -> str:
+    """A text of somebody else as one short line without control characters."""
+    printable = "".join(each if each.isprintable() else " " for each in text)
+    return " ".join(printable.split())[:_TEXT_CHARS_MAX]
 
 
 class Level(enum.Enum):
@@ -95,6 +108,8 @@ class IncomingState(enum.Enum):
     EXPIRED = "expired"
     #: An operator has dropped it, when it was held or parked.
     DROPPED = "dropped"
+    #: The application has got it and rejected it for good.
+    REJECTED = "rejected"
 
     @property
     def ended(self) -> bool:
@@ -103,8 +118,45 @@ class IncomingState(enum.Enum):
 
 
 _REMEMBERED = frozenset(
-    {IncomingState.DONE, IncomingState.EXPIRED, IncomingState.DROPPED}
+    {
+        IncomingState.DONE,
+        IncomingState.EXPIRED,
+        IncomingState.DROPPED,
+        IncomingState.REJECTED,
+    }
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """Why the receiving application has rejected a message.
+
+    Attributes:
+        condition: RFC 6120 §8.3.3.
+        type: RFC 6120 §8.3.2.
+        text: for people, one line; or ''.
+        redelivered: the message may have been handed over before, and accepted then.
+    """
+
+    condition: str
+    type: ErrorType
+    text: str = ""
+    redelivered: bool = False
+
+    def to_text(self) -> str:
+        """As it is stored."""
+        values = [self.condition, self.type, self.text, self.redelivered]
+        return json.dumps(values, ensure_ascii=False)
+
+    @classmethod
+    def from_text(cls, text: str) -> Self:
+        """What to_text has made.
+
+        Raises:
+            TypeError, ValueError: it was made by something else.
+        """
+        condition, type_, said, redelivered = json.loads(text)
+        return cls(str(condition), type_, str(said), bool(redelivered))
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,11 +167,13 @@ class Route:
         jid: the JID that gets the iq.
         namespace: one of NAMESPACES.
         marked: the JID has shown that it knows MARKS_NAMESPACE.
+        absent: its presence proves that the JID has no session now.
     """
 
     jid: str
     namespace: str = NAMESPACES[0]
     marked: bool = False
+    absent: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,8 +190,9 @@ class Outgoing:
     #: As the application gave it: a full JID, or a bare one to follow.
     to: str
     level: Level
-    #: `<message xmlns='jabber:client'>…</message>` without to and from.
-    payload: str
+    #: `<message xmlns='jabber:client'>…</message>` without to and from. Not shown: a
+    #: repr lands in logs.
+    payload: str = field(repr=False)
     #: Bytes of payload in UTF-8.
     size: int
     created_at: float
@@ -171,7 +226,9 @@ class Outgoing:
     not_mine: frozenset[str] = frozenset()
     #: The latest attempt has no answer yet.
     unanswered: bool = False
-    #: An attempt at level acknowledged ended without an answer: it may have arrived.
+    #: The latest attempt went to a JID that had no session, and none has begun since.
+    absent: bool = False
+    #: An attempt may have arrived, whatever was answered. Counts at level acknowledged.
     doubted: bool = False
     #: Attempts since the last step forward, for the backoff.
     tries: int = 0
@@ -180,6 +237,8 @@ class Outgoing:
     #: The latest stanza error, and the JID that sent it.
     condition: str | None = None
     condition_by: str | None = None
+    #: What this error says for people, one line.
+    condition_text: str | None = None
 
     @property
     def flow(self) -> str:
@@ -207,6 +266,7 @@ class Ended:
     attempts: int
     condition: str | None
     condition_by: str | None
+    condition_text: str | None = None
 
     @classmethod
     def of(cls, record: Outgoing, now: float) -> Self:
@@ -223,6 +283,7 @@ class Ended:
             attempts=record.attempts,
             condition=record.condition,
             condition_by=record.condition_by,
+            condition_text=record.condition_text,
         )
 
 
@@ -243,6 +304,7 @@ class Incoming:
         changed_at: when it came into this state.
         handovers: to a consumer, begun since it was released: by its sender, or by an
             operator after it was parked.
+        rejection: of a message in state rejected, see Rejection.to_text; else ''.
         redelivered: it may have been handed over before. Not stored.
         counted: it counts against the quotas. Not stored.
     """
@@ -252,7 +314,7 @@ class Incoming:
     source: str
     to: str
     level: Level
-    payload: str
+    payload: str = field(repr=False)
     size: int
     received_at: float
     changed_at: float
@@ -260,6 +322,7 @@ class Incoming:
     mark: str = ""
     hold: str = ""
     handovers: int = 0
+    rejection: str = ""
     redelivered: bool = False
     counted: bool = True
 

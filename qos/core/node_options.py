@@ -14,6 +14,8 @@ from qos.core.backoff import Backoff
 from qos.core.item import Subscription
 
 __all__ = [
+    "ACCESS_MODEL",
+    "DEAD_LETTER_NODE",
     "NODE_FIELDS",
     "QUEUE_REQUESTS",
     "SUBSCRIBE_FIELDS",
@@ -40,6 +42,8 @@ _ITEMS_MAX = 100_000_000
 _BYTES_MAX = 1 << 40
 
 QUEUE_REQUESTS = "pubsub#queue_requests"
+ACCESS_MODEL = "pubsub#access_model"
+DEAD_LETTER_NODE = "queue#dead_letter_node"
 
 
 class BadOption(ValueError):
@@ -127,10 +131,11 @@ def _seconds(
 #: The configuration form of a node (XEP-0060 §8.2), in this order.
 NODE_FIELDS: tuple[Field, ...] = (
     Field(
-        "pubsub#access_model",
-        "Who may subscribe: everybody (open), or owners, publishers and members",
-        "open",
-        choices=("open", "whitelist"),
+        ACCESS_MODEL,
+        "Who may subscribe: owners, publishers and members (whitelist), or everybody "
+        "(open)",
+        "whitelist",
+        choices=("whitelist", "open"),
     ),
     Field(
         "pubsub#publish_model",
@@ -153,8 +158,9 @@ NODE_FIELDS: tuple[Field, ...] = (
         most=1_000_000,
     ),
     Field(
-        "queue#dead_letter_node",
-        "The node that dead items are moved to (empty: they stay, as dead)",
+        DEAD_LETTER_NODE,
+        "The node that dead items are moved to: one that exists, and to which whoever "
+        "sets this may publish (empty: they stay, as dead)",
         "",
     ),
     _seconds(

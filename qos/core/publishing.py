@@ -9,7 +9,7 @@ from qos.core.live_items import LiveItems
 from qos.core.node_options import NodeOptions
 from qos.core.queue_requests import Entry, Refusal
 
-__all__ = ["new_items"]
+__all__ = ["has_room", "new_items"]
 
 
 def new_items(
@@ -68,23 +68,33 @@ def _is_same(known: Item | Ended, entry: Entry, publisher: str) -> bool:
     return (known.publisher, known.digest) == (publisher, entry.digest)
 
 
+def has_room(live: LiveItems, options: NodeOptions, size: int) -> bool:
+    """Whether one more item of so many bytes is within the limits of the node."""
+    return _exceeded(len(live.items) + 1, live.size + size, options) is None
+
+
 def _check_room(
     live: LiveItems, new: Sequence[Entry], node: str, options: NodeOptions
 ) -> None:
     items, size = len(live.items), live.size
     for entry in new:
         items, size = items + 1, size + entry.size
-        for what, used, most in (
-            ("items", items, options.max_items),
-            ("bytes", size, options.max_bytes),
-        ):
-            if most is not None and used > most:
-                raise Refusal(
-                    f"{entry.item_id!r} finds no room: the limit of {node!r} is "
-                    f"{most} {what}",
-                    condition="resource-constraint",
-                    type="wait",
-                )
+        limit = _exceeded(items, size, options)
+        if limit is not None:
+            raise Refusal(
+                f"{entry.item_id!r} finds no room: the limit of {node!r} is {limit}",
+                condition="resource-constraint",
+                type="wait",
+            )
+
+
+def _exceeded(items: int, size: int, options: NodeOptions) -> str | None:
+    """The limit that so many items of so many bytes would exceed, in words."""
+    if options.max_items is not None and items > options.max_items:
+        return f"{options.max_items} items"
+    if options.max_bytes is not None and size > options.max_bytes:
+        return f"{options.max_bytes} bytes"
+    return None
 
 
 def _item(

@@ -25,7 +25,7 @@ from qos.core.item import (
 from qos.core.live_items import LiveItems
 from qos.core.model import bare
 from qos.core.node_options import NodeOptions, node_options
-from qos.core.publishing import new_items
+from qos.core.publishing import has_room, new_items
 from qos.core.queue_effects import (
     NotifyItem,
     NotifyRetract,
@@ -40,10 +40,14 @@ from qos.core.queue_effects import (
     SaveSubscription,
 )
 from qos.core.queue_requests import Entry, Settlement
+from qos.core.quota import Tally
 from qos.core.replace import replace
 from qos.core.work_queue import ItemInput
 
 __all__ = ["QueueNode"]
+
+#: A dormant subscription ends after this time; see `QueueNode.absent`.
+_DORMANT_S = 24 * 3600.0
 
 _INPUTS = {
     ItemOutcome.RELEASED: ItemInput.RELEASE,
@@ -58,7 +62,7 @@ class QueueNode:
     Attributes:
         node: as it is set up.
         options: its configuration, as values.
-        subscriptions: by JID.
+        subscriptions: by JID; changed by `keep_subscription` and `unsubscribe` only.
         live: its items that are available or locked.
         dead: how many items are kept here as dead.
         died: what has died since this was emptied last, with what is remembered.
@@ -73,11 +77,28 @@ class QueueNode:
         subscriptions: Iterable[Subscription] = (),
         dead: int = 0,
         next_order: Callable[[], int],
+        subscribers: Tally,
         now: float,
     ) -> None:
+        """Take over what is in the store.
+
+        Args:
+            node: as it is set up.
+            items: its items that are available or locked.
+            subscriptions: its subscriptions.
+            dead: how many items are kept here as dead.
+            next_order: numbers redeliveries, for all nodes.
+            subscribers: counts the subscriptions of all nodes that are not dormant.
+            now: the time.
+        """
         self.node = node
         self.options: NodeOptions = node_options(node.config)
-        self.subscriptions = {each.jid: each for each in subscriptions}
+        self.subscriptions: dict[str, Subscription] = {}
+        self._subscribers = subscribers
+        # When the first of the dormant subscriptions ends.
+        self._dormant_end: float | None = None
+        for each in subscriptions:
+            self.keep_subscription(each)
         self.live = LiveItems()
         self.dead = dead
         self.died: list[Item] = []
@@ -85,6 +106,10 @@ class QueueNode:
         self._next_order = next_order
         for item in items:
             self.live.put(item, now)
+
+    def has_room(self, size: int) -> bool:
+        """Whether one more item of so many bytes is within the limits."""
+        return has_room(self.live, self.options, size)
 
     # -- what there is -----------------------------------------------------
 
@@ -353,8 +378,7 @@ class QueueNode:
         (AMQP 1.0 messaging: a receiver that comes back learns what is unsettled; a
         worker that knows the token ignores the event.)
         """
-        self.subscriptions[subscription.jid] = subscription
-        effects: list[QueueEffect] = [SaveSubscription(subscription)]
+        effects = self.keep_subscription(subscription)
         if subscription.durable_locks:
             room = subscription.queue_requests - self.live.holders.own(requester)
             effects += self._take_over(requester, room, new_token, now)
@@ -390,11 +414,83 @@ class QueueNode:
             if item.holder == jid
         ]
 
-    def unsubscribe(self, jid: str) -> list[QueueEffect]:
+    def unsubscribe(self, jid: str) -> list[RemoveSubscription]:
         """Send it nothing new; its locks stay (XEP-0254 §4)."""
-        del self.subscriptions[jid]
+        self._count(self.subscriptions.pop(jid), -1)
         self.live.holders.forget_turn(jid)
         return [RemoveSubscription(self.node.name, jid)]
+
+    def keep_subscription(self, subscription: Subscription) -> list[QueueEffect]:
+        """Have this subscription, in the place of the one of this JID."""
+        before = self.subscriptions.get(subscription.jid)
+        if before is not None:
+            self._count(before, -1)
+        self.subscriptions[subscription.jid] = subscription
+        self._count(subscription, 1)
+        return [SaveSubscription(subscription)]
+
+    def _count(self, subscription: Subscription, more: int) -> None:
+        if subscription.dormant_since is None:
+            self._subscribers.add(bare(subscription.jid), more)
+        elif more > 0:
+            self._expect_end(subscription.dormant_since + _DORMANT_S)
+
+    def _expect_end(self, at: float) -> None:
+        self._dormant_end = min(at, self._dormant_end or at)
+
+    def end_subscriptions(self) -> None:
+        """Count the subscriptions no more: the node is deleted, and they with it."""
+        for jid in list(self.subscriptions):
+            self.unsubscribe(jid)
+
+    # -- dormant subscriptions ---------------------------------------------
+
+    def absent(self, jid: str, present: Present, now: float) -> list[QueueEffect]:
+        """A probe of this full JID failed, and it has not been heard of since a start.
+
+        Its subscription is dormant: it does not count, and ends after a day. That is no
+        proof that its holder has gone: when it is heard of, the subscription is as it was.
+        """
+        effects: list[QueueEffect] = []
+        for each in self._of(jid):
+            probed = jid in {each.jid, each.via} and each.dormant_since is None
+            if probed and not resources(each, present):
+                effects += self.keep_subscription(replace(each, dormant_since=now))
+        return effects
+
+    def awake(self, jid: str, present: Present) -> list[QueueEffect]:
+        """This full JID was heard of: its subscription is not dormant any more."""
+        effects: list[QueueEffect] = []
+        for each in self._of(jid):
+            if each.dormant_since is not None and jid in resources(each, present):
+                effects += self.keep_subscription(replace(each, dormant_since=None))
+        return effects
+
+    def end_dormant(self, now: float) -> list[RemoveSubscription]:
+        """End the subscriptions that have been dormant for a day."""
+        if self._dormant_end is None or self._dormant_end > now:
+            return []
+        self._dormant_end = None
+        effects: list[RemoveSubscription] = []
+        for each in list(self.subscriptions.values()):
+            if each.dormant_since is None:
+                continue
+            if each.dormant_since + _DORMANT_S <= now:
+                effects += self.unsubscribe(each.jid)
+            else:
+                self._expect_end(each.dormant_since + _DORMANT_S)
+        return effects
+
+    def active(self) -> list[Subscription]:
+        """The subscriptions that are not dormant."""
+        return [
+            each for each in self.subscriptions.values() if each.dormant_since is None
+        ]
+
+    def _of(self, jid: str) -> list[Subscription]:
+        """The subscriptions by which this full JID may get items."""
+        found = map(self.subscriptions.get, dict.fromkeys((jid, bare(jid))))
+        return [each for each in found if each is not None]
 
     def left(self, jid: str, there: Present, *, now: float) -> list[QueueEffect]:
         """Unavailable presence of a full JID: unlock and unsubscribe (XEP-0254 §4).
@@ -427,8 +523,7 @@ class QueueNode:
         jid = subscription.jid
         heirs = resources(subscription, there)
         if heirs:
-            self.subscriptions[jid] = after = replace(subscription, via=heirs[0])
-            return [SaveSubscription(after)]
+            return self.keep_subscription(replace(subscription, via=heirs[0]))
         told = NotifySubscription(jid, self.node.name, jid, subscription.subid)
         return [*self.unsubscribe(jid), told]
 
@@ -489,8 +584,11 @@ class QueueNode:
     # -- time --------------------------------------------------------------
 
     def next_at(self) -> float | None:
-        """When `due` is to be called, at the latest."""
-        return self.live.moments.next_at()
+        """When something happens by itself; None: nothing does."""
+        at, end = self.live.moments.next_at(), self._dormant_end
+        if at is None or end is None:
+            return end if at is None else at
+        return min(at, end)
 
     def due(self, now: float) -> list[QueueEffect]:
         """What happens by itself: locks time out, items expire, delays end."""

@@ -5,10 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from qos.core import work_queue
-from qos.core.access import affiliation, is_owner, may_publish
+from qos.core.access import affiliation, is_owner
+from qos.core.dead_letters import bind, shown_config
 from qos.core.item import Affiliation, Item, ItemOutcome, ItemState, Node
 from qos.core.model import bare
-from qos.core.node_options import NODE_FIELDS, BadOption, node_options
+from qos.core.node_options import (
+    DEAD_LETTER_NODE,
+    NODE_FIELDS,
+    BadOption,
+    node_options,
+)
 from qos.core.queue_effects import (
     NotifyNode,
     QueueEffect,
@@ -36,7 +42,8 @@ from qos.core.queue_requests import (
     Subscriptions,
     SubscriptionsResult,
 )
-from qos.core.queue_service import Queues
+from qos.core.queue_service import Queues, may_create
+from qos.core.quota import domain_of
 from qos.core.replace import replace
 
 __all__ = [
@@ -52,9 +59,6 @@ __all__ = [
     "subscriptions",
 ]
 
-#: All of a service's nodes are in memory.
-_NODES_MAX = 10_000
-
 #: Affiliations of one node: each is written with the node.
 _AFFILIATIONS_MAX = 1000
 
@@ -69,26 +73,26 @@ def create(
 ) -> tuple[CreateResult, _Effects]:
     """XEP-0060 §8.1."""
     account = bare(requester)
-    if service.creators is not None and account not in service.creators:
+    if not may_create(service.creators, account):
         raise Refusal(
-            f"{account} may not create nodes here", condition="forbidden", type="auth"
+            f"{account} may not create nodes here (`xmpp-qos queue serve --creators` "
+            "says who may)",
+            condition="forbidden",
+            type="auth",
         )
     name = request.node or service.new_id()
     if name in service.nodes:
         raise Refusal(f"there is a node {name!r}", condition="conflict", type="cancel")
-    if len(service.nodes) >= _NODES_MAX:
-        raise Refusal(
-            f"there are {_NODES_MAX} nodes, and no more are possible",
-            condition="resource-constraint",
-            type="wait",
-        )
+    _check_bound(service, account)
     node = Node(
         name=name,
+        identity=service.new_id(),
         created_at=now,
+        creator=account,
         config=_config(request.config),
         affiliations={account: Affiliation.OWNER},
     )
-    _check_dead_letter_node(service, node, account)
+    node = bind(service.nodes, node, account)
     service.add(node, now=now)
     return CreateResult(name), [SaveNode(node)]
 
@@ -104,7 +108,8 @@ def get_configure(
     service: Queues, request: GetConfigure, requester: str, _now: float
 ) -> tuple[ConfigureResult, _Effects]:
     """XEP-0060 §8.2.1."""
-    return ConfigureResult(_owned(service, request.node, requester).node), []
+    node = _owned(service, request.node, requester).node
+    return ConfigureResult(shown_config(service.nodes, node)), []
 
 
 def configure(
@@ -114,8 +119,8 @@ def configure(
     queue = _owned(service, request.node, requester)
     config = _config({**queue.node.config, **request.config})
     node = replace(queue.node, config=config)
-    if "queue#dead_letter_node" in request.config:
-        _check_dead_letter_node(service, node, bare(requester))
+    if DEAD_LETTER_NODE in request.config:
+        node = bind(service.nodes, node, bare(requester))
     queue.set_up(node)
     return Ok(), [SaveNode(node), *service.enforce_access(request.node, now)]
 
@@ -155,7 +160,7 @@ def affiliations(
         found = tuple((name, jid, what) for jid, what in node.affiliations.items())
         return AffiliationsResult(name, found, owner=True), []
     account = bare(requester)
-    queues = [service.queue(name)] if name else list(service.nodes.values())
+    queues = _asked(service, name, account)
     found = tuple(
         (queue.node.name, account, affiliation(queue.node, account))
         for queue in queues
@@ -194,7 +199,7 @@ def subscriptions(
         found = tuple(queue.subscriptions.values())
         return SubscriptionsResult(name, found, owner=True), []
     account = bare(requester)
-    queues = [service.queue(name)] if name else list(service.nodes.values())
+    queues = _asked(service, name, account)
     found = tuple(
         each
         for queue in queues
@@ -289,6 +294,19 @@ def _told_of(queue: QueueNode, what: str) -> _Effects:
 # -- checks ----------------------------------------------------------------
 
 
+def _asked(service: Queues, name: str, account: str) -> list[QueueNode]:
+    """The node that an account asks about; without a name, all nodes.
+
+    An outcast may see that it is one, wherever it is.
+    """
+    if not name:
+        return list(service.nodes.values())
+    queue = service.nodes.get(name)
+    if queue is not None and account in queue.node.affiliations:
+        return [queue]
+    return [service.shown(name, account)]
+
+
 def _owned(service: Queues, name: str, requester: str) -> QueueNode:
     queue = service.queue(name)
     account = bare(requester)
@@ -314,18 +332,20 @@ def _config(given: Mapping[str, str]) -> dict[str, str]:
     return {var: value for var, value in checked.items() if value != defaults[var]}
 
 
-def _check_dead_letter_node(service: Queues, node: Node, account: str) -> None:
-    """Nobody gets items into a node of others; one that is not there yet is none."""
-    name = node_options(node.config).dead_letter_node
-    target = service.nodes.get(name)
-    if target is None or name == node.name:
+def _check_bound(service: Queues, account: str) -> None:
+    bound = service.nodes_created.refusal(account)
+    if bound is None:
         return
-    if not may_publish(target.node, target.options, account):
-        raise Refusal(
-            f"{account} may not publish to {name!r}, the dead-letter node",
-            condition="forbidden",
-            type="auth",
-        )
+    who = {
+        "account": f"{account} has created",
+        "domain": f"the accounts of {domain_of(account)} have created",
+        "total": "there are",
+    }[bound]
+    raise Refusal(
+        f"{who} as many nodes as are possible here; one must be deleted first",
+        condition="resource-constraint",
+        type="wait",
+    )
 
 
 def _not_acceptable(text: str) -> Refusal:

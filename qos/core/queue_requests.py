@@ -374,12 +374,14 @@ class ItemsResult:
         items: in the order of delivery, as far as one is known.
         count: how many there are in all (XEP-0059).
         now: the moment for which this is true.
+        owner: the requester owned the node then: he sees who has an item, or had it.
     """
 
     node: str
     items: tuple[Item, ...]
     count: int
     now: float
+    owner: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,8 @@ from typing import Protocol
 from urllib.parse import quote
 
 from qos.core import work_queue
-from qos.core.access import is_owner, may_publish, may_subscribe
+from qos.core.access import may_publish, may_subscribe, may_use
+from qos.core.dead_letters import dead_letter_node
 from qos.core.item import Ended, Item, ItemOutcome, Node, Subscription
 from qos.core.model import ID_CHARS_MAX, bare
 from qos.core.queue_effects import (
@@ -29,8 +30,16 @@ from qos.core.queue_effects import (
 from qos.core.queue_node import QueueNode
 from qos.core.queue_requests import Refusal
 from qos.core.queue_stats import stats
+from qos.core.quota import Quotas, Share, Tally, domain_of
 
-__all__ = ["Memory", "QueueContents", "Queues"]
+__all__ = [
+    "MESSAGE_QUOTAS",
+    "Memory",
+    "QueueBounds",
+    "QueueContents",
+    "Queues",
+    "may_create",
+]
 
 #: What `QueueNode.free_id` may put behind an id.
 _SEQ_CHARS = 20
@@ -38,6 +47,11 @@ _SEQ_CHARS = 20
 #: Full JIDs of one account that are remembered as present; of more, the latest. As
 #: many can subscribe, and a bare subscription may have some more.
 _RESOURCES_MAX = 2000
+
+
+#: Of messages that are held at a service until they are published, which takes no time:
+#: much less than for a device that may be away. Whoever is refused repeats it later.
+MESSAGE_QUOTAS = Quotas(messages=100, bytes=1024 * 1024)
 
 
 class Memory(Protocol):
@@ -94,6 +108,54 @@ class QueueContents:
     next_order: int = 1
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueBounds:
+    """How many nodes and subscriptions one account, foreign domain, and all may have.
+
+    All of them are in memory. A node counts for the account that created it, whoever owns
+    it later: nobody is asked before he is made an owner. A subscription that is dormant
+    does not count.
+
+    Attributes:
+        nodes_per_account: created by one account.
+        nodes_per_domain: created by all accounts of one foreign domain.
+        nodes: in all.
+        subscriptions_per_account: of one account; each worker has one to each node.
+        subscriptions_per_domain: of all accounts of one foreign domain.
+        subscriptions: in all.
+        own_domains: the domains whose accounts no bound of a domain concerns.
+    """
+
+    nodes_per_account: int = 100
+    nodes_per_domain: int = 1_000
+    nodes: int = 10_000
+    subscriptions_per_account: int = 1_000
+    subscriptions_per_domain: int = 10_000
+    subscriptions: int = 100_000
+    own_domains: frozenset[str] = frozenset()
+
+    def of_nodes(self) -> Tally:
+        """Counts nodes."""
+        share = Share(self.nodes_per_account, self.nodes_per_domain, self.nodes)
+        return Tally(share, self.own_domains)
+
+    def of_subscriptions(self) -> Tally:
+        """Counts subscriptions."""
+        share = Share(
+            self.subscriptions_per_account,
+            self.subscriptions_per_domain,
+            self.subscriptions,
+        )
+        return Tally(share, self.own_domains)
+
+
+def may_create(creators: Collection[str] | None, account: str) -> bool:
+    """Whether an account may create nodes; see `Queues.creators`."""
+    if creators is None:
+        return True
+    return account in creators or f"@{domain_of(account)}" in creators
+
+
 class Queues:
     """All nodes of a service.
 
@@ -104,7 +166,10 @@ class Queues:
         silent: those of them that have failed to answer, likewise: they get nothing
             until a stanza of theirs comes, which need not be presence again.
         memory: what has ended.
-        creators: the bare JIDs that may create nodes; None: everybody.
+        creators: who may create nodes: bare JIDs, and `@` with a domain for all accounts
+            of it; None: everybody.
+        nodes_created: counts the nodes by the accounts that created them.
+        subscribers: counts the subscriptions that are not dormant by their accounts.
         new_id: 128 random bits as text, never given before.
     """
 
@@ -114,11 +179,14 @@ class Queues:
         memory: Memory,
         *,
         creators: Collection[str] | None,
+        bounds: QueueBounds,
         new_id: Callable[[], str],
         now: float,
     ) -> None:
         self.memory = memory
         self.creators = creators
+        self.nodes_created = bounds.of_nodes()
+        self.subscribers = bounds.of_subscriptions()
         self.new_id = new_id
         self.nodes: dict[str, QueueNode] = {}
         self.present: dict[str, dict[str, bool]] = {}
@@ -158,11 +226,27 @@ class Queues:
         """
         queue = self.nodes.get(name)
         if queue is None:
-            raise Refusal(
-                f"there is no node {name!r}", condition="item-not-found", type="cancel"
-            )
+            raise _not_found(name)
         self._touched.add(name)
         return queue
+
+    def shown(self, name: str, account: str) -> QueueNode:
+        """The node of this name, if the account may use it.
+
+        Raises:
+            Refusal: there is none, or the account may not: it gets the same answer.
+        """
+        queue = self.nodes.get(name)
+        if queue is not None and may_use(queue.node, queue.options, account):
+            return self.queue(name)
+        raise _not_found(name)
+
+    def publishes(self, account: str) -> bool:
+        """Whether there is a node that this account may publish to."""
+        return any(
+            may_publish(queue.node, queue.options, account)
+            for queue in self.nodes.values()
+        )
 
     def add(
         self,
@@ -180,14 +264,18 @@ class Queues:
             subscriptions=subscriptions,
             dead=dead,
             next_order=self._next_order,
+            subscribers=self.subscribers,
             now=now,
         )
+        self.nodes_created.add(node.creator)
         self._touched.add(node.name)
         return queue
 
     def drop(self, name: str) -> None:
         """Have a node no more."""
-        del self.nodes[name]
+        queue = self.nodes.pop(name)
+        queue.end_subscriptions()
+        self.nodes_created.add(queue.node.creator, -1)
         self._touched.discard(name)
         self._expected.pop(name, None)
         for account in list(self._nodes_of):
@@ -196,17 +284,12 @@ class Queues:
     def stats(
         self, name: str, requester: str, now: float
     ) -> dict[str, int | float | None]:
-        """What there is in a node, for who may look; dead ones wherever they are.
+        """What there is in a node; its dead items are counted wherever they are.
 
         Raises:
-            Refusal: there is no such node.
+            Refusal: there is no such node, or none that the requester may use.
         """
-        queue, account = self.queue(name), bare(requester)
-        node, options = queue.node, queue.options
-        if not (
-            may_subscribe(node, options, account) or may_publish(node, options, account)
-        ):
-            return {}
+        queue = self.shown(name, bare(requester))
         letters = sum(1 for _ in self.letters(name))
         return stats(queue, self.present, letters=letters, now=now)
 
@@ -232,8 +315,19 @@ class Queues:
             self.present.setdefault(account, resources)[jid] = available
             if before is None:
                 effects += self.nodes[name].resend(jid)
+            effects += self.nodes[name].awake(jid, self.present)
             self._touched.add(name)
         _limit(resources)
+        return effects
+
+    def absent(self, jid: str, now: float) -> list[QueueEffect]:
+        """A probe of this full JID has failed."""
+        account = bare(jid)
+        if any(jid in known for known in self._of(account)):
+            return []
+        effects: list[QueueEffect] = []
+        for name in self._nodes_of.get(account, ()):
+            effects += self.queue(name).absent(jid, self.present, now)
         return effects
 
     def works_at(self, jid: str, name: str) -> list[QueueEffect]:
@@ -335,7 +429,9 @@ class Queues:
         queue = self.nodes[name]
         effects: list[QueueEffect] = []
         for item in queue.died:
-            target = None if item.origin else self._dead_letter_node(queue)
+            target = None
+            if not item.origin:
+                target = dead_letter_node(self.nodes, queue, item)
             if target is None:
                 queue.dead += 1
                 effects.append(SaveItem(item))
@@ -359,18 +455,6 @@ class Queues:
             for item_id in queue.live.letters.get(origin, ()):
                 yield queue, queue.items[item_id]
 
-    def _dead_letter_node(self, queue: QueueNode) -> QueueNode | None:
-        """Where its dead items go, if one of its owners may publish there."""
-        target = self.nodes.get(queue.options.dead_letter_node)
-        if target is None or target is queue:
-            return None
-        for account in queue.node.affiliations:
-            if is_owner(queue.node, account) and may_publish(
-                target.node, target.options, account
-            ):
-                return target
-        return None
-
     # -- time and dispatch -------------------------------------------------
 
     def next_at(self) -> float | None:
@@ -392,9 +476,13 @@ class Queues:
         return effects
 
     def _pass_time(self, name: str, now: float) -> list[QueueEffect]:
-        effects = self.nodes[name].due(now)
+        queue = self.nodes[name]
+        effects = queue.due(now)
         effects += self.place_dead(name, now)
         self._suspend(name)
+        for ended in queue.end_dormant(now):
+            effects.append(ended)
+            self.forget(bare(ended.jid), name)
         return effects
 
     def dispatch(self, now: float) -> list[QueueEffect]:
@@ -416,6 +504,12 @@ class Queues:
         """Whether the delivery that is to be told of has not ended yet."""
         queue = self.nodes.get(notification.item.node)
         return queue is not None and queue.is_live(notification.item)
+
+
+def _not_found(name: str) -> Refusal:
+    return Refusal(
+        f"there is no node {name!r}", condition="item-not-found", type="cancel"
+    )
 
 
 def _limit(resources: dict[str, bool]) -> None:

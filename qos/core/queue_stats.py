@@ -31,7 +31,7 @@ def stats(
         "delayed": delayed,
         "dead": queue.dead + letters,
         "accepted": queue.node.accepted,
-        "subscribers": len(queue.subscriptions),
+        "subscribers": len(queue.active()),
         "oldest_seconds": None if oldest is None else round(now - oldest, 3),
         "bytes": queue.live.size,
         "excluded": sum(_is_stuck(queue, item, present) for item in waiting),
@@ -40,12 +40,12 @@ def stats(
 
 
 def _is_stuck(queue: QueueNode, item: Item, present: Present) -> bool:
-    """There are subscribers, and none of them can handle it."""
-    if not item.excluded or not queue.subscriptions:
+    """Whether there are subscribers, and none of them can handle the item."""
+    if not item.excluded or not (subscribers := queue.active()):
         return False
     return all(
         item.excluded >= {each.jid}
         if each.jid != bare(each.jid)
         else item.excluded.issuperset(resources(each, present) or [each.jid])
-        for each in queue.subscriptions.values()
+        for each in subscribers
     )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from qos.core.access import is_owner, may_publish, may_subscribe
 from qos.core.item import (
@@ -19,7 +20,7 @@ from qos.core.node_options import (
     SubscribeOptions,
     subscribe_options,
 )
-from qos.core.queue_effects import NotifyItem, QueueEffect, SaveSubscription
+from qos.core.queue_effects import NotifyItem, QueueEffect
 from qos.core.queue_node import QueueNode
 from qos.core.queue_requests import (
     Extend,
@@ -41,6 +42,7 @@ from qos.core.queue_requests import (
     Unsubscribe,
 )
 from qos.core.queue_service import Queues
+from qos.core.quota import domain_of
 
 __all__ = [
     "extend",
@@ -52,9 +54,6 @@ __all__ = [
     "subscribe",
     "unsubscribe",
 ]
-
-#: Subscriptions of one account to a node: each worker of it has one.
-_SUBSCRIPTIONS_MAX = 1000
 
 #: Items in one answer to a browse, at most.
 _PAGE_MAX = 1000
@@ -106,13 +105,25 @@ def settle(
             (item := queue.items.get(each.item_id)) is None or item.token != each.token
         )
     ]
-    effects = queue.settle(
-        request.settlements,
-        requester,
-        ended=service.memory.settled(request.node, late) if late else {},
-        now=now,
-    )
+    with _not_shown(service, request.node, requester):
+        effects = queue.settle(
+            request.settlements,
+            requester,
+            ended=service.memory.settled(request.node, late) if late else {},
+            now=now,
+        )
     return Ok(), effects + service.place_dead(request.node, now)
+
+
+@contextmanager
+def _not_shown(service: Queues, name: str, requester: str) -> Iterator[None]:
+    """Where no such item is found, who may not use the node finds no such node."""
+    try:
+        yield
+    except Refusal as refusal:
+        if refusal.condition == "item-not-found":
+            service.shown(name, bare(requester))
+        raise
 
 
 def _ended(
@@ -131,9 +142,10 @@ def extend(
 ) -> tuple[ExtendResult, _Effects]:
     """Our extension: still working."""
     queue = service.queue(request.node)
-    effects, left_s = queue.extend(
-        request.tokens, requester, seconds=request.seconds, now=now
-    )
+    with _not_shown(service, request.node, requester):
+        effects, left_s = queue.extend(
+            request.tokens, requester, seconds=request.seconds, now=now
+        )
     item_ids = tuple(item_id for item_id, _ in request.tokens)
     return ExtendResult(request.node, left_s, item_ids), effects
 
@@ -160,15 +172,8 @@ def subscribe(
             form=True,
         )
     before = queue.subscriptions.get(request.jid)
-    if before is None:
-        mine = [jid for jid in queue.subscriptions if bare(jid) == account]
-        if len(mine) >= _SUBSCRIPTIONS_MAX:
-            raise Refusal(
-                f"{account} has {len(mine)} subscriptions to {request.node!r}",
-                condition="policy-violation",
-                type="wait",
-                pubsub="too-many-subscriptions",
-            )
+    if before is None or before.dormant_since is not None:
+        _check_bound(service, account)
     # Subscribing again changes the options, and nothing else.
     subid = service.new_id() if before is None else before.subid
     subscription = _subscription(request.node, request.jid, subid, requester, options)
@@ -194,7 +199,7 @@ def unsubscribe(
     _found(queue, request.jid, request.subid, requester)
     effects = queue.unsubscribe(request.jid)
     service.forget(bare(requester), request.node)
-    return Ok(), effects
+    return Ok(), [*effects]
 
 
 def get_options(
@@ -214,8 +219,24 @@ def set_options(
     options = _options(request.options, before)
     assert options is not None
     after = _subscription(before.node, before.jid, before.subid, before.via, options)
-    queue.subscriptions[before.jid] = after
-    return Ok(), [SaveSubscription(after)]
+    return Ok(), queue.keep_subscription(after)
+
+
+def _check_bound(service: Queues, account: str) -> None:
+    bound = service.subscribers.refusal(account)
+    if bound is None:
+        return
+    who = {
+        "account": f"{account} has",
+        "domain": f"the accounts of {domain_of(account)} have",
+        "total": "there are",
+    }[bound]
+    raise Refusal(
+        f"{who} as many subscriptions as are possible here; one must end first",
+        condition="policy-violation",
+        type="wait",
+        pubsub="too-many-subscriptions",
+    )
 
 
 def _subscription(
@@ -289,7 +310,8 @@ def _check_access(queue: QueueNode, account: str) -> None:
         )
     # XEP-0060 §6.1.3.4.
     raise Refusal(
-        f"{name!r} is for those on its whitelist",
+        f"{name!r} is for those on its whitelist, and {account} is not: an owner can make "
+        "it a member",
         condition="not-allowed",
         type="cancel",
         pubsub="closed-node",
@@ -317,7 +339,14 @@ def items(
     limit = min(limit, _PAGE_MAX)
     after = int(request.after) if _is_seq(request.after) else 0
     found, count = _page(service, queue, request, after=after, limit=limit, now=now)
-    result = ItemsResult(node=request.node, items=tuple(found), count=count, now=now)
+    result = ItemsResult(
+        node=request.node,
+        items=tuple(found),
+        count=count,
+        now=now,
+        # Now: when it is answered, another node may have the name.
+        owner=is_owner(queue.node, account),
+    )
     return result, []
 
 

@@ -3,15 +3,16 @@
 ::
 
               ASSURED           DELIVER              HANDED_OVER
-    ABSENT ───────────▶ HELD ───────────▶ RELEASING ─────────────▶ DONE
-      │ ▲                │                 ▲     │                  │
+    ABSENT ───────────▶ HELD ◀──────────▶ RELEASING ─────────────▶ DONE
+      │ ▲                │     NOT_TAKEN   ▲     │                  │
       │ │                │ EXPIRE, DROP    │     │ HANDED_OVER,     │
       │ │                ▼                 │     │ unmarked         │
       │ └─ FORGET ── EXPIRED, DROPPED      │     ▼                  │
       │                                    │   ABSENT ◀── FORGET ───┘
       └──────────── ACKNOWLEDGED ──────────┘
 
-DONE and EXPIRED are memories (tombstones): the payload is gone. Where a consumer takes
+DONE and EXPIRED are memories (tombstones): the payload is gone. So is REJECTED, which
+RELEASING leads to where the application takes the message and rejects it. Where a consumer takes
 the message, its handler may fail::
 
                FAILED, CONSUME          RELEASE
@@ -22,8 +23,9 @@ the message, its handler may fail::
       ▼                          DROPPED ─── FORGET ──▶ ABSENT
     DONE
 
-Until it is DONE or DROPPED, `deliver` gets no answer. DROPPED is a memory as well: its
-sender is told that it is not held, and if it offers it again, that it is not wanted.
+While the consumer is at work `deliver` waits for its answer; while the message is
+PARKED, `deliver` is told to come again. DROPPED is a memory as well: the sender is told
+that the message is not held, and if it offers it again, that it is not wanted.
 
 The crash argument. What an answer says is on disk before it is sent:
 
@@ -35,6 +37,20 @@ The crash argument. What an answer says is on disk before it is sent:
 - The result follows the hand-over. DONE is written after it, and before
   anything later about that key: a process that dies between has RELEASING on
   disk, hands over again with the mark, and answers the repeated `deliver`.
+- No taker, no confirmation. If nobody takes an assured message it is HELD again,
+  without the mark, and the sender is told to come again. That error is sent before
+  HELD is on disk: a process that dies between has RELEASING on disk and hands the
+  message over again, with the mark, which is more than it has to do.
+- At level acknowledged the result follows the moment at which somebody has the message
+  in hand. A process that dies before has RELEASING on disk and has told nobody: it
+  hands the message over again, and its sender repeats it. If nobody takes it, the error
+  says that it has not arrived, so the record is gone from the disk first.
+- What is handed over again after a restart, or by an operator, has a sender who may not
+  ask for it any more. If nobody takes it, it stays RELEASING, and is handed over again
+  until somebody does.
+- REJECTED is on disk before the sender is told: a process that dies before has RELEASING
+  on disk, hands over again with the mark, and the application decides anew. What it
+  rejects then it may have accepted the first time, and the answer says so.
 - With a consumer DONE comes first, in one commit with what its handler has written: a
   process that dies before has done nothing, one that dies after it has DONE, and
   answers the repeated `deliver`. The count of hand-overs is on disk before each, so
@@ -44,8 +60,9 @@ The crash argument. What an answer says is on disk before it is sent:
 
 from __future__ import annotations
 
+import dataclasses
 import enum
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from qos.core.effects import (
@@ -61,10 +78,11 @@ from qos.core.effects import (
     Retry,
     Save,
 )
-from qos.core.model import Incoming, IncomingState, Level, bare
+from qos.core.model import Incoming, IncomingState, Level, Rejection, bare
 from qos.core.replace import replace
 
 __all__ = [
+    "NOT_NOW",
     "TRANSITIONS",
     "At",
     "ReceiverInput",
@@ -72,6 +90,11 @@ __all__ = [
     "key_of",
     "step",
 ]
+
+#: Nobody takes the message now. RFC 6120 §8.3.3.22: the recipient was not expecting the
+#: request at this time. No server says so of a peer that is away: to the sender it is
+#: certain that this attempt was not taken.
+NOT_NOW = Answer("error", "", "unexpected-request", "wait")
 
 #: Separates the parts of a key; XML 1.0 §2.2 permits it in none of them.
 _SEPARATOR = "\x1f"
@@ -83,19 +106,26 @@ class ReceiverInput(enum.Enum):
     ACKNOWLEDGED = "acknowledged"
     ASSURED = "assured"
     DELIVER = "deliver"
-    #: The application has it.
+    #: Somebody has the message in hand, and will say when it is taken.
+    IN_HAND = "in hand"
+    #: Somebody has taken the message.
     HANDED_OVER = "handed over"
+    #: The message was handed over, and nobody has taken it.
+    NOT_TAKEN = "not taken"
     #: It is its turn to be handed to its consumer, perhaps again.
     CONSUME = "consume"
     #: The consumer has it: what it did, and that it did, is to be on disk at once.
     CONSUMED = "consumed"
+    #: The application has it, and rejects it for good.
+    REJECTED = "rejected"
     #: The consumer's handler failed.
     FAILED = "failed"
     #: An operator wants a parked message handed over again.
     RELEASE = "release"
     #: An operator wants a held or parked message gone.
     DROP = "drop"
-    #: The process has started again, or it is not for the consumer any more that failed.
+    #: The process has started again; or the message is not for the consumer any more
+    #: that failed; or nobody has taken it after a restart, and it is time to try again.
     RESTART = "restart"
     #: It was held for as long as it may be.
     EXPIRE = "expire"
@@ -106,7 +136,8 @@ class ReceiverInput(enum.Enum):
 _S, _I = IncomingState, ReceiverInput
 
 #: Where each input leads; CONSUME and FAILED lead to PARKED instead where the consumer
-#: has failed too often. What is missing has no effect on the message.
+#: has failed too often. NOT_TAKEN leads to ABSENT at level acknowledged, and to RELEASING
+#: where no request waits for its answer. What is missing has no effect on the message.
 TRANSITIONS: dict[tuple[IncomingState, ReceiverInput], IncomingState] = {
     (_S.ABSENT, _I.ACKNOWLEDGED): _S.RELEASING,
     (_S.ABSENT, _I.ASSURED): _S.HELD,
@@ -119,7 +150,12 @@ TRANSITIONS: dict[tuple[IncomingState, ReceiverInput], IncomingState] = {
     (_S.RELEASING, _I.DELIVER): _S.RELEASING,
     (_S.DONE, _I.DELIVER): _S.DONE,
     (_S.EXPIRED, _I.DELIVER): _S.EXPIRED,
+    (_S.RELEASING, _I.IN_HAND): _S.RELEASING,
     (_S.RELEASING, _I.HANDED_OVER): _S.DONE,
+    (_S.RELEASING, _I.NOT_TAKEN): _S.HELD,
+    (_S.RELEASING, _I.REJECTED): _S.REJECTED,
+    (_S.REJECTED, _I.ASSURED): _S.REJECTED,
+    (_S.REJECTED, _I.DELIVER): _S.REJECTED,
     (_S.RELEASING, _I.RESTART): _S.RELEASING,
     (_S.RELEASING, _I.CONSUMED): _S.DONE,
     (_S.RELEASING, _I.FAILED): _S.RELEASING,
@@ -135,6 +171,7 @@ TRANSITIONS: dict[tuple[IncomingState, ReceiverInput], IncomingState] = {
     (_S.DONE, _I.FORGET): _S.ABSENT,
     (_S.EXPIRED, _I.FORGET): _S.ABSENT,
     (_S.DROPPED, _I.FORGET): _S.ABSENT,
+    (_S.REJECTED, _I.FORGET): _S.ABSENT,
 }
 
 
@@ -149,7 +186,8 @@ class Request:
         to: the JID it was addressed to.
         namespace: of the element; the answer's namespace.
         msg_id: msgId ('' at level acknowledged).
-        payload: the embedded message without to and from ('' for `deliver`).
+        payload: the embedded message without to and from; '' for `deliver`, and for a
+            repeated `assured` that had to wait (see `waiting`).
         size: bytes of payload in UTF-8.
         mark: our attribute `sender`, or ''.
         hold: our attribute `hold`, or ''.
@@ -161,10 +199,18 @@ class Request:
     to: str
     namespace: str
     msg_id: str = ""
-    payload: str = ""
+    payload: str = field(default="", repr=False)
     size: int = 0
     mark: str = ""
     hold: str = ""
+
+    def waiting(self) -> Request:
+        """The request as it is kept while its message is at work: without its payload.
+
+        What is said of the message by then answers it in nearly all cases. Where the
+        message would have to be held anew, its sender is told to send it again.
+        """
+        return dataclasses.replace(self, payload="") if self.payload else self
 
 
 class At(NamedTuple):
@@ -179,7 +225,8 @@ class At(NamedTuple):
         exceeded: the quota that one more message of this size would exceed.
         written: whether level acknowledged is written before it is answered.
         handovers_max: to the consumer of this message.
-        retry_at: when to hand over again what has failed now.
+        retry_at: when to hand over again what has failed, or was not taken, now.
+        rejection: for REJECTED.
     """
 
     now: float
@@ -190,6 +237,7 @@ class At(NamedTuple):
     written: bool = True
     handovers_max: int = 1
     retry_at: float = 0.0
+    rejection: Rejection | None = None
 
 
 def key_of(request: Request, token: str = "") -> str:
@@ -223,10 +271,10 @@ def step(
         record: the message under this key; None: there is none.
         input_: what happened.
         at: the circumstances.
-        request: the request that is to be answered. For HANDED_OVER and CONSUMED the
-            `deliver` that released the message: None after a restart, when it was
-            handed over again, and at level acknowledged, where the answer has gone out
-            before.
+        request: the request that is to be answered. For IN_HAND, HANDED_OVER,
+            NOT_TAKEN, REJECTED and CONSUMED the one that released the message: None
+            after a restart, when the message was handed over again, and at level
+            acknowledged when IN_HAND has answered it.
 
     Returns:
         The new record, or None when nothing is left of it, and the effects, to
@@ -245,8 +293,15 @@ def step(
         return record, (Deliver(record),)
     if input_ in {_I.CONSUME, _I.FAILED}:
         return _consume(record, input_, at)
+    if input_ is _I.IN_HAND:
+        answers = record.level is Level.ACKNOWLEDGED and request is not None
+        return record, (Answer("result"),) if answers else ()
     if input_ is _I.HANDED_OVER:
         return _handed_over(record, request, at)
+    if input_ is _I.NOT_TAKEN:
+        return _not_taken(record, request, at)
+    if input_ is _I.REJECTED:
+        return _rejected(record, request, at)
     if input_ is _I.CONSUMED:
         return _consumed(record, request, at)
     if input_ is _I.RELEASE:
@@ -285,6 +340,9 @@ def _on_request(
 def _hold(
     record: Incoming | None, request: Request, at: At
 ) -> tuple[Incoming | None, tuple[Effect, ...]]:
+    if not request.payload:
+        # It has waited for an earlier one, of which nothing is left.
+        return record, (Answer("error", "", "resource-constraint", "wait"),)
     if at.exceeded:
         return record, _refusal("resource-constraint", request, at.exceeded)
     held = _incoming(request, at, state=_S.HELD, level=Level.ASSURED)
@@ -298,15 +356,10 @@ def _acknowledged(
     if not at.written:
         # It is gone before the next one can come: nothing to count.
         record = replace(record, counted=False)
-        return record, (Answer("result"), Deliver(record))
+        return record, (Deliver(record),)
     if at.exceeded:
         return None, _refusal("resource-constraint", request, at.exceeded)
-    return record, (
-        Reserve(record),
-        Save(record),
-        Answer("result"),
-        Deliver(record),
-    )
+    return record, (Reserve(record), Save(record), Deliver(record))
 
 
 def _incoming(
@@ -339,9 +392,11 @@ def _deliver(
         meant = replace(meant, state=_S.RELEASING, changed_at=at.now)
         return meant, (Save(meant), Deliver(meant))
     if meant is not None and meant.state is _S.PARKED:
-        return record, ()  # neither taken nor refused: it is asked again
+        return record, (NOT_NOW,)
     if meant is not None and meant.state is _S.DONE:
         return record, (Answer("result", request.hold),)
+    if meant is not None and meant.state is _S.REJECTED:
+        return record, (_rejection(meant, request),)
     unknown = Report("", f"deliver for msgId {request.msg_id!r}, which is not held")
     if meant is None and not request.hold:
         # The text acknowledges it: it may have been delivered and removed.
@@ -378,15 +433,59 @@ def _consumed(
 def _handed_over(
     record: Incoming, request: Request | None, at: At
 ) -> tuple[Incoming | None, tuple[Effect, ...]]:
-    if not record.counted:
-        return None, ()
-    effects: tuple[Effect, ...] = (Refund(record),)
+    effects: tuple[Effect, ...] = ()
     if request is not None:
-        effects = (Answer("result", request.hold), *effects)
+        effects = (Answer("result", request.hold),)
+    if not record.counted:
+        return None, effects
+    effects = (*effects, Refund(record))
     if not record.mark:
         return None, (*effects, Forget(record))
     record = replace(record, state=_S.DONE, payload="", changed_at=at.now)
     return record, (*effects, Save(record))
+
+
+def _not_taken(
+    record: Incoming, request: Request | None, at: At
+) -> tuple[Incoming | None, tuple[Effect, ...]]:
+    if request is None:
+        return record, (Retry(at.retry_at),)
+    if record.level is Level.ASSURED:
+        held = replace(record, state=_S.HELD, changed_at=at.now)
+        return held, (NOT_NOW, Save(held))
+    if not record.counted:
+        return None, (NOT_NOW,)
+    return None, (Refund(record), Forget(record), NOT_NOW)
+
+
+def _rejected(
+    record: Incoming, request: Request | None, at: At
+) -> tuple[Incoming | None, tuple[Effect, ...]]:
+    """Only who has sent a mark can be told: by the text an answer means delivery."""
+    assert at.rejection is not None
+    if not record.mark:
+        return _handed_over(record, request, at)
+    rejection = replace(at.rejection, redelivered=record.redelivered)
+    rejected = replace(
+        record,
+        state=_S.REJECTED,
+        payload="",
+        changed_at=at.now,
+        rejection=rejection.to_text(),
+    )
+    effects: tuple[Effect, ...] = (Save(rejected), Refund(record))
+    if request is not None:
+        effects = (*effects, _rejection(rejected, request))
+    return rejected, effects
+
+
+def _rejection(record: Incoming, request: Request) -> Answer:
+    if not request.hold:
+        return Answer("result")
+    why = Rejection.from_text(record.rejection)
+    return Answer(
+        "rejected", request.hold, why.condition, why.type, why.text, why.redelivered
+    )
 
 
 def _refusal(

@@ -31,14 +31,20 @@ def namespace_for(features: AbstractSet[str], order: Sequence[str]) -> str | Non
     return next((namespace for namespace in order if namespace in features), None)
 
 
-def to_jid(record: Outgoing, features: AbstractSet[str], order: Sequence[str]) -> Route:
+def to_jid(
+    record: Outgoing,
+    features: AbstractSet[str],
+    order: Sequence[str],
+    *,
+    absent: bool = False,
+) -> Route:
     """How to address a JID that is given: always possible.
 
     Without an answer to disco#info, or with one that lists no QoS, by the first
     namespace of all: the peer may support it and not say so.
     """
     namespace = record.namespace or namespace_for(features, order) or NAMESPACES[0]
-    return Route(record.to, namespace, MARKS_NAMESPACE in features)
+    return Route(record.to, namespace, MARKS_NAMESPACE in features, absent)
 
 
 def choose(

@@ -13,7 +13,8 @@
       ▼                    ▼                                             ▼
     NOT_DELIVERED ◀── before a hand-over was possible      after: IN_DOUBT
 
-Level acknowledged goes from OFFERED to its end: its only step is a hand-over.
+Level acknowledged goes from OFFERED to its end: its only step is a hand-over. It ends
+NOT_DELIVERED only if each attempt certainly did not arrive, and IN_DOUBT otherwise.
 
 The crash argument. Each step is written before it is sent, so what is stored
 is never behind what a peer has seen:
@@ -56,6 +57,8 @@ __all__ = [
     "Reply",
     "SenderInput",
     "Step",
+    "came",
+    "clamped",
     "classify",
     "on_peer",
     "on_session",
@@ -88,6 +91,8 @@ class SenderInput(enum.Enum):
     UNAVAILABLE = "unavailable"
     #: An error that will not pass.
     REFUSED = "refused"
+    #: The receiving application has it and rejects it: it is certainly not delivered.
+    REJECTED = "rejected"
     #: Another resource does not hold it.
     NOT_MINE = "not mine"
     #: The peer that held it does not any more; it saw at most one `deliver`.
@@ -123,6 +128,7 @@ TRANSITIONS: dict[tuple[OutgoingState, SenderInput], OutgoingState] = {
     (_S.RELEASING, _I.UNAVAILABLE): _S.RELEASING,
     (_S.OFFERED, _I.REFUSED): _S.NOT_DELIVERED,
     (_S.RELEASING, _I.REFUSED): _S.IN_DOUBT,
+    (_S.RELEASING, _I.REJECTED): _S.NOT_DELIVERED,
     (_S.RELEASING, _I.NOT_MINE): _S.RELEASING,
     (_S.RELEASING, _I.STORE_GONE_UNSEEN): _S.OFFERED,
     (_S.RELEASING, _I.STORE_GONE): _S.IN_DOUBT,
@@ -150,6 +156,11 @@ class Reply:
         received: the msgId of the `received` in it, or None.
         hold: our mark: an attribute of `received`, or a child of its own.
         namespace: of `received`, if it is one of ours.
+        rejected: the hold stands in our mark `rejected`: the error is the final word of
+            the receiving application.
+        redelivered: that may have accepted the message in an earlier hand-over.
+        text: of an error, for people, one line; or None.
+        by: who returned the error, as the error says (RFC 6120 §8.3.1), or None.
     """
 
     iq_id: str
@@ -159,6 +170,10 @@ class Reply:
     received: str | None = None
     hold: str | None = None
     namespace: str | None = None
+    rejected: bool = False
+    redelivered: bool = False
+    text: str | None = None
+    by: str | None = None
 
 
 #: RFC 6120 §8.3.3: how a server says, with type cancel, that the peer is away.
@@ -173,9 +188,11 @@ _AWAY = frozenset(
     }
 )
 
-#: Errors that do not exclude that the stanza has reached the peer: a server says
-#: so when it gives up on a connection that it had been written to.
-_UNSURE = frozenset({"recipient-unavailable", "remote-server-timeout"})
+#: Errors after which the stanza may have arrived all the same. A server returns one of
+#: _AWAY also for a stanza that it had written to a connection which was lost before the
+#: peer acknowledged the stanza (XEP-0198): ejabberd says service-unavailable then, and
+#: Prosody recipient-unavailable. The last one is what a peer says whose handler failed.
+_UNSURE = _AWAY | {"undefined-condition"}
 
 
 def classify(record: Outgoing, reply: Reply, *, own: str) -> SenderInput | None:
@@ -218,6 +235,8 @@ def _second_answer(record: Outgoing, reply: Reply, *, own: str) -> SenderInput |
             answers = asked_alike and reply.received is None
             return _I.CONFIRMED if answers else None
         return _I.CONFIRMED if held_there else None
+    if reply.rejected and held_there:
+        return _I.REFUSED if reply.redelivered else _I.REJECTED
     if reply.error == "item-not-found" and held_there:
         if reply.source != record.peer:
             return _I.NOT_MINE
@@ -251,12 +270,28 @@ def on_peer(record: Outgoing) -> SenderInput | None:
     return None if just_asked else _I.WAKE
 
 
-def resumed(record: Outgoing) -> Outgoing:
+def came(record: Outgoing) -> Outgoing:
+    """The record when its peer has become available: the peer may get what was sent."""
+    return replace(record, absent=False) if record.absent else record
+
+
+def resumed(record: Outgoing, now: float) -> Outgoing:
     """The record as it is after a restart: not due before there is a session.
 
     An offer that was stored may have been sent, and nobody knows the answer.
     """
+    record = clamped(record, now)
     return replace(record, doubted=record.state is _S.OFFERED, due_at=math.inf)
+
+
+def clamped(record: Outgoing, now: float) -> Outgoing:
+    """The record with a deadline no further ahead than it was at acceptance.
+
+    The clock has been set back since, if the message was accepted in the future.
+    """
+    if record.expires_at is None or record.created_at <= now:
+        return record
+    return replace(record, expires_at=record.expires_at - record.created_at + now)
 
 
 def unsent(record: Outgoing) -> Outgoing:
@@ -327,6 +362,8 @@ def step(
         )
     if at.reply is not None and at.reply.error is not None:
         record = _noted(record, at.reply)
+    if state is _S.NOT_DELIVERED and input_ is not _I.REJECTED:
+        state = _S.IN_DOUBT if _may_have_arrived(record) else state
     if state.ended:
         return _end(record, state, at)
     return _STEPS[input_](record, state, at)
@@ -335,9 +372,6 @@ def step(
 def _end(
     record: Outgoing, state: OutgoingState, at: Step
 ) -> tuple[Outgoing, tuple[Effect, ...]]:
-    """*Not delivered* is said only where it is certain."""
-    if state is _S.NOT_DELIVERED and _may_have_arrived(record):
-        state = _S.IN_DOUBT
     record = replace(record, state=state)
     if at.remember:
         return record, (End(Ended.of(record, at.now)), Settle(record))
@@ -351,13 +385,20 @@ def _may_have_arrived(record: Outgoing) -> bool:
 
 
 def _noted(record: Outgoing, reply: Reply) -> Outgoing:
-    """The record with the error, for the application to read in the end."""
+    """The record with the error, for the application to read in the end.
+
+    A refusal by the peer itself proves that this attempt was not handed over. So does
+    any error where no session of the peer could have got the attempt. Neither says
+    anything about earlier attempts.
+    """
+    unsure = reply.error in _UNSURE and not record.absent
     return replace(
         record,
         condition=reply.error,
-        condition_by=reply.source or None,
+        condition_by=reply.by or reply.source or None,
+        condition_text=reply.text,
         unanswered=False,
-        doubted=record.doubted or reply.error in _UNSURE,
+        doubted=record.doubted or unsure,
     )
 
 
@@ -389,6 +430,7 @@ def _send(
         asked_in=route.namespace,
         doubted=record.doubted or record.unanswered,
         unanswered=True,
+        absent=route.absent,
         tries=tries,
         due_at=at.now + at.backoff.delay_s(tries, at.jitter),
     )
@@ -465,7 +507,10 @@ def _wake(
         return record, ()
     soon = at.now + at.jitter * at.backoff.first_s
     due_at = min(record.due_at, soon)
-    return replace(record, tries=0, not_mine=frozenset(), due_at=due_at), ()
+    # In a new session presence begins anew, and proves nothing of the time before.
+    return replace(
+        record, tries=0, not_mine=frozenset(), absent=False, due_at=due_at
+    ), ()
 
 
 def _constrained(

@@ -183,6 +183,8 @@ class _Run:
     async def _create(self) -> None:
         await self._shop.create(SERVICE, DEAD_LETTERS)
         config = {
+            # The bees have accounts of their own, and nobody else is there.
+            "pubsub#access_model": "open",
             "queue#max_deliveries": str(MAX_DELIVERIES),
             "queue#dead_letter_node": DEAD_LETTERS,
             "queue#backoff": "0.1",

@@ -5,6 +5,7 @@ from qos.engine.consuming import Consumption, Handover
 from qos.engine.delivery import Delivery, Outcome
 from qos.engine.inbox import Inbox, InboxLimits
 from qos.engine.outbox import Outbox, OutboxLimits
+from qos.engine.outstanding import Outstanding, OutstandingMessage
 
 __all__ = [
     "Clock",
@@ -17,4 +18,6 @@ __all__ = [
     "Outbox",
     "OutboxLimits",
     "Outcome",
+    "Outstanding",
+    "OutstandingMessage",
 ]

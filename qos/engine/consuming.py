@@ -55,6 +55,9 @@ class Handover:
         self._limit = limit
         self._context = context
 
+    def __repr__(self) -> str:
+        return f"<Handover {self.count} of {self.msg_id!r}>"
+
     async def execute(
         self, sql: str, parameters: Parameters = ()
     ) -> list[tuple[Any, ...]]:
@@ -65,15 +68,17 @@ class Handover:
         From the first statement on nothing else is written into the store: be quick.
 
         Args:
-            sql: one statement, as for sqlite3; no `BEGIN`, `COMMIT`, `PRAGMA` and the
-                like, and nothing that changes the store's own tables.
+            sql: one statement, as for sqlite3, on the application's own tables. What
+                else it may do, qos.stores.sqlite_guard says: for instance no `COMMIT`,
+                `ATTACH` or `PRAGMA`, and no temporary table.
             parameters: its values.
 
         Returns:
             Its rows.
 
         Raises:
-            LocalProtocolError: it is none of these, or the store has no transactions.
+            LocalProtocolError: the statement does what it must not, and has done
+                nothing; or the store has no transactions.
             sqlite3.Error: it fails.
         """
         if self._transaction is None:

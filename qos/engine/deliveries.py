@@ -68,7 +68,7 @@ class Deliveries:
         """Tell how a message has ended, so long after it was accepted."""
         delivery = self._by_id.get(record.msg_id)
         if delivery is not None:
-            delivery.settle(Outcome.of(record, seconds))
+            delivery._settle(Outcome.of(record, seconds))
             self._awaited.discard(delivery)
 
     def stop(self) -> None:
@@ -80,7 +80,7 @@ class Deliveries:
 
     def _give_up(self, delivery: Delivery) -> None:
         if not delivery.ended:
-            delivery.fail(StillOutstanding(delivery.msg_id, durable=self._durable))
+            delivery._fail(StillOutstanding(delivery.msg_id, durable=self._durable))
 
     # -- whether it is accepted --------------------------------------------
 
@@ -112,5 +112,5 @@ class Deliveries:
         accepted.set_exception(error)
         delivery = self._by_id.pop(record.msg_id, None)
         if delivery is not None:
-            delivery.fail(error)
+            delivery._fail(error)
             self._awaited.discard(delivery)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from qos.core.model import Ended, Level, Outgoing, OutgoingState
-from qos.errors import InDoubt, NotDelivered, UnknownMessage
+from qos.errors import InDoubt, NotDelivered, UnknownMessage, why_not_delivered
 
 __all__ = ["Delivery", "Keeper", "Outcome"]
 
@@ -17,8 +17,8 @@ class Outcome:
     """How a message ended.
 
     Attributes:
-        status: delivered, not delivered or in doubt; sent at level
-            unacknowledged, of which nothing more is known.
+        status: a `qos.OutgoingState`: DELIVERED, NOT_DELIVERED or IN_DOUBT; SENT at
+            level unacknowledged, of which nothing more is known.
         msg_id: its id; None at level unacknowledged.
         to: the JID it was sent to, normalized.
         level: its level.
@@ -26,6 +26,7 @@ class Outcome:
         seconds: from its acceptance to its end.
         condition: the latest stanza error, or None.
         by: the JID that sent this error, or None.
+        text: what this error says for people, one line, or None.
     """
 
     status: OutgoingState
@@ -36,6 +37,18 @@ class Outcome:
     seconds: float
     condition: str | None = None
     by: str | None = None
+    text: str | None = None
+
+    @property
+    def reason(self) -> str:
+        """Why it was not delivered or is in doubt, and what to do about it."""
+        return why_not_delivered(
+            to=self.to,
+            attempts=self.attempts,
+            condition=self.condition,
+            by=self.by,
+            text=self.text,
+        )
 
     @classmethod
     def of(cls, record: Outgoing | Ended, seconds: float) -> Outcome:
@@ -46,9 +59,11 @@ class Outcome:
             to=record.to,
             level=record.level,
             attempts=record.attempts,
-            seconds=seconds,
+            # A clock may have been set back meanwhile.
+            seconds=max(0.0, seconds),
             condition=record.condition,
             by=record.condition_by,
+            text=record.condition_text,
         )
 
     def raise_for_status(self) -> None:
@@ -65,15 +80,23 @@ class Outcome:
                 attempts=self.attempts,
                 condition=self.condition,
                 by=self.by,
+                text=self.text,
             )
 
 
 class Delivery:
-    """A message that was accepted, to ask for its outcome or take it back."""
+    """A message that was accepted, to ask for its outcome or take it back.
+
+    Attributes:
+        msg_id: its id; '' at level unacknowledged.
+        to: the JID it goes to, normalized.
+        level: its level.
+    """
 
     def __init__(
         self, outbox: Keeper | None, *, msg_id: str, to: str, level: Level
     ) -> None:
+        """Made by the plugin: see `XEP_QOS.submit` and `XEP_QOS.delivery`."""
         self.msg_id = msg_id
         self.to = to
         self.level = level
@@ -82,6 +105,12 @@ class Delivery:
         self._error: BaseException | None = None
         # In the order in which they asked, so that a seed replays.
         self._waiting: dict[asyncio.Future[Outcome], None] = {}
+
+    def __repr__(self) -> str:
+        state = "outstanding"
+        if self._outcome is not None:
+            state = self._outcome.status.value
+        return f"<Delivery {self.msg_id!r} to {self.to}, {self.level.value}: {state}>"
 
     async def outcome(self) -> Outcome:
         """Wait for the end of the message. May be asked by many, and again.
@@ -123,16 +152,16 @@ class Delivery:
             raise UnknownMessage(self.msg_id)
         await self._outbox.withdraw(self.msg_id)
 
-    def settle(self, outcome: Outcome) -> None:
-        """For the outbox: this is how it ended."""
+    def _settle(self, outcome: Outcome) -> None:
+        """For the outbox: this is how the message ended."""
         self._outcome = outcome
         for waiting in self._waiting:
             if not waiting.done():
                 waiting.set_result(outcome)
         self._waiting.clear()
 
-    def fail(self, error: BaseException) -> None:
-        """For the outbox: how it ends will not be known here."""
+    def _fail(self, error: BaseException) -> None:
+        """For the outbox: how the message ends will not be known here."""
         self._error = error
         for waiting in self._waiting:
             if not waiting.done():
@@ -140,10 +169,10 @@ class Delivery:
         self._waiting.clear()
 
     @classmethod
-    def sent(cls, to: str) -> Delivery:
-        """A message at level unacknowledged: it has ended as it was sent."""
+    def _sent(cls, to: str) -> Delivery:
+        """For the plugin: a message at level unacknowledged ends when it is sent."""
         delivery = cls(None, msg_id="", to=to, level=Level.UNACKNOWLEDGED)
-        delivery.settle(
+        delivery._settle(
             Outcome(
                 status=OutgoingState.SENT,
                 msg_id=None,

@@ -10,13 +10,14 @@ import logging
 from functools import partial
 from typing import Protocol
 
-from qos.core.effects import Consume, Deliver
+from qos.core.effects import Consume, Deliver, Report
 from qos.core.lanes import Lanes
-from qos.core.model import Incoming, Level
-from qos.core.receiver import At, ReceiverInput
+from qos.core.model import Incoming, Level, Rejection, one_line
+from qos.core.receiver import NOT_NOW, At, ReceiverInput
 from qos.engine.clock import Clock, Timers
 from qos.engine.consuming import Consuming, Consumption
 from qos.engine.held import Arrival, HeldMessage, InboxPort
+from qos.errors import RemoteProtocolError
 from qos.journal import messages as journaled
 from qos.journal.writer import JournalWriter
 from qos.stores.base import Store, Transaction
@@ -25,8 +26,13 @@ __all__ = ["HandingOver"]
 
 log = logging.getLogger(__name__)
 
-#: How long what could not be written of a hand-over to a consumer waits to be repeated.
+#: How long what could not be written of a hand-over waits to be repeated: to a consumer,
+#: or with a rejection.
 _WRITE_AGAIN_S = 10.0
+
+#: How long a message that nobody has taken after a restart waits to be handed over
+#: again. Its sender may have been told that it has arrived, and will not send it again.
+_NOT_TAKEN_AGAIN_S = 10.0
 
 
 class Takes(Protocol):
@@ -63,11 +69,13 @@ class HandingOver:
         #: that have failed get theirs again.
         self._consumable: dict[str, HeldMessage] = {}
         self._lanes: Lanes[str] = Lanes()
+        #: Messages that nobody has taken after a restart, by key.
+        self._untaken: dict[str, HeldMessage] = {}
         self._retries: Timers[str] = Timers(clock, self._retry)
-        self._stopped = False
+        self._stopped = self._closed = False
 
     def stop(self) -> None:
-        """Begin nothing more; only a consumer that is at work may still end."""
+        """Begin nothing more; what is under way may still end, until `aclose`."""
         self._stopped = True
         self._retries.stop()
 
@@ -78,6 +86,7 @@ class HandingOver:
     async def aclose(self) -> None:
         """Stop, and end the consumers that are at work, as if the process had died."""
         self.stop()
+        self._closed = True
         await self._consuming.aclose()
 
     def begin(
@@ -87,42 +96,51 @@ class HandingOver:
         arrival: Arrival | None,
     ) -> None:
         """Perform the effect; `arrival` is the request that released the message."""
-        if self._stopped:
-            # While the effect before it was being written. The next start goes on from
-            # there; that a hand-over was counted is as after a kill.
-            return
         record = effect.record
         if isinstance(effect, Consume):
-            self._consume(message, record)
+            # If it has stopped while the count was being written, that is as after a kill.
+            if self._stopped:
+                self._refuse_deferred(message)
+            else:
+                self._consume(message, record)
+            return
+        if self._stopped:
+            if arrival is not None:
+                self._not_taken(message, arrival)
             return
         if message.key in self._consumable:
             # It was released by an operator before the first session began.
             message.busy = False
             return
-        # Level acknowledged has been answered: its sender counts on nothing more.
+        # A message at level acknowledged is answered when somebody has it in hand: its
+        # sender would repeat it, as a new message, while a consumer is at work.
         if record.level is Level.ASSURED:
             message.consumption = self._port.consumption(record)
         if message.consumption is not None:
             self._line_up(message, message.consumption, arrival)
             return
-        self._note(record)
-        until = self._port.hand_over(record)
-        if until is None:
-            self._taken(message, arrival)
-        else:
-            until.add_done_callback(partial(self._taken_at_last, message, arrival))
+        self._hand_over(message, record, arrival)
 
     def defer(self, message: HeldMessage, arrival: Arrival) -> None:
-        """Keep a request until the hand-over is done.
+        """Keep a request until the hand-over is done; or refuse it.
 
-        A consumer may take days. Who asks for its answer then has offered the message
-        and got it released, so no further offer, which has a payload, is kept that long.
+        What has failed is not done before a restart. And where it may take days, the
+        sender that still waits for an answer has offered the message before, and asks
+        by `deliver`.
         """
-        if message.consumption is None or arrival.request.kind == "deliver":
-            message.deferred.append(arrival)
+        untaken = message.key in self._untaken
+        offer = arrival.request.kind != "deliver"
+        if message.failed or (offer and (untaken or message.consumption is not None)):
+            self._port.answer(arrival.request, NOT_NOW)
+            return
+        message.deferred.append(message.as_it_waits(arrival))
+        if untaken:
+            self._retries.set(message.key, self._clock.now())
 
     def retry_at(self, message: HeldMessage, when: float) -> None:
-        """Hand it to its consumer again then."""
+        """Hand it over again then."""
+        if message.consumption is None:
+            self._untaken[message.key] = message
         self._retries.set(message.key, when)
 
     def leave(self, message: HeldMessage) -> None:
@@ -143,10 +161,14 @@ class HandingOver:
         """
         if message.consumption is None:
             return False
+        self.hand_over_later(message, arrival)
+        return True
+
+    def hand_over_later(self, message: HeldMessage, arrival: Arrival | None) -> None:
+        """Hand a message over again: what came of the hand-over could not be written."""
         if arrival is not None:
             message.deferred.append(arrival)
         self.retry_at(message, self._clock.now() + _WRITE_AGAIN_S)
-        return True
 
     def _note(self, record: Incoming) -> None:
         if self._journal is not None:
@@ -154,22 +176,81 @@ class HandingOver:
 
     # -- handlers ----------------------------------------------------------
 
+    def _hand_over(
+        self, message: HeldMessage, record: Incoming, arrival: Arrival | None
+    ) -> None:
+        taken = self._port.hand_over(record)
+        if isinstance(taken, asyncio.Future):
+            self._note(record)
+            self._take(message, ReceiverInput.IN_HAND, At(self._clock.now()), arrival)
+            if record.level is Level.ACKNOWLEDGED:
+                arrival = None  # it has been answered
+            taken.add_done_callback(partial(self._taken_at_last, message, arrival))
+        elif taken:
+            self._note(record)
+            self._taken(message, arrival, taken)
+        else:
+            self._not_taken(message, arrival)
+
+    def _taken(
+        self,
+        message: HeldMessage,
+        arrival: Arrival | None,
+        taken: asyncio.Future[None] | bool,
+    ) -> None:
+        """Confirm a message; `taken` is the proof that somebody has it."""
+        proven = taken.done() if isinstance(taken, asyncio.Future) else taken
+        assert proven, "no taker, no confirmation"
+        self._take(message, ReceiverInput.HANDED_OVER, At(self._clock.now()), arrival)
+
+    def _not_taken(self, message: HeldMessage, arrival: Arrival | None) -> None:
+        now = self._clock.now()
+        at = At(now, retry_at=now + _NOT_TAKEN_AGAIN_S)
+        self._take(message, ReceiverInput.NOT_TAKEN, at, arrival)
+
     def _taken_at_last(
         self, message: HeldMessage, arrival: Arrival | None, done: asyncio.Future[None]
     ) -> None:
-        if self._stopped or done.cancelled():
+        failed = None if done.cancelled() else done.exception()
+        if self._closed:
             return
-        error = done.exception()
-        if error is not None:
-            log.error("a message could not be taken: %s", error)
+        if isinstance(failed, RemoteProtocolError):
+            self._rejected(message, arrival, failed)
             return
-        self._taken(message, arrival)
+        if not done.cancelled() and failed is None:
+            self._taken(message, arrival, done)
+            return
+        error = "cancelled" if failed is None else failed
+        log.error("a message could not be taken: %s", error)
+        message.failed = True
+        if arrival is not None:
+            message.deferred.append(arrival)
+        self._refuse_deferred(message)
 
-    def _taken(self, message: HeldMessage, arrival: Arrival | None) -> None:
-        if arrival is not None and arrival.request.kind == "acknowledged":
-            arrival = None  # it has been answered before
-        at = At(self._clock.now())
-        self._take(message, ReceiverInput.HANDED_OVER, at, arrival)
+    def _refuse_deferred(self, message: HeldMessage) -> None:
+        refused, message.deferred = message.deferred, []
+        for arrival in refused:
+            self._port.answer(arrival.request, NOT_NOW)
+
+    def _rejected(
+        self,
+        message: HeldMessage,
+        arrival: Arrival | None,
+        error: RemoteProtocolError,
+    ) -> None:
+        record = message.record
+        assert record is not None
+        text = one_line(str(error))
+        self._port.report(
+            record.source,
+            Report(
+                error.condition,
+                f"message {record.msg_id!r} rejected with {error.condition}: {text}",
+            ),
+        )
+        rejection = Rejection(error.condition, error.type, text)
+        at = At(self._clock.now(), rejection=rejection)
+        self._take(message, ReceiverInput.REJECTED, at, arrival)
 
     # -- consumers ---------------------------------------------------------
 
@@ -194,19 +275,19 @@ class HandingOver:
         self._take(message, ReceiverInput.CONSUME, at)
 
     def _retry(self, key: str) -> None:
-        message = self._consumable.get(key)
+        message = self._consumable.get(key) or self._untaken.pop(key, None)
         if message is None or message.record is None:
             return
         before = message.consumption
-        assert before is not None
-        # A stanza that no handler has had in hand.
-        again = self._port.consumption(message.record)
-        if again is not None and again.lane == before.lane:
-            message.consumption = again
-            self._turn(message)
-            return
-        # By now it is for another consumer, which has a lane of its own, or for none.
-        self.leave(message)
+        if before is not None:
+            # A stanza that no handler has had in hand.
+            again = self._port.consumption(message.record)
+            if again is not None and again.lane == before.lane:
+                message.consumption = again
+                self._turn(message)
+                return
+            # By now it is for another consumer, which has a lane of its own, or for none.
+            self.leave(message)
         arrival = message.deferred.pop(0) if message.deferred else None
         self._take(message, ReceiverInput.RESTART, At(self._clock.now()), arrival)
 
@@ -244,3 +325,5 @@ class HandingOver:
         delay_s = consumption.backoff.delay_s(count, self._port.jitter())
         at = At(now, handovers_max=most, retry_at=now + delay_s)
         self._take(message, ReceiverInput.FAILED, at)
+        if self._stopped:
+            self._refuse_deferred(message)

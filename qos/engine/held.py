@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from qos.core.effects import Answer, Report
-from qos.core.model import Incoming
+from qos.core.model import Incoming, IncomingState
 from qos.core.receiver import ReceiverInput, Request
 from qos.engine.consuming import Consumption
 from qos.stores.base import Transaction
@@ -22,12 +22,14 @@ class InboxPort(Protocol):
     def answer(self, request: Request, answer: Answer) -> None:
         """Answer the iq. The port drops it when there is no session."""
 
-    def hand_over(self, record: Incoming) -> asyncio.Future[None] | None:
+    def hand_over(self, record: Incoming) -> asyncio.Future[None] | bool:
         """Feed the message to the application. Never raises.
 
         Returns:
-            None when that is done; or a future for when it is. If it fails, the
-            message is handed over again after a restart.
+            Whether somebody has taken it; or a future, if somebody has it in hand and
+            says later when it is taken. If the future fails with a RemoteProtocolError,
+            the application has rejected the message; if it fails otherwise, the message
+            is handed over again after a restart.
         """
 
     def consumption(self, record: Incoming) -> Consumption | None:
@@ -51,6 +53,10 @@ class Arrival:
     trusted: bool
     why: str
 
+    def waiting(self) -> Arrival:
+        """See Request.waiting."""
+        return Arrival(self.request.waiting(), self.trusted, self.why)
+
 
 class HeldMessage:
     """What is held under one key, and what has still to be done about it."""
@@ -59,6 +65,7 @@ class HeldMessage:
         "busy",
         "consumption",
         "deferred",
+        "failed",
         "inputs",
         "key",
         "record",
@@ -76,6 +83,25 @@ class HeldMessage:
         self.written: asyncio.Future[None] | None = None
         #: Requests to be answered when the hand-over is done.
         self.deferred: list[Arrival] = []
+        #: Whoever had it in hand could not take it: nothing more before a restart.
+        self.failed = False
         #: While it is handed over to a consumer: how, and what its handler has written.
         self.consumption: Consumption | None = None
         self.transaction: Transaction | None = None
+
+    def as_it_waits(self, arrival: Arrival) -> Arrival:
+        """A request as it is kept while the message is at work.
+
+        A message that is there answers a repeated offer without its payload. But an id
+        may be used again: where the offer may be of a new message, when this one is
+        gone, the first that waits keeps its payload.
+        """
+        record = self.record
+        goes = record is None or record.state.ended
+        if record is not None and record.state is IncomingState.RELEASING:
+            goes = not record.mark
+        waiting = (*self.deferred, *self.inputs)
+        payloads = (
+            isinstance(each, Arrival) and each.request.payload for each in waiting
+        )
+        return arrival if goes and not any(payloads) else arrival.waiting()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -40,15 +41,31 @@ __all__ = ["Inbox", "InboxLimits", "InboxPort"]
 
 log = logging.getLogger(__name__)
 
-#: Requests that wait while their message is being written. Repeats of a peer
-#: that does not wait for its answer; what is dropped here, it repeats.
+#: Requests that wait while their message is being written or handed over: repeats of
+#: a peer that does not wait for its answer. More are told at once to come again.
 _WAITING_MAX = 16
+
+#: The answer to a request for which there is no room.
+_NO_ROOM = Answer("error", "", "resource-constraint", "wait")
+
+#: The answer to a request of which nobody knows whether it has been carried out.
+_UNSURE = Answer("error", "", "recipient-unavailable", "wait")
+
+#: The answer when nothing is received any more: the sender tries again.
+_STOPPED = Answer("error", "", "service-unavailable", "cancel")
 
 #: How long a message that could not be written as expired is held on.
 _EXPIRE_AGAIN_S = 60.0
 
 #: Of these the journal says what they meant for the message as it was.
-_TAKEN = frozenset({ReceiverInput.HANDED_OVER, ReceiverInput.CONSUMED})
+_TAKEN = frozenset(
+    {
+        ReceiverInput.HANDED_OVER,
+        ReceiverInput.REJECTED,
+        ReceiverInput.CONSUMED,
+        ReceiverInput.NOT_TAKEN,
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +99,7 @@ class Inbox:
         *,
         clock: Clock,
         limits: InboxLimits,
+        own_domains: Collection[str] = (),
         journal: JournalWriter | None = None,
     ) -> None:
         self._journal = journal
@@ -89,12 +107,12 @@ class Inbox:
         self._port = port
         self._clock = clock
         self._limits = limits
-        self._ledger = Ledger(limits.quotas)
+        self._ledger = Ledger(limits.quotas, own_domains)
         self._tombstones = Tombstones(
             count_max=limits.tombstones, ttl_s=limits.tombstone_ttl_s
         )
         self._messages: dict[str, HeldMessage] = {}
-        self._stopped = False
+        self._stopped = self._closed = False
         self._expiry: Timers[str] = Timers(clock, self._expire)
         self._forgetting: Timers[None] = Timers(clock, self._forget_old)
         self._handing_over = HandingOver(store, port, clock, journal, take=self._go_on)
@@ -123,8 +141,9 @@ class Inbox:
                 self._feed(message, ReceiverInput.RESTART)
 
     def request(self, request: Request, *, trusted: bool, why: str = "") -> None:
-        """Take a well-formed request; it is answered through the port, in time."""
+        """Take a well-formed request; it gets one answer through the port, in time."""
         if self._stopped:
+            self._refuse(request, _STOPPED)
             return
         # To release what is held names nothing new.
         token = "" if request.kind == "deliver" else self._new_token()
@@ -134,6 +153,18 @@ class Inbox:
             message = HeldMessage(key, self._tombstones.get(key))
         if len(message.inputs) + len(message.deferred) < _WAITING_MAX:
             self._feed(message, Arrival(request, trusted, why), token)
+        else:
+            self._refuse(request, _NO_ROOM)
+
+    def turn_away(self, request: Request) -> None:
+        """Refuse a request that nothing can be decided about: its sender tries again."""
+        self._refuse(request, _NO_ROOM)
+
+    def _refuse(self, request: Request, answer: Answer) -> None:
+        """Answer a request that does not come as far as its message."""
+        if self._journal is not None:
+            self._journal.note(journaled.refused(request, answer.condition))
+        self._port.answer(request, answer)
 
     def parked(self) -> list[Incoming]:
         """The messages that consumers have failed on too often."""
@@ -157,15 +188,23 @@ class Inbox:
         self._decide(self._messages[key], ReceiverInput.DROP)
 
     def stop(self) -> None:
-        """Do nothing more, for good; what is held stays in the store.
+        """Begin nothing more, for good; what is held stays in the store.
 
-        But for the handlers of consumers that are under way: what they have done is
-        written, and answered.
+        What is under way ends: a write, and what somebody has in hand. What waits for
+        anything else is refused.
         """
         self._stopped = True
         self._expiry.stop()
         self._forgetting.stop()
         self._handing_over.stop()
+        for message in list(self._messages.values()):
+            waiting = [each for each in message.inputs if isinstance(each, Arrival)]
+            message.inputs.clear()
+            if not message.busy or message.consumption is None:
+                waiting += message.deferred
+                message.deferred.clear()
+            for arrival in waiting:
+                self._refuse(arrival.request, _STOPPED)
 
     def is_consuming(self) -> bool:
         """Whether it is a consumer that asks: it cannot wait for `aclose`."""
@@ -175,6 +214,7 @@ class Inbox:
         """Stop, and end the handlers of consumers that are under way."""
         self.stop()
         await self._handing_over.aclose()
+        self._closed = True
 
     def used(self, account: str | None = None) -> tuple[int, int]:
         """Messages and bytes counted for an account, or for all (None)."""
@@ -191,6 +231,8 @@ class Inbox:
     ) -> None:
         """Take the input now, or when what is being done is done."""
         if message.busy:
+            if isinstance(input_, Arrival):
+                input_ = message.as_it_waits(input_)
             message.inputs.append(input_)
         else:
             self._take(message, input_, token)
@@ -311,12 +353,12 @@ class Inbox:
         done: asyncio.Future[None],
     ) -> None:
         error = done.exception()
-        if self._stopped and message.consumption is None:
+        if self._closed and message.consumption is None:
             return  # the store is closing; the next start goes on from here
         if error is None:
             self._perform(message, before, effects, index + 1, arrival)
         else:
-            self._not_written(message, before, effects, arrival, error)
+            self._not_written(message, before, effects, index, arrival, error)
         self._drain(message)
 
     def _not_written(
@@ -324,17 +366,23 @@ class Inbox:
         message: HeldMessage,
         before: Incoming | None,
         effects: tuple[Effect, ...],
+        index: int,
         arrival: Arrival | None,
         error: BaseException,
     ) -> None:
         """Back to what is on disk, and the peer is told to come again.
 
         But what has been handed over stays so: the disk is behind, and after a
-        restart the message would be handed over again, with the mark.
+        restart the message would be handed over again, with the mark. A rejection that
+        is not on disk is told to nobody: the next hand-over may end in another way.
         """
         log.error("a message could not be written: %s", error)
         handed_over = before is not None and before.state is IncomingState.RELEASING
-        if self._handing_over.not_written(message, arrival):
+        record = message.record
+        rejected = record is not None and record.state is IncomingState.REJECTED
+        if rejected:
+            self._handing_over.hand_over_later(message, arrival)
+        if rejected or self._handing_over.not_written(message, arrival):
             if self._journal is not None and before is not None:
                 self._journal.note(journaled.released(before))
             message.record = before
@@ -352,8 +400,10 @@ class Inbox:
                     self._at_once(message, Reserve(effect.record), arrival)
                     again_at = self._clock.now() + _EXPIRE_AGAIN_S
                     self._expiry.set(message.key, again_at)
-            refusal = Answer("error", "", "resource-constraint", "wait")
-            self._at_once(message, refusal, arrival)
+            self._at_once(message, _NO_ROOM, arrival)
+        elif any(isinstance(effect, Answer) for effect in effects[index:]):
+            # Nobody has taken it, and yet it may be handed over after a restart.
+            self._at_once(message, _UNSURE, arrival)
         message.busy = False
         self._settled(message, before)
 

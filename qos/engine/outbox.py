@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 
@@ -20,6 +21,7 @@ from qos.engine.backlog import Backlog
 from qos.engine.clock import Clock, Timers
 from qos.engine.deliveries import Deliveries
 from qos.engine.delivery import Delivery, Outcome
+from qos.engine.outstanding import Outstanding
 from qos.engine.under_way import Message, Port, UnderWay
 from qos.errors import (
     CannotWithdraw,
@@ -32,6 +34,7 @@ from qos.errors import (
 from qos.journal import messages as journaled
 from qos.journal.writer import JournalWriter
 from qos.stores.base import Contents, ForgetEnded, Store
+from qos.xml import same_message
 
 __all__ = ["Outbox", "OutboxLimits", "Port"]
 
@@ -115,7 +118,7 @@ class Outbox:
         # of them was long enough.
         self._kept = self._kept_max = max(_KEPT_MIN, limits.outcomes // 4)
         for record in contents.outgoing:
-            self._under_way.begin(Message(core.resumed(record)))
+            self._under_way.begin(Message(core.resumed(record, clock.now())))
         self._expect_expiry(0.0)
 
     # -- the application ---------------------------------------------------
@@ -189,7 +192,7 @@ class Outbox:
 
     async def _said_again(self, record: Outgoing, to: str, payload: str) -> Delivery:
         """See submit: there is a message with this id that has not ended."""
-        if (record.to, record.payload) != (to, payload):
+        if record.to != to or not same_message(record.payload, payload):
             raise LocalProtocolError(
                 f"{record.msg_id!r} is the id of another message, which has not ended"
             )
@@ -286,6 +289,17 @@ class Outbox:
     def outstanding(self) -> int:
         """How many messages have not ended."""
         return self._count
+
+    def list_outstanding(self) -> Outstanding:
+        """The messages that have not ended; one that is being accepted is only counted."""
+        return Outstanding(lambda: self._count, self._outstanding_records)
+
+    def _outstanding_records(self) -> Iterator[Outgoing]:
+        for record in self._store.outgoing():
+            message = self._under_way.get(record.msg_id)
+            present = message.record if message else record
+            if not present.state.ended:
+                yield present
 
     # -- the connection ----------------------------------------------------
 
@@ -385,7 +399,7 @@ class Outbox:
             if core.overdue(record, now):
                 return  # it ends with all that are, and then the next has its turn
             self._backlog.take(record)
-            message = Message(record)
+            message = Message(core.clamped(record, now))
             under_way.begin(message)
             under_way.attempt(message)
 

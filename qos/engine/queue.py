@@ -18,7 +18,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Protocol, TypeAlias, TypeVar
 
-from qos.core.access import is_owner
+from qos.core.access import may_publish, may_subscribe, may_use
 from qos.core.item import Item
 from qos.core.model import bare
 from qos.core.queue_effects import (
@@ -29,8 +29,9 @@ from qos.core.queue_effects import (
     QueueEffect,
 )
 from qos.core.queue_handle import handle
+from qos.core.queue_node import QueueNode
 from qos.core.queue_requests import ItemsResult, Purge, Refusal, Request, Result
-from qos.core.queue_service import QueueContents, Queues
+from qos.core.queue_service import QueueBounds, QueueContents, Queues
 from qos.engine.clock import Clock, Timers
 from qos.engine.queue_memory import RecentMemory
 from qos.engine.queue_step import (
@@ -105,6 +106,7 @@ class QueueEngine:
         *,
         clock: Clock,
         creators: Collection[str] | None = None,
+        bounds: QueueBounds | None = None,
         journal: Callable[[str], JournalWriter] | None = None,
     ) -> None:
         """Open the store.
@@ -113,7 +115,9 @@ class QueueEngine:
             store: not open.
             port: the connection.
             clock: the time.
-            creators: the accounts that may create nodes; None: everybody.
+            creators: who may create nodes: bare JIDs, and `@` with a domain for all
+                accounts of it; None: everybody.
+            bounds: how many nodes and subscriptions there may be; None: as by default.
             journal: makes one for the store that has this id; None: there is none.
 
         Raises:
@@ -123,14 +127,16 @@ class QueueEngine:
         self._port = port
         self._clock = clock
         self._creators = creators
+        self._bounds = bounds or QueueBounds()
         self._memory = RecentMemory(store)
         contents = store.open()
         self._journal: ItemJournal | None = None
         if journal is not None:
             self._journal = ItemJournal(journal(store.store_id), store, contents.items)
         self._core: Queues | None = self._new_core(contents)
-        # While there is no core: which nodes there may be.
-        self._names: Collection[str] = ()
+        # While there is no core: the nodes that there may be, and names of others.
+        self._former: Mapping[str, QueueNode] = {}
+        self._deleted: Collection[str] = ()
         self._step = Step()
         # Until the first session nobody could be told of anything.
         self._began = False
@@ -149,6 +155,7 @@ class QueueEngine:
             start,
             self._memory,
             creators=self._creators,
+            bounds=self._bounds,
             new_id=self._port.new_id,
             now=self._clock.now(),
         )
@@ -203,6 +210,11 @@ class QueueEngine:
         if self._core is not None and not self._stopped:
             self._did(self._core.went(jid, self._clock.now()))
 
+    def absent(self, jid: str) -> None:
+        """A probe of this full JID has failed, which proves nothing."""
+        if self._core is not None and not self._stopped:
+            self._did(self._core.absent(jid, self._clock.now()))
+
     def bounced(self, jid: str, event_id: str) -> None:
         """An event to this full JID came back, or was not delivered."""
         sent = self._sent.pop(event_id, None)
@@ -223,16 +235,22 @@ class QueueEngine:
     def stats(
         self, node: str, requester: str, tell: Callable[[Stats | Refusal], object]
     ) -> bool:
-        """Tell the counts of a node, none to who may not look, when they are on disk.
+        """Tell the counts of a node, when they are on disk.
 
         Or a Refusal: the node was being deleted, or the disk failed, and nobody knows.
 
         Returns:
-            False: there is no such node.
+            False: there is no such node, or none that the requester may use.
         """
-        core = self._core
-        names = self._names if core is None else core.nodes
-        if self._stopped or (node not in names and node not in self._memory.deleted):
+        core, account = self._core, bare(requester)
+        nodes = self._former if core is None else core.nodes
+        deleted = self._deleted if core is None else self._memory.deleted
+        queue = nodes.get(node)
+        if self._stopped or (
+            node not in deleted
+            if queue is None
+            else not may_use(queue.node, queue.options, account)
+        ):
             return False
         seen: Stats | Refusal = unwritten(None)
         if core is not None:
@@ -243,10 +261,40 @@ class QueueEngine:
         self._show(View(tell, seen))
         return True
 
-    def nodes(self, tell: Callable[[list[str] | Refusal], object]) -> None:
-        """Tell the names of all nodes, sorted, when they are on disk; or a Refusal."""
-        core = self._core
-        self._show(View(tell, unwritten(None) if core is None else sorted(core.nodes)))
+    def nodes(
+        self, requester: str, tell: Callable[[list[str] | Refusal], object]
+    ) -> None:
+        """Tell the names of the nodes that the requester may use, sorted; or a Refusal.
+
+        When they are on disk.
+        """
+        core, account = self._core, bare(requester)
+        if core is None:
+            tell(unwritten(None))
+            return
+        names = [
+            name
+            for name, queue in sorted(core.nodes.items())
+            if may_use(queue.node, queue.options, account)
+        ]
+        self._show(View(tell, names))
+
+    def open_nodes(self) -> tuple[list[str], list[str]]:
+        """The nodes that everybody may subscribe to, and those to publish to; sorted."""
+        nodes = [] if self._core is None else sorted(self._core.nodes.items())
+        # The empty account has no affiliation anywhere: it is anybody.
+        return (
+            [
+                name
+                for name, each in nodes
+                if may_subscribe(each.node, each.options, "")
+            ],
+            [name for name, each in nodes if may_publish(each.node, each.options, "")],
+        )
+
+    def publishes(self, account: str) -> bool:
+        """Whether this bare JID may publish to a node; so while nobody knows."""
+        return self._core is None or self._core.publishes(account)
 
     def _show(self, view: View[T]) -> None:
         if self._core is None:
@@ -254,11 +302,6 @@ class QueueEngine:
         elif not self._stopped:
             self._step.outputs.append(view)
             self._flush_soon()
-
-    def is_owner(self, node: str, requester: str) -> bool:
-        """Whether the account of this full JID owns the node."""
-        queue = None if self._core is None else self._core.nodes.get(node)
-        return queue is not None and is_owner(queue.node, bare(requester))
 
     def now(self) -> float:
         """The time of its clock."""
@@ -340,7 +383,7 @@ class QueueEngine:
         outputs = [*step.outputs, *self._step.outputs]
         self._step = Step()
         assert self._core is not None
-        self._names = {*self._core.nodes, *self._memory.deleted}
+        self._former, self._deleted = self._core.nodes, {*self._memory.deleted}
         self._memory.clear()
         self._core = None
         self._timers.set("read", self._clock.now() + _READ_AGAIN_S)

@@ -230,6 +230,7 @@ class UnderWay:
     def peer_came(self, flow: str) -> None:
         """The account has become available: what waits for it is due soon."""
         for message in list(self._by_flow.get(flow, {}).values()):
+            message.record = sender.came(message.record)
             meaning = sender.on_peer(message.record)
             if meaning is not None and not message.no_route:
                 self.feed(message, meaning)

@@ -16,6 +16,7 @@ import json
 import logging
 import os
 import re
+import stat
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -50,6 +51,10 @@ _SAYS_NOTHING: dict[str, frozenset[str]] = {
     "receiver": frozenset({"refused"}),
     "queue": frozenset({"acquired"}),
 }
+
+#: The fields that name what a line is about.
+_IDS_OF_MESSAGE = ("from", "to", "msg_id")
+_IDS_OF_ITEM = ("queue", "item")
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,10 +205,15 @@ def recover(folder: Path, *, node: str, ours: str) -> list[Recovered]:
 def _taken(path: Path) -> int | None:
     """The file, locked and made whole; None: it is alive, or nothing is left of it."""
     try:
-        file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        # A link is not followed, and nobody waits for the other end of a pipe: it
+        # would be truncated, whatever it is.
+        flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        file = os.open(path, flags)
     except FileNotFoundError:
         return None
     try:
+        if not stat.S_ISREG(os.fstat(file).st_mode):
+            raise OSError(errno.EINVAL, "is not a file")
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if _is_at(file, path):
             if _cut(file, path):
@@ -250,19 +260,21 @@ def begun(files: Iterable[Recovered]) -> list[Begun]:
 
 def _look(recovered: Recovered, found: dict[tuple[object, ...], Begun]) -> None:
     bad = 0
-    with recovered.path.open("rb") as lines:
+    # Not by its name: it may have been put in its place since.
+    with os.fdopen(os.dup(recovered.file), "rb") as lines:
+        lines.seek(0)
         for text in lines:
             try:
                 fields = json.loads(text)
                 role = Role(fields["role"])
-                event = fields["event"]
+                event = _text(fields["event"])
+                ids = _IDS_OF_ITEM if role is Role.QUEUE else _IDS_OF_MESSAGE
+                key = (role, *(_text(fields.get(name, "")) for name in ids))
             except (ValueError, TypeError, KeyError, RecursionError):
                 bad += 1
                 continue
             if role is Role.WORKER:
                 continue
-            ids = ("queue", "item") if role is Role.QUEUE else ("from", "to", "msg_id")
-            key = (role, *map(fields.get, ids))
             if event == _BEGINS[role].value:
                 found[key] = Begun(role, fields)
             elif event not in _SAYS_NOTHING[role.value]:
@@ -271,9 +283,15 @@ def _look(recovered: Recovered, found: dict[tuple[object, ...], Begun]) -> None:
         log.warning("%s: %d lines are no lines of a journal", recovered.path, bad)
 
 
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is not a text")
+    return value
+
+
 def _is_at(file: int, path: Path) -> bool:
     try:
-        return os.path.samestat(os.fstat(file), os.stat(path))
+        return os.path.samestat(os.fstat(file), os.lstat(path))
     except FileNotFoundError:
         return False
 

@@ -17,9 +17,10 @@ from qos.core.model import (
     Level,
     Outgoing,
     OutgoingState,
+    Rejection,
     bare,
 )
-from qos.core.receiver import ReceiverInput, Request
+from qos.core.receiver import NOT_NOW, ReceiverInput, Request
 from qos.core.sender import SenderInput
 from qos.journal.files import Begun
 from qos.journal.schema import Entry, Event, ReceiverEvent, Role, SenderEvent
@@ -48,6 +49,11 @@ DROPPED = "dropped"
 
 #: Steps that count a hand-over, which the hand-over itself says, or end the attempts.
 _CONSUMING = frozenset({ReceiverInput.CONSUME, ReceiverInput.FAILED})
+
+#: Steps by which the application has taken the message.
+_TAKEN = frozenset(
+    {ReceiverInput.HANDED_OVER, ReceiverInput.REJECTED, ReceiverInput.CONSUMED}
+)
 
 _S, _R = SenderEvent, ReceiverEvent
 
@@ -155,14 +161,18 @@ def received(
     """A step of a message at its receiver, but for the hand-over.
 
     Args:
-        record: as it was before HANDED_OVER or CONSUMED, and else as it is after the
-            step.
+        record: as it was before HANDED_OVER, REJECTED, CONSUMED or NOT_TAKEN, and else as it is
+            after the step.
         input_: what happened.
         effects: what is to be done.
         request: that is to be answered, if any.
     """
-    if input_ in {ReceiverInput.HANDED_OVER, ReceiverInput.CONSUMED}:
-        return [] if record is None else [_receiver(_R.DONE, record)]
+    if input_ is ReceiverInput.NOT_TAKEN:
+        return _not_taken(record, request)
+    if input_ in _TAKEN:
+        if record is None:
+            return []
+        return [_receiver(_R.DONE, record, condition=_rejected_with(effects))]
     entries = []
     for effect in effects:
         if isinstance(effect, Answer) and effect.kind == "error":
@@ -175,6 +185,24 @@ def received(
             # It is not written, but released all the same.
             entries.append(_saved(effect.record, input_))
     return entries
+
+
+def _not_taken(record: Incoming | None, request: Request | None) -> list[Entry]:
+    """A message that nobody took: at level assured it is still to be handed over."""
+    if record is None or request is None:
+        return []
+    entries = [refused(request, NOT_NOW.condition)]
+    if record.level is Level.ACKNOWLEDGED:
+        entries.append(_receiver(_R.EXPIRED, record, condition=NOT_NOW.condition))
+    return entries
+
+
+def _rejected_with(effects: Sequence[Effect]) -> str | None:
+    for effect in effects:
+        record = effect.record if isinstance(effect, Save) else None
+        if isinstance(record, Incoming) and record.state is IncomingState.REJECTED:
+            return Rejection.from_text(record.rejection).condition
+    return None
 
 
 def _saved(record: Incoming, input_: ReceiverInput) -> Entry:

@@ -105,7 +105,8 @@ class ReceiverEvent(enum.Enum):
     HANDED_OVER = "handed-over"
     #: The same, after a restart: it may have been handed over before.
     REDELIVERED = "redelivered"
-    #: The application has it, and the sender is told so.
+    #: The application has it, and the sender is told so. `condition`: the application
+    #: has rejected the message for good, and its sender is told that.
     DONE = "done"
     #: It was not released in time, or could not be kept (`condition`).
     EXPIRED = "expired"

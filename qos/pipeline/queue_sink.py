@@ -25,10 +25,9 @@ from pyspark.sql.datasource import (
 )
 
 import xep_0254  # noqa: F401 - makes the plugin known
-from qos.cli.logins import AccountSession
-from qos.cli.status import CommandError
 from qos.core.backoff import Backoff
 from qos.errors import (
+    CannotConnect,
     LocalProtocolError,
     QosError,
     RequestFailed,
@@ -44,6 +43,7 @@ from qos.pipeline.xmpp_rows import (
     check_columns,
     new_run,
 )
+from qos.stream.login import AccountSession
 from qos.worker.holding import passing
 from xep_0254.queueing import XEP_0254, NewItem
 
@@ -155,7 +155,7 @@ class _Publishing:
             self._background = Background(
                 lambda: AccountSession(login, quiet=True), ready=begin
             )
-        except CommandError as error:
+        except CannotConnect as error:
             raise self._failed(1, str(error)) from None
 
     def add(self, number: int, row: Row, ids: RowIds) -> None:
@@ -166,13 +166,17 @@ class _Publishing:
         payload = values["payload"]
         extras = {name: values.get(name) for name in ("priority", "ttl", "delay")}
         item_id = values.get("item_id") or ids.of(payload, *extras.values())
-        item = NewItem(
-            payload,
-            item_id,
-            priority=None if extras["priority"] is None else int(extras["priority"]),
-            ttl=None if extras["ttl"] is None else float(extras["ttl"]),
-            delay=None if extras["delay"] is None else float(extras["delay"]),
-        )
+        priority, ttl, delay = extras.values()
+        try:
+            item = NewItem(
+                payload,
+                item_id,
+                priority=None if priority is None else int(priority),
+                ttl=None if ttl is None else float(ttl),
+                delay=None if delay is None else float(delay),
+            )
+        except LocalProtocolError as error:
+            raise self._failed(number, str(error)) from None
         size = len(payload.encode()) + _ITEM_BYTES
         full = len(self._batch) == _BATCH_ITEMS_MAX
         same = any(each.item.item_id == item_id for each in self._batch)

@@ -35,7 +35,6 @@ from pyspark.sql.types import (
 )
 
 import xep_0254  # noqa: F401 - makes the plugin known
-from qos.cli.logins import AccountSession
 from qos.cli.options import whole
 from qos.errors import RequestFailed
 from qos.pipeline.queue_checkpoint import LANDING, NEXT, Checkpoint
@@ -43,6 +42,7 @@ from qos.pipeline.queue_landing import Landing, LandingError, Slice, read_slice,
 from qos.pipeline.queue_receiver import ITEMS_MAX, Queue, Receiver
 from qos.pipeline.xmpp_connection import Background
 from qos.pipeline.xmpp_options import address_in, options_of, seconds
+from qos.stream.login import AccountSession
 
 __all__ = ["SCHEMA", "QueueStreamReader", "check_source_options"]
 

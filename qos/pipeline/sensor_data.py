@@ -28,6 +28,11 @@ _NO_FLAGS: Final = frozenset({"name", "value", "unit", "dataType", "stringIds"})
 #: xs:double without its words and xs:decimal; Python's float takes more than that.
 _NUMBER: Final = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
+#: The years of a time, as it is written and in UTC. Python cannot convert a time at either
+#: end of its calendar to every time zone, so that `collect()` fails; and files of Spark 3
+#: are ambiguous before 1900 (`spark.sql.parquet.datetimeRebaseModeInWrite`).
+_YEARS: Final = range(1900, 9999)
+
 
 class Reading(NamedTuple):
     """One value of one sensor.
@@ -35,7 +40,8 @@ class Reading(NamedTuple):
     Attributes:
         node: the nodeId.
         source: its sourceId, or None.
-        timestamp: when it was read. One without a time zone is taken as UTC.
+        timestamp: when it was read, in the years 1900 to 9998. One without a time zone
+            is taken as UTC.
         field: its name.
         kind: the name of its element: numeric, int, long, boolean, date, dateTime,
             enum, string, time or timeSpan.
@@ -95,8 +101,8 @@ def _read(
         return
     try:
         moment = _moment(at.get("value", ""))
-    except ValueError:
-        problems.append(f"node {where:.100}: no time: {at.get('value')!r:.100}")
+    except ValueError as error:
+        problems.append(f"node {where:.100}: {error}: {at.get('value')!r:.100}")
         return
     for element in at:
         namespace, _, kind = element.tag.rpartition("}")
@@ -128,13 +134,18 @@ def _number(text: str) -> float | None:
 
 
 def _moment(text: str) -> datetime:
-    moment = datetime.fromisoformat(text.strip())
-    if moment.tzinfo is None:
-        return moment.replace(tzinfo=UTC)
+    """The moment of a text; ValueError says what is wrong with it."""
     try:
-        return moment.astimezone(UTC)
-    except OverflowError as error:
-        raise ValueError(text) from error
+        moment = datetime.fromisoformat(text.strip())
+    except ValueError:
+        raise ValueError("no time") from None
+    # Before the conversion, too, which may leave Python's calendar.
+    if moment.year in _YEARS:
+        zone = moment.tzinfo or UTC
+        moment = moment.replace(tzinfo=zone).astimezone(UTC)
+    if moment.year not in _YEARS:
+        raise ValueError(f"a time not from {_YEARS[0]} to {_YEARS[-1]}")
+    return moment
 
 
 def _flags(element: ET.Element) -> list[str]:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["JAVA_LEAST", "NoSpark", "check_spark", "spark_session"]
+__all__ = ["JAVA_LEAST", "NoSpark", "check_python", "check_spark", "spark_session"]
 
 #: What Spark 4 runs on.
 JAVA_LEAST: Final = 17
@@ -29,6 +29,12 @@ JAVA_LEAST: Final = 17
 _EXTRA = ("pyspark", "pandas", "pyarrow", "plotly")
 
 _JAVA_ANSWERS_S = 30.0
+
+#: All that a worker of Spark needs, found without importing it.
+_IMPORTS = (
+    "import qos, importlib.metadata as m; m.version('slixmpp'); m.version('pyspark')"
+)
+_PYTHON_ANSWERS_S = 60.0
 
 #: Set for Python by spark-submit: then there is a JVM already.
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"
@@ -81,6 +87,43 @@ def check_spark() -> None:
         )
     if _SUBMITTED not in os.environ:
         _check_java()
+
+
+def check_python(spark: SparkSession) -> None:
+    """See that the Python that Spark starts on this machine can import this library.
+
+    Spark takes `python3` from the PATH unless it is told otherwise before its session is
+    made. In an environment that is not activated, that is another Python.
+
+    Raises:
+        NoSpark: it cannot.
+    """
+    jvm = getattr(spark, "_jvm", None)
+    if jvm is None:  # Spark Connect: its Python is on another machine
+        return
+    # As `PythonUtils.defaultPythonExec` of Spark, which Python cannot call.
+    names = ("PYSPARK_DRIVER_PYTHON", "PYSPARK_PYTHON")
+    said = [jvm.java.lang.System.getenv(name) for name in names]
+    python = next(filter(None, said), "python3")
+    if python == sys.executable:
+        return
+    try:
+        finished = subprocess.run(  # noqa: S603 - what Spark starts as well
+            (python, "-c", _IMPORTS),
+            capture_output=True,
+            text=True,
+            timeout=_PYTHON_ANSWERS_S,
+        )
+        if finished.returncode == 0:
+            return
+        problem = (finished.stderr.strip().splitlines() or ["no reason given"])[-1]
+    except (OSError, subprocess.SubprocessError) as error:
+        problem = str(error)
+    where = shutil.which(python) or python
+    raise NoSpark(
+        f"the Python that Spark starts, {where}, cannot import qos ({problem}): set "
+        f"PYSPARK_PYTHON={sys.executable} before the Spark session is made"
+    )
 
 
 @contextlib.contextmanager

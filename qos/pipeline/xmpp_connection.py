@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future
 from typing import Any, Generic, TypeVar
 
-from qos.cli.logins import AccountSession
+from qos.stream.login import AccountSession
 
 __all__ = ["Background"]
 
@@ -45,7 +45,7 @@ class Background(Generic[S]):
             ready: what to do in the first session, before it is used.
 
         Raises:
-            CommandError: there can be no session; the text says why, in one line.
+            CannotConnect: there can be no session; the text says why, in one line.
             Exception: of `ready`.
         """
         self._ended = threading.Event()
@@ -63,12 +63,16 @@ class Background(Generic[S]):
             raise
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do it there, and wait for it here."""
+        """Do it there, and wait for it here.
+
+        Raises:
+            CannotConnect: the session has ended for good.
+        """
         return self.submit(work).result()
 
     def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
         """Do it there; the future is for here."""
-        return asyncio.run_coroutine_threadsafe(work, self._loop)
+        return asyncio.run_coroutine_threadsafe(self.session.work(work), self._loop)
 
     def close(self) -> None:
         """Log out; what is under way is cancelled. No harm in a second time."""

@@ -37,13 +37,20 @@ from pyspark.sql.types import StructType
 
 from qos.pipeline.queue_sink import QueueStreamWriter, QueueWriter
 from qos.pipeline.queue_source import SCHEMA, QueueStreamReader, check_source_options
+from qos.pipeline.session import check_python
 from qos.pipeline.xmpp_sink import XmppStreamWriter, XmppWriter
 
 __all__ = ["QueueFormat", "XmppFormat", "register"]
 
 
 def register(spark: SparkSession) -> None:
-    """Make the formats `xmpp-queue` and `xmpp` known to a session."""
+    """Make the formats `xmpp-queue` and `xmpp` known to a session.
+
+    Raises:
+        NoSpark: the Python that Spark starts on this machine cannot import this library;
+            the text says what to set. Other machines of a cluster are not asked.
+    """
+    check_python(spark)
     spark.dataSource.register(QueueFormat)
     spark.dataSource.register(XmppFormat)
 

@@ -29,10 +29,7 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from qos.cli.account import Account, Login
-from qos.cli.connection import Connection
-from qos.cli.status import CommandError
-from qos.errors import DeliveryFailed, OutboxFull, QosError
+from qos.errors import CannotConnect, DeliveryFailed, OutboxFull, QosError, StoreError
 from qos.pipeline.xmpp_connection import Background
 from qos.pipeline.xmpp_options import options_of, seconds
 from qos.pipeline.xmpp_rows import (
@@ -44,6 +41,8 @@ from qos.pipeline.xmpp_rows import (
     new_run,
 )
 from qos.private import make_private
+from qos.stream.connection import Connection
+from qos.stream.server import Login
 from xep_qos import XEP_QOS
 
 if TYPE_CHECKING:
@@ -140,18 +139,11 @@ class _Sending:
         jid = f"{account}/{resource or 'spark'}-{partition}"
         folder: Path = options.store
         make_private(folder)
-        settings = {
-            **{
-                field.name: getattr(login, field.name)
-                for field in dataclasses.fields(login)
-            },
-            "jid": jid,
-            "plugin": {
-                "store": f"sqlite:{folder / f'{partition}.sqlite'}",
-                "ordered": options.ordered == "true",
-            },
+        sender = dataclasses.replace(login, jid=jid)
+        plugin = {
+            "store": f"sqlite:{folder / f'{partition}.sqlite'}",
+            "ordered": options.ordered == "true",
         }
-        sender = Account(**settings)
 
         async def begin(connection: Connection) -> None:
             async with asyncio.timeout(_ANNOUNCED_S):
@@ -159,9 +151,10 @@ class _Sending:
 
         try:
             self._background = Background(
-                lambda: Connection(sender, receives=False, quiet=True), ready=begin
+                lambda: Connection(sender, plugin, receives=False, quiet=True),
+                ready=begin,
             )
-        except CommandError as error:
+        except (CannotConnect, StoreError) as error:
             raise self.failed(1, str(error)) from None
 
     def send(self, number: int, to: str, kind: str, content: str, msg_id: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from qos.errors import LocalProtocolError
+from qos.errors import InvalidArgument
 from qos.stores.base import Change, Contents, Remember, Store
 from qos.stores.files import FilesStore
 from qos.stores.memory import MemoryStore
@@ -19,6 +19,8 @@ __all__ = [
     "store_from_url",
 ]
 
+_URLS = "the URL memory:, files:DIR or sqlite:PATH"
+
 
 def store_from_url(url: str) -> Store:
     """The store that a user names, not open yet.
@@ -27,8 +29,10 @@ def store_from_url(url: str) -> Store:
         url: `memory:`, `files:DIR` or `sqlite:PATH`; a path may begin with `~`.
 
     Raises:
-        LocalProtocolError: it is none of these.
+        InvalidArgument: the URL is none of these.
     """
+    if not isinstance(url, str):
+        raise InvalidArgument("store", url, _URLS)
     scheme, _, path = url.partition(":")
     if url == "memory:":
         return MemoryStore()
@@ -37,6 +41,4 @@ def store_from_url(url: str) -> Store:
             return FilesStore(path)
         if scheme == "sqlite":
             return SqliteStore(path)
-    raise LocalProtocolError(
-        f"{url!r} names no store: expected memory:, files:DIR or sqlite:PATH"
-    )
+    raise InvalidArgument("store", url, _URLS)

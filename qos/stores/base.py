@@ -20,6 +20,7 @@ from qos.core.model import (
     Level,
     Outgoing,
     OutgoingState,
+    Rejection,
 )
 
 __all__ = [
@@ -79,6 +80,7 @@ INCOMING_FIELDS = (
     "mark",
     "hold",
     "handovers",
+    "rejection",
 )
 
 #: All of it, in this order.
@@ -341,4 +343,6 @@ def incoming_from(plain: dict[str, Any]) -> Incoming:
     """See outgoing_from."""
     plain["level"] = Level(plain["level"])
     plain["state"] = IncomingState(plain["state"])
+    if plain["state"] is IncomingState.REJECTED:
+        Rejection.from_text(plain["rejection"])
     return Incoming(**plain)

@@ -1,10 +1,9 @@
 """The store in a folder, one file a message, for whoever wants to look into it.
 
-::
+The folder itself is locked (flock) while the store is open::
 
     DIR/
       store.json              what this is, its version and its id
-      lock                    locked while the store is open
       remembered.json         the named values
       outgoing/00…042.json    a message of the outbox, by its seq
       outgoing/last-00…041    the largest seq so far, when its message has ended
@@ -30,6 +29,7 @@ import errno
 import json
 import os
 import secrets
+import stat
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
@@ -70,7 +70,6 @@ FORMAT = "xmpp-qos store"
 VERSION = 1
 
 _ABOUT = "store.json"
-_LOCK = "lock"
 _COMMIT = "commit.json"
 _FOLDERS = ("outgoing", "ended", "incoming")
 
@@ -186,7 +185,8 @@ class FilesStore(DurableStore[Contents, Change]):
         return None
 
     def _json(self, name: str) -> Any:
-        return json.loads((self._path / name).read_bytes())
+        with open(self._path / name, "rb", opener=_no_link) as file:
+            return json.loads(file.read())
 
     def _broken(self, name: str, error: Exception) -> StoreDamaged:
         return StoreDamaged(self.url, f"{self._path / name} cannot be read: {error!r}")
@@ -236,7 +236,7 @@ class FilesStore(DurableStore[Contents, Change]):
     def _save(self, name: str, value: object) -> None:
         """Write a file under its temporary name."""
         self.probe(f"write {name}")
-        with open(self._path / (name + TEMPORARY), "wb", opener=_private) as file:
+        with open(self._path / (name + TEMPORARY), "wb", opener=_new_file) as file:
             file.write(encode(value))
             file.flush()
             self.probe(f"sync {name}")
@@ -293,7 +293,8 @@ class FilesStore(DurableStore[Contents, Change]):
 
     def _mark(self, marker: str) -> None:
         """The largest seq stands in the name of this file now."""
-        os.truncate(self._path / marker, 0)
+        flags = os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+        os.close(os.open(self._path / marker, flags))
         if self._marker is not None and self._marker != marker:
             self._remove(self._marker)
         self._marker = marker
@@ -328,13 +329,17 @@ class FilesStore(DurableStore[Contents, Change]):
 
     # -- opening and closing -----------------------------------------------
 
-    @property
-    def _lock_path(self) -> Path:
-        return self._path / _LOCK
+    def exists(self) -> bool:
+        """See DurableStore."""
+        if self._path.is_dir():
+            return (self._path / _ABOUT).exists()
+        return self._path.exists()
 
-    def _take_lock(self) -> int:
-        self._path.mkdir(mode=0o700, exist_ok=True)
-        return super()._take_lock()
+    def _lock_data(self) -> bool:
+        if not self._path.is_dir():
+            return False
+        self._take_lock(self._path, os.O_RDONLY | os.O_DIRECTORY)
+        return True
 
     def _recognize(self) -> None:
         try:
@@ -345,7 +350,7 @@ class FilesStore(DurableStore[Contents, Change]):
             raise StoreDamaged(self.url, "is not a folder") from None
         if _ABOUT not in names:
             # Nothing, or what a process left that died while it made the store.
-            ours = {_LOCK, _ABOUT + TEMPORARY, *_FOLDERS}
+            ours = {_ABOUT + TEMPORARY, *_FOLDERS}
             if names - ours or any(map(self._list, names & set(_FOLDERS))):
                 raise StoreDamaged(self.url, f"has files, but no {_ABOUT}")
             return
@@ -367,11 +372,14 @@ class FilesStore(DurableStore[Contents, Change]):
 
     def _load(self) -> Contents:
         self._clear()
+        if not self._locks:
+            self._path.mkdir(mode=0o700, exist_ok=True)
+            self._lock_data()
+            self._recognize()  # somebody else may have made it meanwhile
         for folder in ("", *_FOLDERS):
             place = self._path / folder
             place.mkdir(mode=0o700, exist_ok=True)
-            if not os.access(place, os.W_OK, effective_ids=True):
-                raise StoreReadOnly(self.url, f"{place} cannot be written")
+            self._check_folder(place)
         if not (self._path / _ABOUT).exists():
             self._create()
         self._recover()
@@ -383,6 +391,21 @@ class FilesStore(DurableStore[Contents, Change]):
         contents = self._contents()
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="qos-store")
         return contents
+
+    def _check_folder(self, place: Path) -> None:
+        """Raise unless it can be written, and nobody else could put links into it."""
+        status = place.lstat()
+        if not stat.S_ISDIR(status.st_mode):
+            raise StoreDamaged(self.url, f"{place} is not a folder")
+        if not os.access(place, os.W_OK, effective_ids=True):
+            raise StoreReadOnly(self.url, f"{place} cannot be written")
+        user = os.geteuid()
+        if user != 0 and status.st_uid not in {0, user}:
+            raise StoreError(self.url, f"{place} belongs to another user")
+        if status.st_mode & stat.S_IWOTH:
+            raise StoreError(
+                self.url, f"everybody can write into {place}: chmod o-w it first"
+            )
 
     def _create(self) -> None:
         self.store_id = secrets.token_hex(16)
@@ -446,13 +469,39 @@ class FilesStore(DurableStore[Contents, Change]):
             self._index.note([Save(record)])
             yield record
 
+    def _load_to_read(self) -> bool:
+        self._clear()
+        moves: list[Move] = []
+        with suppress(FileNotFoundError):
+            moves = [(old, new) for old, new in self._json(_COMMIT)]
+        # What is decided counts, whether the process that has it open has made it or not.
+        self._staged = {new: old for old, new in moves if new is not None}
+        there = {f"{each}/{name}" for each in _FOLDERS for name in self._list(each)}
+        for name in sorted((there | set(self._staged)) - {old for old, _ in moves}):
+            folder, _, file = name.partition("/")
+            if not MESSAGE.fullmatch(file):
+                continue
+            if folder == "ended":
+                ended = self._read(name, ended_from)
+                if ended is not None:
+                    self._index.ended[ended.seq] = ended
+            elif folder == "outgoing":
+                self._note(self._read(name, outgoing_from))
+            else:
+                self._note(self._read(name, incoming_from))
+        return True
+
+    def _note(self, record: Outgoing | Incoming | None) -> None:
+        if record is not None:
+            self._index.note([Save(record)])
+
     async def _release(self) -> None:
         if self._unfinished:
             with suppress(OSError):
                 self._finish()
         threads, self._threads = self._threads, None
-        assert threads is not None
-        threads.shutdown()
+        if threads is not None:
+            threads.shutdown()
         self._clear()
 
 
@@ -467,5 +516,15 @@ class _Uncancelled(asyncio.Task[None]):
         return False
 
 
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_CLOEXEC, 0o600)
+def _new_file(path: str, flags: int) -> int:
+    """Open a file that is new: nobody else has it open, and no link leads elsewhere."""
+    flags = (flags & ~os.O_TRUNC) | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    try:
+        return os.open(path, flags, 0o600)
+    except FileExistsError:  # what a write has left that failed
+        os.unlink(path)
+        return os.open(path, flags, 0o600)
+
+
+def _no_link(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)

@@ -41,12 +41,13 @@ import os
 from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Generic, TypeAlias, TypeVar
+from typing import ClassVar, Generic, TypeAlias, TypeVar
 
+from qos import arguments
 from qos.errors import StoreError, StoreFull, StoreInUse, StoreReadOnly
 from qos.stores.base import Journal
 
-__all__ = ["DurableStore", "GroupCommit", "disk_error", "sync"]
+__all__ = ["DurableStore", "GroupCommit", "disk_error", "identity", "sync"]
 
 log = logging.getLogger(__name__)
 
@@ -220,6 +221,9 @@ class DurableStore(abc.ABC, Generic[_Contents, _Change]):
 
     durable = True
 
+    #: The data of those that this process has open to write, as (device, inode).
+    _open_here: ClassVar[set[tuple[int, int]]] = set()
+
     @property
     def journal(self) -> Journal | None:
         """What is written before each commit; see this module."""
@@ -230,23 +234,29 @@ class DurableStore(abc.ABC, Generic[_Contents, _Change]):
         self._commits.journal = journal
 
     def __init__(self, scheme: str, path: str | os.PathLike[str]) -> None:
-        self.url = f"{scheme}:{os.fspath(path)}"
+        path = arguments.path("path", path)
+        self.url = f"{scheme}:{path}"
         self.store_id = ""
         self.probe: Callable[[str], None] = _no_probe
         # Resolved, so that two links to one store share its lock.
         self._path = Path(os.path.realpath(os.path.expanduser(path)))
-        self._lock: int | None = None
+        self._locks: list[int] = []
+        self._data: tuple[int, int] | None = None
         self._is_open = False
+        self._only_reads = False
         self._commits = GroupCommit(self._start)
         # What was left out, by the names of the records: it is said once.
         self._unreadable: set[str] = set()
 
     # -- what a store adds -------------------------------------------------
 
-    @property
     @abc.abstractmethod
-    def _lock_path(self) -> Path:
-        """The file that is locked while the store is open, and never removed."""
+    def exists(self) -> bool:
+        """Whether there is such a store, or something else in its place."""
+
+    @abc.abstractmethod
+    def _lock_data(self) -> bool:
+        """Lock the data itself (`_take_lock`); False: there is none yet."""
 
     @abc.abstractmethod
     def _recognize(self) -> None:
@@ -254,7 +264,15 @@ class DurableStore(abc.ABC, Generic[_Contents, _Change]):
 
     @abc.abstractmethod
     def _load(self) -> _Contents:
-        """Create the store if need be, and read it. The lock is held."""
+        """Create the store if need be, and read it.
+
+        The data is locked if it is there. If not, who makes it locks it before anybody
+        else can see it.
+        """
+
+    @abc.abstractmethod
+    def _load_to_read(self) -> bool:
+        """Read the store without writing; False: that takes a change of its format."""
 
     @abc.abstractmethod
     def _start(
@@ -270,43 +288,69 @@ class DurableStore(abc.ABC, Generic[_Contents, _Change]):
 
     def open(self) -> _Contents:
         """See Store."""
-        lock: int | None = None
+        if self._is_open:
+            raise self._in_use()
         try:
             if not self._path.parent.is_dir():
                 raise StoreError(self.url, f"there is no folder {self._path.parent}")
             # While a store of this process is open, its files are not touched:
             # to close one of them would drop SQLite's own locks.
-            if self._lock_path.exists():
-                lock = self._take_lock()
+            if self._is_open_here():
+                raise self._in_use()
+            self._lock_data()
             self._recognize()
-            if lock is None:
-                lock = self._take_lock()
             contents = self._load()
         except BaseException as error:
-            if lock is not None:
-                os.close(lock)
+            self._unlock()
             if isinstance(error, OSError):
                 raise disk_error(self.url, error) from error
             raise
-        self._lock = lock
-        self._is_open = True
+        self._data = identity(self._path)
+        self._open_here.add(self._data)
+        self._is_open, self._only_reads = True, False
         return contents
+
+    def open_to_read(self) -> None:
+        """Open a store to look into it, beside the process that may have it open.
+
+        Nothing is locked and nothing written, unless the store is of an earlier version
+        of this program: then it is opened as by `open`, which brings it up to date.
+        What is read is what is committed when it is read.
+
+        Raises:
+            StoreError: there is none, or as for `open`.
+        """
+        if self._is_open:
+            raise self._in_use()
+        try:
+            if not self.exists():
+                raise StoreError(self.url, "there is no such store")
+            if not self._is_open_here():
+                self._recognize()
+            loaded = self._load_to_read()
+        except OSError as error:
+            raise disk_error(self.url, error) from error
+        if loaded:
+            self._is_open = self._only_reads = True
+        else:
+            self.open()
 
     def write(self, changes: Sequence[_Change]) -> asyncio.Future[None] | None:
         """See Store."""
         self._need_open()
+        if self._only_reads:
+            raise StoreReadOnly(self.url, "is open for reading only")
         return self._commits.write(changes) if changes else None
 
     async def close(self) -> None:
         """See Store."""
-        self._is_open = False
+        was_open, self._is_open = self._is_open, False
         await self._commits.drain()
-        lock, self._lock = self._lock, None
-        if lock is not None:
+        if was_open:
             try:
                 await self._release()
             finally:
-                os.close(lock)
+                self._unlock()
 
     def _need_open(self) -> None:
         if not self._is_open:
@@ -318,25 +362,54 @@ class DurableStore(abc.ABC, Generic[_Contents, _Change]):
             self._unreadable.add(name)
             log.error("%s is left out, the others go on: %s", name, error)
 
-    def _take_lock(self) -> int:
+    def _is_open_here(self) -> bool:
+        try:
+            return identity(self._path) in self._open_here
+        except FileNotFoundError:
+            return False
+
+    def _in_use(self) -> StoreInUse:
+        text = "another process, or another store of this one, has it open"
+        return StoreInUse(self.url, text)
+
+    def _take_lock(self, path: Path, flags: int) -> None:
+        """Lock a file or folder until the store is closed.
+
+        Raises:
+            StoreInUse: somebody else has it locked.
+        """
         # flock, not fcntl: it is of the open file, so it holds against another
         # store of this process, and ends with the process however that ends.
-        lock = os.open(self._lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        lock = os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        self._locks.append(lock)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            os.close(lock)
-            if not isinstance(error, BlockingIOError):
-                raise
-            raise StoreInUse(
-                self.url, "another process, or another store of this one, has it open"
-            ) from None
-        return lock
+        except BlockingIOError:
+            raise self._in_use() from None
+
+    def _unlock(self) -> None:
+        if self._data is not None:
+            self._open_here.discard(self._data)
+            self._data = None
+        while self._locks:
+            os.close(self._locks.pop())
+
+
+def identity(path: Path) -> tuple[int, int]:
+    """What names a file or folder, whatever path leads to it: device and inode.
+
+    Raises:
+        OSError: there is none.
+    """
+    status = os.stat(path)
+    return status.st_dev, status.st_ino
 
 
 def disk_error(url: str, error: OSError) -> StoreError:
     """The error of the right class for what the system said of a store."""
     text = error.strerror or str(error)
+    if error.errno == errno.ELOOP:
+        text = "is a symbolic link, which a store does not follow"
     if error.filename is not None:
         text += f" ({os.fsdecode(error.filename)})"
     return _ERRORS.get(error.errno, StoreError)(url, text)

@@ -150,7 +150,8 @@ class MemoryStore:
     def outgoing(self) -> Iterator[Outgoing]:
         """See Store."""
         self._need_open()
-        return iter(self._records(sorted(self._outgoing)))
+        found = map(self._outgoing.get, sorted(self._outgoing))
+        return (stored(record) for record in found if record is not None)
 
     def find_outgoing(self, msg_id: str) -> Outgoing | None:
         """See Store."""

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from qos.core.item import Ended, Item, ItemOutcome
 from qos.core.queue_effects import Change
 from qos.core.queue_service import QueueContents
-from qos.errors import LocalProtocolError
+from qos.errors import InvalidArgument
 from qos.stores.queue_rows import (
     APPLICATION_ID,
     CHANGES,
@@ -201,13 +201,12 @@ def queue_store_from_url(url: str) -> QueueStore:
         url: `sqlite:PATH`; the path may begin with `~`.
 
     Raises:
-        LocalProtocolError: it is anything else. What a queue has confirmed must
+        InvalidArgument: it is anything else. What a queue has confirmed must
             survive its process, so `memory:` is none.
     """
-    scheme, _, path = url.partition(":")
-    if scheme == "sqlite" and path and "\0" not in path:
-        return QueueStore(path)
-    raise LocalProtocolError(
-        f"{url!r} names no store of a queue: expected sqlite:PATH"
-        " (memory: would not survive, and files: is for messages)"
-    )
+    if isinstance(url, str):
+        scheme, _, path = url.partition(":")
+        if scheme == "sqlite" and path and "\0" not in path:
+            return QueueStore(path)
+    why = "memory: would not survive, and files: is for messages"
+    raise InvalidArgument("store", url, "the URL sqlite:PATH", why=why)

@@ -152,6 +152,42 @@ MIGRATIONS: Migrations = (
         "DROP TABLE ended_by_id",
         """CREATE INDEX ended_forgotten ON ended (forget_at)""",
     ),
+    # Identities of nodes, and whom they count for; subscriptions that are dormant.
+    (
+        "ALTER TABLE node ADD COLUMN identity TEXT NOT NULL DEFAULT ''",
+        "ALTER TABLE node ADD COLUMN creator TEXT NOT NULL DEFAULT ''",
+        "ALTER TABLE node ADD COLUMN dead_letter TEXT NOT NULL DEFAULT ''",
+        "ALTER TABLE node ADD COLUMN dead_letter_by TEXT NOT NULL DEFAULT ''",
+        "ALTER TABLE subscription ADD COLUMN dormant_since REAL",
+        "UPDATE node SET identity = lower(hex(randomblob(16)))",
+        # Nobody knows who has set a dead-letter node. It stays where every owner of the
+        # one node is an owner or a publisher of the other, so that whoever it was may
+        # publish there; any other reference is dropped, and its items stay as dead.
+        """UPDATE node SET dead_letter = COALESCE((
+                SELECT target.identity FROM node AS target
+                WHERE target.name = json_extract(
+                        node.config, '$."queue#dead_letter_node"'
+                    )
+                    AND NOT EXISTS (
+                        SELECT 1 FROM json_each(node.affiliations) AS owner
+                        WHERE owner.value = 'owner' AND NOT EXISTS (
+                            SELECT 1 FROM json_each(target.affiliations) AS other
+                            WHERE other.key = owner.key
+                                AND other.value IN ('owner', 'publisher')
+                        )
+                    )
+            ), '')""",
+        """UPDATE node SET dead_letter_by = (
+                SELECT MIN(key) FROM json_each(node.affiliations) WHERE value = 'owner'
+            )
+            WHERE dead_letter <> ''""",
+        """UPDATE node SET config = json_remove(config, '$."queue#dead_letter_node"')
+            WHERE dead_letter = ''""",
+        # What was open by default stays open.
+        """UPDATE node SET config = json_insert(
+                config, '$."pubsub#access_model"', 'open'
+            )""",
+    ),
 )
 
 # -- how a value is written -------------------------------------------------
@@ -336,12 +372,9 @@ def _list_text(values: Sequence[object]) -> str:
 
 def _node_row(node: Node) -> tuple[Value, ...]:
     affiliations = {jid: each.value for jid, each in node.affiliations.items()}
-    return (
-        node.name,
-        node.created_at,
-        _json(node.config),
-        _json(affiliations),
-        node.accepted,
+    packed = {"config": _json(node.config), "affiliations": _json(affiliations)}
+    return tuple(
+        packed[name] if name in packed else getattr(node, name) for name in NODE
     )
 
 

@@ -108,6 +108,10 @@ MIGRATIONS: Migrations = (
         )""",
     ),
     ("ALTER TABLE incoming ADD COLUMN handovers INTEGER NOT NULL DEFAULT 0",),
+    (
+        "ALTER TABLE incoming ADD COLUMN rejection TEXT NOT NULL DEFAULT ''",
+        "ALTER TABLE ended ADD COLUMN condition_text TEXT",
+    ),
 )
 
 #: Messages of the outbox read at a time when all of it is read.

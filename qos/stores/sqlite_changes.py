@@ -3,6 +3,10 @@
 Its triggers make them. So the writer's thread gives the GIL away once in a commit.
 With a statement for each change it would have to get it back after each, and a
 commit of 64 changes was seen to take a second while the event loop was busy.
+
+The triggers name the store's tables without `main.`, since SQLite takes no qualified
+names there, and a temporary table would come first: so nothing else may be temporary on
+a connection that has this view (sqlite_guard.py).
 """
 
 # ruff: noqa: S608 - the SQL is put together of our own names; values are bound
@@ -14,6 +18,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeAlias
+
+from qos.stores.sqlite_guard import OURS
 
 __all__ = ["ChangesView", "Kind", "Value", "insert", "names"]
 
@@ -93,7 +99,7 @@ def insert(table: str, columns: Iterable[str], *, verb: str = "INSERT") -> str:
 @lru_cache
 def _statement(rows: int, width: int) -> str:
     row = f"({', '.join('?' * width)})"
-    return f"INSERT INTO changes VALUES {', '.join([row] * rows)}"
+    return f"INSERT {OURS} INTO temp.changes VALUES {', '.join([row] * rows)}"
 
 
 def _trigger(kind: Kind) -> str:

@@ -80,7 +80,7 @@ _Record = TypeVar("_Record")
 
 
 class SqliteFile(DurableStore[_Contents, _Change]):
-    """`sqlite:PATH`. Beside PATH lie `PATH-lock` and, in use, SQLite's own two files.
+    """`sqlite:PATH`. Beside PATH lie, in use, SQLite's own two files.
 
     `open` finds damage to the file's structure, but in a large file that to the
     payloads is found only when they are read.
@@ -173,9 +173,16 @@ class SqliteFile(DurableStore[_Contents, _Change]):
 
     # -- opening and closing -----------------------------------------------
 
-    @property
-    def _lock_path(self) -> Path:
-        return self._beside("-lock")
+    def exists(self) -> bool:
+        """See DurableStore."""
+        return self._path.exists()
+
+    def _lock_data(self) -> bool:
+        # SQLite's own locks are of another kind (fcntl), and conflict with none of this.
+        if not self._path.is_file():
+            return False
+        self._take_lock(self._path, os.O_RDONLY)
+        return True
 
     def _beside(self, suffix: str) -> Path:
         return self._path.with_name(self._path.name + suffix)
@@ -208,7 +215,7 @@ class SqliteFile(DurableStore[_Contents, _Change]):
 
     def _load(self) -> _Contents:
         with self._errors():
-            if not self._path.exists():
+            if not self._locks:
                 self._create()
             for place in (self._path, self._path.parent):
                 if not os.access(place, os.W_OK, effective_ids=True):
@@ -222,6 +229,19 @@ class SqliteFile(DurableStore[_Contents, _Change]):
                 self._disconnect()
                 raise
 
+    def _load_to_read(self) -> bool:
+        with self._errors():
+            try:
+                version = self._connect_reader()
+                if version == len(self._migrations):
+                    self._read_id()
+                    return True
+            except BaseException:
+                self._disconnect()
+                raise
+            self._disconnect()
+            return False
+
     def _confirm(self) -> None:
         """Sync what a killed process may have left unsynced.
 
@@ -233,12 +253,14 @@ class SqliteFile(DurableStore[_Contents, _Change]):
         sync(self._path.parent)
 
     def _create(self) -> None:
-        """Make the file under another name, so that it is there whole or not."""
+        """Make the file under another name, so that it is there whole or not.
+
+        It is locked from the beginning: with the new name the lock is that of the data.
+        """
         new = self._beside("-new")
-        self._discard_new()
+        self._lock_new(new)
         try:
             with self._errors():
-                os.close(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
                 with closing(sqlite3.connect(new, isolation_level=None)) as db:
                     self._fill_new(db)
                 self.probe("create")
@@ -248,6 +270,27 @@ class SqliteFile(DurableStore[_Contents, _Change]):
             self._discard_new()
             raise
         sync(self._path.parent)
+
+    def _lock_new(self, new: Path) -> None:
+        """Make an empty file for the new store, locked.
+
+        Raises:
+            StoreInUse: somebody else makes the store.
+        """
+        try:
+            # One that is there is of a process that died, unless it is locked.
+            self._take_lock(new, os.O_RDONLY)
+            if not os.path.samestat(os.fstat(self._locks[-1]), os.lstat(new)):
+                raise self._in_use()
+        except FileNotFoundError:
+            pass
+        if self._path.exists():
+            raise self._in_use()
+        self._discard_new()
+        try:
+            self._take_lock(new, os.O_RDWR | os.O_CREAT | os.O_EXCL)
+        except FileExistsError:
+            raise self._in_use() from None
 
     def _fill_new(self, db: sqlite3.Connection) -> None:
         db.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
@@ -266,17 +309,22 @@ class SqliteFile(DurableStore[_Contents, _Change]):
     def _connect(self) -> None:
         # First without the right to write: to open a file that is not for us
         # would change it.
-        uri = f"file:{quote(str(self._path))}?mode=ro"
-        reader = self._reader = sqlite3.connect(
-            uri, uri=True, isolation_level=None, check_same_thread=False
-        )
-        self._check_version(reader.execute("PRAGMA user_version").fetchone()[0])
-        self._check(reader)
-
+        self._connect_reader()
         writer = self._writer = self._connect_writer()
         self._migrate(writer)
         self._changes_view.create(writer)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="qos-store")
+
+    def _connect_reader(self) -> int:
+        """Connect without the right to write; returns the version of the file."""
+        uri = f"file:{quote(str(self._path))}?mode=ro"
+        reader = self._reader = sqlite3.connect(
+            uri, uri=True, isolation_level=None, check_same_thread=False
+        )
+        (version,) = reader.execute("PRAGMA user_version").fetchone()
+        self._check_version(version)
+        self._check(reader)
+        return int(version)
 
     def _connect_writer(self) -> sqlite3.Connection:
         """A connection that writes as safely as this module says."""
@@ -330,11 +378,12 @@ class SqliteFile(DurableStore[_Contents, _Change]):
         assert self._reader is not None
         self._reader.close()
         self._reader = None
-        # In the thread: the last connection to close copies the WAL into the file.
-        loop = asyncio.get_running_loop()
-        await loop.run_in_executor(self._thread, self._disconnect)
-        assert self._thread is not None
-        self._thread.shutdown()
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            # In it: the last connection to close copies the WAL into the file.
+            loop = asyncio.get_running_loop()
+            await loop.run_in_executor(thread, self._disconnect)
+            thread.shutdown()
 
     def _disconnect(self) -> None:
         for connection in (self._reader, self._writer):

@@ -13,6 +13,7 @@ from typing import Any
 from slixmpp import ClientXMPP
 
 import xep_qos  # noqa: F401 - makes the plugin known
+from qos import arguments
 from qos.testing.server import LoopbackServer
 from xep_qos.closing import close
 
@@ -33,6 +34,8 @@ def friends(*users: str, **options: Any) -> LoopbackServer:
         users: their names, as in `friends("controller", "lamp")`.
         options: as for LoopbackServer: link, port …
     """
+    for user in users:
+        arguments.text("users", user, empty=False)
     jids = {user: f"{user}@{LoopbackServer.domain}" for user in users}
     return LoopbackServer(
         accounts=dict.fromkeys(users, _PASSWORD),
@@ -89,6 +92,14 @@ async def logged_in(
     Raises:
         TimeoutError: no session came about.
     """
+    arguments.instance(LoopbackServer, "server", server, "a LoopbackServer")
+    arguments.text("name", name, empty=False)
+    for options in arguments.mapping(
+        "plugins", {} if plugins is None else plugins
+    ).values():
+        arguments.mapping("plugins", options)
+    if prepare is not None:
+        arguments.callable_of("prepare", prepare)
     user, slash, resource = name.partition("/")
     jid = f"{user}@{server.domain}{slash}{resource}"
     client = new_client(jid, _PASSWORD, {"xep_qos": {}, **(plugins or {})})

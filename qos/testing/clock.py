@@ -7,8 +7,9 @@ waits for nothing.
 
 import heapq
 import itertools
-import math
 from collections.abc import Callable
+
+from qos import arguments
 
 
 class ManualTimer:
@@ -43,7 +44,7 @@ class ManualClock:
     """
 
     def __init__(self, now: float = 0.0) -> None:
-        self._now = _finite("now", now)
+        self._now = arguments.number("now", now)
         self._timers: list[tuple[float, int, ManualTimer]] = []
         self._order = itertools.count()
 
@@ -57,7 +58,8 @@ class ManualClock:
         Nothing ever runs inside this call: a moment that has passed is due at the next
         ``advance`` or ``jump``, be it ``advance(0)``.
         """
-        timer = ManualTimer(_finite("when", when), callback)
+        arguments.callable_of("callback", callback)
+        timer = ManualTimer(arguments.number("when", when), callback)
         heapq.heappush(self._timers, (timer.when, next(self._order), timer))
         return timer
 
@@ -73,7 +75,7 @@ class ManualClock:
         They run in order of time, and of registration within one moment; those that
         they register run as well if they fall due on the way.
         """
-        if _finite("seconds", seconds) < 0:
+        if arguments.number("seconds", seconds) < 0:
             raise ValueError(f"seconds must not be negative, got {seconds!r}")
         end = self._now + seconds
         while (when := self.deadline()) is not None and when <= end:
@@ -87,11 +89,5 @@ class ManualClock:
         Unlike with ``advance``, all due callbacks see ``to``. Going back is allowed and
         makes no timer due that was not.
         """
-        self._now = _finite("to", to)
+        self._now = arguments.number("to", to)
         self.advance(0)
-
-
-def _finite(name: str, value: float) -> float:
-    if not math.isfinite(value):
-        raise ValueError(f"{name} must be a finite number, got {value!r}")
-    return value

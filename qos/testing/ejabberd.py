@@ -142,6 +142,8 @@ class Ejabberd(XmppServer):
             secrets = {
                 jid: {"password": secret} for jid, secret in self.components.items()
             }
+            # Each component is routed its own domain alone, not all of `hosts`.
+            component["global_routes"] = False
             listeners.append({**usual, **component, "hosts": secrets})
         modules = ["mod_roster", "mod_disco", "mod_ping", "mod_admin_extra"]
         if self.smacks:

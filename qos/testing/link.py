@@ -4,9 +4,11 @@ It decides only, and does nothing itself: no I/O and no clock. So one link serve
 embedded server and tests in memory alike.
 """
 
-import math
 import random
 from dataclasses import dataclass
+
+from qos import arguments
+from qos.errors import InvalidArgument
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +63,17 @@ class Link:
         delay_s: tuple[float, float] = (0.0, 0.0),
         cut: float = 0.0,
     ) -> None:
+        is_seed = isinstance(seed, int | str)
+        if isinstance(seed, bool) or not is_seed:
+            raise InvalidArgument("seed", seed, "a whole number or a string")
         for name, value in (("loss", loss), ("duplicate", duplicate), ("cut", cut)):
-            if not 0.0 <= value <= 1.0:
-                raise ValueError(f"{name} must be within 0 and 1, got {value!r}")
+            arguments.number(name, value, least=0.0, most=1.0)
+        is_pair = isinstance(delay_s, tuple | list)
+        if not is_pair or len(delay_s) != 2:
+            raise InvalidArgument("delay_s", delay_s, "(shortest, longest)")
         shortest, longest = delay_s
-        if not (0.0 <= shortest <= longest and math.isfinite(longest)):
-            raise ValueError(f"delay_s must be (shortest, longest), got {delay_s!r}")
+        arguments.number("delay_s", shortest, least=0.0)
+        arguments.number("delay_s", longest, least=shortest)
         self.counts = LinkCounts()
         self._random = random.Random(seed)  # noqa: S311  (repeatable, not secret)
         self._loss = loss

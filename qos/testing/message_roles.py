@@ -28,7 +28,7 @@ import os
 import random
 import secrets
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -67,6 +67,9 @@ _REMEMBERED = 10_000
 #: What a fickle sender does to each so manieth message: these primes meet rarely.
 _DEADLINE_EVERY, _WITHDRAW_EVERY = 7, 11
 _DEADLINE_S_MAX = 4.0
+
+#: Of the bursts, where there is an address at which nobody takes messages.
+_TO_NOBODY_EVERY = 8
 _WITHDRAW_S_MAX = 0.3
 
 
@@ -82,9 +85,14 @@ class End(Role):
         store: its URL.
         log: the file.
         smacks: whether it loads XEP-0198.
-        to: the sender's peer, full; it is also sent to by its bare JID.
+        to: the sender's peers: each message goes to the next one.
+        to_nobody: an address, besides those, at which nobody takes messages; some
+            bursts go there, with a deadline. '' for none.
+        burst: the sender submits so many messages before each pause, so that they go
+            out in batches.
+        padding: a body gets at most so many characters more.
         drain: send nothing new, and exit when all that is outstanding has ended.
-        pause_s: before each further message.
+        pause_s: before each further burst.
         fickle: give some messages a deadline, and withdraw others.
         journal: the folder of its journal, or ''.
         remembers_s: how long the plugin remembers what has ended; 0: its default.
@@ -96,7 +104,10 @@ class End(Role):
     store: str
     log: str
     smacks: bool = False
-    to: str = ""
+    to: Sequence[str] = ()
+    to_nobody: str = ""
+    burst: int = 1
+    padding: int = 0
     drain: bool = False
     pause_s: float = 0.0
     fickle: bool = False
@@ -232,7 +243,8 @@ class Device:
                 await room.acquire()
                 number += 1
                 group.create_task(self._submit(number, room))
-                await asyncio.sleep(self.end.pause_s)
+                if number % self.end.burst == 0:
+                    await asyncio.sleep(self.end.pause_s)
         ending.cancel()
 
     async def _until_told(self) -> None:
@@ -254,11 +266,15 @@ class Device:
 
     async def _submit(self, number: int, room: asyncio.Semaphore) -> None:
         level = Level.ACKNOWLEDGED if number % 3 == 0 else Level.ASSURED
-        body = f"{level.value} {self.end.number}-{number}"
-        to = self.end.to.partition("/")[0] if number % 2 else self.end.to
+        padding = "." * random.randint(0, self.end.padding)  # noqa: S311
+        body = f"{level.value} {self.end.number}-{number}{padding}"
+        to = self.end.to[number % len(self.end.to)]
         fickle = self.end.fickle and level is Level.ASSURED
         deadline_s = None
-        if fickle and number % _DEADLINE_EVERY == 0:
+        bursts = (number - 1) // self.end.burst
+        if self.end.to_nobody and bursts % _TO_NOBODY_EVERY == 0:
+            to, deadline_s = self.end.to_nobody, _DEADLINE_S_MAX
+        elif fickle and number % _DEADLINE_EVERY == 0:
             deadline_s = random.uniform(0.1, _DEADLINE_S_MAX)  # noqa: S311
         msg_id = secrets.token_hex(16)
         withdrawn = fickle and number % _WITHDRAW_EVERY == 0

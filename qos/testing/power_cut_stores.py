@@ -106,7 +106,7 @@ def _item(seq: int, **changes: Any) -> Item:
 
 
 def _queue_writes() -> list[list[Any]]:
-    node = Node(name="jobs", created_at=1.0, config={"ttl": "5"})
+    node = Node(name="jobs", identity="i", created_at=1.0, config={"ttl": "5"})
     wish = Subscription(
         node="jobs",
         jid="bee@example.org/1",
@@ -137,7 +137,7 @@ def _queue_writes() -> list[list[Any]]:
         [SaveItem(_item(4, **dead)), RemoveItem(2), SaveEnded(late)],
         [RemoveSubscription("jobs", "bee@example.org/1")],
         [ForgetOld(10.0), SaveItem(_item(3, **held))],
-        [RemoveItem(5), SaveNode(Node(name="more", created_at=2.0))],
+        [RemoveItem(5), SaveNode(Node(name="more", identity="j", created_at=2.0))],
         [SaveItem(_item(8, node="more"), _PAYLOAD)],
         [RemoveNode("jobs")],
         [SaveItem(_item(9, node="more"), "<y/>")],

@@ -1,8 +1,9 @@
-"""A TCP proxy that is a bad network: it cuts, stalls, trickles and reorders.
+"""A TCP proxy that is a bad network: it cuts, stalls, trickles, reorders and injects.
 
-Between clients and one port of a server. What goes through is bytes to it, TLS or not,
-and none is changed. Which connections a fault is for is decided by a seed; when there is
-one, the caller decides. Knows nothing of XMPP.
+It stands between clients and one port of a server. What goes through is bytes to it, TLS
+or not; it changes none, and adds those of an attacker if it is told to. A seed decides
+which connections a fault is for, and the caller when there is one. It knows nothing of
+XMPP.
 """
 
 from __future__ import annotations
@@ -11,12 +12,14 @@ import asyncio
 import contextlib
 import enum
 import random
+import re
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
 from qos.testing.ports import ADDRESS, free_ports
 
-__all__ = ["LinkFault", "Proxy"]
+__all__ = ["Injection", "LinkFault", "Proxy"]
 
 _READ_BYTES = 65_536
 
@@ -53,6 +56,24 @@ class LinkFault(enum.Enum):
     REORDER = "reorder"
 
 
+@dataclass(frozen=True, slots=True)
+class Injection:
+    """What an attacker on the network path writes to the client, once a connection.
+
+    It is written in one piece with the bytes of the server that the pattern matches, so
+    these have to come in one read. He cannot break TLS: within it nothing matches.
+
+    Attributes:
+        pattern: where, in what the server sends.
+        content: the bytes to add.
+        behind: add them behind the match; False: before it.
+    """
+
+    pattern: re.Pattern[bytes]
+    content: bytes
+    behind: bool = False
+
+
 class Proxy:
     """Use it as an async context manager; it listens within.
 
@@ -62,10 +83,14 @@ class Proxy:
 
     Attributes:
         port: where clients connect.
+        injections: for the connections that are made from now on.
+        injected: how often one of them was written.
     """
 
     def __init__(self, to_port: int, *, seed: int | str) -> None:
         (self.port,) = free_ports(1)
+        self.injections: tuple[Injection, ...] = ()
+        self.injected = 0
         self._to_port = to_port
         self._random = random.Random(seed)  # noqa: S311  (repeatable, not secret)
         self._connections: dict[_Connection, asyncio.Task[None]] = {}
@@ -162,7 +187,7 @@ class Proxy:
     ) -> None:
         task = asyncio.current_task()
         assert task is not None
-        connection = _Connection(reader, writer)
+        connection = _Connection(reader, writer, self)
         self._connections[connection] = task
         try:
             if self._waiting is not None:
@@ -182,8 +207,10 @@ class _Connection:
     """One client's, and the one to the server that belongs to it."""
 
     def __init__(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, proxy: Proxy
     ) -> None:
+        self._proxy = proxy
+        self._injections = list(proxy.injections)
         self.trickles = False
         self.orphaned = False
         self._client = (reader, writer)
@@ -245,6 +272,8 @@ class _Connection:
         flows = self._flows[direction]
         with contextlib.suppress(OSError):
             while data := await reader.read(_READ_BYTES):
+                if direction == "down":
+                    data = self._with_injections(data)
                 while data:
                     await flows.wait()
                     size = _PIECE_BYTES if self.trickles else len(data)
@@ -254,6 +283,16 @@ class _Connection:
                         await asyncio.sleep(_PIECE_PAUSE_S)
         # The end of a connection is held up like all else.
         await flows.wait()
+
+    def _with_injections(self, data: bytes) -> bytes:
+        for injection in tuple(self._injections):
+            match = injection.pattern.search(data)
+            if match is not None:
+                at = match.end() if injection.behind else match.start()
+                data = data[:at] + injection.content + data[at:]
+                self._injections.remove(injection)
+                self._proxy.injected += 1
+        return data
 
     async def _put(
         self, direction: str, writer: asyncio.StreamWriter, data: bytes

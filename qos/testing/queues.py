@@ -10,6 +10,8 @@ from pathlib import Path
 
 from slixmpp import ComponentXMPP
 
+from qos import arguments
+from qos.jids import jid_of
 from qos.testing.server import LoopbackServer
 from xep_0254.service import QueueService
 from xep_qos.closing import close
@@ -27,7 +29,7 @@ async def queue_service(
     secret: str = "secret",  # noqa: S107 - of a component that only exists inside a test
     *,
     store: str | None = None,
-    creators: Collection[str] | None = None,
+    creators: str | Collection[str] = "domain",
     journal: str | os.PathLike[str] | None = None,
 ) -> AsyncIterator[QueueService]:
     """Serve queues at a domain; closed on exit, its store included.
@@ -55,6 +57,9 @@ async def queue_service(
         TimeoutError: no session came about.
         StoreError: the store cannot be opened.
     """
+    arguments.instance(LoopbackServer, "server", server, "a LoopbackServer")
+    jid_of("domain", domain)
+    arguments.text("secret", secret, private=True)
     with contextlib.ExitStack() as stack:
         if store is None:
             folder = stack.enter_context(tempfile.TemporaryDirectory())

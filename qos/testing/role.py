@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from qos.cli.account import Component, Login
-from qos.cli.logins import AccountSession, ComponentSession
 from qos.core.backoff import Backoff
+from qos.stream.login import AccountSession, ComponentSession
+from qos.stream.server import Component, Login
 from qos.testing.xmpp_server import XmppServer
 
 __all__ = ["Connect", "Role", "Say", "ended_by_signal", "open_log"]
@@ -90,7 +90,10 @@ class Connect:
             tls="starttls" if self.ca_file else "off",
             ca_file=Path(self.ca_file) if self.ca_file else None,
         )
-        return _ResumingSession(login) if resumes else AccountSession(login)
+        session = AccountSession(login)
+        if resumes:
+            session.client.register_plugin("xep_0198")
+        return session
 
     def as_component(self) -> ComponentSession:
         """Not begun yet."""
@@ -103,15 +106,6 @@ class Connect:
             secret=self.password,
         )
         return ComponentSession(component)
-
-
-class _ResumingSession(AccountSession):
-    """A session that goes on where the last one was cut off, if the server has it."""
-
-    def __init__(self, login: Login) -> None:
-        super().__init__(login)
-        self.client.register_plugin("xep_0198")
-        self.client.add_event_handler("session_resumed", self._session_started)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,11 +23,15 @@ import signal
 import sys
 import traceback
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import ClassVar, NoReturn, Self
 
 from qos.cli.status import CommandError, Status
+from qos.errors import CannotConnect
+from qos.testing.command_roles import Shipped
+from qos.testing.hostile_roles import Greedy, Squatter
 from qos.testing.message_roles import End
 from qos.testing.parents import die_with_parent
 from qos.testing.queue_roles import Hand, Poison, Press, Service
@@ -198,7 +202,11 @@ class _Nursery:
     """Forks, and says what becomes of the children."""
 
     roles: ClassVar[dict[str, type[Role]]] = {
-        role.__name__: role for role in (Service, Hand, Press, End, Intruder)
+        role.__name__: role
+        for role in (
+            *(Service, Hand, Press, End, Intruder),
+            *(Shipped, Greedy, Squatter),
+        )
     }
 
     def __init__(self) -> None:
@@ -234,14 +242,20 @@ def _run(key: int, role: Role) -> NoReturn:
         die_with_parent()
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
-        form = f"{role.connect.jid} %(asctime)s %(levelname)s %(name)s %(message)s"
-        logging.basicConfig(level=logging.WARNING, format=form)
-        logging.getLogger("qos.worker.worker").addFilter(_unexpected)
-        asyncio.run(_live(key, role))
-        status = 0
+        if isinstance(role, Shipped):
+            status = role.run(partial(_say, key))
+        else:
+            form = f"{role.connect.jid} %(asctime)s %(levelname)s %(name)s %(message)s"
+            logging.basicConfig(level=logging.WARNING, format=form)
+            logging.getLogger("qos.worker.worker").addFilter(_unexpected)
+            asyncio.run(_live(key, role))
+            status = 0
     except CommandError as error:
         print(error, file=sys.stderr)
         status = error.status
+    except CannotConnect as error:
+        print(error, file=sys.stderr)
+        status = Status.UNREACHABLE
     except BaseException as error:  # noqa: BLE001 - whatever it is, it must not fork on
         if unrecoverable(error):
             print(error, file=sys.stderr)
@@ -256,7 +270,7 @@ def _run(key: int, role: Role) -> NoReturn:
 async def _live(key: int, role: Role) -> None:
     telling = asyncio.create_task(_tell_tasks(key))
     try:
-        await role.live(lambda event: _write(key, event, os.getpid()))
+        await role.live(partial(_say, key))
     finally:
         telling.cancel()
 
@@ -270,6 +284,10 @@ async def _tell_tasks(key: int) -> None:
 def _unexpected(record: logging.LogRecord) -> bool:
     """Leave out what is meant to be."""
     return not (record.exc_info and record.exc_info[0] is Poison)
+
+
+def _say(key: int, event: str) -> None:
+    _write(key, event, os.getpid())
 
 
 def _write(key: int, event: str, value: int) -> None:

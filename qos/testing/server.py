@@ -13,6 +13,7 @@ from functools import partial
 from types import TracebackType
 from typing import Final, Self
 
+from qos import arguments
 from qos.testing.link import Link
 from qos.testing.routing import Router
 from qos.testing.session import ClientSession, ComponentSession
@@ -54,6 +55,17 @@ class LoopbackServer:
         component_port: int = 0,
         stanza_bytes_max: int = STANZA_BYTES_MAX,
     ) -> None:
+        arguments.text_by_text("accounts", accounts)
+        for roster in arguments.mapping(
+            "rosters", {} if rosters is None else rosters
+        ).values():
+            arguments.text_by_text("rosters", roster)
+        arguments.text_by_text("components", {} if components is None else components)
+        if link is not None:
+            arguments.instance(Link, "link", link, "a Link")
+        arguments.whole("port", port, least=0, most=65535)
+        arguments.whole("component_port", component_port, least=0, most=65535)
+        arguments.whole("stanza_bytes_max", stanza_bytes_max, least=1)
         self.port = port
         self.component_port = component_port
         self._stanza_bytes_max = stanza_bytes_max

@@ -43,6 +43,7 @@ from qos.core.model import (
     Level,
     Outgoing,
     OutgoingState,
+    Rejection,
 )
 from qos.errors import StoreError, StoreInUse
 from qos.stores.base import Change, Contents, ForgetEnded, Remember, Store, stored
@@ -104,6 +105,9 @@ def incoming(key: str, **changes: Any) -> Incoming:
         mark="mark",
         hold="hold",
     )
+    if changes.get("state") is IncomingState.REJECTED:
+        why = Rejection("conflict", "cancel", "'ä'\n", redelivered=True)
+        record = replace(record, rejection=why.to_text())
     return replace(record, **changes)
 
 

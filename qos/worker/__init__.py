@@ -2,10 +2,12 @@
 
 ::
 
-    async with Worker(client, "queue.example.org", "orders", parallel=8) as worker:
-        async for job in worker:         # or: await worker.run(handler)
-            async with job:              # accepted on clean exit, failed on an exception
-                await handle(job.payload)
+    async def handle(job: Job) -> None:  # accepted on return, failed on an exception
+        await pack(job.payload)
+
+    worker = Worker(client, "queue.example.org", "orders", parallel=8)
+    worker.install_signal_handlers()     # SIGTERM and Ctrl-C stop it in order
+    await worker.run(handle)             # 8 items at a time
 
 Not imported by `import qos`: it needs slixmpp.
 """

@@ -2,8 +2,9 @@
 
 ::
 
-    async with job, job.effects(db) as effects:
-        effects.execute("INSERT INTO invoices VALUES (?, ?)", (number, amount))
+    async def handle(job: Job) -> None:  # the handler of Worker.run
+        async with job.effects(db) as effects:
+            effects.execute("INSERT INTO invoices VALUES (?, ?)", (number, amount))
 
 Neither order of two commits would do: effects before the retract are doubled when it
 is refused, effects after it are lost when the process dies in between. So there are
@@ -54,6 +55,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from qos.errors import JobLost, LocalProtocolError
 from qos.stores.base import Parameters, Value
+from qos.stores.sqlite_guard import Guard
 
 if TYPE_CHECKING:
     from qos.worker.job import Job
@@ -64,7 +66,7 @@ __all__ = ["FINAL", "Effects", "Key", "apply", "drop", "prepare", "prepared"]
 FINAL = frozenset({"item-not-found", "unexpected-request"})
 
 _TABLE = """
-CREATE TABLE IF NOT EXISTS xmpp_qos_prepared (
+CREATE TABLE IF NOT EXISTS main.xmpp_qos_prepared (
     service TEXT NOT NULL,
     account TEXT NOT NULL,
     node TEXT NOT NULL,
@@ -78,10 +80,7 @@ CREATE TABLE IF NOT EXISTS xmpp_qos_prepared (
 
 _THIS = "service = ? AND account = ? AND node = ? AND item_id = ? AND token = ?"
 
-#: They would end the transaction in which the statements are executed.
-_FORBIDDEN = frozenset(
-    {"BEGIN", "COMMIT", "END", "RELEASE", "ROLLBACK", "SAVEPOINT", "PRAGMA", "VACUUM"}
-)
+_OWN_TABLES = ("xmpp_qos_prepared",)
 
 _FULL = 2
 
@@ -118,8 +117,9 @@ class Effects:
     an exception nothing is recorded.
 
     The connection must not be in a transaction of the application's then (of
-    `autocommit=False`, in Python 3.12, it always is). Commits take their time on
-    disk, and the event loop waits meanwhile.
+    `autocommit=False`, in Python 3.12, it always is), and an authorizer that the
+    application has set on it is removed. Commits take their time on disk, and the event
+    loop waits meanwhile.
     """
 
     def __init__(
@@ -134,16 +134,15 @@ class Effects:
         """Record a statement, to be executed when the job is accepted.
 
         Args:
-            sql: one statement that changes something.
+            sql: one statement that changes tables of the application in this file.
+                What else it may do, qos.stores.sqlite_guard says: for instance no
+                `COMMIT`, `ATTACH` or `PRAGMA`, and no temporary table. Such a statement
+                is refused at the end of the block, before the item is accepted.
             parameters: its values: None, int, float, str or bytes.
 
         Raises:
-            LocalProtocolError: it is a statement about transactions, or has a value
-                of another type.
+            LocalProtocolError: a value is of another type.
         """
-        word = sql.split(maxsplit=1)[0].upper().rstrip(";") if sql.strip() else ""
-        if not word or word in _FORBIDDEN:
-            raise LocalProtocolError(f"{word or 'nothing'} cannot be an effect")
         _packed([(sql, parameters)])
         self._statements.append((sql, parameters))
 
@@ -166,7 +165,8 @@ class Effects:
         Raises:
             JobLost: the job was not accepted, and nothing was done; or it is not
                 known, and `Worker.recover` will see to it.
-            LocalProtocolError: the job was settled before.
+            LocalProtocolError: the job was settled before, or a statement does what
+                an effect must not; nothing was done.
             sqlite3.Error: the statements cannot be executed; nothing was done,
                 unless `job.outcome` is accepted: then they stay prepared.
         """
@@ -195,18 +195,19 @@ def prepare(db: sqlite3.Connection, key: Key, statements: Sequence[Statement]) -
     """Try the statements, and write them down; on return they are on disk.
 
     Raises:
-        LocalProtocolError: the connection is in a transaction.
+        LocalProtocolError: the connection is in a transaction, or a statement does
+            what an effect must not; nothing was written.
         sqlite3.Error: they fail, or cannot be written; nothing was.
     """
     packed = _packed(statements)
     with _synchronous(db):
         with _transaction(db, keep=False):
-            for sql, parameters in statements:
-                db.execute(sql, parameters)
+            _execute(db, statements)
         with _transaction(db):
             db.execute(_TABLE)
             db.execute(
-                "INSERT OR IGNORE INTO xmpp_qos_prepared VALUES (?, ?, ?, ?, ?, ?, ?)",
+                "INSERT OR IGNORE INTO main.xmpp_qos_prepared"
+                " VALUES (?, ?, ?, ?, ?, ?, ?)",
                 (*key.columns(), packed, time.time()),
             )
 
@@ -215,23 +216,23 @@ def apply(db: sqlite3.Connection, key: Key) -> bool:
     """Execute what is prepared, once; False: it was done before.
 
     Raises:
-        LocalProtocolError: the connection is in a transaction.
+        LocalProtocolError: the connection is in a transaction, or a statement does
+            what an effect must not; all stays prepared.
         sqlite3.Error: a statement fails; all stays prepared.
     """
     with _transaction(db):
         rows = _rows(
             db,
-            f"SELECT statements FROM xmpp_qos_prepared WHERE {_THIS}",  # noqa: S608
+            f"SELECT statements FROM main.xmpp_qos_prepared WHERE {_THIS}",  # noqa: S608
             key.columns(),
         )
         if not rows or rows[0][0] == _DONE:
             return False
         db.execute(
-            f"UPDATE xmpp_qos_prepared SET statements = ? WHERE {_THIS}",  # noqa: S608
+            f"UPDATE main.xmpp_qos_prepared SET statements = ? WHERE {_THIS}",  # noqa: S608
             (_DONE, *key.columns()),
         )
-        for sql, parameters in _unpacked(rows[0][0]):
-            db.execute(sql, parameters)
+        _execute(db, _unpacked(rows[0][0]))
     return True
 
 
@@ -251,16 +252,27 @@ def prepared(
     with _transaction(db):
         db.execute(_TABLE)
         db.execute(
-            "DELETE FROM xmpp_qos_prepared WHERE statements = ? AND prepared_at < ?",
+            "DELETE FROM main.xmpp_qos_prepared WHERE statements = ? AND prepared_at < ?",
             (_DONE, time.time() - _REMEMBERED_S),
         )
         rows = _rows(
             db,
-            "SELECT item_id, token FROM xmpp_qos_prepared WHERE service = ? "
+            "SELECT item_id, token FROM main.xmpp_qos_prepared WHERE service = ? "
             "AND account = ? AND node = ? AND statements <> ? ORDER BY prepared_at",
             (service, account, node, _DONE),
         )
     return [Key(service, account, node, row[0], row[1]) for row in rows]
+
+
+def _execute(db: sqlite3.Connection, statements: Sequence[Statement]) -> None:
+    """Execute the application's statements."""
+    guard = Guard(_OWN_TABLES)
+    guard.install(db)
+    try:
+        for sql, parameters in statements:
+            guard.execute(db, sql, parameters)
+    finally:
+        db.set_authorizer(None)
 
 
 def _rows(
@@ -278,7 +290,7 @@ def _rows(
 
 def _forget(db: sqlite3.Connection, key: Key) -> None:
     db.execute(
-        f"DELETE FROM xmpp_qos_prepared WHERE {_THIS}",  # noqa: S608 - a constant
+        f"DELETE FROM main.xmpp_qos_prepared WHERE {_THIS}",  # noqa: S608 - a constant
         key.columns(),
     )
 

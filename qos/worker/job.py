@@ -20,6 +20,7 @@ from types import TracebackType
 from typing import Protocol, Self
 from xml.etree import ElementTree as ET
 
+from qos import arguments
 from qos.core.item import ItemOutcome
 from qos.errors import JobLost, LocalProtocolError, StoreFull, UnrecoverableError
 from qos.worker.effects import Effects
@@ -79,12 +80,14 @@ class Holder(Protocol):
 
 
 class Job:
-    """An item to be worked on; usually as `async with job`.
+    """An item to be worked on: what a handler of `Worker.run` gets.
 
-    On a clean exit it is accepted; on an exception it is modified, as a failed
-    delivery; when the task is cancelled it is released. What was settled inside
-    stays so. That the job was lost meanwhile does not leave the block: `outcome` is
-    None then, and `lost` is set.
+    An application that takes jobs from `async for job in worker` writes `async with job`.
+    On a clean exit of that block the job is accepted. On an exception it is modified, as
+    a failed delivery, and the exception is raised again: it ends a loop around the block
+    unless it is caught between the two. When the task is cancelled the job is released.
+    What was settled inside stays so. The one exception that does not leave the block is
+    the JobLost of this job: `outcome` is None then, and `lost` is set.
 
     Attributes:
         id: of the item.
@@ -178,6 +181,8 @@ class Job:
         Raises:
             JobLost, LocalProtocolError: as for accept.
         """
+        arguments.flag("delivery_failed", delivery_failed)
+        arguments.flag("undeliverable_here", undeliverable_here)
         how = Settling(
             ItemOutcome.MODIFIED,
             delivery_failed=delivery_failed,
@@ -191,6 +196,7 @@ class Job:
         Raises:
             JobLost, LocalProtocolError: as for accept.
         """
+        arguments.text("reason", reason)
         await self._settle(Settling(ItemOutcome.REJECTED, reason=reason))
 
     async def extend(self, seconds: float) -> float:
@@ -200,6 +206,7 @@ class Job:
             JobLost: it is not this worker's any more.
             RequestFailed: it may be; ask again.
         """
+        arguments.seconds("seconds", seconds)
         self.check_held()
         return await self._holder.extend(self, seconds)
 
@@ -208,6 +215,7 @@ class Job:
 
         See qos.worker.effects, also for what the connection must be like.
         """
+        arguments.instance(sqlite3.Connection, "db", db, "a connection of sqlite3")
         return Effects(self, db, service=self._holder.service, by=self._holder.account)
 
     async def _settle(self, how: Settling) -> None:

@@ -63,9 +63,9 @@ class Retracting:
                 if not await alone:
                     return
             except asyncio.CancelledError:
-                # Perhaps it is known that there will be no answer.
+                # The service has sent the item again, so it may have lost the request:
+                # the next one, in which the item is asked for again, waits for no other.
                 self._ahead.clear()
-                self._begin_soon()
                 raise
         await self._plugin.retract(
             self._service, self._node, item_id, token, timeout_s=timeout_s

@@ -15,16 +15,23 @@ from types import TracebackType
 from typing import Any, Literal, Self, TypeAlias
 
 from slixmpp import JID, ClientXMPP, ComponentXMPP
+from slixmpp.basexmpp import BaseXMPP
 
 import xep_0254  # noqa: F401 - makes the plugin known
+from qos import arguments
 from qos.core.backoff import Backoff
-from qos.errors import LocalProtocolError, RequestFailed, RequestRefused
+from qos.errors import (
+    InvalidArgument,
+    LocalProtocolError,
+    RequestFailed,
+    RequestRefused,
+)
+from qos.jids import jid_of
 from qos.journal.writer import JournalWriter
 from qos.worker import effects, signals
 from qos.worker.company import Company
 from qos.worker.holding import Holding, passing
 from qos.worker.job import Job, cancelled, unrecoverable
-from xep_0254.channel import normal
 from xep_0254.events import Event
 from xep_0254.queueing import XEP_0254
 
@@ -44,10 +51,13 @@ _STOP_S = 5.0
 class Worker:
     """Takes items of a queue, some at a time. Of a queue a client has one worker.
 
-    Use it as `async with`; then `async for job in worker`, or `run`. It loads the
-    plugin xep_0254 if the application has not. Where the connection is lost it goes
-    on when the application has a session again; what it had then is lost, unless its
-    locks are durable.
+    `run` calls a handler for each item, `parallel` at a time. Whoever wants to take the
+    items one by one writes `async with worker` and `async for job in worker`; see Job for
+    what an exception does there.
+
+    The worker loads the plugin xep_0254 if the application has not. When the connection
+    is lost it goes on as soon as the application has a session again; the jobs that it
+    had are lost, unless its locks are durable.
 
     Args:
         client: a client or a component, in session or before.
@@ -69,7 +79,7 @@ class Worker:
         journal: where to note what becomes of each item; the caller closes it.
 
     Raises:
-        ValueError: an option is bad.
+        InvalidArgument: an argument has a wrong value.
         LocalProtocolError: when it begins: this client has a worker of the queue.
     """
 
@@ -90,11 +100,25 @@ class Worker:
         effects_db: sqlite3.Connection | None = None,
         journal: JournalWriter | None = None,
     ) -> None:
-        if not 1 <= batch <= parallel:
-            raise ValueError(f"batch must be from 1 to parallel, not {batch}")
-        if resubscribe_s <= 0 or (lock_timeout_s is not None and lock_timeout_s <= 0):
-            raise ValueError("a time in seconds must be more than 0")
-        self.service = normal(service)
+        arguments.instance(
+            BaseXMPP, "client", client, "a client or component of slixmpp"
+        )
+        arguments.text("node", node, empty=False)
+        arguments.whole("parallel", parallel, least=1)
+        arguments.whole("batch", batch, least=1, most=parallel)
+        arguments.flag("durable_locks", durable_locks)
+        if events not in ("message", "acknowledged"):
+            raise InvalidArgument("events", events, "'message' or 'acknowledged'")
+        if lock_timeout_s is not None:
+            arguments.seconds("lock_timeout_s", lock_timeout_s)
+        arguments.seconds("resubscribe_s", resubscribe_s)
+        arguments.seconds("grace_s", grace_s, zero=True)
+        arguments.flag("extend", extend)
+        if effects_db is not None:
+            _check_db("effects_db", effects_db)
+        if journal is not None:
+            arguments.instance(JournalWriter, "journal", journal, "a JournalWriter")
+        self.service = jid_of("service", service)
         self.node = node
         self._client = client
         self._parallel = parallel
@@ -165,9 +189,10 @@ class Worker:
             self.stop()
 
     def install_signal_handlers(self) -> None:
-        """Let SIGTERM and SIGINT stop the worker; a second one at once.
+        """Let SIGTERM and SIGINT stop the worker in order, and a second one at once.
 
-        All workers of the event loop that have asked for it are stopped.
+        A signal stops all workers of the event loop that have called this. Call it in
+        the event loop, before `run`.
         """
         signals.stop_on_signals(asyncio.get_running_loop(), self)
 
@@ -231,14 +256,25 @@ class Worker:
     async def run(self, handler: Handler) -> None:
         """Call the handler for each job, `parallel` at once, until stopped.
 
-        A job that it returns from is accepted; one that it raises an exception on
-        has failed, and the exception is logged. So has one on which something that it
-        waited for was cancelled, and not it itself.
+        When the handler returns, its job is accepted. When it raises an exception, its
+        job has failed, the exception is logged, and the worker goes on: the queue
+        delivers the item again, until it has failed too often. That something the handler
+        waits for is cancelled is an exception like any other.
+
+        `stop`, a signal (`install_signal_handlers`) or the cancellation of `run` ends it.
 
         Raises:
-            RequestRefused: the first subscribe was refused.
-            UnrecoverableError, OSError: of the handler; all has been given back.
+            RequestRefused: the service refuses the first subscribe for good.
+            UnrecoverableError: the handler has raised it: no other item would fare better.
+            StoreFull, OSError, sqlite3.Error: the handler has found the disk full. Any
+                other error of these classes has just failed its job.
+            LocalProtocolError: this client has a worker of the queue, or `effects_db` is
+                in a transaction at the start.
+            sqlite3.Error: `effects_db` cannot be used.
+
+        Whatever is raised, all jobs have been given back before.
         """
+        arguments.callable_of("handler", handler)
         if self._following is None:
             async with self:
                 await self.run(handler)
@@ -368,6 +404,7 @@ class Worker:
             LocalProtocolError: the connection is in a transaction.
             sqlite3.Error: the database cannot be used.
         """
+        _check_db("db", db)
         own = self._holding
         undecided = 0
         for key in effects.prepared(
@@ -388,7 +425,7 @@ class Worker:
             else:
                 try:
                     effects.apply(db, key)
-                except sqlite3.Error:
+                except (sqlite3.Error, LocalProtocolError):
                     undecided += 1
                     log.exception("effects of %r failed", key.item_id)
         return undecided
@@ -455,3 +492,7 @@ class Worker:
         )
         for each in ends:
             each.cancel()
+
+
+def _check_db(name: str, db: sqlite3.Connection) -> None:
+    arguments.instance(sqlite3.Connection, name, db, "a connection of sqlite3")

@@ -5,7 +5,7 @@ import os
 import time
 
 from qos.bench.child import obey
-from qos.cli.status import CannotConnect
+from qos.errors import CannotConnect
 
 
 async def add(*, one: int, other: int) -> dict[str, int]:

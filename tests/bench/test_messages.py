@@ -21,11 +21,11 @@ from qos.bench.sample import BenchFailed, NotHere, Sample, Work
 from qos.bench.servers import NamedServer
 from qos.bench.settings import FLOOR, STORES, Settings, settings_for
 from qos.cli import main
-from qos.cli.account import Login
-from qos.cli.logins import AccountSession
 from qos.cli.status import Status
 from qos.core.backoff import Backoff
 from qos.core.model import Level
+from qos.stream.login import AccountSession
+from qos.stream.server import Login
 from qos.testing import Link, LoopbackServer, friends
 from qos.testing.prosody import Prosody
 from xep_qos.tap import is_foreign

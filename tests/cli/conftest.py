@@ -67,7 +67,10 @@ class Running:
         """Read a line of stdout."""
         assert self.process.stdout is not None
         async with asyncio.timeout(COMMAND_S_MAX):
-            line = await self.process.stdout.readline()
+            line = b"\n"
+            # An empty one may stand before what is redelivered.
+            while line == b"\n":
+                line = await self.process.stdout.readline()
         return dict(json.loads(line))
 
     def close_stdout(self) -> None:
@@ -82,7 +85,7 @@ class Running:
         assert self.process.returncode is not None
         return Ended(
             self.process.returncode,
-            [json.loads(line) for line in (out or b"").splitlines()],
+            [json.loads(line) for line in (out or b"").splitlines() if line],
             "".join(f"{line}\n" for line in self.err) + err.decode(),
         )
 
@@ -163,6 +166,10 @@ class Commands:
                 stderr=asyncio.subprocess.PIPE,
                 env=environment,
             )
+        return self.running(process)
+
+    def running(self, process: asyncio.subprocess.Process | Forked) -> Running:
+        """A command that was started; it is killed at the end, if it still runs."""
         self._running.append(process)
         return Running(process)
 
@@ -248,7 +255,7 @@ async def serving(commands: Commands) -> Running:
 @pytest.fixture
 async def queues(commands: Commands, serving: Running) -> Commands:
     """With a queue service as a component, and a queue of Alice's."""
-    created = await commands.queue("create")
+    created = await commands.queue("create", "--set", "access_model=open")
     assert (created.status, created.out) == (0, [{"node": "orders"}]), created.err
     return commands
 

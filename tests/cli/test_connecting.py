@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
+import logging
 import subprocess
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -163,9 +165,46 @@ async def test_without_tls_there_is_no_login(commands_at: CommandsAt) -> None:
     """Somebody on the way can take away the offer of TLS, and read on."""
     told = Told(features(MECHANISMS))
     async with listening(told.talk) as port:
-        ended = await commands_at(port).run("listen", user="bob", tls="starttls")
-    gave_up(ended, f"127.0.0.1:{port} offers no TLS")
+        ended = await commands_at(port).run(
+            "listen", *QUICK, user="bob", tls="starttls"
+        )
+    gave_up(ended, f"127.0.0.1:{port} offers no TLS; gave up after 1 s")
     assert b"<auth" not in told.heard
+
+
+@pytest.mark.parametrize("condition", ["conflict", "host-unknown", "not-authorized"])
+async def test_no_stream_error_before_tls_ends_a_command_for_good(
+    condition: str, commands_at: CommandsAt
+) -> None:
+    """Anybody on the network path can write one; it is tried again until the time-out."""
+    error = (
+        f"<stream:error><{condition} xmlns='urn:ietf:params:xml:ns:xmpp-streams'/>"
+        "</stream:error></stream:stream>"
+    )
+    said = features().replace(b"<stream:features></stream:features>", error.encode())
+    told = Told(said)
+    async with listening(told.talk) as port:
+        ended = await commands_at(port).run(
+            "listen", *QUICK, user="bob", tls="starttls"
+        )
+    gave_up(ended, f"ended the stream: {condition}; gave up after 1 s")
+    assert told.heard.count(b"<stream:stream") > 1
+
+
+async def test_stanzas_of_somebody_on_the_way_are_not_printed(
+    commands_at: CommandsAt,
+) -> None:
+    """He writes them before TLS, as from anybody."""
+    forged = b"<message from='boss@localhost/1' id='1'><body>forged</body></message>"
+    said = features(STARTTLS).replace(
+        b"<stream:features>", forged + b"<stream:features>"
+    )
+    async with listening(Told(said).talk) as port:
+        ended = await commands_at(port).run(
+            "listen", *QUICK, user="bob", tls="starttls"
+        )
+    gave_up(ended, "does not answer")
+    assert "dropped what came before there was a session" in ended.notes[0]
 
 
 async def test_a_server_that_skips_the_login_gets_nothing(
@@ -175,7 +214,7 @@ async def test_a_server_that_skips_the_login_gets_nothing(
     told = Told(features("<bind xmlns='urn:ietf:params:xml:ns:xmpp-bind'/>"))
     async with listening(told.talk) as port:
         ended = await commands_at(port).run(
-            "send", TO, "--body", "a secret", user="alice", tls="starttls"
+            "send", TO, "--body", "a secret", *QUICK, user="alice", tls="starttls"
         )
     gave_up(ended, "offers no TLS")
     assert b"<iq" not in told.heard
@@ -214,11 +253,10 @@ async def test_a_connection_that_falls_silent_is_made_again(
     server: LoopbackServer,
     commands: Commands,
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """A peer that vanishes does not close anything; TCP alone notices in hours."""
-    monkeypatch.setattr("qos.cli.session._PING_INTERVAL_S", 0.1)
-    monkeypatch.setattr("qos.cli.session._PING_TIMEOUT_S", 0.3)
+    caplog.set_level(logging.INFO)
     monkeypatch.setenv("XMPP_QOS_PASSWORD", "secret of bob")
     silent = False
 
@@ -241,7 +279,10 @@ async def test_a_connection_that_falls_silent_is_made_again(
         arguments = parse(
             listen_parser("xmpp-qos listen"), words[words.index("--jid") :]
         )
-        async with Connection(account_from(arguments), receives=True) as connection:
+        account = dataclasses.replace(
+            account_from(arguments), ping_interval_s=0.1, ping_timeout_s=0.3
+        )
+        async with Connection(account, receives=True) as connection:
             connection.start()
 
             async def work() -> None:
@@ -254,7 +295,7 @@ async def test_a_connection_that_falls_silent_is_made_again(
                 await connection.online.wait()
 
             await connection.work(work())
-    said = capsys.readouterr().err
+    said = caplog.text
     assert f"127.0.0.1:{port} does not answer any more; trying again" in said
     assert "connected again as bob@localhost/1" in said
 
@@ -335,7 +376,12 @@ async def test_an_untrusted_certificate_is_refused_at_once(
     begun = time.monotonic()
     ended = await commands.run(*words, user="alice", tls=tls)
     assert time.monotonic() - begun < 15
-    gave_up(ended, "the certificate is refused: self", "1 message stays in the outbox")
+    gave_up(
+        ended,
+        "the certificate is refused: self",
+        "--ca-file",
+        "1 message stays in the outbox",
+    )
     assert len(ended.notes) == 1
 
 

@@ -62,7 +62,7 @@ async def test_a_queue_and_its_worker_write_too(
     """The service under its name, the worker under that of its account."""
     journal = tmp_path / "journal"
     serving = await commands.serve("--journal", journal)
-    await commands.queue("create")
+    await commands.queue("create", "--set", "access_model=open")
     await commands.queue("publish", "--payload", "<x/>", "--id", "i")
     words = ("worker", "queue.localhost", "orders", "--drain", "0.5")
     options = ("--journal", journal, "--", "cat")

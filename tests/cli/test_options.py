@@ -53,6 +53,8 @@ def test_the_config_file_gives_any_option(tmp_path: Path) -> None:
         quota-bytes = 6
         quota-total-messages = 7
         quota-total-bytes = 8
+        quota-domain-messages = 9
+        quota-domain-bytes = 10
         journal = "told"
         count = 3
         quiet = true
@@ -79,6 +81,8 @@ def test_the_config_file_gives_any_option(tmp_path: Path) -> None:
         "quota_bytes": 6,
         "quota_total_messages": 7,
         "quota_total_bytes": 8,
+        "quota_domain_messages": 9,
+        "quota_domain_bytes": 10,
         "journal": Path("told"),
     }
 

@@ -51,11 +51,52 @@ async def test_an_account_serves_at_its_full_jid(commands: Commands) -> None:
     assert (state / "bob@localhost%2Fqueue.queue.sqlite").exists()
 
 
+async def test_by_default_nothing_is_open_to_everybody(commands: Commands) -> None:
+    """Accounts of the domain create, what they create is theirs, and that is all."""
+    serving = await commands.serve()
+    assert serving.err == ["ready queue.localhost"]
+    assert (await commands.queue("create")).status == 0
+    refused = await commands.queue("publish", "--payload", "<x/>", user="bob")
+    assert refused.status == 1
+    stats = await commands.queue("stats", user="bob")
+    assert (stats.status, stats.out) == (1, [])
+    assert "item-not-found" in stats.err
+
+
+async def test_what_everybody_may_do_is_said_at_the_start(commands: Commands) -> None:
+    """In one line, and by the options that make it so."""
+    serving = await commands.serve("--creators", "all")
+    warning = "xmpp-qos: warning: everybody who can reach this service may"
+    assert serving.err[0] == f"{warning} create queues (--creators all)"
+    opened = ("--set", "access_model=open", "--set", "publish_model=open")
+    assert (await commands.queue("create", *opened)).status == 0
+    serving.process.terminate()
+    await serving.end()
+    again = await commands.serve()
+    assert again.err[0] == (
+        f"{warning} work on 'orders' (access_model=open); "
+        "publish to 'orders' (publish_model=open)"
+    )
+
+
 async def test_only_the_creators_create(commands: Commands) -> None:
     """By account: whichever resource they come from."""
     await commands.serve("--creators", "bob@localhost/phone,mallory@localhost")
     assert (await commands.queue("create")).status == 1
     assert (await commands.queue("create", user="bob")).status == 0
+
+
+async def test_one_account_creates_as_many_queues_as_is_said(
+    commands: Commands,
+) -> None:
+    """And no other account has less room by that."""
+    await commands.serve("--nodes-per-account", "1")
+    assert (await commands.queue("create")).status == 0
+    more = ("queue", "create", "queue.localhost", "more")
+    ended = await commands.run(*more, user="alice")
+    assert ended.status == 1
+    assert "alice@localhost has created as many nodes as are possible" in ended.err
+    assert (await commands.run(*more, user="bob")).status == 0
 
 
 @pytest.mark.parametrize("signal_", [signal.SIGTERM, signal.SIGINT])

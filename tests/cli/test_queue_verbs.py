@@ -18,6 +18,8 @@ NUMBERS = (
     "oldest_seconds",
 )
 
+QUEUES = "queue.localhost"
+
 #: Verbs that an owner alone may use, with what they need.
 OWNERS = (
     ("configure",),
@@ -253,3 +255,38 @@ async def test_whoever_is_logged_in_with_that_resource_stays(queues: Commands) -
     ended = await listener.end()
     assert [line["body"] for line in ended.out] == ["on"]
     assert "conflict" not in ended.err
+
+
+async def test_list_shows_each_queue_with_its_numbers(queues: Commands) -> None:
+    """Whoever has forgotten a name has nothing else to look at."""
+    words = ("queue", "create", QUEUES, "a & b")
+    assert (await queues.run(*words, user="alice")).status == 0
+    assert (await queues.queue("publish", "--payload", "<x/>")).status == 0
+    listed = await queues.run("queue", "list", QUEUES, user="alice")
+    assert (listed.status, listed.err) == (0, "")
+    assert [line["node"] for line in listed.out] == ["a & b", "orders"]
+    assert [line["available"] for line in listed.out] == [0, 1]
+    assert all(set(line) >= {"node", *NUMBERS} for line in listed.out)
+
+
+async def test_watch_prints_the_numbers_again_until_it_is_stopped(
+    queues: Commands,
+) -> None:
+    """Or as often as it is told."""
+    words = ("queue", "watch", QUEUES, "orders", "--interval", "0.2")
+    watching = await queues.start(*words, user="alice")
+    assert (await watching.line())["available"] == 0
+    assert (await queues.queue("publish", "--payload", "<x/>")).status == 0
+    while (line := await watching.line())["available"] == 0:
+        assert set(line) >= {"time", *NUMBERS}
+    watching.process.send_signal(signal.SIGINT)
+    assert (await watching.end()).status == 130
+    counted = await queues.run(*words, "--count", "2", user="alice")
+    assert (counted.status, len(counted.out)) == (0, 2)
+
+
+async def test_watch_of_no_queue_is_refused(queues: Commands) -> None:
+    """At once, and not again and again."""
+    words = ("queue", "watch", QUEUES, "none")
+    refused = await queues.run(*words, user="alice")
+    assert (refused.status, refused.out, len(refused.notes)) == (1, [], 1)

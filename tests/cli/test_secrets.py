@@ -148,7 +148,7 @@ async def test_queues_leave_nothing_but_what_the_workers_command_reads(
     """Published, worked on, rejected; and no command of a worker gets our password."""
     journal = ("--journal", tmp_path / "journal", DEBUG)
     serving = await commands.serve(*journal)
-    created = await commands.queue("create", DEBUG)
+    created = await commands.queue("create", DEBUG, "--set", "access_model=open")
     line = f"{PAYLOAD}\n".encode()
     published = await commands.queue("publish", "--lines", DEBUG, input_=line)
     assert published.status == 0, published.err

@@ -44,7 +44,7 @@ async def test_a_message_arrives_at_each_level(level: str, commands: Commands) -
         *("msg_id", "to", "level", "outcome", "condition", "attempts", "seconds")
     ]
     assert list(message) == [
-        *("from", "to", "level", "msg_id", "redelivered", "body", "xml")
+        *("from", "to", "type", "level", "msg_id", "redelivered", "body", "xml")
     ]
     plain = level == "unacknowledged"
     assert outcome["to"] == TO
@@ -103,14 +103,68 @@ async def test_a_message_in_a_file_arrives_as_it_is(
         assert control.find("{urn:xmpp:iot:control}boolean") is not None
 
 
+async def test_an_error_that_is_delivered_with_qos_is_printed(
+    commands: Commands, tmp_path: Path
+) -> None:
+    """Its sender is told that it was delivered. A plain one is an answer of a server."""
+    file = tmp_path / "error.xml"
+    file.write_text("<message type='error'><body>x</body></message>")
+    listener = await commands.listen("bob", "--count", "2")
+    for level in ("unacknowledged", "acknowledged", "assured"):
+        words = ("send", TO, "--xml", file, "--level", level)
+        assert (await commands.run(*words, user="alice")).status == 0
+    printed = (await listener.end()).out
+    assert [(line["type"], line["level"]) for line in printed] == [
+        *(("error", "acknowledged"), ("error", "assured"))
+    ]
+
+
+async def test_an_error_that_the_receiver_answers_with_is_said(
+    commands: Commands, server: LoopbackServer, tmp_path: Path
+) -> None:
+    """A queue service that is not ours refuses a publish in no other way."""
+    file = tmp_path / "error.xml"
+    file.write_text(
+        "<message type='error'><error type='auth'>"
+        "<forbidden xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'/>"
+        "<text xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'>not a\npublisher</text>"
+        "</error></message>"
+    )
+    sender = await commands.start(
+        "send", "bob@localhost/9", "--body", "x", user="alice"
+    )
+    await online(server, "alice@localhost/1")
+    for user in ("mallory", "bob"):
+        words = (
+            "send",
+            "alice@localhost/1",
+            "--xml",
+            file,
+            "--level",
+            "unacknowledged",
+        )
+        assert (await commands.run(*words, user=user)).status == 0
+    said = await sender.note("forbidden")
+    assert said == (
+        "xmpp-qos: bob@localhost/1 answers with an error, forbidden: not a\\npublisher"
+    )
+    assert not any("mallory" in line for line in sender.err)
+    sender.process.send_signal(signal.SIGINT)
+    await sender.end()
+
+
 async def test_a_stranger_is_told_that_it_is_not_delivered(commands: Commands) -> None:
-    """Status 1; the error's condition, and who said so."""
+    """Status 1; the error's condition, who said so, and what the receiver can do."""
     listener = await commands.listen("bob")
     sent = await commands.run("send", TO, "--body", "x", user="mallory")
     assert sent.status == 1
     assert sent.out[0]["outcome"] == "not delivered"
     assert sent.out[0]["condition"] == "not-allowed"
-    assert sent.err == f"xmpp-qos: not delivered to {TO}: not-allowed, said {TO}\n"
+    assert sent.err == (
+        f"xmpp-qos: not delivered to {TO}: not-allowed, said {TO}: the receiver does "
+        "not trust this account: it can add the account to its roster, or name it in "
+        "`trust` (--trust)\n"
+    )
     listener.process.send_signal(signal.SIGINT)
     assert (await listener.end()).out == []
 
@@ -153,6 +207,74 @@ async def test_quiet_says_nothing(commands: Commands) -> None:
     assert (await commands.run("send", TO, "--body", "x", user="alice")).status == 0
     ended = await listener.end()
     assert (ended.status, ended.err) == (0, "")
+
+
+async def test_a_command_that_is_run_again_with_an_id_sends_its_message_once(
+    server: LoopbackServer, commands: Commands
+) -> None:
+    """While it waits, and when it has been delivered."""
+    words = ("send", TO, "--body", "x", "--id", "invoice 7")
+    first = await commands.start(*words, user="alice")
+    await online(server, "alice@localhost/1")
+    first.process.send_signal(signal.SIGTERM)
+    assert (await first.end()).status == 130
+    listener = await commands.listen("bob")
+    for _ in range(2):
+        sent = await commands.run(*words, user="alice")
+        assert sent.status == 0, sent.err
+        (outcome,) = sent.out
+        assert (outcome["msg_id"], outcome["outcome"]) == ("invoice 7", "delivered")
+    assert sent.err == ("xmpp-qos: 'invoice 7' was delivered before: nothing is sent\n")
+    listener.process.send_signal(signal.SIGTERM)
+    assert [line["msg_id"] for line in (await listener.end()).out] == ["invoice 7"]
+
+
+async def test_earlier_messages_are_announced_and_their_outcomes_printed(
+    server: LoopbackServer, commands: Commands
+) -> None:
+    """Whoever sends is not surprised by what else goes out, and hears what stays."""
+    for to in (TO, "nobody@localhost/1"):
+        first = await commands.start("send", to, "--body", "a", user="alice")
+        await online(server, "alice@localhost/1")
+        first.process.send_signal(signal.SIGTERM)
+        assert (await first.end()).status == 130
+    listener = await commands.listen("bob")
+    second = await commands.start("send", TO, "--lines", user="alice")
+    assert (await second.line())["outcome"] == "delivered"
+    assert second.process.stdin is not None
+    second.process.stdin.write(b"b\n")
+    ended = await second.end()
+    assert [line["outcome"] for line in ended.out] == ["delivered"]
+    assert ended.status == 0
+    url = commands.store("alice")
+    assert ended.notes == [
+        "xmpp-qos: 2 earlier messages are in the outbox and go out too",
+        f"xmpp-qos: 1 message stays in the outbox ({url}); "
+        "`xmpp-qos outbox resend` goes on",
+    ]
+    assert {(await listener.line())["body"] for _ in range(2)} == {"a", "b"}
+
+
+@pytest.mark.parametrize(
+    ("to", "why"),
+    [
+        (
+            "mallory@localhost",
+            "its presence is not subscribed to, so none can be found",
+        ),
+        ("bob@localhost", "no resource of it that supports QoS is known to be online"),
+        (TO, "no answer that accepts it"),
+    ],
+)
+async def test_a_sender_that_waits_says_for_whom_and_why(
+    to: str, why: str, commands: Commands
+) -> None:
+    """Without a deadline it may wait for ever; with one it is told at the end."""
+    sender = await commands.start("send", to, "--body", "x", user="alice")
+    said = await sender.note("still waiting")
+    assert said.startswith(f"xmpp-qos: still waiting for {to}: ")
+    assert why in said
+    assert said.endswith("online") == (to == "bob@localhost")
 
 
 # -- lines -------------------------------------------------------------------
@@ -489,6 +611,33 @@ async def test_a_sender_takes_nothing_that_is_meant_for_a_listener(
     await waiting.end()
 
 
+async def test_what_is_delivered_is_printed_while_another_resource_only_sends(
+    server: LoopbackServer, commands: Commands, tmp_path: Path
+) -> None:
+    """`send` under another resource of the account is all there is for a while.
+
+    It must neither be found by a controller that sends to the bare JID, in batches, nor
+    confirm what it has nobody to hand over to.
+    """
+    store = f"sqlite:{tmp_path / 'other.db'}"
+    other = ("--jid", "bob@localhost/other", "--store", store)
+    words = ("send", "carol@localhost", "--body", "x", *other)
+    sending = await commands.start(*words, user="bob")
+    await online(server, "bob@localhost/other")
+    bodies = [str(n) for n in range(120)]
+    controller = await commands.start("send", "bob@localhost", "--lines", user="alice")
+    first = asyncio.create_task(controller.end("\n".join(bodies).encode()))
+    printed: list[str] = []
+    for count in ("30", "30", "60"):
+        listener = await commands.listen("bob", "--count", count)
+        printed += [str(line["body"]) for line in (await listener.end()).out]
+    sent = await first
+    assert [line["outcome"] for line in sent.out] == ["delivered"] * len(bodies)
+    assert sorted(printed) == sorted(bodies)
+    sending.process.send_signal(signal.SIGINT)
+    await sending.end()
+
+
 async def test_a_message_that_could_not_be_printed_is_not_lost(
     commands: Commands,
 ) -> None:
@@ -502,7 +651,8 @@ async def test_a_message_that_could_not_be_printed_is_not_lost(
     ended = await listener.end()
     assert ended.status == 141
     assert ended.notes[1:] == [
-        "xmpp-qos: nobody reads stdout any more; a message stays in the store"
+        "xmpp-qos: nobody reads stdout any more; nothing is left in the outbox; "
+        "messages that were not printed stay in the store: 1"
     ]
     # In between, a command with the same store has no use for it and leaves it.
     words = ("send", "alice@localhost/2", "--body", "y", "--deadline", "1")

@@ -231,7 +231,7 @@ def test_inbox_drop_remembers_that_a_message_is_not_wanted(url: str, run: Any) -
     assert "held" not in ids(run("inbox", "list", "--store", url)[1])
 
     async def records() -> list[Incoming]:
-        async with stored.opened(url) as store:
+        async with stored.opened(url, to_read=True) as store:
             return [record for record in store.incoming() if record.key == "k1"]
 
     (record,) = asyncio.run(records())
@@ -340,15 +340,60 @@ def test_a_damaged_store_is_one_line_and_status_5(tmp_path: Path, run: Any) -> N
     assert path.read_bytes() == b"something else" * 100
 
 
-def test_a_store_in_use_is_one_line_and_status_5(url: str, run: Any) -> None:
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("outbox", "withdraw", "queued"),
+        ("inbox", "drop", "held"),
+        ("inbox", "release", "parked"),
+    ],
+)
+def test_a_store_in_use_is_not_changed_and_the_line_says_what_to_do(
+    words: tuple[str, ...], url: str, run: Any
+) -> None:
     """Two that write to one store would lose messages."""
-
     store = store_from_url(url)
     store.open()
-    status, lines, err = run("outbox", "list", "--store", url)
+    status, lines, err = run(*words, "--store", url)
     asyncio.run(store.close())
     assert (status, lines) == (5, [])
     assert url in err
+    assert "stop the process that has it open first" in err
+
+
+@pytest.mark.parametrize(
+    ("words", "count"),
+    [
+        (("outbox", "list"), 4),
+        (("outbox", "list", "--ended"), 0),
+        (("outbox", "show", "offered"), 1),
+        (("inbox", "list"), 5),
+        (("inbox", "show", "held"), 1),
+    ],
+)
+def test_a_store_in_use_is_shown(
+    words: tuple[str, ...], count: int, url: str, run: Any
+) -> None:
+    """That is when one wants to know how far it is."""
+    store = store_from_url(url)
+    store.open()
+    status, lines, err = run(*words, "--store", url)
+    asyncio.run(store.close())
+    assert (status, len(lines), err) == (0, count, "")
+
+
+@pytest.mark.parametrize("words", [("outbox", "list"), ("outbox", "withdraw", "x")])
+def test_an_empty_folder_is_no_store_and_stays_empty(
+    words: tuple[str, ...], tmp_path: Path, run: Any
+) -> None:
+    """It is a mistyped path as well."""
+    url = f"files:{tmp_path}"
+    assert run(*words, "--store", url) == (
+        5,
+        [],
+        f"xmpp-qos: {url}: there is no such store\n",
+    )
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(

@@ -48,6 +48,11 @@ def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
         (("send", TO, "--xml", "no.xml", *JID), "--xml no.xml: No such file"),
         (("send", TO, "--body", "x", "--host"), "--host"),
         (("send", TO, "--bod", "x", *JID), "--bod"),
+        (("send", TO, "--lines", "--id", "x", *JID), "--id is for one message"),
+        (
+            ("send", TO, "--body", "x", "--id", "x", "--level", "unacknowledged", *JID),
+            "has no id",
+        ),
         (("listen", *JID, "--port", "0"), "'0' is not a port"),
         (("listen", *JID, "--port", "x"), "'x' is not a whole number"),
         (("listen", *JID, "--count", "0"), "'0' is not a number of messages"),

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from hive import ByHand, token_in
 from qos.cli import main
 from qos.testing.server import LoopbackServer
+from raw_client import RawComponent
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Commands, Running
@@ -344,6 +346,33 @@ async def test_nobody_who_reads_its_stdout_ends_it(
     await publish(queues, "good")
     await worker.note("nobody reads stdout any more")
     assert await worker.process.wait() == 141
+
+
+async def test_an_item_whose_id_no_command_can_be_given_is_rejected_alone(
+    server: LoopbackServer, commands: Commands, tmp_path: Path
+) -> None:
+    """Linux takes no variable of 128 KiB; the other items are not to blame for that."""
+    async with RawComponent(
+        SERVICE[0], "secret of queues", port=server.component_port
+    ) as component:
+        by_hand = ByHand(component)
+        worker = await working(commands, "cat", tmp_path)
+        bee = str((await by_hand.subscribe()).get("from"))
+        await by_hand.deliver("i" * 200_000, "t1", to=bee)
+        rejected = await by_hand.asked("unlock")
+        assert token_in(rejected) == "t1"
+        reason = "its id has 200000 bytes, and a command is given up to 65536"
+        assert reason in "".join(rejected.itertext())
+        await by_hand.answer(rejected)
+        await by_hand.deliver("good", "t2", to=bee)
+        accepted = await by_hand.asked("retract")
+        assert token_in(accepted) == "t2"
+        await by_hand.answer(accepted)
+        worker.process.terminate()
+        await by_hand.answer(await by_hand.asked("unsubscribe"))
+        ended = await worker.end()
+    assert ended.status == 130
+    assert [line["outcome"] for line in ended.out] == ["rejected", "accepted"]
 
 
 @pytest.mark.parametrize(

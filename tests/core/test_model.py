@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from qos.core.model import Incoming, IncomingState, Level, only
+from qos.core.model import Incoming, IncomingState, Level, one_line, only
 from qos.errors import AmbiguousMessage, UnknownMessage
 
 
@@ -118,3 +118,9 @@ def test_of_several_none_is_taken() -> None:
         only(iter(RECORDS), "1", "alice@example.org")
     assert caught.value.msg_id == "1"
     assert caught.value.senders == ("alice@example.org/a", "alice@example.org/b")
+
+
+def test_a_text_of_somebody_else_is_one_short_line() -> None:
+    """It is shown on terminals and in logs."""
+    assert one_line("a\nb\x1b[2J\x85  c\u202e ") == "a b [2J c"
+    assert len(one_line("x" * 1000)) == 500

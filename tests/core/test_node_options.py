@@ -63,7 +63,7 @@ def test_there_are_the_fields_that_the_decisions_name() -> None:
 def test_the_defaults() -> None:
     """What a node is that nobody has set up."""
     assert node_options({}) == NodeOptions(
-        access_model="open",
+        access_model="whitelist",
         publish_model="publishers",
         lock_timeout=60.0,
         max_deliveries=5,

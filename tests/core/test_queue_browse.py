@@ -147,13 +147,17 @@ def test_who_may_look(
     it.ask(SetAffiliations(NODE, {"ant@y": what}), OWNER)
     request = Items(node=NODE)
     if expected is None:
-        it.ask(request, ANT)
+        shown = it.ask(request, ANT)
+        assert isinstance(shown, ItemsResult)
+        assert not shown.owner
     else:
         assert it.refused(request, ANT) == expected
     for state in ("dead", "accepted"):
         asked = Items(node=NODE, state=state)
         assert it.refused(asked, ANT) == ("forbidden", "auth", "")
-        it.ask(asked, OWNER)
+        shown = it.ask(asked, OWNER)
+        assert isinstance(shown, ItemsResult)
+        assert shown.owner
     gone = ("item-not-found", "cancel", "")
     for jid in (PUBLISHER, STRANGER):
         assert it.refused(Items(node="none"), jid) == gone

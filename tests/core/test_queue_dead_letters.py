@@ -6,7 +6,10 @@ from qos.core.item import Affiliation, ItemOutcome, ItemState
 from qos.core.queue_effects import NotifyItem
 from qos.core.queue_requests import (
     Configure,
+    ConfigureResult,
+    Create,
     Delete,
+    GetConfigure,
     Items,
     ItemsResult,
     Publish,
@@ -62,6 +65,14 @@ def listed(it: World, node: str = NODE, *item_ids: str) -> list[str]:
     assert isinstance(result, ItemsResult)
     assert result.count == len(result.items)
     return [item.origin_id or item.item_id for item in result.items]
+
+
+def configured(it: World, node: str = NODE) -> dict[str, str]:
+    """The configuration of a node, as its owner sees it."""
+    result = it.ask(GetConfigure(node), OWNER)
+    assert isinstance(result, ConfigureResult)
+    assert result.node is not None
+    return {"queue#dead_letter_node": "", **result.node.config}
 
 
 # -- where they go ---------------------------------------------------------
@@ -123,9 +134,9 @@ def test_it_is_moved_in_one_commit_and_can_be_given_out_in_it() -> None:
     assert it.disk.live(GRAVES)[0].holder == ANT
 
 
-@pytest.mark.parametrize("target", ["", "nowhere", NODE])
+@pytest.mark.parametrize("target", ["", NODE])
 def test_without_a_dead_letter_node_it_stays_as_dead(target: str) -> None:
-    """None, one that is not there, or the node itself: it is never dropped."""
+    """None, or the node itself: it is never dropped."""
     it = world(graves=False)
     it.ask(Configure(NODE, {"queue#dead_letter_node": target}), OWNER)
     it.publish("a")
@@ -216,12 +227,29 @@ def test_an_id_that_is_taken_gets_another_and_nothing_is_overwritten() -> None:
     assert requeue(it) == ("a",)
 
 
+REFUSED = ("not-acceptable", "modify", "")
+TO_GRAVES = {"queue#dead_letter_node": GRAVES}
+
+
+@pytest.mark.parametrize(
+    "request_", [Create("n", TO_GRAVES), Configure(NODE, TO_GRAVES)]
+)
+def test_a_dead_letter_node_that_is_not_there_is_refused(
+    request_: Create | Configure,
+) -> None:
+    """Whoever created it later would get the dead items, and read them."""
+    it = World(PLAIN)
+    assert it.refused(request_, OWNER) == REFUSED
+    it.create(GRAVES, PLAIN)
+    it.ask(request_, OWNER)
+
+
 def test_nobody_gets_items_into_a_node_of_others() -> None:
-    """A dead-letter node takes what an owner of the origin may publish there."""
+    """A dead-letter node takes what whoever has set it may publish there."""
     it = World(PLAIN)
     it.create(GRAVES, {}, by=STRANGER)
-    request = Configure(NODE, {"queue#dead_letter_node": GRAVES})
-    assert it.refused(request, OWNER) == ("forbidden", "auth", "")
+    request = Configure(NODE, TO_GRAVES)
+    assert it.refused(request, OWNER) == REFUSED
     it.ask(SetAffiliations(GRAVES, {"boss@x": Affiliation.PUBLISHER}), STRANGER)
     it.ask(request, OWNER)
     it.subscribe(BEE, 2)
@@ -232,6 +260,75 @@ def test_nobody_gets_items_into_a_node_of_others() -> None:
     it.reject("b", BEE)
     assert set(it.live(GRAVES)) == {"orders/a"}
     assert [item.item_id for item in it.dead()] == ["b"]
+
+
+def test_to_make_another_an_owner_gives_nobody_his_rights() -> None:
+    """Nobody is asked: what counts is who has set the dead-letter node."""
+    it = World()
+    it.create(GRAVES, PLAIN, by=STRANGER)
+    it.create(NODE, {**PLAIN, **TO_GRAVES}, by=STRANGER)
+    it.ask(SetAffiliations(NODE, {"boss@x": Affiliation.OWNER}), STRANGER)
+    it.ask(Delete(GRAVES), STRANGER)
+    it.create(GRAVES, {"queue#max_items": "3"})
+    it.subscribe(BEE, 10)
+    it.publish(*"abcdefghij")
+    for item_id in "abcdefghij":
+        it.reject(item_id, BEE)
+    assert it.live(GRAVES) == {}
+    assert len(it.dead()) == 10
+    it.boot()
+    assert configured(it)["queue#dead_letter_node"] == ""
+
+
+def test_a_node_that_is_created_anew_under_the_name_is_another() -> None:
+    """A stranger who takes the name of a deleted node gets no dead items of others."""
+    it = world()
+    assert configured(it)["queue#dead_letter_node"] == GRAVES
+    it.ask(Delete(GRAVES), OWNER)
+    it.create(GRAVES, PLAIN, by=STRANGER)
+    it.publish("a")
+    it.reject("a", BEE)
+    assert it.live(GRAVES) == {}
+    assert [item.item_id for item in it.dead()] == ["a"]
+    assert configured(it)["queue#dead_letter_node"] == ""
+
+
+def test_who_has_set_it_must_still_own_the_node_it_is_set_for() -> None:
+    """What was said by somebody who has nothing to say any more is not in force."""
+    it = world()
+    it.ask(SetAffiliations(NODE, {"ant@y": Affiliation.OWNER}), OWNER)
+    it.ask(SetAffiliations(NODE, {"boss@x": Affiliation.MEMBER}), ANT)
+    it.publish("a", "b")
+    it.reject("a", BEE)
+    assert it.live(GRAVES) == {}
+    # Another owner says it again, who may publish there.
+    it.ask(Configure(NODE, TO_GRAVES), ANT)
+    it.reject("b", BEE)
+    assert set(it.live(GRAVES)) == {"orders/b"}
+
+
+def test_an_owner_who_sends_the_whole_form_back_changes_nothing() -> None:
+    """He need not be able to set what is in it."""
+    it = world()
+    it.ask(Configure(GRAVES, {"pubsub#publish_model": "publishers"}), OWNER)
+    it.ask(SetAffiliations(NODE, {"ant@y": Affiliation.OWNER}), OWNER)
+    it.ask(Configure(NODE, {**configured(it), "queue#ttl": "60"}), ANT)
+    it.publish("a")
+    it.reject("a", BEE)
+    assert set(it.live(GRAVES)) == {"orders/a"}
+
+
+def test_no_more_is_moved_to_a_node_of_others_than_could_be_published_there() -> None:
+    """A limit that a publisher could pass by this would be none."""
+    it = World(PLAIN)
+    it.create(GRAVES, {**PLAIN, "queue#max_items": "3"}, by=STRANGER)
+    it.ask(Configure(NODE, TO_GRAVES), OWNER)
+    it.subscribe(BEE, 10)
+    it.publish(*"abcde")
+    for item_id in "abcde":
+        it.reject(item_id, BEE)
+    assert set(it.live(GRAVES)) == {"orders/a", "orders/b", "orders/c"}
+    assert [item.item_id for item in it.dead()] == ["d", "e"]
 
 
 def test_another_owner_can_configure_what_is_not_about_it() -> None:

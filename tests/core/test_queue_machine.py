@@ -98,6 +98,7 @@ class Queue(RuleBasedStateMachine):
         self, backoff: int, keep: int, graves: bool, eager: bool, first: list[str]
     ) -> None:
         config = {
+            "pubsub#access_model": "open",
             "pubsub#publish_model": "open",
             "queue#lock_timeout": str(LOCK_S),
             "queue#max_deliveries": "2",
@@ -110,8 +111,10 @@ class Queue(RuleBasedStateMachine):
         others = {"orders": "graves", "graves": "orders"} if graves else {}
         self.world = World()
         for node in NODES:
-            letters = {"queue#dead_letter_node": others.get(node, "")}
-            self.world.create(node, {**config, **letters})
+            self.world.create(node, config)
+        for node, other in others.items():
+            letters = {"queue#dead_letter_node": other}
+            self.world.ask(Configure(node, letters), OWNER)
         self.model = Model(
             owner=bare(OWNER),
             backoff_s=float(backoff),

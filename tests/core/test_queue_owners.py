@@ -21,6 +21,7 @@ from qos.core.queue_requests import (
     SetAffiliations,
     Subscriptions,
 )
+from qos.core.queue_service import QueueBounds
 from queue_world import (
     ANT,
     BEE,
@@ -78,7 +79,9 @@ def test_who_creates_a_node_owns_it() -> None:
     assert it.disk.nodes == {
         "n": Node(
             name="n",
+            identity="id-1",
             created_at=1000.0,
+            creator="boss@x",
             config={"queue#ttl": "60"},
             affiliations={"boss@x": Affiliation.OWNER},
         )
@@ -108,12 +111,48 @@ def test_who_may_create_nodes_can_be_said() -> None:
     assert it.refused(Create("n"), OWNER) == FORBIDDEN
 
 
-def test_there_are_so_many_nodes_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All are in memory."""
-    monkeypatch.setattr(queue_owners, "_NODES_MAX", 2)
-    it = World(PLAIN)
-    it.create("m")
-    assert it.refused(Create("n"), OWNER) == ("resource-constraint", "wait", "")
+def test_all_accounts_of_a_domain_may_create_nodes_if_that_is_said() -> None:
+    """The default of the service: those of its own domain, and no stranger."""
+    it = World(creators={"@x", "ant@y"})
+    it.create("n")
+    it.create("m", by=ANT)
+    assert it.refused(Create("o"), "bee@y/1") == FORBIDDEN
+    assert it.refused(Create("o"), "bee@sub.x/1") == FORBIDDEN
+
+
+def test_an_account_a_foreign_domain_and_all_have_so_many_nodes() -> None:
+    """All are in memory: who takes what he can get takes no room of the others."""
+    bounds = QueueBounds(
+        nodes_per_account=2,
+        nodes_per_domain=3,
+        nodes=6,
+        own_domains=frozenset({"x"}),
+    )
+    it = World(bounds=bounds)
+    no_room = ("resource-constraint", "wait", "")
+    for name in ("a", "b"):
+        it.create(name, by=STRANGER)
+    assert it.refused(Create("c"), STRANGER) == no_room
+    it.create("c", by="dog@z/1")
+    assert it.refused(Create("d"), "dog@z/1") == no_room
+    for name, by in (("d", OWNER), ("e", OWNER), ("f", PUBLISHER)):
+        it.create(name, by=by)
+    assert it.refused(Create("g"), PUBLISHER) == no_room
+    it.boot()
+    assert it.refused(Create("g"), PUBLISHER) == no_room
+    it.ask(Delete("a"), STRANGER)
+    assert it.refused(Create("g"), OWNER) == no_room
+    it.create("g", by=PUBLISHER)
+
+
+def test_a_node_counts_for_who_created_it_whoever_owns_it_later() -> None:
+    """Nobody is asked before he is made an owner: it must not take his room."""
+    it = World(bounds=QueueBounds(nodes_per_account=1))
+    it.create("a", by=STRANGER)
+    it.ask(SetAffiliations("a", {"boss@x": Affiliation.OWNER}), STRANGER)
+    it.ask(SetAffiliations("a", {"cat@z": Affiliation.NONE}), OWNER)
+    it.create("b", by=OWNER)
+    assert it.refused(Create("c"), STRANGER) == ("resource-constraint", "wait", "")
 
 
 @pytest.mark.parametrize(
@@ -156,6 +195,18 @@ def test_a_configuration_holds_from_then_on_and_after_a_start() -> None:
     it.subscribe(BEE)
     it.publish("a")
     assert it.item("a").deadline == 1005.0
+
+
+@pytest.mark.parametrize("request_", [Affiliations(NODE), Subscriptions(NODE)])
+def test_who_may_not_use_a_node_does_not_learn_that_it_is_there(
+    request_: Affiliations | Subscriptions,
+) -> None:
+    """Where XEP-0060 has no other answer for him; an outcast learns what he is."""
+    it = World({})
+    assert it.refused(request_, STRANGER) == NOT_FOUND
+    for what in (Affiliation.OUTCAST, Affiliation.MEMBER):
+        it.ask(SetAffiliations(NODE, {"cat@z": what}), OWNER)
+        it.ask(request_, STRANGER)
 
 
 # -- affiliations ----------------------------------------------------------

@@ -5,7 +5,14 @@ import pytest
 from qos.core import queue_service
 from qos.core.item import Affiliation, ItemOutcome, ItemState
 from qos.core.queue_effects import NotifyItem, NotifySubscription, NotifyUnlock, Probe
-from qos.core.queue_requests import Configure, Delete, SetAffiliations, Subscribe
+from qos.core.queue_requests import (
+    Configure,
+    Delete,
+    Refusal,
+    SetAffiliations,
+    Subscribe,
+)
+from qos.core.queue_service import QueueBounds
 from queue_world import (
     ANT,
     BEE,
@@ -453,8 +460,9 @@ def test_nothing_is_waited_for_in_an_empty_service() -> None:
 
 def test_all_wakes_that_are_due_are_served_at_once() -> None:
     """Several nodes, and letters from one to the other."""
-    it = World({**PLAIN, "queue#dead_letter_node": "graves"})
+    it = World()
     it.create("graves", PLAIN)
+    it.create(NODE, {**PLAIN, "queue#dead_letter_node": "graves"})
     it.publish(entry("a", ttl=5.0))
     it.publish(entry("b", ttl=5.0), entry("c", ttl=7.0), node="graves")
     it.wait(5)
@@ -484,8 +492,143 @@ def test_stats_say_what_there_is() -> None:
         "releases_most": 0,
     }
     it.ask(Configure(NODE, {"pubsub#access_model": "whitelist"}), OWNER)
-    assert it.core.stats(NODE, STRANGER, it.now) == {}
+    with pytest.raises(Refusal, match="there is no node 'orders'"):
+        it.core.stats(NODE, STRANGER, it.now)
     it.ask(SetAffiliations(NODE, {"shop@x": Affiliation.PUBLISHER}), OWNER)
     assert it.core.stats(NODE, PUBLISHER, it.now)["subscribers"] == 0
     request = Subscribe("none", BEE, {"pubsub#queue_requests": "1"})
     assert it.refused(request, BEE) == ("item-not-found", "cancel", "")
+
+
+# -- dormant subscriptions -------------------------------------------------
+
+DAY_S = 24 * 3600.0
+
+
+def restarted(*jids: str) -> World:
+    """A service that has started again, for workers that were there before."""
+    it = World(PLAIN)
+    for jid in jids:
+        it.subscribe(jid)
+    it.boot()
+    return it
+
+
+def test_the_subscription_of_who_has_gone_unheard_ends_after_a_day() -> None:
+    """Nobody else would ever end it, and after so many its account is locked out."""
+    it = restarted(BEE, ANT)
+    it.absent(BEE)
+    assert it.stats()["subscribers"] == 1
+    assert it.disk.subscriptions[NODE, BEE].dormant_since == it.now
+    assert it.core.next_at() == it.now + DAY_S
+    it.wait(DAY_S - 1)
+    it.boot()
+    assert set(it.disk.subscriptions) == {(NODE, BEE), (NODE, ANT)}
+    it.wait(1)
+    assert set(it.disk.subscriptions) == {(NODE, ANT)}
+    assert it.core.next_at() is None
+    # It was no subscriber of anything any more.
+    it.heard(BEE)
+    assert "bee@x" not in it.core.present
+
+
+def test_each_dormant_subscription_ends_in_its_time() -> None:
+    """Whichever became dormant first."""
+    it = restarted(BEE, ANT, BEE_2)
+    it.absent(ANT)
+    it.wait(10)
+    it.absent(BEE)
+    it.wait(DAY_S - 10)
+    assert set(it.disk.subscriptions) == {(NODE, BEE), (NODE, BEE_2)}
+    it.wait(10)
+    assert set(it.disk.subscriptions) == {(NODE, BEE_2)}
+
+
+@pytest.mark.parametrize("jid", [BEE, "bee@x"])
+def test_a_dormant_subscription_is_as_before_when_its_holder_is_heard_of(
+    jid: str,
+) -> None:
+    """A probe that fails proves nothing: a living client without ping fails it too."""
+    it = World(PLAIN)
+    it.subscribe(jid, by=BEE)
+    it.boot()
+    it.absent(BEE)
+    it.publish("a")
+    assert (it.stats()["subscribers"], it.given()) == (0, [])
+    it.heard(BEE)
+    assert (it.stats()["subscribers"], it.given()) == (1, [("a", BEE)])
+    it.wait(2 * DAY_S)
+    assert it.disk.subscriptions[NODE, jid].dormant_since is None
+
+
+def test_a_probe_that_fails_after_its_holder_was_heard_of_means_nothing() -> None:
+    """The probe is of the start, and the news is newer; it may be silent by now."""
+    it = restarted(BEE)
+    it.heard(BEE)
+    it.absent(BEE)
+    assert it.stats()["subscribers"] == 1
+    it.publish("a")
+    it.wait(60)
+    it.absent(BEE)
+    assert it.stats()["subscribers"] == 1
+
+
+def test_a_bare_subscription_is_dormant_if_nobody_was_heard_of_by_which_it_works() -> (
+    None
+):
+    """Not by a probe of another resource, nor if another one works."""
+    it = World(PLAIN)
+    it.subscribe("bee@x", by=BEE)
+    it.subscribe(BEE_2)
+    it.boot()
+    it.absent(BEE_2)
+    assert it.disk.subscriptions[NODE, "bee@x"].dormant_since is None
+    it.heard(BEE_2, available=True)
+    it.absent(BEE)
+    assert it.disk.subscriptions[NODE, "bee@x"].dormant_since is None
+    it.went(BEE_2)
+    it.absent(BEE)
+    assert it.disk.subscriptions[NODE, "bee@x"].dormant_since is not None
+    # A publisher of the account, say, does not work.
+    it.heard("bee@x/3")
+    assert it.disk.subscriptions[NODE, "bee@x"].dormant_since is not None
+
+
+def test_unavailable_presence_ends_a_dormant_subscription_at_once() -> None:
+    """As any other."""
+    it = restarted(BEE)
+    it.absent(BEE)
+    it.went(BEE)
+    assert it.disk.subscriptions == {}
+
+
+def test_dormant_subscriptions_take_no_room_of_their_account() -> None:
+    """Workers with random resources leave while the service is away, again and again."""
+    it = World(PLAIN, bounds=QueueBounds(subscriptions_per_account=2))
+    request = {"pubsub#queue_requests": "1"}
+    for number in range(5):
+        for worker in range(2):
+            it.subscribe(f"bee@x/{number}-{worker}")
+        it.boot()
+        for worker in range(2):
+            it.absent(f"bee@x/{number}-{worker}")
+    it.subscribe(BEE)
+    it.subscribe(BEE_2)
+    full = ("policy-violation", "wait", "too-many-subscriptions")
+    third = Subscribe(NODE, "bee@x/3", request)
+    assert it.refused(third, BEE) == full
+    # Whoever comes back is let in, and counts.
+    it.went(BEE)
+    it.subscribe("bee@x/0-0")
+    assert it.refused(third, BEE_2) == full
+
+
+def test_an_item_that_excludes_all_but_the_dormant_is_stuck() -> None:
+    """They would not take it either."""
+    it = restarted(BEE, ANT)
+    it.heard(ANT)
+    it.publish("a")
+    it.unlock("a", ANT, "", ItemOutcome.MODIFIED, not_here=True)
+    assert it.stats()["excluded"] == 0
+    it.absent(BEE)
+    assert it.stats()["excluded"] == 1

@@ -245,3 +245,13 @@ def test_an_item_goes_to_a_waiting_worker_in_the_commit_that_brings_it() -> None
     assert it.given() == []
     it.commit()
     assert it.given() == [("a", BEE)]
+
+
+def test_whether_an_account_may_publish_somewhere_is_known() -> None:
+    """Where it may not, nothing is held of its messages."""
+    it = World({})
+    it.create("other", {})
+    assert it.core.publishes("boss@x")
+    assert not it.core.publishes("shop@x")
+    it.ask(SetAffiliations("other", {"shop@x": Affiliation.PUBLISHER}), OWNER)
+    assert it.core.publishes("shop@x")

@@ -8,6 +8,7 @@ from qos.core.item import ItemOutcome
 from qos.core.queue_effects import NotifyRetract, NotifyUnlock
 from qos.core.queue_requests import (
     Configure,
+    Extend,
     Publish,
     Refusal,
     Requeue,
@@ -441,3 +442,13 @@ def test_a_deadline_that_nobody_has_looked_at_yet_does_not_undo_a_retract() -> N
     it.retract("a", BEE, it.item("a").token)
     it.ask(Configure(NODE, {}), OWNER)
     assert it.stats()["accepted"] == 1
+
+
+def test_a_stranger_does_not_learn_by_an_item_that_the_node_is_there() -> None:
+    """No such item is no such node, to who may not use it; word by word."""
+    it = World({})
+    for request in (retraction("a"), Extend(NODE, 5.0, (("a", "t"),))):
+        for jid, text in ((STRANGER, "no node 'orders'"), (OWNER, "no item 'a'")):
+            with pytest.raises(Refusal, match=text) as caught:
+                it.ask(request, jid)
+            assert caught.value.condition == "item-not-found"

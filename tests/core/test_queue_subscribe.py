@@ -2,7 +2,6 @@
 
 import pytest
 
-from qos.core import queue_users
 from qos.core.item import Affiliation, ItemOutcome, Subscription
 from qos.core.queue_effects import (
     NotifyItem,
@@ -12,6 +11,7 @@ from qos.core.queue_effects import (
 from qos.core.queue_handle import handle
 from qos.core.queue_requests import (
     Configure,
+    Delete,
     GetOptions,
     Ok,
     OptionsResult,
@@ -24,6 +24,7 @@ from qos.core.queue_requests import (
     SubscriptionsResult,
     Unsubscribe,
 )
+from qos.core.queue_service import QueueBounds
 from queue_world import (
     ANT,
     BEE,
@@ -31,6 +32,7 @@ from queue_world import (
     NODE,
     OWNER,
     PLAIN,
+    PUBLISHER,
     STRANGER,
     World,
 )
@@ -262,18 +264,39 @@ def test_who_may_subscribe(
         assert it.refused(request, ANT) == expected
 
 
-def test_one_account_has_so_many_subscriptions_and_no_more(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+TOO_MANY = ("policy-violation", "wait", "too-many-subscriptions")
+
+
+def test_one_account_has_so_many_subscriptions_to_all_nodes_and_no_more() -> None:
     """They are all in memory; those that are there can still be changed."""
-    monkeypatch.setattr(queue_users, "_SUBSCRIPTIONS_MAX", 2)
-    it = World(PLAIN)
+    it = World(PLAIN, bounds=QueueBounds(subscriptions_per_account=2))
+    it.create("other", PLAIN)
     it.subscribe(BEE)
-    it.subscribe(BEE_2)
+    it.subscribe(BEE_2, node="other")
     it.subscribe(ANT)
-    expected = ("policy-violation", "wait", "too-many-subscriptions")
-    assert it.refused(Subscribe(NODE, "bee@x", ONE), BEE) == expected
+    assert it.refused(Subscribe(NODE, "bee@x", ONE), BEE) == TOO_MANY
     it.subscribe(BEE, 3)
+    it.ask(Delete("other"), OWNER)
+    it.subscribe(BEE_2)
+
+
+def test_a_foreign_domain_and_all_have_so_many_subscriptions() -> None:
+    """Who has a server of his own makes accounts at no cost."""
+    bounds = QueueBounds(
+        subscriptions_per_account=2,
+        subscriptions_per_domain=2,
+        subscriptions=5,
+        own_domains=frozenset({"x"}),
+    )
+    it = World(PLAIN, bounds=bounds)
+    it.subscribe(ANT)
+    it.subscribe("fly@y/1")
+    assert it.refused(Subscribe(NODE, "gnat@y/1", ONE), "gnat@y/1") == TOO_MANY
+    for jid in (BEE, BEE_2, PUBLISHER):
+        it.subscribe(jid)
+    assert it.refused(Subscribe(NODE, OWNER, ONE), OWNER) == TOO_MANY
+    it.unsubscribe(ANT)
+    it.subscribe(OWNER)
 
 
 def test_unsubscribing_leaves_the_locks() -> None:

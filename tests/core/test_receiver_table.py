@@ -9,12 +9,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qos.core.effects import Answer, Defer, Deliver, Effect, Refund, Reserve, Save
+from qos.core.effects import (
+    Answer,
+    Defer,
+    Deliver,
+    Effect,
+    Refund,
+    Reserve,
+    Retry,
+    Save,
+)
 from qos.core.effects import Forget as ForgetEffect
 from qos.core.effects import Report as ReportEffect
-from qos.core.model import Incoming, Level
+from qos.core.model import Incoming, Level, Rejection
 from qos.core.model import IncomingState as S
 from qos.core.receiver import (
+    NOT_NOW,
     TRANSITIONS,
     At,
     Request,
@@ -30,6 +40,7 @@ HOLD = "h1"
 NOW = 1_000.0
 HOLDS = {"right": HOLD, "wrong": "h2", "absent": ""}
 MARKS = {"marked": "store-1", "unmarked": ""}
+WHY = Rejection("conflict", "cancel", "another item has this id")
 QUOTAS = ("messages", "bytes", "total_messages", "total_bytes")
 
 
@@ -71,6 +82,7 @@ def incoming(state: S, mark: str = "store-1") -> Incoming | None:
         state=state,
         mark=mark,
         hold=HOLD,
+        rejection=WHY.to_text() if state is S.REJECTED else "",
     )
 
 
@@ -109,7 +121,9 @@ NEXT = {
     (S.RELEASING, I.DELIVER): S.RELEASING,
     (S.DONE, I.DELIVER): S.DONE,
     (S.EXPIRED, I.DELIVER): S.EXPIRED,
+    (S.RELEASING, I.IN_HAND): S.RELEASING,
     (S.RELEASING, I.HANDED_OVER): S.DONE,
+    (S.RELEASING, I.NOT_TAKEN): S.HELD,
     (S.RELEASING, I.RESTART): S.RELEASING,
     (S.RELEASING, I.CONSUMED): S.DONE,
     (S.RELEASING, I.FAILED): S.RELEASING,
@@ -125,6 +139,10 @@ NEXT = {
     (S.DONE, I.FORGET): S.ABSENT,
     (S.EXPIRED, I.FORGET): S.ABSENT,
     (S.DROPPED, I.FORGET): S.ABSENT,
+    (S.RELEASING, I.REJECTED): S.REJECTED,
+    (S.REJECTED, I.ASSURED): S.REJECTED,
+    (S.REJECTED, I.DELIVER): S.REJECTED,
+    (S.REJECTED, I.FORGET): S.ABSENT,
 }
 
 
@@ -156,7 +174,7 @@ def _assured(
         return state, ("Defer",)  # 3, "just being released"
     if not trusted or (state is S.DROPPED and marked):
         return state, ("not-allowed", "Report")  # 2
-    if state in {S.HELD, S.PARKED, S.DONE}:
+    if state in {S.HELD, S.PARKED, S.DONE, S.REJECTED}:
         return state, ("received",)  # 3 and 4
     if exceeded:
         return state, ("resource-constraint", "Report")  # 5
@@ -258,9 +276,11 @@ def _deliver(state: S, hold: str) -> tuple[S, tuple[str, ...]]:
     if state is S.HELD:
         return S.RELEASING, ("Save", "Deliver")
     if state is S.PARKED:
-        return state, ()  # neither taken nor refused
+        return state, ("unexpected-request",)
     if state is S.DONE:
         return state, ("result",)
+    if state is S.REJECTED:
+        return state, ("result" if hold == "absent" else "conflict",)
     if state in {S.EXPIRED, S.DROPPED}:
         return state, not_found
     return state, ("result", "Report")
@@ -285,7 +305,8 @@ def test_deliver_is_answered_for_the_message_that_it_means(
         assert after == before
     for effect in effects:
         if isinstance(effect, Answer):
-            assert effect.hold == HOLDS[hold], "an answer echoes what was asked"
+            asked_for = "" if effect == NOT_NOW else HOLDS[hold]
+            assert effect.hold == asked_for, "an answer echoes what was asked"
 
 
 @pytest.mark.parametrize("hold", ["right", "absent"])
@@ -307,16 +328,57 @@ def test_a_request_about_a_message_that_is_being_handed_over_waits(kind: str) ->
     assert step(record, input_, at(), request(kind)) == (record, (Defer(),))
 
 
+# --- rejected ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("redelivered", [False, True])
+def test_a_rejection_is_on_disk_before_the_sender_is_told(redelivered: bool) -> None:
+    """A process that dies before hands over again, and the message may be accepted."""
+    record = incoming(S.RELEASING)
+    assert record is not None
+    record = replace(record, redelivered=redelivered)
+    asked = request("deliver", hold=HOLD)
+    why = at()._replace(rejection=WHY)
+    after, effects = step(record, I.REJECTED, why, asked)
+    assert after is not None
+    assert (after.state, after.payload, after.changed_at) == (S.REJECTED, "", NOW)
+    answer = Answer("rejected", HOLD, WHY.condition, WHY.type, WHY.text, redelivered)
+    assert effects == (Save(after), Refund(record), answer)
+    # After a restart it is the same answer, to whoever asks by the hold.
+    stored = replace(after, redelivered=False)
+    assert step(stored, I.DELIVER, at(), asked) == (stored, (answer,))
+
+
+def test_a_rejection_after_a_restart_has_nobody_to_be_told_yet() -> None:
+    """The sender asks again, and gets it from the memory."""
+    after, effects = step(
+        incoming(S.RELEASING), I.REJECTED, at()._replace(rejection=WHY)
+    )
+    assert after is not None
+    assert after.state is S.REJECTED
+    assert names(effects) == ("Save", "Refund")
+
+
+def test_a_sender_by_the_text_is_told_that_a_rejected_message_was_delivered() -> None:
+    """The text knows no other answer to a `deliver` that was taken."""
+    asked = request("deliver", mark="")
+    after, effects = step(
+        incoming(S.RELEASING, mark=""), I.REJECTED, at()._replace(rejection=WHY), asked
+    )
+    assert after is None
+    assert names(effects) == ("result", "Refund", "Forget")
+
+
 # --- acknowledged ------------------------------------------------------------
 
 
 @pytest.mark.parametrize("exceeded", [None, *QUOTAS])
 @pytest.mark.parametrize("trusted", [True, False])
 @pytest.mark.parametrize("mark", MARKS)
-def test_acknowledged_is_written_before_it_is_answered_and_answered_before_handed_over(
+def test_acknowledged_is_written_before_it_is_handed_over_and_not_answered_before(
     mark: str, trusted: bool, exceeded: str | None
 ) -> None:
-    """Else a receiver that dies in between has acknowledged what nobody saw."""
+    """Else a receiver has acknowledged what nobody saw, and nobody may ever see."""
     asked = request("acknowledged", MARKS[mark])
     after, effects = step(None, I.ACKNOWLEDGED, at(trusted, exceeded), asked)
     if not trusted:
@@ -329,22 +391,15 @@ def test_acknowledged_is_written_before_it_is_answered_and_answered_before_hande
         assert after.level is Level.ACKNOWLEDGED
         assert after.msg_id == "iq-1"
         assert (after.mark, after.hold) == ("", "")
-        assert effects == (
-            Reserve(after),
-            Save(after),
-            Answer("result"),
-            Deliver(after),
-        )
+        assert effects == (Reserve(after), Save(after), Deliver(after))
 
 
-def test_unwritten_acknowledged_is_answered_and_handed_over_without_the_disk() -> None:
+def test_unwritten_acknowledged_is_handed_over_and_answered_without_the_disk() -> None:
     """The option for those who want the text's speed."""
-    after, effects = step(
-        None, I.ACKNOWLEDGED, at(written=False), request("acknowledged")
-    )
-    assert after is not None
-    assert "Save" not in names(effects)
-    assert names(effects)[-2:] == ("result", "Deliver")
+    asked = request("acknowledged")
+    after, effects = step(None, I.ACKNOWLEDGED, at(written=False), asked)
+    assert names(effects) == ("Deliver",)
+    assert step(after, I.HANDED_OVER, at(), asked) == (None, (Answer("result"),))
 
 
 def test_unwritten_acknowledged_never_exceeds_a_quota() -> None:
@@ -393,6 +448,74 @@ def test_an_unmarked_message_that_was_handed_over_is_forgotten(
     answer = (Answer("result"),) if asked else ()
     assert after is None
     assert effects == (*answer, Refund(record), ForgetEffect(record))
+
+
+@pytest.mark.parametrize("mark", MARKS)
+@pytest.mark.parametrize("redelivered", [True, False])
+def test_an_assured_message_that_nobody_takes_is_held_again_and_its_sender_told(
+    mark: str, redelivered: bool
+) -> None:
+    """No taker, no confirmation; and nobody has had it, so it gets no mark for that."""
+    record = incoming(S.RELEASING, MARKS[mark])
+    assert record is not None
+    record = replace(record, redelivered=redelivered)
+    asked = request("deliver", MARKS[mark], HOLD)
+    held = replace(record, state=S.HELD, changed_at=NOW)
+    assert step(record, I.NOT_TAKEN, at(), asked) == (held, (NOT_NOW, Save(held)))
+    assert (NOT_NOW.kind, NOT_NOW.error_type) == ("error", "wait"), "it is repeated"
+    again, effects = step(held, I.DELIVER, at(), asked)
+    assert again == replace(held, state=S.RELEASING)
+    assert effects == (Save(again), Deliver(again))
+
+
+def acknowledged() -> Incoming:
+    """A message at level acknowledged while it is handed over."""
+    record, _ = step(None, I.ACKNOWLEDGED, at(), request("acknowledged"))
+    assert record is not None
+    return record
+
+
+def test_an_acknowledged_message_that_nobody_takes_is_gone_before_it_is_refused() -> (
+    None
+):
+    """The error says that it has not arrived: no restart may hand it over after that."""
+    record, asked = acknowledged(), request("acknowledged")
+    effects = (Refund(record), ForgetEffect(record), NOT_NOW)
+    assert step(record, I.NOT_TAKEN, at(), asked) == (None, effects)
+    unwritten = replace(record, counted=False)
+    assert step(unwritten, I.NOT_TAKEN, at(), asked) == (None, (NOT_NOW,))
+
+
+@pytest.mark.parametrize("level", Level)
+def test_what_nobody_takes_and_nobody_asks_for_is_handed_over_again(
+    level: Level,
+) -> None:
+    """Its sender may have been told that it has arrived, and does not repeat it."""
+    record = replace(acknowledged(), level=level)
+    again = at()._replace(retry_at=NOW + 10)
+    assert step(record, I.NOT_TAKEN, again) == (record, (Retry(NOW + 10),))
+
+
+def test_only_level_acknowledged_is_answered_when_somebody_has_it_in_hand() -> None:
+    """An assured message may still be refused by whoever has it in hand."""
+    record, asked = acknowledged(), request("acknowledged")
+    assert step(record, I.IN_HAND, at(), asked) == (record, (Answer("result"),))
+    assert step(record, I.IN_HAND, at()) == (record, ())
+    assured = incoming(S.RELEASING)
+    assert step(assured, I.IN_HAND, at(), request("deliver")) == (assured, ())
+
+
+@pytest.mark.parametrize("state", [S.ABSENT, S.EXPIRED, S.DROPPED])
+def test_an_offer_without_its_payload_is_not_held(state: S) -> None:
+    """It has waited for an earlier one, of which nothing is left: it comes again."""
+    record = incoming(state, mark="")
+    waiting = request("assured", mark="").waiting()
+    assert waiting.payload == ""
+    assert waiting.size == 10
+    refused = Answer("error", "", "resource-constraint", "wait")
+    assert step(record, I.ASSURED, at(), waiting) == (record, (refused,))
+    deliver = request("deliver")
+    assert deliver.waiting() is deliver
 
 
 @pytest.mark.parametrize("mark", MARKS)

@@ -17,6 +17,8 @@ from qos.core.sender import (
     TRANSITIONS,
     Reply,
     Step,
+    came,
+    clamped,
     classify,
     on_peer,
     on_session,
@@ -102,6 +104,7 @@ ERRORS = {
     I.CONSTRAINED: "resource-constraint",
     I.UNAVAILABLE: "service-unavailable",
     I.REFUSED: "bad-request",
+    I.REJECTED: "conflict",
     I.NOT_MINE: "item-not-found",
     I.STORE_GONE: "item-not-found",
     I.STORE_GONE_UNSEEN: "item-not-found",
@@ -251,10 +254,15 @@ ROWS: dict[tuple[S, I], Row] = {
         S.OFFERED, (), {**noted(I.CONSTRAINED), "namespace": NAMESPACES[0]}
     ),
     (S.RELEASING, I.CONSTRAINED): Row(S.RELEASING, (), noted(I.CONSTRAINED)),
-    (S.OFFERED, I.UNAVAILABLE): Row(S.OFFERED, (), noted(I.UNAVAILABLE)),
-    (S.RELEASING, I.UNAVAILABLE): Row(S.RELEASING, (), noted(I.UNAVAILABLE)),
+    (S.OFFERED, I.UNAVAILABLE): Row(
+        S.OFFERED, (), {**noted(I.UNAVAILABLE), "doubted": True}
+    ),
+    (S.RELEASING, I.UNAVAILABLE): Row(
+        S.RELEASING, (), {**noted(I.UNAVAILABLE), "doubted": True}
+    ),
     (S.OFFERED, I.REFUSED): Row(S.NOT_DELIVERED, END, noted(I.REFUSED)),
     (S.RELEASING, I.REFUSED): Row(S.IN_DOUBT, END, noted(I.REFUSED)),
+    (S.RELEASING, I.REJECTED): Row(S.NOT_DELIVERED, END, noted(I.REJECTED)),
     (S.RELEASING, I.NOT_MINE): Row(
         S.RELEASING, (), {**noted(I.NOT_MINE), "not_mine": frozenset({PEER})}
     ),
@@ -570,6 +578,51 @@ def test_only_the_very_first_deliver_proves_that_nothing_was_handed_over(
     assert classify(record, reply, own=OWN) is expected
 
 
+@pytest.mark.parametrize("source", [PEER, OTHER])
+@pytest.mark.parametrize("delivers", [1, 2])
+@pytest.mark.parametrize("condition", ["conflict", "item-not-found", "bad-request"])
+def test_a_rejection_that_carries_the_hold_is_the_final_word(
+    condition: str, delivers: int, source: str
+) -> None:
+    """The token is known to the one who holds the message, whatever its resource."""
+    record = replace(RECORDS["releasing"], delivers=delivers)
+    reply = Reply(
+        "deliver-1", source, error=condition, hold="h1", rejected=True, text="no"
+    )
+    assert classify(record, reply, own=OWN) is I.REJECTED
+    after, _ = step(record, I.REJECTED, at(reply=reply))
+    assert after.state is S.NOT_DELIVERED
+    assert (after.condition, after.condition_by) == (condition, source)
+    assert Ended.of(after, NOW).condition_text == "no"
+
+
+def test_a_rejection_of_what_was_redelivered_leaves_doubt() -> None:
+    """The application may have accepted it before its process died."""
+    reply = Reply(
+        "deliver-1", PEER, error="conflict", hold="h1", rejected=True, redelivered=True
+    )
+    record = RECORDS["releasing"]
+    assert classify(record, reply, own=OWN) is I.REFUSED
+    after, _ = step(record, I.REFUSED, at(reply=reply))
+    assert after.state is S.IN_DOUBT
+
+
+def test_a_rejection_with_another_hold_ends_nothing() -> None:
+    """Nobody else can know the token."""
+    reply = Reply("deliver-1", PEER, error="conflict", hold="h2", rejected=True)
+    assert classify(RECORDS["releasing"], reply, own=OWN) is I.UNAVAILABLE
+    reply = replace(reply, hold="h1", iq_id="offer-1")
+    assert classify(RECORDS["offered"], reply, own=OWN) is I.REFUSED
+
+
+def test_an_error_that_names_who_returned_it_is_noted_with_that_name() -> None:
+    """RFC 6120 §8.3.1: a server answers in the place of the one addressed."""
+    reply = Reply("offer-1", PEER, error="forbidden", by="example.org", text="no")
+    after, _ = step(outgoing(S.OFFERED), I.REFUSED, at(reply=reply))
+    assert after.condition_by == "example.org"
+    assert after.condition_text == "no"
+
+
 def test_a_component_takes_errors_from_its_own_name() -> None:
     """It has no account: its JID is its server's name for it."""
     record = replace(RECORDS["offered"], to="lamp@example.org/1")
@@ -605,10 +658,28 @@ def test_a_message_that_is_offered_again_is_orphaned_by_no_session() -> None:
 @pytest.mark.parametrize("state", [S.QUEUED, S.OFFERED, S.RELEASING])
 def test_a_resumed_message_waits_for_a_session(state: S, level: Level) -> None:
     """Before one there is nobody to send to; and a stored offer may have arrived."""
-    after = resumed(outgoing(state, level))
+    after = resumed(outgoing(state, level), NOW)
     assert after.state is state
     assert after.due_at == math.inf
     assert after.doubted is (state is S.OFFERED)
+
+
+@pytest.mark.parametrize(
+    ("created_at", "expires_at", "expected"),
+    [
+        (NOW - 5, None, None),
+        (NOW - 5, NOW + 1, NOW + 1),
+        (NOW + 9000, NOW + 9030, NOW + 30),
+        (NOW + 9000, None, None),
+    ],
+)
+def test_a_deadline_is_no_further_ahead_than_it_was_at_acceptance(
+    created_at: float, expires_at: float | None, expected: float | None
+) -> None:
+    """A clock that was wrong and has been set back would keep a message for years."""
+    record = replace(outgoing(S.OFFERED), created_at=created_at, expires_at=expires_at)
+    assert clamped(record, NOW).expires_at == expected
+    assert resumed(record, NOW).expires_at == expected
 
 
 @pytest.mark.parametrize(
@@ -650,7 +721,7 @@ def test_acknowledged_is_in_doubt_when_any_attempt_may_have_arrived(
         reply = Reply("offer-1", PEER, error="recipient-unavailable")
         record, _ = step(record, I.UNAVAILABLE, at(reply=reply))
     if earlier == "restart":
-        record = resumed(record)
+        record = resumed(record, NOW)
     record, _ = step(record, I.ATTEMPT, at(I.ATTEMPT))
     record, _ = step(record, I.UNAVAILABLE, at(I.UNAVAILABLE))
     after, effects = step(record, input_, at(input_))
@@ -681,29 +752,81 @@ def test_how_a_message_has_ended_takes_the_place_of_its_record() -> None:
     )
 
 
+ABSENT = Route(PEER, NAMESPACES[2], absent=True)
+
+#: With these a server, or a peer whose handler failed, answers what may have arrived.
+UNSURE = [
+    "gone",
+    "internal-server-error",
+    "recipient-unavailable",
+    "remote-server-not-found",
+    "remote-server-timeout",
+    "service-unavailable",
+    "undefined-condition",
+]
+
+
 @pytest.mark.parametrize("input_", ENDINGS)
-def test_acknowledged_is_not_delivered_when_each_attempt_was_refused(
+def test_acknowledged_is_not_delivered_when_nobody_was_there_at_any_attempt(
     input_: I,
 ) -> None:
-    """A server that says the peer is away has not handed it the message."""
+    """No session of the peer can have got what the server returned."""
     record = outgoing(S.QUEUED, Level.ACKNOWLEDGED)
     for _ in range(3):
-        record, _ = step(record, I.ATTEMPT, at(I.ATTEMPT))
+        record, _ = step(record, I.ATTEMPT, at(I.ATTEMPT, route=ABSENT))
         record, _ = step(record, I.UNAVAILABLE, at(I.UNAVAILABLE))
     after, _ = step(record, input_, at(input_))
     assert after.state is S.NOT_DELIVERED
 
 
-@pytest.mark.parametrize(
-    "condition", ["recipient-unavailable", "remote-server-timeout"]
-)
-def test_a_server_that_gives_up_on_a_connection_proves_nothing(condition: str) -> None:
-    """The stanza had been written to that connection before."""
+@pytest.mark.parametrize("input_", ENDINGS)
+@pytest.mark.parametrize("condition", UNSURE)
+def test_acknowledged_is_in_doubt_when_a_server_returned_what_may_have_arrived(
+    condition: str, input_: I
+) -> None:
+    """ejabberd says service-unavailable of what a connection had got that was lost."""
     reply = Reply("offer-1", PEER, error=condition)
     record = outgoing(S.OFFERED, Level.ACKNOWLEDGED)
-    after, _ = step(record, I.UNAVAILABLE, at(reply=reply))
-    assert after.doubted
-    assert not after.unanswered
+    record, _ = step(record, I.UNAVAILABLE, at(reply=reply))
+    assert record.doubted
+    assert not record.unanswered
+    record, _ = step(record, I.ATTEMPT, at(I.ATTEMPT, route=ABSENT))
+    record, _ = step(record, I.CONSTRAINED, at(I.CONSTRAINED))
+    after, _ = step(record, input_, at(input_))
+    assert after.state is S.IN_DOUBT
+
+
+@pytest.mark.parametrize("meanwhile", ["the peer came", "a new session"])
+def test_that_the_peer_was_absent_proves_nothing_after_it_may_have_come(
+    meanwhile: str,
+) -> None:
+    """It may have come in time for the attempt, and lost its connection at once."""
+    record = outgoing(S.QUEUED, Level.ACKNOWLEDGED)
+    record, _ = step(record, I.ATTEMPT, at(I.ATTEMPT, route=ABSENT))
+    assert record.absent
+    if meanwhile == "the peer came":
+        record = came(record)
+    else:
+        record, _ = step(record, I.WAKE, at())
+    assert came(record) is record
+    record, _ = step(record, I.UNAVAILABLE, at(I.UNAVAILABLE))
+    assert record.doubted
+
+
+@pytest.mark.parametrize(
+    "condition", ["bad-request", "forbidden", "not-allowed", "resource-constraint"]
+)
+def test_a_refusal_by_the_peer_itself_leaves_no_doubt_of_that_attempt(
+    condition: str,
+) -> None:
+    """It was there, and it says that it did not take the message."""
+    reply = Reply("offer-1", PEER, error=condition)
+    record = outgoing(S.OFFERED, Level.ACKNOWLEDGED)
+    meaning = classify(record, reply, own=OWN)
+    assert meaning is not None
+    after, _ = step(record, meaning, at(reply=reply))
+    assert not after.doubted
+    assert after.state is not S.IN_DOUBT
 
 
 @pytest.mark.parametrize("input_", ENDINGS)
@@ -756,8 +879,9 @@ def test_acknowledged_cannot_be_withdrawn_when_it_may_have_arrived(
 
 
 def test_acknowledged_can_be_withdrawn_while_the_peer_is_certainly_away() -> None:
-    """Every attempt came back."""
-    record = outgoing(S.OFFERED, Level.ACKNOWLEDGED)
+    """Every attempt came back, and nobody was there."""
+    record = outgoing(S.QUEUED, Level.ACKNOWLEDGED)
+    record, _ = step(record, I.ATTEMPT, at(I.ATTEMPT, route=ABSENT))
     record, _ = step(record, I.UNAVAILABLE, at(I.UNAVAILABLE))
     after, _ = step(record, I.WITHDRAW, at())
     assert after.state is S.NOT_DELIVERED

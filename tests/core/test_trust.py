@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from qos.core.trust import Trusted, TrustPolicy
+from qos.errors import InvalidArgument
 
 OWN = "lamp@example.org/1"
 
@@ -87,7 +88,10 @@ def test_an_allow_list_matches_accounts_and_full_jids(
         ("roster", "roster"),
         (" a@x , B@x/R ,", frozenset({"a@x", "b@x/R"})),
         (["a@x", "b@x"], frozenset({"a@x", "b@x"})),
-        (("all",), frozenset({"all"})),
+        (("Rooms.example.org", "localhost"), {"rooms.example.org", "localhost"}),
+        ("[::1],lamp@[::1]/a", {"[::1]", "lamp@[::1]/a"}),
+        ("lamp@lan", {"lamp@lan"}),
+        ("nobody", frozenset()),
     ],
 )
 def test_a_policy_is_read_from_what_users_write(
@@ -102,5 +106,28 @@ def test_a_policy_is_read_from_what_users_write(
 @pytest.mark.parametrize("value", ["", " , ", []])
 def test_an_empty_allow_list_is_refused(value: str | list[str]) -> None:
     """Nobody means "trust no one" by leaving an option empty."""
-    with pytest.raises(ValueError, match="at least one JID"):
+    with pytest.raises(ValueError, match="'nobody', or JIDs"):
         TrustPolicy.parse(value)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *("rooster", "Roster", "ALL", "none", "lan", "lamp", "roster,all", "a@b,all"),
+        *("roster,lamp@example.org", "lamp example.org", "@example.org", "lamp@"),
+        *("a@b@example.org", "lamp@example.org/", "/a", ".", "example.", "a b@c.org"),
+        *(["all"], ["roster", "a@x"], [b"a@x"], [None], {"a@x": 1}, b"all", None, 5),
+        *(True, 0.5, object()),
+    ],
+)
+def test_a_misspelt_word_is_refused_and_not_taken_for_a_domain(value: object) -> None:
+    """`trust="rooster"` would trust the component `rooster`, and no contact."""
+    with pytest.raises(InvalidArgument, match="trust must be 'roster', 'all'"):
+        TrustPolicy.parse(value)  # type: ignore[arg-type]  # what is tested
+
+
+def test_nobody_is_trusted_by_the_word_nobody_but_the_own_account() -> None:
+    """The empty list has a word of its own: an empty option may be a mistake."""
+    policy = TrustPolicy.parse("nobody")
+    assert not decide(policy, subscription="both").trusted
+    assert decide(policy, "lamp@example.org/2").trusted

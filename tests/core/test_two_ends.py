@@ -42,6 +42,7 @@ from qos.core.effects import (
     Refund,
     Report,
     Reserve,
+    Retry,
     Save,
     Settle,
     Transmit,
@@ -186,9 +187,7 @@ class World:
         assert truth.outcome is None
         truth.outcome = record.state
         if record.state is OutgoingState.DELIVERED:
-            # Level acknowledged is answered when it is on disk, not when it is handed over.
-            written = truth.level is Level.ACKNOWLEDGED
-            assert truth.handed or written, "delivered, but nobody has it"
+            assert truth.handed, "delivered, but nobody has it"
         if record.state is OutgoingState.NOT_DELIVERED:
             assert not truth.handed, "not delivered, but somebody has it"
 
@@ -200,6 +199,7 @@ class World:
             return
         device = self.bound.get(stanza.to)
         if device is not None and device.up:
+            self.sender.see(stanza.to)
             device.receive(stanza)
         elif not silent:
             self.say(stanza, Reply(stanza.iq_id, stanza.to, "service-unavailable"))
@@ -294,6 +294,7 @@ class Sender(Process):
                 addressed=frozenset(),
                 asked_in=NAMESPACES[0],
                 unanswered=False,
+                absent=False,
                 doubted=False,
                 tries=0,
                 due_at=0.0,
@@ -367,7 +368,8 @@ class Sender(Process):
         if "/" in record.to:
             known = {one.jid: one.features for one in resources}
             features = known.get(record.to, frozenset())
-            route = to_jid(record, features, NAMESPACES)
+            absent = record.to not in known
+            route = to_jid(record, features, NAMESPACES, absent=absent)
         else:
             found = choose(record, resources, NAMESPACES)
             if found is None:
@@ -389,6 +391,12 @@ class Sender(Process):
             with self.mortal():
                 self.act(record, input_, reply=said.reply)
 
+    def see(self, jid: str) -> None:
+        """Its presence was shown before anything that its server may return."""
+        for record in self.records.values():
+            if record.flow == bare(jid):
+                self.records[record.msg_id] = sender.came(record)
+
     def withdraw(self, msg_id: str) -> None:
         """Take a message back, if that is possible."""
         record = self.records[msg_id]
@@ -409,7 +417,7 @@ class Sender(Process):
         self.up = True
         self.flow = Flow(WINDOW_MAX)
         for record in sorted(self.disk.values(), key=lambda one: one.seq):
-            self.records[record.msg_id] = sender.resumed(record)
+            self.records[record.msg_id] = sender.resumed(record, self.now)
             if record.state is not OutgoingState.QUEUED:
                 self.flow.begin(record)
 
@@ -431,6 +439,8 @@ class Device(Process):
         self.world = world
         self.priority = priority
         self.trusts = True
+        #: The application has a handler.
+        self.takes = True
         self.disk: dict[str, Incoming] = {}
         self.start()
 
@@ -442,6 +452,7 @@ class Device(Process):
         self.records = dict(self.disk)
         self.waiting: dict[str, list[Request]] = {}
         self.handing: dict[str, Request | None] = {}
+        self.untaken: set[str] = set()
         with self.mortal():
             for key, record in sorted(
                 self.records.items(), key=lambda item: item[1].changed_at
@@ -519,10 +530,15 @@ class Device(Process):
                 self.disk[key] = replace(record, redelivered=False)
             case Forget():
                 self.disk.pop(key, None)
+            case Deliver() if not self.takes:
+                self.act(key, ReceiverInput.NOT_TAKEN, request)
             case Deliver(record):
                 self.world.handed_over(record)
-                answer_later = request and request.kind == "deliver"
-                self.handing[key] = request if answer_later else None
+                assured = record.level is Level.ASSURED
+                self.handing[key] = request if assured else None
+                self.act(key, ReceiverInput.IN_HAND, request)
+            case Retry():
+                self.untaken.add(key)
             case Defer():
                 assert request is not None
                 self.waiting.setdefault(key, []).append(request)
@@ -548,6 +564,11 @@ class Device(Process):
 
     def idle(self) -> None:
         """Do all that is due."""
+        self.takes = True
+        for key in list(self.untaken):
+            self.untaken.discard(key)
+            with self.mortal():
+                self.act(key, ReceiverInput.RESTART)
         for key in list(self.handing):
             self.hand_over(key)
         for key, record in list(self.records.items()):
@@ -671,6 +692,7 @@ DEVICE_FAULTS = st.sampled_from(
         "holds expire",
         "goes away",
         "trust",
+        "has no handler",
     )
 )
 
@@ -812,7 +834,9 @@ class OurPeer(EitherPeer):
     @precondition(lambda self: self.world.flight)
     @rule(
         pick=PICK,
-        condition=st.sampled_from(("recipient-unavailable", "remote-server-timeout")),
+        condition=st.sampled_from(
+            ("recipient-unavailable", "remote-server-timeout", "service-unavailable")
+        ),
     )
     def server_gives_up(self, pick: int, condition: str) -> None:
         """The peer's answer is lost with its connection; its server says so."""
@@ -848,6 +872,8 @@ class OurPeer(EitherPeer):
             device.wipe()
         elif fault == "trust":
             device.trusts = not device.trusts
+        elif fault == "has no handler":
+            device.takes = not device.takes
         elif fault == "holds expire":
             device.expire_if(more)
         elif fault == "memories are evicted" and self.stores_go:
@@ -897,7 +923,7 @@ class OurPeer(EitherPeer):
             device.fuse = None
             if not device.up:
                 device.start()
-            device.trusts = True
+            device.trusts = device.takes = True
         # Nobody is away for ever: neither a device nor the JID that is wanted. And
         # where a hold is lost for good, somebody must be there to say so.
         for device in self.devices:

@@ -48,6 +48,8 @@ class Port:
         self.handed: list[Incoming] = []
         #: When what is handed over has been taken; None: at once.
         self.until: asyncio.Future[None] | None = None
+        #: Whether it takes them.
+        self.takes = True
         #: How it is consumed.
         self.consume: Callable[[Incoming], Consumption | None] | None = None
         self._ids = itertools.count()
@@ -56,10 +58,10 @@ class Port:
         self.events.append((answer.kind, answer.condition or request.kind))
         self.answers.append(answer)
 
-    def hand_over(self, record: Incoming) -> asyncio.Future[None] | None:
+    def hand_over(self, record: Incoming) -> asyncio.Future[None] | bool:
         self.events.append(("hand over", record.msg_id))
         self.handed.append(record)
-        return self.until
+        return self.until if self.until is not None else self.takes
 
     def report(self, source: str, report: Report) -> None:
         self.events.append(("report", report.condition))

@@ -39,7 +39,7 @@ from qos.core.queue_requests import (
     Unlock,
     Unsubscribe,
 )
-from qos.core.queue_service import Queues
+from qos.core.queue_service import QueueBounds, Queues
 from qos.testing.simulation.queue_disk import QueueDisk
 
 NODE = "orders"
@@ -51,7 +51,11 @@ ANT = "ant@y/1"
 STRANGER = "cat@z/1"
 
 #: Options under which nothing happens by itself in the time of a test.
-PLAIN = {"queue#backoff": "0", "pubsub#publish_model": "open"}
+PLAIN = {
+    "queue#backoff": "0",
+    "pubsub#access_model": "open",
+    "pubsub#publish_model": "open",
+}
 
 N = TypeVar("N", bound=Notification)
 
@@ -86,9 +90,11 @@ class World:
         config: Mapping[str, str] | None = None,
         *,
         creators: set[str] | None = None,
+        bounds: QueueBounds | None = None,
     ) -> None:
         self.now = 1000.0
         self.creators = creators
+        self.bounds = bounds or QueueBounds()
         self.disk = QueueDisk()
         self.ids = itertools.count(1)
         self.boot()
@@ -106,6 +112,7 @@ class World:
             self.disk.start(),
             _Memory(self),
             creators=self.creators,
+            bounds=self.bounds,
             new_id=lambda: f"id-{next(self.ids)}",
             now=self.now,
         )
@@ -175,6 +182,11 @@ class World:
     def went(self, jid: str) -> None:
         """Unavailable presence."""
         self.add(self.core.went(jid, self.now))
+        self.flush()
+
+    def absent(self, jid: str) -> None:
+        """A probe fails."""
+        self.add(self.core.absent(jid, self.now))
         self.flush()
 
     def bounce(self, event: NotifyItem) -> None:

@@ -16,6 +16,7 @@ from qos.core.backoff import Backoff
 from qos.core.effects import Answer, Save
 from qos.core.model import Incoming, IncomingState
 from qos.core.quota import Quotas
+from qos.core.receiver import NOT_NOW
 from qos.engine import Consumption, Handover, InboxLimits
 from qos.engine.consuming import Consuming
 from qos.errors import StoreError
@@ -179,10 +180,10 @@ async def test_what_is_kept_for_a_consumer_that_takes_long_has_no_payload(
     assert [each.request.kind for each in message.deferred] == ["deliver"]
 
 
-async def test_after_so_many_failures_it_is_parked_and_nobody_is_answered(
+async def test_after_so_many_failures_it_is_parked_and_its_sender_told_to_try_again(
     bench: Bench, consumer: Consumer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Neither taken nor refused: its sender goes on asking."""
+    """Neither taken nor refused for good: each of its requests has one answer."""
     consumer.failures["m1"] = 3
     hold = await release(bench)
     for _ in range(5):
@@ -191,7 +192,8 @@ async def test_after_so_many_failures_it_is_parked_and_nobody_is_answered(
     assert "hand-over 3 of 3: it is parked" in caplog.text
     assert states(bench) == [IncomingState.PARKED]
     assert [record.msg_id for record in bench.inbox.parked()] == ["m1"]
-    assert await bench.take(request("deliver", hold=hold)) is None
+    assert bench.port.answers[1:] == [NOT_NOW]
+    assert await bench.take(request("deliver", hold=hold)) == NOT_NOW
     assert bench.inbox.used()[0] == 1, "it is held still"
 
     bench.restart()

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from typing import Literal
 
 import pytest
 
@@ -10,9 +11,14 @@ from inbox_bench import PAYLOAD, Bench, request
 from qos.core.effects import Answer
 from qos.core.model import IncomingState
 from qos.core.quota import Quotas
+from qos.core.receiver import NOT_NOW, Request
 from qos.engine import InboxLimits
+from qos.engine.held import Arrival
 from qos.testing.simulation.disks import COMMIT_S
 from two_ends import settle
+
+NO_ROOM = Answer("error", "", "resource-constraint", "wait")
+STOPPED = Answer("error", "", "service-unavailable", "cancel")
 
 
 @pytest.fixture
@@ -103,15 +109,15 @@ async def test_an_unmarked_deliver_for_nothing_is_acknowledged(bench: Bench) -> 
     assert bench.port.events[-1] == ("report", "")
 
 
-async def test_acknowledged_is_written_answered_and_handed_over(bench: Bench) -> None:
+async def test_acknowledged_is_written_handed_over_and_answered(bench: Bench) -> None:
     """In this order, and then nothing is left of it."""
     bench.inbox.request(request("acknowledged"), trusted=True)
     await settle()
     assert not bench.port.events
     await bench.commit()
     assert bench.port.events == [
-        ("result", "acknowledged"),
         ("hand over", "iq-acknowledged-m1"),
+        ("result", "acknowledged"),
     ]
     assert not list(bench.store.incoming())
     assert bench.inbox.used() == (0, 0)
@@ -254,30 +260,186 @@ def test_an_inbox_can_be_made_before_the_loop_runs() -> None:
     assert [record.msg_id for record in bench.store.incoming()] == ["m2", "m3"]
 
 
-async def test_a_peer_that_does_not_wait_fills_no_memory(bench: Bench) -> None:
-    """The same offer a thousand times while it is being written."""
+async def test_each_of_a_thousand_requests_at_once_has_one_answer_and_fills_no_memory(
+    bench: Bench,
+) -> None:
+    """RFC 6120 §8.2.3. The same offer, while it is being written."""
     for _ in range(1000):
         bench.inbox.request(request(), trusted=True)
     (message,) = bench.inbox._messages.values()
-    assert len(message.inputs) <= 16
+    waiting = [each for each in message.inputs if isinstance(each, Arrival)]
+    assert len(waiting) == len(message.inputs) <= 16
+    assert not any(each.request.payload for each in waiting)
+    assert bench.port.answers == [NO_ROOM] * (999 - len(waiting)), "at once"
     await bench.commit()
+    received = [each for each in bench.port.answers if each.kind == "received"]
+    assert len(bench.port.answers) == 1000
+    assert len(received) == 1 + len(waiting)
     assert bench.inbox.used()[0] == 1
+    hold = received[0].hold
+    for _ in range(1000):
+        bench.inbox.request(request("deliver", hold=hold), trusted=True)
+    await bench.commit()
+    assert len(bench.port.answers) == 2000
+    assert bench.port.answers.count(Answer("result", hold)) == 1 + len(waiting)
 
 
-async def test_a_stopped_inbox_is_silent(bench: Bench) -> None:
-    """Its store is closing: what was on its way to be handed over waits."""
+async def test_repeats_of_what_could_not_be_written_are_refused_like_it(
+    bench: Bench,
+) -> None:
+    """They are kept without their payload: there is nothing to hold."""
+    bench.store.disk.full = True
+    for _ in range(5):
+        bench.inbox.request(request(), trusted=True)
+    await bench.commit()
+    assert bench.port.answers == [NO_ROOM] * 5
+    assert bench.inbox.used() == (0, 0)
+
+
+async def test_an_id_that_is_used_again_while_it_is_forgotten_is_held_at_once(
+    bench: Bench,
+) -> None:
+    """A small device takes one id for all, and has had the result before it is written."""
+    for _ in range(2):
+        await bench.take(request(mark=""))
+        bench.inbox.request(request("deliver", mark=""), trusted=True)
+        await settle()
+        bench.clock.advance(COMMIT_S)
+        await settle()
+        assert bench.port.answers[-1] == Answer("result")
+        # It is being forgotten now.
+        answers = len(bench.port.answers)
+        for _ in range(3):
+            bench.inbox.request(request(mark=""), trusted=True)
+        await bench.commit()
+        kinds = [each.kind for each in bench.port.answers[answers:]]
+        assert kinds == ["received"] * 3
+        await bench.take(request("deliver", mark=""))
+
+
+async def test_a_stopped_inbox_hands_nothing_over_and_answers_what_comes(
+    bench: Bench,
+) -> None:
+    """Whoever asks is told to come again; the session may live on for a while."""
+    received = await bench.take(request())
+    assert received is not None
+    deliver = request("deliver", hold=received.hold)
+    for _ in range(2):
+        bench.inbox.request(deliver, trusted=True)
+    bench.inbox.request(request("acknowledged"), trusted=True)
+    await settle()
+    bench.inbox.stop()
+    assert bench.port.answers[1:] == [STOPPED], "what waits behind a write"
+    await bench.commit()
+    assert bench.port.answers[2:] == [NOT_NOW, NOT_NOW], "what was being written"
+    assert await bench.take(request(msg_id="m2")) == STOPPED
+    assert not bench.port.handed
+    bench.restart()
+    assert await bench.take(deliver) == Answer("result", received.hold)
+    assert [record.redelivered for record in bench.port.handed] == [False]
+    assert len(list(bench.store.incoming())) == 1
+
+
+async def test_what_is_written_when_the_inbox_has_closed_goes_no_further(
+    bench: Bench,
+) -> None:
+    """The store closes: the next start goes on from there."""
     received = await bench.take(request())
     assert received is not None
     bench.inbox.request(request("deliver", hold=received.hold), trusted=True)
     await settle()
-    bench.inbox.stop()
+    await bench.inbox.aclose()
     await bench.commit()
-    bench.inbox.request(request(msg_id="m2"), trusted=True)
-    await bench.commit()
-    assert not bench.port.handed
+    assert len(bench.port.answers) == 1
     bench.restart()
     await bench.commit()
     assert [record.redelivered for record in bench.port.handed] == [True]
+
+
+async def test_a_message_that_nobody_takes_is_held_and_handed_over_when_asked_again(
+    bench: Bench,
+) -> None:
+    """No taker, no confirmation; and no mark, for nobody has had it."""
+    bench.port.takes = False
+    received = await bench.take(request())
+    assert received is not None
+    deliver = request("deliver", hold=received.hold)
+    for _ in range(2):
+        assert await bench.take(deliver) == NOT_NOW
+    assert [record.state for record in bench.store.incoming()] == [IncomingState.HELD]
+    bench.port.takes = True
+    assert await bench.take(deliver) == Answer("result", received.hold)
+    assert [record.redelivered for record in bench.port.handed] == [False] * 3
+
+
+async def test_an_acknowledged_message_that_nobody_takes_is_refused_and_forgotten(
+    bench: Bench,
+) -> None:
+    """Its sender sends it again, as a new one."""
+    bench.port.takes = False
+    assert await bench.take(request("acknowledged")) == NOT_NOW
+    assert not list(bench.store.incoming())
+    assert bench.inbox.used() == (0, 0)
+
+
+async def test_a_refusal_that_cannot_be_written_leaves_its_sender_in_doubt(
+    bench: Bench,
+) -> None:
+    """A restart may hand over what nobody has taken now."""
+    bench.port.takes = False
+    bench.inbox.request(request("acknowledged"), trusted=True)
+    await settle()
+    bench.clock.advance(COMMIT_S)
+    bench.store.disk.full = True
+    await bench.commit()
+    assert bench.port.answers == [Answer("error", "", "recipient-unavailable", "wait")]
+
+
+async def in_hand(bench: Bench, kind: Literal["acknowledged", "assured"]) -> Request:
+    """Release a message that is in hand when its process dies; returns its `deliver`."""
+    bench.port.until = asyncio.get_running_loop().create_future()
+    answer = await bench.take(request(kind))
+    assert answer is not None
+    deliver = request("deliver", hold=answer.hold)
+    if kind == "assured":
+        assert await bench.take(deliver) is None
+    bench.port.until, bench.port.takes = None, False
+    bench.restart()
+    await bench.commit()
+    return deliver
+
+
+@pytest.mark.parametrize("kind", ["acknowledged", "assured"])
+async def test_what_nobody_takes_after_a_restart_is_handed_over_until_somebody_does(
+    bench: Bench, kind: Literal["acknowledged", "assured"]
+) -> None:
+    """Nobody may ask for it any more: its sender may have been told that it arrived."""
+    await in_hand(bench, kind)
+    bench.clock.advance(10.0)
+    await bench.commit()
+    bench.port.takes = True
+    bench.clock.advance(10.0)
+    await bench.commit()
+    handed = [record.redelivered for record in bench.port.handed]
+    assert handed == [False, True, True, True]
+    bench.clock.advance(100.0)
+    await bench.commit()
+    assert len(bench.port.handed) == 4
+    assert bench.inbox.used() == (0, 0)
+
+
+async def test_who_asks_for_what_nobody_takes_after_a_restart_is_answered_at_once(
+    bench: Bench,
+) -> None:
+    """Not when it is tried again in its own time."""
+    deliver = await in_hand(bench, "assured")
+    assert await bench.take(request()) == NOT_NOW
+    assert len(bench.port.handed) == 2, "an offer has had its answer"
+    assert await bench.take(deliver) == NOT_NOW
+    assert len(bench.port.handed) == 3
+    bench.port.takes = True
+    assert (await bench.take(deliver)) == Answer("result", deliver.hold)
+    assert bench.port.handed[-1].redelivered, "the process that died had it in hand"
 
 
 async def test_a_message_that_is_taken_later_is_answered_then(bench: Bench) -> None:
@@ -298,17 +460,24 @@ async def test_a_message_that_is_taken_later_is_answered_then(bench: Bench) -> N
     assert [record.state for record in bench.store.incoming()] == [IncomingState.DONE]
 
 
+@pytest.mark.parametrize("how", ["fails", "is cancelled"])
 async def test_a_message_that_could_not_be_taken_comes_again_after_a_restart(
-    bench: Bench,
+    bench: Bench, how: str
 ) -> None:
-    """And its sender is not told otherwise meanwhile."""
+    """Until then each request for it has one answer: try again."""
     bench.port.until = asyncio.get_running_loop().create_future()
     received = await bench.take(request())
     assert received is not None
     deliver = request("deliver", hold=received.hold)
-    await bench.take(deliver)
-    bench.port.until.set_exception(OSError("no disk"))
-    assert await bench.take(deliver) is None
+    for _ in range(2):
+        assert await bench.take(deliver) is None
+    if how == "fails":
+        bench.port.until.set_exception(OSError("no disk"))
+    else:
+        bench.port.until.cancel()
+    await bench.commit()
+    assert bench.port.answers[1:] == [NOT_NOW, NOT_NOW]
+    assert await bench.take(deliver) == NOT_NOW
     bench.port.until = None
     bench.restart()
     await bench.commit()

@@ -6,6 +6,7 @@ import gc
 import itertools
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -24,7 +25,7 @@ from qos.errors import (
     StoreFull,
     UnknownMessage,
 )
-from qos.stores import MemoryStore, Store
+from qos.stores import MemoryStore, Store, store_from_url
 from qos.testing.clock import ManualClock
 from qos.testing.simulation.disks import COMMIT_S
 from two_ends import settle, slow_store
@@ -202,6 +203,96 @@ async def test_a_message_that_is_said_again_under_its_id_is_accepted_once(
     assert bench.outbox.outstanding == 1
 
 
+async def test_a_message_made_anew_is_the_same_whatever_the_id_of_its_stanza(
+    bench: Bench,
+) -> None:
+    """slixmpp makes a random one for each; older stores have it in the payload, too."""
+
+    def stanza(stanza_id: str) -> str:
+        return PAYLOAD.replace("<message", f"<message id='{stanza_id}'")
+
+    first = await bench.submit(payload=stanza("s1"), msg_id="m1")
+    assert await bench.submit(payload=stanza("s2"), msg_id="m1") is first
+    bench.outbox.stop()
+    bench.outbox = bench.start()
+    again = await bench.submit(payload=stanza("s3"), msg_id="m1")
+    assert again.msg_id == "m1"
+    assert bench.outbox.outstanding == 1
+    other = stanza("s1").replace("on", "off")
+    with pytest.raises(LocalProtocolError, match="'m1' is the id of another message"):
+        await bench.submit(payload=other, msg_id="m1")
+    with pytest.raises(LocalProtocolError, match="'m1' is the id of another message"):
+        await bench.submit(payload=stanza("s1"), msg_id="m1", to="door@example.org/1")
+
+
+async def test_outstanding_messages_are_listed_in_the_state_that_they_are_in(
+    bench: Bench,
+) -> None:
+    """Under way they are further than on disk; what ends is left out."""
+    bench.outbox.session_started(OWN)
+    for number in range(WINDOW_FIRST + 1):
+        await bench.submit(deadline_s=60.0 + number, msg_id=f"m{number}")
+    listed = bench.outbox.list_outstanding()
+    assert len(listed) == WINDOW_FIRST + 1
+    assert [each.msg_id for each in listed] == [f"m{n}" for n in range(len(listed))]
+    states = [each.state for each in listed]
+    assert states == [OutgoingState.OFFERED] * WINDOW_FIRST + [OutgoingState.QUEUED]
+    first, *_, last = listed
+    assert (first.to, first.level) == (LAMP, Level.ASSURED)
+    assert (first.attempts, last.attempts) == (1, 0)
+    assert first.accepted_at <= last.accepted_at < bench.clock.now()
+    assert last.deadline_at == last.accepted_at + 60.0 + WINDOW_FIRST
+    bench.answer(bench.port.sent[0])
+    await bench.run()
+    assert next(iter(listed)).state is OutgoingState.RELEASING
+    await bench.answer_all()
+    assert list(listed) == []
+    assert repr(listed) == "<0 outstanding messages>"
+
+
+async def test_a_message_whose_end_is_being_written_is_not_listed(bench: Bench) -> None:
+    """It is on disk as it was before, and will be gone in a moment."""
+    delivery = await bench.submit()
+    withdrawn = asyncio.ensure_future(delivery.withdraw())
+    await settle()
+    assert len(list(bench.store.outgoing())) == 1
+    assert list(bench.outbox.list_outstanding()) == []
+    await bench.run()
+    await withdrawn
+
+
+def records_in_memory() -> int:
+    gc.collect()
+    return sum(isinstance(each, Outgoing) for each in gc.get_objects())
+
+
+@pytest.mark.parametrize(
+    ("kind", "most"), [("memory", 2), ("sqlite", 257), ("files", 2)]
+)
+async def test_outstanding_messages_are_read_as_they_are_listed(
+    kind: str, most: int, tmp_path: Path
+) -> None:
+    """100,000 of them must not be in memory at once, nor twice in a store there."""
+    store = store_from_url(f"{kind}:" + ("" if kind == "memory" else f"{tmp_path}/s"))
+    bench = Bench(OutboxLimits())
+    outbox = bench.start(store)
+    said = (
+        outbox.submit(LAMP, PAYLOAD, level=Level.ASSURED, msg_id=f"m{number}")
+        for number in range(600)
+    )
+    await asyncio.gather(*said)
+    before = records_in_memory()
+    more = []
+    for number, each in enumerate(outbox.list_outstanding()):
+        assert each.msg_id == f"m{number}"
+        if number % 100 == 0:
+            more.append(records_in_memory() - before)
+    assert number == 599
+    assert max(more) <= most
+    outbox.stop()
+    await store.close()
+
+
 @pytest.mark.parametrize("online", [True, False])
 @pytest.mark.parametrize("waiting", [0, WINDOW_FIRST])
 @pytest.mark.parametrize("level", [Level.ASSURED, Level.ACKNOWLEDGED])
@@ -293,6 +384,52 @@ async def test_what_is_withdrawn_while_it_is_being_accepted_is_withdrawn(
         await bench.submit()
     outcomes = [await delivery.outcome() for delivery in deliveries]
     assert {each.status for each in outcomes} == {OutgoingState.NOT_DELIVERED}
+
+
+@pytest.mark.parametrize("waiting", [0, WINDOW_FIRST])
+@pytest.mark.parametrize("cancelled", ["submit", "submit again", "withdraw"])
+async def test_nobody_who_is_cancelled_keeps_a_message_from_being_accepted(
+    bench: Bench, waiting: int, cancelled: str
+) -> None:
+    """What is being written is written; the others who wait for it hear of that."""
+    for _ in range(waiting):
+        await bench.submit()
+
+    def say() -> asyncio.Task[Delivery]:
+        said = bench.outbox.submit(LAMP, PAYLOAD, level=Level.ASSURED, msg_id="m1")
+        return asyncio.ensure_future(said)
+
+    first = say()
+    await asyncio.sleep(0)
+    again = say()
+    who: asyncio.Task[Delivery] | asyncio.Task[None] = (
+        first if cancelled == "submit" else again
+    )
+    if cancelled == "withdraw":
+        who = asyncio.ensure_future(bench.outbox.withdraw("m1"))
+    await settle()
+    who.cancel()
+    await bench.run()
+    assert who.cancelled()
+    for other in {first, again} - {who}:
+        assert await other is bench.outbox.delivery("m1")
+    assert bench.outbox.outstanding == waiting + 1
+
+
+async def test_a_withdrawal_goes_on_when_one_who_waits_for_it_is_cancelled(
+    bench: Bench,
+) -> None:
+    """Another may wait for the same, and hears that it was withdrawn."""
+    bench.outbox.session_started(OWN)
+    delivery = await bench.submit()
+    cancelled, other = (asyncio.ensure_future(delivery.withdraw()) for _ in range(2))
+    await settle()
+    assert not cancelled.done(), "it is not on disk yet"
+    cancelled.cancel()
+    await bench.run()
+    await other
+    assert cancelled.cancelled()
+    assert (await delivery.outcome()).status is OutgoingState.NOT_DELIVERED
 
 
 async def test_what_does_not_fit_the_window_waits_on_disk(bench: Bench) -> None:

@@ -167,7 +167,7 @@ class Bench:
     def names(self) -> asyncio.Future[list[str] | Refusal]:
         told: asyncio.Future[list[str] | Refusal]
         told = asyncio.get_running_loop().create_future()
-        self.engine.nodes(told.set_result)
+        self.engine.nodes(OWNER, told.set_result)
         return told
 
     async def stats(self) -> Stats:
@@ -178,7 +178,7 @@ class Bench:
     async def ready(self) -> None:
         """A node with a worker that can have two items."""
         self.engine.online()
-        await self.ask(Create(NODE))
+        await self.ask(Create(NODE, {"pubsub#access_model": "open"}))
         options = {"pubsub#queue_requests": "2"}
         await self.ask(Subscribe(NODE, BEE, options), BEE)
         self.out.clear()

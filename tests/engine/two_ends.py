@@ -241,10 +241,11 @@ class _ReceiverPort:
     def jitter(self) -> float:
         return self._world.random.random()
 
-    def hand_over(self, record: Incoming) -> None:
+    def hand_over(self, record: Incoming) -> bool:
         assert self._alive.value
         number = record.payload.partition("<body>")[2].partition("<")[0]
         self._world.handed.append((number, record.redelivered))
+        return True
 
     def report(self, source: str, report: Report) -> None:
         self._world.events[report.condition or "unknown"] += 1

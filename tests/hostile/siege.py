@@ -22,6 +22,8 @@ from unittest import mock
 from xml.etree import ElementTree as ET
 
 from slixmpp import ClientXMPP, ComponentXMPP
+from slixmpp.xmlstream.handler import Callback
+from slixmpp.xmlstream.matcher import MatchXPath
 
 from grammar import Asked, Written
 from qos.testing.clients import logged_in
@@ -156,11 +158,17 @@ async def besieged_device(**options: Any) -> AsyncIterator[Siege]:
     with _NO_CERTIFICATES:
         async with (
             LoopbackServer(accounts=accounts, rosters=rosters) as server,
-            logged_in(server, "bob/b", plugins) as bob,
+            logged_in(server, "bob/b", plugins, prepare=_take_messages) as bob,
         ):
             roots = [XEP_QOS.of(bob), XEP_0254.of(bob)]
             with _watched(Siege(server, bob, roots)) as siege:
                 yield siege
+
+
+def _take_messages(client: ClientXMPP) -> None:
+    """Be an application that takes each message, whatever is in it."""
+    path = MatchXPath("{jabber:client}message")
+    client.register_handler(Callback("takes", path, lambda _message: None))
 
 
 @contextlib.asynccontextmanager
@@ -171,7 +179,7 @@ async def besieged_service(folder: Path) -> AsyncIterator[Siege]:
     with _NO_CERTIFICATES:
         async with (
             LoopbackServer(accounts={}, components=components) as server,
-            queue_service(server, QUEUES, store=store) as served,
+            queue_service(server, QUEUES, store=store, creators="all") as served,
         ):
             xmpp = served._xmpp
             with _watched(Siege(server, xmpp, [served, XEP_QOS.of(xmpp)])) as siege:

@@ -7,6 +7,7 @@ has failed once is an example for good.
 from __future__ import annotations
 
 import asyncio
+import inspect
 import os
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from functools import partial
@@ -18,6 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from grammar import CONTENTS, QUEUE_REQUESTS, REQUESTS, Asked, Grammar, Written
+from qos.core.queue_service import QueueBounds
 from qos.errors import QosError
 from siege import QUEUES, Siege, besieged_device, besieged_service, size_of
 from xep_0254 import XEP_0254, NewItem
@@ -143,14 +145,45 @@ def questions(queues: XEP_0254) -> list[Coroutine[Any, Any, object]]:
 
 
 def _create() -> Written:
-    """So that there is a node to do something to."""
+    """So that there is a node that everybody may do something to."""
     asked = Asked("alice@localhost/a", "create")
     text = (
         f"<iq type='set' id='{asked.iq_id}' from='{asked.source}' to='{QUEUES}'>"
         "<pubsub xmlns='http://jabber.org/protocol/pubsub'><create node='jobs'/>"
-        "</pubsub></iq>"
+        "<configure><x xmlns='jabber:x:data' type='submit'><field var='FORM_TYPE'>"
+        "<value>http://jabber.org/protocol/pubsub#node_config</value></field>"
+        "<field var='pubsub#access_model'><value>open</value></field>"
+        "<field var='pubsub#publish_model'><value>open</value></field>"
+        "</x></configure></pubsub></iq>"
     )
     return Written(text.encode(), asked)
+
+
+# -- floods -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ids", ["one id", "ids of their own"])
+async def test_each_of_a_thousand_requests_at_once_is_answered_once(
+    tmp_path: Path, ids: str
+) -> None:
+    """RFC 6120 §8.2.3; also those that wait for one write, or for one hand-over."""
+    options = {"trust": "all", "quota_messages": 5_000}
+    async with besieged_device(store=f"sqlite:{tmp_path}/bob.db", **options) as siege:
+        message = "<message xmlns='jabber:client'><body>x</body></message>"
+        for kind in ("assured", "deliver", "acknowledged"):
+            content = "" if kind == "deliver" else message
+            stanzas = []
+            for number in range(1_000):
+                iq_id = kind if ids == "one id" else f"{kind}{number}"
+                asked = Asked("alice@localhost/a", iq_id)
+                text = (
+                    f"<iq type='set' id='{iq_id}' from='{asked.source}' "
+                    f"to='{siege.jid}'>"
+                    f"<{kind} xmlns='urn:xmpp:qos' msgId='1'>{content}</{kind}></iq>"
+                )
+                stanzas.append(Written(text.encode(), asked))
+            await siege.endure(stanzas)
+            check(siege, stanzas)
 
 
 # -- growth -----------------------------------------------------------------
@@ -162,11 +195,8 @@ ROOM = 20
 BOUNDS = (
     *("qos.core.rate.SOURCES_MAX", "xep_qos.guard._ROOMS_MAX"),
     *("xep_qos.discovery._PRESENT_MAX", "qos.engine.queue._SENT_MAX"),
-    *("qos.engine.clock._OUTDATED_MAX", "qos.core.queue_owners._NODES_MAX"),
-    *(
-        "qos.core.queue_users._SUBSCRIPTIONS_MAX",
-        "qos.core.queue_service._RESOURCES_MAX",
-    ),
+    "xep_qos.endpoint._SAID_MAX",
+    *("qos.engine.clock._OUTDATED_MAX", "qos.core.queue_service._RESOURCES_MAX"),
 )
 
 #: Of each kind: first so many, to fill what has a bound; then the others, after which all
@@ -180,6 +210,10 @@ def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that what has a bound comes to it soon."""
     for name in BOUNDS:
         monkeypatch.setattr(name, ROOM)
+    bounds: dict[str, Any]
+    bounds = dict.fromkeys(inspect.signature(QueueBounds).parameters, ROOM)
+    del bounds["own_domains"]
+    monkeypatch.setattr("xep_0254.service.QueueBounds", partial(QueueBounds, **bounds))
 
 
 async def check_growth(

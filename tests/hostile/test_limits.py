@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import ast
 import math
+import os
 import pkgutil
+import subprocess
+import sys
 from functools import cache
 from pathlib import Path
 
@@ -13,6 +16,7 @@ import pytest
 import qos.core
 import qos.engine
 import qos.journal
+import qos.stream
 import xep_0254
 import xep_0337
 import xep_qos
@@ -21,7 +25,7 @@ from qos.limits import LIMITS, Limit, main
 from xep_qos.settings import _LEAST
 
 #: Their modules decide what a peer can make us do.
-PACKAGES = (qos.core, qos.engine, qos.journal, xep_0254, xep_0337, xep_qos)
+PACKAGES = (qos.core, qos.engine, qos.journal, qos.stream, xep_0254, xep_0337, xep_qos)
 
 #: What is no limit on others, and why.
 NOT_OF_OTHERS = {
@@ -31,6 +35,7 @@ NOT_OF_OTHERS = {
     "qos.engine.consuming:_TRANSACTION_S_MAX": "a handler of ours",
     "qos.journal.files:_NODE_CHARS_MAX": "our own name",
     "qos.journal.schema:_INT_MAX": "SQL's integers",
+    "qos.stream.session:_ATTEMPT_S_MAX": "when we try again",
     "xep_0254.events:_MARKS_BYTES_MAX": "a part of EVENT_BYTES_MAX",
     "xep_0254.events:_CHAR_BYTES_MAX": "arithmetic",
     "xep_0254.queueing:_RETRY_S_MAX": "when we try again",
@@ -95,3 +100,16 @@ def test_the_table_is_printed_with_values_and_names(
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == len(LIMITS)
     assert any(line.strip().startswith("1,000  messages held of one") for line in lines)
+
+
+@pytest.mark.parametrize("unbuffered", [[], ["-u"]])
+def test_the_table_can_be_cut_off(unbuffered: list[str]) -> None:
+    """By `| head`, which goes before all of it is written."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, *unbuffered, "-m", "qos.limits"]
+    done = subprocess.run(
+        command, stdout=writer, stderr=subprocess.PIPE, check=False, timeout=60
+    )
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (0, b"")

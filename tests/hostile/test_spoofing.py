@@ -389,13 +389,21 @@ class Hive:
         return found[0]
 
 
+OPEN_QUEUE = (
+    "<create node='jobs'/><configure><x xmlns='jabber:x:data' type='submit'>"
+    "<field var='FORM_TYPE'>"
+    "<value>http://jabber.org/protocol/pubsub#node_config</value></field>"
+    "<field var='pubsub#access_model'><value>open</value></field></x></configure>"
+)
+
+
 @asynccontextmanager
 async def hive(folder: Path) -> AsyncIterator[Hive]:
     async with besieged_service(folder) as siege:
         made = Hive(siege)
         options = f"<subscribe node='jobs' jid='{BEE}'/><options>{OPTIONS}</options>"
         for source, content in (
-            (BOSS, "<create node='jobs'/>"),
+            (BOSS, OPEN_QUEUE),
             (BEE, options),
             (BOSS, f"<publish node='jobs'>{JOB}</publish>"),
         ):

@@ -157,8 +157,9 @@ class Node:
     def consumption(self, record: Incoming) -> None:
         """There is no consumer."""
 
-    def hand_over(self, record: Incoming) -> None:
+    def hand_over(self, record: Incoming) -> bool:
         self._append("handed", record.msg_id)
+        return True
 
     def report(self, source: str, report: Report) -> None:
         raise AssertionError(report)
@@ -191,7 +192,11 @@ class Service:
 
     async def live(self) -> None:
         self.engine.online()
-        options = {"queue#backoff": "0", "queue#max_deliveries": "3"}
+        options = {
+            "queue#backoff": "0",
+            "queue#max_deliveries": "3",
+            "pubsub#access_model": "open",
+        }
         await self._ask(Create(QUEUE, options))
         await self._ask(Subscribe(QUEUE, BEE, {"pubsub#queue_requests": "2"}), BEE)
         publishing = asyncio.gather(

@@ -47,6 +47,11 @@ def told(
     ]
 
 
+def takes(client: ClientXMPP) -> None:
+    """Be an application that takes each message with a body."""
+    client.add_event_handler("message", lambda _message: None)
+
+
 async def send(alice: ClientXMPP, level: Level) -> str:
     message = alice.make_message(BOB, mbody="a secret")
     delivery = await XEP_QOS.of(alice).submit(message, level=level)
@@ -59,7 +64,7 @@ async def test_both_ends_tell_the_life_of_an_assured_message(
     """Each step once, in order, under one id; and nothing of what was in it."""
     async with (
         logged_in(server, "alice/1", options(tmp_path, "alice")) as alice,
-        logged_in(server, "bob/1", options(tmp_path, "bob")),
+        logged_in(server, "bob/1", options(tmp_path, "bob"), prepare=takes),
     ):
         assert await send(alice, Level.ASSURED) == "delivered"
     journal = tmp_path / "journal"
@@ -91,7 +96,7 @@ async def test_both_ends_know_an_acknowledged_message_by_the_same_id(
     """It has none of its own on the wire: the iq's has to do."""
     async with (
         logged_in(server, "alice/1", options(tmp_path, "alice")) as alice,
-        logged_in(server, "bob/1", options(tmp_path, "bob")),
+        logged_in(server, "bob/1", options(tmp_path, "bob"), prepare=takes),
     ):
         assert await send(alice, Level.ACKNOWLEDGED) == "delivered"
     journal = tmp_path / "journal"
@@ -99,6 +104,34 @@ async def test_both_ends_know_an_acknowledged_message_by_the_same_id(
     assert sent == [("accepted",), ("offered",), ("delivered",)]
     assert taken == [("released",), ("handed-over",), ("done",)]
     assert len({line["msg_id"] for line in read_journal(journal)}) == 1
+
+
+@pytest.mark.parametrize("level", [Level.ASSURED, Level.ACKNOWLEDGED])
+async def test_a_message_that_nobody_takes_is_refused_and_not_handed_over(
+    server: LoopbackServer,
+    tmp_path: Path,
+    level: Level,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """An assured one is still to be handed over; an acknowledged one has ended."""
+    async with (
+        logged_in(server, "alice/1", options(tmp_path, "alice")) as alice,
+        logged_in(server, "bob/1", options(tmp_path, "bob")) as bob,
+    ):
+        sending = asyncio.create_task(send(alice, level))
+        await until(lambda: "no handler has taken" in caplog.text)
+        takes(bob)
+        assert await sending == "delivered"
+    condition = "unexpected-request"
+    events = told(tmp_path / "journal", "receiver", "condition")
+    untaken = events.index(("refused", condition))
+    assured = level is Level.ASSURED
+    assert events[untaken + 1] == (
+        ("released", None) if assured else ("expired", condition)
+    )
+    assert events[-3:] == [("released", None), ("handed-over", None), ("done", None)]
+    assert events.count(("handed-over", None)) == 1
+    assert events.count(("held", None)) == (1 if assured else 0)
 
 
 async def test_a_refusal_is_told_by_both(

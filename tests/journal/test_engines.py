@@ -96,7 +96,7 @@ class Bench:
     def consumption(self, record: Incoming) -> None:
         """There is no consumer."""
 
-    def hand_over(self, record: Incoming) -> None:
+    def hand_over(self, record: Incoming) -> bool:
         raise AssertionError(record)
 
     def report(self, source: str, report: Report) -> None:
@@ -250,7 +250,8 @@ async def test_an_item_that_was_not_stored_was_withdrawn(tmp_path: Path) -> None
         return Entry(item_id=item_id, payload="<x/>", digest=item_id, size=4)
 
     engine.online()
-    await ask(Create("q", {"queue#lock_timeout": "10", "queue#backoff": "0"}))
+    times = {"queue#lock_timeout": "10", "queue#backoff": "0"}
+    await ask(Create("q", {**times, "pubsub#access_model": "open"}))
     await ask(Subscribe("q", LAMP, {"pubsub#queue_requests": "2"}), LAMP)
     await ask(Publish("q", (entry("a"),)))
     disk.full = True

@@ -214,3 +214,51 @@ async def test_files_with_beginnings_stay_hidden_until_their_ends_are_written(
     before()
     assert path not in hidden(tmp_path)
     await writer.close()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"role": "sender", "event": "accepted", "from": [], "to": "x", "msg_id": "m"}',
+        b'{"role": "sender", "event": "accepted", "from": "x", "to": "x", "msg_id": {}}',
+        b'{"role": "queue", "event": "published", "queue": "q", "item": [[]]}',
+        b'{"role": "sender", "event": {}, "from": "x", "to": "x", "msg_id": "m"}',
+        b'{"role": [], "event": "accepted"}',
+        b'["role"]',
+    ],
+)
+async def test_a_value_of_the_wrong_type_is_told_of_and_the_start_goes_on(
+    line: bytes, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A disk may return anything; that must not keep a device from starting."""
+    path = await dead(tmp_path, accepted("m1"))
+    with path.open("ab") as file:
+        file.write(line + b"\n")
+    writer = await start(tmp_path)
+    assert [each.text("msg_id") for each in writer.begun] == ["m1"]
+    assert "1 lines are no lines of a journal" in caplog.text
+
+
+@pytest.mark.parametrize("kind", ["link", "dangling", "pipe", "folder"])
+async def test_what_only_has_the_name_of_a_hidden_file_is_left_as_it_is(
+    kind: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whatever a symbolic link points to would be truncated to its last whole line."""
+    path = await dead(tmp_path, accepted())
+    path.unlink()
+    target = tmp_path / "precious"
+    if kind == "link":
+        target.write_bytes(b"no line feed at all")
+    if kind in {"link", "dangling"}:
+        path.symlink_to(target)
+    elif kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.mkdir()
+    async with asyncio.timeout(10):
+        writer = await start(tmp_path)
+    assert writer.begun == []
+    assert hidden(tmp_path) == [path]
+    assert str(path) in caplog.text
+    if kind == "link":
+        assert target.read_bytes() == b"no line feed at all"

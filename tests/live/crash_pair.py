@@ -141,7 +141,7 @@ class Pair:
             store=f"{self._store}:{self._folder / role}.store",
             log=str(self._folder / f"{role}.log"),
             smacks=self._rng.random() < 0.5,
-            to=RECEIVER,
+            to=(RECEIVER, RECEIVER.partition("/")[0]),
             drain=drain,
             journal=str(self._journal or ""),
         )

@@ -358,7 +358,7 @@ async def exchange_all_levels(one: Device, other: Device, to: str, sender: str) 
             assert (arrival.info.level, arrival.info.redelivered) == (level, False)
             if level is Level.ASSURED:
                 assert arrival.info.msg_id == outcome.msg_id
-    assert one.qos.outstanding == 0
+    assert len(one.qos.outstanding()) == 0
 
 
 async def settle(one: Device, other: Device) -> None:

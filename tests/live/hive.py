@@ -59,6 +59,7 @@ class Queue:
         """
         config = {"backoff": 0, **config}
         fields = {f"queue#{name}": str(value) for name, value in config.items()}
+        fields["pubsub#access_model"] = "open"
         await self.owner.create(QUEUE, NODE, fields)
 
     async def publish(self, *item_ids: str) -> None:
@@ -155,10 +156,12 @@ class ByHand:
             f" xmlns:q='xmpp-qos:queue:0'>{content}</event></message>"
         )
 
-    async def deliver(self, item_id: str, token: str) -> None:
+    async def deliver(
+        self, item_id: str, token: str, *, to: str = "bee@localhost/1"
+    ) -> None:
         """Send an item."""
         item = f"<item id='{item_id}' q:token='{token}'/>"
-        await self.event(f"<items node='{NODE}'>{item}</items>")
+        await self.event(f"<items node='{NODE}'>{item}</items>", to=to)
 
     async def in_step(self) -> None:
         """Return when the worker has seen all that was sent before."""

@@ -29,6 +29,7 @@ class Asker:
 
     async def create(self, node: str, **options: str) -> None:
         config = {f"queue#{name}": value for name, value in options.items()}
+        config["pubsub#access_model"] = "open"
         await insist(lambda: self.plugin.create(QUEUE, node, config))
 
     async def stats(self, node: str) -> dict[str, int | float | None]:

@@ -23,6 +23,7 @@ from xml.sax.saxutils import escape, quoteattr
 from slixmpp import ClientXMPP, ComponentXMPP
 
 from clients import log_in, make_client, make_component
+from qos.core.queue_service import QueueBounds
 from qos.testing.prosody import Prosody, mutual
 from qos.testing.xmpp_server import XmppServer
 from raw_client import TIMEOUT_S, RawClient, local
@@ -92,6 +93,7 @@ class Served:
         server: where it is.
         jid: its address: of a component, or the full JID of an account.
         xmpp: its stream, a new one after each start.
+        bounds: of its next start; None: as by default.
     """
 
     def __init__(
@@ -99,12 +101,13 @@ class Served:
         server: XmppServer,
         folder: Path,
         jid: str,
-        creators: Collection[str] | None,
+        creators: str | Collection[str],
     ) -> None:
         self.server = server
         self.jid = jid
         self.store = f"sqlite:{folder / 'queue.sqlite'}"
         self._creators = creators
+        self.bounds: QueueBounds | None = None
         self.xmpp: ClientXMPP | ComponentXMPP | None = None
         self._service: QueueService | None = None
 
@@ -117,7 +120,9 @@ class Served:
             self.xmpp = make_client(self.server, name)
         else:
             self.xmpp = make_component(self.server, self.jid)
-        self._service = QueueService(self.xmpp, self.store, creators=self._creators)
+        self._service = QueueService(
+            self.xmpp, self.store, creators=self._creators, bounds=self.bounds
+        )
         await log_in(self.xmpp, self.server)
 
     async def stop(self) -> None:
@@ -170,7 +175,7 @@ async def served(
     folder: Path,
     *,
     jid: str = SERVICE,
-    creators: Collection[str] | None = None,
+    creators: str | Collection[str] = "domain",
 ) -> AsyncIterator[Served]:
     """A queue service, with its store in this folder."""
     service = Served(server, folder, jid, creators)
@@ -288,6 +293,7 @@ UNEXPECTED: Final = Refused("wait", "unexpected-request")
 BAD_REQUEST: Final = Refused("modify", "bad-request")
 NOT_ACCEPTABLE: Final = Refused("modify", "not-acceptable")
 INVALID_OPTIONS: Final = Refused("modify", "bad-request", "invalid-options")
+TOO_MANY: Final = Refused("wait", "policy-violation", "too-many-subscriptions")
 NO_ROOM: Final = Refused("wait", "resource-constraint")
 
 
@@ -416,10 +422,9 @@ class Peer(RawClient):
         return Refused.of(await self.ask(content, kind))
 
     async def create(self, node: str, config: Mapping[str, str] | None = None) -> None:
-        """Own a node of this name."""
-        configure = ""
-        if config:
-            configure = f"<configure>{form(NODE_CONFIG, config)}</configure>"
+        """Own a node of this name, which is open if the configuration says nothing."""
+        chosen = {"pubsub#access_model": "open", **(config or {})}
+        configure = f"<configure>{form(NODE_CONFIG, chosen)}</configure>"
         await self.done(pubsub(f"<create node={quoteattr(node)}/>{configure}"))
 
     async def configure(self, node: str, **config: str) -> None:

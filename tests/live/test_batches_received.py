@@ -322,13 +322,14 @@ async def test_answers_too_long_for_one_stanza_do_not_end_our_stream(
         assert bob.sessions == 1
 
 
-async def test_what_is_stopped_answers_no_batch(prosody: Prosody) -> None:
-    """Nothing is answered that is not kept."""
+async def test_what_is_stopped_refuses_each_request_of_a_batch(
+    prosody: Prosody,
+) -> None:
+    """Nothing is confirmed that is not kept; the sender tries again."""
     async with raw(prosody, "alice/a") as alice, device(prosody, "bob/b") as bob:
         bob.qos.stop_receiving()
-        await alice.send(
-            f"<iq type='set' id='b' to='{bob.jid}'>{batch(*offers([0, 1]))}</iq>"
-        )
-        await asyncio.sleep(0.2)
-        await synced(alice, bob.jid)
-        assert not alice.received(is_result)
+        refused = await ask(alice, bob.jid, batch(*offers([0, 1])))
+        assert answers(refused) == {
+            "i0": "service-unavailable",
+            "i1": "service-unavailable",
+        }

@@ -246,13 +246,13 @@ async def test_what_is_refused_while_a_transaction_is_open_leaves_nothing_behind
         todo += [partial(decide, bob.qos.drop_parked)]
         await alice.qos.send(bob.jid, "go")
         assert [str(each).partition(":")[0] for each in problems] == ["sqlite"] * 9
-        assert bob.qos.outstanding == 1
+        assert len(bob.qos.outstanding()) == 1
         assert [each.msg_id for each in bob.qos.parked()] == [bad.msg_id]
 
         await bob.qos.send(alice.jid, "hi", msg_id="m")
         assert alice.arrivals.bodies == ["hi"]
         await waiting.withdraw()
-        assert bob.qos.outstanding == 0
+        assert len(bob.qos.outstanding()) == 0
         bob.qos.drop_parked(bad.msg_id)
         assert bob.qos.parked() == []
 
@@ -275,9 +275,11 @@ async def test_what_cannot_be_is_said_when_it_is_asked_for(prosody: Prosody) -> 
 
         with pytest.raises(LocalProtocolError, match="there is a consumer 'test_"):
             qos.consumer()(take)
-        with pytest.raises(LocalProtocolError, match="at least 1: 0"):
+        with pytest.raises(
+            LocalProtocolError, match=r"max_handovers must be .* at least 1: 0"
+        ):
             qos.consumer(name="other", max_handovers=0)(take)
-        with pytest.raises(ValueError, match="retry delays"):
+        with pytest.raises(ValueError, match="retry_first_s must be"):
             qos.consumer(name="other", retry_first_s=0)
         await bob.log_in()
         with pytest.raises(LocalProtocolError, match="before the client connects"):

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from clients import LoginError, Tls, connected_client
-from devices import device, exchange_all_levels
+from devices import component, device, exchange_all_levels
 from qos.errors import RequestRefused
 from qos.testing.ejabberd import Ejabberd, EjabberdError
 from qos.testing.prosody import mutual
@@ -21,6 +21,7 @@ from queue_service import served
 from xep_0254 import XEP_0254, NewItem
 
 QUEUE = "queue.localhost"
+OTHER = "other.example"
 NODE = "orders"
 TLS: tuple[Tls, ...] = ("starttls", "direct")
 
@@ -54,7 +55,9 @@ async def working(server: Ejabberd, folder: Path) -> AsyncIterator[Worker]:
         connected_client(server, "bob/bee", {"xep_0254": {}}, tls="direct") as bob,
     ):
         boss = XEP_0254.of(alice)
-        await boss.create(QUEUE, NODE, {"pubsub#publish_model": "open"})
+        await boss.create(
+            QUEUE, NODE, {"pubsub#access_model": "open", "pubsub#publish_model": "open"}
+        )
         await boss.publish(QUEUE, NODE, [NewItem("<x xmlns='urn:x'/>", "i")])
         async with Worker(bob, QUEUE, NODE) as worker:
             yield worker
@@ -119,6 +122,26 @@ async def test_what_ejabberd_says_for_a_service_that_is_away_decides_nothing(
             async with served(server, tmp_path, jid=QUEUE):
                 await accepting
                 assert (await boss.stats(QUEUE, NODE))["accepted"] == 1
+
+
+async def test_each_component_of_ejabberd_gets_what_is_for_its_own_domain(
+    tmp_path: Path,
+) -> None:
+    """Or a second component answers requests to the queue service, in its name."""
+    folder = tmp_path / "ejabberd"
+    folder.mkdir()
+    accounts = {"bob": "secret of bob"}
+    components = {QUEUE: "secret of queue", OTHER: "secret of other"}
+    async with (
+        Ejabberd(folder, accounts=accounts, components=components) as server,
+        served(server, tmp_path, jid=QUEUE),
+        component(server, OTHER),
+        connected_client(server, "bob/boss", {"xep_0254": {}}) as bob,
+    ):
+        boss = XEP_0254.of(bob)
+        await boss.create(QUEUE, NODE)
+        for _ in range(20):
+            await boss.stats(QUEUE, NODE)
 
 
 async def test_a_killed_ejabberd_starts_again_and_no_other_takes_its_ports(

@@ -10,6 +10,8 @@ import pytest_asyncio
 from qos.testing.prosody import Prosody
 from queue_service import (
     BAD_REQUEST,
+    DISCO_INFO,
+    DISCO_ITEMS,
     FORBIDDEN,
     NODE_CONFIG,
     NOT_ACCEPTABLE,
@@ -242,3 +244,64 @@ async def test_a_node_has_so_many_affiliations_and_no_more(queues: Served) -> No
         await alice.done(change(999))
         answer = await alice.done(asked, "get")
         assert len(list(answer.iter(f"{{{OWNER}}}affiliation"))) == 1000
+
+
+# -- strangers -------------------------------------------------------------
+
+
+def affiliate(*affiliations: tuple[str, str]) -> str:
+    """A request to change affiliations, by JID as it is written."""
+    each = "".join(
+        f"<affiliation jid='{jid}' affiliation='{what}'/>" for jid, what in affiliations
+    )
+    return pubsub(f"<affiliations node='{NODE}'>{each}</affiliations>", OWNER)
+
+
+async def test_a_node_is_shown_to_who_may_use_it(queues: Served) -> None:
+    """To a stranger its name is one of nothing; XEP-0060 says what he may ask for."""
+    async with peers(queues, "alice/a", "bob/b", "mallory/m") as found:
+        alice, bob, mallory = found
+        await alice.create(NODE, {"pubsub#access_model": "whitelist"})
+        await alice.affiliate(NODE, bob="member")
+        names = f"<query xmlns='{DISCO_ITEMS}'/>"
+        info = f"<query xmlns='{DISCO_INFO}' node='{NODE}'/>"
+        no_info = f"<query xmlns='{DISCO_INFO}' node='nothing'/>"
+        for peer in (alice, bob):
+            assert NODE in ET.tostring(await peer.done(names, "get"), "unicode")
+            await peer.done(info, "get")
+        assert NODE not in ET.tostring(await mallory.done(names, "get"), "unicode")
+        there, not_there = [await mallory.ask(each, "get") for each in (info, no_info)]
+        assert Refused.of(there) == Refused.of(not_there) == NOT_FOUND
+        for request in ("subscriptions", "affiliations"):
+            content = pubsub(f"<{request} node='{NODE}'/>")
+            assert await mallory.refused(content, "get") == NOT_FOUND
+            await bob.done(content, "get")
+
+
+async def test_two_spellings_of_one_jid_are_refused(queues: Served) -> None:
+    """The last would win, and an owner may have meant the first."""
+    async with peers(queues, "alice/a") as (alice,):
+        await alice.create(NODE)
+        for other in ("BOB@localhost", "bob@LOCALHOST.", "bob@localhost/1"):
+            two = affiliate(("bob@localhost", "outcast"), (other, "member"))
+            assert await alice.refused(two) == BAD_REQUEST
+        await alice.done(affiliate(("bob@localhost", "member")))
+
+
+@pytest.mark.parametrize(
+    "name", ["bob@localhost.", "Bob@LocalHost", "bob@localhost./x"]
+)
+async def test_an_outcast_is_one_however_he_is_spelled(
+    queues: Served, name: str
+) -> None:
+    """RFC 7622 §3.2: the dot at the end of a domain is no part of it."""
+    async with peers(queues, "alice/a", "bob/b") as (alice, bob):
+        await alice.create(NODE)
+        await bob.subscribe(NODE)
+        await alice.done(affiliate((name, "outcast")))
+        one = {"pubsub#queue_requests": "1"}
+        assert await bob.refused(subscribe(NODE, bob.jid, one)) == FORBIDDEN
+        await alice.publish(NODE, item("1"))
+        await bob.no_items()
+        await alice.done(affiliate((name, "none")))
+        await bob.subscribe(NODE)

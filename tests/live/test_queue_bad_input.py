@@ -407,8 +407,8 @@ async def test_names_of_any_characters_are_taken_as_they_are(
 ) -> None:
     """Node and item: no normal form, no quoting, nothing lost on the way."""
     async with peers(queues, "alice/a", "bob/b") as (alice, bob):
-        await alice.create(name, EAGER | {"queue#dead_letter_node": "letters"})
         await alice.create("letters")
+        await alice.create(name, EAGER | {"queue#dead_letter_node": "letters"})
         await alice.publish(name, item(name), item("other"))
         assert list(await alice.browse(name)) == [name, "other"]
         await queues.restart()

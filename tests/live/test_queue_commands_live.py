@@ -115,6 +115,7 @@ async def test_every_line_is_done_by_two_workers_of_which_one_is_killed(
 
     await desk.serve(tmp_path / "queue.sqlite")
     assert await desk.run("queue", "create", user="alice") == [{"node": NODE}]
+    await desk.run("queue", "affiliate", "bob@localhost=member", user="alice")
     text = "".join(f"{line}\n" for line in lines)
     published = await desk.run("queue", "publish", "--lines", user="alice", input_=text)
     assert sorted(each["line"] for each in published) == list(range(1, 1_001))

@@ -246,8 +246,9 @@ async def test_a_bare_subscriber_is_found_again_after_a_restart(
 async def test_a_dead_letter_that_dies_stays_where_it_is(queues: Served) -> None:
     """Two nodes that name each other would pass it on for ever."""
     async with peers(queues, "alice/a", "bob/b") as (alice, bob):
-        await alice.create(LETTERS, {"queue#dead_letter_node": NODE} | EAGER)
+        await alice.create(LETTERS, EAGER)
         await alice.create(NODE, {"queue#dead_letter_node": LETTERS} | EAGER)
+        await alice.configure(LETTERS, dead_letter_node=NODE)
         await bob.subscribe(NODE)
         await bob.subscribe(LETTERS)
         await alice.publish(NODE, item("1"))

@@ -110,9 +110,9 @@ async def test_a_node_is_created_with_its_configuration(queues: Served) -> None:
         answer = await alice.done(pubsub("<default/>", OWNER), "get")
         defaults = values_of(answer)
         assert defaults["FORM_TYPE"] == NODE_CONFIG
-        changes = {"queue#lock_timeout": "5", "pubsub#access_model": "whitelist"}
+        changes = {"queue#lock_timeout": "5", "pubsub#access_model": "open"}
         await alice.create(NODE, changes)
-        await alice.create("plain")
+        await alice.done(create("plain", {}))
         for _ in range(2):
             assert await configuration(alice, NODE) == {**defaults, **changes}
             assert await configuration(alice, "plain") == defaults

@@ -9,6 +9,7 @@ import pytest
 import pytest_asyncio
 
 from qos.core.backoff import Backoff
+from qos.core.queue_service import QueueBounds
 from qos.testing.prosody import Prosody
 from queue_service import (
     EAGER,
@@ -16,6 +17,7 @@ from queue_service import (
     EXTENSIONS,
     PRIVATE,
     QUICK,
+    TOO_MANY,
     Delivered,
     Peer,
     Served,
@@ -24,6 +26,7 @@ from queue_service import (
     peers,
     retract,
     served,
+    subscribe,
 )
 from raw_client import local
 
@@ -170,7 +173,11 @@ async def test_after_a_restart_a_probe_tells_who_is_there(
             return
         await bob.ping()
         stats = await alice.stats(NODE)
-        assert (stats["available"], stats["subscribers"]) == ("1", "1")
+        # It is dormant, which is proof of nothing: any stanza of it, and it is back.
+        assert (stats["available"], stats["subscribers"]) == ("1", "0")
+        await bob.synced()
+        assert (await bob.item()).id == "1"
+        assert (await alice.stats(NODE))["subscribers"] == "1"
 
 
 async def test_nobody_answers_the_probe_of_another(queues: Served) -> None:
@@ -269,6 +276,22 @@ async def test_acknowledged_events_are_answered_by_an_empty_result(
             await bob.told("retract", wanted)
 
 
+async def test_an_unanswered_event_is_repeated_until_it_is_answered(
+    queues: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a bad line the first repetition may get lost as well."""
+    monkeypatch.setattr("xep_0254.service._REPEAT", Backoff(first_s=0.05, max_s=0.05))
+    async with peers(queues, "alice/a", "bob/b") as (alice, bob):
+        await alice.create(NODE)
+        await bob.subscribe(NODE, 1, options=ACKNOWLEDGED)
+        await alice.publish(NODE, item("1"))
+        iq, one = await acknowledgeable(bob)
+        for _ in range(3):
+            again, same = await acknowledgeable(bob)
+            assert (again.get("id"), same) == (iq.get("id"), one)
+        await answer(bob, iq, "result")
+
+
 async def test_an_acknowledged_event_that_is_refused_is_a_bounce(
     queues: Served,
 ) -> None:
@@ -339,3 +362,28 @@ async def test_an_acknowledged_event_is_not_repeated_after_its_lock_has_ended(
         iq, two = await acknowledgeable(bob)
         assert two.id == "2"
         await answer(bob, iq, "result")
+
+
+async def test_workers_that_left_while_the_service_was_away_lock_nobody_out(
+    queues: Served,
+) -> None:
+    """With a new resource each time, as workers have; their subscriptions never count."""
+    queues.bounds = QueueBounds(subscriptions_per_account=2)
+    await queues.restart()
+    async with peers(queues, "alice/a") as (alice,):
+        await alice.create(NODE)
+        for life in range(5):
+            names = (f"bob/{life}-1", f"bob/{life}-2")
+            async with peers(queues, *names) as (one, two):
+                await one.subscribe(NODE)
+                await two.subscribe(NODE)
+                full = subscribe(NODE, one.account, {"pubsub#queue_requests": "1"})
+                assert await one.refused(full) == TOO_MANY
+                await queues.stop()
+            await queues.start()
+            await alice.until_stats(NODE, subscribers="0")
+        async with peers(queues, "bob/b") as (bob,):
+            await bob.subscribe(NODE)
+            await alice.publish(NODE, item("1"))
+            assert (await bob.item()).id == "1"
+            assert (await alice.stats(NODE))["subscribers"] == "1"

@@ -13,6 +13,8 @@ import pytest
 import pytest_asyncio
 
 from clients import connected_client
+from qos.core.model import OutgoingState
+from qos.errors import NotDelivered
 from qos.stores import SqliteStore
 from qos.testing.prosody import Prosody
 from queue_service import (
@@ -466,6 +468,34 @@ async def test_a_refused_publish_is_answered_by_a_message_of_type_error(
         await bob.done(deliver("1"))
 
 
+async def test_a_refused_publish_is_the_outcome_of_the_message_where_both_are_ours(
+    queues: Served, server: Prosody, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Alone and in a batch: with the condition, what is wrong, and who says so."""
+    async with (
+        peers(queues, "alice/a") as (alice,),
+        connected_client(server, "carol/c", {"xep_qos": {}}) as carol,
+    ):
+        await alice.create("closed")
+        # Else no message of hers is held: by default that is for publishers.
+        await alice.create("hers")
+        await alice.affiliate("hers", carol="publisher")
+        sender = XEP_QOS.of(carol)
+        for node, condition in (("closed", "forbidden"), ("none", "item-not-found")):
+            contents = [publish(node, item(str(number))) for number in range(3)]
+            ends = await asyncio.gather(
+                *(sender.send(queues.jid, payload=content) for content in contents),
+                return_exceptions=True,
+            )
+            for end in ends:
+                assert isinstance(end, NotDelivered), end
+                assert (end.condition, end.by) == (condition, queues.jid)
+                assert end.text
+        await sender.aclose()
+        assert await alice.browse("closed") == {}
+    assert "rejected with forbidden" in caplog.text
+
+
 async def test_a_plain_message_publishes_nothing(queues: Served) -> None:
     """It may be lost, or come twice: nobody would know."""
     async with peers(queues, "alice/a") as (alice,):
@@ -508,6 +538,7 @@ async def test_an_event_is_not_read_as_a_request(queues: Served) -> None:
     """What a service tells somebody must not publish when it is sent back."""
     async with peers(queues, "alice/a", "bob/b") as (alice, bob):
         await alice.create(NODE)
+        await alice.affiliate(NODE, bob="publisher")
         await bob.subscribe(NODE)
         await alice.publish(NODE, item("1"))
         message = await bob.event()
@@ -516,3 +547,32 @@ async def test_an_event_is_not_read_as_a_request(queues: Served) -> None:
         await bob.done(assured("1", echo))
         await bob.done(deliver("1"))
         await bob.nothing()
+
+
+async def test_a_message_that_publishes_nothing_is_rejected(
+    queues: Served, server: Prosody
+) -> None:
+    """Nobody at a component wants it: its sender would repeat it for ever."""
+    async with (
+        peers(queues, "alice/a") as (alice,),
+        connected_client(server, "carol/c", {"xep_qos": {}}) as carol,
+    ):
+        await alice.create(NODE)
+        await alice.affiliate(NODE, carol="publisher")
+        with pytest.raises(NotDelivered, match="no items to publish") as ended:
+            await XEP_QOS.of(carol).send(queues.jid, "hello", deadline_s=20)
+        assert (ended.value.condition, ended.value.by) == ("bad-request", queues.jid)
+        error = "<message xmlns='jabber:client' type='error'><body>x</body></message>"
+        outcome = await XEP_QOS.of(carol).send(queues.jid, payload=error, deadline_s=20)
+        assert outcome.status is OutgoingState.DELIVERED
+        await XEP_QOS.of(carol).aclose()
+
+
+async def test_a_stranger_s_messages_are_not_held(queues: Served) -> None:
+    """There is no queue that he could publish to: nothing is kept for that."""
+    async with peers(queues, "alice/a", "mallory/m") as (alice, mallory):
+        await alice.create(NODE, {"pubsub#access_model": "whitelist"})
+        refused = await mallory.refused(assured("1", publish(NODE, item("1"))))
+        assert refused == Refused("cancel", "not-allowed")
+        await alice.affiliate(NODE, mallory="publisher")
+        await mallory.done(assured("1", publish(NODE, item("1"))))

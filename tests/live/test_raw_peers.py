@@ -148,13 +148,12 @@ def confirms(answer: ET.Element, hold: str) -> bool:
 def error_of(answer: ET.Element) -> tuple[str, str, str]:
     """Condition, type and hold ('' without one) of an answer that must be an error."""
     assert answer.get("type") == "error", ET.tostring(answer)
-    hold = answer.findtext(f"{{{MARKS}}}hold", "")
-    errors = [child for child in answer if local(child) == "error"]
-    assert len(errors) == 1
-    assert len(answer) == 1 + bool(hold)
-    condition = errors[0][0]
+    (error,) = (child for child in answer if local(child) == "error")
+    hold = error.findtext(f"{{{MARKS}}}hold", "")
+    assert answer.find(f"{{{MARKS}}}hold") is None, "RFC 6120 §8.3.4: inside the error"
+    condition = error[0]
     assert condition.tag.startswith(f"{{{STANZAS}}}")
-    return local(condition), errors[0].get("type", ""), hold
+    return local(condition), error.get("type", ""), hold
 
 
 def shows(element: ET.Element, text: str = PRIVATE) -> bool:
@@ -215,8 +214,8 @@ async def say_error(
 ) -> None:
     """Answer with this error."""
     mark = f"<hold xmlns='{MARKS}'>{hold}</hold>" if hold else ""
-    error = f"<error type='{kind}'><{condition} xmlns='{STANZAS}'/></error>"
-    await answer(iq, peer, mark + error, type="error")
+    error = f"<error type='{kind}'><{condition} xmlns='{STANZAS}'/>{mark}</error>"
+    await answer(iq, peer, error, type="error")
 
 
 @contextlib.asynccontextmanager

@@ -475,7 +475,7 @@ async def test_late_answers_count_and_answers_that_come_twice_do_no_harm(
             await say_error(iq, bob, "item-not-found", "cancel")
         outcome = await end_of(delivery)
         assert outcome.status is DELIVERED
-        assert alice.qos.outstanding == 0
+        assert len(alice.qos.outstanding()) == 0
         await synced(bob, alice.jid)
         assert not bob.received(asks("assured"))
 
@@ -665,7 +665,7 @@ async def test_an_error_that_will_not_pass_ends_the_first_step_at_once(
                 assert outcome.status is NOT_DELIVERED, condition
                 assert outcome.condition == condition
                 assert (outcome.by, outcome.attempts) == (bob.jid, 1)
-        assert alice.qos.outstanding == 0
+        assert len(alice.qos.outstanding()) == 0
         await synced(bob, alice.jid)
         assert not bob.received(asks())
 
@@ -939,7 +939,7 @@ async def test_what_is_over_the_servers_limit_is_refused_before_it_is_accepted(
                     await alice.qos.send(bob.jid, "x" * size, level=level)
                 assert caught.value.limit == 256 * 1024
                 assert caught.value.size > size
-        assert alice.qos.outstanding == 0
+        assert len(alice.qos.outstanding()) == 0
         fits = 256 * 1024 - 700
         delivery = await submit(alice, bob.jid, "x" * fits)
         iq = await bob.expect(asks("assured"))
@@ -1128,7 +1128,7 @@ async def test_after_a_restart_each_step_is_repeated_by_the_same_bytes(
             # More than one `deliver` in all: a store that is gone is in doubt.
             await say_error(deliver, bob, "item-not-found", "cancel", hold="h")
             assert (await end_of(done)).status is IN_DOUBT
-            assert alice.qos.outstanding == 2
+            assert len(alice.qos.outstanding()) == 2
             with pytest.raises(CannotWithdraw):
                 # A copy of it may have arrived before the restart.
                 await alice.qos.delivery(plain.msg_id).withdraw()
@@ -1228,6 +1228,29 @@ async def test_a_device_is_followed_to_its_new_resource_in_the_first_step(
             assert iq.get("id") == first.get("id")
             await say_received(iq, two)
             await released(two, delivery)
+
+
+async def test_when_the_preferred_resource_goes_the_next_one_is_asked(
+    prosody: Prosody,
+) -> None:
+    """RFC 6121 §4.5: after its unavailable presence nobody is there to ask."""
+    async with (
+        device(prosody, "alice/a", retry_first_s=FIRST_S, retry_max_s=FIRST_S) as alice,
+        raw(prosody, "bob/spare") as spare,
+        discoverable(spare),
+    ):
+        async with raw(prosody, "bob/first") as first, discoverable(first):
+            await first.send_presence("<priority>5</priority>")
+            delivery = await submit(alice, "bob@localhost")
+            asked = await first.expect(asks("assured"))
+            await spare.send_presence("<priority>0</priority>")
+            await synced(spare, alice.jid)
+            await first.expect(asks("assured"))
+            assert not spare.received(asks())
+        iq = await spare.expect(asks("assured"))
+        assert iq.get("id") == asked.get("id")
+        await say_received(iq, spare)
+        await released(spare, delivery)
 
 
 async def test_in_the_second_step_without_a_hold_only_the_same_resource_is_asked(
@@ -1350,4 +1373,4 @@ async def test_the_own_server_may_answer_for_the_peer_by_an_error(
         delivery = await submit(alice, "x@nowhere.invalid/y", deadline_s=0.5)
         outcome = await end_of(delivery)
         assert outcome.status is NOT_DELIVERED
-        await eventually(lambda: alice.qos.outstanding == 0)
+        await eventually(lambda: len(alice.qos.outstanding()) == 0)

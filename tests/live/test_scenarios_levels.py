@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from slixmpp import JID, Iq, Message
 from slixmpp.plugins.xep_0325.device import Device as ControlDevice
+from slixmpp.xmlstream.handler import Callback
+from slixmpp.xmlstream.matcher import MatchXPath
 from slixmpp.xmlstream.stanzabase import StanzaBase
 
 from clients import Tls
@@ -321,6 +323,9 @@ async def test_out_filters_of_the_application_see_every_iq_of_ours(
         client(prosody, "alice/a", smacks=smacks) as alice,
         client(prosody, "bob/b", smacks=smacks) as bob,
     ):
+        bob.xmpp.register_handler(
+            Callback("x", MatchXPath("{jabber:client}message/{urn:x}x"), lambda _: None)
+        )
         await alice.qos.send(bob.jid, "before")
         alice.xmpp.add_filter("out", look)
         alice.xmpp.add_filter("out", look_later)
@@ -366,7 +371,7 @@ async def test_whoever_waits_for_an_outcome_when_the_plugin_is_closed_is_told(
     async with client(prosody, "alice/a") as alice:
         send = alice.qos.send("bob@localhost/away", "late", deadline_s=1, msg_id="m1")
         sending = asyncio.ensure_future(send)
-        await eventually(lambda: alice.qos.outstanding == 1)
+        await eventually(lambda: len(alice.qos.outstanding()) == 1)
         await alice.qos.aclose()
         with pytest.raises(StillOutstanding, match="'m1' had ended"):
             await asyncio.wait_for(sending, 5)

@@ -111,7 +111,7 @@ async def test_a_deadline_is_for_messages_that_wait_for_room_as_well(
         for delivery in waits:
             outcome = await outcome_of(delivery)
             assert outcome.status is OutgoingState.NOT_DELIVERED
-        assert alice.qos.outstanding == 0
+        assert len(alice.qos.outstanding()) == 0
 
 
 @pytest.mark.parametrize(

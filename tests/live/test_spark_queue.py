@@ -37,6 +37,7 @@ pytestmark = [
 WAIT_S_MAX = 150.0
 
 CONFIG = {
+    "pubsub#access_model": "open",
     "queue#lock_timeout": "4",
     "queue#backoff": "0",
     "queue#max_deliveries": "1000",
@@ -303,7 +304,7 @@ async def test_what_is_written_again_is_published_and_sent_once(
             count=5,
         )
         assert "of partition" in refused["error"]
-        assert "is not one XML element" in refused["error"]
+        assert "must be one XML element" in refused["error"]
         to_nobody = await driver.do(
             "write",
             form="xmpp",

@@ -157,7 +157,8 @@ class Bees:
         await ask.create(
             NODE, lock_timeout=str(LOCK_S), max_deliveries="5", backoff="0.05"
         )
-        await ask.plugin.configure(QUEUE, NODE, {"pubsub#publish_model": "open"})
+        everybody = {"pubsub#access_model": "open", "pubsub#publish_model": "open"}
+        await ask.plugin.configure(QUEUE, NODE, everybody)
 
     async def _start(self, name: str) -> None:
         self._running[name] = await self._processes.start(self._roles[name])

@@ -19,8 +19,7 @@ from typing import Any
 import pytest
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
-from qos.cli.status import CannotConnect
-from qos.errors import RequestRefused
+from qos.errors import CannotConnect, RequestRefused
 from qos.pipeline.queue_checkpoint import CheckpointError
 from qos.pipeline.queue_landing import LandingError
 from qos.pipeline.queue_source import QueueStreamReader, check_source_options
@@ -154,6 +153,7 @@ class Query:
 @contextlib.asynccontextmanager
 async def open_shop(folder: Path, **config: str) -> AsyncIterator[Shop]:
     options = {
+        "pubsub#access_model": "open",
         "queue#backoff": "0",
         "queue#keep_accepted": "3600",
         **{f"queue#{name}": text for name, text in config.items()},

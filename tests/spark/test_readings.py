@@ -66,6 +66,35 @@ def test_what_cannot_be_read_is_told_and_the_rest_is_read(spark: SparkSession) -
     assert len(read) == 5
 
 
+def test_a_time_that_python_cannot_collect_is_told_and_the_rest_is_collected(
+    spark: SparkSession,
+) -> None:
+    """A device without a clock says the year 1; it must not cost everybody's readings."""
+    value = "<numeric name='a' value='1'/>"
+    times = {
+        "0001-01-01T00:00:00Z": False,
+        "1899-12-31T23:59:59.999999Z": False,
+        "1900-01-01T01:00:00+02:00": False,
+        "1900-01-01T00:00:00Z": True,
+        "9998-12-31T23:59:59.999999Z": True,
+        "9999-01-01T00:00:00": False,
+        "9999-12-31T23:59:59Z": False,
+    }
+    rows = [(at, fields(value).replace("2026-01-05T12:00:00Z", at)) for at in times]
+    items = spark.createDataFrame(rows, "item string, payload string")
+    read = {row["item"]: row["timestamp"] for row in readings(items).collect()}
+    assert read == {
+        at: datetime.fromisoformat(at).replace(tzinfo=None)
+        for at, is_readable in times.items()
+        if is_readable
+    }
+    assert {row["item"]: row["problem"] for row in unreadable(items).collect()} == {
+        at: f"node pump 1: a time not from 1900 to 9998: {at!r}"
+        for at, is_readable in times.items()
+        if not is_readable
+    }
+
+
 @pytest.mark.parametrize(
     ("payload", "problem"),
     [
@@ -80,7 +109,7 @@ def test_what_cannot_be_read_is_told_and_the_rest_is_read(spark: SparkSession) -
         ),
         (
             EXAMPLE.replace("2026-01-05T12:00:00Z", "0001-01-01T00:00:00+09:00"),
-            "no time",
+            "a time not from 1900 to 9998",
         ),
         (fields("<numeric name='a' value='1e999'/>"), "a: no number: '1e999'"),
         (fields("<numeric name='a' value='NaN'/>"), "a: no number: 'NaN'"),

@@ -109,7 +109,12 @@ async def shop(**config: str) -> AsyncIterator[tuple[LoopbackServer, XEP_0254]]:
     ):
         owner = XEP_0254.of(boss)
         await owner.create(
-            SERVICE, NODE, {f"queue#{name}": text for name, text in config.items()}
+            SERVICE,
+            NODE,
+            {
+                "pubsub#access_model": "open",
+                **{f"queue#{name}": text for name, text in config.items()},
+            },
         )
         yield server, owner
 
@@ -177,9 +182,9 @@ async def test_a_row_names_its_item_if_it_wants_to() -> None:
 @pytest.mark.parametrize(
     ("bad", "said"),
     [
-        ({"payload": "<x"}, "is not one XML element"),
+        ({"payload": "<x"}, "must be one XML element"),
         ({"payload": None}, "its payload is null"),
-        ({"payload": "<x/>", "priority": 11}, "refused to publish"),
+        ({"payload": "<x/>", "priority": 11}, "priority must be a whole number"),
         ({"payload": f"<x>{'y' * 300_000}</x>"}, "bytes"),
         ({"payload": "<other/>", "item_id": "taken"}, "conflict"),
     ],

@@ -42,7 +42,7 @@ def names(folder: Path) -> set[str]:
     }
 
 
-ALWAYS = {"lock", "store.json"}
+ALWAYS = {"store.json"}
 FIRST, SECOND, THIRD = (f"outgoing/{seq:020d}.json" for seq in (1, 2, 3))
 
 
@@ -135,7 +135,6 @@ async def test_a_store_that_was_not_finished_is_made_anew(folder: Path) -> None:
     """The process died while it made the folder."""
     (folder / "outgoing").mkdir(parents=True)
     (folder / "store.json.tmp").write_text("{")
-    (folder / "lock").touch()
     async with opened(FilesStore(folder)) as contents:
         assert contents.next_seq == 1
     assert names(folder) == ALWAYS

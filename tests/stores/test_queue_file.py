@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from qos.core.item import (
+    Affiliation,
     Ended,
     Item,
     ItemOutcome,
@@ -51,7 +52,7 @@ from qos.stores.queue import QueueStore, queue_store_from_url
 if TYPE_CHECKING:
     from tests.stores.conftest import Disk, Place
 
-NODE = Node(name="jobs", created_at=1.0)
+NODE = Node(name="jobs", identity="i", created_at=1.0)
 
 
 def item(seq: int, **changes: Any) -> Item:
@@ -330,6 +331,88 @@ def test_an_older_file_is_brought_forward(
         store.open()
 
 
+def _file_of_version_2(
+    path: Path, patch: pytest.MonkeyPatch, *nodes: tuple[str, str, str]
+) -> dict[str, Node]:
+    """The nodes, by name, that are read of a file with these: name, config, owners."""
+    store = QueueStore(path)
+    with patch.context() as older:
+        older.setattr(queue, "MIGRATIONS", queue.MIGRATIONS[:2])
+        older.setattr(queue, "NODE", ("name",))
+        older.setattr(queue, "node_from", lambda plain: plain)
+        older.setattr(queue, "SUBSCRIPTION", ("jid",))
+        older.setattr(queue, "subscription_from", lambda plain: plain)
+        run(store)
+    with closing(sqlite3.connect(path)) as db, db:
+        for node in nodes:
+            db.execute("INSERT INTO node VALUES (?, 1.0, ?, ?, 7)", node)
+    contents = store.open()
+    asyncio.run(store.close())
+    return {node.name: node for node in contents.nodes}
+
+
+def test_the_nodes_of_version_2_each_get_an_identity(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And count for nobody: who created them is not known."""
+    found = _file_of_version_2(
+        path, monkeypatch, ("a", "{}", "{}"), ("b", "{}", '{"o@x":"owner"}')
+    )
+    assert len({node.identity for node in found.values()}) == 2
+    assert all(len(node.identity) == 32 for node in found.values())
+    assert found["b"] == Node(
+        name="b",
+        identity=found["b"].identity,
+        created_at=1.0,
+        config={"pubsub#access_model": "open"},
+        affiliations={"o@x": Affiliation.OWNER},
+        accepted=7,
+    )
+
+
+def test_a_node_of_version_2_that_was_open_by_default_stays_open(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The default is another now; who works there today works there tomorrow."""
+    closed = '{"pubsub#access_model":"whitelist","queue#ttl":"5"}'
+    found = _file_of_version_2(
+        path, monkeypatch, ("a", '{"queue#ttl":"5"}', "{}"), ("b", closed, "{}")
+    )
+    assert found["a"].config == {"queue#ttl": "5", "pubsub#access_model": "open"}
+    assert found["b"].config == {"queue#ttl": "5", "pubsub#access_model": "whitelist"}
+
+
+@pytest.mark.parametrize(
+    ("owners", "others", "stays"),
+    [
+        ('"ö@x":"owner"', '"ö@x":"owner"', True),
+        ('"ö@x":"owner","ÿ@x":"owner"', '"ö@x":"publisher","ÿ@x":"owner"', True),
+        ('"ö@x":"owner","ÿ@x":"member"', '"ö@x":"publisher"', True),
+        ('"s@x":"owner","ö@x":"owner"', '"ö@x":"owner"', False),
+        ('"ö@x":"owner"', '"ö@x":"member"', False),
+        ('"ö@x":"owner"', "", False),
+    ],
+)
+def test_a_dead_letter_node_of_version_2_stays_only_if_every_owner_may_publish_there(
+    path: Path, monkeypatch: pytest.MonkeyPatch, owners: str, others: str, stays: bool
+) -> None:
+    """Nobody knows who had set it: a stranger could have, who made another an owner."""
+    config = '{"queue#dead_letter_node":"graves"}'
+    found = _file_of_version_2(
+        path,
+        monkeypatch,
+        ("jobs", config, f"{{{owners}}}"),
+        ("graves", "{}", f"{{{others}}}"),
+        ("lost", '{"queue#dead_letter_node":"nowhere"}', '{"ö@x":"owner"}'),
+    )
+    named = {"queue#dead_letter_node": "graves"} if stays else {}
+    bound = (found["graves"].identity, "ö@x") if stays else ("", "")
+    jobs = found["jobs"]
+    assert (jobs.dead_letter, jobs.dead_letter_by) == bound
+    assert jobs.config == {"pubsub#access_model": "open", **named}
+    assert found["lost"].config == {"pubsub#access_model": "open"}
+
+
 def test_a_file_of_version_1_keeps_what_it_remembers(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -337,6 +420,8 @@ def test_a_file_of_version_1_keeps_what_it_remembers(
     store = QueueStore(path)
     with monkeypatch.context() as patch:
         patch.setattr(queue, "MIGRATIONS", queue.MIGRATIONS[:1])
+        patch.setattr(queue, "NODE", ("name",))
+        patch.setattr(queue, "SUBSCRIPTION", ("jid",))
         run(store)
     query(
         path,
@@ -384,7 +469,9 @@ def test_a_store_of_messages_is_none_of_a_queue(tmp_path: Path) -> None:
 )
 def test_a_url_that_names_no_store_of_a_queue_is_the_callers_fault(url: str) -> None:
     """What a queue has confirmed must survive, so `memory:` is none."""
-    with pytest.raises(LocalProtocolError, match="expected sqlite:PATH") as caught:
+    with pytest.raises(
+        LocalProtocolError, match="must be the URL sqlite:PATH"
+    ) as caught:
         queue_store_from_url(url)
     assert repr(url) in str(caught.value)
 

@@ -90,7 +90,7 @@ async def test_only_its_owner_may_read_a_store(tmp_path: Path) -> None:
             }
     finally:
         os.umask(umask)
-    names = {"store.db", "store.db-wal", "store.db-shm", "store.db-lock"}
+    names = {"store.db", "store.db-wal", "store.db-shm"}
     assert modes == dict.fromkeys(names, 0o600)
 
 
@@ -99,7 +99,7 @@ async def test_a_closed_store_is_one_file(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "store.db")
     async with opened(store):
         await write(store, Save(outgoing(1)))
-    assert set(os.listdir(tmp_path)) == {"store.db", "store.db-lock"}
+    assert set(os.listdir(tmp_path)) == {"store.db"}
 
 
 async def test_a_commit_is_on_the_disk(tmp_path: Path) -> None:
@@ -126,7 +126,7 @@ async def test_a_file_that_was_not_finished_is_made_anew(tmp_path: Path) -> None
         (tmp_path / f"store.db{suffix}").write_bytes(b"half")
     async with opened(SqliteStore(tmp_path / "store.db")) as contents:
         assert contents.next_seq == 1
-    assert set(os.listdir(tmp_path)) == {"store.db", "store.db-lock"}
+    assert set(os.listdir(tmp_path)) == {"store.db"}
 
 
 async def test_a_file_system_without_wal_is_refused(

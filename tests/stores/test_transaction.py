@@ -132,38 +132,143 @@ async def test_who_gives_up_waiting_for_its_turn_leaves_it_to_the_next(
         await asyncio.wait_for(write(store, Save(outgoing(1))), 5)
 
 
-@pytest.mark.parametrize(
-    ("sql", "denied"),
-    [
-        ("COMMIT", "begin or end a transaction"),
-        ("SAVEPOINT here", "use a savepoint"),
-        ("PRAGMA synchronous = OFF", "use a pragma"),
-        ("ATTACH ':memory:' AS other", "attach a database"),
-        ("DELETE FROM incoming", "change 'incoming'"),
-        ("UPDATE outgoing SET state = 'delivered'", "change 'outgoing'"),
-        ("INSERT INTO changes (kind) VALUES ('forget')", "change 'changes'"),
-        ("DROP TABLE ended", "change 'ended'"),
-        ("ALTER TABLE about RENAME TO gone", "change 'about'"),
-        ("CREATE INDEX slow ON incoming (source)", "change 'incoming'"),
-        (
-            "CREATE TRIGGER t AFTER INSERT ON outgoing BEGIN SELECT 1; END",
-            "change 'outgoing'",
-        ),
-        ("UPDATE sqlite_sequence SET seq = 0", "change 'sqlite_sequence'"),
-    ],
-)
-async def test_what_is_the_stores_own_is_not_the_applications(
-    store: SqliteStore, sql: str, denied: str
+#: Statements that would break the promise for all messages, and the rule that each breaks.
+HOSTILE = [
+    ("COMMIT", "begin or end a transaction"),
+    ("-- a comment\nCOMMIT", "begin or end a transaction"),
+    ("/**/ END", "begin or end a transaction"),
+    ("ROLLBACK", "begin or end a transaction"),
+    ("SAVEPOINT here", "use a savepoint"),
+    ("PRAGMA synchronous = OFF", "use a pragma"),
+    ("PRAGMA writable_schema = ON", "use a pragma"),
+    ("PRAGMA ignore_check_constraints = ON", "use a pragma"),
+    ("SELECT * FROM pragma_journal_mode", "use a pragma"),
+    ("ATTACH ':memory:' AS other", "attach a database"),
+    ("DETACH main", "detach a database"),
+    ("SELECT load_extension('x')", "load an extension"),
+    ("ANALYZE", "action 28"),
+    ("CREATE TEMP TABLE incoming (id, key, state, payload)", "use temporary tables"),
+    ("CREATE TABLE temp.incoming (id, key, state, payload)", "use temporary tables"),
+    ("CREATE TEMP VIEW incoming AS SELECT 'k' AS key", "use temporary tables"),
+    ("CREATE VIRTUAL TABLE temp.incoming USING fts5 (key)", "use temporary tables"),
+    ("DROP VIEW temp.changes", "use temporary tables"),
+    ("DROP TRIGGER temp.'save incoming'", "use temporary tables"),
+    (
+        "CREATE TEMP TRIGGER t BEFORE UPDATE ON incoming BEGIN SELECT RAISE(IGNORE); END",
+        "use temporary tables",
+    ),
+    ("DELETE FROM incoming", "change 'incoming'"),
+    ("REPLACE INTO INCOMING (id) VALUES (1)", "change 'incoming'"),
+    ("UPDATE outgoing SET state = 'delivered'", "change 'outgoing'"),
+    ("INSERT INTO changes (kind) VALUES ('forget')", "use temporary tables"),
+    ("DROP TABLE ended", "change 'ended'"),
+    ("ALTER TABLE about RENAME TO gone", "change 'about'"),
+    ("ALTER TABLE incoming ADD COLUMN more", "change 'incoming'"),
+    ("CREATE TABLE IF NOT EXISTS Changes (kind)", "change 'Changes'"),
+    ("CREATE INDEX slow ON incoming (source)", "change 'incoming'"),
+    ("DROP INDEX outgoing_by_msg_id", "change 'outgoing'"),
+    (
+        "CREATE TRIGGER t AFTER INSERT ON outgoing BEGIN SELECT 1; END",
+        "change 'outgoing'",
+    ),
+    ("UPDATE sqlite_sequence SET seq = 0", "change 'sqlite_sequence'"),
+]
+
+
+@pytest.mark.parametrize(("sql", "rule"), HOSTILE)
+async def test_a_statement_that_would_break_the_store_is_refused_and_does_nothing(
+    store: SqliteStore, sql: str, rule: str
 ) -> None:
-    """One wrong statement would break the promise for all messages."""
+    """What was done before it, and the mark, are there after a restart."""
+    undone = store.transaction()  # SQLite has seen our ROLLBACK then
+    await undone.execute("INSERT INTO lamps VALUES ('undone', 0)")
+    undone.rollback()
     transaction = store.transaction()
     await transaction.execute("INSERT INTO lamps VALUES ('hall', 3)")
-    with pytest.raises(LocalProtocolError, match=denied):
+    with pytest.raises(LocalProtocolError, match=rule) as refused:
         await transaction.execute(sql)
-    # Nothing was done, and it can go on.
+    assert sql.split()[-1][-8:] in str(refused.value), "the error shows the statement"
     await commit(transaction, Save(DONE))
-    assert await lamps(store) == [("hall", 3)]
+    await is_done_after_a_restart(store)
+
+
+async def is_done_after_a_restart(store: SqliteStore) -> None:
+    """The effect of the message and the mark are in the file, and nothing else."""
     assert records(store) == ([], [DONE])
+    await store.close()
+    store.open()
+    assert records(store) == ([], [DONE])
+    assert await lamps(store) == [("hall", 3)]
+
+
+async def test_a_statement_with_the_text_of_the_stores_own_is_refused(
+    store: SqliteStore,
+) -> None:
+    """The module keeps a prepared statement by its text, and asks nobody again."""
+    first = store.transaction()
+    await first.execute("SELECT 1")
+    await commit(first, Save(incoming("k")))
+    second = store.transaction()
+    await second.execute("INSERT INTO lamps VALUES ('hall', 3)")
+    (nothing,) = await second.execute("SELECT * FROM changes")
+    row = f"({', '.join('?' * len(nothing))})"
+    forget = ("forget incoming", "k", *nothing[2:])
+    for name in ("changes", "temp.changes"):
+        sql = f"INSERT INTO {name} VALUES {row}"  # noqa: S608 - as the store does
+        with pytest.raises(LocalProtocolError, match="use temporary tables"):
+            await second.execute(sql, forget)
+    await commit(second, Save(DONE))
+    await is_done_after_a_restart(store)
+
+
+async def test_each_statement_is_judged_by_itself(store: SqliteStore) -> None:
+    """What the one before it was allowed, or refused, says nothing about it."""
+    transaction = store.transaction()
+    await transaction.execute("INSERT INTO lamps VALUES ('hall', 3)")
+    await transaction.execute(
+        "CREATE TABLE short (id INTEGER PRIMARY KEY AUTOINCREMENT)"
+    )
+    await transaction.execute("ALTER TABLE short RENAME TO brief")
+    await transaction.execute("DROP TABLE brief")
+    with pytest.raises(LocalProtocolError, match="change 'sqlite_sequence'"):
+        await transaction.execute("DELETE FROM sqlite_sequence")
+    with pytest.raises(sqlite3.IntegrityError):
+        await transaction.execute("INSERT INTO lamps VALUES ('hall', 4)")
+    await commit(transaction, Save(DONE))
+    await is_done_after_a_restart(store)
+
+
+async def test_the_error_shows_the_beginning_of_a_long_statement(
+    store: SqliteStore,
+) -> None:
+    """It goes into a log."""
+    transaction = store.transaction()
+    with pytest.raises(LocalProtocolError, match="DELETE FROM incoming") as refused:
+        await transaction.execute(
+            "DELETE FROM incoming WHERE 1 IN (" + "1, " * 999 + "1)"
+        )
+    assert len(str(refused.value)) < 200
+    transaction.rollback()
+
+
+async def test_a_trigger_of_the_application_does_not_reach_the_stores_tables(
+    store: SqliteStore,
+) -> None:
+    """SQLite takes such a trigger; what would fire it is refused."""
+    transaction = store.transaction()
+    await transaction.execute("INSERT INTO lamps VALUES ('hall', 3)")
+    await transaction.execute(
+        "CREATE TRIGGER t AFTER UPDATE ON lamps BEGIN DELETE FROM incoming; END"
+    )
+    await transaction.execute("CREATE VIEW v AS SELECT * FROM incoming")
+    await transaction.execute(
+        "CREATE TRIGGER u INSTEAD OF DELETE ON v BEGIN DELETE FROM incoming; END"
+    )
+    for sql in ("UPDATE lamps SET level = 4", "DELETE FROM v"):
+        with pytest.raises(LocalProtocolError, match="change 'incoming'"):
+            await transaction.execute(sql)
+    await commit(transaction, Save(DONE))
+    await is_done_after_a_restart(store)
 
 
 async def test_an_application_may_have_what_tables_it_likes(store: SqliteStore) -> None:
@@ -176,8 +281,16 @@ async def test_an_application_may_have_what_tables_it_likes(store: SqliteStore) 
         "CREATE TRIGGER logs AFTER UPDATE ON jobs BEGIN INSERT INTO log VALUES (1); END",
         "INSERT INTO jobs (ended) VALUES ('no')",
         "UPDATE jobs SET ended = 'yes'",
-        "CREATE TABLE short (x)",
-        "DROP TABLE short",
+        "CREATE TABLE short (id INTEGER PRIMARY KEY AUTOINCREMENT)",
+        "ALTER TABLE short ADD COLUMN x NOT NULL DEFAULT 1 CHECK (x > 0)",
+        "ALTER TABLE short RENAME TO brief",
+        "DROP TABLE brief",
+        "CREATE VIRTUAL TABLE words USING fts5 (word)",
+        "INSERT INTO words VALUES ('lamp')",
+        "SELECT * FROM words WHERE words MATCH 'lamp'",
+        "DROP TABLE words",
+        "WITH RECURSIVE n (x) AS (SELECT 1 UNION SELECT 1) SELECT x FROM n",
+        "SELECT name FROM pragma_table_info('jobs')",
     ):
         await transaction.execute(sql)
     assert await transaction.execute("SELECT * FROM jobs, log") == [(1, "yes", 1.0)]
@@ -195,6 +308,8 @@ async def test_a_statement_that_fails_raises_as_sqlite_does_and_harms_no_other(
         await transaction.execute("INSERT INTO lamps VALUES ('hall', 4)")
     with pytest.raises(sqlite3.OperationalError, match="no such table"):
         await transaction.execute("SELECT * FROM nowhere")
+    with pytest.raises(sqlite3.Error, match="one statement at a time"):
+        await transaction.execute("SELECT 1; COMMIT")
     await commit(transaction, Save(DONE))
     assert await lamps(store) == [("hall", 3)]
 

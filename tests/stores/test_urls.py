@@ -30,7 +30,7 @@ def test_a_url_names_a_store_and_does_not_open_it(tmp_path: Path) -> None:
 )
 def test_a_url_that_names_none_is_the_callers_fault(url: str) -> None:
     """The message repeats it, and says what would do."""
-    with pytest.raises(LocalProtocolError, match="expected memory:") as caught:
+    with pytest.raises(LocalProtocolError, match="must be the URL memory:") as caught:
         store_from_url(url)
     assert repr(url) in str(caught.value)
 
@@ -52,8 +52,7 @@ def test_odd_paths_are_taken_as_they_are(
     asyncio.run(opens())
     found = {entry.name for entry in tmp_path.iterdir()}
     files = {*names, "home.db"}
-    locks = {f"{name}-lock" for name in files}
-    assert found == files | locks | {f"{name}.d" for name in names}
+    assert found == files | {f"{name}.d" for name in names}
 
 
 async def test_two_links_to_a_store_are_one_store(tmp_path: Path) -> None:

@@ -3,12 +3,13 @@
 import asyncio
 import contextlib
 import itertools
+import re
 from collections.abc import AsyncIterator
 
 import pytest
 
 from qos.testing.ports import ADDRESS, free_ports
-from qos.testing.proxy import LinkFault, Proxy
+from qos.testing.proxy import Injection, LinkFault, Proxy
 
 #: For what takes a moment, on a machine under load.
 LIMIT_S = 15.0
@@ -200,3 +201,20 @@ async def test_one_that_is_closed_leaves_nothing(echo: Echo) -> None:
         await fault
     await asyncio.sleep(0.1)
     assert asyncio.all_tasks() - before == set()
+
+
+async def test_an_injection_is_written_once_a_connection_at_its_place(
+    echo: Echo, proxy: Proxy
+) -> None:
+    """As an attacker on the network path writes; the rest goes through unchanged."""
+    word = re.compile(b"proceed")
+    proxy.injections = (Injection(word, b"<"), Injection(word, b">", behind=True))
+    for connections in (1, 2):
+        reader, writer = await asyncio.open_connection(ADDRESS, proxy.port)
+        writer.write(b"a proceed, ")
+        async with asyncio.timeout(LIMIT_S):
+            assert await reader.readexactly(13) == b"a <proceed>, "
+            writer.write(b"a proceed")
+            assert await reader.readexactly(9) == b"a proceed"
+        assert proxy.injected == 2 * connections
+        writer.close()

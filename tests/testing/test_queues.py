@@ -25,7 +25,7 @@ async def test_what_is_published_is_worked_on() -> None:
         logged_in(server, "bee", PLUGINS) as bee,
     ):
         queues = XEP_0254.of(boss)
-        await queues.create(QUEUE, "orders")
+        await queues.create(QUEUE, "orders", {"pubsub#access_model": "open"})
         async with Worker(bee, QUEUE, "orders") as worker:
             await queues.publish(QUEUE, "orders", [NewItem(item_id="one")])
             async with asyncio.timeout(20):

@@ -12,7 +12,8 @@ from qos.errors import JobLost
 from qos.worker import Job, Worker, holding
 from raw_client import local
 
-ITEMS = "".join(f"<item id='i{n}' q:token='t{n}'/>" for n in range(3))
+ITEM, *_REST = [f"<item id='i{n}' q:token='t{n}'/>" for n in range(3)]
+ITEMS = "".join([ITEM, *_REST])
 
 
 def ids_in(request: ET.Element) -> list[str | None]:
@@ -119,6 +120,43 @@ async def test_a_batch_is_repeated_at_once_when_its_items_are_sent_again(
         second = await by_hand.asked("retract")
         assert clock() - began < holding._ANSWER_S_MIN
         assert len(ids_in(second)) == 3
+        await by_hand.answer(second)
+        await asyncio.gather(*accepting)
+
+
+async def test_an_item_that_is_sent_again_takes_no_answer_from_its_batch(
+    bee: ClientXMPP, by_hand: ByHand
+) -> None:
+    """It is asked for again at once; the others have the answer that comes first."""
+    async with by_hand.worker(bee, parallel=3, batch=3) as worker:
+        jobs = await three(worker, by_hand)
+        accepting = accept(jobs)
+        first = await by_hand.asked("retract")
+        await by_hand.event(f"<items node='{NODE}'>{ITEM}</items>")
+        second = await by_hand.asked("retract")
+        assert (len(ids_in(first)), ids_in(second)) == (3, ["i0"])
+        await by_hand.answer(first)
+        await asyncio.gather(*accepting[1:])
+        assert jobs[0].outcome is None
+        await by_hand.answer(second)
+        await accepting[0]
+        assert {job.outcome for job in jobs} == {ItemOutcome.ACCEPTED}
+
+
+async def test_an_item_that_is_sent_again_before_it_is_asked_for_is_asked_for_once(
+    bee: ClientXMPP, by_hand: ByHand
+) -> None:
+    """A service refuses a request that names an item twice."""
+    async with by_hand.worker(bee, parallel=3, batch=3) as worker:
+        jobs = await three(worker, by_hand)
+        accepting = accept(jobs[1:2])
+        first = await by_hand.asked("retract")
+        accepting += accept(jobs[:1])
+        await by_hand.in_step()
+        await by_hand.event(f"<items node='{NODE}'>{ITEM}</items>")
+        second = await by_hand.asked("retract")
+        assert (ids_in(first), ids_in(second)) == (["i1"], ["i0"])
+        await by_hand.answer(first)
         await by_hand.answer(second)
         await asyncio.gather(*accepting)
 

@@ -205,6 +205,30 @@ async def test_effects_are_not_lost_when_the_id_is_used_again(
     assert (await queue.stats())["accepted"] == 2
 
 
+async def test_effects_that_have_become_forbidden_stay_prepared(
+    bee: ClientXMPP, queue: Queue, db: sqlite3.Connection
+) -> None:
+    """A new trigger of the application reaches our table: the worker goes on meanwhile."""
+    await queue.create()
+    await queue.publish("i")
+    async with Worker(bee, QUEUE, NODE) as worker:
+        job = await anext(worker)
+        key = effects.Key(QUEUE, "bee@localhost", NODE, "i", job.token)
+        effects.prepare(db, key, [("INSERT INTO effects VALUES ('i')", ())])
+        await job.accept()
+        db.execute(
+            "CREATE TRIGGER t AFTER INSERT ON effects"
+            " BEGIN DELETE FROM xmpp_qos_prepared; END"
+        )
+        db.commit()
+        assert await worker.recover(db) == 1
+        assert (effects_in(db), prepared_in(db)) == ([], 1)
+        db.execute("DROP TRIGGER t")
+        db.commit()
+        assert await worker.recover(db) == 0
+    assert (effects_in(db), prepared_in(db)) == (["i"], 0)
+
+
 async def test_two_workers_on_one_database_file_do_each_item_once(
     bee: ClientXMPP, queue: Queue, log_in: LogIn, path: Path
 ) -> None:
@@ -293,19 +317,114 @@ async def test_every_kind_of_value_comes_back_as_it_was(
     assert db.execute("SELECT * FROM kinds").fetchall() == [{"row": values}] * 2
 
 
-@pytest.mark.parametrize(
-    "sql", ["COMMIT", " rollback;", "BEGIN", "PRAGMA synchronous = 0", "", "  "]
-)
-async def test_what_would_break_the_transaction_is_no_effect(
-    bee: ClientXMPP, by_hand: ByHand, db: sqlite3.Connection, sql: str
+#: Statements that would be executed before the item is accepted, or twice, or not be in
+#: the transaction; and the rule that each breaks.
+HOSTILE = [
+    ("COMMIT", "begin or end a transaction"),
+    (" commit;", "begin or end a transaction"),
+    ("-- a comment\nCOMMIT", "begin or end a transaction"),
+    ("/**/END", "begin or end a transaction"),
+    ("BEGIN", "begin or end a transaction"),
+    ("ROLLBACK", "begin or end a transaction"),
+    ("/**/ SAVEPOINT here", "use a savepoint"),
+    ("ATTACH ':memory:' AS more", "attach a database"),
+    ("DETACH other", "detach a database"),
+    ("/**/ PRAGMA synchronous = OFF", "use a pragma"),
+    ("INSERT INTO other.effects VALUES ('half')", "change the database 'other'"),
+    ("INSERT INTO scratch VALUES ('half')", "use temporary tables"),
+    ("CREATE TEMP TABLE effects (item_id)", "use temporary tables"),
+    ("DELETE FROM xmpp_qos_prepared", "change 'xmpp_qos_prepared'"),
+    ("CREATE TABLE XMPP_QOS_prepared (x)", "change 'XMPP_QOS_prepared'"),
+    (
+        "CREATE TRIGGER t AFTER UPDATE ON xmpp_qos_prepared BEGIN SELECT 1; END",
+        "change 'xmpp_qos_prepared'",
+    ),
+    ("SELECT ends()", "begin or end a transaction"),
+]
+
+
+@pytest.mark.parametrize(("sql", "rule"), HOSTILE)
+def test_a_statement_that_would_leave_the_transaction_is_no_effect(
+    path: Path, sql: str, rule: str
 ) -> None:
-    """All of it is there, or none."""
+    """All effects are there, or none: none of them, when the process dies then."""
+    key = effects.Key("queue@x/1", "bee@x", "orders", "item", "token")
+    where = {"service": key.service, "account": key.account, "node": key.node}
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        assert effects.prepared(db, **where) == []
+        before = db.execute("SELECT sql FROM sqlite_schema").fetchall()
+        db.execute("ATTACH ? AS other", (str(path.with_name("other.db")),))
+        db.execute("CREATE TABLE other.effects (item_id)")
+        db.execute("CREATE TEMP TABLE scratch (item_id)")
+        db.create_function("ends", 0, lambda: str(db.execute("COMMIT")))
+        for seen in ("BEGIN", "COMMIT"):  # the module keeps them, prepared
+            db.execute(seen)
+        statements = [
+            ("INSERT INTO effects VALUES ('half')", ()),
+            (sql, ()),
+            ("INSERT INTO effects VALUES ('whole')", ()),
+        ]
+        with pytest.raises(LocalProtocolError, match=rule):
+            effects.prepare(db, key, statements)
+        assert not db.in_transaction
+        assert [row[1] for row in db.execute("PRAGMA database_list")] == [
+            *("main", "temp", "other")
+        ]
+        assert db.execute("SELECT * FROM other.effects").fetchall() == []
+        assert db.execute("PRAGMA synchronous").fetchone() == (2,)
+    with closing(sqlite3.connect(path)) as db:
+        assert effects_in(db) == []
+        assert db.execute("SELECT sql FROM sqlite_schema").fetchall() == before
+        assert effects.prepared(db, **where) == []
+
+
+def test_a_temporary_table_does_not_hide_what_is_prepared(
+    db: sqlite3.Connection, path: Path
+) -> None:
+    """What is written into it would be gone after a crash."""
+    db.isolation_level = None
+    key = effects.Key("queue@x/1", "bee@x", "orders", "item", "token")
+    where = {"service": key.service, "account": key.account, "node": key.node}
+    assert effects.prepared(db, **where) == []
+    db.execute("CREATE TEMP TABLE xmpp_qos_prepared AS SELECT * FROM xmpp_qos_prepared")
+    effects.prepare(db, key, [("INSERT INTO effects VALUES ('item')", ())])
+    with closing(sqlite3.connect(path)) as other:
+        assert effects.prepared(other, **where) == [key]
+        assert effects.apply(other, key)
+        assert effects_in(other) == ["item"]
+    assert effects.prepared(db, **where) == []
+    assert not effects.apply(db, key)
+
+
+async def test_an_item_whose_effects_are_refused_is_not_accepted(
+    bee: ClientXMPP, queue: Queue, db: sqlite3.Connection
+) -> None:
+    """The error shows the statement; the item has failed, and comes again."""
+    await queue.create()
+    await queue.publish("i")
+
+    async def end(job: Job) -> None:
+        async with job, job.effects(db) as effects:
+            effects.execute("INSERT INTO effects VALUES ('half')")
+            effects.execute("-- x\nCOMMIT")
+
+    async with Worker(bee, QUEUE, NODE) as worker:
+        job = await anext(worker)
+        with pytest.raises(LocalProtocolError, match=r"x\\nCOMMIT' is refused"):
+            await end(job)
+        assert job.outcome is ItemOutcome.MODIFIED
+        await work(await anext(worker), db)
+    assert (effects_in(db), prepared_in(db)) == (["i"], 0)
+
+
+async def test_what_is_no_value_is_refused_where_it_is_recorded(
+    bee: ClientXMPP, by_hand: ByHand, db: sqlite3.Connection
+) -> None:
+    """Between the two transactions the values are text in a table."""
     async with by_hand.worker(bee) as worker:
         await by_hand.subscribe()
         await by_hand.deliver("i", "t")
         effects = (await anext(worker)).effects(db)
-        with pytest.raises(LocalProtocolError, match="cannot be an effect"):
-            effects.execute(sql)
         with pytest.raises(LocalProtocolError, match="no value"):
             effects.execute("INSERT INTO effects VALUES (?)", (object(),))  # type: ignore[arg-type]
 

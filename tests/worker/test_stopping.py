@@ -8,7 +8,17 @@ from xml.etree import ElementTree as ET
 import pytest
 from slixmpp import ClientXMPP
 
-from hive import NODE, QUEUE, ByHand, Handler, LogIn, Queue, until
+from hive import (
+    LIMIT_S,
+    NODE,
+    QUEUE,
+    ByHand,
+    Handler,
+    LogIn,
+    Queue,
+    token_in,
+    until,
+)
 from qos.core.item import ItemOutcome
 from qos.errors import JobLost, LocalProtocolError
 from qos.worker import Job, Worker
@@ -61,12 +71,53 @@ async def test_what_runs_is_finished_and_the_rest_released(
     assert (stats["accepted"], stats["available"]) == (2, 2)
 
 
+@pytest.mark.parametrize("running", [0, 1, 2])
+async def test_a_worker_stops_as_soon_as_nothing_runs(
+    bee: ClientXMPP, queue: Queue, running: int
+) -> None:
+    """The time of grace is an upper bound; nobody waits for it without a reason."""
+    await queue.create()
+    for item_id in "ab"[:running]:
+        await queue.publish(item_id)
+    handler = Handler()
+    handler.go_on.clear()
+    worker = Worker(bee, QUEUE, NODE, parallel=2, grace_s=3600)
+    working = asyncio.create_task(worker.run(handler))
+    await queue.until(subscribers=1, acquired=running)
+    worker.stop()
+    await queue.until(subscribers=0)
+    handler.go_on.set()
+    await asyncio.wait_for(working, LIMIT_S)
+    await queue.until(accepted=running, available=0)
+
+
+async def test_a_stop_goes_on_when_who_waits_for_it_is_cancelled(
+    bee: ClientXMPP, by_hand: ByHand
+) -> None:
+    """What is left would stay locked, and more items would come for nobody."""
+    worker = Worker(bee, QUEUE, NODE, grace_s=0)
+    async with worker:
+        await by_hand.subscribe()
+        await by_hand.deliver("i", "t")
+        await anext(worker)
+        closing = asyncio.create_task(worker.aclose())
+        request = await by_hand.asked("unsubscribe")
+        closing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await closing
+        await by_hand.answer(request)
+        released = await by_hand.asked("unlock")
+        assert token_in(released) == "t"
+        await by_hand.answer(released)
+    await by_hand.component.expect(stanza("presence", type="unavailable"))
+
+
 async def test_a_worker_that_stops_takes_nothing_from_another_of_its_client(
     bee: ClientXMPP, queue: Queue
 ) -> None:
     """Unavailable presence is the client's, and ends locks of all its nodes."""
     await queue.create()
-    await queue.owner.create(QUEUE, "other")
+    await queue.owner.create(QUEUE, "other", {"pubsub#access_model": "open"})
     await queue.publish("i")
     async with Worker(bee, QUEUE, NODE) as worker:
         job = await anext(worker)

@@ -1,9 +1,15 @@
 """A worker takes items, works on them, and each of them ends as it should."""
 
+import ast
 import asyncio
 import errno
 import logging
+import os
+import re
+import signal
 from contextlib import aclosing
+from pathlib import Path
+from xml.etree import ElementTree as ET
 
 import pytest
 from slixmpp import ClientXMPP, ComponentXMPP
@@ -393,3 +399,36 @@ async def test_a_job_goes_to_somebody_else_when_the_one_it_was_for_is_cancelled(
         worker._on_event(Event(node=NODE, items=(DeliveredItem(item_id="j"),)))
         async with asyncio.timeout(5):
             assert (await fourth).id == "j"
+
+
+async def test_the_worker_in_the_readme_works_on_and_stops_when_it_is_told_to(
+    bee: ClientXMPP, queue: Queue
+) -> None:
+    """A newcomer copies it: several at once, a bad item ends nothing, and SIGTERM does."""
+    await queue.create(max_deliveries=1)
+    readme = (Path(__file__).parents[2] / "README.md").read_text()
+    (text,) = re.findall(r"```python\n(from qos.worker .*?)```", readme, re.DOTALL)
+    text = text.replace("queue.example.org", QUEUE)
+    begun: list[str] = []
+    go_on = asyncio.Event()
+
+    async def pack(payload: ET.Element) -> None:
+        begun.append(str(payload.text))
+        await go_on.wait()
+        if payload.text == "bad":
+            raise ValueError("this is no order")
+
+    program = compile(text, "README.md", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    running = asyncio.create_task(eval(program, {"client": bee, "pack": pack}))  # noqa: S307
+    await queue.publish("bad", *(f"good {number}" for number in range(9)))
+    await until(lambda: len(begun) == 8)
+    go_on.set()
+    await queue.until(accepted=9, dead=1)
+    go_on.clear()
+    await queue.publish("last")
+    await until(lambda: "last" in begun)
+    os.kill(os.getpid(), signal.SIGTERM)
+    await queue.until(subscribers=0, acquired=1)
+    go_on.set()
+    await running
+    await queue.until(accepted=10, dead=1)

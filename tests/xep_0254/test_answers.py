@@ -77,7 +77,6 @@ SUBSCRIPTION = Subscription(
 def result(
     value: Result,
     *,
-    owner_view: bool = False,
     payloads: Mapping[int, str] | None = None,
     answer_bytes_max: int = 200 * 1024,
 ) -> str:
@@ -85,7 +84,6 @@ def result(
         REQUEST,
         value,
         sender=SERVICE,
-        owner_view=owner_view,
         payloads=payloads or {},
         answer_bytes_max=answer_bytes_max,
     )
@@ -197,7 +195,7 @@ def test_affiliations_are_listed() -> None:
 
 def test_configurations_are_forms_to_fill_in() -> None:
     """XEP-0060 §8.2.1 and §8.3, with what is set or the defaults."""
-    node = Node(name="n", created_at=NOW, config={"queue#ttl": "7"})
+    node = Node(name="n", identity="i", created_at=NOW, config={"queue#ttl": "7"})
     configure = read(result(ConfigureResult(node)))[0][0]
     assert (configure.tag, configure.get("node")) == (f"{{{OWNER}}}configure", "n")
     form = parse_form(configure[0])
@@ -234,9 +232,9 @@ DEAD = replace(
 )
 
 
-def browse(*items: Item, owner_view: bool = False) -> list[ET.Element]:
-    value = ItemsResult(node="n", items=items, count=len(items), now=NOW)
-    text = result(value, owner_view=owner_view, payloads={7: "<x xmlns='u'/>"})
+def browse(*items: Item, owner: bool = False) -> list[ET.Element]:
+    value = ItemsResult(node="n", items=items, count=len(items), now=NOW, owner=owner)
+    text = result(value, payloads={7: "<x xmlns='u'/>"})
     return list(read(text)[0][0])
 
 
@@ -261,7 +259,7 @@ def test_an_item_says_where_it_stands(item: Item, state: str) -> None:
 def test_an_item_is_shown_with_all_that_is_known_of_it() -> None:
     """A dead letter as its owner sees it: where it died, why, and in whose hands."""
     letter = replace(DEAD, origin="orders", origin_id="o", holder="w@example.org/1")
-    (element,) = browse(letter, owner_view=True)
+    (element,) = browse(letter, owner=True)
     assert element.attrib == {
         "id": "a",
         "publisher": "p@example.org",
@@ -358,9 +356,9 @@ def test_the_largest_item_fits_into_a_stanza() -> None:
         holder="w" * 3071,
         history=history,
     )
-    value = ItemsResult(node="n", items=(worst, worst), count=2, now=NOW)
+    value = ItemsResult(node="n", items=(worst, worst), count=2, now=NOW, owner=True)
     payloads = {7: f"<a xmlns='u'>{'x' * (ITEM_BYTES_MAX - 17)}</a>"}
-    text = result(value, owner_view=True, payloads=payloads)
+    text = result(value, payloads=payloads)
     assert len(text.encode()) < 256 * 1024
     items = read(text)[0][0]
     assert len(items) == 1

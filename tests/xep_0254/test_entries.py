@@ -15,17 +15,16 @@ from qos.core.queue_requests import (
     Settlement,
     Unlock,
 )
+from xep_0254.elements import decimal, whole
 from xep_0254.entries import (
     IDS_BYTES_MAX,
     ITEM_BYTES_MAX,
     ITEM_ID_CHARS_MAX,
     ITEMS_MAX,
     REASON_CHARS_MAX,
-    TIME_S_MAX,
     TOKEN_CHARS_MAX,
 )
 from xep_0254.requests import (
-    EXTEND_S_MAX,
     NODE_CHARS_MAX,
     parse_request,
 )
@@ -164,7 +163,7 @@ def test_a_priority_out_of_range_is_refused(priority: str) -> None:
         "0x1",
         "1e400",
         "9" * 400,
-        str(TIME_S_MAX + 1),
+        "315360000.000001",
     ],
 )
 @pytest.mark.parametrize("name", ["ttl", "delay"])
@@ -174,6 +173,29 @@ def test_a_time_that_is_none_is_refused(name: str, value: str) -> None:
         refused(f"<publish node='n'><item q:{name}='{value}'/></publish>")
         == malformed()
     )
+
+
+def test_ten_years_are_the_longest_time_of_an_item_and_a_week_of_an_extension() -> None:
+    """The documented limits, stated here: read from the code they would follow it."""
+    request = parse(
+        "<publish node='n'><item q:ttl='315360000' q:delay='315360000'/></publish>"
+    )
+    assert isinstance(request, Publish)
+    assert (request.entries[0].ttl, request.entries[0].delay) == (315360000.0,) * 2
+    request = parse(
+        "<q:extend node='n' seconds='604800'><item id='a' q:token='t'/></q:extend>"
+    )
+    assert request == Extend("n", 604800.0, (("a", "t"),))
+
+
+@pytest.mark.parametrize("read", [decimal, whole])
+def test_a_number_has_forty_characters_at_most(
+    read: Callable[[str], float | None],
+) -> None:
+    """Longer numbers cost time; leading zeros and spaces around are still a number."""
+    assert read("0" * 39 + "7") == 7
+    assert read(f" {'0' * 39}7 ") == 7
+    assert read("0" * 40 + "7") is None
 
 
 def test_an_item_that_is_good_for_no_time_is_refused() -> None:
@@ -352,7 +374,7 @@ def test_locks_are_extended_by_their_tokens(namespace: str) -> None:
         "<q:extend node='n' seconds='-1'><item id='a' q:token='t'/></q:extend>",
         "<q:extend node='n' seconds='nan'><item id='a' q:token='t'/></q:extend>",
         "<q:extend node='n'><item id='a' q:token='t'/></q:extend>",
-        f"<q:extend node='n' seconds='{EXTEND_S_MAX + 1}'><item id='a' q:token='t'/></q:extend>",
+        "<q:extend node='n' seconds='604800.000001'><item id='a' q:token='t'/></q:extend>",
     ],
 )
 def test_an_extension_without_a_token_or_a_time_is_refused(content: str) -> None:

@@ -20,7 +20,9 @@ from qos.errors import (
     NoAnswer,
     RequestFailed,
     RequestRefused,
+    StoreInUse,
 )
+from qos.stores import store_from_url
 from qos.testing import LoopbackServer, friends, logged_in
 from qos.testing.clients import close
 from raw_client import RawComponent, stanza
@@ -80,7 +82,7 @@ async def service(
 ) -> AsyncIterator[QueueService]:
     """The queue service, ours."""
     component = component_of(server, QUEUE)
-    service = QueueService(component, f"sqlite:{tmp_path}/queues.db")
+    service = QueueService(component, f"sqlite:{tmp_path}/queues.db", creators="all")
     try:
         component.connect()
         await component.wait_until("session_start", timeout=10)
@@ -135,6 +137,42 @@ async def in_step(bob: ClientXMPP, component: RawComponent) -> None:
 
 
 # -- answers ---------------------------------------------------------------
+
+
+async def test_nothing_is_remembered_of_a_request_that_has_ended(
+    bob: ClientXMPP, by_hand: RawComponent
+) -> None:
+    """However it ended; a worker that runs for years asks billions of times."""
+    queues = XEP_0254.of(bob)
+    pending = queues._channel._pending
+
+    async def asked() -> tuple[asyncio.Task[None], ET.Element]:
+        asking = asyncio.create_task(queues.retract(QUEUE, "n", "i", timeout_s=NEVER_S))
+        request = await by_hand.expect(stanza("iq", type="set"))
+        assert list(pending) == [request.attrib["id"]]
+        return asking, request
+
+    asking, request = await asked()
+    await by_hand.send(answer(request))
+    await asking
+    assert not pending
+    asking, request = await asked()
+    await by_hand.send(refusal(request, "conflict"))
+    with pytest.raises(RequestRefused):
+        await asking
+    assert not pending
+    asking, request = await asked()
+    asking.cancel()
+    await asyncio.wait((asking,))
+    assert not pending
+    with pytest.raises(NoAnswer, match="nothing came"):
+        await queues.retract(QUEUE, "n", "i", timeout_s=0.01)
+    assert not pending
+    # What comes too late is nobody's, and harms nobody.
+    late = await by_hand.expect(stanza("iq", type="set"))
+    await by_hand.send(answer(late))
+    await in_step(bob, by_hand)
+    assert not pending
 
 
 async def test_an_answer_counts_only_from_whom_was_asked(
@@ -636,3 +674,32 @@ async def test_when_the_plugin_is_disabled_who_waits_hears_of_it(
     with pytest.raises(RequestFailed):
         await waiting
     await in_step(bob, by_hand)
+
+
+async def test_a_worker_that_has_answered_a_ping_leaves_nothing_in_memory(
+    service: QueueService, bob: ClientXMPP
+) -> None:
+    """A session may last for months, and workers are pinged after each restart."""
+    service.probe(bob.boundjid.full)
+    assert service._probes
+    async with asyncio.timeout(10):
+        while service._probes:  # noqa: ASYNC110 - it is no event
+            await asyncio.sleep(0.01)
+
+
+async def test_a_service_that_cannot_have_its_messages_leaves_its_queues_closed(
+    server: LoopbackServer, tmp_path: Path
+) -> None:
+    """Another attempt in the same process succeeds when the cause has gone."""
+    url = f"sqlite:{tmp_path}/queues.db"
+    holder = store_from_url(f"{url}-messages")
+    holder.open()
+    component = component_of(server, QUEUE)
+    tasks = asyncio.all_tasks()
+    with pytest.raises(StoreInUse, match="-messages"):
+        QueueService(component, url)
+    await asyncio.gather(*(asyncio.all_tasks() - tasks))
+    await holder.close()
+    service = QueueService(component, url)
+    await service.aclose()
+    await close(component)

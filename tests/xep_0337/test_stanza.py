@@ -275,8 +275,8 @@ def test_unknown_parts_and_another_order_are_let_pass() -> None:
         ("2013-11-10T17:12:25+01:00", WHEN),
         ("2013-11-10T16:12:25.5Z", WHEN + timedelta(seconds=0.5)),
         ("2013-11-10T16:12:25.123456789Z", WHEN + timedelta(microseconds=123456)),
-        # XEP-0337 §6.1: without a time zone, it is the receiver's.
-        ("2013-11-10T16:12:25", WHEN.replace(tzinfo=None).astimezone()),
+        # XEP-0337 §6.1: without a time zone, it is the receiver's: Newfoundland's here.
+        ("2013-11-10T12:42:25", WHEN),
     ],
 )
 def test_a_timestamp_may_take_each_form_of_xs_date_time(
@@ -309,9 +309,9 @@ def test_an_event_without_a_time_zone_is_refused() -> None:
 
 
 def test_an_event_of_unknown_type_or_level_is_refused() -> None:
-    with pytest.raises(ValueError, match="'Fatal' is not a valid EventType"):
+    with pytest.raises(ValueError, match=r"type must be .*EventType\): 'Fatal'"):
         LogEvent("Hi", WHEN, type="Fatal")  # type: ignore[arg-type]  # the point
-    with pytest.raises(ValueError, match="'Huge' is not a valid EventLevel"):
+    with pytest.raises(ValueError, match=r"level must be .*EventLevel\): 'Huge'"):
         LogEvent("Hi", WHEN, level="Huge")  # type: ignore[arg-type]  # the point
 
 

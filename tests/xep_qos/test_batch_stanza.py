@@ -98,6 +98,8 @@ def test_an_answer_means_the_same_in_a_batch_and_alone(
         Answer("error", "", "not-allowed", "cancel"),
         Answer("error", hold, "item-not-found", "cancel"),
         Answer("error", "", "resource-constraint", "wait"),
+        Answer("rejected", hold, "item-not-found", "cancel"),
+        Answer("rejected", hold, "conflict", "cancel", "<it's there>", True),
     ):
         alone = stanza.parse_reply(
             as_stamped(stanza.render_answer(request, answer), PEER, OWN)

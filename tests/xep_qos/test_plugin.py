@@ -56,6 +56,7 @@ from test_raw_peers import (
     say_received,
 )
 from xep_qos import XEP_QOS, IncomingInfo, Settings
+from xep_qos.gate import Gate
 from xep_qos.guard import Guard
 
 USERS = ("alice", "bob", "carol", "mallory")
@@ -100,6 +101,10 @@ def make_client(jid: str = "bob@localhost/b") -> ClientXMPP:
     return client
 
 
+def takes(_message: Message) -> None:
+    """An application that takes each message with a body."""
+
+
 def register(xmpp: BaseXMPP, **options: Any) -> XEP_QOS:
     xmpp.register_plugin("xep_qos", options)
     return XEP_QOS.of(xmpp)
@@ -116,6 +121,7 @@ async def unconnected(
     jid: str = "bob@localhost/b", **options: Any
 ) -> AsyncIterator[ClientXMPP]:
     client = make_client(jid)
+    client.add_event_handler("message", takes)
     try:
         register(client, **options)
         yield client
@@ -415,6 +421,7 @@ async def test_plugin_end_undoes_all_that_plugin_init_did(
     client.register_plugin("xep_0030")
     client.register_plugin("xep_0115")
     client.register_plugin("xep_0198")
+    Gate.of(client)  # it stays, once it is there
     before, tasks = traces(client), asyncio.all_tasks()
     for _ in range(3):
         qos = register(client, store=f"{scheme}:{path}")
@@ -477,6 +484,7 @@ async def test_traces_are_gone_after_a_session_too(server: LoopbackServer) -> No
     client.register_plugin("xep_0030")
     client.register_plugin("xep_0115")
     try:
+        Gate.of(client)  # it stays, once it is there
         await log_in(client, server)
         before, tasks = traces(client), asyncio.all_tasks()
         async with raw(server, "alice/a") as alice:
@@ -569,7 +577,7 @@ async def test_disconnected_without_a_session_is_no_session_lost() -> None:
         for event in ("disconnected", "session_end", "disconnected"):
             client.event(event)
         await XEP_QOS.of(client).submit(client.make_message("alice@localhost", "x"))
-        assert XEP_QOS.of(client).outstanding == 1
+        assert len(XEP_QOS.of(client).outstanding()) == 1
 
 
 # -- what is not accepted --------------------------------------------------
@@ -586,7 +594,7 @@ async def test_what_is_no_jid_is_refused_at_once(level: Level, to: str) -> None:
         with pytest.raises(LocalProtocolError):
             async with asyncio.timeout(5):
                 await qos.send(to, "x", level=level)
-        assert qos.outstanding == 0
+        assert len(qos.outstanding()) == 0
         assert not list(qos.store.outgoing())
 
 
@@ -606,7 +614,7 @@ async def test_what_xml_cannot_carry_is_refused_at_once(level: Level) -> None:
         for body, payload in (("\x1b", None), ("", "<a>"), ("", "")):
             with pytest.raises(LocalProtocolError):
                 await qos.send("a@localhost", body, payload=payload, level=level)
-        assert qos.outstanding == 0
+        assert len(qos.outstanding()) == 0
 
 
 async def test_a_deadline_that_is_no_time_is_refused_at_once() -> None:
@@ -616,7 +624,7 @@ async def test_a_deadline_that_is_no_time_is_refused_at_once() -> None:
         with pytest.raises((LocalProtocolError, ValueError)):
             async with asyncio.timeout(2):
                 await qos.send("a@localhost/r", "x", deadline_s=float("nan"))
-        assert qos.outstanding == 0
+        assert len(qos.outstanding()) == 0
 
 
 async def test_the_applications_stanza_stays_as_it_is() -> None:
@@ -635,7 +643,7 @@ async def test_a_message_over_the_servers_limit_is_refused_to_the_byte() -> None
     async with unconnected(stanza_bytes_max=limit) as client:
         qos = XEP_QOS.of(client)
         fits = limit
-        while not qos.outstanding:
+        while not qos.outstanding():
             got = client.make_message("a@localhost/r", "x" * fits)
             with contextlib.suppress(MessageTooLarge):
                 await qos.submit(got)
@@ -653,7 +661,7 @@ async def test_a_message_over_the_servers_limit_is_refused_to_the_byte() -> None
         for body in ("ä" * fits, "<" * fits):
             with pytest.raises(MessageTooLarge):
                 await qos.submit(client.make_message("a@localhost/r", body))
-        assert qos.outstanding == 1
+        assert len(qos.outstanding()) == 1
 
 
 async def test_what_is_accepted_never_exceeds_the_limit_on_the_wire(
@@ -710,7 +718,7 @@ async def test_a_full_outbox_is_a_clear_error_and_takes_nothing(
         with pytest.raises(OutboxFull) as caught:
             await qos.submit(client.make_message("a@localhost", "z" * 1_000))
         assert caught.value.unit == unit
-        assert qos.outstanding == 2
+        assert len(qos.outstanding()) == 2
         await first.withdraw()
         await qos.submit(client.make_message("a@localhost", "z" * 1_000))
 
@@ -945,7 +953,7 @@ async def test_a_change_that_comes_with_the_roster_is_not_lost(
 async def test_a_number_without_end_does_not_wait_for_the_roster(
     server: LoopbackServer,
 ) -> None:
-    """Bounded: what is dropped is repeated by its sender."""
+    """Bounded: whoever has to come again is told so at once."""
     held: list[StanzaBase] = []
 
     def hold_roster(got: StanzaBase) -> StanzaBase | None:
@@ -964,12 +972,16 @@ async def test_a_number_without_end_does_not_wait_for_the_roster(
         for number in range(1_200):
             await alice.send(request_text(jid, assured(str(number)))[0])
         assert is_empty(await ask(alice, jid, acknowledged("x")))
+        refused = alice.received(stanza("iq"))
+        assert len(refused) == 200
+        no_room = ("resource-constraint", "wait")
+        assert {error_of(each)[:2] for each in refused} == {no_room}
         bob.del_filter("in", hold_roster)
         for each in held:
             bob.recv_stanza(each)
         await XEP_QOS.of(bob).roster_known()
         assert is_empty(await ask(alice, jid, acknowledged("y")))
-        assert len(alice.received(stanza("iq"))) == 1_000
+        assert len(alice.received(stanza("iq"))) == 1_200
         received(await ask(alice, jid, assured("0")))
 
 
@@ -995,6 +1007,10 @@ async def test_the_function_gets_the_full_jid_and_is_not_asked_without_end(
         assert is_empty(await ask(mallory, jid, acknowledged("x")))
         assert set(asked) == {mallory.jid}
         assert len(asked) <= 1_000
+        refused = mallory.received(stanza("iq"))
+        assert len(asked) + len(refused) == 1_200, (
+            "each has an answer, or will have one"
+        )
         decide.set()
         received(await ask(mallory, jid, assured("last")))
 
@@ -1352,11 +1368,34 @@ async def test_an_id_that_xml_cannot_carry_is_refused(msg_id: str) -> None:
         for level in Level:
             sending = qos.send("carol@localhost/c", "x", level=level, msg_id=msg_id)
             with pytest.raises(
-                LocalProtocolError, match="cannot be a msg_id"
+                LocalProtocolError, match="msg_id must be a string that XML can carry"
             ) as raised:
                 await asyncio.wait_for(sending, 5)
             assert repr(msg_id) in str(raised.value)
-        assert qos.outstanding == 0
+        assert len(qos.outstanding()) == 0
+
+
+async def test_a_message_that_is_made_anew_can_be_submitted_again_after_a_restart(
+    tmp_path: Path,
+) -> None:
+    """What an application does that was killed before it knew whether it was accepted."""
+    store = f"sqlite:{tmp_path / 'bob.db'}"
+    stanza_ids = set()
+    for _ in range(3):
+        async with unconnected(store=store) as bob:
+            message = bob.make_message("carol@localhost/c", "on", mtype="chat")
+            stanza_ids.add(message["id"])
+            qos = XEP_QOS.of(bob)
+            for _ in range(2):
+                delivery = await qos.submit(message, msg_id="order 1")
+            assert delivery.msg_id == "order 1"
+            (outstanding,) = qos.outstanding()
+            assert outstanding.msg_id == "order 1"
+            assert outstanding.state is OutgoingState.QUEUED
+            other = bob.make_message("carol@localhost/c", "off", mtype="chat")
+            with pytest.raises(LocalProtocolError, match="'order 1' is the id of"):
+                await qos.submit(other, msg_id="order 1")
+    assert len(stanza_ids) == 3, "or nothing was tested"
 
 
 # -- the application's filters ---------------------------------------------

@@ -505,10 +505,40 @@ def test_every_error_is_read_with_and_without_a_hold(
         f"<error type='{kind}'><text xmlns='{STANZAS}'>why</text>"
         f"<{condition} xmlns='{STANZAS}'>x</{condition}><own xmlns='urn:x'/></error>"
     )
-    for content in (mark + error, error + mark):
+    inside = error.replace("</error>", f"{mark}</error>")
+    for content in (mark + error, error + mark, inside):
         reply = reply_iq(content, "error")
         assert (reply.error, reply.error_type) == (condition, kind)
         assert (reply.hold, reply.received) == (hold or None, None)
+        assert (reply.text, reply.rejected) == ("why", False)
+
+
+@pytest.mark.parametrize("redelivered", [False, True])
+def test_a_rejection_is_told_from_every_other_error(redelivered: bool) -> None:
+    """Also item-not-found, which says with a `hold` that the message is not there."""
+    answer = Answer("rejected", "h", "item-not-found", "cancel", "no node", redelivered)
+    again = " redelivered='true'" if redelivered else ""
+    text = answered(answer)
+    assert text == (
+        f"<iq type='error' id='i1' to='{ENTRANCE}'><error type='cancel'>"
+        f"<item-not-found xmlns='{STANZAS}'/><text xmlns='{STANZAS}'>no node</text>"
+        f"<rejected xmlns='xmpp-qos:store:0'{again}>h</rejected></error></iq>"
+    )
+    reply = stanza.parse_reply(on_stream(text, CLIENT))
+    assert (reply.error, reply.hold, reply.text) == ("item-not-found", "h", "no node")
+    assert (reply.rejected, reply.redelivered) == (True, redelivered)
+
+
+def test_what_an_error_says_for_people_is_one_short_line() -> None:
+    """It goes to logs and terminals, and a peer has chosen it."""
+    text = "one\ntwo\x85 \u202e" + 1000 * "x"
+    error = f"<error type='cancel' by='a&#10;b'><gone xmlns='{STANZAS}'/>"
+    error += f"<text xmlns='{STANZAS}'>{text}</text></error>"
+    reply = reply_iq(error, "error")
+    assert reply.text is not None
+    assert reply.text.startswith("one two xxx")
+    assert len(reply.text) == 500
+    assert reply.by == "a b"
 
 
 def test_an_error_may_echo_the_request_and_says_no_more_by_it() -> None:
@@ -718,12 +748,32 @@ def test_an_error_has_its_own_type_and_nothing_of_the_request(
     condition: str, kind: ErrorType
 ) -> None:
     """protocol.md §2, errors we return: the type explicit, no echo."""
-    error = f"<error type='{kind}'><{condition} xmlns='{STANZAS}'/></error>"
+    error = f"<error type='{kind}'><{condition} xmlns='{STANZAS}'/>"
     head = f"<iq type='error' id='i1' to='{ENTRANCE}'>"
-    assert answered(Answer("error", "", condition, kind)) == f"{head}{error}</iq>"
+    refused = answered(Answer("error", "", condition, kind))
+    assert refused == f"{head}{error}</error></iq>"
+    # RFC 6120 §8.3.4: what is not of the RFC stands inside the error, and last.
     assert answered(Answer("error", "h", condition, kind)) == (
-        f"{head}<hold xmlns='xmpp-qos:store:0'>h</hold>{error}</iq>"
+        f"{head}{error}<hold xmlns='xmpp-qos:store:0'>h</hold></error></iq>"
     )
+
+
+HOLD_ELEMENT = "<hold xmlns='xmpp-qos:store:0'>h</hold>"
+
+
+@pytest.mark.parametrize(
+    ("before", "inside", "after"),
+    [("", HOLD_ELEMENT, ""), (HOLD_ELEMENT, "", ""), ("", "", HOLD_ELEMENT)],
+)
+def test_a_hold_is_read_inside_the_error_and_beside_it(
+    before: str, inside: str, after: str
+) -> None:
+    """protocol.md §2, marks: earlier versions wrote it beside the error."""
+    error = f"<error type='cancel'><item-not-found xmlns='{STANZAS}'/>{inside}</error>"
+    text = f"<iq xmlns='jabber:client' type='error' id='i1'>{before}{error}{after}</iq>"
+    reply = stanza.parse_reply(ET.fromstring(text))  # noqa: S314 - our own text
+    assert (reply.error, reply.error_type) == ("item-not-found", "cancel")
+    assert reply.hold == "h"
 
 
 def test_a_component_answers_as_whom_it_was_asked() -> None:

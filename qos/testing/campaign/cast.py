@@ -11,7 +11,7 @@ import os
 import random
 import signal
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -52,7 +52,20 @@ _READY_S_MAX = 120.0
 
 _LOOK_S = 0.05
 
-Kind = Literal["sender", "receiver", "service", "worker", "publisher"]
+#: The last six are of `commands`.
+Kind = Literal[
+    "sender",
+    "receiver",
+    "service",
+    "worker",
+    "publisher",
+    "hub",
+    "listen",
+    "desk",
+    "errand",
+    "greedy",
+    "squatter",
+]
 
 
 @dataclass(frozen=True)
@@ -155,6 +168,16 @@ def queue_jid(server: str) -> str:
     return f"queue-{server}.localhost"
 
 
+#: By us, by a full disk, or since there was no server.
+_USUAL = frozenset({-signal.SIGKILL, -signal.SIGTERM, Status.STORE, Status.UNREACHABLE})
+
+
+def _set_event() -> asyncio.Event:
+    event = asyncio.Event()
+    event.set()
+    return event
+
+
 @dataclass
 class Member:
     """One of the cast, and the process that is it just now.
@@ -164,8 +187,14 @@ class Member:
         kind: what it is.
         new_life: makes the role of its n-th life.
         store: the URL of the store that it alone may have open, or ''.
-        deaths: how its processes have ended, unless we ended them.
+        usual: the statuses with which its processes may end; others are reported.
+        ends_with: the statuses that mean that it has ended in order.
+        restarts: it is started again also after such an end, until `end` is called.
+        finishes: a life that begins after `end` was called ends by itself.
+        may_run: while this is not set, nothing is started.
+        deaths: how its processes have ended, unless that was its end in order.
         done: it has ended for good.
+        ending: `end` was called.
         lives: how many processes it has been.
     """
 
@@ -173,8 +202,14 @@ class Member:
     kind: Kind
     new_life: Callable[[int], Role]
     store: str = ""
+    usual: frozenset[int] = _USUAL
+    ends_with: frozenset[int] = frozenset({Status.DONE})
+    restarts: bool = False
+    finishes: bool = False
+    may_run: asyncio.Event = field(default_factory=_set_event)
     deaths: Counter[int] = field(default_factory=Counter)
     done: bool = False
+    ending: bool = False
     lives: int = 0
     _process: Process | None = None
 
@@ -202,10 +237,12 @@ class Member:
     async def keep(self, processes: Processes) -> None:
         """Start it, and again whenever it has ended; until it is done."""
         while not self.done:
+            await self.may_run.wait()
             self.lives += 1
+            last = self.ending or not self.restarts
             self._process = process = await processes.start(self.role)
             status = await asyncio.shield(process.ended)
-            if status == 0:
+            if last and status in self.ends_with:
                 self.done = True
             else:
                 self.deaths[status] += 1
@@ -230,9 +267,11 @@ class Member:
 
     async def end(self) -> None:
         """Let it end in order, which may take more lives than one."""
+        before, self.ending = self.lives, True
         while not self.done:
             process = await self.ready()
-            self.send_signal(signal.SIGTERM)
+            if self.lives == before or not self.finishes:
+                self.send_signal(signal.SIGTERM)
             await asyncio.shield(process.ended)
             # So that `keep` sees it first.
             await asyncio.sleep(_LOOK_S)
@@ -247,6 +286,7 @@ class Cast:
         components: what is between it and the service.
         files: what they keep.
         traffic: how much they do.
+        more: further members.
 
     Attributes:
         members: all of them.
@@ -260,6 +300,7 @@ class Cast:
         components: Proxy,
         files: Files,
         traffic: Traffic,
+        more: Sequence[Member] = (),
     ) -> None:
         self.traffic = traffic
         self._server = server
@@ -271,6 +312,7 @@ class Cast:
         self.members = [self._service(), *map(self._worker, WORKERS), self._press()]
         for store in files.stores:
             self.members += [self._end("receiver", store), self._end("sender", store)]
+        self.members += more
 
     def of(self, *kinds: Kind) -> list[Member]:
         """All of these kinds."""
@@ -313,13 +355,12 @@ class Cast:
     @property
     def strange_deaths(self) -> dict[str, Counter[int]]:
         """Who has ended as he should not: not by us, not for a full disk or no server."""
-        usual = {-signal.SIGKILL, -signal.SIGTERM, Status.STORE, Status.UNREACHABLE}
         found = {}
         for member in self.members:
             strange = {
                 status: count
                 for status, count in member.deaths.items()
-                if status not in usual
+                if status not in member.usual
             }
             if strange:
                 found[member.name] = Counter(strange)
@@ -387,7 +428,7 @@ class Cast:
                 store=self._files.store(role, store),
                 log=str(self._files.log(role, store)),
                 smacks=life % 2 == 0,
-                to=receiver,
+                to=(receiver, receiver.partition("/")[0]),
                 pause_s=self.traffic.message_every_s[store],
                 fickle=True,
                 journal=self._journal(name),

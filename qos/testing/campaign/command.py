@@ -21,8 +21,10 @@ from qos.cli.status import CommandError, Status, UsageError
 from qos.demo.text import number, table
 from qos.testing.campaign.audit import Audited, audit
 from qos.testing.campaign.count import Tally
+from qos.testing.campaign.edges import EDGES
 from qos.testing.campaign.faults import KINDS
 from qos.testing.campaign.growth import MEASURES
+from qos.testing.campaign.mutants import MUTANTS
 from qos.testing.campaign.run import SERVERS, Result, Run
 from qos.testing.campaign.soak import elders
 
@@ -37,6 +39,14 @@ and stopped, the server too; connections are cut, stalled, trickle and are reord
 disk of the stores is full (where root can mount a tmpfs), and other processes want
 stores that are in use. Then everything runs out, and is counted: by what the processes
 wrote down, and by an audit of their journals where there is Spark.
+
+Beside them there are the shipped commands of one account: `listen`, whose stdout is a
+file on a disk that can be full, or a pipe whose reader can stop; and under two other
+resources `worker`, and one command after the other of `send`, `outbox`, `inbox` and
+`queue publish`. They get SIGKILL, SIGTERM and SIGHUP. Their stdout is read line by line.
+A foreign domain takes all the room that it can get, an account makes the queue of
+somebody else its dead letters, and an attacker on the network path writes messages before
+and behind the offer of TLS.
 
 Both servers run at the same time, each with processes of its own. The seed decides what
 is done to whom; the exact moments are not decided by it.
@@ -94,6 +104,19 @@ def parser(prog: str) -> Parser:
         help="of senders and receivers; that of queues is SQLite (default: both)",
     )
     parser.add_argument(
+        "--cast",
+        choices=("all", "library", "commands"),
+        default="all",
+        help="programs that use the library, the shipped commands (which a soak never "
+        "has), or all (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--mutant",
+        choices=tuple(MUTANTS),
+        default="",
+        help="let the shipped commands make a mistake, which must be found",
+    )
+    parser.add_argument(
         "--seed", type=int, metavar="S", help="repeat the faults of another campaign"
     )
     parser.add_argument(
@@ -124,7 +147,13 @@ async def run(arguments: argparse.Namespace) -> int:
     if seed is None:
         seed = random.randrange(10**6)  # noqa: S311 - it keeps no secret
     servers = tuple(SERVERS) if arguments.server == "both" else (arguments.server,)
-    stores = _STORES if arguments.store == "both" else (arguments.store,)
+    stores: tuple[str, ...] = (arguments.store,)
+    if arguments.store == "both":
+        stores = _STORES
+    if arguments.cast == "commands":
+        if arguments.soak:
+            raise UsageError("--soak does not go with --cast commands")
+        stores = ()
     if arguments.plot is not None and not arguments.soak:
         raise UsageError("--plot needs --soak")
     check_plot(arguments.plot)
@@ -139,7 +168,7 @@ async def run(arguments: argparse.Namespace) -> int:
 
             with plotting(arguments.plot):
                 plot(results, arguments.plot)
-        show(
+        await show(
             _faults(results),
             _tallies(results),
             *_growths(results),
@@ -173,6 +202,8 @@ async def _results(
             server,
             _new(folder / server),
             stores=stores,
+            commands=_commands(arguments),
+            mutant=arguments.mutant,
             seed=seed,
             seconds=minutes * 60,
             tell=partial(tell, server),
@@ -186,12 +217,18 @@ async def _results(
         results = await asyncio.gather(*running)
         bar.tell("auditing the journals")
         journals = [run.files.journals for run in runs]
-        return results, await audit(journals, folder / "audit")
+        audited = await audit(journals, folder / "audit", greedy=_commands(arguments))
+        return results, audited
     finally:
         for task in running:
             task.cancel()
         await asyncio.wait(running)
         bar.close()
+
+
+def _commands(arguments: argparse.Namespace) -> bool:
+    """Whether the shipped commands are there, and who wishes them no good."""
+    return arguments.cast != "library" and not arguments.soak
 
 
 def _new(folder: Path) -> Path:
@@ -229,7 +266,12 @@ def _folder(out: Path | None) -> Iterator[Path]:
 def _faults(results: Sequence[Result]) -> str:
     heading = ("faults injected", *(result.server for result in results))
     counts = [result.faults for result in results]
-    rows = [(kind, *(f"{count[kind]:,}" for count in counts)) for kind in KINDS]
+    kinds = [
+        kind
+        for kind in (*KINDS, *EDGES)
+        if kind in KINDS or any(count[kind] for count in counts)
+    ]
+    rows = [(kind, *(f"{count[kind]:,}" for count in counts)) for kind in kinds]
     rows.append(("all", *(f"{count.total():,}" for count in counts)))
     return table([heading], rows, bold=is_bold(json=False))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,14 @@ from qos.testing.campaign.cast import NODE, WORKERS, Files
 from qos.testing.message_roles import EFFECTS, read_log
 from qos.testing.queue_roles import query, read_deeds
 
-__all__ = ["Tally", "count_items", "count_messages", "unsettled"]
+__all__ = [
+    "Tally",
+    "compare",
+    "count_items",
+    "count_messages",
+    "examples_of",
+    "unsettled",
+]
 
 _DELIVERED = OutgoingState.DELIVERED.value
 _NOT_DELIVERED = OutgoingState.NOT_DELIVERED.value
@@ -78,7 +85,31 @@ def count_messages(sender: Path, receiver: Path, effects: Path | None = None) ->
         receiver: likewise.
         effects: the file in which its consumer has its tables, if it has one.
     """
-    sent, got = read_log(sender), read_log(receiver)
+    first, then = Counter[str](), Counter[str]()
+    if effects is not None:
+        first, then = (_ids(effects, table, "msg_id") for table in EFFECTS)
+    taken = [{"event": "took", "id": msg_id} for msg_id in first.elements()]
+    return compare(
+        read_log(sender),
+        [*read_log(receiver), *taken],
+        # Half of a transaction.
+        false=[msg_id for msg_id in first | then if first[msg_id] != then[msg_id]],
+    )
+
+
+def compare(
+    sent: Sequence[Mapping[str, Any]],
+    got: Sequence[Mapping[str, Any]],
+    *,
+    false: Iterable[str] = (),
+) -> Tally:
+    """Compare the entries of a sender's log with those of a receiver's.
+
+    Args:
+        sent: see qos.testing.message_roles.
+        got: likewise.
+        false: what is false besides, a word or an id each.
+    """
     bodies = {entry["id"]: entry["body"] for entry in sent}
     ids = {
         event: {entry["id"] for entry in sent if entry["event"] == event}
@@ -92,11 +123,6 @@ def count_messages(sender: Path, receiver: Path, effects: Path | None = None) ->
     may_be_late = {entry["id"] for entry in begun if entry.get("deadline_s")}
     may_come_back = {entry["id"] for entry in begun if entry.get("withdrawn")}
     taken = Counter(entry["id"] for entry in got if entry["event"] == "took")
-    torn = set()
-    if effects is not None:
-        first, then = (_ids(effects, table, "msg_id") for table in EFFECTS)
-        taken += first
-        torn = {msg_id for msg_id in first | then if first[msg_id] != then[msg_id]}
     once = {msg_id for msg_id, body in bodies.items() if body.startswith("assured")}
     certain = {msg_id for msg_id, said in statuses.items() if _NOT_DELIVERED in said}
     doubtful = {msg_id for msg_id, said in statuses.items() if _IN_DOUBT in said}
@@ -116,8 +142,7 @@ def count_messages(sender: Path, receiver: Path, effects: Path | None = None) ->
             *(accepted & ids["unknown"]),
             # Nobody can take what was never sent.
             *(taken.keys() - bodies.keys()),
-            # Half of a transaction.
-            *torn,
+            *false,
         },
         "open": open_,
     }
@@ -128,7 +153,7 @@ def count_messages(sender: Path, receiver: Path, effects: Path | None = None) ->
         again=sum(entry["event"] == "skipped" for entry in got),
         in_doubt=len(doubtful),
         **{name: len(these) for name, these in found.items()},
-        examples=_examples(found, bodies),
+        examples=examples_of(found, bodies),
     )
 
 
@@ -161,7 +186,7 @@ def count_items(files: Files) -> Tally:
         delivered=len(accepted),
         in_doubt=prepared,
         **{name: len(these) for name, these in found.items()},
-        examples=_examples(found, {}),
+        examples=examples_of(found, {}),
     )
 
 
@@ -189,9 +214,10 @@ def _rows(path: Path, sql: str) -> list[Any]:
     return []
 
 
-def _examples(found: Mapping[str, set[str]], bodies: Mapping[str, str]) -> list[str]:
+def examples_of(found: Mapping[str, set[str]], bodies: Mapping[str, str]) -> list[str]:
+    """Of each kind five, in words."""
     return [
-        f"{name}: {each} {bodies.get(each, '')}".rstrip()
+        f"{name}: {each} {bodies.get(each, '').rstrip('.')}".rstrip()
         for name, these in found.items()
         for each in sorted(these)[:5]
     ]

@@ -9,8 +9,9 @@ import asyncio
 import random
 import signal
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from functools import partial
+from typing import TypeAlias
 
 from qos.testing.campaign.cast import Cast, Kind, Member
 from qos.testing.campaign.disk import SmallDisk
@@ -19,7 +20,10 @@ from qos.testing.role_processes import Processes
 from qos.testing.store_roles import Intruder
 from qos.testing.xmpp_server import XmppServer
 
-__all__ = ["KINDS", "Faults"]
+__all__ = ["KINDS", "Faults", "Ways"]
+
+#: By kind: does it, and returns whether it came to pass.
+Ways: TypeAlias = Mapping[str, Callable[[], Coroutine[None, None, bool]]]
 
 #: How long a fault lasts that is not over at once.
 _LASTS_S = (0.3, 3.0)
@@ -58,6 +62,7 @@ class Faults:
         pause_s_max: between two faults, on average half of it; one may begin while
             another lasts.
         elders: names of those who are never killed.
+        more: further ways, by kind.
 
     Attributes:
         counts: what has been done, by kind; nothing that found nobody to hurt.
@@ -75,6 +80,7 @@ class Faults:
         seed: str,
         pause_s_max: float,
         elders: frozenset[str],
+        more: Ways,
     ) -> None:
         self.counts: Counter[str] = Counter()
         self.let_in: list[str] = []
@@ -86,6 +92,7 @@ class Faults:
         self._random = random.Random(seed)  # noqa: S311  (repeatable, not secret)
         self._pause_s_max = pause_s_max
         self._elders = elders
+        self._more = more
         self._server_busy = asyncio.Lock()
         self._disk_busy = asyncio.Lock()
 
@@ -106,14 +113,14 @@ class Faults:
 
     def _deck(self) -> Iterator[str]:
         """Each kind once or twice, shuffled; and again."""
-        kinds = [kind for kind in KINDS if kind in self._ways]
+        kinds = list(self._ways)
         while True:
-            cards = [*kinds, *_TWICE]
+            cards = [*kinds, *(kind for kind in _TWICE if kind in kinds)]
             self._random.shuffle(cards)
             yield from cards
 
     @property
-    def _ways(self) -> dict[str, Callable[[], Coroutine[None, None, bool]]]:
+    def _ways(self) -> Ways:
         ways: dict[str, Callable[[], Coroutine[None, None, bool]]] = {
             "kill -9 server": self._kill_server,
             "SIGSTOP server": self._freeze_server,
@@ -127,7 +134,14 @@ class Faults:
             ways[fault.value] = partial(self._hurt_link, fault)
         if self._disk.can_be_full:
             ways["disk full"] = self._fill_disk
-        return ways
+        return {
+            kind: way for kind, way in ways.items() if self._is_possible(kind)
+        } | dict(self._more)
+
+    def _is_possible(self, kind: str) -> bool:
+        """Whether there is anybody of this kind, should it be about one."""
+        people = {each for each in _PEOPLE if kind.endswith(f" {each}")}
+        return all(self._cast.of(each) for each in people)
 
     def _one(self, kind: Kind) -> Member:
         return self._random.choice(self._cast.of(kind))
@@ -192,6 +206,8 @@ class Faults:
 
     async def _intrude(self) -> bool:
         kind: Kind = self._random.choice(("sender", "receiver", "service"))
+        if not self._cast.of(kind):
+            return False
         owner = self._one(kind)
         process = owner.process
         # Before it is ready it may not have the store yet.

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,10 +22,21 @@ from qos.testing.campaign.cast import (
     queue_jid,
     rosters,
 )
+from qos.testing.campaign.commands import (
+    ERRANDS,
+    HOME_ACCOUNTS,
+    HOME_ROSTERS,
+    VAULT,
+    Home,
+    HomeFiles,
+)
 from qos.testing.campaign.count import Tally, count_items, count_messages, unsettled
 from qos.testing.campaign.disk import SmallDisk
-from qos.testing.campaign.faults import Faults
+from qos.testing.campaign.edges import Edges
+from qos.testing.campaign.faults import Faults, Ways
 from qos.testing.campaign.growth import Series
+from qos.testing.campaign.pipe import PipeReader
+from qos.testing.campaign.printed import came_to_pass, count_commands, missing
 from qos.testing.campaign.soak import (
     MEASURE_S,
     PAUSE_S_MAX,
@@ -49,6 +60,9 @@ SERVERS: dict[str, type[XmppServer]] = {"prosody": Prosody, "ejabberd": Ejabberd
 
 #: What is under way when the faults are over has so long to end.
 _RUN_OUT_S_MAX = 120.0
+
+#: Likewise, for a message that was confirmed to its sender.
+_PRINT_S_MAX = 20.0
 
 #: Of the disk for the stores: to begin with, and for each minute.
 _DISK_MB, _DISK_MB_A_MINUTE = 48, 4
@@ -76,6 +90,14 @@ _NODE_OPTIONS = {
     "queue#max_deliveries": "1000",
     "queue#backoff": "0.05",
     "pubsub#publish_model": "open",
+    "pubsub#access_model": "open",
+}
+
+#: For its owner alone.
+_VAULT_OPTIONS = {
+    "pubsub#publish_model": "publishers",
+    "pubsub#access_model": "whitelist",
+    "pubsub#max_items": "3",
 }
 
 
@@ -115,6 +137,8 @@ class Run:
         server: the name of one of SERVERS.
         folder: an empty one, for all that is kept.
         stores: the kinds of stores to have a sender and a receiver for.
+        commands: have the shipped commands of one account as well.
+        mutant: a mistake that the commands make; see `mutants`.
         seed: decides the faults.
         seconds: how long there are faults.
         tell: is told how far it is.
@@ -128,6 +152,8 @@ class Run:
         folder: Path,
         *,
         stores: tuple[str, ...],
+        commands: bool,
+        mutant: str,
         seed: int,
         seconds: float,
         tell: Callable[[str], None],
@@ -137,6 +163,11 @@ class Run:
         size_mb = _DISK_MB + int(_DISK_MB_A_MINUTE * seconds / 60)
         disk = SmallDisk(folder / "stores", size_mb)
         self.files = Files(folder, disk, stores, elders)
+        self._home_files: HomeFiles | None = None
+        if commands:
+            output = SmallDisk(folder / "output", size_mb)
+            self._home_files = HomeFiles(folder, output)
+        self._mutant = mutant
         self._together = together
         self._soak: Soak | None = None
         self._name = server
@@ -170,9 +201,12 @@ class Run:
         folder.mkdir()
         server = SERVERS[self._name](
             folder,
-            accounts=accounts(files.stores),
-            rosters=rosters(files.stores),
-            components={queue_jid(self._name): "secret of queue"},
+            accounts={**accounts(files.stores), **HOME_ACCOUNTS},
+            rosters={**rosters(files.stores), **HOME_ROSTERS},
+            components={
+                queue_jid(self._name): "secret of queue",
+                self._greedy_domain: "secret of greedy",
+            },
             tls=True,
         )
         seed = f"{self._seed} {self._name}"
@@ -189,13 +223,20 @@ class Run:
             processes = await stack.enter_async_context(
                 Processes(files.folder, shown=False)
             )
-            cast = Cast(server, clients, components, files, self._traffic)
+            home = self._home(server, clients, components)
+            members = [] if home is None else home.members
+            cast = Cast(server, clients, components, files, self._traffic, members)
             stack.push_async_callback(cast.drop)
+            more: Ways = {}
+            if home is not None:
+                edges = await self._edges(stack, cast, home, clients, seed)
+                more = edges.ways
             faults = Faults(
                 *(cast, server, (clients, components), files.disk, processes),
                 seed=seed,
                 elders=files.elders,
                 pause_s_max=PAUSE_S_MAX if files.elders else _PAUSE_S_MAX,
+                more=more,
             )
             await self._begin(cast, server, processes)
             if files.elders:
@@ -208,11 +249,48 @@ class Run:
             self._problems.append(f"{name} has ended by itself, with status {how}")
         self._problems += [f"two processes had {url} open" for url in faults.let_in]
         tallies = dict(self._tallies())
+        if self._home_files is not None:
+            store = self.files.queue_store
+            faults.counts.update(came_to_pass(self._home_files, store))
         return Result(
             *(self._name, faults.counts, tallies, small_disk, self._problems),
             seconds=self._seconds,
             series=[] if self._soak is None else self._soak.series,
         )
+
+    @property
+    def _greedy_domain(self) -> str:
+        return f"greedy-{self._name}.example"
+
+    def _home(
+        self, server: XmppServer, clients: Proxy, components: Proxy
+    ) -> Home | None:
+        """The shipped commands, if there are to be any."""
+        files = self._home_files
+        if files is None:
+            return None
+        return Home(
+            *(server, clients, components, files),
+            service=queue_jid(self._name),
+            domain=self._greedy_domain,
+            journals=self.files.journals,
+            mutant=self._mutant,
+        )
+
+    async def _edges(
+        self,
+        stack: contextlib.AsyncExitStack,
+        cast: Cast,
+        home: Home,
+        clients: Proxy,
+        seed: str,
+    ) -> Edges:
+        """What is done to the commands, and where they write to."""
+        files = home.files
+        await stack.enter_async_context(files.output)
+        _, piped = files.printed
+        reader = await stack.enter_async_context(PipeReader(files.fifo, piped))
+        return Edges(cast, home, files.output, reader, clients, seed=f"{seed} edges")
 
     @property
     def _traffic(self) -> Traffic:
@@ -227,26 +305,35 @@ class Run:
     ) -> None:
         self._tell("starting")
         await cast.start(processes, "service")
-        await self._create_node(server)
+        # Before there is a queue of the name that it is after.
+        await cast.start(processes, "squatter")
+        await self._create_nodes(server)
         await cast.start(processes, "worker", "publisher", "receiver", "sender")
+        await cast.start(processes, "hub", "listen", "desk", "errand", "greedy")
 
-    async def _create_node(self, server: XmppServer) -> None:
+    async def _create_nodes(self, server: XmppServer) -> None:
         connect = Connect.of_account(server, "boss/1", tls=True)
         async with connect.as_account() as session:
             session.client.register_plugin("xep_0254", {"timeout_s": 2.0})
             session.start()
             plugin = XEP_0254.of(session.client)
-            await session.work(self._insist_on_node(plugin, session.online))
+            nodes = {NODE: _NODE_OPTIONS}
+            if self._home_files is not None:
+                nodes |= {ERRANDS: _NODE_OPTIONS, VAULT: _VAULT_OPTIONS}
+            await session.online.wait()
+            for node, options in nodes.items():
+                await session.work(self._insist_on_node(plugin, node, options))
 
-    async def _insist_on_node(self, plugin: XEP_0254, online: asyncio.Event) -> None:
-        await online.wait()
-        options = {**_NODE_OPTIONS, "queue#keep_accepted": f"{_KEEPS_S}"}
+    async def _insist_on_node(
+        self, plugin: XEP_0254, node: str, options: Mapping[str, str]
+    ) -> None:
+        options = {**options, "queue#keep_accepted": f"{_KEEPS_S}"}
         if remembers_s := self._traffic.remembers_s:
             for name in ("queue#keep_accepted", "queue#dedupe_window"):
                 options[name] = f"{remembers_s}"
         for _ in range(_CREATE_TRIES):
             try:
-                await plugin.create(queue_jid(self._name), NODE, options)
+                await plugin.create(queue_jid(self._name), node, options)
                 return
             except RequestFailed as error:
                 if not passing(error):
@@ -296,11 +383,14 @@ class Run:
         self._tell("waiting for what is under way")
         try:
             async with asyncio.timeout(_RUN_OUT_S_MAX):
-                await cast.end("publisher", "sender")
+                # The hub is there for what `desk` has left.
+                await cast.end("publisher", "sender", "desk", "squatter", "greedy")
+                await cast.end("hub")
                 # While there are workers to recover what is prepared.
                 while await asyncio.to_thread(unsettled, self.files):  # noqa: ASYNC110
                     await asyncio.sleep(_LOOK_S)
-                await cast.end("worker", "receiver")
+                await self._print_the_rest()
+                await cast.end("worker", "receiver", "listen", "errand")
                 await cast.end("service")
         except TimeoutError:
             left = [member.name for member in cast.members if not member.done]
@@ -308,6 +398,20 @@ class Run:
                 f"not at its end {_RUN_OUT_S_MAX:g} s after the last fault: "
                 f"{', '.join(left)}"
             )
+
+    async def _print_the_rest(self) -> None:
+        """Let `listen` print what was confirmed, and the worker do what is left.
+
+        What does not come in this time is lost, and counted so.
+        """
+        files = self._home_files
+        if files is None:
+            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_PRINT_S_MAX):
+                store = self.files.queue_store
+                while await asyncio.to_thread(missing, files, store):  # noqa: ASYNC110
+                    await asyncio.sleep(_LOOK_S)
 
     def _tallies(self) -> Iterator[tuple[str, Tally]]:
         files = self.files
@@ -318,3 +422,5 @@ class Run:
                 effects = Path(files.store("receiver", store).partition(":")[2])
             yield f"messages, {store}", count_messages(*logs, effects)
         yield "queue items", count_items(files)
+        if self._home_files is not None:
+            yield from count_commands(self._home_files, files.queue_store).items()

@@ -53,6 +53,7 @@ class MessageFacts:
         handovers: that it has begun since the message was released.
         taken_back: its sender has tried to withdraw it.
         withdrawn: and was told that it is.
+        rejected: how many of the hand-overs the application has rejected.
         turned_away: its receiver has refused it at level acknowledged.
         told: how it ended, as its sender was told.
         told_at: when.
@@ -71,6 +72,7 @@ class MessageFacts:
     handovers: int = 0
     taken_back: bool = False
     withdrawn: bool = False
+    rejected: int = 0
     turned_away: bool = False
     told: OutgoingState | None = None
     told_at: float = 0.0
@@ -196,6 +198,17 @@ class Book:
     def took(self, facts: MessageFacts) -> None:
         """The application has said that it has it."""
         facts.taken += 1
+
+    def rejected(self, facts: MessageFacts, *, told: bool) -> None:
+        """The application has rejected it.
+
+        Args:
+            facts: of the message.
+            told: whether its sender can be told; if not, it is told of a delivery.
+        """
+        facts.rejected += 1
+        if not told:
+            self.took(facts)
 
     def told(self, facts: MessageFacts, outcome: OutgoingState) -> None:
         """Its sender has been told how it ended."""

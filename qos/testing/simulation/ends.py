@@ -33,6 +33,7 @@ from qos.engine import Consumption, Delivery, Inbox, InboxLimits, Outbox, Outbox
 from qos.errors import (
     CannotWithdraw,
     OutboxFull,
+    RemoteProtocolError,
     StoreError,
     StoreFull,
     UnknownMessage,
@@ -60,7 +61,20 @@ _ERROR_TYPES = {"service-unavailable": "cancel", "recipient-unavailable": "wait"
 #: Before what the disk did not take is submitted again.
 _AGAIN_S = 0.4
 
+#: What an application says that does not want a message.
+_REJECTION = RemoteProtocolError("unwanted", condition="conflict", type="cancel")
+
 _BACKOFF = Backoff(first_s=1.0, max_s=8.0)
+
+
+#: What an endpoint that only sends answers.
+_AWAY = Answer("error", "", "service-unavailable", "cancel")
+
+
+def _features(machine: Machine, features: frozenset[str]) -> frozenset[str]:
+    """What a machine advertises, of what its peer can use."""
+    receives = isinstance(machine, End) and machine.receives
+    return features if receives else frozenset()
 
 
 def request_of(transmit: Transmit, *, source: str, mark: str) -> Request:
@@ -95,9 +109,16 @@ def reply_to(request: Request, answer: Answer) -> Reply:
         source=request.to,
         error=answer.condition or None,
         error_type=answer.error_type,
+        rejected=answer.kind == "rejected",
+        redelivered=answer.redelivered,
         received=request.msg_id if answer.kind == "received" else None,
         hold=answer.hold or None,
     )
+
+
+def _rejects(number: int, *, redelivered: bool) -> bool:
+    """Whether the application rejects a message, always or only the second time."""
+    return number % 5 == 3 or (number % 5 == 1 and redelivered)
 
 
 class End(Machine):
@@ -105,6 +126,8 @@ class End(Machine):
 
     Attributes:
         marked: it is one of ours; else it knows the text alone.
+        receives: it takes messages; else it refuses each request, as the option of the
+            plugin does.
         disk: with its store.
         outbox: of the process that runs.
         inbox: likewise.
@@ -132,6 +155,8 @@ class End(Machine):
         self.inbox: Inbox | None = None
         self.begun: frozenset[str] = frozenset()
         self._restarted = False
+        self._booted_at = 0.0
+        self.receives = not (settings.sends_only and name == RECEIVERS[1])
         self._consumer: Consumer | None = None
         if settings.consumes and name in RECEIVERS:
             self._consumer = Consumer(self, book)
@@ -154,6 +179,7 @@ class End(Machine):
     def boot(self) -> None:
         """See Machine."""
         clock = self.clock()
+        self._booted_at = self.loop.time()
         store = SimulatedStore(self.disk, clock, self.effect)
         contents = store.open()
         settings = self._settings
@@ -208,7 +234,9 @@ class End(Machine):
         """See Machine."""
         assert self.outbox is not None
         assert self.inbox is not None
-        if isinstance(body, Request):
+        if isinstance(body, Request) and not self.receives:
+            self.answer(body, _AWAY)
+        elif isinstance(body, Request):
             if body.kind == "deliver":
                 self._book.released(body.msg_id, body.hold)
             self.inbox.request(body, trusted=True)
@@ -320,9 +348,10 @@ class End(Machine):
         """See Port."""
         features = _OURS if self.marked else _TEXT
         if "/" in record.to:
-            return to_jid(record, features, NAMESPACES)
+            absent = record.to not in self.network.there
+            return to_jid(record, features, NAMESPACES, absent=absent)
         there = self.network.resources(record.to)
-        resources = [Resource(each.jid, 0, features) for each in there]
+        resources = [Resource(each.jid, 0, _features(each, features)) for each in there]
         return choose(record, resources, NAMESPACES)
 
     def transmit(self, transmit: Transmit) -> bool:
@@ -365,23 +394,36 @@ class End(Machine):
             hold=record.hold if record.mark else "",
         )
 
-    def hand_over(self, record: Incoming) -> asyncio.Future[None] | None:
+    def hand_over(self, record: Incoming) -> asyncio.Future[None] | bool:
         """See InboxPort."""
         self.effect()
         facts = self._book.sent(record.payload)
         if facts is None:
-            return None
+            return True
+        late_s = self._settings.handler_after_s
+        if late_s is not None and self.loop.time() < self._booted_at + late_s:
+            self.network.note(self.name, f"has no handler yet for {facts}")
+            return False
         self._book.handed(facts, self.hands_over(record))
-        if not facts.planned.taking_s:
+        rejects = _rejects(facts.planned.number, redelivered=record.redelivered)
+        if not facts.planned.taking_s and not rejects:
             self._book.took(facts)
-            return None
+            return True
         done: asyncio.Future[None] = self.loop.create_future()
 
         def taken() -> None:
-            self._book.took(facts)
-            done.set_result(None)
+            if not rejects:
+                self._book.took(facts)
+                done.set_result(None)
+                return
+            self._book.rejected(facts, told=bool(record.mark))
+            done.set_exception(_REJECTION)
+            done.exception()  # asyncio would complain if the process is killed now
 
-        self.loop.call_later(facts.planned.taking_s, taken)
+        if facts.planned.taking_s:
+            self.loop.call_later(facts.planned.taking_s, taken)
+        else:
+            taken()
         return done
 
     def consumption(self, record: Incoming) -> Consumption | None:

@@ -9,6 +9,7 @@ from functools import partial
 from typing import cast
 
 from qos.core.item import Affiliation, Node
+from qos.core.model import bare
 from qos.core.queue_effects import (
     Notification,
     NotifyNode,
@@ -23,6 +24,7 @@ from qos.core.queue_requests import (
     Retract,
     Unlock,
 )
+from qos.core.queue_service import QueueBounds
 from qos.engine.queue import Payloads, QueueEngine
 from qos.stores.queue import QueueStore
 from qos.testing.simulation.disks import QueueServiceDisk, SimulatedQueueStore
@@ -33,11 +35,27 @@ from qos.testing.simulation.network import Network
 from qos.testing.simulation.plan import FAILS_MAX, Settings
 from xep_0254.events import DeliveredItem, Event
 
-__all__ = ["HIVE", "NODE", "Answered", "Asked", "Hive", "Ping", "Presence", "Sent"]
+__all__ = [
+    "BOSS",
+    "HIVE",
+    "NODE",
+    "Answered",
+    "Asked",
+    "Hive",
+    "Ping",
+    "Presence",
+    "Sent",
+]
 
-#: The service, and its one queue.
+#: The service, the queue of the workers, and who owns it.
 HIVE = "hive@x/1"
 NODE = "orders"
+BOSS = "boss@x"
+
+#: So few that a stranger has all that he gets at once.
+_BOUNDS = QueueBounds(
+    nodes_per_account=4, nodes_per_domain=5, nodes=12, own_domains=frozenset({"x"})
+)
 
 #: Longer than any clock is set forward: a worker can always ask what became of an item.
 _MEMORY_S = 24 * 3600
@@ -83,7 +101,7 @@ class Ping:
 
 
 class Hive(Machine):
-    """Serves one queue."""
+    """Serves the queue of the workers, and whatever others create."""
 
     def __init__(
         self,
@@ -101,19 +119,27 @@ class Hive(Machine):
         self._probes: dict[str, str] = {}
         self._clock = self.clock()
         self.disk = QueueServiceDisk(
-            self.name, lambda change: book.written(change, self._clock.now())
+            self.name,
+            lambda change: book.written(
+                change, self._clock.now(), self.disk.kept.nodes
+            ),
         )
         config = {
             "queue#lock_timeout": f"{settings.lock_s}",
             "queue#max_deliveries": str(FAILS_MAX),
             "queue#dedupe_window": str(_MEMORY_S),
-            "pubsub#publish_model": "open",
         }
         self.disk.kept.nodes[NODE] = Node(
             name=NODE,
+            identity="the node",
             created_at=loop.time(),
             config=config,
-            affiliations={"boss@x": Affiliation.OWNER},
+            affiliations={
+                BOSS: Affiliation.OWNER,
+                "shop@x": Affiliation.PUBLISHER,
+                "bee@x": Affiliation.MEMBER,
+                "wasp@x": Affiliation.MEMBER,
+            },
         )
 
     def boot(self) -> None:
@@ -121,7 +147,9 @@ class Hive(Machine):
         clock = self._clock = self.clock()
         store = SimulatedQueueStore(self.disk, clock, self.effect)
         self._probes.clear()
-        self._engine = QueueEngine(cast(QueueStore, store), self, clock=clock)
+        self._engine = QueueEngine(
+            cast(QueueStore, store), self, clock=clock, bounds=_BOUNDS
+        )
 
     @property
     def engine(self) -> QueueEngine:
@@ -164,7 +192,7 @@ class Hive(Machine):
         result: Result | Refusal,
         _payloads: Mapping[int, str],
     ) -> None:
-        self._book.answered(request, result, self.disk.kept, asked_at)
+        self._book.answered(bare(to), request, result, self.disk.kept, asked_at)
         self.send(to, Answered(iq_id, result))
 
     def bounced(self, to: str, body: object, condition: str) -> None:

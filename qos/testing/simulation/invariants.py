@@ -9,15 +9,20 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
+from qos.core.access import is_owner, may_publish
 from qos.core.model import Level, OutgoingState
+from qos.core.node_options import node_options
 from qos.testing.simulation.plan import FAILS_MAX, HANDOVERS_MAX, SENDERS
 
 if TYPE_CHECKING:
-    from qos.core.item import Ended, Item
+    from qos.core.item import Ended, Item, Node
     from qos.testing.simulation.book import Book, MessageFacts
     from qos.testing.simulation.items import ItemFacts
 
 __all__ = ["Violation"]
+
+#: The owner of what is private.
+_BOSS = "boss@x"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +71,10 @@ def again_only_after_a_restart(facts: MessageFacts) -> str | None:
     """The mark is on what a former process had begun to hand over, and on nothing else."""
     last = facts.handed[-1]
     own = [each for each in facts.handed[:-1] if each.machine == last.machine]
-    if not last.redelivered or (facts.consumed and own):
-        return None  # it is also on what a consumer has failed on
+    if not last.redelivered or ((facts.consumed or facts.rejected) and own):
+        # It is also on what a consumer has failed on, and on what was rejected when
+        # that could not be written.
+        return None
     assured = facts.planned.level is Level.ASSURED
     again = any(each.process == last.process for each in own)
     if not last.begun or (assured and again):
@@ -148,6 +155,8 @@ def never_what_is_not_delivered(facts: MessageFacts, book: Book) -> str | None:
     """
     if _refused_once(facts, book) or _refused_after_eio(facts, book):
         return None
+    if facts.planned.level is Level.ASSURED and len(facts.handed) == facts.rejected:
+        return None  # whoever has got it has rejected it
     if facts.told is OutgoingState.NOT_DELIVERED and facts.handed:
         return f"{facts} is not delivered, and was handed over: {_hand_overs(facts)}"
     return None
@@ -156,11 +165,12 @@ def never_what_is_not_delivered(facts: MessageFacts, book: Book) -> str | None:
 def not_delivered_has_a_cause(facts: MessageFacts, book: Book) -> str | None:
     """A message is not delivered if its deadline has come or it was taken back.
 
-    Or if it is refused for good, which nobody does here.
+    Or if the application has rejected it.
     """
     if (
         facts.told is not OutgoingState.NOT_DELIVERED
         or facts.taken_back
+        or facts.rejected
         or _deadline_may_have_come(facts, book)
     ):
         return None
@@ -168,14 +178,17 @@ def not_delivered_has_a_cause(facts: MessageFacts, book: Book) -> str | None:
 
 
 def withdrawn_is_not_delivered(facts: MessageFacts, book: Book) -> str | None:
-    """Of what its sender has got back he is told nothing else, and nobody else has it."""
+    """Of what its sender has got back he is told nothing else, and nobody else has it.
+
+    Whoever has got it has rejected it: that may come before the withdrawal.
+    """
     if (
         not facts.withdrawn
         or _refused_once(facts, book)
         or _refused_after_eio(facts, book)
     ):
         return None
-    if facts.handed:
+    if len(facts.handed) > facts.rejected:
         return f"{facts} is withdrawn, and was handed over: {_hand_overs(facts)}"
     if facts.told not in {None, OutgoingState.NOT_DELIVERED}:
         return f"{facts} is withdrawn, and {facts.told.value}"
@@ -185,13 +198,15 @@ def withdrawn_is_not_delivered(facts: MessageFacts, book: Book) -> str | None:
 def delivered_was_taken(facts: MessageFacts, book: Book) -> str | None:
     """What is said to be delivered, the receiving application has.
 
-    At level acknowledged it is on disk when it is answered, and may be taken later. And
-    to a sender by the text alone an unknown `deliver` is acknowledged.
+    At level acknowledged it has it in hand. And to a sender by the text alone an unknown
+    `deliver` is acknowledged.
     """
     ours = facts.planned.sender in SENDERS
-    if facts.planned.level is Level.ACKNOWLEDGED or (book.wiped and not ours):
+    acknowledged = facts.planned.level is Level.ACKNOWLEDGED
+    if book.wiped and not ours and not acknowledged:
         return None
-    if facts.told is OutgoingState.DELIVERED and not facts.taken:
+    has_it = facts.handed if acknowledged else facts.taken
+    if facts.told is OutgoingState.DELIVERED and not has_it:
         return f"{facts} is delivered, and nobody has it"
     return None
 
@@ -217,6 +232,7 @@ def doubt_has_a_cause(facts: MessageFacts, book: Book) -> str | None:
         or book.wiped
         or planned.sender in book.moved
         or facts.msg_id in book.expired
+        or facts.rejected  # and it may have been accepted before
     ):
         return None
     return f"{facts} is in doubt"
@@ -310,6 +326,29 @@ def dead_in_time(facts: ItemFacts, count: int) -> str | None:
     if count == FAILS_MAX:
         return None
     return f"{facts} is dead after {count} failed deliveries"
+
+
+def nothing_of_strangers(item: Item, node: Node | None) -> str | None:
+    """An item comes into a private node only if its publisher may publish there."""
+    if node is None or is_owner(node, item.publisher):
+        return None
+    if may_publish(node, node_options(node.config), item.publisher):
+        return None
+    return f"{item.item_id} of {item.publisher} is in {node.name!r}"
+
+
+def nothing_for_strangers(item: Item, node: Node | None) -> str | None:
+    """What an owner has published in his private node is in no node of somebody else."""
+    if node is None or item.publisher != _BOSS or is_owner(node, _BOSS):
+        return None
+    return f"{item.item_id} of {item.publisher} is in {node.name!r}, which is not his"
+
+
+def nobody_takes_the_room_of_others(account: str, condition: str) -> str | None:
+    """Who creates fewer nodes than he may finds room for them, whatever others create."""
+    if account != _BOSS or condition != "resource-constraint":
+        return None
+    return f"{account} finds no room for a node"
 
 
 # -- all -------------------------------------------------------------------

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from qos.core.item import Item, ItemOutcome, ItemState
+from qos.core.item import Item, ItemOutcome, ItemState, Node
 from qos.core.model import bare
 from qos.core.queue_effects import Change, SaveEnded, SaveItem
 from qos.core.queue_requests import (
+    Create,
     Extend,
     ExtendResult,
     Refusal,
@@ -20,6 +21,7 @@ from qos.core.queue_requests import (
     Settlement,
     Unlock,
 )
+from qos.engine.queue_step import Unwritten
 from qos.testing.simulation import invariants
 from qos.testing.simulation.book import Book
 from qos.testing.simulation.plan import PlannedItem
@@ -100,12 +102,22 @@ class ItemBook:
         self._done: dict[str, Counter[str]] = {}
         #: When each worker went last, by full JID.
         self._went: dict[str, float] = {}
+        #: In which node each item is, by seq.
+        self._where: dict[int, str] = {}
 
     # -- the service -------------------------------------------------------
 
-    def written(self, change: Change, now: float) -> None:
-        """The service's disk has it."""
+    def written(self, change: Change, now: float, nodes: Mapping[str, Node]) -> None:
+        """The service's disk has it, with these nodes."""
         if isinstance(change, SaveItem):
+            item = change.item
+            if self._where.get(item.seq) != item.node:
+                self._where[item.seq] = item.node
+                node = nodes.get(item.node)
+                self._book.check(invariants.nothing_of_strangers, item, node)
+                self._book.check(invariants.nothing_for_strangers, item, node)
+            if item.item_id not in self.items:
+                return
             facts = self.items[change.item.item_id]
             if change.payload is not None:
                 facts.stored += 1
@@ -121,7 +133,7 @@ class ItemBook:
                 self._book.check(invariants.dead_in_time, facts, count)
         elif isinstance(change, SaveEnded):
             outcome = change.ended.outcome
-            if outcome is ItemOutcome.ACCEPTED:
+            if outcome is ItemOutcome.ACCEPTED and change.ended.item_id in self.items:
                 facts = self.items[change.ended.item_id]
                 facts.ended = outcome.value
 
@@ -198,13 +210,18 @@ class ItemBook:
 
     def answered(
         self,
+        account: str,
         request: Request,
         result: Result | Refusal,
         disk: QueueDisk,
         asked_at: float,
     ) -> None:
-        """The service tells somebody what came of a request."""
+        """The service tells an account what came of a request."""
         if isinstance(result, Refusal):
+            if isinstance(request, Create) and not isinstance(result, Unwritten):
+                condition = result.condition
+                check = self._book.check
+                check(invariants.nobody_takes_the_room_of_others, account, condition)
             return
         if isinstance(request, Retract):
             for each in request.settlements:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
-from qos.core.model import Level
+from qos.core.model import Level, bare
 from qos.testing.simulation.plan import (
     ALWAYS,
     LONG_S,
@@ -52,6 +52,10 @@ def plan_of(seed: int) -> Plan:
     if patient:
         faults = [each for each in faults if not _makes_impatient(each)]
     settings, messages = _consumed(seed, settings, messages)
+    settings, messages = _without_takers(seed, settings, messages)
+    # By a chance of its own, as well.
+    strangers = random.Random(f"strangers {seed}").random() < 0.3  # noqa: S311
+    settings = replace(settings, strangers=bool(items) and strangers)
     return Plan(
         seed=seed,
         settings=settings,
@@ -72,6 +76,27 @@ def _consumed(
     return replace(settings, consumes=True), tuple(
         replace(each, fails=chance.choice(fails)) for each in messages
     )
+
+
+def _without_takers(
+    seed: int, settings: Settings, messages: tuple[PlannedMessage, ...]
+) -> tuple[Settings, tuple[PlannedMessage, ...]]:
+    """Perhaps nobody takes a message for a while, or a device only sends.
+
+    By a chance of its own, as `_consumed`.
+    """
+    chance = random.Random(f"takers {seed}")  # noqa: S311 - repeatable
+    if not settings.consumes and chance.random() < 0.3:
+        settings = replace(settings, handler_after_s=chance.uniform(0.0, 4.0))
+    if settings.shared and chance.random() < 0.3:
+        settings = replace(settings, sends_only=True)
+        # What is for this device alone would have no end.
+        bell = jid_of("bell", settings)
+        messages = tuple(
+            replace(each, to=bare(bell)) if each.to == bell else each
+            for each in messages
+        )
+    return settings, messages
 
 
 def _regretted(
@@ -298,7 +323,10 @@ def _stanza(chance: random.Random, target: str, *, wipes: bool) -> Fault:
     seconds = _seconds(chance)
     if kind in {"lose", "unsure"} or (kind == "duplicate" and target in TEXT_SENDERS):
         seconds = 0.0
-    return Fault(kind, target, chance.randrange(1, chance.choice((6, 15, 40))), seconds)
+    which = chance.randrange(1, chance.choice((6, 15, 40)))
+    if kind == "unsure" and which % 2:
+        return Fault("bounce", target, which, 1.0)
+    return Fault(kind, target, which, seconds)
 
 
 def _timed(

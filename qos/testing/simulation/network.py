@@ -16,10 +16,10 @@ from qos.testing.simulation.loop import SimulatedLoop
 from qos.testing.simulation.machines import Machine
 from qos.testing.simulation.plan import STANZA_FAULTS, Fault
 
-__all__ = ["Network"]
+__all__ = ["LATENCY_S", "Network"]
 
 #: Between two machines, at least, and how much more it may be.
-_LATENCY_S = 0.01
+LATENCY_S = 0.01
 _MORE_S = 0.02
 
 #: Stanzas of a machine that a server may deliver again.
@@ -39,6 +39,7 @@ class _Flight:
     copy: bool = False
     late: bool = False
     unsure: bool = False
+    bounce_s: float | None = None
 
 
 class Network:
@@ -104,7 +105,7 @@ class Network:
         flights = list(self._sent.get(name, ()))[-count:]
         for flight in flights:
             self.repeated.add(name)
-            self._carry(replace(flight, copy=True, late=True), _LATENCY_S)
+            self._carry(replace(flight, copy=True, late=True), LATENCY_S)
         return bool(flights)
 
     # -- who is there ------------------------------------------------------
@@ -151,9 +152,10 @@ class Network:
             copy="duplicate" in kinds,
             late="late" in kinds,
             unsure="unsure" in kinds,
+            bounce_s=kinds.get("bounce"),
         )
         self._sent.setdefault(source.name, deque(maxlen=_KEPT)).append(flight)
-        delay_s = _LATENCY_S + _MORE_S * source.random.random()
+        delay_s = LATENCY_S + _MORE_S * source.random.random()
         if "late" in kinds:
             self.injected["late"] += 1
             self._carry(flight, delay_s + kinds["late"], in_order=False)
@@ -169,7 +171,7 @@ class Network:
     def say_for(self, machine: Machine, to: str, body: object) -> None:
         """Carry what its server says for a machine that has just gone."""
         flight = _Flight(machine, machine.jid, to, body, None, (0, 0), True, late=True)
-        self._carry(flight, _LATENCY_S)
+        self._carry(flight, LATENCY_S)
 
     def _carry(self, flight: _Flight, delay_s: float, *, in_order: bool = True) -> None:
         when = self._loop.time() + delay_s
@@ -203,6 +205,11 @@ class Network:
         if flight.unsure:
             self.injected["unsure"] += 1
             self._bounce(flight, "recipient-unavailable")
+        if flight.bounce_s is not None:
+            # As ejabberd does with what a connection had got that was lost (XEP-0198).
+            self.injected["bounce"] += 1
+            target.cut(flight.bounce_s)
+            self._bounce(flight, "service-unavailable")
 
     def _is_apart(self, name: str) -> bool:
         until_s, lost = self._apart.get(name, (0.0, None))
@@ -224,4 +231,4 @@ class Network:
                 process.start(lambda: source.bounced(to, body, condition))
 
         self.flying += 1
-        self._loop.outside(_LATENCY_S, arrive)
+        self._loop.outside(LATENCY_S, arrive)

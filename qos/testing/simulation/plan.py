@@ -65,6 +65,8 @@ FAULTS = {
     "whoever has reconnected meanwhile",
     "unsure": "the network delivers stanza {at:.0f} of {target}, and says that it "
     "may not have",
+    "bounce": "the network delivers stanza {at:.0f} of {target} to a machine that then "
+    "loses its connection, for {seconds:.2f} s, and returns it as not delivered",
     "cut": "at {at:.2f} s {target} loses its connection, for {seconds:.2f} s",
     "partition": "at {at:.2f} s nothing goes from or to {target}, for {seconds:.2f} s",
     "kill": "at {at:.2f} s {target} is killed, for {seconds:.2f} s{how}",
@@ -83,7 +85,7 @@ FAULTS = {
 
 
 #: Those that are about a stanza, and those that have their moment.
-STANZA_FAULTS = frozenset({"lose", "duplicate", "delay", "late", "unsure"})
+STANZA_FAULTS = frozenset({"lose", "duplicate", "delay", "late", "unsure", "bounce"})
 TIMED_FAULTS = frozenset(
     {"cut", "partition", "kill", "stop", "jump", "wipe", "leave", "replay"}
 )
@@ -194,6 +196,11 @@ class Settings:
         durable_locks: of the workers.
         shared: both receivers are devices of one account, and both workers.
         consumes: the receivers have a consumer, with effects.
+        handler_after_s: so long after its start the application of a receiver has
+            registered a handler; None: at once.
+        sends_only: of the two devices of one account (see `shared`) the second, `bell`,
+            takes no messages.
+        strangers: there are an owner of private queues, and a stranger.
     """
 
     quota: int = 20
@@ -203,6 +210,9 @@ class Settings:
     durable_locks: bool = False
     shared: bool = False
     consumes: bool = False
+    handler_after_s: float | None = None
+    sends_only: bool = False
+    strangers: bool = False
 
 
 @dataclass(frozen=True, slots=True)

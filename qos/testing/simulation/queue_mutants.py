@@ -77,7 +77,7 @@ QUEUE = (
         "now < before.ended_at",
         "An item that is published again is the same item.",
         by=("stored_once",),
-        seed=60,
+        seed=86,
     ),
     Mutant(
         "lock-never-ends",
@@ -169,6 +169,35 @@ QUEUE = (
         by=("each_failure_is_counted",),
         seed=1,
     ),
+    Mutant(
+        "dead-letter-node-by-its-name",
+        "qos.core.dead_letters",
+        "if target is None or target.node.identity != node.dead_letter:",
+        "if target is None:",
+        "A node that is created anew under a name is another node.",
+        by=("nothing_for_strangers",),
+        seed=2,
+    ),
+    Mutant(
+        "any-owner-lends-his-rights",
+        "qos.core.dead_letters",
+        "    if is_owner(node, account) and may_publish(target.node, target.options, "
+        "account):\n",
+        "    owners = [each for each in node.affiliations if is_owner(node, each)]\n"
+        "    if any(may_publish(target.node, target.options, each) for each in owners):\n",
+        "A dead-letter node is set by the authority of who has set it.",
+        by=("nothing_of_strangers",),
+        seed=2,
+    ),
+    Mutant(
+        "one-bound-for-all",
+        "qos.core.quota",
+        "return self._total if account is None else self._accounts.get(account, 0)",
+        "return self._total",
+        "One account takes no room of another.",
+        by=("nobody_takes_the_room_of_others",),
+        seed=2,
+    ),
 )
 
 WORKER = (
@@ -189,7 +218,7 @@ WORKER = (
         "            if lost.item_id:",
         "No silence decides anything.",
         by=("everything_ends",),
-        seed=1,
+        seed=29,
     ),
     Mutant(
         "dropped-on-success",
@@ -198,7 +227,7 @@ WORKER = (
         "                    effects.drop(db, key)",
         "What is prepared is done when the retract is confirmed.",
         by=("everything_ends",),
-        seed=1,
+        seed=29,
     ),
     Mutant(
         "prepared-is-never-looked-at",
@@ -207,7 +236,7 @@ WORKER = (
         "            await asyncio.sleep(0)",
         "After a restart the retract of everything prepared is repeated.",
         by=("everything_ends",),
-        seed=1,
+        seed=0,
     ),
     Mutant(
         "applied-whatever-is-said",

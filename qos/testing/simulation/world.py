@@ -22,12 +22,12 @@ from qos.testing.simulation.asking import Shop
 from qos.testing.simulation.book import Book
 from qos.testing.simulation.disks import Disk
 from qos.testing.simulation.ends import End
-from qos.testing.simulation.hive import HIVE, Hive, Presence
+from qos.testing.simulation.hive import BOSS, HIVE, Hive, Presence
 from qos.testing.simulation.invariants import Violation
 from qos.testing.simulation.items import ItemBook
 from qos.testing.simulation.loop import SimulatedLoop
 from qos.testing.simulation.machines import Machine
-from qos.testing.simulation.network import Network
+from qos.testing.simulation.network import LATENCY_S, Network
 from qos.testing.simulation.plan import (
     RECEIVERS,
     SENDERS,
@@ -39,6 +39,7 @@ from qos.testing.simulation.plan import (
     Plan,
     jid_of,
 )
+from qos.testing.simulation.strangers import Owner, Stranger
 from qos.testing.simulation.workers import WorkerMachine
 
 __all__ = ["Result", "World", "run"]
@@ -143,6 +144,11 @@ class World:
         self.machines: dict[str, Machine] = {**self.ends, **self.workers}
         if plan.items:
             self.machines |= {"hive": self.hive, "shop": self.shop}
+        if plan.items and plan.settings.strangers:
+            self.machines |= {
+                "boss": Owner(self.loop, self.network, "boss", f"{BOSS}/1", plan.seed),
+                "eve": Stranger(self.loop, self.network, "eve", "eve@y/1", plan.seed),
+            }
         self.network.watch_presence.append(self._presence)
         self._steps = 0
         self._came: set[int] = set()
@@ -330,7 +336,8 @@ class World:
         if isinstance(machine, End) and came:
             for end in self.ends.values():
                 if end is not machine:
-                    self.loop.outside(0.02, partial(self._tell, end, jid))
+                    # Before anything that was delivered to it can be returned.
+                    self.loop.outside(LATENCY_S, partial(self._tell, end, jid))
 
     def _tell(self, machine: Machine, jid: str) -> None:
         if machine.online and machine.process is not None:

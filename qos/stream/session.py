@@ -1,17 +1,19 @@
 """A stream that stays connected.
 
-What slixmpp leaves to the application is here: where a redirection may lead, what is
-worth another attempt, and when to make it. How to log in, `logins` knows.
+slixmpp leaves to the application when to connect again, whether another attempt is of
+use, and whether a server that says nothing is still there. This module decides that, and
+`qos.stream.login` how to log in.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import random
 import ssl
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from types import TracebackType
 from typing import Any, ClassVar, Self, TypeVar
 
@@ -20,23 +22,27 @@ from slixmpp.exceptions import IqError, IqTimeout
 from slixmpp.stanza import StreamError
 from slixmpp.xmlstream.stanzabase import StanzaBase
 
-from qos.cli.account import Server
-from qos.cli.output import note
-from qos.cli.status import CannotConnect
 from qos.core.backoff import Backoff
+from qos.errors import CannotConnect
+from qos.stream.server import Server
 from xep_qos.closing import close
+from xep_qos.gate import Gate, is_confidential
 from xep_qos.tap import passes_iqs
 
 __all__ = ["Session"]
 
-T = TypeVar("T")
+log = logging.getLogger(__name__)
 
-#: A connection over which nothing comes back for this long is taken for lost.
-_PING_INTERVAL_S = 60.0
-_PING_TIMEOUT_S = 30.0
+T = TypeVar("T")
 
 #: Until there has been a session, somebody waits for the first one.
 _FIRST_BACKOFF = Backoff(first_s=0.5, max_s=5.0)
+
+#: For one attempt, if there is no limit to all of them.
+_ATTEMPT_S_MAX = 60.0
+
+#: X509_V_ERR_… of OpenSSL: the certificate is not signed by any that is trusted.
+_UNKNOWN_ISSUER = frozenset({2, 18, 19, 20, 21})
 
 #: To close a socket that is being aborted takes a turn of the event loop.
 _HANG_UP_S = 1.0
@@ -69,7 +75,7 @@ class Session:
             xmpp: the stream, not connected yet.
             server: where to.
             name: of the server, for people.
-            quiet: do not say when the connection is lost and found.
+            quiet: do not log when the connection is lost and made again.
         """
         self.xmpp = xmpp
         self.online = asyncio.Event()
@@ -86,11 +92,13 @@ class Session:
         self._over = asyncio.Event()
         self._closed = asyncio.Event()
         self._problem = ""
-        self._lasting = False
+        self._lasting = self._refused_login = False
+        Gate.of(xmpp)
         xmpp.register_plugin("xep_0199")
         xmpp.add_filter("in", self._guard)
         for event, handler in (
             ("session_start", self._session_started),
+            ("session_resumed", self._session_resumed),
             ("disconnected", self._disconnected),
             ("connection_failed", self._failed),
             ("stream_error", self._stream_error),
@@ -108,33 +116,62 @@ class Session:
         traceback: TracebackType | None,
     ) -> None:
         """Log out, and close what plugins have open."""
-        if self._keeper is not None:
-            self._keeper.cancel()
-            await asyncio.wait((self._keeper,))
-        await close(self.xmpp)
+        try:
+            if self._keeper is not None:
+                self._keeper.cancel()
+                await asyncio.wait((self._keeper,))
+        finally:
+            await close(self.xmpp)
 
-    def start(self) -> None:
-        """Begin to connect. What comes of it, `work` says."""
+    def start(self, ended: Callable[[CannotConnect], None] | None = None) -> None:
+        """Begin to connect. What comes of it, `work` says.
+
+        Args:
+            ended: called when no session is to be expected any more, with the reason.
+        """
+
+        def done(keeper: asyncio.Task[None]) -> None:
+            error = None if keeper.cancelled() else keeper.exception()
+            if ended is not None and isinstance(error, CannotConnect):
+                ended(error)
+
         self._keeper = asyncio.get_running_loop().create_task(self._keep())
+        self._keeper.add_done_callback(done)
+
+    @property
+    def has_been_online(self) -> bool:
+        """Whether there has been a session."""
+        return self._met
 
     async def work(self, task: Coroutine[Any, Any, T]) -> T:
-        """Do the work; it ends early if there never was a session.
+        """Do the work, unless there is no session and none is to be expected.
 
         Raises:
-            CannotConnect: there was none, and there is none to be expected.
+            CannotConnect: it was not done, or it was cancelled.
         """
         assert self._keeper is not None
+        if self._keeper.done():
+            task.close()
+            self._check_goes_on()
         doing = asyncio.get_running_loop().create_task(task)
         try:
             await asyncio.wait(
                 (doing, self._keeper), return_when=asyncio.FIRST_COMPLETED
             )
             if not doing.done():
-                self._keeper.result()
+                self._check_goes_on()
             return await doing
         finally:
             doing.cancel()
             await asyncio.wait((doing,))
+
+    def _check_goes_on(self) -> None:
+        """Raise CannotConnect, and why, if it does not."""
+        assert self._keeper is not None
+        if self._keeper.cancelled():
+            raise CannotConnect(f"{self._name}: the session has been closed")
+        if self._keeper.done():
+            self._keeper.result()
 
     # -- what slixmpp tells ------------------------------------------------
 
@@ -150,23 +187,39 @@ class Session:
             return None
         return stanza
 
+    def _set_problem(self, problem: str, *, lasting: bool) -> None:
+        """Why the attempt at hand fails, and whether another one would fail alike.
+
+        Before TLS anybody on the network path may have said so: it is no reason to end.
+        """
+        self._problem = problem
+        self._lasting = lasting and is_confidential(self.xmpp)
+
     def _give_up(self, problem: str, *, lasting: bool = False) -> None:
-        self._problem, self._lasting = problem, lasting
+        self._set_problem(problem, lasting=lasting)
         self.xmpp.abort()
         self._over.set()
 
     def _session_started(self, _event: object) -> None:
+        self._go_online()
+        for task in self._during_new_session():
+            self._spawn(task)
+
+    def _session_resumed(self, _event: object) -> None:
+        """XEP-0198 §5: the session goes on, and so does what the server knows of it."""
+        self._go_online()
+
+    def _go_online(self) -> None:
         if self._met:
-            self._say(f"connected again as {self.xmpp.boundjid.full}")
+            self._say(logging.INFO, f"connected again as {self.xmpp.boundjid.full}")
         self._met = True
         self._started.set()
         self.online.set()
-        for task in self._during_session():
-            self._spawn(task)
+        self._spawn(self._watch())
 
-    def _during_session(self) -> Iterator[Coroutine[Any, Any, None]]:
-        """What runs in each session, until it is lost."""
-        yield self._watch()
+    def _during_new_session(self) -> Iterator[Coroutine[Any, Any, None]]:
+        """What runs at the beginning of each session, unless that is lost before."""
+        yield from ()
 
     def _disconnected(self, reason: object) -> None:
         self.online.clear()
@@ -190,8 +243,10 @@ class Session:
     def _stream_error(self, error: StanzaBase) -> None:
         condition = error["condition"]
         text = f": {error['text']}" if error["text"] else ""
-        self._problem = f"{self._name} ended the stream: {condition}{text}"
-        self._lasting = condition in self.lasting
+        self._set_problem(
+            f"{self._name} ended the stream: {condition}{text}",
+            lasting=condition in self.lasting,
+        )
 
     # -- staying connected -------------------------------------------------
 
@@ -199,8 +254,8 @@ class Session:
         """Connect, and again when it is lost.
 
         Raises:
-            CannotConnect: there was never a session, and the time is over or
-                nothing will change.
+            CannotConnect: the server has refused the login; or there was never a
+                session, and the time is over or nothing will change.
         """
         loop = asyncio.get_running_loop()
         timeout_s = self._server.connect_timeout_s
@@ -208,9 +263,9 @@ class Session:
         tries, noted = 0, ""
         while True:
             left_s = timeout_s if self._met else give_up_at - loop.time()
-            started = await self._one_session(left_s)
+            started = await self._one_session(min(left_s, _ATTEMPT_S_MAX))
             problem = self._problem or f"{self._name}: the connection is lost"
-            if not self._met and self._lasting:
+            if self._refused_login or (self._lasting and not self._met):
                 raise CannotConnect(problem)
             tries = 1 if started and not self._lasting else tries + 1
             backoff = self._server.backoff if self._met else _FIRST_BACKOFF
@@ -219,7 +274,7 @@ class Session:
                 await asyncio.sleep(give_up_at - loop.time())
                 raise CannotConnect(f"{problem}; gave up after {timeout_s:g} s")
             if problem != noted or started:
-                self._say(f"{problem}; trying again")
+                self._say(logging.WARNING, f"{problem}; trying again")
                 noted = problem
             await asyncio.sleep(delay_s)
 
@@ -232,7 +287,8 @@ class Session:
         Returns:
             Whether there was one.
         """
-        self._problem, self._lasting = "", False
+        self._problem = ""
+        self._lasting = self._refused_login = False
         self._started.clear()
         self._over.clear()
         self._closed.clear()
@@ -258,9 +314,9 @@ class Session:
             return False
         return again is None
 
-    def _say(self, text: str) -> None:
+    def _say(self, level: int, text: str) -> None:
         if not self._quiet:
-            note(text)
+            log.log(level, text)
 
     async def _hang_up(self) -> None:
         """Leave nothing of the attempt behind."""
@@ -284,10 +340,13 @@ class Session:
         ping, own = self.xmpp.plugin["xep_0199"], self.xmpp.boundjid
         # A component pings itself: a server has no other address that it must know.
         sender = own if self.xmpp.is_component else None
+        server = self._server
         while True:
-            await asyncio.sleep(_PING_INTERVAL_S)
+            await asyncio.sleep(server.ping_interval_s)
             try:
-                await ping.ping(JID(own.host), ifrom=sender, timeout=_PING_TIMEOUT_S)
+                await ping.ping(
+                    JID(own.host), ifrom=sender, timeout=server.ping_timeout_s
+                )
             except IqTimeout:
                 self._give_up(f"{self._name} does not answer any more")
             except IqError:
@@ -296,7 +355,10 @@ class Session:
 
 def _tls_problem(name: str, error: ssl.SSLError) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
-        return f"{name}: the certificate is refused: {error.verify_message}"
+        hint = ""
+        if error.verify_code in _UNKNOWN_ISSUER:
+            hint = " (ca_file, or --ca-file, names the certificates to trust)"
+        return f"{name}: the certificate is refused: {error.verify_message}{hint}"
     return f"{name}: TLS failed: {error.reason or error}"
 
 

@@ -1,21 +1,16 @@
-"""How to log in: as an account, with TLS and a password, or as a component.
+"""Sessions of an account, with TLS and a password, and of a component.
 
-slixmpp logs in wherever it can; here is when it must not.
+slixmpp logs in wherever it can. These sessions also say where it must not.
 """
 
 from __future__ import annotations
 
-import ssl
-
 from slixmpp import ClientXMPP, ComponentXMPP
 from slixmpp.stanza import StreamFeatures
-from slixmpp.util.sasl.client import saslprep
-from slixmpp.util.stringprep_profiles import StringPrepError
 from slixmpp.xmlstream.stanzabase import StanzaBase
 
-from qos.cli.account import Component, Login
-from qos.cli.session import Session
-from qos.cli.status import UsageError
+from qos.stream.server import Component, Login
+from qos.stream.session import Session
 from xep_qos.tap import passes_iqs
 
 __all__ = ["AccountSession", "ComponentSession"]
@@ -38,11 +33,11 @@ class AccountSession(Session):
         """Prepare.
 
         Args:
-            login: who to be.
-            quiet: do not say when the connection is lost and found.
+            login: the account.
+            quiet: do not log when the connection is lost and made again.
 
         Raises:
-            UsageError: the password, or the CA file, is none.
+            ValueError: the password or the CA file cannot be used.
         """
         self.client = _new_client(login)
         self._tls = login.tls
@@ -96,10 +91,13 @@ class AccountSession(Session):
 
     def _refused_all(self, _event: object) -> None:
         if self._refusal:
+            # It came over TLS: the gate lets nothing of SASL in before.
             self._problem = f"{self._name} refused the login: {self._refusal}"
+            self._refused_login = self._refusal != _PASSING_AUTH_FAILURE
+            self._lasting = self._refused_login
         else:
-            self._problem = f"{self._name} offers no way to log in that we know"
-        self._lasting = self._refusal != _PASSING_AUTH_FAILURE
+            problem = f"{self._name} offers no way to log in that we know"
+            self._set_problem(problem, lasting=True)
 
     async def _connected(self) -> bool:
         self._refusal = ""
@@ -128,17 +126,12 @@ class ComponentSession(Session):
 
 
 def _new_client(login: Login) -> ClientXMPP:
-    try:
-        saslprep(login.password)
-    except StringPrepError:
-        raise UsageError(
-            "the password has characters that no password can have (RFC 4013)"
-        ) from None
+    login.check()
     plain = login.tls == "off"
     client = ClientXMPP(
         login.jid,
         login.password,
-        ssl_context=_tls_context(login),
+        ssl_context=login.tls_context(),
         plugin_config={
             "feature_mechanisms": {
                 "unencrypted_plain": plain,
@@ -154,12 +147,3 @@ def _new_client(login: Login) -> ClientXMPP:
     # is in the roster is trusted. Here nobody gets in without being asked in.
     client.auto_authorize = None
     return client
-
-
-def _tls_context(login: Login) -> ssl.SSLContext:
-    """Checks the chain and the host name: create_default_context is strict."""
-    try:
-        return ssl.create_default_context(cafile=login.ca_file)
-    except (OSError, ssl.SSLError) as error:
-        reason = error.strerror if not isinstance(error, ssl.SSLError) else "not PEM"
-        raise UsageError(f"--ca-file {login.ca_file}: {reason}") from None

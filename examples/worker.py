@@ -1,0 +1,35 @@
+"""Works on the items of a queue, eight at a time, until Ctrl-C or SIGTERM.
+
+    XMPP_QOS_PASSWORD=secret python worker.py bee@localhost 5222 queue.localhost orders
+
+The server is on this machine; for another one leave out host, port and tls.
+"""
+
+import asyncio
+import os
+import sys
+
+import qos
+from qos.worker import Job, Worker
+
+
+async def pack(job: Job) -> None:
+    print("packed", job.payload_text, flush=True)
+
+
+async def main(jid: str, port: str, service: str, node: str) -> None:
+    async with (
+        qos.connect(
+            jid,
+            os.environ["XMPP_QOS_PASSWORD"],
+            host="127.0.0.1",
+            port=int(port),
+            tls="off",
+        ) as bee,
+        Worker(bee.client, service, node, parallel=8) as worker,
+    ):
+        worker.install_signal_handlers()
+        await bee.run(worker.run(pack))
+
+
+asyncio.run(main(*sys.argv[1:]))

@@ -1,0 +1,140 @@
+"""A gate in front of a stream: nothing is handed over before there is a session.
+
+slixmpp dispatches whatever comes, also before TLS and login. Until the TLS handshake
+is done anybody on the network path can write into the stream; the gate drops what he
+writes:
+
+- Before TLS only what begins a stream and TLS passes. A client that has
+  `enable_plaintext` set wants no TLS, and is spared this rule.
+- Behind `<proceed/>` (RFC 6120 §5.4.2.3) nothing passes until the stream is restarted
+  over TLS, though slixmpp may have read more along with it.
+- Before a resource is bound (RFC 6120 §7), a stream is resumed (XEP-0198 §5) or the
+  handshake of a component is accepted (XEP-0114), no stanza passes but the answers that
+  these need.
+
+It knows slixmpp's events and its hook for incoming elements, and nothing of QoS.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TypeAlias
+from xml.etree import ElementTree as ET
+
+from slixmpp.basexmpp import BaseXMPP
+
+__all__ = ["Gate", "Take", "is_confidential"]
+
+log = logging.getLogger(__name__)
+
+#: Says whether it takes an element out of the stream.
+Take: TypeAlias = Callable[[ET.Element], bool]
+
+#: Where a stream has its gate.
+_ATTRIBUTE = "_xep_qos_gate"
+
+_STREAM = "{http://etherx.jabber.org/streams}"
+_TLS = "{urn:ietf:params:xml:ns:xmpp-tls}"
+_CLIENT = "{jabber:client}"
+_COMPONENT = "{jabber:component:accept}"
+
+_PROCEED = f"{_TLS}proceed"
+_HANDSHAKE = f"{_COMPONENT}handshake"
+_IQS = frozenset({f"{_CLIENT}iq", f"{_COMPONENT}iq"})
+
+
+def is_confidential(xmpp: BaseXMPP) -> bool:
+    """Whether what comes now is from the server: over TLS, or without TLS on purpose.
+
+    Components have no TLS (XEP-0114), and neither has a client whose
+    `enable_plaintext` is set.
+    """
+    if xmpp.enable_plaintext:
+        return True
+    transport = xmpp.transport
+    return transport is not None and transport.get_extra_info("ssl_object") is not None
+
+
+class Gate:
+    """The gate of one stream."""
+
+    @classmethod
+    def of(cls, xmpp: BaseXMPP) -> Gate:
+        """The gate of this stream; it is put up if there is none, and stays."""
+        gate = xmpp.__dict__.get(_ATTRIBUTE)
+        if gate is None:
+            gate = xmpp.__dict__[_ATTRIBUTE] = cls(xmpp)
+        assert isinstance(gate, cls)
+        return gate
+
+    def __init__(self, xmpp: BaseXMPP) -> None:
+        """Put it up; see `of`."""
+        # Replaced, not changed: one may leave while they are asked.
+        self._takers: tuple[Take, ...] = ()
+        self._xmpp = xmpp
+        self._open = xmpp.session_bind_event.is_set()
+        #: The parser that has read `<proceed/>`: the restarted stream has another.
+        self._proceeded: object = None
+        self._warned = False
+        for event, handler in (
+            ("connected", self._shut),
+            ("disconnected", self._shut),
+            ("session_bind", self._unlock),
+            ("session_start", self._unlock),
+            ("session_resumed", self._unlock),
+        ):
+            xmpp.add_event_handler(event, handler)
+        self._dispatch = xmpp._spawn_event
+        xmpp._spawn_event = self._came  # type: ignore[method-assign]
+
+    def add(self, take: Take) -> None:
+        """Ask `take`, before those that were added before it, of what has passed.
+
+        What it takes is dispatched to nobody else.
+        """
+        self._takers = (take, *self._takers)
+
+    def remove(self, take: Take) -> None:
+        """Ask `take` no more."""
+        self._takers = tuple(each for each in self._takers if each != take)
+
+    def _unlock(self, _event: object) -> None:
+        self._open, self._proceeded = True, None
+
+    def _shut(self, _event: object) -> None:
+        self._open = self._warned = False
+        self._proceeded = None
+
+    def _came(self, xml: ET.Element) -> None:
+        """In place of what slixmpp does with each child of the stream."""
+        if not self._open and not self._may_pass(xml):
+            self._warn(xml)
+            return
+        for take in self._takers:
+            if take(xml):
+                return
+        self._dispatch(xml)
+
+    def _may_pass(self, xml: ET.Element) -> bool:
+        """Whether an element that comes outside a session is needed to get one."""
+        parser, tag = self._xmpp.parser, xml.tag
+        if self._proceeded is not None and parser is self._proceeded:
+            return False
+        if not is_confidential(self._xmpp):
+            if tag == _PROCEED:
+                self._proceeded = parser
+            return tag.startswith((_STREAM, _TLS))
+        if tag in _IQS:
+            return xml.get("type") in {"result", "error"}
+        return tag == _HANDSHAKE or not tag.startswith((_CLIENT, _COMPONENT))
+
+    def _warn(self, xml: ET.Element) -> None:
+        """Say so once a connection: the one who writes it writes as much as he likes."""
+        if not self._warned:
+            self._warned = True
+            log.warning(
+                "dropped what came before there was a session, such as %s: it may be "
+                "from an attacker on the network path",
+                xml.tag[:100],
+            )

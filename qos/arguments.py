@@ -1,0 +1,171 @@
+"""Checks of the arguments that an application passes to this library.
+
+Each check returns the value that is then used, or raises `InvalidArgument`, whose text
+names the argument, what is allowed and what was given. The checks know nothing of XMPP;
+`qos.jids` checks JIDs.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+import os
+import sys
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TypeGuard, TypeVar
+
+from qos.errors import InvalidArgument
+
+__all__ = [
+    "callable_of",
+    "collection",
+    "flag",
+    "instance",
+    "mapping",
+    "member",
+    "number",
+    "path",
+    "seconds",
+    "sequence",
+    "text",
+    "text_by_text",
+    "texts",
+    "whole",
+]
+
+_E = TypeVar("_E", bound=enum.Enum)
+_T = TypeVar("_T")
+_C = TypeVar("_C", bound=Callable[..., object])
+
+
+def text(name: str, value: object, *, empty: bool = True, private: bool = False) -> str:
+    """A string.
+
+    Args:
+        name: of the argument.
+        value: what was given.
+        empty: '' is allowed.
+        private: the error shows the type of the value alone: it may be a payload.
+    """
+    if not isinstance(value, str):
+        raise InvalidArgument(name, type(value) if private else value, "a string")
+    if not value and not empty:
+        raise InvalidArgument(name, value, "a string that is not empty")
+    return value
+
+
+def sequence(
+    name: str, value: object, what: str, *, empty: bool = True
+) -> Sequence[object]:
+    """A list or another sequence, and no string; `what` says of what in the error."""
+    is_text = isinstance(value, str | bytes | bytearray)
+    if is_text or not isinstance(value, Sequence) or not (empty or value):
+        least = "" if empty else "at least one "
+        raise InvalidArgument(name, type(value), f"a list of {least}{what}")
+    return value
+
+
+def collection(name: str, value: object, what: str) -> Collection[object]:
+    """A list, a set or another collection, and no string and no dict."""
+    is_other = isinstance(value, str | bytes | bytearray | Mapping)
+    if is_other or not isinstance(value, Collection):
+        raise InvalidArgument(name, value, f"a list or set of {what}")
+    return value
+
+
+def texts(name: str, value: object) -> Sequence[str]:
+    """A list, or another sequence, of strings that are not empty."""
+    return [text(name, each, empty=False) for each in sequence(name, value, "strings")]
+
+
+def mapping(name: str, value: object) -> Mapping[object, object]:
+    """A dict or another mapping."""
+    if not isinstance(value, Mapping):
+        raise InvalidArgument(name, value, "a dict")
+    return value
+
+
+def text_by_text(name: str, value: object) -> None:
+    """Strings by strings."""
+    for pair in mapping(name, value).items():
+        if not all(isinstance(each, str) for each in pair):
+            raise InvalidArgument(name, pair, "a dict of strings")
+
+
+def flag(name: str, value: object) -> bool:
+    """True or False, and no other value that counts as one of them."""
+    if not isinstance(value, bool):
+        raise InvalidArgument(name, value, "True or False")
+    return value
+
+
+def whole(name: str, value: object, *, least: int, most: float = math.inf) -> int:
+    """A whole number, from `least` to `most`."""
+    if (
+        not isinstance(value, bool)
+        and isinstance(value, int)
+        and least <= value <= most
+    ):
+        return value
+    bounds = f"at least {least}" if most == math.inf else f"from {least} to {most}"
+    raise InvalidArgument(name, value, f"a whole number, {bounds}")
+
+
+def number(
+    name: str, value: object, *, least: float = -math.inf, most: float = math.inf
+) -> float:
+    """A finite number, from `least` to `most`."""
+    bounds = "" if least == -math.inf else f", at least {least:g}"
+    if most != math.inf:
+        bounds = f", from {least:g} to {most:g}"
+    if not _is_finite(value) or not least <= value <= most:
+        raise InvalidArgument(name, value, f"a finite number{bounds}")
+    return value
+
+
+def seconds(name: str, value: object, *, zero: bool = False) -> float:
+    """A length of time; `zero` says whether 0 is one."""
+    if not _is_finite(value) or value < 0 or (value == 0 and not zero):
+        least = "at least" if zero else "more than"
+        raise InvalidArgument(name, value, f"a number of seconds, {least} 0")
+    return value
+
+
+def member(kind: type[_E], name: str, value: object) -> _E:
+    """A member of an enum whose values are words; the word stands for the member."""
+    if isinstance(value, kind):
+        return value
+    found = [each for each in kind if isinstance(value, str) and each.value == value]
+    if not found:
+        words = ", ".join(repr(each.value) for each in kind)
+        raise InvalidArgument(name, value, f"one of {words} ({kind.__name__})")
+    return found[0]
+
+
+def instance(kind: type[_T], name: str, value: object, what: str) -> _T:
+    """An object of this class; `what` describes it in the error."""
+    if not isinstance(value, kind):
+        raise InvalidArgument(name, value, what)
+    return value
+
+
+def path(name: str, value: object) -> str:
+    """The path of a file or a folder, as a string or an `os.PathLike` of one."""
+    found = os.fspath(value) if isinstance(value, str | os.PathLike) else None
+    if not isinstance(found, str) or not found or "\0" in found:
+        raise InvalidArgument(name, value, "a path")
+    return found
+
+
+def callable_of(name: str, value: _C) -> _C:
+    """A function, or anything else that can be called."""
+    if not callable(value):
+        raise InvalidArgument(name, value, "a function")
+    return value
+
+
+def _is_finite(value: object) -> TypeGuard[float]:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    # An int that is larger than every float is no length of time either.
+    return abs(value) <= sys.float_info.max

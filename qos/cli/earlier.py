@@ -1,0 +1,119 @@
+"""What `send` says of messages that take long, and of those that it found in the outbox."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Coroutine
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from itertools import chain, repeat
+from typing import TYPE_CHECKING
+
+from qos.cli.connection import Connection
+from qos.cli.output import note
+from qos.core.model import OutgoingState, bare
+from qos.engine import Delivery
+from qos.errors import StillOutstanding
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+__all__ = ["following_earlier", "saying_what_is_awaited"]
+
+#: Seconds from one note on what is awaited to the next: after 10 s, 1 min, 5 min, and
+#: then every 10 min.
+_DELAYS_S = (10.0, 50.0, 240.0)
+_LAST_DELAY_S = 600.0
+
+#: Messages found in the outbox whose outcomes are printed, at most.
+_EARLIER_MAX = 1000
+
+
+@asynccontextmanager
+async def following_earlier(
+    connection: Connection,
+    told: Callable[[Delivery], Coroutine[object, object, None]],
+    *,
+    but: str | None,
+) -> AsyncIterator[None]:
+    """Say how many messages the outbox holds, and tell how they end meanwhile.
+
+    Args:
+        connection: with an open store, not started yet.
+        told: called for each of them; returns when it has ended and that is told.
+        but: the message that is sent now, if it was sent before.
+    """
+    ids = [
+        each.msg_id for each in connection.qos.store.outgoing() if each.msg_id != but
+    ]
+    if ids:
+        are = "message is" if len(ids) == 1 else "messages are"
+        go = "goes" if len(ids) == 1 else "go"
+        note(f"{len(ids)} earlier {are} in the outbox and {go} out too")
+    deliveries = map(connection.qos.delivery, ids[:_EARLIER_MAX])
+    tasks = [asyncio.ensure_future(told(each)) for each in deliveries]
+    try:
+        yield
+        if any(not task.done() for task in tasks):
+            note(connection.what_stays)
+    finally:
+        await _cancelled(tasks)
+
+
+def saying_what_is_awaited(
+    connection: Connection, to: str, ids: Collection[str]
+) -> AbstractAsyncContextManager[None]:
+    """Say from time to time for whom messages wait, and why.
+
+    Args:
+        connection: that they are sent by.
+        to: whom they are for.
+        ids: of those that have not ended; changed meanwhile.
+    """
+    return _running(_say_what_is_awaited(connection, to, ids))
+
+
+async def _say_what_is_awaited(
+    connection: Connection, to: str, ids: Collection[str]
+) -> None:
+    for delay_s in chain(_DELAYS_S, repeat(_LAST_DELAY_S)):
+        await asyncio.sleep(delay_s)
+        msg_id = next(iter(ids), None)
+        if msg_id is not None:
+            count = f" ({len(ids)} messages)" if len(ids) > 1 else ""
+            note(f"still waiting for {to}{count}: {_why(connection, msg_id)}")
+
+
+def _why(connection: Connection, msg_id: str) -> str:
+    """Why a message has not ended, as far as it is known."""
+    if not connection.online.is_set():
+        return "there is no connection to the server"
+    record = connection.qos.store.find_outgoing(msg_id)
+    if record is None:
+        return "its outcome is being written"
+    if record.state is OutgoingState.RELEASING:
+        return "the receiver has the message, and has not confirmed it yet"
+    if record.state is not OutgoingState.QUEUED or "/" in record.to:
+        return f"no answer that accepts it, after {record.attempts or 'some'} attempts"
+    roster, account = connection.client.client_roster, bare(record.to)
+    why = "no resource of it that supports QoS is known to be online"
+    if account not in roster or roster[account]["subscription"] not in {"to", "both"}:
+        why += "; its presence is not subscribed to, so none can be found"
+    return why
+
+
+@asynccontextmanager
+async def _running(work: Coroutine[object, object, None]) -> AsyncIterator[None]:
+    task = asyncio.get_running_loop().create_task(work)
+    try:
+        yield
+    finally:
+        await _cancelled([task])
+
+
+async def _cancelled(tasks: Collection[asyncio.Future[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    for result in await asyncio.gather(*tasks, return_exceptions=True):
+        # Of stdout that cannot be written the message of this run tells as well.
+        if isinstance(result, Exception) and not isinstance(result, StillOutstanding):
+            note(str(result))

@@ -1,0 +1,360 @@
+"""`qos.connect`: one end of assured messaging that stays connected.
+
+A program has a device for as long as it has something to send or to receive. The device
+logs in, keeps the connection alive, connects again when it is lost, and closes its store at
+the end; what is outstanding goes on with each session and after each restart.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import logging
+import math
+import os
+from collections.abc import Callable, Coroutine, Mapping
+from types import TracebackType
+from typing import Any, Literal, Self, TypeVar
+
+from slixmpp import JID, ClientXMPP
+from slixmpp.stanza import Message
+
+from qos import arguments
+from qos.core.backoff import Backoff
+from qos.core.model import Level
+from qos.engine import Delivery, Outcome
+from qos.errors import CannotConnect, InvalidArgument, LocalProtocolError
+from qos.jids import jid_of
+from qos.stream.connection import Connection
+from qos.stream.messages import Messages, Reception
+from qos.stream.server import Login
+from xep_qos import XEP_QOS, Settings
+
+__all__ = ["Device", "connect"]
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+#: Plugins of ours, which are known to slixmpp once they have been imported.
+_OURS = frozenset({"xep_0254", "xep_0337"})
+
+
+def connect(
+    jid: str | JID,
+    password: str,
+    *,
+    host: str | None = None,
+    port: int | None = None,
+    tls: Literal["starttls", "direct", "off"] = "starttls",
+    ca_file: str | os.PathLike[str] | None = None,
+    connect_timeout_s: float = 30.0,
+    ping_interval_s: float = 60.0,
+    ping_timeout_s: float = 30.0,
+    stream_management: bool = True,
+    receives: bool = True,
+    plugins: Mapping[str, Mapping[str, Any]] | None = None,
+    setup: Callable[[Device], object] | None = None,
+    **options: Any,
+) -> Device:
+    """A device: use it as `async with`.
+
+    ::
+
+        async with qos.connect(
+            "lamp@example.org/1", password, store="sqlite:lamp.db"
+        ) as device:
+            async for message in device.messages():
+                switch(message["body"])
+
+    Entering opens the store and waits for the first session. A connection that is lost is
+    made again, after a delay that doubles, with jitter. A login that is refused is not
+    tried again: the device ends, and whatever it is asked for raises CannotConnect.
+
+    Args:
+        jid: the account. With a resource: peers, and the store, know the device by it.
+        password: of the account.
+        host: the server; None: as DNS says for the domain of the JID.
+        port: its port; None: as DNS says, or 5222; 5223 where tls is direct.
+        tls: starttls (RFC 6120 §5) or direct (XEP-0368), either with the certificate
+            checked; off for a server on this machine alone.
+        ca_file: the only certificates to trust, as PEM; None: those of the system.
+        connect_timeout_s: how long entering waits for the first session; math.inf: until
+            there is one.
+        ping_interval_s: the time between two pings of the server (XEP-0199), which find a
+            connection that is dead, or a server that hangs.
+        ping_timeout_s: how long a ping may stay unanswered.
+        stream_management: XEP-0198, where the server has it: a session is resumed after a
+            connection is lost, and nothing that was under way is sent twice.
+        receives: False for a program that only sends: peers that send to it are told to try
+            again later, and what the store holds for it stays there.
+        plugins: further plugins of slixmpp to register, and the options of each.
+        setup: called with the device when its store is open, before it connects: registers
+            handlers of slixmpp, or consumers (`device.qos.consumer`), to which messages go
+            then, and not to `device.messages`.
+        options: those of the plugin: store, trust, deadline_s … See
+            `xep_qos.settings.Settings`. `retry_first_s` and `retry_max_s` are the delays
+            between two connections as well.
+
+    Raises:
+        ValueError: an argument has a value that it cannot have; the text names it.
+            Nothing was opened.
+    """
+    jid_of("jid", jid)
+    arguments.text("password", password, empty=False, private=True)
+    if host is not None:
+        arguments.text("host", host, empty=False)
+    if port is not None:
+        arguments.whole("port", port, least=1, most=65535)
+    if ca_file is not None:
+        arguments.path("ca_file", ca_file)
+    if connect_timeout_s != math.inf:
+        arguments.seconds("connect_timeout_s", connect_timeout_s)
+    arguments.seconds("ping_interval_s", ping_interval_s)
+    arguments.seconds("ping_timeout_s", ping_timeout_s)
+    arguments.flag("stream_management", stream_management)
+    arguments.flag("receives", receives)
+    if setup is not None:
+        arguments.callable_of("setup", setup)
+    more = _plugins(plugins)
+    settings = Settings.from_config(options)
+    login = Login.of(
+        str(jid),
+        password,
+        host=host,
+        port=port,
+        tls=tls,
+        ca_file=ca_file,
+        connect_timeout_s=connect_timeout_s,
+        backoff=Backoff(first_s=settings.retry_first_s, max_s=settings.retry_max_s),
+        ping_interval_s=ping_interval_s,
+        ping_timeout_s=ping_timeout_s,
+    )
+    if stream_management:
+        more.setdefault("xep_0198", {})
+    return Device(login, options, more, receives=receives, setup=setup)
+
+
+def _plugins(plugins: object) -> dict[str, Mapping[str, Any]]:
+    """Further plugins of slixmpp, by name; checked, and in a dict of ours."""
+    expected = "a mapping of names of slixmpp's plugins to mappings of their options"
+    if plugins is None:
+        return {}
+    if not isinstance(plugins, Mapping) or not all(
+        isinstance(name, str) and isinstance(options, Mapping)
+        for name, options in plugins.items()
+    ):
+        raise InvalidArgument("plugins", plugins, expected)
+    return dict(plugins)
+
+
+class Device:
+    """One end that stays connected; made by `connect`.
+
+    Attributes:
+        client: the slixmpp client.
+        qos: the plugin: what it can do beyond the methods here.
+    """
+
+    client: ClientXMPP
+    qos: XEP_QOS
+
+    def __init__(
+        self,
+        login: Login,
+        options: Mapping[str, Any],
+        plugins: Mapping[str, Mapping[str, Any]],
+        *,
+        receives: bool,
+        setup: Callable[[Device], object] | None,
+    ) -> None:
+        """See `connect`."""
+        self._receives = receives
+        self._login = login
+        self._options = options
+        self._plugins = plugins
+        self._setup = setup
+        self._connection: Connection | None = None
+        self._reception: Reception | None = None
+        self._closing: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        """Open the store, connect, and return when there is a session.
+
+        Raises:
+            CannotConnect: there was none in `connect_timeout_s`, or none is to be
+                expected: the login or the certificate is refused, say.
+            StoreError: the store cannot be opened.
+            LocalProtocolError: it has been entered before.
+        """
+        if self._connection is not None:
+            raise LocalProtocolError("a device is entered once: call connect() again")
+        connection = self._connection = Connection(
+            self._login, self._options, receives=self._receives
+        )
+        self.client = connection.client
+        try:
+            await connection.__aenter__()
+            self.qos = connection.qos
+            for name, options in self._plugins.items():
+                if name in _OURS:
+                    importlib.import_module(name)
+                self.client.register_plugin(name, dict(options))
+            if self._setup is not None:
+                self._setup(self)
+            elif self._receives:
+                self._reception = Reception(self.client, self.qos)
+            connection.start(self._ended)
+            await connection.work(connection.announced.wait())
+        except BaseException:
+            await self.aclose()
+            raise
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Close; without an exception the messages in hand are taken first."""
+        try:
+            if error is None and self._reception is not None and self._reception.take():
+                await self.qos.flush()
+        finally:
+            await self.aclose()
+
+    async def aclose(self) -> None:
+        """Log out and close the store; leaving the block does so.
+
+        What is outstanding stays in the store. It goes on if its caller is cancelled, and
+        may be repeated.
+        """
+        if self._closing is None:
+            self._closing = asyncio.get_running_loop().create_task(self._close())
+        await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
+        if self._reception is not None:
+            self._reception.end()
+        if self._connection is not None:
+            await self._connection.__aexit__(None, None, None)
+
+    def _ended(self, failure: CannotConnect) -> None:
+        """The login was refused, or there was no first session: nothing more comes."""
+        if self._reception is not None:
+            self._reception.end(failure)
+        if self._connection is not None and self._connection.has_been_online:
+            log.error("%s; the device has ended", failure)
+
+    # -- the application ---------------------------------------------------
+
+    @property
+    def is_online(self) -> bool:
+        """Whether there is a session just now. Without, messages wait in the store."""
+        return self._connection is not None and self._connection.online.is_set()
+
+    async def send(
+        self,
+        to: str | JID,
+        body: str = "",
+        *,
+        payload: str | None = None,
+        level: Level | str = Level.ASSURED,
+        deadline_s: float | None = None,
+        ordered: bool | None = None,
+        msg_id: str | None = None,
+    ) -> Outcome:
+        """Send a message and wait for its end, over lost connections as well.
+
+        Args, Returns and Raises are those of `XEP_QOS.send`. Also:
+
+        Raises:
+            CannotConnect: there is no session, and none is to be expected. A message that
+                was accepted before that goes on when the store is opened again.
+        """
+        return await self._started.work(
+            self.qos.send(
+                to,
+                body,
+                payload=payload,
+                level=level,
+                deadline_s=deadline_s,
+                ordered=ordered,
+                msg_id=msg_id,
+            )
+        )
+
+    async def submit(
+        self,
+        message: Message,
+        *,
+        level: Level | str = Level.ASSURED,
+        deadline_s: float | None = None,
+        ordered: bool | None = None,
+        msg_id: str | None = None,
+    ) -> Delivery:
+        """Accept a message for sending; it is as safe as the store on return.
+
+        See `XEP_QOS.submit`.
+        """
+        return await self.qos.submit(
+            message,
+            level=level,
+            deadline_s=deadline_s,
+            ordered=ordered,
+            msg_id=msg_id,
+        )
+
+    async def outcome(self, msg_id: str) -> Outcome:
+        """How a message has ended, also before a restart; if it has not, wait for it.
+
+        Args and Raises are those of `XEP_QOS.outcome`, and CannotConnect as for `send`.
+        """
+        return await self._started.work(self.qos.outcome(msg_id))
+
+    def messages(self) -> Messages:
+        """The messages that come, for `async for`: plain ones, and those with QoS.
+
+        `device.qos.incoming(message)` says how a message came; None: as a plain one. A
+        message counts as taken when its loop body is done: see `Messages`. Those that come
+        before the first loop, or while its body is at work, wait: with QoS as many as the
+        quotas of the plugin allow, and their senders get no answer; of plain ones the
+        first 1,000, or 4 MiB, and more are dropped. Each call makes a loop; several share out what
+        comes, so that several messages are worked on at once.
+
+        Raises:
+            LocalProtocolError: messages go to what `setup` has registered, `receives` is
+                False, or the device is not entered.
+        """
+        if self._reception is None:
+            raise LocalProtocolError(
+                "there are no messages to loop over: the device is not entered, or has "
+                "receives=False, or its messages go to what setup has registered"
+            )
+        return self._reception.new_loop()
+
+    async def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do the work of anything that uses the client, a `qos.worker.Worker` say.
+
+        Raises:
+            CannotConnect: there is no session, and none is to be expected: the work is
+                cancelled.
+        """
+        return await self._started.work(work)
+
+    async def serve_forever(self) -> None:
+        """Wait until cancelled or closed, while handlers and consumers are at work.
+
+        Raises:
+            CannotConnect: there is no session, and none is to be expected.
+        """
+        await self._started.work(asyncio.Event().wait())
+
+    @property
+    def _started(self) -> Connection:
+        if self._connection is None:
+            raise LocalProtocolError(
+                "the device is not entered: use it as `async with`"
+            )
+        return self._connection

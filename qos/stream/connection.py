@@ -1,0 +1,98 @@
+"""A session with the plugin xep_qos in it, which tells the account's contacts of itself."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Iterator, Mapping
+from typing import Any, Self
+
+from slixmpp.exceptions import XMPPError
+
+from qos.stream.login import AccountSession
+from qos.stream.server import Login
+from xep_qos import XEP_QOS
+
+__all__ = ["Connection"]
+
+#: For the roster, before going on without one.
+_ROSTER_TIMEOUT_S = 30.0
+
+#: RFC 6121 §4.7.2.3: keeps away what is meant for any resource of the account.
+_PRIORITY_SENDER = -1
+
+
+class Connection(AccountSession):
+    """An account's session with QoS.
+
+    Entering opens the store; `start` goes online.
+
+    Attributes:
+        qos: the plugin.
+        announced: set while the peers have been told that we are available.
+    """
+
+    qos: XEP_QOS
+
+    def __init__(
+        self,
+        login: Login,
+        options: Mapping[str, Any],
+        *,
+        receives: bool = True,
+        quiet: bool = False,
+    ) -> None:
+        """Prepare.
+
+        Args:
+            login: the account.
+            options: those of the plugin; see `xep_qos.settings.Settings`.
+            receives: there is somebody to hand messages to: the option of that name.
+            quiet: do not log when the connection is lost and made again.
+
+        Raises:
+            ValueError: the password or the CA file cannot be used.
+        """
+        self._options = {**options, "receives": receives}
+        self._receives = receives
+        self.announced = asyncio.Event()
+        #: In this session of the server's, which may be resumed.
+        self._presence_sent = False
+        super().__init__(login, quiet=quiet)
+
+    async def __aenter__(self) -> Self:
+        """Open the store.
+
+        Raises:
+            StoreError: it cannot be opened.
+            ValueError: an option is bad.
+        """
+        self.client.register_plugin("xep_qos", self._options)
+        self.qos = XEP_QOS.of(self.client)
+        return self
+
+    def _during_new_session(self) -> Iterator[Coroutine[Any, Any, None]]:
+        self._presence_sent = False
+        yield self._announce()
+
+    def _session_resumed(self, event: object) -> None:
+        super()._session_resumed(event)
+        if self._presence_sent:
+            self.announced.set()
+        else:
+            self._spawn(self._announce())
+
+    def _disconnected(self, reason: object) -> None:
+        self.announced.clear()
+        super()._disconnected(reason)
+
+    async def _announce(self) -> None:
+        """RFC 6121 §2.2: first the roster, then the presence."""
+        try:
+            await self.client.get_roster(timeout=_ROSTER_TIMEOUT_S)
+        except XMPPError as error:
+            self._say(logging.WARNING, f"{self._name} gives no roster: {error}")
+        priority = 0 if self._receives else _PRIORITY_SENDER
+        self.client.send_presence(ppriority=priority)
+        self._presence_sent = True
+        self.announced.set()

@@ -1,0 +1,184 @@
+"""The messages of a device, for `async for`.
+
+A message is taken when its loop body is done: its sender is told so then, and not before.
+What has been handed over and not taken is bounded by the plugin's quotas, plain messages
+by a limit of their own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from typing import Self, TypeAlias
+from xml.etree import ElementTree as ET
+
+from slixmpp import ClientXMPP
+from slixmpp.stanza import Message
+from slixmpp.xmlstream.handler import Callback
+from slixmpp.xmlstream.matcher import MatchXPath
+from slixmpp.xmlstream.stanzabase import StanzaBase
+
+from qos.errors import QosError
+from xep_qos import XEP_QOS
+
+__all__ = ["PLAIN_BYTES_MAX", "PLAIN_MAX", "Messages", "Reception"]
+
+log = logging.getLogger(__name__)
+
+#: Plain messages that wait for a loop, at most, and bytes of them. Anybody can send
+#: them, and no sender is told that they are dropped.
+PLAIN_MAX = 1_000
+PLAIN_BYTES_MAX = 4 * 1024 * 1024
+
+#: A message that has waited for a loop for this long is worth a word in the log.
+_FORGOTTEN_S = 10.0
+
+#: A message; what says that it is taken, or None for a plain one; bytes of a plain one.
+_Held: TypeAlias = tuple[Message, asyncio.Future[None] | None, int]
+
+
+class Reception:
+    """Keeps the messages of a client for its loops, which share them out."""
+
+    def __init__(self, client: ClientXMPP, qos: XEP_QOS) -> None:
+        """Register for all messages; before the client connects, so that none is missed.
+
+        Args:
+            client: the slixmpp client.
+            qos: its plugin.
+        """
+        self._client = client
+        self._qos = qos
+        self._waiting: deque[_Held] = deque()
+        self._plain = self._plain_bytes = 0
+        self._changed = asyncio.Event()
+        self._ended = False
+        self._failure: QosError | None = None
+        self._loops: list[Messages] = []
+        self._dropping = False
+        # Not the event `message`: that is for messages with a body alone.
+        matcher = MatchXPath("{jabber:client}message")
+        client.register_handler(Callback("qos.connect", matcher, self._came))
+
+    def new_loop(self) -> Messages:
+        """See Device.messages."""
+        self._loops.append(Messages(self))
+        return self._loops[-1]
+
+    def take(self) -> bool:
+        """The loops are done with what they have in hand; whether that was anything."""
+        taken = [loop.take() for loop in self._loops]
+        return any(taken)
+
+    def end(self, failure: QosError | None = None) -> None:
+        """No more messages come; the first failure counts."""
+        self._ended = True
+        self._failure = self._failure or failure
+        self._changed.set()
+
+    async def next(self) -> _Held | None:
+        """The next message; None: there is none to come.
+
+        Raises:
+            CannotConnect: the device was refused, and what had come is taken.
+        """
+        while not self._waiting:
+            if self._failure is not None:
+                raise self._failure
+            if self._ended:
+                return None
+            self._changed.clear()
+            await self._changed.wait()
+        held = self._waiting.popleft()
+        if held[1] is None:
+            self._plain -= 1
+            self._plain_bytes -= held[2]
+            self._dropping = False
+        return held
+
+    def forget(self, loop: Messages) -> None:
+        """This loop is closed."""
+        if loop in self._loops:
+            self._loops.remove(loop)
+
+    def _came(self, message: StanzaBase) -> None:
+        assert isinstance(message, Message)
+        taken: asyncio.Future[None] | None = None
+        size = 0
+        if self._qos.incoming(message) is not None:
+            taken = self._client.loop.create_future()
+            self._qos.take_until(message, taken)
+        elif message["type"] == "error":
+            # It comes back from where we sent it: to act on it would be a mistake.
+            log.info("%s returned a plain message of ours", message["from"])
+            return
+        else:
+            size = len(ET.tostring(message.xml))
+            if self._plain >= PLAIN_MAX or self._plain_bytes + size > PLAIN_BYTES_MAX:
+                if not self._dropping:
+                    self._dropping = True
+                    log.warning("%d plain messages wait: more are dropped", self._plain)
+                return
+            self._plain += 1
+            self._plain_bytes += size
+        if not self._loops and not self._waiting:
+            self._client.loop.call_later(_FORGOTTEN_S, self._remind)
+        self._waiting.append((message, taken, size))
+        self._changed.set()
+
+    def _remind(self) -> None:
+        if self._waiting and not self._loops and not self._ended:
+            log.warning(
+                "messages wait for `async for message in device.messages()`, and their "
+                "senders for an answer; handlers of slixmpp are registered by `setup`"
+            )
+
+
+class Messages:
+    """A loop over the messages of a device; made by `Device.messages`.
+
+    The message in hand is taken when the next is asked for, by `aclose`, and when the
+    block of the device is left without an exception. Where an exception leaves the block,
+    or the process dies, it is not taken: it comes again after the next start, marked as
+    redelivered. So `break` takes the message, if nothing fails until the block is left.
+    Where one bad message is not to end the program, its exception is caught in the body
+    of the loop: the message counts as taken then.
+    """
+
+    def __init__(self, reception: Reception) -> None:
+        """Begin; `Device.messages` does so."""
+        self._reception = reception
+        self._in_hand: asyncio.Future[None] | None = None
+        self._closed = False
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Message:
+        """Take the message in hand, and wait for the next.
+
+        Raises:
+            StopAsyncIteration: the device, or this loop, is closed.
+            CannotConnect: there is no session, and none is to be expected.
+        """
+        self.take()
+        held = None if self._closed else await self._reception.next()
+        if held is None:
+            raise StopAsyncIteration
+        message, self._in_hand, _ = held
+        return message
+
+    def take(self) -> bool:
+        """The message in hand has been dealt with; whether there was one."""
+        taken, self._in_hand = self._in_hand, None
+        if taken is None or taken.done():
+            return False
+        taken.set_result(None)
+        return True
+
+    async def aclose(self) -> None:
+        """Take the message in hand, and end this loop: the others get what comes."""
+        self.take()
+        self._closed = True
+        self._reception.forget(self)

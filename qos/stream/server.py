@@ -1,0 +1,180 @@
+"""Where to connect to, and as whom: the settings of a session."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import ssl
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Self
+
+from qos.core.backoff import Backoff
+
+__all__ = [
+    "PORT_COMPONENT",
+    "PORT_DIRECT",
+    "PORT_STARTTLS",
+    "TLS_MODES",
+    "Component",
+    "Login",
+    "Server",
+    "is_loopback",
+]
+
+#: RFC 6120 §14.7; XEP-0368 leaves the port of direct TLS to DNS, and servers use this.
+PORT_STARTTLS: Final = 5222
+PORT_DIRECT: Final = 5223
+
+#: XEP-0114 names none; this is where servers listen for components.
+PORT_COMPONENT: Final = 5347
+
+TLS_MODES: Final = ("starttls", "direct", "off")
+
+_BACKOFF = Backoff()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Server:
+    """Where to connect, and how patiently.
+
+    Attributes:
+        host: the server; None: as DNS says.
+        port: of the server.
+        connect_timeout_s: for the first connection, and for each attempt; math.inf:
+            go on until there is one.
+        backoff: delays between attempts to connect.
+        ping_interval_s: the time between two pings (XEP-0199).
+        ping_timeout_s: a server that answers no ping for this long is taken for lost.
+    """
+
+    host: str | None
+    port: int
+    connect_timeout_s: float = 30.0
+    backoff: Backoff = _BACKOFF
+    ping_interval_s: float = 60.0
+    ping_timeout_s: float = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Login(Server):
+    """The account to log in to.
+
+    Attributes:
+        jid: the JID of the account, with or without a resource.
+        password: its password.
+        tls: starttls, direct or off.
+        ca_file: the only certificates to trust, as PEM; None: those of the system.
+    """
+
+    jid: str
+    password: str = field(repr=False)
+    tls: str = "starttls"
+    ca_file: Path | None = None
+
+    @property
+    def domain(self) -> str:
+        """The domain of the account."""
+        return self.jid.partition("/")[0].rpartition("@")[2]
+
+    @classmethod
+    def of(
+        cls,
+        jid: str,
+        password: str,
+        *,
+        host: str | None = None,
+        port: int | None = None,
+        tls: str = "starttls",
+        ca_file: str | os.PathLike[str] | None = None,
+        **server: Any,
+    ) -> Self:
+        """The settings of an account, checked as far as they can be without a server.
+
+        Args:
+            jid: as above.
+            password: as above.
+            host: the server; None: as DNS says, unless there is a port or tls is off:
+                then the domain of the JID.
+            port: of the server; None: as DNS says, or the usual one.
+            tls: starttls or direct; off for a loopback address alone.
+            ca_file: as above.
+            server: the other settings; see `Server`.
+
+        Raises:
+            ValueError: they make no sense. The text begins with the name of the
+                setting, or with `the password`, and never shows the password.
+        """
+        user, _, domain = jid.partition("/")[0].rpartition("@")
+        if not user or not domain:
+            raise ValueError(f"jid {jid}: an account has the form user@domain")
+        if tls not in TLS_MODES:
+            raise ValueError(f"tls {tls}: it must be one of {', '.join(TLS_MODES)}")
+        if host is None and (port is not None or tls == "off"):
+            host = domain
+        if tls == "off" and not is_loopback(host or ""):
+            raise ValueError(
+                f"tls off is for a loopback address only, and {host} is not known as one"
+            )
+        login = cls(
+            jid=jid,
+            password=password,
+            host=host and host.strip("[]"),
+            port=port or (PORT_DIRECT if tls == "direct" else PORT_STARTTLS),
+            tls=tls,
+            ca_file=None if ca_file is None else Path(ca_file),
+            **server,
+        )
+        login.check()
+        return login
+
+    def check(self) -> None:
+        """Check what can be checked without a connection.
+
+        Raises:
+            ValueError: the password or the CA file cannot be used; the text says why,
+                without the password.
+        """
+        from slixmpp.util.sasl.client import saslprep  # not needed by `--help`
+        from slixmpp.util.stringprep_profiles import StringPrepError
+
+        try:
+            saslprep(self.password)
+        except StringPrepError:
+            raise ValueError(
+                "the password has characters that no password can have (RFC 4013)"
+            ) from None
+        self.tls_context()
+
+    def tls_context(self) -> ssl.SSLContext:
+        """A context that checks the certificate chain and the host name.
+
+        Raises:
+            ValueError: ca_file cannot be read, or holds no certificates.
+        """
+        try:
+            return ssl.create_default_context(cafile=self.ca_file)
+        except (OSError, ssl.SSLError) as error:
+            reason = "not PEM" if isinstance(error, ssl.SSLError) else error.strerror
+            raise ValueError(f"ca_file {self.ca_file}: {reason}") from None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Component(Server):
+    """The component to log in as (XEP-0114).
+
+    Attributes:
+        jid: the domain of the component.
+        secret: the secret that it shares with the server.
+    """
+
+    jid: str
+    secret: str = field(repr=False)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host is this machine: an address of it, or the name localhost."""
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host.rstrip(".").lower() == "localhost"

@@ -1,0 +1,56 @@
+"""Mistakes of the command that a campaign must find, each made on purpose.
+
+A mutant changes the code of the process that it is applied to, before the command
+begins, and nothing else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Callable, Mapping
+
+from qos.cli.account import Account
+from qos.cli.connection import Connection
+from qos.cli.output import _Stdout
+from xep_qos.takers import HandOver
+
+__all__ = ["MUTANTS", "apply_mutant"]
+
+
+def _one_write() -> None:
+    """A text is one call of write(2), whatever that returns; and no torn line is ended."""
+
+    async def write(self: _Stdout, text: str) -> None:
+        with contextlib.suppress(OSError):
+            os.write(sys.stdout.fileno(), text.encode())
+
+    _Stdout.write = write  # type: ignore[method-assign]
+
+
+def _no_taker() -> None:
+    """A command that only sends takes messages as well, and confirms them all."""
+    init = Connection.__init__
+
+    def receiving(
+        self: Connection, account: Account, *, receives: bool, quiet: bool = False
+    ) -> None:
+        del receives
+        init(self, account, receives=True, quiet=quiet)
+
+    Connection.__init__ = receiving  # type: ignore[method-assign]
+    HandOver.taken = property(lambda self: True)  # type: ignore[method-assign,assignment]
+
+
+#: What each does, by its name.
+MUTANTS: Mapping[str, Callable[[], None]] = {
+    "a short write is taken for success": _one_write,
+    "a confirm without a taker": _no_taker,
+}
+
+
+def apply_mutant(name: str) -> None:
+    """Make this mistake from now on; '' is none."""
+    if name:
+        MUTANTS[name]()

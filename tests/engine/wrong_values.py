@@ -1,0 +1,127 @@
+"""Calls a public function with wrong values for each of its parameters.
+
+The values are found by the annotation of a parameter, so a new parameter is tested
+without a new line here. Only what the annotation cannot say (bounds, words, JIDs) is
+given by the test.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import math
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+
+#: Long enough for whatever is refused; what is accepted may wait for ever.
+_TAKES_S_MAX = 5.0
+
+#: A value of each kind that callers confuse.
+_VALUES: tuple[object, ...] = (
+    *(None, True, False, 0, 1, 1.5, math.nan, math.inf, -math.inf, 10**400),
+    *("text", b"bytes", ["list"], {"a": "dict"}, object()),
+)
+
+#: Of the values, those that an annotation allows; of any other name: none.
+_ALLOWED: Mapping[str, Callable[[object], bool]] = {
+    "None": lambda value: value is None,
+    "bool": lambda value: isinstance(value, bool),
+    "str": lambda value: isinstance(value, str),
+    "int": lambda value: isinstance(value, int) and not isinstance(value, bool),
+    "float": lambda value: (
+        isinstance(value, int | float)
+        and not isinstance(value, bool)
+        and abs(value) < 1e300
+    ),
+    "Sequence": lambda value: isinstance(value, list),
+    "Collection": lambda value: isinstance(value, list),
+    "Mapping": lambda value: isinstance(value, dict),
+    # They are words or URLs: which, the test says.
+    "Literal": lambda value: isinstance(value, str),
+}
+
+#: Wrong where a JID is wanted.
+NO_JIDS = ("", "a b@example.org", "@example.org", "a@", "a@b@c", "\ud800@example.org")
+
+#: Wrong where a length of time is wanted.
+NO_SECONDS = (-1, -0.5)
+
+
+def wrong_for(parameter: inspect.Parameter) -> list[object]:
+    """The values that the annotation of a parameter does not allow."""
+    annotation = parameter.annotation
+    if not isinstance(annotation, str):
+        annotation = inspect.formatannotation(annotation)
+    names = re.split(r" \| (?![^\[]*\])", annotation)
+    allowed = [
+        _ALLOWED.get(name.partition("[")[0].rpartition(".")[2], _nothing)
+        for name in names
+    ]
+    return [value for value in _VALUES if not any(each(value) for each in allowed)]
+
+
+def parameters_of(function: Callable[..., object]) -> dict[str, inspect.Parameter]:
+    """The parameters that an application gives."""
+    parameters = dict(inspect.signature(function).parameters)
+    parameters.pop("self", None)
+    return parameters
+
+
+async def accepted(
+    function: Callable[..., object],
+    valid: Mapping[str, object],
+    wrong: Mapping[str, Sequence[object]] | None = None,
+    *,
+    without: Sequence[str] = (),
+) -> list[str]:
+    """Give each parameter each wrong value; returns what was not refused by its name.
+
+    Args:
+        function: what is tested.
+        valid: arguments with which it does something.
+        wrong: further wrong values, by parameter.
+        without: parameters for which any value is right.
+    """
+    parameters = parameters_of(function)
+    unknown = {*valid, *(wrong or {}), *without} - set(parameters)
+    assert not unknown, f"no parameters: {unknown}"
+    problems = []
+    for name, parameter in parameters.items():
+        if name in without:
+            continue
+        for value in (*wrong_for(parameter), *(wrong or {}).get(name, ())):
+            problem = await _problem(function, {**valid, name: value}, name)
+            if problem:
+                problems.append(f"{name}={value!r:.60}: {problem}")
+    return problems
+
+
+async def _problem(
+    function: Callable[..., object], arguments: Mapping[str, object], name: str
+) -> str:
+    positional = [
+        arguments[each]
+        for each, parameter in parameters_of(function).items()
+        if parameter.kind is parameter.VAR_POSITIONAL and each in arguments
+    ]
+    try:
+        async with asyncio.timeout(_TAKES_S_MAX):
+            result = function(*positional, **arguments)
+            if isinstance(result, AbstractAsyncContextManager):
+                async with result:
+                    pass
+            elif isinstance(result, AsyncIterator):
+                await anext(result)
+            elif isinstance(result, Awaitable):
+                await result
+    except ValueError as error:
+        named = re.search(rf"\b{name}\b", str(error), re.IGNORECASE)
+        return "" if named else f"the error does not name it: {error}"
+    except Exception as error:  # noqa: BLE001 - what is tested
+        return f"{type(error).__name__}: {error}"
+    return "accepted"
+
+
+def _nothing(_value: object) -> bool:
+    return False

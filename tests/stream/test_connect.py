@@ -1,0 +1,563 @@
+"""`qos.connect`: it stays connected, says why it cannot, and closes at the end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+from asyncio.subprocess import PIPE
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from slixmpp import JID
+
+import qos
+from qos import CannotConnect, Device, LocalProtocolError
+from qos.testing import LoopbackServer, friends
+from qos.testing.prosody import Prosody, mutual
+from qos.testing.proxy import LinkFault, Proxy
+
+LIMIT_S = 20.0
+SECRET = "secret"  # noqa: S105 - of accounts that only exist in a test
+LAMP, CONTROLLER = "lamp@localhost/1", "controller@localhost/1"
+QUICK: dict[str, Any] = {"retry_first_s": 0.1, "retry_max_s": 0.3}
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[LoopbackServer]:
+    async with friends("controller", "lamp") as server:
+        yield server
+
+
+def device(
+    server: LoopbackServer, jid: str, password: str = SECRET, **options: Any
+) -> Device:
+    where: Mapping[str, Any] = {"host": server.host, "port": server.port, "tls": "off"}
+    return qos.connect(jid, password, **(QUICK | {**where, **options}))
+
+
+async def test_a_command_is_sent_taken_and_confirmed(server: LoopbackServer) -> None:
+    """To a bare JID: the controller finds the resource by its presence."""
+    async with (
+        device(server, LAMP) as lamp,
+        device(server, CONTROLLER) as controller,
+        asyncio.timeout(LIMIT_S),
+    ):
+        sending = asyncio.create_task(controller.send("lamp@localhost", "on"))
+        messages = lamp.messages()
+        message = await anext(messages)
+        info = lamp.qos.incoming(message)
+        assert info is not None
+        assert (message["body"], info.level) == ("on", qos.Level.ASSURED)
+        assert not info.redelivered
+        assert not sending.done()
+        await messages.aclose()
+        assert (await sending).status.value == "delivered"
+
+
+async def test_break_takes_the_message_when_the_block_is_left(
+    server: LoopbackServer,
+) -> None:
+    """Its sender is told before the device logs out."""
+    async with device(server, CONTROLLER) as controller, asyncio.timeout(LIMIT_S):
+        async with device(server, LAMP) as lamp:
+            sending = asyncio.create_task(controller.send("lamp@localhost", "off"))
+            async for message in lamp.messages():
+                assert message["body"] == "off"
+                break
+        assert (await sending).status.value == "delivered"
+
+
+# -- what cannot be ----------------------------------------------------------
+
+
+async def test_a_wrong_password_is_told_after_one_attempt(
+    server: LoopbackServer,
+) -> None:
+    """Several devices with an old password are a storm of logins for a server."""
+    logins = 0
+
+    async def count(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal logins
+        logins += 1
+        up, down = await asyncio.open_connection(server.host, server.port)
+
+        async def copy(source: asyncio.StreamReader, to: asyncio.StreamWriter) -> None:
+            while data := await source.read(10_000):
+                to.write(data)
+            to.close()
+
+        await asyncio.gather(copy(reader, down), copy(up, writer))
+
+    between = await asyncio.start_server(count, "127.0.0.1", 0)
+    port = between.sockets[0].getsockname()[1]
+    begun = time.monotonic()
+    with pytest.raises(CannotConnect, match=r"refused the login: not-authorized$"):
+        async with device(server, LAMP, "guess", port=port):
+            raise AssertionError("it has been entered")
+    assert time.monotonic() - begun < LIMIT_S
+    assert logins == 1
+    between.close()
+
+
+async def test_a_password_that_is_changed_ends_what_waits(
+    server: LoopbackServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """In a loop, in a send, and in whatever comes after; once, and not silently."""
+    async with device(server, LAMP) as lamp, asyncio.timeout(LIMIT_S):
+        sending = asyncio.create_task(lamp.send("controller@localhost/x", "?"))
+        looping = asyncio.create_task(anext(lamp.messages()))
+        serving = asyncio.create_task(lamp.serve_forever())
+        await asyncio.sleep(0)
+        passwords = server._router.passwords
+        assert isinstance(passwords, dict)
+        passwords["lamp"] = "changed"
+        await server.restart()
+        for task in (sending, looping, serving):
+            with pytest.raises(CannotConnect, match="refused the login"):
+                await task
+        with pytest.raises(CannotConnect, match="refused the login"):
+            await lamp.send("controller@localhost", "?")
+    assert caplog.text.count("the device has ended") == 1
+
+
+async def test_a_name_without_an_address_is_told() -> None:
+    """Often it is misspelt."""
+    unknown = qos.connect(
+        "lamp@localhost",
+        "secret",
+        host="no-such-host.invalid",
+        connect_timeout_s=0.5,
+        **QUICK,
+    )
+    with pytest.raises(CannotConnect, match=r"no-such-host\.invalid:5222.*gave up"):
+        await unknown.__aenter__()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"jid": "localhost"}, "jid localhost: an account has the form"),
+        ({"tls": "of"}, "tls of: it must be one of starttls, direct, off"),
+        ({"tls": "off", "host": "192.0.2.1"}, "tls off is for a loopback address"),
+        ({"ca_file": "no.pem"}, "ca_file no.pem: No such file"),
+        ({"password": "\x07"}, "the password has characters"),
+        ({"deadline": 3}, "no option 'deadline'"),
+    ],
+)
+def test_a_wrong_argument_is_refused_at_once(
+    arguments: dict[str, Any], said: str
+) -> None:
+    """Before any file is opened; the text names it."""
+    with pytest.raises(ValueError, match=said):
+        qos.connect(**({"jid": LAMP, "password": "secret"} | arguments))
+
+
+async def test_a_device_is_entered_once(server: LoopbackServer) -> None:
+    """Its store is closed afterwards."""
+    lamp = device(server, LAMP)
+    with pytest.raises(LocalProtocolError, match="not entered"):
+        await lamp.send("controller@localhost", "?")
+    async with lamp:
+        pass
+    with pytest.raises(LocalProtocolError, match="entered once"):
+        await lamp.__aenter__()
+
+
+# -- staying connected -------------------------------------------------------
+
+
+async def test_what_is_outstanding_goes_on_when_the_server_is_back(
+    server: LoopbackServer,
+) -> None:
+    """The server is stopped and started; neither program does anything about it."""
+    async with (
+        device(server, LAMP) as lamp,
+        device(server, CONTROLLER) as controller,
+        asyncio.timeout(LIMIT_S),
+    ):
+        await server.stop()
+        while lamp.is_online or controller.is_online:  # noqa: ASYNC110 - a property
+            await asyncio.sleep(0.01)
+        sending = asyncio.create_task(controller.send("lamp@localhost", "on"))
+        await server.start()
+        messages = lamp.messages()
+        assert (await anext(messages))["body"] == "on"
+        await messages.aclose()
+        assert (await sending).status.value == "delivered"
+
+
+@pytest.fixture
+async def prosody(tmp_path: Path) -> AsyncIterator[Prosody]:
+    folder = tmp_path / "prosody"
+    folder.mkdir()
+    names = ("controller", "lamp")
+    async with Prosody(
+        folder,
+        accounts=dict.fromkeys(names, "secret"),
+        rosters=mutual(names),
+        tls=True,
+    ) as prosody:
+        yield prosody
+
+
+def secure(prosody: Prosody, jid: str, **options: Any) -> Device:
+    where: dict[str, Any] = {
+        "host": "127.0.0.1",
+        "port": prosody.c2s_port,
+        "ca_file": prosody.ca_file,
+    }
+    return qos.connect(jid, "secret", **(QUICK | where | options))
+
+
+@pytest.mark.xmpp
+@pytest.mark.parametrize("stream_management", [True, False])
+async def test_a_frozen_server_is_found_by_the_keepalive(
+    stream_management: bool, prosody: Prosody
+) -> None:
+    """A process that hangs closes no connection, and answers nothing."""
+    options = {
+        "stream_management": stream_management,
+        "ping_interval_s": 0.2,
+        "ping_timeout_s": 0.3,
+    }
+    pid = prosody.pid
+    async with (
+        secure(prosody, LAMP) as lamp,
+        secure(prosody, CONTROLLER, **options) as controller,
+        asyncio.timeout(2 * LIMIT_S),
+    ):
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            while controller.is_online:  # noqa: ASYNC110 - a property
+                await asyncio.sleep(0.01)
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        sending = asyncio.create_task(controller.send("lamp@localhost", "on"))
+        messages = lamp.messages()
+        assert (await anext(messages))["body"] == "on"
+        await messages.aclose()
+        assert (await sending).status.value == "delivered"
+
+
+@pytest.mark.xmpp
+async def test_a_server_that_is_killed_loses_nothing_of_a_device(
+    prosody: Prosody,
+) -> None:
+    """Outstanding messages go on when it has been started again."""
+    async with (
+        secure(prosody, LAMP) as lamp,
+        secure(prosody, CONTROLLER) as controller,
+        asyncio.timeout(2 * LIMIT_S),
+    ):
+        await prosody.kill()
+        sending = [
+            asyncio.create_task(controller.send("lamp@localhost", str(number)))
+            for number in range(20)
+        ]
+        await prosody.start()
+        messages = lamp.messages()
+        bodies = {(await anext(messages))["body"] for _ in sending}
+        await messages.aclose()
+        assert bodies == set(map(str, range(20)))
+        for each in sending:
+            assert (await each).status.value == "delivered"
+
+
+@pytest.mark.xmpp
+async def test_a_session_is_resumed_after_a_cut(prosody: Prosody) -> None:
+    """XEP-0198: a plain message that was under way arrives, once."""
+    async with (
+        Proxy(prosody.c2s_port, seed=1) as proxy,
+        secure(prosody, LAMP, port=proxy.port) as lamp,
+        secure(prosody, CONTROLLER) as controller,
+        asyncio.timeout(LIMIT_S),
+    ):
+        resumed = asyncio.ensure_future(lamp.client.wait_until("session_resumed"))
+        await proxy.inflict(LinkFault.CUT, 0)
+        controller.client.send_message(JID(LAMP), "while it was away")
+        await resumed
+        assert (await anext(lamp.messages()))["body"] == "while it was away"
+
+
+@pytest.mark.xmpp
+async def test_a_certificate_of_another_ca_is_told_and_ca_file_named(
+    prosody: Prosody,
+) -> None:
+    """The first thing that a newcomer with a server of his own meets."""
+    with pytest.raises(CannotConnect, match=r"certificate is refused: self.*ca_file"):
+        await secure(prosody, LAMP, ca_file=None).__aenter__()
+
+
+# -- the end -----------------------------------------------------------------
+
+
+async def test_a_device_can_be_cancelled_whatever_it_waits_for(
+    server: LoopbackServer, tmp_path: Path
+) -> None:
+    """Its store is closed then: the next can open it."""
+    store = f"sqlite:{tmp_path / 'lamp.db'}"
+    reached = ""
+
+    async def live() -> None:
+        nonlocal reached
+        reached = "entering"
+        async with device(server, LAMP, store=store) as lamp:
+            reached = "sending"
+            with pytest.raises(qos.NotDelivered):
+                await lamp.send("controller@localhost/away", "?", deadline_s=0.02)
+            reached = "looping"
+            async for _ in lamp.messages():
+                raise AssertionError
+
+    seen = set()
+    for turns in (0, 1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144, 233, 377, 610):
+        task = asyncio.create_task(live())
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        task.cancel()
+        seen.add(reached)
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    assert "entering" in seen
+    async with device(server, LAMP, store=store) as lamp:
+        looping = asyncio.create_task(anext(lamp.messages()))
+        await asyncio.sleep(0)
+        looping.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await looping
+
+
+async def test_closing_twice_is_no_harm_and_ends_the_loops(
+    server: LoopbackServer,
+) -> None:
+    """Whoever waits for a message is told that none comes any more."""
+    async with device(server, LAMP) as lamp, asyncio.timeout(LIMIT_S):
+        waiting = asyncio.create_task(anext(lamp.messages(), None))
+        serving = asyncio.create_task(lamp.serve_forever())
+        await asyncio.sleep(0)
+        await asyncio.gather(lamp.aclose(), lamp.aclose())
+        await lamp.aclose()
+        assert await waiting is None
+        with pytest.raises(CannotConnect, match="has been closed"):
+            await serving
+        with pytest.raises(CannotConnect, match="has been closed"):
+            await lamp.send("controller@localhost", "?")
+
+
+# -- the loop ----------------------------------------------------------------
+
+
+async def test_an_exception_in_the_body_brings_the_message_again(
+    server: LoopbackServer, tmp_path: Path
+) -> None:
+    """Marked as redelivered, after the next start; what was done before is not."""
+    store = f"sqlite:{tmp_path / 'lamp.db'}"
+
+    async def crash() -> None:
+        async with device(server, LAMP, store=store) as lamp:
+            async for message in lamp.messages():
+                if message["body"] == "bad":
+                    raise ZeroDivisionError
+
+    async with device(server, CONTROLLER) as controller, asyncio.timeout(LIMIT_S):
+        crashing = asyncio.create_task(crash())
+        assert (await controller.send(LAMP, "good")).status.value == "delivered"
+        sending = asyncio.create_task(controller.send(LAMP, "bad"))
+        with pytest.raises(ZeroDivisionError):
+            await crashing
+        assert not sending.done()
+        async with device(server, LAMP, store=store) as lamp:
+            messages = lamp.messages()
+            message = await anext(messages)
+            info = lamp.qos.incoming(message)
+            assert message["body"] == "bad"
+            assert info is not None
+            assert info.redelivered
+            await messages.aclose()
+            assert (await sending).status.value == "delivered"
+
+
+async def test_a_kill_in_the_body_brings_the_message_again(
+    server: LoopbackServer, tmp_path: Path
+) -> None:
+    """kill -9, while the body is at work."""
+    store = f"sqlite:{tmp_path / 'lamp.db'}"
+    async with device(server, CONTROLLER) as controller, asyncio.timeout(LIMIT_S):
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", _VICTIM, str(server.port), store), stdout=PIPE
+        )
+        assert process.stdout is not None
+        assert await process.stdout.readline() == b"ready\n"
+        assert (await controller.send(LAMP, "first")).status.value == "delivered"
+        sending = asyncio.create_task(controller.send(LAMP, "second"))
+        assert await process.stdout.readline() == b"first\n"
+        assert await process.stdout.readline() == b"second\n"
+        process.kill()
+        await process.communicate()
+        async with device(server, LAMP, store=store) as lamp:
+            messages = lamp.messages()
+            message = await anext(messages)
+            info = lamp.qos.incoming(message)
+            assert message["body"] == "second"
+            assert info is not None
+            assert info.redelivered
+            await messages.aclose()
+            assert (await sending).status.value == "delivered"
+
+
+_VICTIM = """\
+import asyncio, sys, qos
+
+async def main():
+    async with qos.connect("lamp@localhost/1", "secret", host="127.0.0.1",
+                           port=int(sys.argv[1]), tls="off", store=sys.argv[2]) as lamp:
+        print("ready", flush=True)
+        async for message in lamp.messages():
+            print(message["body"], flush=True)
+            if message["body"] == "second":
+                await asyncio.sleep(60)
+
+asyncio.run(main())
+"""
+
+
+async def test_messages_that_come_before_the_loop_wait_for_it_unconfirmed(
+    server: LoopbackServer,
+) -> None:
+    """Between `async with` and `async for` there may be anything."""
+    async with (
+        device(server, LAMP) as lamp,
+        device(server, CONTROLLER) as controller,
+        asyncio.timeout(LIMIT_S),
+    ):
+        controller.client.send_message(JID(LAMP), "plain")
+        sending = asyncio.create_task(controller.send(LAMP, "assured"))
+        while len(reception(lamp)._waiting) < 2:  # noqa: ASYNC110 - no event for it
+            await asyncio.sleep(0.01)
+        assert not sending.done()
+        messages = lamp.messages()
+        bodies = [(await anext(messages))["body"] for _ in range(2)]
+        assert bodies == ["plain", "assured"]
+        await messages.aclose()
+        await sending
+
+
+def reception(device: Device) -> Any:
+    return device._reception
+
+
+async def test_several_loops_share_the_messages_out(server: LoopbackServer) -> None:
+    """So that several bodies are at work; each has its own message in hand."""
+    async with (
+        device(server, LAMP) as lamp,
+        device(server, CONTROLLER) as controller,
+        asyncio.timeout(LIMIT_S),
+    ):
+        one, two = lamp.messages(), lamp.messages()
+        sends = [asyncio.create_task(controller.send(LAMP, body)) for body in "ab"]
+        bodies = [message["body"] for message in (await anext(one), await anext(two))]
+        assert sorted(bodies) == ["a", "b"]
+        await two.aclose()
+        done, _ = await asyncio.wait(sends, return_when=asyncio.FIRST_COMPLETED)
+        assert len(done) == 1
+        assert await anext(two, None) is None
+        await one.aclose()
+        await asyncio.gather(*sends)
+
+
+@pytest.mark.parametrize(("limit", "value"), [("MAX", 2), ("BYTES_MAX", 500)])
+async def test_plain_messages_over_the_bound_are_dropped_and_it_is_logged(
+    limit: str,
+    value: int,
+    server: LoopbackServer,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """At level unacknowledged nobody is told; memory is bounded."""
+    monkeypatch.setattr(f"qos.stream.messages.PLAIN_{limit}", value)
+    async with (
+        device(server, LAMP) as lamp,
+        device(server, CONTROLLER) as controller,
+        asyncio.timeout(LIMIT_S),
+    ):
+        for body in "abcd":
+            controller.client.send_message(JID(LAMP), body)
+        while "more are dropped" not in caplog.text:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        sending = asyncio.create_task(controller.send(LAMP, "assured"))
+        messages = lamp.messages()
+        bodies = [(await anext(messages))["body"] for _ in range(3)]
+        assert bodies == ["a", "b", "assured"]
+        await messages.aclose()
+        await sending
+
+
+async def test_a_plain_message_that_is_returned_is_not_handed_over(
+    server: LoopbackServer,
+) -> None:
+    """It has the body of our own command: to act on it would be a mistake."""
+    async with (
+        device(server, LAMP) as lamp,
+        device(server, CONTROLLER) as controller,
+        asyncio.timeout(LIMIT_S),
+    ):
+        returned = asyncio.ensure_future(lamp.client.wait_until("message_error"))
+        lamp.client.send_message(JID("nobody@localhost"), "on")
+        await returned
+        controller.client.send_message(JID(LAMP), "off")
+        assert (await anext(lamp.messages()))["body"] == "off"
+
+
+async def test_setup_registers_handlers_and_consumers_before_it_connects(
+    server: LoopbackServer,
+) -> None:
+    """Then messages go to them, and not to a loop."""
+    got = asyncio.Event()
+
+    def setup(lamp: Device) -> None:
+        @lamp.qos.consumer()
+        async def keep(message: object, handover: object) -> None:
+            got.set()
+
+    async with (
+        device(server, LAMP, setup=setup) as lamp,
+        device(server, CONTROLLER) as controller,
+        asyncio.timeout(LIMIT_S),
+    ):
+        with pytest.raises(LocalProtocolError, match="setup"):
+            lamp.messages()
+        await controller.send(LAMP, "on")
+        assert got.is_set()
+
+
+async def test_a_message_that_no_loop_asks_for_is_logged(
+    server: LoopbackServer,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A program with handlers that forgot `setup` would wonder why nobody is told."""
+    monkeypatch.setattr("qos.stream.messages._FORGOTTEN_S", 0.01)
+    caplog.set_level(logging.WARNING)
+    async with (
+        device(server, LAMP),
+        device(server, CONTROLLER) as controller,
+        asyncio.timeout(LIMIT_S),
+    ):
+        controller.client.send_message(JID(LAMP), "on")
+        while "registered by `setup`" not in caplog.text:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
+def test_importing_qos_imports_no_slixmpp() -> None:
+    """It is imported when `qos.connect` is asked for."""
+    code = "import sys, qos; assert 'slixmpp' not in sys.modules; qos.connect"
+    subprocess.run([sys.executable, "-c", code], check=True)
+    with pytest.raises(AttributeError, match="no attribute 'conect'"):
+        qos.conect  # type: ignore[attr-defined]  # noqa: B018

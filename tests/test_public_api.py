@@ -1,0 +1,132 @@
+"""What `import qos` shows to a user: names, attributes, and how values look."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import re
+from dataclasses import fields, is_dataclass
+
+import pytest
+
+import qos
+import qos.errors
+from qos.core.model import Incoming, Level, Outgoing, OutgoingState
+from qos.core.receiver import Request
+from qos.engine import Delivery, Outcome
+from xep_0254 import BrowsedItem, DeliveredItem, NewItem
+
+SECRET = "hush"  # noqa: S105 - a payload that must not be seen
+PAYLOAD = f"<message xmlns='jabber:client'><body>{SECRET}</body></message>"
+
+ERRORS = [getattr(qos.errors, name) for name in qos.errors.__all__]
+
+
+def test_all_errors_and_what_an_outcome_is_made_of_are_public_names() -> None:
+    """A user must not look for the type of an attribute in a private module."""
+    assert set(qos.errors.__all__) <= set(qos.__all__)
+    assert {"Level", "Outcome", "OutgoingState", "Delivery"} <= set(qos.__all__)
+    assert dir(qos) == sorted(qos.__all__)
+    for name in qos.__all__:
+        assert getattr(qos, name) is not None
+
+
+@pytest.mark.parametrize("name", sorted({*qos.__all__} - {"__version__"}))
+def test_every_public_name_has_a_docstring_of_its_own(name: str) -> None:
+    """A dataclass without one has its signature there, and an enum Python's text."""
+    public = getattr(qos, name)
+    assert public.__doc__
+    assert not public.__doc__.startswith(f"{name}(")
+
+
+@pytest.mark.parametrize("error", ERRORS)
+def test_every_attribute_of_an_error_is_documented(error: type[Exception]) -> None:
+    """The attributes are there to be read by programs."""
+    documented = set()
+    for base in error.__mro__:
+        text = inspect.getdoc(base) or ""
+        if issubclass(base, qos.QosError):
+            documented |= set(re.findall(r"^    (\w+): ", text, re.MULTILINE))
+    initializer = error.__init__
+    source = inspect.getsource(initializer) if inspect.isfunction(initializer) else ""
+    assert set(re.findall(r"self\.(\w+)(?::[^=]+)? = ", source)) <= documented
+
+
+def test_a_wrong_argument_is_a_value_error_and_a_full_outbox_is_none() -> None:
+    """`except ValueError` is for what the caller wrote, and for nothing else."""
+    assert issubclass(qos.InvalidArgument, ValueError | qos.LocalProtocolError)
+    assert not issubclass(qos.OutboxFull, ValueError)
+
+
+def outgoing(**values: object) -> Outgoing:
+    known: dict[str, object] = {
+        "msg_id": "m1",
+        "seq": 1,
+        "to": "lamp@example.org/1",
+        "level": Level.ASSURED,
+        "payload": PAYLOAD,
+        "size": len(PAYLOAD),
+        "created_at": 0.0,
+        "offer_id": "o1",
+        "deliver_id": "d1",
+    }
+    return Outgoing(**{**known, **values})  # type: ignore[arg-type]  # by name
+
+
+INCOMING = Incoming(
+    key="k1",
+    msg_id="m1",
+    source="lamp@example.org/1",
+    to="controller@example.org/1",
+    level=Level.ASSURED,
+    payload=PAYLOAD,
+    size=len(PAYLOAD),
+    received_at=0.0,
+    changed_at=0.0,
+)
+REQUEST = Request(
+    kind="assured",
+    iq_id="i1",
+    source="a@b/c",
+    to="d@e/f",
+    namespace="n",
+    payload=PAYLOAD,
+)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        outgoing(),
+        INCOMING,
+        REQUEST,
+        NewItem(PAYLOAD, "i1"),
+        BrowsedItem(item_id="i1", payload=PAYLOAD),
+        DeliveredItem(item_id="i1", payload=PAYLOAD),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_what_is_logged_of_a_message_or_an_item_has_no_payload(value: object) -> None:
+    """A repr lands in logs and tracebacks, which others read."""
+    assert SECRET not in repr(value)
+    assert type(value).__name__ in repr(value)
+    assert "i1" in repr(value) or "m1" in repr(value)
+    assert is_dataclass(value)
+    assert any(getattr(value, each.name) == PAYLOAD for each in fields(value))
+
+
+async def test_a_delivery_shows_what_an_application_needs_and_no_more() -> None:
+    """What is for the outbox alone has an underscore."""
+    delivery = Delivery(None, msg_id="m1", to="lamp@example.org/1", level=Level.ASSURED)
+    public = [name for name in dir(delivery) if not name.startswith("_")]
+    assert public == ["ended", "level", "msg_id", "outcome", "to", "withdraw"]
+    assert repr(delivery) == (
+        "<Delivery 'm1' to lamp@example.org/1, assured: outstanding>"
+    )
+    done = outgoing(state=OutgoingState.DELIVERED)
+    delivery._settle(Outcome.of(done, 1.5))
+    assert repr(delivery) == "<Delivery 'm1' to lamp@example.org/1, assured: delivered>"
+    assert (await asyncio.wait_for(delivery.outcome(), 5)).seconds == 1.5
+    assert repr(Delivery._sent("lamp@example.org")) == (
+        "<Delivery '' to lamp@example.org, unacknowledged: sent>"
+    )

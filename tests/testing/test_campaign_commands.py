@@ -1,0 +1,373 @@
+"""The shipped commands in the campaign; that it would notice what they do wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import sqlite3
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from qos.cli.status import Status
+from qos.testing.campaign.commands import HomeFiles
+from qos.testing.campaign.disk import SmallDisk
+from qos.testing.campaign.pipe import PipeReader
+from qos.testing.campaign.printed import (
+    Printed,
+    count_commands,
+    missing,
+    read_printed,
+)
+from qos.testing.command_roles import Shipped
+from qos.testing.message_roles import End, read_log
+from qos.testing.role import Connect
+from qos.testing.role_processes import Process, Processes
+from qos.testing.server import LoopbackServer
+
+Entry = Mapping[str, object]
+
+
+def files_in(folder: Path) -> HomeFiles:
+    (folder / "output").mkdir()
+    return HomeFiles(folder, SmallDisk(folder / "output", 1))
+
+
+def lines(*entries: Entry) -> str:
+    return "".join(f"{json.dumps(entry)}\n" for entry in entries)
+
+
+def printed(number: int, *, redelivered: bool = False) -> Entry:
+    """What `listen` prints of a message."""
+    body = f"assured 1-{number}"
+    return {"level": "assured", "redelivered": redelivered, "body": body}
+
+
+def delivered(number: int) -> list[Entry]:
+    """What the hub notes of a message that it was told is delivered."""
+    message: Entry = {"id": f"m{number}", "body": f"assured 1-{number}"}
+    return [
+        {"event": "begun", **message, "deadline_s": None, "withdrawn": False},
+        {"event": "accepted", **message},
+        {"event": "ended", **message, "status": "delivered"},
+    ]
+
+
+def queue_with(path: Path, *items: tuple[str, str, str | None]) -> Path:
+    """A store with these items: node, id, outcome."""
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        db.execute("CREATE TABLE item (node TEXT, item_id TEXT, outcome TEXT)")
+        db.executemany("INSERT INTO item VALUES (?, ?, ?)", items)
+        db.commit()
+    return path
+
+
+# -- reading stdout ----------------------------------------------------------
+
+
+def test_a_line_that_is_torn_off_is_told_from_one_that_is_glued(tmp_path: Path) -> None:
+    """The first is what a kill leaves; the second loses a message to who reads lines."""
+    whole = lines(printed(1)).rstrip("\n")
+    path = tmp_path / "out"
+    path.write_text(f"{whole}\n{whole[:20]}\n\n{whole[:20]}{whole}\n{whole}x\n{{")
+    found = read_printed(path, tmp_path / "missing")
+    assert found.whole == [printed(1)]
+    assert found.torn == 2
+    assert found.glued == [f"{whole[:20]}{whole}", f"{whole}x"]
+
+
+def test_what_is_printed_twice_without_a_mark_is_doubled(tmp_path: Path) -> None:
+    """And what a restart has printed again, marked, is recognized."""
+    files = files_in(tmp_path)
+    files.hub.write_text(lines(*(e for n in range(1, 6) for e in delivered(n))))
+    in_file, by_pipe = files.printed
+    whole = lines(printed(5)).rstrip("\n")
+    in_file.write_text(
+        lines(printed(1), printed(2, redelivered=True), printed(3))
+        # Torn off, and printed again.
+        + f"{lines(printed(4))[:30]}\n"
+        + lines(printed(4, redelivered=True))
+        # Glued: nobody can read it.
+        + f"{whole[:10]}{whole}\n"
+    )
+    by_pipe.write_text(lines(printed(1), printed(2), {**printed(9), "level": "x"}))
+    store = queue_with(tmp_path / "queue.sqlite")
+    tally = count_commands(files, store)["messages, listen"]
+    assert tally.delivered == 5
+    assert tally.doubled == 1  # 1
+    assert tally.again == 1  # 2
+    assert tally.lost == 1  # 5
+    # 5, of which its sender was told that it is delivered; the glued line; and one that
+    # nobody has sent.
+    assert tally.false == 3
+    assert missing(files, store) == 1
+
+
+def test_an_outcome_that_send_has_printed_must_be_true(tmp_path: Path) -> None:
+    """By what the receiver has."""
+    files = files_in(tmp_path)
+    outcome = {"to": "hub@localhost", "attempts": 1}
+    files.desk_printed.write_text(
+        lines(
+            {**outcome, "msg_id": "m1", "outcome": "delivered"},
+            {**outcome, "msg_id": "m2", "outcome": "delivered"},
+            {**outcome, "msg_id": "m3", "outcome": "not delivered"},
+            {**outcome, "msg_id": "m4", "outcome": "delivered"},
+            {**outcome, "msg_id": "m4", "outcome": "in doubt"},
+            # Of `outbox list`.
+            {"msg_id": "m9", "state": "queued"},
+        )
+    )
+    took = [
+        {"event": "took", "id": name, "body": ""}
+        for name in ("m1", "m3", "m4", "m5", "m5")
+    ]
+    files.hub.write_text(lines(*took))
+    store = queue_with(tmp_path / "queue.sqlite")
+    tally = count_commands(files, store)["messages, send"]
+    assert tally.lost == 1  # m2
+    assert tally.doubled == 1  # m5
+    assert tally.false == 2  # m3 and m4
+
+
+def test_each_wrong_deed_of_a_queue_and_its_worker_is_counted(tmp_path: Path) -> None:
+    """Also an item in a queue that nobody has published to."""
+    files = files_in(tmp_path)
+    outcome = {"to": "queue.localhost", "attempts": 2}
+    files.desk_printed.write_text(
+        lines(
+            {"id": "i1"},
+            {"id": "i2"},
+            {**outcome, "msg_id": "m1", "outcome": "delivered"},
+        )
+    )
+    files.errand_printed.write_text(
+        lines(*({"id": f"i{n}", "outcome": "accepted"} for n in (1, 1, 3)))
+    )
+    files.done.write_text("i1\n")
+    store = queue_with(
+        tmp_path / "queue.sqlite",
+        ("errands", "i1", "accepted"),
+        ("errands", "i4", None),
+        ("vault", "i5", None),
+    )
+    tally = count_commands(files, store)["items, worker"]
+    assert tally.lost == 2  # i2, and what m1 has published
+    assert tally.doubled == 1  # i1
+    # i3 was accepted though it was not done, and the service knows nothing of it.
+    assert tally.false == 2  # i3, and i5 in the vault
+    assert tally.open == 1  # i4
+
+
+# -- the pipe ----------------------------------------------------------------
+
+
+async def test_a_reader_that_stops_lets_the_pipe_fill_up(tmp_path: Path) -> None:
+    """And loses nothing when it goes on."""
+    fifo, out = tmp_path / "fifo", tmp_path / "out"
+    async with PipeReader(fifo, out) as reader:
+        assert not reader.full
+        reader.stop()
+        writing = os.open(fifo, os.O_WRONLY | os.O_NONBLOCK)
+        size = 0
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                size += os.write(writing, b"x" * 1000)
+        assert reader.full
+        reader.go_on()
+        while out.stat().st_size < size:  # noqa: ASYNC110 - it is no event
+            await asyncio.sleep(0.01)
+        assert not reader.full
+        os.write(writing, b"the end")
+        os.close(writing)
+    assert out.read_text().endswith("xthe end")
+
+
+# -- the commands ------------------------------------------------------------
+
+
+@dataclass
+class Stage:
+    """A hub that sends to `listen`, at the embedded server.
+
+    Attributes:
+        files: what they keep.
+        server: where they meet.
+        processes: starts them.
+    """
+
+    files: HomeFiles
+    server: LoopbackServer
+    processes: Processes
+
+    def connect(self, name: str) -> Connect:
+        return Connect(
+            jid=f"{name}@localhost/1",
+            password="secret",  # noqa: S106 - of accounts inside a test
+            host=self.server.host,
+            port=self.server.port,
+        )
+
+    async def hub(self, to: str = "home@localhost/1", padding: int = 0) -> Process:
+        return await self.processes.start(
+            End(
+                connect=self.connect("hub"),
+                role="sender",
+                number=1,
+                store=self.files.store("hub"),
+                log=str(self.files.hub),
+                to=(to,),
+                padding=padding,
+            )
+        )
+
+    async def command(self, *words: str, stdout: Path, **options: Any) -> Process:
+        connect = self.connect("home")
+        login = ("--jid", connect.jid, "--tls", "off")
+        where = ("--host", connect.host, "--port", str(connect.port))
+        return await self.processes.start(
+            Shipped(
+                connect=connect,
+                words=(words[0], *login, *where, *words[1:]),
+                stdout=str(stdout),
+                stderr=str(self.files.folder / "stderr"),
+                **options,
+            )
+        )
+
+    def delivered(self) -> int:
+        """How many messages the hub was told are delivered."""
+        log = read_log(self.files.hub)
+        return sum(entry.get("status") == "delivered" for entry in log)
+
+
+@pytest.fixture
+async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
+    files = files_in(tmp_path)
+    accounts = dict.fromkeys(("home", "hub"), "secret")
+    rosters = {"home": {"hub@localhost": "both"}}
+    async with (
+        LoopbackServer(accounts=accounts, rosters=rosters) as server,
+        Processes(tmp_path) as processes,
+    ):
+        yield Stage(files, server, processes)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(40):
+        while not condition():  # noqa: ASYNC110 - it is in another process
+            await asyncio.sleep(0.02)
+
+
+SHORT_WRITE = "a short write is taken for success"
+NO_TAKER = "a confirm without a taker"
+
+#: Some lines, and a part of one.
+FEW_BYTES = 2_000
+
+
+@pytest.mark.crash
+async def test_a_full_disk_ends_listen_and_no_message_is_lost(stage: Stage) -> None:
+    """Status 74; what was confirmed and not printed is printed by its next life."""
+    stdout, _ = stage.files.printed
+    # Each message is a file of its own, and shorter than the limit.
+    words = ("listen", "--store", f"files:{stage.files.folder / 'held'}")
+    listen = await stage.command(*words, stdout=stdout, file_bytes_max=FEW_BYTES)
+    hub = await stage.hub()
+    assert await asyncio.wait_for(asyncio.shield(listen.ended), 40) == Status.OUTPUT
+    assert read_printed(stdout).torn == 1
+    listen = await stage.command(*words, stdout=stdout)
+    before = stage.delivered()
+    await until(lambda: stage.delivered() > before)
+    await hub.kill()
+    store = queue_with(stage.files.folder / "queue.sqlite")
+    await until(lambda: not missing(stage.files, store))
+    tally = count_commands(stage.files, store)["messages, listen"]
+    assert (tally.doubled, tally.false) == (0, 0), tally.examples
+
+
+@pytest.mark.crash
+async def test_a_short_write_that_is_taken_for_success_is_found(stage: Stage) -> None:
+    """Or the campaign would not see what loses messages."""
+    stdout, _ = stage.files.printed
+    listen = await stage.command(
+        *("listen", "--store", "memory:"),
+        stdout=stdout,
+        file_bytes_max=FEW_BYTES,
+        mutant=SHORT_WRITE,
+    )
+    hub = await stage.hub()
+    lines_max = FEW_BYTES // len(lines(printed(1)))
+    await until(lambda: stage.delivered() > lines_max)
+    await hub.kill()
+    await listen.kill()
+    store = queue_with(stage.files.folder / "queue.sqlite")
+    assert missing(stage.files, store)
+
+
+@pytest.mark.crash
+async def test_a_message_that_send_confirms_and_nobody_takes_is_found(
+    stage: Stage,
+) -> None:
+    """While `listen` restarts, another command may be the only one that is online."""
+    words = ("send", "hub@localhost/away", "--body", "x", "--store", "memory:")
+    send = await stage.command(*words, stdout=stage.files.desk_printed, mutant=NO_TAKER)
+    hub = await stage.hub("home@localhost")
+    await until(lambda: stage.delivered() > 0)
+    await hub.kill()
+    await send.kill()
+    store = queue_with(stage.files.folder / "queue.sqlite")
+    assert missing(stage.files, store)
+
+
+async def torn_off(stage: Stage, reader: PipeReader, *words: str) -> None:
+    """Kill lives of `listen` at the full pipe until one leaves a part of a line."""
+    _, piped = stage.files.printed
+    while not piped.read_bytes() or piped.read_bytes().endswith(b"\n"):
+        listen = await stage.command(*words, stdout=stage.files.fifo)
+        before = stage.delivered()
+        await until(lambda: stage.delivered() > before)  # noqa: B023
+        reader.stop()
+        await until(lambda: reader.full)
+        await listen.kill()
+        reader.go_on()
+        await until(lambda: not reader.full)
+
+
+@pytest.mark.crash
+async def test_a_kill_at_a_full_pipe_glues_no_line_to_that_of_the_next_life(
+    stage: Stage,
+) -> None:
+    """The pipe stays, as in `while true; do xmpp-qos listen …; done | reader`."""
+    words = ("listen", "--store", stage.files.store("home"))
+    _, piped = stage.files.printed
+    async with PipeReader(stage.files.fifo, piped) as reader:
+        hub = await stage.hub(padding=9_000)
+        await torn_off(stage, reader, *words)
+        size = piped.stat().st_size
+        await stage.command(*words, stdout=stage.files.fifo)
+        await until(lambda: piped.stat().st_size > size)
+        await hub.kill()
+    assert read_printed(piped).torn
+    assert read_printed(piped).glued == []
+
+
+@pytest.mark.crash
+async def test_a_line_torn_off_in_a_pipe_is_ended_before_a_life_with_a_file(
+    stage: Stage,
+) -> None:
+    """That life prints the message again, so the pipe never gets the rest of its line."""
+    in_file, piped = stage.files.printed
+    fifo = stage.files.fifo
+    async with PipeReader(fifo, piped):
+        fifo.write_text(lines(printed(1))[:30])
+        words = ("listen", "--store", "memory:")
+        await stage.command(*words, stdout=in_file, begins_line_in=str(fifo))
+        await until(in_file.exists)
+        fifo.write_text(lines(printed(2)))
+    assert read_printed(piped) == Printed([dict(printed(2))], torn=1)

@@ -1,0 +1,92 @@
+"""A wrong value for any argument of a worker or a job is refused, and is named."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import sqlite3
+from collections.abc import Mapping, Sequence
+
+from slixmpp import ClientXMPP
+
+from qos.worker import Job, Worker
+from qos.worker.job import Settling
+from wrong_values import NO_JIDS, NO_SECONDS, accepted, parameters_of
+from xep_0254 import DeliveredItem
+
+Wrong = Mapping[str, Sequence[object]]
+
+#: For the holder of a job alone, and for `async with`.
+OF_THE_HOLDER = {"abandon", "lose", "check_held"}
+
+
+async def test_every_argument_of_a_worker_is_checked_and_nothing_is_left() -> None:
+    """`parallel="8"` would fail at the first subscribe, in a task of its own."""
+    client = ClientXMPP("bee@localhost/1", "secret")
+    valid = {"client": client, "service": "queue.localhost", "node": "orders"}
+    wrong: Wrong = {
+        "service": NO_JIDS,
+        "node": ("",),
+        "parallel": (0, -1),
+        "batch": (0, -1, 2),
+        "events": ("", "Message"),
+        "lock_timeout_s": (0, *NO_SECONDS),
+        "resubscribe_s": (0, *NO_SECONDS),
+        "grace_s": NO_SECONDS,
+    }
+    tasks, plugins = asyncio.all_tasks(), list(client.plugin)
+    assert await accepted(Worker, valid, wrong) == []
+    assert list(client.plugin) == plugins
+    worker = Worker(client, "queue.localhost", "orders")
+    methods = {
+        name
+        for name, value in vars(Worker).items()
+        if inspect.isfunction(value) and not name.startswith("_")
+        if parameters_of(value)
+    }
+    assert methods == {"run", "recover"}
+    for name in methods:
+        assert await accepted(getattr(worker, name), {}) == [], name
+    assert asyncio.all_tasks() == tasks
+    client.plugin.disable("xep_0254")  # type: ignore[attr-defined]  # slixmpp's lack
+
+
+class Holder:
+    """Counts what is asked of it."""
+
+    service, node, account = "queue.localhost", "orders", "bee@localhost"
+    asked = 0
+
+    async def settle(self, _job: Job, _how: Settling) -> None:
+        self.asked += 1
+
+    async def extend(self, _job: Job, _seconds: float) -> float:
+        self.asked += 1
+        return 0.0
+
+    def give_up(self, _error: BaseException) -> None:
+        self.asked += 1
+
+
+async def test_every_argument_of_a_job_is_checked_and_it_stays_held() -> None:
+    """A job that was rejected for a wrong reason is gone."""
+    holder = Holder()
+    job = Job(DeliveredItem(item_id="i1"), holder)
+    table: dict[str, tuple[Mapping[str, object], Wrong]] = {
+        "modify": ({}, {}),
+        "reject": ({}, {}),
+        "extend": ({"seconds": 5}, {"seconds": (0, *NO_SECONDS)}),
+        "effects": ({"db": sqlite3.connect(":memory:")}, {}),
+    }
+    methods = {
+        name
+        for name, value in vars(Job).items()
+        if inspect.isfunction(value) and not name.startswith("_")
+        if parameters_of(value)
+    }
+    assert methods - OF_THE_HOLDER == set(table)
+    for name, (valid, wrong) in table.items():
+        assert await accepted(getattr(job, name), valid, wrong) == [], name
+    assert holder.asked == 0
+    assert job.held
+    table["effects"][0]["db"].close()  # type: ignore[attr-defined]  # it is a connection

@@ -1,0 +1,128 @@
+"""What presence says of a JID that is sent to: is it there, and what does it support."""
+
+import asyncio
+from unittest import mock
+
+import pytest
+from slixmpp import ClientXMPP
+
+from qos.core.model import NAMESPACES, Level, Outgoing
+from xep_qos.discovery import Discovery, _Known
+
+OWN = "door@localhost/a"
+LAMP = "lamp@localhost/1"
+
+
+def record(to: str) -> Outgoing:
+    return Outgoing(
+        msg_id="m",
+        seq=1,
+        to=to,
+        level=Level.ACKNOWLEDGED,
+        payload="",
+        size=0,
+        created_at=0.0,
+        offer_id="m",
+        deliver_id="d",
+    )
+
+
+class Watched(Discovery):
+    """A discovery that has asked everybody already, unless it is said otherwise."""
+
+    def __init__(self) -> None:
+        self.client = xmpp = ClientXMPP(OWN, "secret")
+        self.contacts = {"lamp@localhost"}
+        self.answered = asyncio.Event()
+        super().__init__(
+            xmpp,
+            namespaces=NAMESPACES,
+            timeout_s=1.0,
+            now=lambda: 0.0,
+            found=lambda _account: self.answered.set(),
+            shows_presence=lambda account: account in self.contacts,
+        )
+
+    def thinks_absent(self, jid: str = LAMP) -> bool:
+        """What a route to this JID says."""
+        self._known[jid] = _Known(frozenset(NAMESPACES))
+        route = self.route(record(jid))
+        assert route is not None
+        return route.absent
+
+    async def learns(self) -> set[str]:
+        """Which namespaces of QoS the lamp turns out to support."""
+        self.answered.clear()
+        assert self.route(record(LAMP)) is None
+        await asyncio.wait_for(self.answered.wait(), 10)
+        return {each for each in NAMESPACES if self.supports(LAMP, each)}
+
+    def shows(self, jid: str) -> None:
+        """This JID becomes available to us."""
+        self.came(jid, "door@localhost", 0, None)
+
+
+@pytest.fixture
+async def discovery() -> Watched:
+    """We have shown our presence, and the server has returned it."""
+    watched = Watched()
+    watched.shows(OWN)
+    return watched
+
+
+async def test_a_contact_whose_presence_does_not_come_has_no_session(
+    discovery: Watched,
+) -> None:
+    """Our server has asked for it, and would have passed it on before any error."""
+    assert discovery.thinks_absent()
+    discovery.shows(LAMP)
+    assert not discovery.thinks_absent()
+    discovery.went(LAMP, "door@localhost")
+    assert discovery.thinks_absent()
+
+
+async def test_presence_proves_nothing_before_ours_was_returned(
+    discovery: Watched,
+) -> None:
+    """Until then the server may not have asked for theirs."""
+    discovery.session_started()
+    assert not discovery.thinks_absent()
+
+
+async def test_presence_proves_nothing_of_who_does_not_show_it_to_us(
+    discovery: Watched,
+) -> None:
+    """No subscription, no presence, whether there is a session or not."""
+    discovery.contacts.clear()
+    assert not discovery.thinks_absent()
+
+
+async def test_presence_proves_nothing_when_more_are_there_than_are_remembered(
+    discovery: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one that is sent to may be among those that were forgotten."""
+    monkeypatch.setattr("xep_qos.discovery._PRESENT_MAX", 2)
+    for jid in (LAMP, "eve@localhost/1", "eve@localhost/2"):
+        discovery.shows(jid)
+    for jid in ("eve@localhost/1", "eve@localhost/2"):
+        discovery.went(jid, "door@localhost")
+    assert not discovery.thinks_absent()
+
+
+async def test_a_resource_that_comes_back_is_asked_anew_unless_it_says_its_version(
+    discovery: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another program may be there now; the version of the old one says nothing of it."""
+    xmpp = discovery.client
+    xmpp.register_plugin("xep_0030")
+    xmpp.register_plugin("xep_0115")
+    with_qos = mock.AsyncMock(return_value={"features": set(NAMESPACES)})
+    without = mock.AsyncMock(return_value={"disco_info": {"features": set()}})
+    monkeypatch.setattr(xmpp.plugin["xep_0115"], "get_caps", with_qos)
+    monkeypatch.setattr(xmpp.plugin["xep_0030"], "get_info", without)
+    discovery.came(LAMP, "door@localhost", 0, "version of the old one")
+    assert await discovery.learns() == set(NAMESPACES)
+    discovery.went(LAMP, "door@localhost")
+    discovery.shows(LAMP)
+    assert await discovery.learns() == set()
+    without.assert_awaited_once()

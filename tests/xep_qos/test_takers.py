@@ -1,0 +1,243 @@
+"""No taker, no confirmation: who counts as having taken a message, and who does not."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+from slixmpp import ClientXMPP
+from slixmpp.stanza import Message
+from slixmpp.xmlstream.handler import Callback, CoroutineCallback, Waiter
+from slixmpp.xmlstream.matcher import StanzaPath
+
+from qos.core.model import Level, OutgoingState
+from qos.testing import LoopbackServer, friends, logged_in
+from xep_qos import XEP_QOS
+
+#: A message that slixmpp has a handler of its own for, which raises an event.
+BODY = "<body>one</body><active xmlns='http://jabber.org/protocol/chatstates'/>"
+
+Prepare = Callable[[ClientXMPP], object]
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[LoopbackServer]:
+    async with friends("alice", "bob") as server:
+        yield server
+
+
+@contextlib.asynccontextmanager
+async def pair(
+    server: LoopbackServer, prepare: Prepare | None = None
+) -> AsyncIterator[tuple[XEP_QOS, ClientXMPP]]:
+    """Alice, who sends, and Bob, who has what `prepare` registers."""
+    hasty = {"xep_qos": {"retry_first_s": 0.05, "retry_max_s": 0.1}}
+    async with (
+        logged_in(server, "alice/1", hasty) as alice,
+        logged_in(server, "bob/1", {"xep_0085": {}}, prepare=prepare) as bob,
+    ):
+        yield XEP_QOS.of(alice), bob
+
+
+async def status(
+    alice: XEP_QOS, level: Level = Level.ASSURED, deadline_s: float = 10.0
+) -> OutgoingState:
+    """How a message to Bob ends."""
+    message = alice.xmpp.make_message("bob@localhost/1")
+    for each in _children(BODY):
+        message.append(each)
+    delivery = await alice.submit(message, level=level, deadline_s=deadline_s)
+    return (await delivery.outcome()).status
+
+
+def _children(text: str) -> list[Any]:
+    from xml.etree import ElementTree as ET
+
+    return list(ET.fromstring(f"<x xmlns='jabber:client'>{text}</x>"))  # noqa: S314
+
+
+async def logged(caplog: pytest.LogCaptureFixture, text: str) -> None:
+    """Wait until this is in the log."""
+    async with asyncio.timeout(10):
+        while text not in caplog.text:  # noqa: ASYNC110 - there is no event for it
+            await asyncio.sleep(0.01)
+
+
+def ignore(*_arguments: object) -> None:
+    """Take a message."""
+
+
+async def ignore_later(*_arguments: object) -> None:
+    """Take a message, as a coroutine."""
+
+
+def with_event(client: ClientXMPP) -> None:
+    client.add_event_handler("message", ignore)
+
+
+def with_later_event(client: ClientXMPP) -> None:
+    client.add_event_handler("chatstate_active", ignore_later)
+
+
+def with_partial(client: ClientXMPP) -> None:
+    client.add_event_handler("message", functools.partial(ignore, 1))
+
+
+def with_handler(client: ClientXMPP) -> None:
+    client.register_handler(Callback("x", StanzaPath("message"), ignore))
+
+
+def with_later_handler(client: ClientXMPP) -> None:
+    path = StanzaPath("message")
+    client.register_handler(CoroutineCallback("x", path, ignore_later))
+
+
+def with_waiter(client: ClientXMPP) -> None:
+    client.register_handler(Waiter("x", StanzaPath("message")))
+
+
+def with_wait_until(client: ClientXMPP) -> None:
+    waiting = asyncio.ensure_future(client.wait_until("message"))
+    waiting.add_done_callback(ignore)
+
+
+def with_filter(client: ClientXMPP) -> None:
+    client.add_filter("in", lambda got: None if got.name == "message" else got)
+
+
+@pytest.mark.parametrize("level", [Level.ASSURED, Level.ACKNOWLEDGED])
+@pytest.mark.parametrize(
+    "prepare",
+    [
+        with_event,
+        with_later_event,
+        with_partial,
+        with_handler,
+        with_later_handler,
+        with_waiter,
+        with_wait_until,
+        with_filter,
+    ],
+)
+async def test_whatever_the_application_takes_messages_by_is_a_taker(
+    server: LoopbackServer, prepare: Prepare, level: Level
+) -> None:
+    """slixmpp has many ways, and a message that was taken must not come again."""
+    async with pair(server, prepare) as (alice, _bob):
+        assert await status(alice, level) is OutgoingState.DELIVERED
+
+
+def for_others(client: ClientXMPP) -> None:
+    """Handlers and events that are not for the message."""
+    client.register_handler(Callback("x", StanzaPath("message/thread"), ignore))
+    client.register_handler(Callback("y", StanzaPath("presence"), ignore))
+    client.add_event_handler("chatstate_gone", ignore)
+    client.add_event_handler("groupchat_message", ignore)
+
+
+@pytest.mark.parametrize("level", [Level.ASSURED, Level.ACKNOWLEDGED])
+async def test_handlers_of_slixmpp_alone_take_nothing(
+    server: LoopbackServer, level: Level, caplog: pytest.LogCaptureFixture
+) -> None:
+    """They raise an event for an application, and there is none."""
+    expected = {
+        Level.ASSURED: OutgoingState.IN_DOUBT,
+        Level.ACKNOWLEDGED: OutgoingState.NOT_DELIVERED,
+    }
+    async with pair(server, for_others) as (alice, _bob):
+        for _ in range(2):
+            assert await status(alice, level, 0.4) is expected[level]
+        said = [each for each in caplog.messages if "no handler has taken" in each]
+        assert len(said) == 1, "once for each sender"
+        assert "of alice@localhost/1" in said[0]
+        assert "add_event_handler" in said[0]
+
+
+@pytest.mark.parametrize("level", [Level.ASSURED, Level.ACKNOWLEDGED])
+async def test_an_application_that_comes_later_than_its_session_gets_the_message(
+    server: LoopbackServer, level: Level, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Once, and without the mark: nobody has had it before."""
+    got: list[bool] = []
+    async with pair(server) as (alice, bob):
+
+        def take(message: Message) -> None:
+            info = XEP_QOS.of(bob).incoming(message)
+            assert info is not None
+            got.append(info.redelivered)
+
+        sending = asyncio.create_task(status(alice, level))
+        await logged(caplog, "no handler has taken")
+        bob.add_event_handler("message", take)
+        assert await sending is OutgoingState.DELIVERED
+        assert got == [False]
+
+
+class Broken(Exception):
+    """An application fails."""
+
+
+def fail(*_arguments: object) -> None:
+    raise Broken
+
+
+def fails_in_the_stream(client: ClientXMPP) -> None:
+    path = StanzaPath("message")
+    client.register_handler(Callback("x", path, fail, instream=True))
+
+
+def fails_as_a_handler(client: ClientXMPP) -> None:
+    client.register_handler(Callback("x", StanzaPath("message"), fail))
+
+
+def fails_as_an_event(client: ClientXMPP) -> None:
+    client.add_event_handler("message", fail)
+
+
+@pytest.mark.parametrize(
+    "prepare", [fails_in_the_stream, fails_as_a_handler, fails_as_an_event]
+)
+async def test_a_message_on_which_its_handler_fails_is_taken_and_the_error_logged(
+    server: LoopbackServer, prepare: Prepare, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The handler has had it, and may have acted; a consumer is for all others."""
+    async with pair(server, prepare) as (alice, bob):
+        assert await status(alice) is OutgoingState.DELIVERED
+        assert "Broken" in caplog.text
+        bob.remove_handler("x")
+        bob.del_event_handler("message", fail)
+        with_event(bob)
+        assert await status(alice) is OutgoingState.DELIVERED, "it goes on"
+
+
+class BrokenPath(StanzaPath):
+    """A matcher of an application that fails on messages."""
+
+    def match(self, xml: Any) -> bool:
+        if xml.name == "message":
+            raise Broken
+        return False
+
+
+async def test_a_message_is_not_taken_if_a_matcher_fails_and_no_handler_runs(
+    server: LoopbackServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """slixmpp asks all handlers before it runs one."""
+    got: list[object] = []
+
+    def prepare(client: ClientXMPP) -> None:
+        client.register_handler(Callback("x", StanzaPath("message"), got.append))
+        client.register_handler(Callback("y", BrokenPath("message"), ignore))
+
+    async with pair(server, prepare) as (alice, bob):
+        sending = asyncio.create_task(status(alice))
+        await logged(caplog, "Broken")
+        assert not sending.done()
+        assert not got
+        bob.remove_handler("y")
+        assert await sending is OutgoingState.DELIVERED
+        assert len(got) == 1
