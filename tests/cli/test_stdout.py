@@ -21,6 +21,7 @@ from qos.cli.status import CommandError, Status
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from qos.testing.server import LoopbackServer
     from tests.cli.conftest import Commands, Running
 
 TO = "bob@localhost/1"
@@ -149,6 +150,44 @@ async def test_a_slow_reader_gets_every_line(commands: Commands) -> None:
     async with asyncio.timeout(30):
         assert await asyncio.to_thread(read) == bodies
     assert (await sending).status == 0
+    assert (await listener.end()).status == 0
+
+
+def unread_bytes(port: int) -> int:
+    """What stands in the sockets of this machine that are connected to a port."""
+    lines = Path("/proc/net/tcp").read_text().splitlines()[1:]
+    sockets = [line.split() for line in lines]
+    return sum(
+        int(socket[4].partition(":")[2], base=16)
+        for socket in sockets
+        if int(socket[2].partition(":")[2], base=16) == port
+    )
+
+
+async def test_a_listener_whose_reader_is_stuck_stops_reading_from_the_server(
+    commands: Commands, server: LoopbackServer
+) -> None:
+    """Plain messages have no quota, and memory is bounded. Then it goes on."""
+    reader, writer = os.pipe()
+    count, size = 120, 200_000  # 24 MB, and it keeps 16 MiB
+    listener = await start_listen(commands, "--count", str(count), stdout=writer)
+    os.close(writer)
+    lines = b"".join(b"%d " % number + b"x" * size + b"\n" for number in range(count))
+    words = ("send", TO, "--lines", "--level", "unacknowledged")
+    assert (await commands.run(*words, user="alice", input_=lines)).status == 0
+    unread = [0]
+    async with asyncio.timeout(20):
+        while unread[-1] == 0 or len(set(unread[-10:])) > 1:
+            await asyncio.sleep(0.1)
+            unread.append(unread_bytes(server.port))
+
+    def read() -> list[str]:
+        with os.fdopen(reader, "rb") as file:
+            return [json.loads(line)["body"] for line in file]
+
+    async with asyncio.timeout(30):
+        bodies = await asyncio.to_thread(read)
+    assert sorted(int(body.partition(" ")[0]) for body in bodies) == [*range(count)]
     assert (await listener.end()).status == 0
 
 

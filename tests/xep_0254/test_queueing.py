@@ -35,6 +35,7 @@ from xep_0254 import (
     QueueService,
 )
 from xep_0254.asking import unreachable
+from xep_0254.disco import render_items
 
 QUEUE = "queue.localhost"
 OTHER = "other.localhost"
@@ -525,6 +526,23 @@ async def test_a_queue_is_browsed_page_by_page_each_item_once(
     second = await plugin.items(QUEUE, "n", max_items=1, after=first.last)
     assert [each.item_id for each in second.items] == ["i2"]
     assert [each.item_id async for each in plugin.browse(QUEUE, "n")] == ids
+
+
+async def test_the_names_of_queues_come_page_by_page_each_once(
+    bob: ClientXMPP, by_hand: RawComponent
+) -> None:
+    """There can be more queues than fit into a stanza (XEP-0059)."""
+    names = [f"queue-{number:02}" for number in range(25)]
+    asking = asyncio.create_task(XEP_0254.of(bob).nodes(QUEUE))
+    pages = 0
+    while not asking.done():
+        request = await by_hand.expect(stanza("iq"))
+        page = render_items(request, names, service=QUEUE, answer_bytes_max=500)
+        await by_hand.send(page)
+        pages += 1
+        await in_step(bob, by_hand)
+    assert await asking == names
+    assert pages > 3
 
 
 async def test_a_worker_gets_items_settles_them_and_reads_the_numbers(
