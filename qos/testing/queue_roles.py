@@ -61,19 +61,21 @@ BEFORE_COMMIT, AFTER_COMMIT = signal.SIGUSR1, signal.SIGUSR2
 _JOURNAL = """
 CREATE TABLE journal (
     n INTEGER PRIMARY KEY, at REAL, seq INTEGER, node TEXT, item_id TEXT,
-    before TEXT, after TEXT, holder TEXT, deadline REAL, outcome TEXT
+    before TEXT, after TEXT, holder TEXT, deadline REAL, outcome TEXT,
+    given_back INTEGER
 );
 CREATE TRIGGER journal_update AFTER UPDATE ON item
     WHEN OLD.token <> NEW.token OR OLD.outcome IS NOT NEW.outcome
     BEGIN INSERT INTO journal VALUES (
         NULL, (julianday('now') - 2440587.5) * 86400, NEW.seq, NEW.node, NEW.item_id,
         OLD.token, NEW.token, iif(NEW.token = '', OLD.holder, NEW.holder),
-        iif(NEW.token = '', OLD.deadline, NEW.deadline), NEW.outcome
+        iif(NEW.token = '', OLD.deadline, NEW.deadline), NEW.outcome,
+        (NEW.delivery_count, NEW.releases) <> (OLD.delivery_count, OLD.releases)
     ); END;
 CREATE TRIGGER journal_insert AFTER INSERT ON item WHEN NEW.token <> ''
     BEGIN INSERT INTO journal VALUES (
         NULL, (julianday('now') - 2440587.5) * 86400, NEW.seq, NEW.node, NEW.item_id,
-        '', NEW.token, NEW.holder, NEW.deadline, NEW.outcome
+        '', NEW.token, NEW.holder, NEW.deadline, NEW.outcome, 0
     ); END;
 """
 
@@ -395,6 +397,7 @@ class Turn:
         holder: who got it, or had it.
         deadline: of the lock that began or ended.
         outcome: how the item has ended, or None.
+        given_back: a delivery has been counted, failed or released: a lock has ended.
     """
 
     at: float
@@ -406,15 +409,16 @@ class Turn:
     holder: str
     deadline: float
     outcome: str | None
+    given_back: bool
 
 
 def read_journal(store: Path) -> list[Turn]:
     """All that was decided about locks in all lives of a service, in order."""
     sql = (
-        "SELECT at, seq, node, item_id, before, after, holder, deadline, outcome"
-        " FROM journal ORDER BY n"
+        "SELECT at, seq, node, item_id, before, after, holder, deadline, outcome,"
+        " given_back FROM journal ORDER BY n"
     )
-    return [Turn(*row) for row in query(store, sql)]
+    return [Turn(*row[:-1], bool(row[-1])) for row in query(store, sql)]
 
 
 def query(store: Path, sql: str) -> list[Any]:
