@@ -397,7 +397,8 @@ class Turn:
         holder: who got it, or had it.
         deadline: of the lock that began or ended.
         outcome: how the item has ended, or None.
-        given_back: a delivery has been counted, failed or released: a lock has ended.
+        given_back: 1: a delivery has been counted, failed or released: a lock has
+            ended. Else 0.
     """
 
     at: float
@@ -409,7 +410,7 @@ class Turn:
     holder: str
     deadline: float
     outcome: str | None
-    given_back: bool
+    given_back: int
 
 
 def read_journal(store: Path) -> list[Turn]:
@@ -418,7 +419,7 @@ def read_journal(store: Path) -> list[Turn]:
         "SELECT at, seq, node, item_id, before, after, holder, deadline, outcome,"
         " given_back FROM journal ORDER BY n"
     )
-    return [Turn(*row[:-1], bool(row[-1])) for row in query(store, sql)]
+    return [Turn(*row) for row in query(store, sql)]
 
 
 def query(store: Path, sql: str) -> list[Any]:
