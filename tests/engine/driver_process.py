@@ -1,6 +1,7 @@
 """A Spark driver as a process of its own, and the processes that it has started."""
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -81,7 +82,9 @@ class Driver:
         self._all |= set(descendants(self._process.pid))
         for pid, command in descendants(self._process.pid).items():
             if "java" in command.split("\0")[0]:
-                os.kill(pid, signal.SIGKILL)
+                # One may be a launcher that has just ended by itself.
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
         if self._process.returncode is None:
             self._process.kill()
         await self._process.wait()
