@@ -42,7 +42,6 @@ _SUBMITTED = "PYSPARK_GATEWAY_PORT"
 #: Of all: results must not depend on where they are computed.
 _ALWAYS = {
     "spark.sql.session.timeZone": "UTC",
-    "spark.sql.parquet.compression.codec": "zstd",
     # The other one is deprecated, and takes several times as long to write.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.ansi.enabled": "true",
@@ -55,13 +54,19 @@ _ALWAYS = {
 _LOCAL = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
+}
+
+#: Of such a session too, unless a spark-defaults.conf of the user's says otherwise: to
+#: be known when Java starts.
+_LOCAL_DEFAULTS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.memory": "1g",
 }
 
-#: Of such a session too, unless a spark-defaults.conf of the user's says otherwise.
+#: Likewise, and set once Java runs.
 _USUAL = {
+    "spark.sql.parquet.compression.codec": "zstd",
     # More would be more files and tasks than two or four cores have use for.
     "spark.sql.shuffle.partitions": "32",
     # A journal has many small files, and a task for a few of them would be too many.
@@ -161,6 +166,10 @@ def spark_session(
     local = master is not None and master.startswith("local")
     if local:
         options |= _LOCAL
+        by_user = _user_defaults()
+        for key, value in _LOCAL_DEFAULTS.items():
+            if key not in by_user:
+                options[key] = value
         if not submitted:
             os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     for key, value in options.items():
@@ -190,6 +199,20 @@ def spark_session(
             # Java may be gone before us.
             with contextlib.suppress(Py4JError, OSError):
                 spark.stop()
+
+
+def _user_defaults() -> frozenset[str]:
+    """The keys in the user's spark-defaults.conf, which Spark itself reads."""
+    folder = os.environ.get("SPARK_CONF_DIR")
+    if not folder and (home := os.environ.get("SPARK_HOME")):
+        folder = f"{home}/conf"
+    if not folder:
+        return frozenset()
+    try:
+        text = Path(folder, "spark-defaults.conf").read_text(errors="replace")
+    except OSError:
+        return frozenset()
+    return frozenset(re.findall(r"^\s*(spark\.[^\s=:]+)", text, re.MULTILINE))
 
 
 def _check_java() -> None:

@@ -1,0 +1,52 @@
+"""The settings of a Spark session of ours, beside those of the user."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.xdist_group("spark"),
+    pytest.mark.timeout(180),
+]
+
+_KEYS = (
+    "spark.driver.memory",
+    "spark.ui.enabled",
+    "spark.sql.shuffle.partitions",
+    "spark.sql.session.timeZone",
+    "spark.driver.bindAddress",
+)
+
+_ASK = f"""
+import json
+from qos.pipeline.session import spark_session
+with spark_session(master="local[1]", quiet=True) as spark:
+    print(json.dumps([spark.conf.get(key) for key in {_KEYS}]))
+"""
+
+
+def test_the_users_spark_defaults_hold_where_no_result_depends_on_them(
+    tmp_path: Path,
+) -> None:
+    """But never the time zone, by which days are told apart, nor an open port."""
+    (tmp_path / "spark-defaults.conf").write_text(
+        "# ours\n"
+        "spark.driver.memory 600m\n"
+        "  spark.sql.shuffle.partitions=3\n"
+        "spark.sql.session.timeZone Asia/Tokyo\n"
+        "spark.driver.bindAddress 0.0.0.0\n"
+    )
+    finished = subprocess.run(
+        (sys.executable, "-c", _ASK),
+        env={**os.environ, "SPARK_CONF_DIR": str(tmp_path)},
+        capture_output=True,
+        check=True,
+        timeout=120,
+    )
+    found = json.loads(finished.stdout)
+    assert found == ["600m", "false", "3", "UTC", "127.0.0.1"]
