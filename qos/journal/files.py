@@ -273,7 +273,7 @@ def _look(recovered: Recovered, found: dict[tuple[object, ...], Begun]) -> None:
             except (ValueError, TypeError, KeyError, RecursionError):
                 bad += 1
                 continue
-            if role is Role.WORKER:
+            if role not in _BEGINS:
                 continue
             if event == _BEGINS[role].value:
                 found[key] = Begun(role, fields)

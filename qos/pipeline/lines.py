@@ -28,6 +28,7 @@ from qos.journal.schema import (
     EVENTS,
     FIELDS,
     LINE_BYTES_MAX,
+    REQUIRED,
     SCHEMA_VERSION,
     BadLine,
     NewerSchema,
@@ -88,6 +89,7 @@ _READ = pj.ReadOptions(use_threads=False, block_size=_BLOCK_BYTES)
 #: Of an event; `v` is not, it has been looked at.
 _FIELDS = [field for field in FIELDS if field.name != "v"]
 _TEXTS = [field.name for field in FIELDS if field.kind == "text"]
+_TIMES = [field.name for field in FIELDS if field.kind == "time"]
 _INTS = [field.name for field in FIELDS if field.kind == "int"]
 
 #: See qos.pipeline.schema.CHECKED.
@@ -104,7 +106,13 @@ CHECKED = pa.schema(
     ]
 )
 
-_NAMES = {(role.value, event.value) for role in EVENTS for event in EVENTS[role]}
+#: The events that there are, and the fields that each must have.
+_REQUIRED = {
+    (role.value, event.value): REQUIRED[event]
+    for role in EVENTS
+    for event in EVENTS[role]
+}
+_REQUIRED_ANYWHERE = sorted({name for names in REQUIRED.values() for name in names})
 
 
 def check_files(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -190,7 +198,7 @@ def _all_as_written(content: bytes) -> pa.Table | None:
         return None
     try:
         table = pj.read_json(pa.py_buffer(content), _READ, _PARSE)
-        at = table["at"].cast(_TYPES["time"])
+        times = {name: table[name].cast(_TYPES["time"]) for name in _TIMES}
     except pa.ArrowInvalid:
         return None
     if table.num_rows != lines or any(
@@ -200,11 +208,11 @@ def _all_as_written(content: bytes) -> pa.Table | None:
     if not (
         _bytes_least(table) == len(content)
         and _in_range(table)
-        and _are_times(table["at"], at)
+        and all(_are_times(table[name], times[name]) for name in _TIMES)
         and _are_events(table)
     ):
         return None
-    columns = [at if f.kind == "time" else table[f.name] for f in _FIELDS]
+    columns = [times.get(f.name, table[f.name]) for f in _FIELDS]
     nothing = pa.nulls(lines, pa.string())
     names = CHECKED.names
     return pa.table([*columns, nothing, nothing, nothing], names).cast(CHECKED)
@@ -235,7 +243,7 @@ def _bytes_least(table: pa.Table) -> int:
     for name in _LINE.names:
         column = table[name]
         size += (len(column) - column.null_count) * len(f'"{name}":,')
-    for name in (*_TEXTS, "at"):
+    for name in (*_TEXTS, *_TIMES):
         column = table[name]
         size += (len(column) - column.null_count) * len('""')
         size += sum(_text_bytes(chunk) for chunk in column.chunks)
@@ -274,17 +282,30 @@ def _are_times(texts: pa.ChunkedArray, at: pa.ChunkedArray) -> bool:
 
     It knows other forms, but of so many bytes only ours has a T there and a Z there.
     """
+    if texts.null_count == len(texts):
+        return True
     ours = pc.all(pc.match_like(texts, _AT_LIKE)).as_py()
     return bool(ours and pc.min(at.cast(pa.int64())).as_py() >= _AT_LEAST)
 
 
 def _are_events(table: pa.Table) -> bool:
-    pairs = pa.table(
-        {name: table[name].dictionary_encode() for name in ("role", "event")}
-    )
-    found = pairs.group_by(["role", "event"], use_threads=False).aggregate([])
-    roles, events = found["role"].to_pylist(), found["event"].to_pylist()
-    return _NAMES.issuperset(zip(roles, events, strict=True))
+    """Whether there is each event, and has the fields that it must have."""
+    columns = {name: table[name].dictionary_encode() for name in ("role", "event")}
+    # Most fields are in all lines, or in none.
+    some = [
+        name for name in _REQUIRED_ANYWHERE if 0 < table[name].null_count < len(table)
+    ]
+    columns |= {name: table[name].is_valid() for name in some}
+    groups = pa.table(columns).group_by(["role", "event"], use_threads=False)
+    found = groups.aggregate([(name, "min") for name in some])
+    always = {name for name in _REQUIRED_ANYWHERE if not table[name].null_count}
+    for row in found.to_pylist():
+        required = _REQUIRED.get((row["role"], row["event"]))
+        if required is None:
+            return False
+        if not all(name in always or row.get(f"{name}_min") for name in required):
+            return False
+    return True
 
 
 # -- line by line -----------------------------------------------------------
@@ -320,7 +341,9 @@ def _event(line: bytes) -> dict[str, Any]:
     fields: dict[str, Any] = {**parse_line(line.decode())}
     if fields.get("attempt", 0) > _ATTEMPT_MAX:
         raise BadLine("too many attempts")
-    fields["at"] = datetime.fromisoformat(fields["at"])
+    for name in _TIMES:
+        if name in fields:
+            fields[name] = datetime.fromisoformat(fields[name])
     for name in _TEXTS:
         if name in fields and not fields[name].isascii():
             # JSON may have half a character, and UTF-8 may not.

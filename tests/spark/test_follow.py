@@ -91,6 +91,7 @@ def write(journals: Path, name: str, lines: Lines) -> None:
             {
                 "v": 1,
                 **{name: value for name, value in row.items() if name != "source"},
+                "attempt": row["attempt"] or 1,
                 "at": time_text(row["at"].timestamp()),
                 "from": row["source"],
             }

@@ -54,12 +54,37 @@ def changed(**fields: object) -> str:
 
 GOOD_LINE = render_line(GOOD)
 
+COUNTED = render_line(
+    {
+        **{
+            name: GOOD[name]
+            for name in ("at", "boot", "seq", "node", "level", "from", "to")
+        }
+    }
+    | {"v": 2, "role": "journal", "event": "counted"}
+    | {"since": "2026-01-05T12:05:00.000000Z", "sent": 3, "received": 4}
+)
+
 LINES = [
     GOOD_LINE,
     changed(new_field={"a": [1, "}{", None]}),
     changed(msg_id='"}{"v":9,"to":5', condition="}"),
     changed(msg_id='é \ud83d\ude00 \\ " \n \x00'),
     changed(level=None, msg_id=None, from_=None),
+    changed(v=2),
+    changed(bytes=None),
+    changed(v=2, bytes=None),
+    changed(to=None),
+    changed(event="offered"),
+    changed(event="offered", attempt=None),
+    changed(role="receiver", event="refused", condition="why", level=None, from_=None),
+    changed(role="receiver", event="refused"),
+    COUNTED,
+    changed(v=2, role="journal", event="opened"),
+    COUNTED.replace('"received":4', '"received":-4'),
+    COUNTED.replace(',"received":4', ""),
+    COUNTED.replace("12:05:00.000000Z", "12:05:00Z"),
+    COUNTED.replace("12:05:00.000000Z", "12:65:00.000000Z"),
     changed(condition=""),
     f"  {GOOD_LINE}  ",
     changed(bytes=2**63 - 1),
@@ -72,8 +97,8 @@ LINES = [
     GOOD_LINE[:-1],
     GOOD_LINE[1:],
     GOOD_LINE + GOOD_LINE,
-    changed(v=2),
-    changed(v=2, role="new", at="then", bytes="x"),
+    changed(v=3),
+    changed(v=3, role="new", at="then", bytes="x"),
     changed(v=0),
     changed(v=-1),
     changed(v="1"),
