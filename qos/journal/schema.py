@@ -367,10 +367,11 @@ class LineMaker:
             line += f',"condition":{_quote(entry.condition)}'
         if entry.since is not None:
             line += f',"since":{_quote(entry.since)}'
-        if entry.sent is not None:
-            line += f',"sent":{entry.sent}'
-        if entry.received is not None:
-            line += f',"received":{entry.received}'
+            # Of nothing else: most lines are not asked for them.
+            if entry.sent is not None:
+                line += f',"sent":{entry.sent}'
+            if entry.received is not None:
+                line += f',"received":{entry.received}'
         return line + "}\n"
 
 

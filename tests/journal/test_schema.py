@@ -52,6 +52,8 @@ def entries(draw: st.DrawFn) -> Entry:
         name: draw(value if name in REQUIRED[event] else st.none() | value)
         for name, value in values.items()
     }
+    if drawn["since"] is None:
+        drawn["sent"] = drawn["received"] = None
     return Entry(event, *drawn.values())
 
 
