@@ -37,10 +37,12 @@ examples:
   xmpp-qos audit journals --out audit --follow
   xmpp-qos audit hdfs:///journals --out hdfs:///audit --master spark://master:7077
 
-OUT gets a folder of Parquet files, by date and hour, for each of deliveries, anomalies,
-routes_hourly, refusals, queue_items and workers_hourly; problems, a small one, tells of
-lines and files that are none of a journal's; and report.html shows it all. Days that are
-audited again are replaced, others stay.
+OUT gets a Delta table, by date, for each of deliveries, anomalies, routes_hourly,
+refusals, queue_items and workers_hourly; problems, a small one, tells of lines and files
+that are none of a journal's; and report.html shows it all. Days that are audited again
+are replaced, others stay. The table audits says which versions of the tables belong
+together: whoever reads these sees one whole audit, also while another one goes on or was
+killed, and for a week after it was replaced. One audit at a time writes into OUT.
 
 A node without a journal loses nothing: only messages between nodes of which both
 journals are here can be lost or orphaned. Files that are being written are not read.
@@ -175,17 +177,21 @@ class _BatchRun(AuditRun):
     """Audits what is there, once."""
 
     def _do(self, spark: SparkSession) -> Summary:
+        from qos.pipeline.delta import CannotWrite
         from qos.pipeline.driver import audit
 
-        return audit(
-            spark,
-            self._journals,
-            self._out,
-            limits=self._limits(),
-            first=self._arguments.first,
-            last=self._arguments.last,
-            progress=self._progress,
-        )
+        try:
+            return audit(
+                spark,
+                self._journals,
+                self._out,
+                limits=self._limits(),
+                first=self._arguments.first,
+                last=self._arguments.last,
+                progress=self._progress,
+            )
+        except CannotWrite as error:
+            raise UsageError(str(error)) from None
 
 
 def _journal(text: str, arguments: argparse.Namespace) -> str:

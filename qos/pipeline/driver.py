@@ -10,15 +10,17 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
-from functools import partial, reduce
-from pathlib import Path
+from functools import partial
 from typing import TypeAlias
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from qos.pipeline import boot_runs, read, store, tables
+from qos.pipeline.audits import STAGED, Audits
+from qos.pipeline.claim import alone
 from qos.pipeline.lines import LineProblem
+from qos.pipeline.locations import local_path
 from qos.pipeline.report import render
 from qos.pipeline.report_data import collect
 from qos.pipeline.stage import stage
@@ -40,9 +42,6 @@ TABLES = (
 )
 
 REPORT = "report.html"
-
-#: Where the checked lines are meanwhile, in the folder of the tables.
-STAGED = "staged"
 
 #: What is read before the first day and after the last one: a message that began in
 #: a day may end in another, and a file is in the folder of its first line.
@@ -112,13 +111,31 @@ def audit(
         last: the last day.
         accounts: whose journals are complete; None: of all that have one here.
         progress: told what is being done.
+
+    Raises:
+        CannotWrite: another audit writes there, or what is there are no such tables.
     """
+    with alone(out):
+        return _audit(spark, journals, out, limits, first, last, accounts, progress)
+
+
+def _audit(
+    spark: SparkSession,
+    journals: Sequence[str],
+    out: str,
+    limits: Limits,
+    first: date | None,
+    last: date | None,
+    accounts: Collection[str] | None,
+    progress: Callable[[str], None],
+) -> Summary:
+    """See audit; nobody else writes there."""
     began = time.monotonic()
+    audits = Audits(spark, out)
+    audits.recover()
     since = None if first is None else first - MARGIN
     until = None if last is None else last + MARGIN
     staged = f"{out}/{STAGED}"
-    # Of an audit that was killed.
-    store.remove(spark, staged)
     try:
         progress("reading the journals")
         read_all = partial(stage, spark, journals, staged, first=since, last=until)
@@ -164,6 +181,7 @@ def audit(
         )
     finally:
         store.remove(spark, staged)
+    audits.record(summary.first, summary.last)
     progress("drawing the report")
     summary = draw(written, problems, out, summary, limits)
     return replace(summary, seconds=time.monotonic() - began)
@@ -245,24 +263,24 @@ def draw(
     data = collect(written, problems, limits)
     summary = replace(
         summary,
-        rows=_rows(written),
+        rows=_rows(problems.sparkSession, written, out, summary),
         outcomes=data.outcomes,
         anomalies=data.anomaly_counts,
         problems=data.problem_counts,
     )
     page = render(data, summary.first, summary.last, lines=summary.lines)
-    if "://" not in out:
-        Path(out, REPORT).write_text(page, encoding="utf-8")
+    folder = local_path(out)
+    if folder is not None:
+        (folder / REPORT).write_text(page, encoding="utf-8")
     return summary
 
 
-def _rows(written: Mapping[str, DataFrame]) -> dict[str, int]:
-    """How many rows each table has."""
-    names = [table.select(F.lit(name).alias("name")) for name, table in written.items()]
-    # All at once: each by itself would take longer to plan than to count.
-    counted = reduce(DataFrame.unionByName, names).groupBy("name").count()
-    counts = {row["name"]: row["count"] for row in counted.collect()}
-    return {name: counts.get(name, 0) for name in written}
+def _rows(
+    spark: SparkSession, names: Collection[str], out: str, summary: Summary
+) -> dict[str, int]:
+    """How many rows each table has in the days of an audit."""
+    days = summary.first or NEVER[0], summary.last or NEVER[1]
+    return {name: store.count_rows(spark, f"{out}/{name}", *days) for name in names}
 
 
 def _problems(checked: DataFrame, runs: DataFrame, files: DataFrame) -> DataFrame:

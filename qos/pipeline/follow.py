@@ -25,6 +25,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from qos.pipeline import boot_runs, read, store, tables
+from qos.pipeline.audits import Audits
 from qos.pipeline.claim import FOLDER, CannotFollow, alone, check_options
 from qos.pipeline.driver import (
     CLOCK_BACK_S,
@@ -102,6 +103,7 @@ def follow(
 
     Raises:
         CannotFollow: `out` belongs to others.
+        CannotWrite: see qos.pipeline.driver.audit.
     """
     with alone(out):
         follower = Follower(
@@ -143,6 +145,7 @@ class Follower:
         self._late = late
         self._progress = progress
         self._staging = Staging(spark, f"{out}/{FOLDER}")
+        self._audits = Audits(spark, out)
         self._failure: Exception | None = None
         self._look: Look | None = None
         self._checked = False
@@ -153,6 +156,7 @@ class Follower:
         Returns when both is on disk.
         """
         if not self._checked:
+            self._audits.recover()
             check_options(self._spark, self._out, self._journals, self._late)
             self._checked = True
         before = self._look
@@ -286,6 +290,7 @@ class Follower:
             .unionByName(boot_runs.clocks_back(known, tolerance_s=CLOCK_BACK_S))
         )
         store.replace_table(problems, f"{self._out}/problems")
+        self._audits.record(*_shown(marks))
         self._progress("drawing the report")
         summary = Summary(
             first=marks.shown_from,

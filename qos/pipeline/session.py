@@ -71,6 +71,8 @@ _USUAL = {
     "spark.sql.shuffle.partitions": "32",
     # A journal has many small files, and a task for a few of them would be too many.
     "spark.sql.files.openCostInBytes": str(256 * 1024),
+    # A job that looks for the files of a table takes longer than to look for them here.
+    "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000",
 }
 
 

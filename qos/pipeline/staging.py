@@ -131,9 +131,9 @@ class Staging:
     def save(self, marks: Marks, runs: DataFrame, problems: DataFrame) -> None:
         """Keep the state after a batch."""
         for name, frame in (("boots", runs), ("problems", problems)):
-            store.replace_table(frame, self._at(name, marks.batch))
+            store.overwrite(frame, self._at(name, marks.batch))
         row = self._spark.createDataFrame([tuple(asdict(marks).values())], _MARKS)
-        store.replace_table(row, self._at("marks", marks.batch))
+        store.overwrite(row, self._at("marks", marks.batch))
 
     def stage(self, lines: DataFrame, batch: int) -> DataFrame:
         """Keep the lines of a batch, and return them as they are kept."""

@@ -20,7 +20,9 @@ from browser import look_at
 from qos.cli import main
 from qos.journal.schema import parse_line
 from qos.pipeline import read
+from qos.pipeline.audits import HIDDEN, STAGED
 from qos.pipeline.driver import TABLES, audit
+from qos.pipeline.snapshot import AUDITS, NoAudit, files, snapshot, spark_frame
 from qos.pipeline.synth import EXPECTED, Plan, synthesise
 from qos.pipeline.tables import Limits, anomalies, coverage, deliveries
 
@@ -144,15 +146,17 @@ def test_an_audit_counts_what_there_is(summary: dict[str, Any], journals: Path) 
 def test_an_audit_writes_each_table_and_a_report(
     summary: dict[str, Any], out: Path, spark: SparkSession
 ) -> None:
-    """By date and hour, so that whoever reads them reads little."""
+    """By date, so that whoever reads them reads little."""
     for name in TABLES:
-        table = spark.read.parquet(f"{out}/{name}")
+        table = spark_frame(spark, snapshot(str(out))[name])
         assert table.count() == summary["rows"][name]
         assert {"date", "hour"} <= set(table.columns)
-        assert list((out / name).glob("date=2026-01-0?/hour=*/*.parquet"))
+        assert list((out / name).glob("*/date=2026-01-0?/*.parquet"))
     page = (out / "report.html").read_text()
     assert "4 anomalies: 2 lost, 1 duplicated, 1 stuck." in page
-    assert {path.name for path in out.iterdir()} == {*TABLES, "problems", "report.html"}
+    names = {path.name for path in out.iterdir() if path.name != HIDDEN}
+    assert names == {*TABLES, "problems", AUDITS, "report.html"}
+    assert [path.name for path in (out / HIDDEN).iterdir()] == ["lock"]
 
 
 def test_the_report_is_drawn_in_a_browser_without_a_network(
@@ -192,40 +196,40 @@ def test_an_audit_of_one_day_replaces_that_day(
     summary: dict[str, Any], journals: Path, out: Path, spark: SparkSession
 ) -> None:
     """And makes the same of it as the audit of all days."""
-    before = {name: sorted(files(out / name)) for name in TABLES}
-    rows = (
-        spark.read.parquet(f"{out}/deliveries").orderBy("begun_at", "msg_id").collect()
-    )
+    before = snapshot(str(out))
+    order = ("begun_at", "msg_id")
+    rows = spark_frame(spark, before["deliveries"]).orderBy(*order).collect()
     day = date(2026, 1, 5)
     again = audit(spark, [str(journals)], str(out), limits=LIMITS, first=day, last=day)
     assert 0 < again.rows["deliveries"] < summary["rows"]["deliveries"]
-    after = spark.read.parquet(f"{out}/deliveries").orderBy("begun_at", "msg_id")
-    assert after.collect() == rows
-    for name, names in before.items():
-        kept = [name for name in names if "date=2026-01-05" not in name]
-        assert set(kept) <= set(files(out / name))
-        assert not set(names) - set(kept) & set(files(out / name))
-
-
-def files(folder: Path) -> list[str]:
-    return [str(path) for path in folder.rglob("*.parquet")]
+    after = snapshot(str(out))
+    assert spark_frame(spark, after["deliveries"]).orderBy(*order).collect() == rows
+    for name in TABLES:
+        names = set(files(before[name])["path"].to_pylist())
+        kept = {each for each in names if "date=2026-01-05" not in each}
+        assert names & set(files(after[name])["path"].to_pylist()) == kept
+    # Who has begun to read what was replaced reads on.
+    assert spark_frame(spark, before["deliveries"]).orderBy(*order).collect() == rows
 
 
 def test_an_audit_that_fails_leaves_nothing_behind(
     spark: SparkSession, journals: Path, tmp_path: Path
 ) -> None:
     """What it keeps meanwhile is as large as the journals; it may not pile up."""
-    (tmp_path / "staged").mkdir()
-    (tmp_path / "staged" / "of one that was killed").write_text("")
+    (tmp_path / STAGED).mkdir(parents=True)
+    (tmp_path / STAGED / "of one that was killed").write_text("")
 
     def stop(step: str) -> None:
         if step == "writing deliveries":
-            assert list((tmp_path / "staged").rglob("*.parquet"))
+            assert list((tmp_path / STAGED).rglob("*.parquet"))
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         audit(spark, [str(journals)], str(tmp_path), limits=LIMITS, progress=stop)
-    assert [path.name for path in tmp_path.iterdir()] == ["problems"]
+    assert {path.name for path in tmp_path.iterdir()} == {HIDDEN, AUDITS, "problems"}
+    assert [path.name for path in (tmp_path / HIDDEN).iterdir()] == ["lock"]
+    with pytest.raises(NoAudit, match="no audit was finished there"):
+        snapshot(str(tmp_path))
 
 
 def test_an_audit_of_no_line_is_clean(spark: SparkSession, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from pyspark.sql import Row, SparkSession
 from crash_pair import Pair
 from devices import eventually
 from qos.cli import main
+from qos.pipeline.snapshot import snapshot, spark_frame
 from qos.testing.journals import read_journal
 from qos.testing.message_roles import read_log
 from qos.testing.prosody import Prosody, mutual
@@ -236,7 +237,7 @@ def test_each_message_that_was_taken_is_a_delivery(
     traffic: Traffic, summary: dict[str, Any], out: Path, spark: SparkSession
 ) -> None:
     """Compared with what the receiver has written down by itself, and not by us."""
-    rows = spark.read.parquet(f"{out}/deliveries").collect()
+    rows = spark_frame(spark, snapshot(str(out))["deliveries"]).collect()
     assert len(rows) == sum(summary["outcomes"].values())
     handed_over = {row.msg_id for row in rows if row.handed_over_at is not None}
     assert handed_over == {entry["id"] for entry in traffic.took}
@@ -253,7 +254,7 @@ def test_each_item_that_was_published_is_complete(
     traffic: Traffic, summary: dict[str, Any], out: Path, spark: SparkSession
 ) -> None:
     """One row an item, with its end, whoever had it when it was killed."""
-    rows: list[Row] = spark.read.parquet(f"{out}/queue_items").collect()
+    rows: list[Row] = spark_frame(spark, snapshot(str(out))["queue_items"]).collect()
     # What came with the commit that never was, was published again as another item.
     items = [row for row in rows if row.reason != "not-stored"]
     published = (traffic.folder / "published").read_text().split()
@@ -304,7 +305,7 @@ def test_what_is_cut_out_of_a_journal_is_lost_and_what_is_added_is_doubled(
     found = json.loads(printed.getvalue())
     assert found["anomalies"] == {"lost": 1, "duplicated": 1}
     assert found["problems"] == {"missing-lines": 1}
-    rows = spark.read.parquet(f"{tmp_path}/out/anomalies").collect()
+    rows = spark_frame(spark, snapshot(f"{tmp_path}/out")["anomalies"]).collect()
     assert {(row.kind, row.msg_id) for row in rows} == {
         ("lost", lost["msg_id"]),
         ("duplicated", doubled["msg_id"]),

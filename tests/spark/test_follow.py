@@ -17,8 +17,10 @@ from qos.journal.schema import render_line, time_text
 from qos.pipeline import boot_runs, store, tables
 from qos.pipeline import follow as following
 from qos.pipeline.claim import FOLDER, CannotFollow, alone, check_options
+from qos.pipeline.delta import CannotWrite
 from qos.pipeline.driver import TABLES, audit
 from qos.pipeline.follow import LATE_LINE, Follower
+from qos.pipeline.snapshot import snapshot, spark_frame
 from qos.pipeline.staging import Incomplete, Marks, Staging
 from qos.pipeline.synth import Plan, synthesise
 from qos.pipeline.tables import Limits
@@ -44,12 +46,9 @@ def rows(spark: SparkSession, out: Path) -> dict[str, Counter[str]]:
     """All that is in the tables."""
     found = {}
     for name in (*TABLES, "problems"):
-        files = [str(path) for path in (out / name).rglob("*.parquet")]
-        found[name] = Counter[str]()
-        if files:
-            frame = spark.read.option("basePath", str(out / name)).parquet(*files)
-            names = sorted(frame.columns)
-            found[name] += Counter(map(str, frame.select(*names).collect()))
+        frame = spark_frame(spark, snapshot(str(out))[name])
+        names = sorted(frame.columns)
+        found[name] = Counter(map(str, frame.select(*names).collect()))
     return found
 
 
@@ -70,7 +69,6 @@ def some(folder: Path, into: Path, paths: list[Path]) -> None:
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Journals of two days, with anomalies and problems in them."""
     folder = tmp_path_factory.mktemp("made")
-    # Each hour is files of its own in the tables.
     plan = Plan(devices=9, messages=150, lost=2, duplicated=2, stuck=2, days=2, hours=1)
     synthesise(plan, folder, processes=1)
     day = folder / "date=2026-01-05"
@@ -105,7 +103,7 @@ def write(journals: Path, name: str, lines: Lines) -> None:
 
 def messages(spark: SparkSession, out: Path) -> list[tuple[str, str, str | None]]:
     """The rows of `deliveries`: date, msg_id, outcome."""
-    frame = spark.read.parquet(f"{out}/deliveries")
+    frame = spark_frame(spark, snapshot(str(out))["deliveries"])
     frame = frame.select(frame["date"].cast("string"), "msg_id", "outcome")
     return sorted(tuple(row) for row in frame.collect())
 
@@ -212,7 +210,8 @@ def test_what_comes_for_a_closed_day_is_counted_and_changes_no_table(
     assert messages(spark, out) == sorted(
         [*before, ("2026-01-09", "in time", "delivered")]
     )
-    frame = spark.read.parquet(f"{out}/problems").select("kind", "place", "count")
+    frame = spark_frame(spark, snapshot(str(out))["problems"])
+    frame = frame.select("kind", "place", "count")
     assert sorted(tuple(row) for row in frame.collect()) == [
         (LATE_LINE, "a@v/1 boot of a@v/1", 2),
         (LATE_LINE, "a@y/1 two of a@y/1", 1),
@@ -263,8 +262,8 @@ def test_one_folder_is_for_one_process_and_the_same_journals(
     with pytest.raises(CannotFollow, match="begun with --late 7: give the same"):
         check_options(spark, out, ["/a", "/b"], timedelta(days=3))
     assert sorted(tmp_path.rglob("*")) == before
-    match = "another process follows"
-    with alone(out), pytest.raises(CannotFollow, match=match), alone(out):
+    match = "another audit writes into it"
+    with alone(out), pytest.raises(CannotWrite, match=match), alone(f"file://{out}"):
         pass
     with alone(out):
         pass

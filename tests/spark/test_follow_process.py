@@ -104,7 +104,7 @@ def test_a_killed_follower_goes_on_and_a_stopped_one_ends_its_batch(
     assert main(["audit", str(journals), "--out", str(out), "--follow"]) == 2
     _, err = capsys.readouterr()
     assert err.count("\n") == 1
-    assert "another process follows journals into it" in err
+    assert "another audit writes into it" in err
     assert not (out / "report.html").exists()
     second.stop()
     status, lines, err = second.ended()

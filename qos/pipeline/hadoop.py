@@ -1,0 +1,43 @@
+"""Folders by Spark's own means: of whatever file system Spark has."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from pyspark.sql import SparkSession
+
+__all__ = ["children", "folders", "remove"]
+
+
+def children(spark: SparkSession, folder: str) -> list[str]:
+    """The names in a folder; none if there is no such folder."""
+    system, root = _hadoop(spark, folder), _path(spark, folder)
+    if not system.exists(root):
+        return []
+    return [str(each.getPath().getName()) for each in system.listStatus(root)]
+
+
+def folders(spark: SparkSession, folder: str) -> list[str]:
+    """The names of the folders in a folder."""
+    system, root = _hadoop(spark, folder), _path(spark, folder)
+    if not system.exists(root):
+        return []
+    found = system.listStatus(root)
+    return [str(each.getPath().getName()) for each in found if each.isDirectory()]
+
+
+def remove(spark: SparkSession, folder: str) -> None:
+    """Remove a folder and all that is in it, if it is there."""
+    _hadoop(spark, folder).delete(_path(spark, folder), True)
+
+
+def _hadoop(spark: SparkSession, path: str) -> Any:
+    """The file system of a path: Spark has no word of its own for it in Python."""
+    context = cast(Any, spark.sparkContext)
+    return _path(spark, path).getFileSystem(context._jsc.hadoopConfiguration())
+
+
+def _path(spark: SparkSession, path: str) -> Any:
+    # By its whole name at once: each part by itself is looked for in every jar.
+    java = cast(Any, spark.sparkContext)._jvm
+    return getattr(java, "org.apache.hadoop.fs.Path")(path)
