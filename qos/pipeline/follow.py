@@ -398,7 +398,7 @@ def _counts(found: DataFrame) -> dict[tuple[str, str | None], int]:
 
 
 def _same_files(files: DataFrame, problems: DataFrame) -> bool:
-    kinds = [read.Problem.EMPTY_FILE.value, read.Problem.FOREIGN_FILE.value]
+    kinds = [each.value for each in read.FILE_PROBLEMS]
     before = problems.where(F.col("kind").isin(*kinds))
     return {tuple(row) for row in files.collect()} == {
         tuple(row) for row in before.collect()

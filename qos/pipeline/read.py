@@ -1,7 +1,8 @@
 """Reads journals: their lines, checked as `qos.journal.parse_line` does, and problems.
 
 A line is an event or a problem, never neither. Nothing that is found in a journal
-raises. Hidden files are those that are being written, and are not looked at.
+raises. Hidden files are being written, or their writer has died: they are counted, and
+not read.
 
 Lines are checked in the Python workers of Spark, a whole file at once and not one by one
 (`qos.pipeline.lines`): that takes less time than from_json and the checks that it needs.
@@ -14,6 +15,7 @@ import functools
 import re
 from collections.abc import Sequence
 from datetime import date
+from typing import Any, cast
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -22,6 +24,7 @@ from qos.pipeline.lines import LineProblem, check_files, check_lines
 from qos.pipeline.schema import CHECKED, EVENT
 
 __all__ = [
+    "FILE_PROBLEMS",
     "Problem",
     "checked_files",
     "checked_lines",
@@ -48,6 +51,9 @@ class Problem(enum.Enum):
     EMPTY_FILE = "empty-file"
     #: A file that is none of a journal's, by its name. It is not read.
     FOREIGN_FILE = "foreign-file"
+    #: A file that is not closed: it is being written, or its writer has died. It is
+    #: not read.
+    OPEN_FILE = "open-file"
     #: The clock of a node went back.
     CLOCK_BACK = "clock-back"
     #: Lines of a boot that nobody has given us, or that could not be written.
@@ -57,6 +63,11 @@ class Problem(enum.Enum):
 #: As `qos.journal.files` names them: NODE-BOOT-N.jsonl. Both say the same.
 _NAME = r"/[^/]*-[^/]*-[0-9][^/]*\.jsonl$"
 _NAME_GLOB = "*-*-[0-9]*.jsonl"
+#: As the writer names them until they are closed.
+_OPEN_NAME = r"/\.[^/]*-[^/]*-[0-9][^/]*\.jsonl$"
+
+#: The problems that are found by listing files alone.
+FILE_PROBLEMS = (Problem.EMPTY_FILE, Problem.FOREIGN_FILE, Problem.OPEN_FILE)
 
 #: The writer begins a new file after half of it. One that is longer is not ours, and
 #: may be longer than memory: it is read by lines.
@@ -118,18 +129,34 @@ def read_files(
     first: date | None = None,
     last: date | None = None,
 ) -> DataFrame:
-    """The files of all kinds: columns `file` and `empty`. See read_lines."""
+    """The files of all kinds: columns `file` and `empty`. See read_lines.
+
+    Of the hidden files, only those of a journal's writer.
+    """
     reader = spark.read.format("binaryFile").option("recursiveFileLookup", "true")
     found = reader.load([_glob(folder) for folder in folders])
     # A scan leaves empty files out; the list of files does not. Nothing is opened.
-    names = spark.createDataFrame(
-        [(name,) for name in found.inputFiles()], "file string"
-    )
+    listed = [*found.inputFiles(), *_open_files(spark, folders)]
+    names = spark.createDataFrame([(name,) for name in listed], "file string")
     # The same file may be file:/x here and file:///x there.
     full = found.select(_place("_metadata.file_path").alias("full"))
     frame = _between(names, first, last)
     frame = frame.join(full, _place("file") == F.col("full"), "left")
     return frame.select("file", F.col("full").isNull().alias("empty"))
+
+
+def _open_files(spark: SparkSession, folders: Sequence[str]) -> list[str]:
+    """The files that are not closed. Spark lists no hidden file, so Hadoop is asked."""
+    context = cast(Any, spark.sparkContext)
+    # By its whole name at once: each part by itself is looked for in every jar.
+    path_of = getattr(context._jvm, "org.apache.hadoop.fs.Path")
+    found = []
+    for folder in folders:
+        glob = path_of(f"{_glob(folder)}/.{_NAME_GLOB}")
+        system = glob.getFileSystem(context._jsc.hadoopConfiguration())
+        # Null if there is no such folder.
+        found += [each.getPath() for each in system.globStatus(glob) or ()]
+    return [str(path.toUri().toString()) for path in found]
 
 
 def read_whole(
@@ -210,7 +237,8 @@ def file_problems(files: DataFrame) -> DataFrame:
         `count` and `example`.
     """
     return files.select(
-        F.when(~F.col("file").rlike(_NAME), Problem.FOREIGN_FILE.value)
+        F.when(F.col("file").rlike(_OPEN_NAME), Problem.OPEN_FILE.value)
+        .when(~F.col("file").rlike(_NAME), Problem.FOREIGN_FILE.value)
         .when(F.col("empty"), Problem.EMPTY_FILE.value)
         .alias("kind"),
         _place("file").alias("place"),

@@ -256,6 +256,7 @@ def test_each_problem_is_counted_at_its_place(
         ("empty-file", "a@x%2F1-b1-2.jsonl"): 1,
         ("foreign-file", "notes.txt"): 1,
         ("foreign-file", "core"): 1,
+        ("open-file", ".a@x%2F1-b1-3.jsonl"): 1,
     }
 
 
