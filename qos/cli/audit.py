@@ -147,7 +147,7 @@ async def run(arguments: argparse.Namespace) -> int:
     out = _out(arguments.out)
     if arguments.first and arguments.last and arguments.first > arguments.last:
         raise UsageError(f"--from {arguments.first} is after --to {arguments.last}")
-    # Neither Spark nor Plotly is imported before it is needed.
+    # Neither Spark nor matplotlib is imported before it is needed.
     from qos.pipeline.session import NoSpark, check_spark
 
     report = f"{arguments.out}/report.html"

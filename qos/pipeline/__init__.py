@@ -16,7 +16,7 @@ Modules, in the order in which the data passes them::
               `parquet_files`, `locations`, `hadoop`)
     audits    which versions of the tables belong together; takes back what was killed
     snapshot  the tables for readers, at these versions; needs no Spark
-    report    tables -> one HTML page (`report_data` collects, `report` draws)
+    report    tables -> one HTML page (`report_collect` collects, `report` draws)
     session   a Spark session, or one clear line why there is none
     driver    all of them in order: an audit
     follow    the same as a stream: `claim` locks a folder, `staging` what is

@@ -22,7 +22,7 @@ from qos.pipeline.claim import alone
 from qos.pipeline.lines import LineProblem
 from qos.pipeline.locations import local_path
 from qos.pipeline.report import render
-from qos.pipeline.report_data import collect
+from qos.pipeline.report_collect import collect
 from qos.pipeline.stage import stage
 from qos.pipeline.tables import Limits
 
@@ -260,7 +260,9 @@ def draw(
         summary: its days and lines.
         limits: by what anomalies were judged.
     """
-    data = collect(written, problems, limits)
+    last = summary.last
+    history = None if last is None else _history(written, out, last)
+    data = collect(written, problems, limits, last=last, history=history)
     summary = replace(
         summary,
         rows=_rows(problems.sparkSession, written, out, summary),
@@ -273,6 +275,17 @@ def draw(
     if folder is not None:
         (folder / REPORT).write_text(page, encoding="utf-8")
     return summary
+
+
+def _history(
+    written: Mapping[str, DataFrame], out: str, last: date
+) -> dict[str, DataFrame]:
+    """What there is on disk of the last day and of the one before, audited earlier."""
+    before = last - timedelta(days=1)
+    return {
+        name: store.read_table(written[name], f"{out}/{name}", before, last)
+        for name in ("deliveries", "anomalies")
+    }
 
 
 def _rows(

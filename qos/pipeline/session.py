@@ -26,7 +26,7 @@ __all__ = ["JAVA_LEAST", "NoSpark", "check_python", "check_spark", "spark_sessio
 #: What Spark 4 runs on.
 JAVA_LEAST: Final = 17
 
-_EXTRA = ("pyspark", "pandas", "pyarrow", "plotly")
+_EXTRA = ("pyspark", "pandas", "pyarrow", "matplotlib")
 
 _JAVA_ANSWERS_S = 30.0
 

@@ -166,11 +166,7 @@ def test_the_report_is_drawn_in_a_browser_without_a_network(
     seen = look_at(out / "report.html", tmp_path)
     assert seen.console == []
     assert seen.requests == set()
-    figures = ["messages per hour", "95 % within (seconds)", "95 % wait (seconds)"]
-    assert seen.texts("ytitle") == figures
-    assert seen.html.count('class="main-svg"') >= len(figures)
-    # Bars, and the points of lines, that were made by its script only.
-    assert seen.html.count('class="point"') > 24
+    assert seen.html.count("<figure>") == seen.html.count("<svg") >= 3
     expected = json.loads((journals / EXPECTED).read_text())["anomalies"]
     evidence = seen.texts("evidence")
     assert len(evidence) == sum(summary["anomalies"].values()) == len(expected)
@@ -240,7 +236,7 @@ def test_an_audit_of_no_line_is_clean(spark: SparkSession, tmp_path: Path) -> No
     )
     assert found.clean
     assert (found.lines, found.first, found.rows["deliveries"]) == (0, None, 0)
-    assert "No anomaly" in (tmp_path / "out" / "report.html").read_text()
+    assert "Nothing to judge" in (tmp_path / "out" / "report.html").read_text()
 
 
 def test_lines_that_are_there_twice_make_no_other_tables(
