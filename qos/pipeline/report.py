@@ -8,15 +8,15 @@ through all the same, the page allows no script and no address to a browser.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import date
 from typing import Any
 
 from qos.pipeline import report_headline as headline
 from qos.pipeline.report_charts import TimeAxis, bands, bars
-from qos.pipeline.report_data import ROWS_MAX, ReportData, Rows
-from qos.pipeline.report_html import NONE, plural, table, text
-from qos.pipeline.report_page import PAGE
+from qos.pipeline.report_data import OTHERS, ROWS_MAX, ReportData, Rows
+from qos.pipeline.report_html import plural, table, text
+from qos.pipeline.report_page import LATENCY, OUTCOMES, PAGE, WAITS, section
 
 __all__ = ["render"]
 
@@ -50,27 +50,41 @@ def render(
         lines: of the journals, read in all.
     """
     days = "no day" if first is None or last is None else _days(first, last)
-    axis = _axis(data)
     return PAGE.substitute(
         title=f"Audit of {days}",
         lead=f"{plural(data.messages, 'message')}, {lines:,} lines of journals.",
         verdict=headline.verdict(data),
         proof=headline.proof(data),
         tiles=headline.tiles(data),
-        trend=headline.trend(data.trend),
-        anomalies=_anomalies(data),
-        unproven=headline.unproven(data.proof),
-        step=_step(data.bucket_s),
-        outcomes=_outcomes(data.outcomes_by_time, axis),
-        latency=_bands(data.latency, "messages", axis),
-        slow=_slow(data.slow),
-        retried=_retried(data.retried),
-        refusals=_refusals(data.refusals),
-        waits=_bands(data.waits, "items", axis),
-        queues=_queues(data.queues),
-        workers=_workers(data.workers),
-        problems=_problems(data),
+        sections="".join(_sections(data)),
     )
+
+
+def _sections(data: ReportData) -> Iterator[str]:
+    """All sections; one with nothing to show is "", but for the first and the last."""
+    axis, step = _axis(data), _step(data.bucket_s)
+    latency = _bands(data.latency, "messages", axis)
+    waits = _bands(data.waits, "items", axis)
+    yield section("trend", "Trend", headline.trend(data.trend))
+    yield section(
+        "anomalies",
+        "Anomalies",
+        _anomalies(data),
+        what="Each time is by the clock of the node that wrote it down.",
+    )
+    yield section("unproven", "Not proven", headline.unproven(data.proof))
+    outcomes = _outcomes(data.outcomes_by_time, axis, step)
+    says = OUTCOMES.replace("$step", step)
+    yield section("outcomes", "How messages ended", outcomes, what=says)
+    says = LATENCY.replace("$step", step)
+    yield section("latency", "Latency by route", latency, what=says)
+    yield section("slow", "Slowest routes", _slow(data.slow))
+    yield section("retried", "Most repeated", _retried(data.retried))
+    yield section("refusals", "Most refused", _refusals(data.refusals))
+    says = WAITS.replace("$step", step) if waits else ""
+    yield section("queues", "Queues", waits, _queues(data.queues), what=says)
+    yield section("workers", "Workers", _workers(data.workers))
+    yield section("problems", "Problems of the journals", _problems(data))
 
 
 def _days(first: date, last: date) -> str:
@@ -87,12 +101,12 @@ def _axis(data: ReportData) -> TimeAxis | None:
     return TimeAxis(min(moments), max(moments), data.bucket_s) if moments else None
 
 
-def _outcomes(rows: Rows, axis: TimeAxis | None) -> str:
+def _outcomes(rows: Rows, axis: TimeAxis | None, step: str) -> str:
     def draw(outcome: str, points: Rows) -> str:
         assert axis is not None
         total = sum(row["messages"] for row in points)
         most = max(points, key=lambda row: row["messages"])
-        says = f"{plural(total, 'message')}, at most {most['messages']:,} at once"
+        says = f"{plural(total, 'message')}, at most {most['messages']:,} per {step}"
         words = f"{outcome}: {says}, at {_minute(most)}"
         image = bars(points, "messages", axis, words)
         numbers = ((_minute(row), row["messages"]) for row in points)
@@ -128,7 +142,9 @@ def _bands(rows: Rows, noun: str, axis: TimeAxis | None) -> str:
             ),
         )
 
-    names = dict.fromkeys(row["line"] for row in rows)
+    names = sorted(
+        {row["line"] for row in rows}, key=lambda name: (name == OTHERS, name)
+    )
     return _charts([(name, "line") for name in names], rows, draw)
 
 
@@ -141,7 +157,7 @@ def _charts(
         points = [row for row in rows if row[column] == name]
         if points:
             charts.append(draw(name, points))
-    return f'<div class="charts">{"".join(charts)}</div>' if charts else NONE
+    return f'<div class="charts">{"".join(charts)}</div>' if charts else ""
 
 
 def _chart(name: str, says: str, image: str, numbers: str) -> str:
@@ -181,7 +197,7 @@ def _anomalies(data: ReportData) -> str:
             f'<p class="what">{text(kinds.get(kind))}.{more}</p>'
             + "".join(_anomaly(row, shown=not parts and row is rows[0]) for row in rows)
         )
-    return "".join(parts) or NONE
+    return "".join(parts) or '<p class="none">None.</p>'
 
 
 def _anomaly(row: Mapping[str, Any], *, shown: bool) -> str:

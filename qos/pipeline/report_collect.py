@@ -14,14 +14,22 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from qos.pipeline.read import Problem
-from qos.pipeline.report_data import ROWS_MAX, DayTotals, Proof, ReportData, Rows
+from qos.pipeline.report_data import (
+    OTHERS,
+    ROWS_MAX,
+    DayTotals,
+    Proof,
+    ReportData,
+    Rows,
+)
 from qos.pipeline.tables import Limits
 from qos.pipeline.tables.once import seconds_between
 from qos.pipeline.tables.routes import percentiles
 
-__all__ = ["OTHERS", "bucket_of", "collect", "standing"]
+__all__ = ["bucket_of", "collect", "standing"]
 
-#: Anomalies and problems that are told, and points of a chart: an image of 340 pixels shows no more.
+#: Anomalies and problems that are told one by one, and points of a chart: an image of
+#: 340 pixels shows no more.
 ANOMALIES_MAX = 100
 PROBLEMS_MAX = 50
 POINTS_MAX = 96
@@ -42,9 +50,6 @@ CHARTS_MAX = 5
 
 #: A route with fewer messages than this is not called slow, if there are others.
 _MESSAGES_LEAST = 20
-
-#: All routes, or queues, that have no line of their own.
-OTHERS = "all others"
 
 
 def collect(

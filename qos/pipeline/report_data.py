@@ -10,10 +10,13 @@ from dataclasses import dataclass, field
 from datetime import date
 from typing import Any
 
-__all__ = ["ROWS_MAX", "DayTotals", "Proof", "ReportData", "Rows"]
+__all__ = ["OTHERS", "ROWS_MAX", "DayTotals", "Proof", "ReportData", "Rows"]
 
 #: Rows of most lists of the page.
 ROWS_MAX = 15
+
+#: All routes, or queues, that have no chart of their own.
+OTHERS = "all others"
 
 #: As `Row.asDict()` has it.
 Rows = list[dict[str, Any]]

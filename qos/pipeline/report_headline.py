@@ -11,7 +11,16 @@ from collections.abc import Iterator
 from qos.pipeline.report_data import ROWS_MAX, DayTotals, Proof, ReportData
 from qos.pipeline.report_html import duration, plural, table, text
 
-__all__ = ["KINDS", "OUTCOMES", "nothing_judged", "proof", "tiles", "trend", "verdict"]
+__all__ = [
+    "KINDS",
+    "OUTCOMES",
+    "REASONS",
+    "nothing_judged",
+    "proof",
+    "tiles",
+    "trend",
+    "verdict",
+]
 
 #: How a message has ended, from good to bad.
 OUTCOMES = ("delivered", "withdrawn", "open", "not-delivered", "in-doubt")
@@ -26,7 +35,7 @@ KINDS = {
 }
 
 #: Why something is not proven.
-_REASONS = {
+REASONS = {
     "no-journal": "the device has no journal here",
     "began-later": "the journal of the device begins later",
     "not-closed": "the last line of the device is earlier: its file is not closed or not "
@@ -119,7 +128,7 @@ def _reasons(found: Proof) -> str:
         return ""
     most = sorted(found.reasons.items(), key=lambda item: (-item[1], item[0]))
     lines = "".join(
-        f"<li>{number:,} <code>{text(reason)}</code> {text(_REASONS.get(reason))}</li>"
+        f"<li>{number:,} <code>{text(reason)}</code> {text(REASONS.get(reason))}</li>"
         for reason, number in most
     )
     return f"; not proven:<ul>{lines}</ul>"
@@ -176,21 +185,24 @@ def trend(days: tuple[DayTotals, DayTotals] | None) -> str:
         return ""
     before, after = days
     rows = [
-        ("messages", before.messages, after.messages),
-        ("95 % delivered within (s)", before.p95, after.p95),
-        ("anomalies", before.anomalies, after.anomalies),
+        ("messages", before.messages, after.messages, _part_of),
+        ("95 % delivered within (s)", before.p95, after.p95, _part_of),
+        ("anomalies", before.anomalies, after.anomalies, _more),
     ]
-    shown = table(
+    return table(
         f"{after.day} against {before.day}",
         ("of a day", "#before", "#now", "#change"),
-        ((name, old, new, _change(old, new)) for name, old, new in rows),
+        ((name, old, new, change(old, new)) for name, old, new, change in rows),
     )
-    return f'<section id="trend"><h2>Trend</h2>{shown}</section>'
 
 
-def _change(old: float | None, new: float | None) -> str:
-    if old is None or new is None:
+def _part_of(old: float | None, new: float | None) -> str:
+    """How much more it is now, in percent; "" if one cannot say."""
+    if not old or new is None:
         return ""
-    if not old:
-        return "none" if not new else f"{new - old:+,.4g}"
-    return f"{(new - old) / old:+.0%}".replace("%", " %")
+    return _more(0, round(100 * (new - old) / old)) + " %"
+
+
+def _more(old: float | None, new: float | None) -> str:
+    change = (new or 0) - (old or 0)
+    return f"{change:+,}".replace("-", "\N{MINUS SIGN}") if change else "0"

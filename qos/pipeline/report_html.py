@@ -9,10 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from html import escape
 
-__all__ = ["NONE", "cut", "duration", "plural", "table", "text"]
-
-#: In place of a list or a chart without a row.
-NONE = '<p class="none">Nothing to show.</p>'
+__all__ = ["cut", "duration", "plural", "table", "text"]
 
 _CELL_CHARS = 160
 
@@ -57,7 +54,7 @@ def duration(seconds: float | None) -> str:
 
 
 def table(caption: str, head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """A table: texts on the left, numbers on the right, each below its heading.
+    """A table: texts on the left, numbers on the right; "" without a row.
 
     Args:
         caption: says what a row is, and the unit of its numbers.
@@ -67,7 +64,7 @@ def table(caption: str, head: Sequence[str], rows: Iterable[Sequence[object]]) -
     """
     body = "".join(_row(head, row) for row in rows)
     if not body:
-        return NONE
+        return ""
     names = "".join(
         f'<th scope="col"{_HEADS[_kind(name)]}>{escape(name.lstrip("#="))}</th>'
         for name in head

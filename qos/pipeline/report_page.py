@@ -8,7 +8,37 @@ from __future__ import annotations
 
 from string import Template
 
-__all__ = ["PAGE"]
+__all__ = ["LATENCY", "OUTCOMES", "PAGE", "WAITS", "section"]
+
+#: What the charts show: templates, `$step` is the time that a point stands for.
+OUTCOMES = (
+    "Messages per $step, by the time they began at. Each chart has its own scale."
+)
+LATENCY = """\
+Seconds from accepted to known to be delivered, by the clock of the sender: the slowest
+routes, and all others together. Half of the messages took no longer than the line (p50),
+95 % no longer than the upper edge of the band (p95), per $step. A dot has no neighbour.
+Each chart has its own scale."""
+WAITS = """\
+Seconds that items waited until somebody took them: half no longer than the line (p50), 95 %
+no longer than the upper edge of the band (p95), per $step."""
+
+
+def section(name: str, title: str, *parts: str, what: str = "") -> str:
+    """A part of the page with a heading; "" if all its parts are empty.
+
+    Args:
+        name: its address within the page.
+        title: the heading.
+        parts: HTML.
+        what: says what it shows, in plain text.
+    """
+    body = "".join(parts)
+    if not body:
+        return ""
+    says = f'<p class="what">{what}</p>' if what else ""
+    return f'<section id="{name}"><h2>{title}</h2>{says}{body}</section>\n'
+
 
 PAGE = Template("""\
 <!DOCTYPE html>
@@ -72,7 +102,7 @@ table { border-collapse: collapse; font-size: 13px; width: 100%; }
 caption { text-align: left; color: var(--soft); padding-bottom: 4px;
   max-width: calc(100vw - 48px); }
 th, td { text-align: left; padding: 4px 10px 4px 0; border-bottom: 1px solid var(--rule);
-  vertical-align: top; min-width: 124px; }
+  vertical-align: top; min-width: 150px; }
 tr > :last-child { padding-right: 2px; }
 thead th { color: var(--soft); font-weight: 600; vertical-align: bottom; overflow-wrap: normal; }
 tbody th { font-weight: 400; }
@@ -80,7 +110,7 @@ tbody th { font-weight: 400; }
 .number, td { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap;
   min-width: 0; }
 td.word, td.text { text-align: left; }
-td.text { white-space: normal; min-width: 124px; }
+td.text { white-space: normal; min-width: 150px; }
 thead .number { white-space: normal; }
 details { border-top: 1px solid var(--rule); padding: 6px 0; }
 summary { cursor: pointer; }
@@ -113,23 +143,7 @@ tr, .tile, dl { break-inside: avoid; }
 $verdict
 $proof
 $tiles
-$trend
-<section id="anomalies"><h2>Anomalies</h2>
-<p class="what">Each time is by the clock of the node that wrote it down.</p>$anomalies</section>
-<section id="unproven"><h2>Not proven</h2>$unproven</section>
-<section id="outcomes"><h2>How messages ended</h2>
-<p class="what">Messages per $step, by the time they began at. Each chart has its own scale.</p>$outcomes</section>
-<section id="latency"><h2>Latency by route</h2>
-<p class="what">Seconds from accepted to known to be delivered, by the clock of the sender: the
-slowest routes, and all others together. Half of the messages took no longer than the line
-(p50), 95 % no longer than the upper edge of the band (p95), per $step. A dot has no neighbour. Each chart has its own scale.</p>$latency</section>
-<section id="slow"><h2>Slowest routes</h2>$slow</section>
-<section id="retried"><h2>Most repeated</h2>$retried</section>
-<section id="refusals"><h2>Most refused</h2>$refusals</section>
-<section id="queues"><h2>Queues</h2>
-<p class="what">Seconds that items wait until somebody takes them, as the charts above.</p>$waits$queues</section>
-<section id="workers"><h2>Workers</h2>$workers</section>
-<section id="problems"><h2>Problems of the journals</h2>$problems</section>
+$sections
 <footer>Made by xmpp-qos audit. All rows are in the tables beside this file.</footer>
 </main>
 </body>
