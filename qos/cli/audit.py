@@ -39,13 +39,15 @@ examples:
 
 OUT gets a Delta table, by date, for each of deliveries, anomalies, routes_hourly,
 refusals, queue_items and workers_hourly; problems, a small one, tells of lines and files
-that are none of a journal's; and report.html shows it all. Days that are audited again
+that are none of a journal's; and report.html shows it all. metrics.prom has its numbers
+for Prometheus, by the textfile collector of node_exporter. Days that are audited again
 are replaced, others stay. The table audits says which versions of the tables belong
 together: whoever reads these sees one whole audit, also while another one goes on or was
 killed, and for a week after it was replaced. One audit at a time writes into OUT.
 
 A node without a journal loses nothing: only messages between nodes of which both
-journals are here can be lost or orphaned. Files that are being written are not read.
+journals are here can be lost or orphaned. Files that are being written are not read,
+only counted.
 
 With --follow it goes on: files and days that come are taken in, and the tables and the
 report are kept up to date, until Ctrl-C or SIGTERM. What is under way is finished then;
@@ -254,6 +256,8 @@ def _counts(indent: str, counts: Mapping[str, int]) -> list[tuple[str, str]]:
 def _verdict(summary: Summary, report: str) -> str:
     found = sum(summary.anomalies.values())
     what = "No anomaly" if summary.clean else f"Anomalies: {found}"
+    if summary.nothing_judged:
+        what = f"Nothing to judge ({summary.nothing_judged})"
     return f"{what}, in {summary.seconds:.0f} s. Report: {report}"
 
 

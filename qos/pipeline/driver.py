@@ -23,10 +23,21 @@ from qos.pipeline.lines import LineProblem
 from qos.pipeline.locations import local_path
 from qos.pipeline.report import render
 from qos.pipeline.report_collect import collect
+from qos.pipeline.report_headline import nothing_judged
+from qos.pipeline.report_metrics import metrics
 from qos.pipeline.stage import stage
 from qos.pipeline.tables import Limits
 
-__all__ = ["REPORT", "TABLES", "Days", "Summary", "audit", "draw", "write_tables"]
+__all__ = [
+    "METRICS",
+    "REPORT",
+    "TABLES",
+    "Days",
+    "Summary",
+    "audit",
+    "draw",
+    "write_tables",
+]
 
 #: The first and the last of some days.
 Days: TypeAlias = tuple[date, date]
@@ -42,6 +53,8 @@ TABLES = (
 )
 
 REPORT = "report.html"
+#: For the textfile collector of node_exporter, which reads *.prom.
+METRICS = "metrics.prom"
 
 #: What is read before the first day and after the last one: a message that began in
 #: a day may end in another, and a file is in the folder of its first line.
@@ -67,6 +80,7 @@ class Summary:
             yet).
         anomalies: by kind.
         problems: of the journals, by kind.
+        nothing_judged: why there is no verdict; "" if there is one.
         seconds: how long it took.
     """
 
@@ -78,6 +92,7 @@ class Summary:
     outcomes: Mapping[str, int] = field(default_factory=dict)
     anomalies: Mapping[str, int] = field(default_factory=dict)
     problems: Mapping[str, int] = field(default_factory=dict)
+    nothing_judged: str = ""
     seconds: float = 0.0
 
     @property
@@ -251,7 +266,7 @@ def draw(
     summary: Summary,
     limits: Limits,
 ) -> Summary:
-    """Draw the report, and return the summary with what it counts.
+    """Write the report and the metrics, and return the summary with what they count.
 
     Args:
         written: the tables, by name.
@@ -269,12 +284,24 @@ def draw(
         outcomes=data.outcomes,
         anomalies=data.anomaly_counts,
         problems=data.problem_counts,
+        nothing_judged=nothing_judged(data),
     )
     page = render(data, summary.first, summary.last, lines=summary.lines)
+    numbers = metrics(
+        data, summary.first, summary.last, lines=summary.lines, at=limits.now
+    )
     folder = local_path(out)
     if folder is not None:
-        (folder / REPORT).write_text(page, encoding="utf-8")
+        _replace(folder / REPORT, page)
+        _replace(folder / METRICS, numbers)
     return summary
+
+
+def _replace(path: Path, content: str) -> None:
+    """Write a file that others read at any time: they see the old one, or the new one."""
+    temporary = path.with_name(f".{path.name}.new")
+    temporary.write_text(content, encoding="utf-8", newline="\n")
+    temporary.replace(path)
 
 
 def _history(

@@ -155,8 +155,11 @@ def test_an_audit_writes_each_table_and_a_report(
     page = (out / "report.html").read_text()
     assert "4 anomalies: 2 lost, 1 duplicated, 1 stuck." in page
     names = {path.name for path in out.iterdir() if path.name != HIDDEN}
-    assert names == {*TABLES, "problems", AUDITS, "report.html"}
+    assert names == {*TABLES, "problems", AUDITS, "report.html", "metrics.prom"}
     assert [path.name for path in (out / HIDDEN).iterdir()] == ["lock"]
+    numbers = (out / "metrics.prom").read_text()
+    assert 'xmpp_qos_audit_anomalies{kind="lost"} 2\n' in numbers
+    assert f"xmpp_qos_audit_timestamp_seconds {LIMITS.now.timestamp()}\n" in numbers
 
 
 def test_the_report_is_drawn_in_a_browser_without_a_network(
@@ -195,14 +198,16 @@ def test_an_audit_of_one_day_replaces_that_day(
     before = snapshot(str(out))
     order = ("begun_at", "msg_id")
     rows = spark_frame(spark, before["deliveries"]).orderBy(*order).collect()
-    day = date(2026, 1, 5)
+    day = date(2026, 1, 6)
     again = audit(spark, [str(journals)], str(out), limits=LIMITS, first=day, last=day)
     assert 0 < again.rows["deliveries"] < summary["rows"]["deliveries"]
     after = snapshot(str(out))
     assert spark_frame(spark, after["deliveries"]).orderBy(*order).collect() == rows
+    # The day before is there since an earlier audit.
+    assert "2026-01-06 against 2026-01-05" in (out / "report.html").read_text()
     for name in TABLES:
         names = set(files(before[name])["path"].to_pylist())
-        kept = {each for each in names if "date=2026-01-05" not in each}
+        kept = {each for each in names if "date=2026-01-06" not in each}
         assert names & set(files(after[name])["path"].to_pylist()) == kept
     # Who has begun to read what was replaced reads on.
     assert spark_frame(spark, before["deliveries"]).orderBy(*order).collect() == rows
@@ -229,14 +234,21 @@ def test_an_audit_that_fails_leaves_nothing_behind(
 
 
 def test_an_audit_of_no_line_is_clean(spark: SparkSession, tmp_path: Path) -> None:
-    """A fleet that has done nothing yet."""
-    (tmp_path / "journal" / "date=2026-01-05").mkdir(parents=True)
+    """A fleet that has done nothing yet, or has closed no file; and it is not green."""
+    day = tmp_path / "journal" / "date=2026-01-05"
+    day.mkdir(parents=True)
+    (day / ".a@x%2F1-b1-1.jsonl").write_text("{")
     found = audit(
         spark, [str(tmp_path / "journal")], str(tmp_path / "out"), limits=LIMITS
     )
     assert found.clean
     assert (found.lines, found.first, found.rows["deliveries"]) == (0, None, 0)
-    assert "Nothing to judge" in (tmp_path / "out" / "report.html").read_text()
+    assert found.problems == {"open-file": 1}
+    why = "no message is in the lines that were read; 1 file not closed"
+    assert found.nothing_judged == why
+    assert f"Nothing to judge: {why}." in (tmp_path / "out" / "report.html").read_text()
+    numbers = (tmp_path / "out" / "metrics.prom").read_text()
+    assert "xmpp_qos_audit_files_not_closed 1\n" in numbers
 
 
 def test_lines_that_are_there_twice_make_no_other_tables(
