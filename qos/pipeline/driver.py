@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
 from functools import partial
+from pathlib import Path
 from typing import TypeAlias
 
 from pyspark.sql import DataFrame, SparkSession
@@ -47,6 +48,7 @@ TABLES = (
     "deliveries",
     "anomalies",
     "routes_hourly",
+    "unproven_hourly",
     "refusals",
     "queue_items",
     "workers_hourly",
@@ -109,7 +111,6 @@ def audit(
     limits: Limits,
     first: date | None = None,
     last: date | None = None,
-    accounts: Collection[str] | None = None,
     progress: Callable[[str], None] = lambda step: None,
 ) -> Summary:
     """Read journals, and write the tables and the report of these days.
@@ -124,14 +125,13 @@ def audit(
         limits: by what an anomaly is judged.
         first: the first day; None: as early as there is anything.
         last: the last day.
-        accounts: whose journals are complete; None: of all that have one here.
         progress: told what is being done.
 
     Raises:
         CannotWrite: another audit writes there, or what is there are no such tables.
     """
     with alone(out):
-        return _audit(spark, journals, out, limits, first, last, accounts, progress)
+        return _audit(spark, journals, out, limits, first, last, progress)
 
 
 def _audit(
@@ -141,7 +141,6 @@ def _audit(
     limits: Limits,
     first: date | None,
     last: date | None,
-    accounts: Collection[str] | None,
     progress: Callable[[str], None],
 ) -> Summary:
     """See audit; nobody else writes there."""
@@ -180,12 +179,9 @@ def _audit(
             messages = tables.deliveries_of(found.told)
         else:
             messages = tables.deliveries(events, unique=unique)
-        covered = boot_runs.coverage(runs)
-        if accounts is not None:
-            covered = covered.where(F.col("account").isin(*accounts))
         written = write_tables(
             events,
-            covered,
+            runs,
             out,
             # Without a line there is no day either, and nothing to replace.
             (summary.first or NEVER[0], summary.last or NEVER[1]),
@@ -204,7 +200,7 @@ def _audit(
 
 def write_tables(
     events: DataFrame,
-    covered: DataFrame,
+    runs: DataFrame,
     out: str,
     days: Days,
     limits: Limits,
@@ -218,12 +214,12 @@ def write_tables(
 
     Args:
         events: all lines of what has a row in these days.
-        covered: see qos.pipeline.tables.coverage.
+        runs: of all lines, merged; see qos.pipeline.boot_runs.
         out: see audit.
         days: of which the tables are made.
         limits: by what an anomaly is judged.
-        judged: of which the anomalies are; their deliveries must be there, or among
-            `days`. None: the same.
+        judged: of which messages are judged, also those that are in the table
+            already; `days` are among these. None: the same.
         messages: see qos.pipeline.tables.deliveries. None: those of the events.
         from_margin: there are lines before these that are not here: what seems to
             begin without its beginning is left out.
@@ -246,17 +242,28 @@ def write_tables(
     if from_margin:
         # It began before what was read: its row is in the table of that day.
         messages = messages.where(F.col("bytes").isNotNull())
-    messages = write("deliveries", messages)
-    to_judge = messages
     if judged is not None:
-        to_judge = store.read_table(messages, f"{out}/deliveries", *judged)
-    found = tables.anomalies(to_judge, covered, limits)
-    write("anomalies", found, judged or days)
-    write("routes_hourly", tables.routes_hourly(messages))
+        messages = _with_others(messages, f"{out}/deliveries", days, judged)
+    of = judged or days
+    messages = write("deliveries", tables.judged(messages, runs, limits), of)
+    write("anomalies", tables.anomalies(messages), of)
+    write("routes_hourly", tables.routes_hourly(messages), of)
+    write("unproven_hourly", tables.unproven_hourly(messages), of)
     write("refusals", tables.refusals(events))
     write("queue_items", tables.queue_items(events))
     write("workers_hourly", tables.workers_hourly(events))
     return written
+
+
+def _with_others(
+    messages: DataFrame, folder: str, days: Days, judged: Days
+) -> DataFrame:
+    """The messages of some days, and those that are in the table of the others."""
+    if not store.children(messages.sparkSession, folder):
+        return messages
+    within = F.col("date").between(*map(F.lit, days))
+    there = store.read_table(messages, folder, *judged).where(~within)
+    return messages.where(within).unionByName(there)
 
 
 def draw(
@@ -335,11 +342,15 @@ def _problems(checked: DataFrame, runs: DataFrame, files: DataFrame) -> DataFram
 def _extent(runs: DataFrame) -> tuple[int, date | None, date | None]:
     """How many lines there are in all runs, and their first and last day."""
     lines = F.sum(F.col("last_seq") - F.col("first_seq") + 1)
-    row = runs.agg(
-        F.coalesce(lines, F.lit(0)),
-        F.to_date(F.min("first_at")),
-        F.to_date(F.max("last_at")),
-    ).first()
+    row = (
+        runs.where(F.col("kind") != boot_runs.NEWER)
+        .agg(
+            F.coalesce(lines, F.lit(0)),
+            F.to_date(F.min("first_at")),
+            F.to_date(F.max("last_at")),
+        )
+        .first()
+    )
     assert row is not None
     return int(row[0]), row[1], row[2]
 

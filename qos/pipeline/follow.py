@@ -255,10 +255,10 @@ class Follower:
         limits = self._limits()
         marks = self._staging.marks()
         if before is not None and before.batch >= 0:
-            written = self._tables(marks)
-            known = boot_runs.coverage(self._staging.boots(marks.batch))
-            found = tables.anomalies(written["deliveries"], known, limits)
-            if _counts(found) == _counts(written["anomalies"]) and _same_files(
+            written = self._tables(marks)["deliveries"]
+            known = self._staging.boots(marks.batch)
+            found = tables.judged(written, known, limits)
+            if _counts(found) == _counts(written) and _same_files(
                 self._file_problems(), self._problem_table()
             ):
                 return replace(before, new=False, at=limits.now)
@@ -275,7 +275,7 @@ class Follower:
         with _lines_of(events, days, marks) as events:
             write_tables(
                 events.select(*EVENT.names),
-                boot_runs.coverage(known),
+                known,
                 self._out,
                 days,
                 limits,
@@ -283,6 +283,7 @@ class Follower:
                 progress=self._progress,
             )
         self._progress("looking for problems of the journals")
+        known = boot_runs.together(known, tolerance_s=CLOCK_BACK_S)
         problems = (
             self._staging.problems(marks.batch)
             .unionByName(self._file_problems())
@@ -314,13 +315,16 @@ class Follower:
     def _like(self) -> dict[str, DataFrame]:
         """Tables only to know their columns by; none of them is computed."""
         events = self._spark.createDataFrame([], EVENT)
-        messages = tables.deliveries(events)
+        messages = tables.judged(
+            tables.deliveries(events),
+            self._spark.createDataFrame([], boot_runs.RUN),
+            self._limits(),
+        )
         return {
             "deliveries": messages,
-            "anomalies": tables.anomalies(
-                messages, tables.coverage(events), self._limits()
-            ),
+            "anomalies": tables.anomalies(messages),
             "routes_hourly": tables.routes_hourly(messages),
+            "unproven_hourly": tables.unproven_hourly(messages),
             "refusals": tables.refusals(events),
             "queue_items": tables.queue_items(events),
             "workers_hourly": tables.workers_hourly(events),
@@ -392,9 +396,10 @@ def _most(*days: date | None) -> date | None:
     return max((day for day in days if day is not None), default=None)
 
 
-def _counts(found: DataFrame) -> dict[tuple[str, str | None], int]:
-    rows = found.groupBy("kind", "ended").count().collect()
-    return {(row["kind"], row["ended"]): row["count"] for row in rows}
+def _counts(found: DataFrame) -> dict[tuple[str | None, ...], int]:
+    """How many messages have which verdict."""
+    rows = found.groupBy("verdict", "suspected", "reason", "ended").count().collect()
+    return {tuple(row[:4]): row["count"] for row in rows}
 
 
 def _same_files(files: DataFrame, problems: DataFrame) -> bool:

@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from qos.pipeline import boot_runs, read
+from qos.pipeline.lines import LineProblem
 from qos.pipeline.subjects import begun, is_open, subject
 
 __all__ = ["LATE_LINE", "kept", "problems_of", "runs_of", "spans_of", "staged"]
@@ -46,9 +47,11 @@ def spans_of(lines: DataFrame, events: DataFrame) -> DataFrame:
 
 
 def runs_of(lines: DataFrame) -> DataFrame:
-    """The runs of all lines of a batch, late ones too; those tell nothing else."""
-    events = lines.where(F.col("problem").isNull())
-    return boot_runs.runs(events, heard=~F.col("late"))
+    """The runs of all lines of a batch: late ones, and those nobody can read, too."""
+    newer = F.col("problem") == LineProblem.NEWER_SCHEMA.value
+    kind = F.when(newer, boot_runs.NEWER).when(F.col("late"), boot_runs.LATE)
+    numbered = lines.where(F.col("seq").isNotNull())
+    return boot_runs.runs(numbered, kind.otherwise(boot_runs.TOLD))
 
 
 def problems_of(

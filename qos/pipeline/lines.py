@@ -12,6 +12,7 @@ Knows nothing of Spark, and of a journal's file only the name.
 from __future__ import annotations
 
 import enum
+import json
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
@@ -319,10 +320,12 @@ def _line_by_line(file: str, content: bytes) -> pa.Table:
 
 
 def _row(file: str, line: bytes) -> dict[str, Any]:
+    place: dict[str, Any] = {}
     try:
         return _event(line)
     except NewerSchema:
         problem = LineProblem.NEWER_SCHEMA
+        place = _place(line)
     except (BadLine, UnicodeDecodeError):
         if len(line) > LINE_BYTES_MAX:
             problem = LineProblem.LONG_LINE
@@ -331,7 +334,26 @@ def _row(file: str, line: bytes) -> dict[str, Any]:
         else:
             problem = LineProblem.BAD_LINE
     example = line[: 4 * _EXAMPLE_CHARS].decode(errors="replace")[:_EXAMPLE_CHARS]
-    return {"file": file, "problem": problem.value, "example": example}
+    return {**place, "file": file, "problem": problem.value, "example": example}
+
+
+def _place(line: bytes) -> dict[str, Any]:
+    """The number of a line that nobody can read, if it has one as ours have."""
+    fields = json.loads(line)
+    texts = {name: fields.get(name) for name in ("at", "node", "boot")}
+    seq = fields.get("seq")
+    if not all(isinstance(text, str) for text in texts.values()):
+        return {}
+    if type(seq) is not int or not 0 <= seq < 2**63:
+        return {}
+    try:
+        at = datetime.fromisoformat(texts["at"])
+    except ValueError:
+        return {}
+    if at.tzinfo is None:
+        return {}
+    names = {name: _in_utf8(texts[name]) for name in ("node", "boot")}
+    return {**names, "seq": seq, "at": at}
 
 
 def _event(line: bytes) -> dict[str, Any]:
@@ -345,9 +367,13 @@ def _event(line: bytes) -> dict[str, Any]:
         if name in fields:
             fields[name] = datetime.fromisoformat(fields[name])
     for name in _TEXTS:
-        if name in fields and not fields[name].isascii():
-            # JSON may have half a character, and UTF-8 may not.
-            fields[name] = fields[name].encode(errors="replace").decode()
+        if name in fields:
+            fields[name] = _in_utf8(fields[name])
     if "from" in fields:
         fields["source"] = fields.pop("from")
     return fields
+
+
+def _in_utf8(text: str) -> str:
+    """JSON may have half a character, and UTF-8 may not."""
+    return text if text.isascii() else text.encode(errors="replace").decode()

@@ -71,6 +71,7 @@ _TOLD = (
     _Told("held_at", "min", "at", (_R.HELD,)),
     _Told("held_again_at", "max", "at", (_R.HELD,)),
     _Told("handed_over_at", "min", "at", _HAND_OVERS),
+    _Told("handed_over_last_at", "max", "at", _HAND_OVERS),
     _Told("done_at", "min", "at", (_R.DONE,)),
     _Told("expired_at", "max", "at", (_R.EXPIRED,)),
     _Told("holds", "count", "event", (_R.HELD,)),

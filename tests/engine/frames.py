@@ -6,7 +6,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Self
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
+from qos.pipeline import boot_runs
+from qos.pipeline.driver import CLOCK_BACK_S
 from qos.pipeline.schema import EVENT
 
 #: Noon of the day on which everything happens.
@@ -24,6 +27,18 @@ def only(frame: DataFrame) -> dict[str, Any]:
     return row.asDict()
 
 
+def runs_of(lines: Lines, spark: SparkSession) -> DataFrame:
+    """The runs of lines; see qos.pipeline.boot_runs."""
+    pieces = boot_runs.runs(lines.frame(spark), F.lit(boot_runs.TOLD))
+    if lines.unreadable:
+        others = Lines()
+        others.rows = lines.unreadable
+        pieces = pieces.unionByName(
+            boot_runs.runs(others.frame(spark), F.lit(boot_runs.NEWER))
+        )
+    return boot_runs.merged(pieces, tolerance_s=CLOCK_BACK_S)
+
+
 class Lines:
     """Lines of journals as literals: `line("sender", "accepted", ...)`.
 
@@ -32,11 +47,14 @@ class Lines:
 
     def __init__(self, domain: str = "x") -> None:
         self.rows: list[dict[str, Any]] = []
+        #: Lines of a newer version.
+        self.unreadable: list[dict[str, Any]] = []
         self._seqs: dict[str, int] = {}
         self.domain = domain
 
     def line(self, node: str, role: str, event: str, at: float, **fields: Any) -> None:
         boot = f"{fields.pop('boot', 'boot')} of {node}"
+        rows = self.unreadable if fields.pop("unreadable", False) else self.rows
         self._seqs[boot] = self._seqs.get(boot, 0) + 1
         row: dict[str, Any] = dict.fromkeys(EVENT.names)
         row |= {
@@ -47,7 +65,7 @@ class Lines:
             "role": role,
             "event": event,
         }
-        self.rows.append(row | fields)
+        rows.append(row | fields)
 
     def sent(
         self, *events: str, at: float = 0, msg_id: str = "m1", **fields: Any
@@ -84,6 +102,7 @@ class Lines:
     def __add__(self, other: Lines) -> Lines:
         both = Lines()
         both.rows = [*self.rows, *other.rows]
+        both.unreadable = [*self.unreadable, *other.unreadable]
         return both
 
     def frame(self, spark: SparkSession) -> DataFrame:

@@ -15,16 +15,17 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from browser import look_at
 from qos.cli import main
 from qos.journal.schema import parse_line
-from qos.pipeline import read
+from qos.pipeline import boot_runs, read
 from qos.pipeline.audits import HIDDEN, STAGED
-from qos.pipeline.driver import TABLES, audit
+from qos.pipeline.driver import CLOCK_BACK_S, TABLES, audit
 from qos.pipeline.snapshot import AUDITS, NoAudit, files, snapshot, spark_frame
 from qos.pipeline.synth import EXPECTED, Plan, synthesise
-from qos.pipeline.tables import Limits, anomalies, coverage, deliveries
+from qos.pipeline.tables import Limits, anomalies, deliveries, judged
 
 pytestmark = [
     pytest.mark.spark,
@@ -84,7 +85,9 @@ def test_exactly_the_anomalies_are_found_however_the_lines_lie(
         shuffled(Path(name), random.Random(seed))
         checked = read.checked_lines(read.read_lines(spark, [name]))
         events = read.events_of(checked)
-        rows = anomalies(deliveries(events), coverage(events), LIMITS).collect()
+        pieces = boot_runs.runs(events, F.lit(boot_runs.TOLD))
+        runs = boot_runs.merged(pieces, tolerance_s=CLOCK_BACK_S)
+        rows = anomalies(judged(deliveries(events), runs, LIMITS)).collect()
     found = {
         (r["kind"], r["level"], r["sender"], r["receiver"], r["msg_id"]) for r in rows
     }

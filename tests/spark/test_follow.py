@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from frames import NOON, Lines
 from qos.journal.schema import render_line, time_text
-from qos.pipeline import boot_runs, store, tables
+from qos.pipeline import boot_runs, store
 from qos.pipeline import follow as following
 from qos.pipeline.claim import FOLDER, CannotFollow, alone, check_options
 from qos.pipeline.delta import CannotWrite
@@ -237,11 +237,13 @@ def test_what_is_stuck_shows_up_though_nothing_new_comes(
     look = one.look()
     assert (look.batch, look.summary.lines, look.summary.clean) == (-1, 0, True)
     # The first day comes now; what is being written is not read.
-    write(journals, "one", Lines().sent("accepted", "offered"))
+    # Its clock is ahead: its journal has gone on for longer than the audit knows.
+    first = Lines().sent("accepted", "offered").sent("accepted", at=4000, msg_id="m3")
+    write(journals, "one", first.sent("not-delivered", at=4001, msg_id="m3"))
     write(journals, ".two", Lines().sent("accepted", "offered", msg_id="m2"))
     look = one.look()
     assert (look.batch, look.new, look.summary.clean) == (0, True, True)
-    assert look.summary.rows["deliveries"] == 1
+    assert look.summary.rows["deliveries"] == 2
     assert not one.look().new
     now += timedelta(hours=2)
     look = one.look()
@@ -279,8 +281,23 @@ def test_what_is_kept_is_not_taken_for_complete_when_it_is_not(
         staging.marks(4)
 
 
-def test_runs_of_lines_tell_what_all_lines_do(spark: SparkSession) -> None:
-    """However they are split, in whatever order they come, and given twice."""
+def plain_runs(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+    """Node, first and last line, and jumps of each run, without Spark."""
+    found: list[tuple[Any, ...]] = []
+    lines = {(row["node"], row["seq"]): row["at"] for row in rows}
+    for (node, seq), at in sorted(lines.items()):
+        before = lines.get((node, seq - 1))
+        if before is None:
+            found.append((node, seq, seq, 0))
+        else:
+            _, first, _, jumps = found.pop()
+            jumped = before - at > timedelta(seconds=60)
+            found.append((node, first, seq, jumps + jumped))
+    return found
+
+
+def test_runs_are_those_of_all_lines(spark: SparkSession) -> None:
+    """However they are split, in whatever order they come, given twice, or too late."""
     lines = Lines()
     for at in (0, 10, 3620, 20, 30, 25, 4000, 3, 4, 5):
         for node in ("a@x/1", "b@x/1"):
@@ -293,21 +310,17 @@ def test_runs_of_lines_tell_what_all_lines_do(spark: SparkSession) -> None:
     for start in range(0, len(rows), 5):
         part = Lines()
         part.rows = rows[start : start + 5]
-        pieces = boot_runs.runs(part.frame(spark), heard=F.lit(True))
+        late = F.when(F.lit(start == 10), boot_runs.LATE).otherwise(boot_runs.TOLD)
+        pieces = boot_runs.runs(part.frame(spark), late)
         # Else the plan grows with each part.
         known = boot_runs.merged(
             known.unionByName(pieces), tolerance_s=60
         ).localCheckpoint()
-    all_lines = Lines()
-    all_lines.rows = rows
-    events = all_lines.frame(spark)
-    for found, expected in (
-        (boot_runs.missing_lines(known), tables.missing_lines(tables.boots(events))),
-        (
-            boot_runs.clocks_back(known, tolerance_s=60),
-            tables.clocks_back(events, tolerance_s=60),
-        ),
-        (boot_runs.coverage(known), tables.coverage(events)),
+    told = known.where(F.col("kind") == boot_runs.TOLD)
+    for found, of in (
+        (told, [*rows[:10], *rows[15:]]),
+        (boot_runs.together(known, tolerance_s=60), rows),
     ):
-        assert sorted(found.collect()) == sorted(expected.collect())
-    assert boot_runs.clocks_back(known, tolerance_s=60).count() == 1
+        each = found.select("node", "first_seq", "last_seq", "jumps").collect()
+        assert sorted(tuple(row) for row in each) == plain_runs(of)
+    assert sum(run[3] for run in plain_runs(rows)) > 0

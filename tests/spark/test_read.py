@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
-from frames import NOON, Lines
+from frames import NOON, Lines, runs_of
 from qos.journal.schema import (
     LINE_BYTES_MAX,
     BadLine,
@@ -17,11 +16,10 @@ from qos.journal.schema import (
     parse_line,
     render_line,
 )
-from qos.pipeline import read
+from qos.pipeline import boot_runs, read
 from qos.pipeline.lines import checked
 from qos.pipeline.read import Problem
 from qos.pipeline.schema import EVENT
-from qos.pipeline.tables import boots, clocks_back, missing_lines
 
 pytestmark = [
     pytest.mark.spark,
@@ -289,8 +287,9 @@ def test_a_clock_that_jumps_back_is_reported_with_its_place(
         lines.line("a@x/1", "sender", "offered", at)
     for at in (0, 5, 10, 7, 4000):
         lines.line("b@x/1", "sender", "offered", at)
-    frame = lines.frame(spark)
-    (row,) = clocks_back(frame.unionByName(frame), tolerance_s=60).collect()
+    lines.rows *= 2
+    runs = runs_of(lines, spark)
+    (row,) = boot_runs.clocks_back(runs, tolerance_s=60).collect()
     assert row.asDict() == {
         "kind": Problem.CLOCK_BACK.value,
         "place": "a@x/1 boot of a@x/1",
@@ -304,13 +303,14 @@ def test_lines_that_are_missing_are_counted(spark: SparkSession, lines: Lines) -
     for at in range(10):
         lines.line("a@x/1", "sender", "offered", at)
         lines.line("b@x/1", "sender", "offered", at)
-    frame = lines.frame(spark)
-    some = frame.where(~((F.col("node") == "a@x/1") & F.col("seq").between(4, 6)))
-    (row,) = missing_lines(boots(some)).collect()
+    assert boot_runs.missing_lines(runs_of(lines, spark)).count() == 0
+    lines.rows = [
+        row for row in lines.rows if row["node"] != "a@x/1" or not 4 <= row["seq"] <= 6
+    ]
+    (row,) = boot_runs.missing_lines(runs_of(lines, spark)).collect()
     assert (row["kind"], row["count"]) == (Problem.MISSING_LINES.value, 3)
     assert row["place"] == "a@x/1 boot of a@x/1"
     assert row["example"] == "of the lines 1 to 10"
-    assert missing_lines(boots(frame)).count() == 0
 
 
 def test_lines_that_are_given_twice_hide_none_that_are_missing(
@@ -319,9 +319,6 @@ def test_lines_that_are_given_twice_hide_none_that_are_missing(
     """As many as there should be, and yet one is not there and one is twice."""
     for at in range(200):
         lines.line("a@x/1", "sender", "offered", at)
-    frame = lines.frame(spark)
-    again = frame.where("seq = 130").unionByName(frame.where("seq != 70"))
-    (row,) = boots(again).collect()
-    assert (row["first"], row["last"], row["lines"], row["given"]) == (1, 200, 199, 200)
-    (problem,) = missing_lines(boots(again)).collect()
-    assert problem["count"] == 1
+    lines.rows = [row for row in lines.rows if row["seq"] != 70] + [lines.rows[129]]
+    (problem,) = boot_runs.missing_lines(runs_of(lines, spark)).collect()
+    assert (problem["count"], problem["example"]) == (1, "of the lines 1 to 200")

@@ -78,7 +78,7 @@ def test_a_node_tells_the_same_of_a_message_in_spark_and_in_arrow(
 def test_stretches_of_lines_tell_what_the_lines_do(
     count: int, spark: SparkSession
 ) -> None:
-    """However the lines lie: gaps, the clock, and who was heard of."""
+    """However the lines lie: gaps, and the clock."""
     chance = random.Random(count)
     some = random_lines(chance, count)
     some.rows = [row for row in some.rows if chance.random() < 0.9]
@@ -86,7 +86,7 @@ def test_stretches_of_lines_tell_what_the_lines_do(
     some.rows += chance.sample(some.rows, len(some.rows) // 9)
     stretches = boot_runs.stretches(in_arrow(some))
     assert len(stretches) <= len(some.rows)
-    each = boot_runs.runs(some.frame(spark), heard=F.lit(True))
+    each = boot_runs.runs(some.frame(spark), F.lit(boot_runs.TOLD))
     together = spark.createDataFrame(rows_of(stretches), each.schema)
     found, expected = (
         sorted(boot_runs.merged(pieces, tolerance_s=2).collect(), key=repr)
