@@ -214,11 +214,14 @@ def _journal(text: str, arguments: argparse.Namespace) -> str:
 
 
 def _out(text: str) -> str:
-    if "://" in text:
+    # It imports nothing.
+    from qos.pipeline.locations import local_path
+
+    path = local_path(text)
+    if path is None:
         return text
     if not text:
         raise UsageError("--out: which folder?")
-    path = Path(text)
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -239,6 +239,17 @@ def test_tables_of_a_former_version_are_left_alone(
     assert [path for path in after if path.parts[-2] != ".audit"] == before
 
 
+def test_an_out_that_is_a_uri_of_this_machine_is_a_folder(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """With a report in it, and a lock."""
+    (tmp_path / "journal" / "date=2026-01-05").mkdir(parents=True)
+    out = tmp_path / "the out"
+    assert main(["audit", str(tmp_path / "journal"), "--out", f"file://{out}"]) == 0
+    assert "No anomaly" in (out / "report.html").read_text()
+    assert snapshot(f"file://{out}").keys() == snapshot(str(out)).keys() > {"problems"}
+
+
 def test_a_folder_that_deltalake_cannot_find_is_refused(
     spark: SparkSession, tmp_path: Path
 ) -> None:

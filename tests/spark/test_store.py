@@ -2,6 +2,7 @@
 
 from datetime import UTC, date, datetime
 from pathlib import Path
+from typing import Any, cast
 
 import duckdb
 import pytest
@@ -11,6 +12,12 @@ from pyspark.sql import functions as F
 
 from qos.pipeline import delta, parquet_files, store
 from qos.pipeline.delta import CannotWrite
+from qos.pipeline.locations import (
+    delta_uri,
+    local_path,
+    spark_folder,
+    storage_options,
+)
 from qos.pipeline.snapshot import spark_frame
 
 pytestmark = [
@@ -167,6 +174,31 @@ def test_a_new_column_is_added_and_another_type_refused(
     with pytest.raises(CannotWrite, match="its column hour is of another version"):
         store.replace_days(other, folder, SIXTH, SIXTH)
     assert store.read_table(more, folder).orderBy("date").collect() == rows
+
+
+def test_a_folder_has_a_name_for_spark_and_one_for_deltalake(
+    spark: SparkSession,
+) -> None:
+    """There is no object store here: only how they are told of one."""
+    assert delta_uri("s3a://bucket/a b") == "s3://bucket/a b"
+    assert spark_folder("s3://bucket/a/t/") == "s3a://bucket/a/t"
+    assert delta_uri("abfss://c@a.example/t") == "abfss://c@a.example/t"
+    assert delta_uri("file:///a b/t") == delta_uri("file:/a b/t") == "/a b/t"
+    assert spark_folder("file:///a%20b/t/") == "/a b/t"
+    assert local_path("hdfs:///a") is None
+    assert storage_options(spark, "/a") is None
+    hadoop = cast(Any, spark.sparkContext)._jsc.hadoopConfiguration()
+    hadoop.set("fs.s3a.access.key", "me")
+    hadoop.set("fs.s3a.endpoint", "http://127.0.0.1:9000")
+    try:
+        assert storage_options(spark, "s3a://bucket/a") == {
+            "AWS_ACCESS_KEY_ID": "me",
+            "AWS_ENDPOINT_URL": "http://127.0.0.1:9000",
+            "AWS_ALLOW_HTTP": "true",
+        }
+    finally:
+        hadoop.unset("fs.s3a.access.key")
+        hadoop.unset("fs.s3a.endpoint")
 
 
 def test_files_of_others_are_not_taken_for_a_table(
