@@ -162,7 +162,8 @@ def test_an_audit_writes_each_table_and_a_report(
     assert [path.name for path in (out / HIDDEN).iterdir()] == ["lock"]
     numbers = (out / "metrics.prom").read_text()
     assert 'xmpp_qos_audit_anomalies{kind="lost"} 2\n' in numbers
-    assert f"xmpp_qos_audit_timestamp_seconds {LIMITS.now.timestamp()}\n" in numbers
+    last = datetime(2026, 1, 6, tzinfo=UTC).timestamp()
+    assert f"xmpp_qos_audit_last_day_timestamp_seconds {last}\n" in numbers
 
 
 def test_the_report_is_drawn_in_a_browser_without_a_network(
