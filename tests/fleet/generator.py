@@ -39,7 +39,7 @@ SET_BACK = 24 * HOUR
 
 #: Nodes of which the last lines are always given: the others have no message that waits
 #: for hours, as nobody could know that it did not wait forever.
-PATIENT = frozenset({"hub@x/main", "dev1@x/a", "dev3@x/a", "gate.x"})
+PATIENT = ("hub@{}/main", "dev1@{}/a", "dev3@{}/a", "gate.{}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +49,7 @@ class Plan:
     Attributes:
         versions: of the schema, one of them for each node.
         faults: how many of each of FAULTS.
+        domain: of its nodes, so that several fleets can be told apart.
     """
 
     seed: int
@@ -56,6 +57,12 @@ class Plan:
     items: int = 20
     faults: int = 0
     versions: tuple[int, ...] = (1, 2)
+    domain: str = "x"
+
+    @property
+    def patient(self) -> list[str]:
+        """The nodes of PATIENT."""
+        return [jid.format(self.domain) for jid in PATIENT]
 
 
 class Fault(NamedTuple):
@@ -74,24 +81,26 @@ class Fleet:
         now: when the audit takes place.
         boots: the lines of each boot, as they were written.
         running: the boots that have not ended: their last file is not closed.
-        patient: see PATIENT.
+        patient: nodes of which the last lines are given.
         faults: all that really went wrong.
     """
 
     now: int
     boots: list[list[Line]] = field(default_factory=list)
     running: set[str] = field(default_factory=set)
-    patient: frozenset[str] = PATIENT
+    patient: list[str] = field(default_factory=list)
     faults: set[Fault] = field(default_factory=set)
 
 
 def fleet(plan: Plan) -> Fleet:
     """Make a fleet, and let it work."""
-    chance = random.Random(f"fleet {plan.seed}")
+    chance = random.Random(f"fleet {plan.seed} {plan.domain}")
     nodes = _nodes(plan, chance)
-    strangers = [_life(Node(f"s{n}@elsewhere/1", 1), chance) for n in (1, 2)]
-    made = Fleet(now=SHIFTS[-1][1] + 600 * SECOND)
-    patient = [node for node in nodes if node.jid in PATIENT]
+    strangers = [Node(f"s{n}@{plan.domain}.elsewhere/1", 1) for n in (1, 2)]
+    for stranger in strangers:
+        _life(stranger, chance, plan)
+    made = Fleet(now=SHIFTS[-1][1] + 600 * SECOND, patient=plan.patient)
+    patient = [node for node in nodes if node.jid in plan.patient]
     traffic = Traffic(chance, nodes, strangers, patient, SHIFTS)
     for _ in range(plan.messages):
         traffic.normal()
@@ -103,6 +112,7 @@ def fleet(plan: Plan) -> Fleet:
     queue = ItemTraffic(chance, service, workers, nodes[0], SHIFTS)
     for _ in range(plan.items):
         queue.item()
+    _set_back(nodes[4], chance)
     for node in nodes:
         made.boots += node.journal()
         made.running |= {boot.name for boot in node.boots if boot.ending == "open"}
@@ -111,13 +121,16 @@ def fleet(plan: Plan) -> Fleet:
 
 def _nodes(plan: Plan, chance: random.Random) -> list[Node]:
     jids = (
-        *("hub@x/main", "dev1@x/a", "dev1@x/b", "dev2@x/a", "dev3@x/a", "dev4@x/a"),
-        *("gate.x", "queue.x", "queue-worker1@x/w", "queue-worker2@x/w"),
+        *("hub@{}/main", "dev1@{}/a", "dev1@{}/b", "dev2@{}/a", "dev3@{}/a"),
+        *("dev4@{}/a", "gate.{}", "queue.{}", "worker1@queue.{}/w"),
+        "worker2@queue.{}/w",
     )
-    nodes = [Node(jid, chance.choice(plan.versions)) for jid in jids]
+    nodes = [
+        Node(jid.format(plan.domain), chance.choice(plan.versions)) for jid in jids
+    ]
     for node in nodes:
         node.offset = chance.randint(-OFFSET_MAX, OFFSET_MAX)
-        _life(node, chance)
+        _life(node, chance, plan)
     # The sibling has no journal at first, and another device has none at all.
     for boot in nodes[2].boots:
         boot.kept = boot.begin > SHIFTS[1][0]
@@ -126,15 +139,20 @@ def _nodes(plan: Plan, chance: random.Random) -> list[Node]:
     # The journal of one is off for a while: none of its boots of a night are kept.
     for boot in nodes[3].boots:
         boot.kept = not SHIFTS[1][0] <= boot.begin < SHIFTS[1][1]
-    # One has the time of the second night when it begins to work in the first.
-    first = nodes[4].boots[0]
-    first.lost_tail = 0
-    until = chance.randint(first.begin, first.end - 300 * SECOND)
-    nodes[4].set_back = (first.begin, until, SET_BACK)
     return nodes
 
 
-def _life(node: Node, chance: random.Random) -> Node:
+def _set_back(node: Node, chance: random.Random) -> None:
+    """Its clock is at the second night when the first begins, until it is set right."""
+    boot = node.boots[0]
+    boot.lost_tail = 0
+    times = sorted(at for at, *_ in boot.happened)
+    if len(times) > 1:
+        # Something happens before and after, or nobody could know.
+        node.set_back = (boot.begin, chance.choice(times[1:]), SET_BACK)
+
+
+def _life(node: Node, chance: random.Random, plan: Plan) -> None:
     """Boots for all shifts: restarts and kills between them."""
     for begin, end in SHIFTS:
         time = begin + chance.randint(0, 60 * SECOND)
@@ -144,7 +162,7 @@ def _life(node: Node, chance: random.Random) -> Node:
             if cut - time < 300 * SECOND:
                 continue
             ending = chance.choice(("closed", "killed"))
-            if cut == SHIFTS[-1][1] and node.jid in PATIENT:
+            if cut == SHIFTS[-1][1] and node.jid in plan.patient:
                 ending = "closed"
             elif cut == SHIFTS[-1][1]:
                 ending = chance.choice(("open", "closed"))
@@ -154,4 +172,3 @@ def _life(node: Node, chance: random.Random) -> Node:
                 boot.lost_tail = chance.choice((0, 0, 1, 2, 3))
             node.boots.append(boot)
             time = cut + chance.randint(3 * SECOND, 60 * SECOND)
-    return node

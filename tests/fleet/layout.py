@@ -39,13 +39,13 @@ class Layout:
 
     Attributes:
         given: the lines that an audit can read, once each.
-        newer: the nodes of which lines of a newer version are there.
+        newer: lines that are there as of a newer version: nobody can read them.
         missing: how many lines were written, and are not given.
     """
 
     files: list[File] = field(default_factory=list)
     given: list[Line] = field(default_factory=list)
-    newer: set[str] = field(default_factory=set)
+    newer: list[Line] = field(default_factory=list)
     missing: int = 0
 
     def write(self, folder: Path, *, late: bool | None = None) -> None:
@@ -122,7 +122,7 @@ def _files(
         newer = set(chance.sample(range(len(lines)), min(3, len(lines))))
         made.given += [line for n, line in enumerate(lines) if n not in newer]
         made.missing += len(newer)
-        made.newer.add(lines[0].node)
+        made.newer += [line for n, line in enumerate(lines) if n in newer]
         texts = (
             line.text(NEWER if n in newer else None) for n, line in enumerate(lines)
         )

@@ -1,9 +1,9 @@
 """The truth that an audit can know, from the lines that it was given, in plain Python.
 
 A *run* is a part of a boot without a missing line. Only a run proves that something did
-not happen: a device was heard before and after, and nothing is missing in between. A clock that was set back
-once in a boot proves nothing in all of it.
-Where no run covers the moment, there is a reason for it.
+not happen: a device was heard before and after, and nothing is missing in between. A
+clock that was set back once in a boot proves nothing in all of it. Between runs there
+are *gaps*, and a gap is a reason why nothing is proved.
 
 Written from the documented rules alone: imports nothing of the product.
 """
@@ -35,10 +35,15 @@ class Key(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """What is known of a message; `reason` says why nothing is, or is empty."""
+    """What is known of a message.
+
+    Attributes:
+        reasons: why nothing is proved, if it is unproven: each of them is true.
+        rests_on: the nodes whose word an accusation rests on.
+    """
 
     verdict: str
-    reason: str = ""
+    reasons: frozenset[str] = frozenset()
     rests_on: tuple[str, ...] = ()
 
 
@@ -54,13 +59,20 @@ class Run:
     last_at: int
 
 
+class Gap(NamedTuple):
+    """A time of which a node's lines say nothing."""
+
+    begin: float
+    end: float
+    reason: str
+
+
 class Witness:
     """What the lines of each node prove about times of which they say nothing."""
 
-    def __init__(self, lines: Iterable[Line], newer: set[str], skew: int) -> None:
+    def __init__(self, lines: Iterable[Line], newer: Iterable[Line], skew: int) -> None:
         self._runs: defaultdict[str, list[Run]] = defaultdict(list)
         self._wrong_clocks: set[str] = set()
-        self._newer = newer
         self._skew = skew
         ordered = sorted(lines, key=lambda line: (line.node, line.boot, line.seq))
         for boot, some in groupby(ordered, key=lambda line: line.boot):
@@ -69,11 +81,18 @@ class Witness:
             if any(after.at < before.at - JUMP for before, after in pairwise(given)):
                 self._wrong_clocks.add(boot)
             self._runs[given[0].node] += _runs(given)
-        for runs in self._runs.values():
-            runs.sort(key=lambda run: (run.first_at, run.first_seq))
+        self._gaps = {node: list(_gaps(runs)) for node, runs in self._runs.items()}
+        for line in newer:
+            self._gaps.setdefault(line.node, [])
+            self._gaps[line.node] += [
+                gap._replace(reason="newer-version")
+                for gap in self._gaps[line.node]
+                if gap.begin <= line.at <= gap.end
+            ]
 
-    def knows(self, node: str) -> bool:
-        return node in self._runs
+    def knows(self, jid: str) -> bool:
+        """Whether there are lines of this node, or of one of this account."""
+        return any(jid in {node, account(node)} for node in self._runs)
 
     def run_of(self, line: Line) -> Run:
         """The run that a line is in."""
@@ -85,60 +104,81 @@ class Witness:
         return found
 
     def in_one_run(self, lines: Sequence[Line]) -> bool:
+        """Whether no other line can be between these."""
         return len({self.run_of(line) for line in lines}) == 1
 
-    def silence(self, node: str, begin: Line, end: Line) -> str:
+    def silence(self, node: str, begin: Line, end: Line) -> frozenset[str]:
         """Why nothing is proved by its silence between two lines of another node.
 
         Returns:
-            The reason; or nothing: it is proved.
+            The reasons; or none: it is proved.
         """
         runs = self._runs.get(node)
         if not runs:
-            return "no-journal"
-        if {begin.boot, end.boot} & self._wrong_clocks:
-            return "clock"
+            return frozenset({"no-journal"})
         since, until = begin.at - self._skew, end.at + self._skew
-        around = [run for run in runs if run.first_at <= since and run.last_at >= until]
-        if around:
-            right = [run for run in around if run.boot not in self._wrong_clocks]
-            return "" if right else "clock"
-        if runs[0].first_at > since:
-            return "began-later"
-        if max(run.last_at for run in runs) < until:
-            return "not-closed"
-        for before, after in _gaps(runs):
-            if before.last_at < until and after.first_at > since:
-                return self._hole(node)
-        return "journal-off"
+        wrong = self._is_wrong(begin.node, begin.at, end.at)
+        if wrong or {begin.boot, end.boot} & self._wrong_clocks:
+            # Of the lines between which it was silent.
+            return self.gaps(node, since, until) | {"clock"}
+        for run in runs:
+            whole = run.first_at <= since and run.last_at >= until
+            if whole and run.boot not in self._wrong_clocks:
+                return frozenset()
+        return self.gaps(node, since, until)
 
-    def broken(self, lines: Sequence[Line]) -> str:
-        """Why these lines, of one node, may not be all that there were."""
-        if len({line.boot for line in lines}) > 1:
-            return "journal-off"
-        run = self.run_of(lines[0])
-        if run.first_seq > 1 or not self.in_one_run(lines):
-            return self._hole(lines[0].node)
-        return "began-later" if self._runs[run.node][0] is run else "journal-off"
+    def gaps(self, node: str, since: float, until: float) -> frozenset[str]:
+        """What the gaps are that touch a time of a node's clock."""
+        found = {
+            gap.reason
+            for gap in self._gaps[node]
+            if gap.begin < until and gap.end > since
+        }
+        if self._is_wrong(node, since, until):
+            found.add("clock")
+        return frozenset(found)
 
-    def after(self, line: Line) -> str:
-        """Why there may have been more lines about a message, later; or nothing."""
+    def _is_wrong(self, node: str, since: float, until: float) -> bool:
+        """Whether the clock of a node was wrong in a boot of that time."""
+        return any(
+            min(run.first_at, run.last_at) <= until
+            and max(run.first_at, run.last_at) >= since
+            for run in self._runs[node]
+            if run.boot in self._wrong_clocks
+        )
+
+    def until(self, lines: Sequence[Line]) -> frozenset[str]:
+        """Why the first line, or one between these, may be missing; all of one node."""
+        return self.gaps(lines[0].node, float("-inf"), max(line.at for line in lines))
+
+    def after(self, line: Line) -> frozenset[str]:
+        """Why there may have been more lines later; none if it is the last run."""
         run = self.run_of(line)
-        later = [each for each in self._runs[line.node] if each.last_at > run.last_at]
-        if not later:
-            return ""
-        if any(each.boot == line.boot for each in later):
-            return self._hole(line.node)
-        return "journal-off"
-
-    def _hole(self, node: str) -> str:
-        return "newer-version" if node in self._newer else "hole"
+        if all(each.last_at <= run.last_at for each in self._runs[line.node]):
+            return frozenset()
+        return self.gaps(line.node, run.last_at, run.last_at + 1)
 
 
-def _gaps(runs: Sequence[Run]) -> Iterator[tuple[Run, Run]]:
-    """Runs of one boot, each with the next one: lines are missing in between."""
-    ordered = sorted(runs, key=lambda run: (run.boot, run.first_seq))
-    return ((a, b) for a, b in pairwise(ordered) if a.boot == b.boot)
+def _gaps(runs: Sequence[Run]) -> Iterator[Gap]:
+    """The gaps between all runs of a node, before them and after them."""
+    yield Gap(float("-inf"), min(run.first_at for run in runs), "began-later")
+    yield Gap(max(run.last_at for run in runs), float("inf"), "not-closed")
+    boots = [
+        sorted(some, key=lambda run: run.first_seq)
+        for _, some in groupby(runs, key=lambda run: run.boot)
+    ]
+    boots.sort(key=lambda boot: boot[0].first_at)
+    for boot in boots:
+        for before, after in pairwise(boot):
+            yield Gap(before.last_at, after.first_at, "hole")
+    begin = float("-inf")
+    for boot in boots:
+        end = boot[0].first_at
+        if begin > float("-inf"):
+            yield Gap(begin, end, "journal-off")
+        if boot[0].first_seq > 1:
+            yield Gap(begin, end, "hole")
+        begin = boot[-1].last_at
 
 
 def _runs(boot: Sequence[Line]) -> list[Run]:
@@ -159,7 +199,7 @@ def _run(lines: Sequence[Line]) -> Run:
 
 def verdicts(
     lines: Iterable[Line],
-    newer: set[str],
+    newer: Iterable[Line],
     *,
     now: int,
     skew: int = 60 * SECOND,
@@ -214,17 +254,17 @@ class _Message:
             return None
         accepted = [line for line in self._sent if line.event == "accepted"]
         if not accepted:
-            return Verdict("unproven", self._witness.broken(self._sent))
+            return Verdict("unproven", self._witness.until(self._sent))
         begin = accepted[0]
         if self._witness.in_one_run(self._sent):
             begin = next(line for line in self._sent if line.event == "released")
         to = str(end.fields["to"])
         device = self._device(to, {line.node for line in self._got})
         if not device:
-            return Verdict("unproven", "which-device")
-        reason = self._witness.silence(device, begin, end)
-        if reason:
-            return Verdict("unproven", reason)
+            return self._which(to)
+        reasons = self._witness.silence(device, begin, end)
+        if reasons:
+            return Verdict("unproven", reasons)
         return Verdict("lost", rests_on=(end.node, device))
 
     def _duplicated(self) -> Verdict | None:
@@ -234,7 +274,7 @@ class _Message:
         # Without the sender's word the first hold may be missing.
         whole = self._witness.in_one_run(self._got) and self._got[0].event == "held"
         if not self._sent and not whole:
-            return Verdict("unproven", self._witness.broken(self._got))
+            return Verdict("unproven", self._witness.until(self._got))
         return Verdict("duplicated", rests_on=(self._hand_overs[0].node,))
 
     def _orphaned(self) -> Verdict | None:
@@ -243,19 +283,23 @@ class _Message:
         first = self._handed_over[0]
         device = self._device(str(first.fields["from"]), set())
         if not device:
-            return Verdict("unproven", "which-device")
+            return self._which(str(first.fields["from"]))
         if not self._held:
-            return Verdict("unproven", self._witness.broken(self._got))
-        reason = self._witness.silence(device, self._held[0], first)
-        if reason:
-            return Verdict("unproven", reason)
+            return Verdict("unproven", self._witness.until(self._got))
+        reasons = self._witness.silence(device, self._held[0], first)
+        if reasons:
+            return Verdict("unproven", reasons)
         return Verdict("orphaned", rests_on=(first.node, device))
 
     def _device(self, jid: str, heard: set[str]) -> str:
         """The node that a JID names; '': nobody can know which."""
-        if "/" in jid or "@" not in jid or self._witness.knows(jid):
+        if "/" in jid or "@" not in jid:
             return jid
         return heard.pop() if heard else ""
+
+    def _which(self, jid: str) -> Verdict:
+        reason = "which-device" if self._witness.knows(jid) else "no-journal"
+        return Verdict("unproven", frozenset({reason}))
 
     def _stuck(self, now: int, stuck_after: int) -> Verdict | None:
         if self._sent:
@@ -265,21 +309,22 @@ class _Message:
         else:
             expired = [line.at for line in self._receiver("expired")]
             waits = self._held[-1:] or self._receiver("released")[:1]
-            if self._handed_over or not waits:
+            if self._receiver("handed-over", "redelivered", "done") or not waits:
                 return None
             if expired and expired[-1] >= waits[0].at:
                 return None
             last = self._got[-1]
             if not self._witness.in_one_run(self._got):
-                return Verdict("unproven", self._witness.broken(self._got))
+                return Verdict("unproven", self._witness.until(self._got))
         if now - last.at < stuck_after:
             return None
         run = self._witness.run_of(last)
         if run.last_at < last.at + stuck_after:
-            return Verdict("unproven", "not-closed")
-        reason = self._witness.after(last)
-        if reason:
-            return Verdict("unproven", reason)
+            gaps = self._witness.gaps(last.node, last.at, last.at + stuck_after)
+            return Verdict("unproven", gaps | {"not-closed"})
+        reasons = self._witness.after(last)
+        if reasons:
+            return Verdict("unproven", reasons)
         return Verdict("stuck", rests_on=(last.node,))
 
     def _in_doubt(self) -> Verdict | None:

@@ -106,6 +106,9 @@ class Traffic:
             message = self._of_stranger(self._between_patient(message))
         # Early enough that there is time to see what is stuck.
         time = self._start(until=2 * HOUR)
+        if kind == "stuck" and self._chance.random() < 0.7:
+            # Nor is its node restarted after that.
+            time = self._shifts[-1][0] + self._delay(2 * 3600)
         with suppress(Away):
             if kind == "lost":
                 self._exchange(message, time, hand_overs=0)
