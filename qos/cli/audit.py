@@ -246,6 +246,8 @@ def _table(summary: Summary) -> str:
     rows.append(("queue items", f"{summary.rows.get('queue_items', 0):,}"))
     rows.append(("anomalies", f"{sum(summary.anomalies.values()):,}"))
     rows += _counts("  ", summary.anomalies)
+    rows.append(("not proven", f"{sum(summary.unproven.values()):,}"))
+    rows += _counts("  ", summary.unproven)
     rows.append(("problems of journals", f"{sum(summary.problems.values()):,}"))
     rows += _counts("  ", summary.problems)
     width = max(len(name) for name, _ in rows)

@@ -81,6 +81,7 @@ class Summary:
         outcomes: messages that their sender tells of, by how they ended (`open`: not
             yet).
         anomalies: by kind.
+        unproven: messages that look wrong and are not proven, by reason.
         problems: of the journals, by kind.
         nothing_judged: why there is no verdict; "" if there is one.
         seconds: how long it took.
@@ -93,6 +94,7 @@ class Summary:
     rows: Mapping[str, int] = field(default_factory=dict)
     outcomes: Mapping[str, int] = field(default_factory=dict)
     anomalies: Mapping[str, int] = field(default_factory=dict)
+    unproven: Mapping[str, int] = field(default_factory=dict)
     problems: Mapping[str, int] = field(default_factory=dict)
     nothing_judged: str = ""
     seconds: float = 0.0
@@ -291,6 +293,7 @@ def draw(
         outcomes=data.outcomes,
         anomalies=data.anomaly_counts,
         problems=data.problem_counts,
+        unproven={} if data.proof is None else data.proof.reasons,
         nothing_judged=nothing_judged(data),
     )
     page = render(data, summary.first, summary.last, lines=summary.lines)

@@ -212,6 +212,8 @@ def _anomaly(row: Mapping[str, Any], *, shown: bool) -> str:
         for name, what in _STEPS.items()
         if evidence.get(name)
     ]
+    word = text(", ".join(row["rests_on"] or ()), _NAME_CHARS * 2)
+    says = f'<p class="what">Rests on the word of {word}.</p>' if word else ""
     other = [
         f"<dt>{text(name.replace('_', ' '))}</dt><dd>{text(value)}</dd>"
         for name, value in evidence.items()
@@ -220,7 +222,7 @@ def _anomaly(row: Mapping[str, Any], *, shown: bool) -> str:
     return (
         f"<details{' open' if shown else ''}><summary><code>{msg_id}</code> "
         f"{sender} &rarr; {receiver}{at}{ended}</summary>"
-        f'<div class="evidence"><dl>{"".join(steps)}</dl>'
+        f'{says}<div class="evidence"><dl>{"".join(steps)}</dl>'
         f"<dl>{''.join(other)}</dl></div></details>\n"
     )
 

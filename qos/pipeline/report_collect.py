@@ -211,11 +211,9 @@ def _totals(messages: DataFrame, part: str, key: str) -> DataFrame:
     )
 
 
-def _proof(tables: Mapping[str, DataFrame]) -> Proof | None:
-    """Sums of what `routes_hourly` and `unproven_hourly` have, if they have it."""
-    routes, unproven = tables["routes_hourly"], tables.get("unproven_hourly")
-    if unproven is None or not {"judged", "unproven"} <= set(routes.columns):
-        return None
+def _proof(tables: Mapping[str, DataFrame]) -> Proof:
+    """Sums of `routes_hourly` and `unproven_hourly`."""
+    routes, unproven = tables["routes_hourly"], tables["unproven_hourly"]
     sums = routes.agg(
         *(F.coalesce(F.sum(name), F.lit(0)) for name in ("judged", "unproven"))
     )

@@ -27,7 +27,7 @@ class Proof:
     """How much of the traffic the journals allow to judge.
 
     Attributes:
-        judged: messages with a verdict.
+        judged: messages of which the lines prove what is wrong, or show nothing wrong.
         unproven: messages that look wrong, where the lines do not prove it.
         reasons: of these, by reason.
         routes: with `sender`, `receiver`, `suspected`, `reason`, `node`, `messages`.
@@ -71,7 +71,7 @@ class ReportData:
         anomaly_counts: by kind.
         problem_counts: by kind.
         files_open: files that are not closed, and were not read.
-        proof: how much could be judged; None: the tables do not tell.
+        proof: how much could be judged; None: not known.
         trend: the last day but one and the last day, if there are tables of both.
         levels: `level`, `messages` and `p95` of their latency.
         queue_totals: the columns of `queues`, of all of them; None: no item.

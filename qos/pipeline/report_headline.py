@@ -105,7 +105,8 @@ def _limits(data: ReportData) -> Iterator[str]:
         total = found.judged + found.unproven
         yield (
             f"<b>{_part(found.share)} provable:</b> {found.judged:,} of "
-            f"{plural(total, 'message')} could be judged{_reasons(found)}"
+            f"{plural(total, 'message')}, of either side, could be judged"
+            f"{_reasons(found)}"
         )
     if data.files_open:
         yield f"<b>{_not_closed(data.files_open)}, not judged:</b> their lines count when they are closed"

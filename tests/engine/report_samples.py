@@ -116,6 +116,7 @@ def _anomaly(kind: str, name: str) -> dict[str, Any]:
         "msg_id": name,
         "sender": name,
         "receiver": name,
+        "rests_on": ["a@x/1", "b@x/1"],
         "evidence": json.dumps(dict.fromkeys(_EVIDENCE, name)),
     }
 

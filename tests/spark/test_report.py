@@ -12,6 +12,9 @@ import pytest
 from qos.pipeline.report import render
 from qos.pipeline.report_charts import TimeAxis, bands, bars
 from qos.pipeline.report_data import Proof, ReportData, Rows
+from qos.pipeline.report_headline import KINDS, REASONS
+from qos.pipeline.tables.anomalies import KINDS as KINDS_FOUND
+from qos.pipeline.tables.cover import REASONS as REASONS_FOUND
 from report_samples import DAY, MOMENT, report
 
 EVIL = "</script><script>alert(1)</script><a href='//evil'>\"&\x00\u202e"
@@ -89,12 +92,13 @@ def test_the_page_tells_what_was_found(evil_page: str) -> None:
     assert "The first 1 are shown." in text
     assert "Audit of 2026-01-05" in text
     assert "2 torn-line" in text
+    assert "Rests on the word of a@x/1, b@x/1" in " ".join(text.split())
 
 
 def test_beside_the_verdict_stands_how_far_it_reaches(evil_page: str) -> None:
     """An audit that saw half of the journals has judged half of the traffic."""
     text = Page(evil_page).text
-    assert "99.50 % provable: 1,990 of 2,000 messages could be judged" in text
+    assert "99.50 % provable: 1,990 of 2,000 messages, of either side" in text
     assert "10 no-journal the device has no journal here" in text
     assert "3 files not closed, not judged" in text
     assert "12 lines missing" in text
@@ -145,6 +149,12 @@ def test_only_what_was_judged_is_green(data: ReportData, kind: str, says: str) -
     )
     assert shown == f"verdict {kind}"
     assert says in page.text
+
+
+def test_each_reason_is_explained() -> None:
+    """The words of the tables are short."""
+    assert set(REASONS) == set(REASONS_FOUND)
+    assert set(KINDS) == set(KINDS_FOUND)
 
 
 def test_no_share_that_is_less_than_all_is_called_all() -> None:
