@@ -261,8 +261,6 @@ def _with_others(
     messages: DataFrame, folder: str, days: Days, judged: Days
 ) -> DataFrame:
     """The messages of some days, and those that are in the table of the others."""
-    if not store.children(messages.sparkSession, folder):
-        return messages
     within = F.col("date").between(*map(F.lit, days))
     there = store.read_table(messages, folder, *judged).where(~within)
     return messages.where(within).unionByName(there)
