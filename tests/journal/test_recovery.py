@@ -108,6 +108,18 @@ async def test_a_file_of_a_killed_process_is_put_into_place(tmp_path: Path) -> N
     assert ends == ["opened", *["opened", "closed"] * 2]
 
 
+async def test_a_file_that_an_older_version_has_named_is_put_into_place(
+    tmp_path: Path,
+) -> None:
+    """It did not quote a `_` at the beginning, and Spark would not see the file."""
+    node = "_meter@example.org/1"
+    path = await dead(tmp_path, accepted(), node=node)
+    path.rename(path.with_name(path.name.replace(".%5F", "._")))
+    await start(tmp_path, node=node)
+    assert hidden(tmp_path) == []
+    assert path.with_name(path.name[1:]).exists()
+
+
 async def test_a_torn_line_is_dropped_wherever_it_is_torn(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -264,6 +264,19 @@ async def test_a_node_may_have_the_longest_of_names(tmp_path: Path) -> None:
     assert [line["node"] for line in read_journal(tmp_path)] == nodes
 
 
+@pytest.mark.parametrize("node", ["_meter@example.org/1", ".meter@example.org/1", "_"])
+async def test_no_file_is_hidden_by_the_name_of_its_node(
+    node: str, tmp_path: Path
+) -> None:
+    """Spark ignores what begins with `_`, and nobody would miss the device."""
+    writer = JournalWriter(tmp_path, node)
+    await writer.close()
+    (path,) = paths(tmp_path)
+    assert path.name[:3] in {"%5F", "%2E"}
+    (opened, _closed) = read_journal(tmp_path, own=True)
+    assert opened["node"] == node
+
+
 def test_it_can_be_made_and_noted_in_before_a_loop_runs(tmp_path: Path) -> None:
     """Plugins are loaded so."""
     writer = JournalWriter(tmp_path, NODE, now=Time())
