@@ -345,7 +345,7 @@ class Follower:
         ]
         if not begun:
             return self._staging.problems(-1)
-        return read.file_problems(read.read_files(self._spark, begun))
+        return read.file_problems(read.read_files(self._spark, begun, streamed=True))
 
     def _problem_table(self) -> DataFrame:
         like = self._staging.problems(-1)

@@ -78,9 +78,12 @@ def stage(
         whole: write all lines, also where less would do.
     """
     files = read.read_whole(spark, journals, first=first, last=last)
-    rest = read.checked_lines(read.read_rest(spark, journals, first=first, last=last))
+    rest = read.checked_rest(spark, journals, first=first, last=last)
     if "://" in folder:
-        read.checked_files(files).unionByName(rest).write.parquet(folder)
+        checked = read.checked_files(files)
+        if rest is not None:
+            checked = checked.unionByName(rest)
+        checked.write.parquet(folder)
         checked = spark.read.schema(CHECKED).parquet(read.literal(folder))
         events = read.events_of(checked)
         return Staged(checked, events.mapInArrow(_runs, boot_runs.RUN))
@@ -90,6 +93,8 @@ def stage(
         ("files", files, lines.checked_in),
         ("rest", rest, _are_checked),
     ):
+        if frame is None:
+            continue
         write = partial(_write, folder, name, checked_in, whole)
         written = frame.mapInArrow(write, "n long")
         written.write.format("noop").mode("overwrite").save()

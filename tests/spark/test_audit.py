@@ -288,6 +288,7 @@ def test_files_that_are_too_long_to_be_in_memory_make_no_other_tables(
 ) -> None:
     """They are not ours, perhaps, but what is in them may be."""
     sizes = [path.stat().st_size for path in journals.glob("date=*/*.jsonl")]
+    monkeypatch.setattr(read, "local_path", lambda _folder: None)
     monkeypatch.setattr(read, "_WHOLE_BYTES_MAX", sorted(sizes)[len(sizes) // 2])
     found = audit(spark, [str(journals)], str(tmp_path), limits=LIMITS)
     assert (found.lines, found.rows) == (summary["lines"], summary["rows"])

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from datetime import date
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
@@ -203,8 +204,8 @@ def test_an_event_has_all_that_the_line_says(spark: SparkSession) -> None:
 def read_checked(spark: SparkSession, folder: str, **days: date | None) -> DataFrame:
     """All that can be read."""
     whole = read.checked_files(read.read_whole(spark, [folder], **days))
-    rest = read.checked_lines(read.read_rest(spark, [folder], **days))
-    return whole.unionByName(rest)
+    rest = read.checked_rest(spark, [folder], **days)
+    return whole if rest is None else whole.unionByName(rest)
 
 
 @pytest.fixture
@@ -234,10 +235,24 @@ def test_each_problem_is_counted_at_its_place(
     """None is fatal, and none is silently left out."""
     checked = read_checked(spark, str(journal))
     assert read.events_of(checked).count() == 3
-    # A file that is too long to be checked as a whole is the same, line by line.
-    monkeypatch.setattr(read, "_WHOLE_BYTES_MAX", len(GOOD_LINE) + 1)
-    by_line = read_checked(spark, str(journal))
-    assert sorted(map(str, by_line.collect())) == sorted(map(str, checked.collect()))
+    # As from elsewhere: what is too long to be read as a whole is read by lines.
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setattr(read, "local_path", lambda _folder: None)
+        elsewhere.setattr(read, "_WHOLE_BYTES_MAX", len(GOOD_LINE) + 1)
+        by_line = read_checked(spark, str(journal))
+        assert sorted(map(str, by_line.collect())) == sorted(
+            map(str, checked.collect())
+        )
+        # Java has only some of a long line in its memory, and leaves out the rest.
+        elsewhere.setattr(read, "_JAVA_LINE_BYTES_MAX", 2**19)
+        by_line = read_checked(spark, str(journal))
+        long = by_line.where("problem = 'long-line'").collect()
+        assert {row["file"].rpartition("/")[2] for row in long} == {
+            "a@x%252F1-b1-1.jsonl"
+        }
+        assert any(row["example"].endswith("lines that are too long") for row in long)
+        assert max(len(row["example"]) for row in long) <= 200
+        assert read.events_of(by_line).count() == 3
     files = read.read_files(spark, [str(journal)])
     problems = read.line_problems(checked).unionByName(read.file_problems(files))
     found = {
@@ -322,3 +337,62 @@ def test_lines_that_are_given_twice_hide_none_that_are_missing(
     lines.rows = [row for row in lines.rows if row["seq"] != 70] + [lines.rows[129]]
     (problem,) = boot_runs.missing_lines(runs_of(lines, spark)).collect()
     assert (problem["count"], problem["example"]) == (1, "of the lines 1 to 200")
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_a_name_that_begins_with_an_underscore_does_not_vanish(
+    elsewhere: bool,
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A JID may; older writers have named their files by it, and Spark ignores such."""
+    day = tmp_path / "date=2026-01-05"
+    day.mkdir()
+    for name in ("_a@x%2F1-b1-1.jsonl", "%5Fa@x%2F1-b2-1.jsonl"):
+        (day / name).write_text(f"{GOOD_LINE}\n")
+    (day / "_a@x%2F1-b1-2.jsonl").write_text("")
+    if elsewhere:
+        monkeypatch.setattr(read, "local_path", lambda _folder: None)
+    events = read.events_of(read_checked(spark, str(tmp_path))).count()
+    files = read.read_files(spark, [str(tmp_path)])
+    problems = read.file_problems(files).collect()
+    kinds = sorted((row["kind"], Path(row["place"]).name) for row in problems)
+    empty = ("empty-file", "_a@x%2F1-b1-2.jsonl")
+    if elsewhere:
+        assert events == 1
+        assert kinds == [empty, ("unread-file", "_a@x%2F1-b1-1.jsonl")]
+    else:
+        assert events == 2
+        assert kinds == [empty]
+    # A stream leaves it out wherever it is.
+    streamed = read.read_files(spark, [str(tmp_path)], streamed=True)
+    kinds = sorted(row["kind"] for row in read.file_problems(streamed).collect())
+    assert kinds == ["empty-file", "unread-file"]
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_compressed_files_of_a_journal_are_read(
+    elsewhere: bool,
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An archive is a journal; and one that is too large to be read is reported."""
+    day = tmp_path / "date=2026-01-05"
+    day.mkdir()
+    for name, how in ((".jsonl.gz", "gzip"), (".jsonl.zst", "zstd")):
+        with pa.CompressedOutputStream(str(day / f"a@x-b1-1{name}"), how) as out:
+            out.write(f"{GOOD_LINE}\nnonsense\n".encode() * 2)
+    if elsewhere:
+        monkeypatch.setattr(read, "local_path", lambda _folder: None)
+    checked = read_checked(spark, str(tmp_path))
+    assert read.events_of(checked).count() == 4
+    assert read.line_problems(checked).count() == 2
+    problems = read.file_problems(read.read_files(spark, [str(tmp_path)]))
+    assert problems.count() == 0
+    monkeypatch.setattr(read, "_WHOLE_BYTES_MAX", 10)
+    problems = read.file_problems(read.read_files(spark, [str(tmp_path)]))
+    assert [row["kind"] for row in problems.collect()] == [
+        "unread-file"
+    ] * 2 * elsewhere
