@@ -367,8 +367,8 @@ def test_a_name_that_begins_with_an_underscore_does_not_vanish(
         assert kinds == [empty]
     # A stream leaves it out wherever it is.
     streamed = read.read_files(spark, [str(tmp_path)], streamed=True)
-    kinds = sorted(row["kind"] for row in read.file_problems(streamed).collect())
-    assert kinds == ["empty-file", "unread-file"]
+    names = sorted(row["kind"] for row in read.file_problems(streamed).collect())
+    assert names == ["empty-file", "unread-file"]
 
 
 @pytest.mark.parametrize("elsewhere", [False, True])
