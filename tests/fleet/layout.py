@@ -59,8 +59,17 @@ class Layout:
                 hidden.rename(path)
 
 
-def lay_out(fleet: Fleet, seed: int, *, hostile: bool = True) -> Layout:
-    """The files of a fleet; those of a friendly layout lack nothing that was closed."""
+def lay_out(
+    fleet: Fleet, seed: int, *, hostile: bool = True, name: str = "fleet"
+) -> Layout:
+    """The files of a fleet.
+
+    Args:
+        fleet: the fleet.
+        seed: of the layout.
+        hostile: else nothing is missing that was closed.
+        name: part of the names of files that no node has named.
+    """
     made = Layout()
     chance = random.Random(f"layout {seed}")
     last = {boot[-1].node: boot[-1] for boot in fleet.boots if boot}
@@ -72,8 +81,8 @@ def lay_out(fleet: Fleet, seed: int, *, hostile: bool = True) -> Layout:
             fate = chance if hostile and not kept else None
             made.files += _files(made, lines, number, open_, fate)
     if hostile:
-        _shuffle(made, chance)
-        _add_foreign(made, chance)
+        _shuffle(made, chance, name)
+        _add_foreign(made, chance, name)
         for file in made.files:
             file.late = chance.random() < 0.3
     return made
@@ -134,7 +143,7 @@ def _files(
             yield File(f"{folder}/copy-{name}", text)
 
 
-def _shuffle(made: Layout, chance: random.Random) -> None:
+def _shuffle(made: Layout, chance: random.Random, name: str) -> None:
     """Put the lines of some files together, and share them out to others."""
     days = sorted({file.path.partition("/")[0] for file in made.files})
     whole = [file for file in made.files if file.text.endswith("\n")]
@@ -146,16 +155,16 @@ def _shuffle(made: Layout, chance: random.Random) -> None:
     while lines:
         number += 1
         some, lines = lines[:40], lines[40:]
-        path = f"{chance.choice(days)}/shuffled-b-{number}.jsonl"
+        path = f"{chance.choice(days)}/{name}-b-{number}.jsonl"
         made.files.append(File(path, "".join(f"{line}\n" for line in some)))
 
 
-def _add_foreign(made: Layout, chance: random.Random) -> None:
+def _add_foreign(made: Layout, chance: random.Random, name: str) -> None:
     """Files and lines that are none of a journal's."""
     day = made.files[0].path.partition("/")[0]
     made.files += [
-        File(f"{day}/notes.txt", "not a journal"),
-        File(f"{day}/empty-b-1.jsonl", ""),
+        File(f"{day}/{name}.txt", "not a journal"),
+        File(f"{day}/{name}-empty-1.jsonl", ""),
     ]
     some = [file for file in made.files if file.text.endswith("\n")]
     for file in chance.sample(some, 3):
