@@ -28,6 +28,9 @@ __all__ = ["HIDDEN", "RETENTION", "STAGED", "Audits"]
 #: For so long after it was replaced a snapshot can be read.
 RETENTION: Final = timedelta(days=7)
 
+#: What an audit replaces is removed from a table so long before its row is there.
+_AUDIT_TAKES_MAX: Final = timedelta(days=1)
+
 #: What is no table, in the folder of the tables: a lock, and what is being worked on.
 HIDDEN: Final = ".audit"
 STAGED: Final = f"{HIDDEN}/staged"
@@ -107,6 +110,7 @@ class Audits:
         tables = dict(self._tables())
         for name, table in tables.items():
             self._refuse_others(name, table)
+        # Not with each look of --follow.
         is_first_today = bool(rows) and rows[-1]["finished_at"].date() != now.date()
         if is_first_today:
             for name, table in tables.items():
@@ -128,6 +132,8 @@ class Audits:
         former = [*kept, *rows[-1:]]
         self._write([*former, row])
         self._before = versions
+        if is_first_today:
+            self._vacuum(f"{self._out}/{AUDITS}", self._log)
         if is_first_today and former[0]["finished_at"] > now - _LOG_IS_KEPT:
             for table in (*tables.values(), self._log):
                 table.cleanup_metadata()
@@ -183,8 +189,9 @@ class Audits:
 
     def _vacuum(self, folder: str, table: DeltaTable) -> None:
         with delta.errors_name(folder):
+            keep = self._retention + _AUDIT_TAKES_MAX
             table.vacuum(
-                round(self._retention.total_seconds() / 3600),
+                round(keep.total_seconds() / 3600),
                 dry_run=False,
                 enforce_retention_duration=False,
                 commit_properties=delta.ours(),

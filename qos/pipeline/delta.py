@@ -56,6 +56,10 @@ _WRITE: Final = "write="
 #: Where no lock says that nobody writes: what was begun before is not going on any more.
 _WRITE_TAKES_MAX: Final = timedelta(days=1)
 
+#: For so long a log says which files were removed from a table, so that it is known of
+#: all files whether they ever were in it.
+_REMOVED_ARE_KNOWN: Final = "interval 30 days"
+
 #: The commit says that a write is whole.
 _NO_SUCCESS_FILE: Final = ("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
 
@@ -149,7 +153,9 @@ def create(
     """
     with errors_name(folder):
         files = files_of(spark, folder)
-        if files.get_file_info(pafs.FileSelector("", recursive=False)):
+        found = files.get_file_info(pafs.FileSelector("", recursive=False))
+        # One that was killed here may have left a log without an entry.
+        if any(info.path != "_delta_log" for info in found):
             raise CannotWrite(
                 f"{folder}: there are files in it that belong to no Delta table: "
                 "give another folder, or remove them"
@@ -158,6 +164,7 @@ def create(
             delta_uri(folder),
             _delta_schema(schema),
             partition_by=list(partition_by),
+            configuration={"delta.deletedFileRetentionDuration": _REMOVED_ARE_KNOWN},
             storage_options=storage_options(spark, folder),
             commit_properties=ours(),
         )
