@@ -17,7 +17,7 @@ from typing import TypeAlias
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from qos.pipeline import boot_runs, read, store, tables
+from qos.pipeline import boot_runs, hadoop, read, store, tables
 from qos.pipeline.audits import STAGED, Audits
 from qos.pipeline.claim import alone
 from qos.pipeline.lines import LineProblem
@@ -122,8 +122,7 @@ def audit(
     Args:
         spark: its time zone must be UTC.
         journals: see qos.pipeline.read.read_lines.
-        out: a folder, that Spark can write to; the report is written there if it is
-            on this machine.
+        out: a folder that Spark can write to: a path or a URI.
         limits: by what an anomaly is judged.
         first: the first day; None: as early as there is anything.
         last: the last day.
@@ -298,10 +297,11 @@ def draw(
     numbers = metrics(
         data, summary.first, summary.last, lines=summary.lines, at=limits.now
     )
-    folder = local_path(out)
-    if folder is not None:
-        _replace(folder / REPORT, page)
-        _replace(folder / METRICS, numbers)
+    for name, content in ((REPORT, page), (METRICS, numbers)):
+        if (folder := local_path(out)) is not None:
+            _replace(folder / name, content)
+        else:
+            hadoop.write(problems.sparkSession, f"{out}/{name}", content.encode())
     return summary
 
 

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from pyspark.sql import SparkSession
 
-__all__ = ["children", "folders", "remove"]
+__all__ = ["children", "folders", "remove", "write"]
 
 
 def children(spark: SparkSession, folder: str) -> list[str]:
@@ -29,6 +29,18 @@ def folders(spark: SparkSession, folder: str) -> list[str]:
 def remove(spark: SparkSession, folder: str) -> None:
     """Remove a folder and all that is in it, if it is there."""
     _hadoop(spark, folder).delete(_path(spark, folder), True)
+
+
+def write(spark: SparkSession, file: str, content: bytes) -> None:
+    """Write a file, in the place of one that is there.
+
+    An object store shows the old content or the new one; HDFS may show a part of it.
+    """
+    stream = _hadoop(spark, file).create(_path(spark, file), True)
+    try:
+        stream.write(content)
+    finally:
+        stream.close()
 
 
 def _hadoop(spark: SparkSession, path: str) -> Any:

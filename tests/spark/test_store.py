@@ -10,7 +10,7 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from qos.pipeline import delta, parquet_files, store
+from qos.pipeline import delta, hadoop, parquet_files, store
 from qos.pipeline.delta import CannotWrite
 from qos.pipeline.locations import (
     delta_uri,
@@ -211,3 +211,13 @@ def test_files_of_others_are_not_taken_for_a_table(
     with pytest.raises(CannotWrite, match="belong to no Delta table: give another"):
         store.replace_days(table(spark), f"{tmp_path}/t", FIFTH, FIFTH)
     assert [path.name for path in tmp_path.glob("t/*")] == ["date=2026-01-05"]
+
+
+def test_a_report_can_be_written_where_spark_can_write(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Not on this machine only: a report that is announced has to be there."""
+    file = tmp_path / "out" / "report.html"
+    for content in (b"<p>of yesterday, and longer</p>", "<p>\N{SNOWMAN}</p>".encode()):
+        hadoop.write(spark, f"file:{file}", content)
+        assert file.read_bytes() == content
