@@ -64,8 +64,8 @@ def main(out: str, reads: str, pause_s: str, stop: str, expected: str) -> None:
         assert sent in {state["sent"] for state in states}, sent
         earlier.append((tables, found))
         if len(earlier) > _LATER:
-            tables, before = earlier.pop(0)
-            assert in_arrow(tables) == before
+            former, before = earlier.pop(0)
+            assert in_arrow(former) == before
         text = json.dumps(found)
         seen[text] += 1
         versions.add(tuple(table.version() for table in tables.values()))
