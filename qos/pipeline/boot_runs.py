@@ -21,16 +21,19 @@ from pyspark.sql import functions as F
 from qos.pipeline.lines import LineProblem
 
 __all__ = [
+    "CLOCK_BACK_S",
     "LATE",
     "NEWER",
     "RUN",
     "TOLD",
     "clocks_back",
+    "kind_of",
     "merged",
     "missing_lines",
     "runs",
     "stretches",
     "together",
+    "went_back",
 ]
 
 #: The kinds of lines; a run has lines of one kind. TOLD: they are in the tables. LATE:
@@ -38,13 +41,17 @@ __all__ = [
 #: NEWER: written by a newer version; nobody here can read what they say.
 TOLD, LATE, NEWER = "told", "late", "newer"
 
+#: A clock that goes back by less is being set right.
+CLOCK_BACK_S: Final = 60
+
 _JUMP: Final = "struct<seq:bigint,before:timestamp,at:timestamp>"
 
-#: The columns of a run: from which line to which; how often the clock went back within
-#: it, and where it did first.
+#: The columns of a run: from which line to which; the least and the greatest time of
+#: its lines; how often the clock went back within it, and where it did first.
 RUN: Final = (
     "node string, boot string, kind string, first_seq bigint, first_at timestamp, "
-    f"last_seq bigint, last_at timestamp, jumps bigint, jump {_JUMP}"
+    "last_seq bigint, last_at timestamp, low_at timestamp, high_at timestamp, "
+    f"jumps bigint, jump {_JUMP}"
 )
 
 _BOOT = ("node", "boot")
@@ -67,9 +74,17 @@ def runs(lines: DataFrame, kind: Column) -> DataFrame:
         F.col("at").alias("first_at"),
         F.col("seq").alias("last_seq"),
         F.col("at").alias("last_at"),
+        F.col("at").alias("low_at"),
+        F.col("at").alias("high_at"),
         F.lit(0).cast("long").alias("jumps"),
         F.lit(None).cast(_JUMP).alias("jump"),
     )
+
+
+def kind_of(is_late: Column) -> Column:
+    """The kind of a line that was checked; see qos.pipeline.schema.CHECKED."""
+    newer = F.col("problem") == LineProblem.NEWER_SCHEMA.value
+    return F.when(newer, NEWER).when(is_late, LATE).otherwise(TOLD)
 
 
 def stretches(lines: pa.Table) -> pa.Table:
@@ -103,6 +118,8 @@ def stretches(lines: pa.Table) -> pa.Table:
             "first_at": first["at"],
             "last_seq": last["seq"],
             "last_at": last["at"],
+            "low_at": first["at"],
+            "high_at": last["at"],
             "jumps": pa.repeat(0, len(first)),
             "jump": pa.nulls(len(first), _NO_JUMP),
         }
@@ -124,7 +141,7 @@ def merged(pieces: DataFrame, *, tolerance_s: int) -> DataFrame:
     touches = F.col("first_seq") <= F.col("before.last_seq") + 1
     begins = (~F.coalesce(touches, F.lit(False))).cast("int")
     follows = F.col("first_seq") == F.col("before.last_seq") + 1
-    jumped = follows & _went_back(F.col("before.last_at"), tolerance_s)
+    jumped = follows & went_back(F.col("before.last_at"), tolerance_s)
     here = F.when(jumped, _jump(F.col("before.last_at")))
     rows = rows.withColumns(
         {
@@ -141,6 +158,8 @@ def merged(pieces: DataFrame, *, tolerance_s: int) -> DataFrame:
             F.min_by("first_at", "first_seq").alias("first_at"),
             F.max("last_seq").alias("last_seq"),
             F.max_by("last_at", "last_seq").alias("last_at"),
+            F.min("low_at").alias("low_at"),
+            F.max("high_at").alias("high_at"),
             F.sum("jumps").alias("jumps"),
             F.min("jump").alias("jump"),
         )
@@ -191,7 +210,7 @@ def clocks_back(boots: DataFrame, *, tolerance_s: int) -> DataFrame:
     order = Window.partitionBy(*_BOOT).orderBy("first_seq")
     rows = boots.where(F.col("kind") != NEWER)
     rows = rows.withColumn("before", F.lag("last_at").over(order))
-    over_hole = F.coalesce(_went_back(F.col("before"), tolerance_s), F.lit(False))
+    over_hole = F.coalesce(went_back(F.col("before"), tolerance_s), F.lit(False))
     here = F.when(over_hole, _jump(F.col("before")))
     rows = rows.groupBy(*_BOOT).agg(
         F.sum(F.col("jumps") + over_hole.cast("long")).alias("count"),
@@ -212,7 +231,8 @@ def clocks_back(boots: DataFrame, *, tolerance_s: int) -> DataFrame:
     )
 
 
-def _went_back(before: Column, tolerance_s: int) -> Column:
+def went_back(before: Column, tolerance_s: int) -> Column:
+    """Whether the clock went back between a time and the first one of a run."""
     return F.unix_micros("first_at") < F.unix_micros(before) - tolerance_s * 1_000_000
 
 

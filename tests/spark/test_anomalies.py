@@ -266,6 +266,22 @@ def waits(
     return build
 
 
+def outstanding_over_a_restart(lines: Lines) -> None:
+    waits(("accepted", "offered"), ())(lines)
+    until(lines, 3 * 3600, "a", boot="after")
+
+
+def held_with_a_hole(lines: Lines) -> None:
+    waits((), ("held", "released", "expired", "held"))(lines)
+    without(lines, "b", "expired")
+
+
+def wrong_when_it_was_sent(lines: Lines) -> None:
+    """The sender's clock was hours ahead, and is set right after the message."""
+    kept(lines).sent(*SENT, at=7200)
+    until(until(lines, 900, "a"), 9000, "b")
+
+
 def in_doubt(lines: Lines) -> None:
     kept(lines).sent(*DOUBT, msg_id="1").got(*GOT, msg_id="1")
     lines.sent(*DOUBT, msg_id="2").got("held", "expired", msg_id="2")
@@ -468,6 +484,21 @@ CASES = [
         "how it went on may be in a file that is not closed",
         waits(("accepted", "offered"), (), until_s=1800),
         [("stuck? not-closed", "m1")],
+    ),
+    Case(
+        "how it went on may be in the next boot, that was not off for long",
+        outstanding_over_a_restart,
+        [("stuck? journal-off", "m1")],
+    ),
+    Case(
+        "what was held and then not seen for a while may have been handed over",
+        held_with_a_hole,
+        [("stuck? hole", "m1")],
+    ),
+    Case(
+        "a clock that was wrong proves nothing of what was written then",
+        wrong_when_it_was_sent,
+        [("lost? clock", "m1")],
     ),
     Case(
         "held, and then the journal ends",

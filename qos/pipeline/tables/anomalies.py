@@ -12,7 +12,8 @@ An audit says only what lines prove. Each message has one verdict:
 - `orphaned`: handed over, its sender's account has no line of it, and one run of the
   sending device covers the time from the hold to the hand-over.
 - `stuck`: held or outstanding, and the node that says so has written on for
-  `stuck_after_s`, in the same run, without another line of it.
+  `stuck_after_s`, in the same run, without another line of it; and no other run
+  follows, as its end may be in between.
 - `in-doubt`: so says the sender; `ended` says how it really ended.
 - `unproven`: it looks as if it were one of those (`suspected`), and a run that would
   prove it is not there; `reason` says why (qos.pipeline.tables.cover).

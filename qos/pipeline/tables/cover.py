@@ -11,10 +11,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from qos.pipeline.boot_runs import NEWER, TOLD
+from qos.pipeline.boot_runs import CLOCK_BACK_S, NEWER, TOLD, went_back
 from qos.pipeline.tables.once import bare
 
 __all__ = ["REASONS", "Runs", "by_device"]
@@ -46,20 +46,17 @@ def by_device(boots: DataFrame) -> DataFrame:
         in the order of time; none of what is only an account) and `newer` (those of
         lines that cannot be read). Times are in microseconds.
     """
-    first, last = F.unix_micros("first_at"), F.unix_micros("last_at")
-    # A clock that went back has the last line before the first one.
     span = F.struct(
-        F.least(first, last).alias("first"),
-        F.greatest(first, last).alias("last"),
+        *(F.unix_micros(f"{name}_at").alias(name) for name in _TIMES),
         "boot",
         "first_seq",
-        "jumps",
+        F.col("went_back").alias("jumps"),
     )
     names = F.array(
         F.struct(F.col("node").alias("device"), F.lit(True).alias("is_node")),
         F.struct(bare(F.col("node")).alias("device"), F.lit(False).alias("is_node")),
     )
-    rows = boots.where(F.col("kind").isin(TOLD, NEWER))
+    rows = _went_back(boots).where(F.col("kind").isin(TOLD, NEWER))
     rows = rows.select(F.explode(names).alias("name"), "kind", span.alias("span"))
     own = F.when(F.col("name.is_node"), F.col("span"))
     return rows.groupBy(F.col("name.device").alias("device")).agg(
@@ -107,8 +104,8 @@ class Runs:
         newer = F.exists(
             self._column("newer"),
             lambda span: (
-                F.coalesce(span["last"] >= last["last"], F.lit(True))
-                & F.coalesce(span["first"] <= following["first"], F.lit(True))
+                F.coalesce(span["high"] >= last["last"], F.lit(True))
+                & F.coalesce(span["low"] <= following["first"], F.lit(True))
             ),
         )
         same_boot = (last["boot"] == following["boot"]) | (following["first_seq"] > 1)
@@ -131,11 +128,23 @@ class Runs:
         )
         earlier = F.exists(self._column("spans"), lambda span: span["last"] < moment)
         return (
-            F.when(F.size(self._column("newer")) > 0, "newer-version")
-            .when(hole, "hole")
-            .when(earlier, "journal-off")
-            .otherwise("began-later")
+            F.when(hole, "hole").when(earlier, "journal-off").otherwise("began-later")
         )
+
+    def is_last(self, moment: Column) -> Column:
+        """Whether no run follows the one that has this moment: null if none has it."""
+        return F.array_max(self._lasts(moment)) == F.array_max(self._lasts(None))
+
+    def reason_after(self, moment: Column) -> Column:
+        """Why lines may be missing behind the run that has this moment."""
+        last = F.array_max(self._lasts(moment))
+        return self.reason(moment, last + 1)
+
+    def _lasts(self, moment: Column | None) -> Column:
+        spans = self._column("spans")
+        if moment is not None:
+            spans = F.filter(spans, lambda span: span["first"] <= moment)
+        return F.transform(spans, lambda span: span["last"])
 
     def _has(self, low: Column, high: Column) -> Column:
         found = F.exists(
@@ -149,7 +158,7 @@ class Runs:
     def _touching(self, low: Column, high: Column) -> Column:
         return F.filter(
             self._column("spans"),
-            lambda span: (span["first"] <= high) & (span["last"] >= low),
+            lambda span: (span["low"] <= high) & (span["high"] >= low),
         )
 
     def _column(self, name: str) -> Column:
@@ -160,3 +169,17 @@ class Runs:
 
 
 _RUNS = ("is_node", "spans", "newer")
+_TIMES = ("first", "last", "low", "high")
+
+
+def _went_back(boots: DataFrame) -> DataFrame:
+    """Runs with how often the clock went back in their whole boot.
+
+    For how long it was wrong, nobody knows.
+    """
+    # The kind too: so are runs brought together when they are merged.
+    boot = Window.partitionBy("node", "boot", "kind")
+    before = F.lag("last_at").over(boot.orderBy("first_seq"))
+    over_hole = F.coalesce(went_back(before, CLOCK_BACK_S), F.lit(False))
+    rows = boots.withColumn("went_back", F.col("jumps") + over_hole.cast("long"))
+    return rows.withColumn("went_back", F.sum("went_back").over(boot))

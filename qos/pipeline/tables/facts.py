@@ -77,6 +77,8 @@ def with_cover(deliveries: DataFrame, boots: DataFrame, limits: Limits) -> DataF
         {
             "own_covers": _OWN.covers(low, high),
             "own_steady": _OWN.is_steady(low, high),
+            "own_last": _sure(_OWN.is_last(low)),
+            "own_reason_after": _OWN.reason_after(low),
             "own_reason": F.when(low.isNull(), _OWN.reason_before(high))
             .when(low > high, "clock")
             .otherwise(_OWN.reason(low, high)),
@@ -131,8 +133,10 @@ def cases() -> Sequence[Case]:
         Case(
             "stuck",
             F.col("looks_stuck"),
-            F.col("looks_stuck") & F.col("own_covers"),
-            F.col("own_reason"),
+            F.col("looks_stuck") & F.col("own_covers") & F.col("own_last"),
+            F.when(F.col("own_covers"), F.col("own_reason_after")).otherwise(
+                F.col("own_reason")
+            ),
             F.array(own),
             own,
         ),
@@ -200,9 +204,11 @@ def _own_interval(limits: Limits) -> dict[str, Column]:
         ~_sender_seen() & ~_handed_over()
     )
     first = F.when(_sender_seen(), F.col("accepted_at")).otherwise(F.col("held_at"))
+    # Of a message that is held, no line may be missing since it is.
+    since = F.when(_sender_seen(), last).otherwise(F.col("receiver_first_at"))
     more = F.when(waits, _micros_of(limits.stuck_after_s)).otherwise(0)
     return {
-        "own_low": F.unix_micros(F.when(waits, last).otherwise(first)),
+        "own_low": F.unix_micros(F.when(waits, since).otherwise(first)),
         "own_high": F.unix_micros(last) + more,
     }
 
