@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +17,7 @@ from qos.cli.options import Parser, seconds
 from qos.cli.output import note, print_json
 from qos.cli.status import Status, UsageError
 from qos.cli.synth import day
+from qos.jids import normal_jid
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,6 +36,7 @@ _EPILOG = """\
 examples:
   xmpp-qos audit journals --out audit
   xmpp-qos audit /var/lib/*/journal --out audit --from 2026-01-05 --to 2026-01-05
+  xmpp-qos audit lamp@example.org/1=in/lamp hub@example.org=in/hub --out audit
   xmpp-qos audit journals --out audit --follow
   xmpp-qos audit hdfs:///journals --out hdfs:///audit --master spark://master:7077
 
@@ -45,8 +48,11 @@ are replaced, others stay. The table audits says which versions of the tables be
 together: whoever reads these sees one whole audit, also while another one goes on or was
 killed, and for a week after it was replaced. One audit at a time writes into OUT.
 
-A node without a journal loses nothing: only messages between nodes of which both
-journals are here can be lost or orphaned. Files that are being written are not read,
+Only what the lines prove is an anomaly: a message is lost, or orphaned, only if the
+journal of the other device was kept all that time, without a line missing. What looks
+wrong otherwise is not proven; why is counted.
+Whoever can write in a folder can speak for any node, unless it is given as NODE=DIR.
+ Files that are being written are not read,
 only counted.
 
 With --follow it goes on: files and days that come are taken in, and the tables and the
@@ -77,7 +83,9 @@ def parser(prog: str) -> Parser:
         "journals",
         nargs="+",
         metavar="JOURNAL",
-        help="the folder of a journal, in which there are date=… folders",
+        help="the folder of a journal, in which there are date=… folders; or NODE=DIR: "
+        "in this folder only lines of this node count (a JID, or an account for all of "
+        "its devices)",
     )
     parser.add_argument(
         "--out", required=True, metavar="DIR", help="where the tables and the report go"
@@ -145,7 +153,7 @@ def _days(text: str) -> int:
 async def run(arguments: argparse.Namespace) -> int:
     """See qos.cli.entry.Command."""
     check(arguments)
-    journals = [_journal(text, arguments) for text in arguments.journals]
+    journals = _journals(arguments.journals, arguments)
     out = _out(arguments.out)
     if arguments.first and arguments.last and arguments.first > arguments.last:
         raise UsageError(f"--from {arguments.first} is after --to {arguments.last}")
@@ -196,8 +204,46 @@ class _BatchRun(AuditRun):
             raise UsageError(str(error)) from None
 
 
-def _journal(text: str, arguments: argparse.Namespace) -> str:
-    """A journal as Spark is to find it."""
+def _journals(texts: Sequence[str], arguments: argparse.Namespace) -> list[str]:
+    """The journals as the pipeline is to find them; see qos.pipeline.journals."""
+    found: dict[str, str] = {}
+    for text in texts:
+        node, folder = _node_and_folder(text)
+        folder = _folder(folder, arguments)
+        journal = f"{node}={folder}" if node else folder
+        if found.setdefault(folder, journal) != journal:
+            raise UsageError(
+                f"{text}: {folder} is given twice, not as of the same node"
+            )
+    return list(found.values())
+
+
+def _node_and_folder(text: str) -> tuple[str, str]:
+    """The parts of NODE=DIR; of a folder that is tied to no node the first is empty."""
+    if _is_folder(text):
+        return "", text
+    for sign in re.finditer("=", text):
+        name, folder = text[: sign.start()], text[sign.end() :]
+        if _is_folder(folder):
+            try:
+                return normal_jid(name), folder
+            except ValueError:
+                raise UsageError(
+                    f"{text}: {name!r} is no JID: NODE=DIR, such as "
+                    "lamp@example.org/1=journals/lamp"
+                ) from None
+    # The folder of a node is not there; or there is no folder of the whole name.
+    name, _, folder = text.partition("=")
+    return "", folder if "@" in name and folder else text
+
+
+def _is_folder(text: str) -> bool:
+    is_uri = re.match("[A-Za-z][A-Za-z0-9+.-]*://", text) is not None
+    return is_uri or (bool(text) and Path(text).is_dir())
+
+
+def _folder(text: str, arguments: argparse.Namespace) -> str:
+    """The folder of a journal as Spark is to find it."""
     if "://" in text:
         return text
     path = Path(text)
@@ -237,6 +283,8 @@ def _out(text: str) -> str:
 def _table(summary: Summary) -> str:
     days = "no day" if summary.first is None else f"{summary.first} to {summary.last}"
     rows: list[tuple[str, str]] = [("days", days), ("lines", f"{summary.lines:,}")]
+    if summary.untied:
+        rows.append(("journals not tied to nodes", f"{summary.untied:,}"))
     messages = sum(summary.outcomes.values())
     rows.append(("messages", f"{messages:,}"))
     rows += _counts("  ", summary.outcomes)

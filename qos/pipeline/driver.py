@@ -19,7 +19,9 @@ from pyspark.sql import functions as F
 
 from qos.pipeline import boot_runs, hadoop, read, store, tables
 from qos.pipeline.audits import STAGED, Audits
+from qos.pipeline.boot_runs import CLOCK_BACK_S
 from qos.pipeline.claim import alone
+from qos.pipeline.journals import tied_folders
 from qos.pipeline.lines import LineProblem
 from qos.pipeline.locations import local_path
 from qos.pipeline.report import render
@@ -65,9 +67,6 @@ MARGIN = timedelta(days=2)
 #: Days between which there is none.
 NEVER: Days = date(1970, 1, 2), date(1970, 1, 1)
 
-#: A clock that goes back by less is being set right.
-CLOCK_BACK_S = 60
-
 
 @dataclass(frozen=True, slots=True)
 class Summary:
@@ -84,6 +83,7 @@ class Summary:
         unproven: messages that look wrong and are not proven, by reason.
         problems: of the journals, by kind.
         nothing_judged: why there is no verdict; "" if there is one.
+        untied: folders of journals that are not tied to a node.
         seconds: how long it took.
     """
 
@@ -97,6 +97,7 @@ class Summary:
     unproven: Mapping[str, int] = field(default_factory=dict)
     problems: Mapping[str, int] = field(default_factory=dict)
     nothing_judged: str = ""
+    untied: int = 0
     seconds: float = 0.0
 
     @property
@@ -121,7 +122,7 @@ def audit(
 
     Args:
         spark: its time zone must be UTC.
-        journals: see qos.pipeline.read.read_lines.
+        journals: see qos.pipeline.journals.
         out: a folder that Spark can write to: a path or a URI.
         limits: by what an anomaly is judged.
         first: the first day; None: as early as there is anything.
@@ -151,9 +152,12 @@ def _audit(
     since = None if first is None else first - MARGIN
     until = None if last is None else last + MARGIN
     staged = f"{out}/{STAGED}"
+    folders, tied = tied_folders(journals)
     try:
         progress("reading the journals")
-        read_all = partial(stage, spark, journals, staged, first=since, last=until)
+        read_all = partial(
+            stage, spark, folders, staged, first=since, last=until, tied=tied
+        )
         found = read_all()
         # Few, and all in memory from here on.
         pieces = found.runs.localCheckpoint()
@@ -165,7 +169,7 @@ def _audit(
             store.remove(spark, staged)
             found = read_all(whole=True)
         progress("looking for problems of the journals")
-        files = read.read_files(spark, journals, first=since, last=until)
+        files = read.read_files(spark, folders, first=since, last=until)
         problems = _problems(found.lines, runs, files)
         store.replace_table(problems, f"{out}/problems")
         problems = store.read_table(problems, f"{out}/problems")
@@ -174,6 +178,7 @@ def _audit(
             last=last or last_day,
             lines=count + _bad_lines(problems),
             events=count,
+            untied=len(folders) - len(tied.folders),
         )
         events = read.events_of(found.lines)
         if found.told is not None:

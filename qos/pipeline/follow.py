@@ -26,9 +26,9 @@ from pyspark.sql import functions as F
 
 from qos.pipeline import boot_runs, read, store, tables
 from qos.pipeline.audits import Audits
+from qos.pipeline.boot_runs import CLOCK_BACK_S
 from qos.pipeline.claim import FOLDER, CannotFollow, alone, check_options
 from qos.pipeline.driver import (
-    CLOCK_BACK_S,
     NEVER,
     Days,
     Summary,
@@ -43,6 +43,7 @@ from qos.pipeline.follow_lines import (
     spans_of,
     staged,
 )
+from qos.pipeline.journals import tied_folders
 from qos.pipeline.schema import EVENT
 from qos.pipeline.staging import Incomplete, Marks, Staging
 from qos.pipeline.tables import Limits
@@ -89,7 +90,7 @@ def follow(
 
     Args:
         spark: its time zone must be UTC.
-        journals: see qos.pipeline.read.read_lines.
+        journals: see qos.pipeline.journals.
         out: see qos.pipeline.driver.audit.
         limits: asked each time, as `now` goes on.
         late: whole days for which a day is open after the latest one.
@@ -140,6 +141,7 @@ class Follower:
     ) -> None:
         self._spark = spark
         self._journals = sorted(set(journals))
+        self._folders, self._tied = tied_folders(self._journals)
         self._out = out
         self._limits = limits
         self._late = late
@@ -162,7 +164,7 @@ class Follower:
         before = self._look
         self._progress("looking for new files")
         query = (
-            read.stream_lines(self._spark, self._journals)
+            read.stream_lines(self._spark, self._folders)
             .writeStream.foreachBatch(self._batch)
             .option("checkpointLocation", f"{self._out}/{FOLDER}/checkpoint")
             .trigger(availableNow=True)
@@ -198,7 +200,7 @@ class Follower:
         before = self._staging.marks(batch - 1)
         self._staging.clean(before)
         self._progress(f"reading batch {batch}")
-        lines = self._staging.stage(staged(frame, before.open_from), batch)
+        lines = self._staging.stage(staged(frame, before.open_from, self._tied), batch)
         events = self._staging.events(before, batch)
         spans = spans_of(lines, events).persist()
         try:
@@ -298,6 +300,7 @@ class Follower:
             last=marks.last,
             lines=marks.lines,
             events=marks.events,
+            untied=len(self._folders) - len(self._tied.folders),
         )
         summary = draw(
             self._tables(marks), self._problem_table(), self._out, summary, limits
@@ -334,7 +337,7 @@ class Follower:
         # Spark can list no folder that is not there yet.
         begun = [
             journal
-            for journal in self._journals
+            for journal in self._folders
             if any(
                 name.startswith("date=")
                 for name in (

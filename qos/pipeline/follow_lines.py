@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from qos.pipeline import boot_runs, read
-from qos.pipeline.lines import LineProblem
+from qos.pipeline.speakers import NOBODY, Tied
 from qos.pipeline.subjects import begun, is_open, subject
 
 __all__ = ["LATE_LINE", "kept", "problems_of", "runs_of", "spans_of", "staged"]
@@ -21,9 +21,9 @@ __all__ = ["LATE_LINE", "kept", "problems_of", "runs_of", "spans_of", "staged"]
 LATE_LINE: Final = "late-line"
 
 
-def staged(frame: DataFrame, open_from: date | None) -> DataFrame:
+def staged(frame: DataFrame, open_from: date | None, tied: Tied = NOBODY) -> DataFrame:
     """Lines as they are staged."""
-    checked = read.checked_lines(frame)
+    checked = read.checked_lines(frame, tied)
     day = F.when(F.col("problem").isNull(), F.to_date("at"))
     late = F.lit(False) if open_from is None else day < F.lit(open_from)
     return checked.withColumns(
@@ -48,10 +48,8 @@ def spans_of(lines: DataFrame, events: DataFrame) -> DataFrame:
 
 def runs_of(lines: DataFrame) -> DataFrame:
     """The runs of all lines of a batch: late ones, and those nobody can read, too."""
-    newer = F.col("problem") == LineProblem.NEWER_SCHEMA.value
-    kind = F.when(newer, boot_runs.NEWER).when(F.col("late"), boot_runs.LATE)
     numbered = lines.where(F.col("seq").isNotNull())
-    return boot_runs.runs(numbered, kind.otherwise(boot_runs.TOLD))
+    return boot_runs.runs(numbered, boot_runs.kind_of(F.col("late")))
 
 
 def problems_of(

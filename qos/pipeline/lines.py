@@ -33,6 +33,7 @@ from qos.journal.schema import (
     parse_line,
 )
 from qos.pipeline.blocks import BLOCK_BYTES, EXAMPLE_BYTES, Block, blocks_of
+from qos.pipeline.speakers import FOREIGN_NODE, NOBODY, Tied, marked
 
 __all__ = [
     "CHECKED",
@@ -56,6 +57,8 @@ class LineProblem(enum.Enum):
     NEWER_SCHEMA = "newer-schema"
     #: Of a compressed file: what follows cannot be read.
     BROKEN_FILE = "broken-file"
+    #: Of another node than that to which its folder is tied.
+    FOREIGN_NODE = FOREIGN_NODE
 
 
 #: It is an int elsewhere; nobody tries so often.
@@ -138,38 +141,41 @@ _NEEDED = {
 _Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
 
-def check_files(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def check_files(
+    batches: Iterator[pa.RecordBatch], tied: Tied = NOBODY
+) -> Iterator[pa.RecordBatch]:
     """What the lines of files are.
 
     Args:
         batches: with the columns `file`, a URI, and `content`, all that is in it. A
             file of this machine is read here if that is null.
+        tied: the folders that are tied to nodes.
 
     Yields:
         Those of CHECKED.
     """
     for batch in batches:
-        for table in checked_in(batch):
+        for table in checked_in(batch, tied):
             yield from table.to_batches()
 
 
-def checked_in(batch: pa.RecordBatch) -> Iterator[pa.Table]:
+def checked_in(batch: pa.RecordBatch, tied: Tied = NOBODY) -> Iterator[pa.Table]:
     """What the lines of the files of a batch are: the columns of CHECKED."""
     some: list[tuple[str, bytes]] = []
     size = 0
     for file, content in zip(batch["file"], batch["content"], strict=True):
         for block in blocks_of(file.as_py(), content.as_py()):
             if block.long or block.broken:
-                yield _checked_together(some)
+                yield _checked_together(some, tied)
                 some, size = [], 0
                 yield _unread(block)
                 continue
             some.append((block.file, block.lines))
             size += len(block.lines)
             if size >= BLOCK_BYTES:
-                yield _checked_together(some)
+                yield _checked_together(some, tied)
                 some, size = [], 0
-    yield _checked_together(some)
+    yield _checked_together(some, tied)
 
 
 def _unread(block: Block) -> pa.Table:
@@ -178,12 +184,13 @@ def _unread(block: Block) -> pa.Table:
     return pa.Table.from_pylist([row], CHECKED)
 
 
-def check_lines(files: pa.Array, lines: pa.Array) -> pa.Array:
+def check_lines(files: pa.Array, lines: pa.Array, tied: Tied = NOBODY) -> pa.Array:
     """What lines are, each by itself.
 
     Args:
         files: of which each line is.
         lines: the lines.
+        tied: the folders that are tied to nodes.
 
     Returns:
         The columns of CHECKED, as a struct for each line.
@@ -194,16 +201,21 @@ def check_lines(files: pa.Array, lines: pa.Array) -> pa.Array:
         (file, line + b"\n")
         for file, line in zip(files.to_pylist(), values, strict=True)
     ]
-    return _checked_together(each).to_struct_array().combine_chunks()
+    return _checked_together(each, tied).to_struct_array().combine_chunks()
 
 
-def checked(file: str, content: bytes) -> pa.Table:
+def checked(file: str, content: bytes, tied: Tied = NOBODY) -> pa.Table:
     """What the lines of a file are: the columns of CHECKED."""
     ended = not content or content.endswith(b"\n")
-    return _checked_together([(file, content if ended else content + b"\n")])
+    return _checked_together([(file, content if ended else content + b"\n")], tied)
 
 
-def _checked_together(blocks: Sequence[tuple[str, bytes]]) -> pa.Table:
+def _checked_together(blocks: Sequence[tuple[str, bytes]], tied: Tied) -> pa.Table:
+    """What the lines of blocks are, and whether who says them may say them."""
+    return marked(_events_or_problems(blocks), blocks, tied)
+
+
+def _events_or_problems(blocks: Sequence[tuple[str, bytes]]) -> pa.Table:
     """What the lines of blocks are; each block is whole lines of a file.
 
     Small files are checked with few calls: each takes its time, however little it is

@@ -22,6 +22,7 @@ from collections.abc import Sequence
 from datetime import date
 from typing import Any, cast
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -29,6 +30,7 @@ from qos.journal.schema import LINE_BYTES_MAX
 from qos.pipeline.lines import LineProblem, check_files, check_lines
 from qos.pipeline.locations import local_path
 from qos.pipeline.schema import CHECKED, EVENT
+from qos.pipeline.speakers import FOREIGN_WORD, NOBODY, Tied
 
 __all__ = [
     "FILE_PROBLEMS",
@@ -55,6 +57,9 @@ class Problem(enum.Enum):
     BAD_LINE = LineProblem.BAD_LINE.value
     LONG_LINE = LineProblem.LONG_LINE.value
     NEWER_SCHEMA = LineProblem.NEWER_SCHEMA.value
+    #: See qos.pipeline.speakers.
+    FOREIGN_NODE = LineProblem.FOREIGN_NODE.value
+    FOREIGN_WORD = FOREIGN_WORD
     #: Of a compressed file: what follows cannot be read.
     BROKEN_FILE = LineProblem.BROKEN_FILE.value
     EMPTY_FILE = "empty-file"
@@ -272,6 +277,7 @@ def checked_rest(
     *,
     first: date | None = None,
     last: date | None = None,
+    tied: Tied = NOBODY,
 ) -> DataFrame | None:
     """Each line of the files that read_whole leaves out; see checked_lines.
 
@@ -309,24 +315,33 @@ def checked_rest(
     problems = too_long.select(
         *(columns[each.name].alias(each.name) for each in CHECKED)
     )
-    checked = checked_lines(_between(lines, first, last))
+    checked = checked_lines(_between(lines, first, last), tied)
     return checked.unionByName(_between(problems, first, last))
 
 
-def checked_files(files: DataFrame) -> DataFrame:
+def checked_files(files: DataFrame, tied: Tied = NOBODY) -> DataFrame:
     """Each line of whole files as an event or a problem; see checked_lines."""
-    return files.select("file", "content").mapInArrow(check_files, CHECKED)
+    check = functools.partial(check_files, tied=tied)
+    return files.select("file", "content").mapInArrow(check, CHECKED)
 
 
-def checked_lines(lines: DataFrame) -> DataFrame:
+def checked_lines(lines: DataFrame, tied: Tied = NOBODY) -> DataFrame:
     """Each line as an event or a problem.
+
+    Args:
+        lines: see read_lines.
+        tied: the folders that are tied to nodes.
 
     Returns:
         The columns of `EVENT`, `problem` (the name of one, or null), and of a line that
         is a problem `file` and `example` (its beginning).
     """
+
     # A declarative pipeline takes no mapInArrow: that asks for the columns of a frame.
-    check = F.arrow_udf(check_lines, CHECKED)  # type: ignore[attr-defined]  # has no types
+    def checked(files: pa.Array, values: pa.Array) -> pa.Array:
+        return check_lines(files, values, tied)
+
+    check = F.arrow_udf(checked, CHECKED)  # type: ignore[attr-defined]  # has no types
     return lines.select(check("file", "value").alias("line")).select("line.*")
 
 

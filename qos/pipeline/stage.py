@@ -25,6 +25,7 @@ from pyspark.sql.types import StructType
 
 from qos.pipeline import boot_runs, lines, read, told
 from qos.pipeline.schema import CHECKED, EVENT
+from qos.pipeline.speakers import NOBODY, Tied
 
 __all__ = ["Staged", "stage"]
 
@@ -66,6 +67,7 @@ def stage(
     first: date | None = None,
     last: date | None = None,
     whole: bool = False,
+    tied: Tied = NOBODY,
 ) -> Staged:
     """Check the lines of journals, and write what they are.
 
@@ -76,21 +78,21 @@ def stage(
         first: see read_lines.
         last: likewise.
         whole: write all lines, also where less would do.
+        tied: the folders that are tied to nodes.
     """
     files = read.read_whole(spark, journals, first=first, last=last)
-    rest = read.checked_rest(spark, journals, first=first, last=last)
+    rest = read.checked_rest(spark, journals, first=first, last=last, tied=tied)
     if "://" in folder:
-        checked = read.checked_files(files)
+        checked = read.checked_files(files, tied)
         if rest is not None:
             checked = checked.unionByName(rest)
         checked.write.parquet(folder)
         checked = spark.read.schema(CHECKED).parquet(read.literal(folder))
-        events = read.events_of(checked)
-        return Staged(checked, events.mapInArrow(_runs, boot_runs.RUN))
+        return Staged(checked, checked.mapInArrow(_runs, boot_runs.RUN))
     for part in _PARTS:
         Path(folder, part).mkdir(parents=True)
     for name, frame, checked_in in (
-        ("files", files, lines.checked_in),
+        ("files", files, partial(lines.checked_in, tied=tied)),
         ("rest", rest, _are_checked),
     ):
         if frame is None:

@@ -129,6 +129,8 @@ def are_of_messages(lines: pa.Table) -> pa.ChunkedArray:
         _are_one(lines, "role", ROLES),
         pc.invert(_are_one(lines, "event", (_REFUSED,))),
     )
+    # A foreign word is of none.
+    of_messages = pc.and_(of_messages, pc.is_null(lines["problem"]))
     return pc.and_(of_messages, pc.is_valid(lines["msg_id"]))
 
 

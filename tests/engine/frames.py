@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any, Self
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from qos.journal.schema import render_line, time_text
 from qos.pipeline import boot_runs
-from qos.pipeline.driver import CLOCK_BACK_S
+from qos.pipeline.boot_runs import CLOCK_BACK_S
 from qos.pipeline.schema import EVENT
 
 #: Noon of the day on which everything happens.
@@ -25,6 +27,25 @@ def only(frame: DataFrame) -> dict[str, Any]:
     """The one row that there is."""
     (row,) = frame.collect()
     return row.asDict()
+
+
+def write_journal(folder: Path, name: str, lines: Lines) -> None:
+    """A file of these lines, in the folder of the day of its first one."""
+    texts = [
+        render_line(
+            {
+                "v": 1,
+                **{name: value for name, value in row.items() if name != "source"},
+                "attempt": row["attempt"] or 1,
+                "at": time_text(row["at"].timestamp()),
+                "from": row["source"],
+            }
+        )
+        for row in lines.rows
+    ]
+    folder = folder / f"date={lines.rows[0]['at']:%Y-%m-%d}"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{name}-b-1.jsonl").write_text("".join(f"{text}\n" for text in texts))
 
 
 def runs_of(lines: Lines, spark: SparkSession) -> DataFrame:

@@ -22,7 +22,8 @@ from qos.cli import main
 from qos.journal.schema import parse_line
 from qos.pipeline import boot_runs, read
 from qos.pipeline.audits import HIDDEN, STAGED
-from qos.pipeline.driver import CLOCK_BACK_S, TABLES, audit
+from qos.pipeline.boot_runs import CLOCK_BACK_S
+from qos.pipeline.driver import TABLES, audit
 from qos.pipeline.snapshot import AUDITS, NoAudit, files, snapshot, spark_frame
 from qos.pipeline.synth import EXPECTED, Plan, synthesise
 from qos.pipeline.tables import Limits, anomalies, deliveries, judged

@@ -12,8 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from frames import NOON, Lines
-from qos.journal.schema import render_line, time_text
+from frames import NOON, Lines, write_journal
 from qos.pipeline import boot_runs, store
 from qos.pipeline import follow as following
 from qos.pipeline.claim import FOLDER, CannotFollow, alone, check_options
@@ -80,25 +79,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     one.write_text("".join([*lines[:2], back, "nonsense\n", *lines[5:]]))
     shutil.copy(one, day / "copy-b-1.jsonl")
     return folder
-
-
-def write(journals: Path, name: str, lines: Lines) -> None:
-    """A file of these lines, in the folder of its first one."""
-    texts = [
-        render_line(
-            {
-                "v": 1,
-                **{name: value for name, value in row.items() if name != "source"},
-                "attempt": row["attempt"] or 1,
-                "at": time_text(row["at"].timestamp()),
-                "from": row["source"],
-            }
-        )
-        for row in lines.rows
-    ]
-    folder = journals / f"date={lines.rows[0]['at']:%Y-%m-%d}"
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / f"{name}-b-1.jsonl").write_text("".join(f"{text}\n" for text in texts))
 
 
 def messages(spark: SparkSession, out: Path) -> list[tuple[str, str, str | None]]:
@@ -185,13 +165,17 @@ def test_what_comes_for_a_closed_day_is_counted_and_changes_no_table(
 ) -> None:
     """What is kept is bounded; and a message that took ten days has one row."""
     journals, out = tmp_path / "journals", tmp_path / "out"
-    write(journals, "first", Lines().sent(*WHOLE, msg_id="over"))
-    write(journals, "open", Lines("y").sent("accepted", "offered", msg_id="open"))
+    write_journal(journals, "first", Lines().sent(*WHOLE, msg_id="over"))
+    write_journal(
+        journals, "open", Lines("y").sent("accepted", "offered", msg_id="open")
+    )
     # The clock of one is far ahead: that closes no day.
     ahead = 30_000 * DAY_S
-    write(journals, "ahead", Lines("z").sent(*WHOLE, msg_id="ahead", at=ahead))
+    write_journal(journals, "ahead", Lines("z").sent(*WHOLE, msg_id="ahead", at=ahead))
     follower(spark, journals, out).look()
-    write(journals, "second", Lines("u").sent(*WHOLE, msg_id="new", at=10 * DAY_S))
+    write_journal(
+        journals, "second", Lines("u").sent(*WHOLE, msg_id="new", at=10 * DAY_S)
+    )
     follower(spark, journals, out).look()
     before = messages(spark, out)
     assert before == [
@@ -201,11 +185,11 @@ def test_what_comes_for_a_closed_day_is_counted_and_changes_no_table(
         (f"{NOON + timedelta(seconds=ahead):%Y-%m-%d}", "ahead", "delivered"),
     ]
     late = Lines("v").sent("accepted", "delivered", msg_id="late", at=DAY_S)
-    write(journals, "late", late)
+    write_journal(journals, "late", late)
     end = Lines("y").sent("delivered", msg_id="open", at=10 * DAY_S, boot="two")
-    write(journals, "end", end)
+    write_journal(journals, "end", end)
     in_time = Lines("w").sent(*WHOLE, msg_id="in time", at=4 * DAY_S)
-    write(journals, "in-time", in_time)
+    write_journal(journals, "in-time", in_time)
     look = follower(spark, journals, out).look()
     assert messages(spark, out) == sorted(
         [*before, ("2026-01-09", "in time", "delivered")]
@@ -239,8 +223,8 @@ def test_what_is_stuck_shows_up_though_nothing_new_comes(
     # The first day comes now; what is being written is not read.
     # Its clock is ahead: its journal has gone on for longer than the audit knows.
     first = Lines().sent("accepted", "offered").sent("accepted", at=4000, msg_id="m3")
-    write(journals, "one", first.sent("not-delivered", at=4001, msg_id="m3"))
-    write(journals, ".two", Lines().sent("accepted", "offered", msg_id="m2"))
+    write_journal(journals, "one", first.sent("not-delivered", at=4001, msg_id="m3"))
+    write_journal(journals, ".two", Lines().sent("accepted", "offered", msg_id="m2"))
     look = one.look()
     assert (look.batch, look.new, look.summary.clean) == (0, True, True)
     assert look.summary.rows["deliveries"] == 2

@@ -13,7 +13,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from qos.pipeline import boot_runs, read, tables
-from qos.pipeline.driver import CLOCK_BACK_S
+from qos.pipeline.boot_runs import CLOCK_BACK_S
+from qos.pipeline.journals import tied_folders
 from qos.pipeline.tables import Limits
 
 spark = SparkSession.active()
@@ -22,11 +23,12 @@ _BY_HOUR = ["date", "hour"]
 
 
 def _checked() -> DataFrame:
-    folders = spark.conf.get("spark.xmppQos.journals") or ""
-    names = [name.strip() for name in folders.split(",") if name.strip()]
+    given = spark.conf.get("spark.xmppQos.journals") or ""
+    names = [name.strip() for name in given.split(",") if name.strip()]
     if not names:
         raise ValueError("spark.xmppQos.journals names no folder of journals")
-    return read.checked_lines(read.stream_lines(spark, names))
+    folders, tied = tied_folders(names)
+    return read.checked_lines(read.stream_lines(spark, folders), tied)
 
 
 def _limits() -> Limits:
@@ -102,7 +104,7 @@ def runs() -> DataFrame:
     """The runs of all lines: pieces of boots of which none is missing."""
     told = boot_runs.runs(_events(), F.lit(boot_runs.TOLD))
     bad = spark.read.table("all_bad_lines").where(F.col("seq").isNotNull())
-    pieces = told.unionByName(boot_runs.runs(bad, F.lit(boot_runs.NEWER)))
+    pieces = told.unionByName(boot_runs.runs(bad, boot_runs.kind_of(F.lit(False))))
     return boot_runs.merged(pieces, tolerance_s=CLOCK_BACK_S)
 
 
