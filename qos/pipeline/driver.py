@@ -1,7 +1,6 @@
 """An audit: journals in, tables and a report out. The one thin layer with a session.
 
-The events are read and checked once, and kept beside the tables while those are made;
-and once more if some lines are there twice.
+The events are read and checked once, and kept beside the tables while those are made.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
-from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
@@ -155,19 +153,11 @@ def _audit(
     folders, tied = tied_folders(journals)
     try:
         progress("reading the journals")
-        read_all = partial(
-            stage, spark, folders, staged, first=since, last=until, tied=tied
-        )
-        found = read_all()
+        found = stage(spark, folders, staged, first=since, last=until, tied=tied)
         # Few, and all in memory from here on.
         pieces = found.runs.localCheckpoint()
         runs = boot_runs.merged(pieces, tolerance_s=CLOCK_BACK_S).localCheckpoint()
         count, first_day, last_day = _extent(pieces)
-        unique = count == _extent(runs)[0]
-        if found.told is not None and not unique:
-            progress("reading the journals again: some lines are there twice")
-            store.remove(spark, staged)
-            found = read_all(whole=True)
         progress("looking for problems of the journals")
         files = read.read_files(spark, folders, first=since, last=until)
         problems = _problems(found.lines, runs, files)
@@ -180,19 +170,14 @@ def _audit(
             events=count,
             untied=len(folders) - len(tied.folders),
         )
-        events = read.events_of(found.lines)
-        if found.told is not None:
-            messages = tables.deliveries_of(found.told)
-        else:
-            messages = tables.deliveries(events, unique=unique)
         written = write_tables(
-            events,
+            read.events_of(found.lines),
             runs,
             out,
             # Without a line there is no day either, and nothing to replace.
             (summary.first or NEVER[0], summary.last or NEVER[1]),
             limits,
-            messages=messages,
+            messages=tables.deliveries_of(found.told),
             from_margin=bool(first),
             progress=progress,
         )

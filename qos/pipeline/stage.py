@@ -3,7 +3,7 @@
 To read the journals again for each table would take longer, and so would Spark's own
 cache: where the folder is on this machine, the Python workers that have checked the
 lines write them, and nothing goes back to Java. Most lines are of messages: of those
-they write no more than what comes of them, as long as none is there twice.
+they write no more than what comes of them.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from qos.pipeline import boot_runs, lines, read, told
@@ -48,15 +49,14 @@ class Staged:
     """What was written.
 
     Attributes:
-        lines: see qos.pipeline.read.checked_lines. Where there is `told`, only those
-            that are not of messages.
+        lines: see qos.pipeline.read.checked_lines; only those that are not of messages.
         runs: see qos.pipeline.boot_runs; of all lines, the same perhaps twice.
-        told: of the other lines, as if none was there twice; see qos.pipeline.told.
+        told: of the lines of messages; see qos.pipeline.told.
     """
 
     lines: DataFrame
     runs: DataFrame
-    told: DataFrame | None = None
+    told: DataFrame
 
 
 def stage(
@@ -66,7 +66,6 @@ def stage(
     *,
     first: date | None = None,
     last: date | None = None,
-    whole: bool = False,
     tied: Tied = NOBODY,
 ) -> Staged:
     """Check the lines of journals, and write what they are.
@@ -77,7 +76,6 @@ def stage(
         folder: where; there must be none.
         first: see read_lines.
         last: likewise.
-        whole: write all lines, also where less would do.
         tied: the folders that are tied to nodes.
     """
     files = read.read_whole(spark, journals, first=first, last=last)
@@ -88,7 +86,12 @@ def stage(
             checked = checked.unionByName(rest)
         checked.write.parquet(folder)
         checked = spark.read.schema(CHECKED).parquet(read.literal(folder))
-        return Staged(checked, checked.mapInArrow(_runs, boot_runs.RUN))
+        events = read.events_of(checked)
+        return Staged(
+            checked.where(~F.coalesce(told.is_of_message(), F.lit(False))),
+            checked.mapInArrow(_runs, boot_runs.RUN),
+            told.in_spark(events.where(told.is_of_message())),
+        )
     for part in _PARTS:
         Path(folder, part).mkdir(parents=True)
     for name, frame, checked_in in (
@@ -97,7 +100,7 @@ def stage(
     ):
         if frame is None:
             continue
-        write = partial(_write, folder, name, checked_in, whole)
+        write = partial(_write, folder, name, checked_in)
         written = frame.mapInArrow(write, "n long")
         written.write.format("noop").mode("overwrite").save()
     by_teller = told.in_spark(spark.createDataFrame([], EVENT))
@@ -108,7 +111,7 @@ def stage(
     return Staged(
         there("lines", CHECKED),
         there("runs", boot_runs.RUN),
-        None if whole else there("told", by_teller.schema),
+        there("told", by_teller.schema),
     )
 
 
@@ -125,7 +128,6 @@ def _write(
     folder: str,
     name: str,
     checked_in: Callable[[pa.RecordBatch], Iterator[pa.Table]],
-    whole: bool,
     batches: Iterator[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
     """Write what is in a partition, and say how many lines there are."""
@@ -141,11 +143,7 @@ def _write(
             count += len(group)
             runs.write_table(boot_runs.stretches(group))
             of_messages = told.are_of_messages(group)
-            messages = group.filter(of_messages)
-            if whole:
-                kept.write_table(messages)
-            else:
-                by_teller.write_table(told.in_arrow(messages))
+            by_teller.write_table(told.in_arrow(group.filter(of_messages)))
             others.append(group.filter(pc.invert(of_messages)))
         # Apart, so that the few are found soon among many.
         kept.write_table(pa.concat_tables(others))

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from qos.core.model import Level
 from qos.journal.schema import Role, SenderEvent
 from qos.pipeline import told
-from qos.pipeline.tables.once import bare, by_hour, once, role_is, seconds_between
+from qos.pipeline.tables.once import bare, by_hour, role_is, seconds_between
 
 __all__ = ["COLUMNS", "deliveries", "deliveries_of"]
 
@@ -24,16 +24,12 @@ _S = SenderEvent
 
 _KEY = ("sender", "msg_id", "level")
 
-#: Lines of the same teller are brought together by these, if need be.
-_ONCE = ("source", "msg_id", "level", "role", "node", "to")
 
-
-def deliveries(events: DataFrame, *, unique: bool = False) -> DataFrame:
+def deliveries(events: DataFrame) -> DataFrame:
     """One row a message.
 
     Args:
-        events: of days; see qos.pipeline.schema.EVENT.
-        unique: no line is there twice. Else that is seen to, which takes its time.
+        events: of days, duplicates included; see qos.pipeline.schema.EVENT.
 
     Returns:
         Columns, null where nothing is known:
@@ -57,10 +53,7 @@ def deliveries(events: DataFrame, *, unique: bool = False) -> DataFrame:
           `redeliveries`: those that were
         - `latency_s`: from accepted to delivered, by the clock of the sender
     """
-    messages = events.where(told.is_of_message())
-    if not unique:
-        messages = once(messages, *_ONCE)
-    return deliveries_of(told.in_spark(messages))
+    return deliveries_of(told.in_spark(events.where(told.is_of_message())))
 
 
 def deliveries_of(by_teller: DataFrame) -> DataFrame:
@@ -160,7 +153,10 @@ def _receiver() -> list[Column]:
         F.max(source).alias("source_last"),
         F.min(hands_over).alias("first_by"),
         F.max(hands_over).alias("last_by"),
-        *(F.sum(name).alias(name) for name in told.COUNTS),
+        *(
+            F.size(told.merged_sets(name)).cast("long").alias(name)
+            for name in told.SETS
+        ),
         F.max(F.when(_receives(), F.col("bytes"))).alias("bytes_held"),
     ]
 
