@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema
 from deltalake.exceptions import CommitFailedError, DeltaError
-from deltalake.transaction import AddAction
+from deltalake.transaction import AddAction, RemoveAction
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
@@ -74,6 +74,7 @@ def replace(
     *,
     partition_by: Sequence[str] = (),
     where: Where = None,
+    removed: Sequence[RemoveAction] | None = None,
 ) -> int:
     """Replace rows of a table by those of a frame, in one commit.
 
@@ -82,6 +83,7 @@ def replace(
         folder: of the table, which is made if need be.
         partition_by: columns; their values are in the names of folders.
         where: what is replaced.
+        removed: the files that are replaced, instead of what is `where`.
 
     Returns:
         The version of the table that has them.
@@ -102,7 +104,7 @@ def replace(
     writer.parquet(f"{folder}/{write}")
     with errors_name(folder):
         added = add_actions(files_of(spark, folder), write)
-        return commit(table, added, schema, partition_by, where)
+        return commit(table, added, schema, partition_by, where, removed)
 
 
 def commit(
@@ -111,6 +113,7 @@ def commit(
     schema: Schema,
     partition_by: Sequence[str] = (),
     where: Where = None,
+    removed: Sequence[RemoveAction] | None = None,
 ) -> int:
     """Add files to a table instead of those that are `where`.
 
@@ -120,6 +123,7 @@ def commit(
         schema: of the table from now on.
         partition_by: of the table.
         where: what is replaced.
+        removed: see replace.
 
     Returns:
         The new version.
@@ -128,8 +132,8 @@ def commit(
         CommitFailedError: there is a newer version.
     """
     table.create_write_transaction(
-        list(added),
-        mode="overwrite",
+        [*added, *(removed or ())],
+        mode="overwrite" if removed is None else "append",
         schema=schema,
         partition_by=list(partition_by),
         partition_filters=None if where is None else list(where),
