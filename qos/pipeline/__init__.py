@@ -19,8 +19,9 @@ Modules, in the order in which the data passes them::
     report    tables -> one HTML page (`report_collect` collects, `report` draws)
     session   a Spark session, or one clear line why there is none
     driver    all of them in order: an audit
-    follow    the same as a stream: `claim` locks a folder, `staging` what is
-              kept between batches, `follow_lines`, `subjects` and `boot_runs` which lines
+    follow    the same, look by look: `claim` locks a folder, `new_files` lists what is
+              new, `state` knows what was said of each of the `subjects` before, `step`
+              makes their rows again, `swap` replaces them, `staging` keeps the rest
     declarative  the same tables as a Spark Declarative Pipeline, to be copied
 
 And queues and messages as sources and sinks of Spark, which know nothing of journals::

@@ -22,7 +22,7 @@ __all__ = ["FOLDER", "CannotFollow", "alone", "check_options"]
 FOLDER: Final = ".follow"
 
 #: Of what is kept there.
-_VERSION = 1
+_VERSION = 2
 
 
 class CannotFollow(CannotWrite):

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, cast
 
 from pyspark.sql import SparkSession
 
-__all__ = ["children", "folders", "remove", "write"]
+from qos.pipeline.read import is_hidden
+
+__all__ = ["children", "files", "folders", "remove", "write"]
 
 
 def children(spark: SparkSession, folder: str) -> list[str]:
@@ -24,6 +27,23 @@ def folders(spark: SparkSession, folder: str) -> list[str]:
         return []
     found = system.listStatus(root)
     return [str(each.getPath().getName()) for each in found if each.isDirectory()]
+
+
+def files(spark: SparkSession, folder: str) -> Iterator[tuple[str, int]]:
+    """The files in a folder and in its folders, and their sizes.
+
+    Hidden ones are left out, but for files of journals that are not closed.
+    """
+    root = _path(spark, folder)
+    found = _hadoop(spark, folder).listFiles(root, True)
+    above = str(root.toUri()).rstrip("/")
+    while found.hasNext():
+        each = found.next()
+        path = str(each.getPath().toString())
+        folders = path.removeprefix(above).split("/")[:-1]
+        is_seen = not any(name.startswith((".", "_")) for name in folders)
+        if is_seen and not is_hidden(path):
+            yield path, int(each.getLen())
 
 
 def remove(spark: SparkSession, folder: str) -> None:

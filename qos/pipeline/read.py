@@ -18,7 +18,7 @@ from __future__ import annotations
 import enum
 import functools
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import Any, cast
 
@@ -40,12 +40,17 @@ __all__ = [
     "checked_rest",
     "events_of",
     "file_problems",
+    "is_hidden",
+    "is_of_journal",
+    "is_open",
     "line_problems",
     "literal",
     "read_files",
     "read_lines",
+    "read_these",
     "read_whole",
     "stream_lines",
+    "why_unread",
 ]
 
 
@@ -271,6 +276,30 @@ def read_whole(
     return _between(frame, first, last)
 
 
+def read_these(
+    spark: SparkSession, sizes: Mapping[str, int], tied: Tied = NOBODY
+) -> tuple[DataFrame, DataFrame | None]:
+    """Some files: what read_whole and checked_rest have of them.
+
+    Args:
+        spark: the session.
+        sizes: of the files, by their paths.
+        tied: see checked_rest.
+    """
+    here = [path for path in map(local_path, sizes) if path is not None]
+    if len(here) == len(sizes):
+        rows = [(path.absolute().as_uri(),) for path in here]
+        frame = spark.createDataFrame(rows, "file string")
+        return frame.withColumn("content", F.lit(None).cast("binary")), None
+    names = [literal(path) for path in sizes]
+    files = spark.read.format("binaryFile").load(names)
+    files = files.where(F.col("_metadata.file_size") <= _WHOLE_BYTES_MAX)
+    whole = files.select(F.col("_metadata.file_path").alias("file"), "content")
+    if max(sizes.values()) <= _WHOLE_BYTES_MAX:
+        return whole, None
+    return whole, _checked_rest(spark, names, None, None, tied)
+
+
 def checked_rest(
     spark: SparkSession,
     folders: Sequence[str],
@@ -287,6 +316,16 @@ def checked_rest(
     if _are_here(folders):
         return None
     globs = [_glob(folder) for folder in folders]
+    return _checked_rest(spark, globs, first, last, tied)
+
+
+def _checked_rest(
+    spark: SparkSession,
+    globs: list[str],
+    first: date | None,
+    last: date | None,
+    tied: Tied,
+) -> DataFrame:
     reader = spark.read.option("recursiveFileLookup", "true")
     reader = reader.option("pathGlobFilter", "*-*-[0-9]*.jsonl")
     files = reader.format("binaryFile").load(globs)
@@ -377,6 +416,34 @@ def file_problems(files: DataFrame) -> DataFrame:
         F.lit(1).cast("long").alias("count"),
         F.coalesce("unread", F.lit("")).alias("example"),
     ).where(F.col("kind").isNotNull())
+
+
+def is_of_journal(path: str) -> bool:
+    """Whether a file is one of a journal, by its name."""
+    return re.search(_NAME, path) is not None
+
+
+def is_open(path: str) -> bool:
+    """Whether a file is one of a journal that is not closed, by its name."""
+    return re.search(_OPEN_NAME, path) is not None
+
+
+def is_hidden(path: str) -> bool:
+    """Whether a file is one that nobody sees: none of a journal, by its name."""
+    name = path.rpartition("/")[2]
+    if name.startswith("."):
+        return not is_open(path)
+    return name.startswith("_") and not is_of_journal(path)
+
+
+def why_unread(path: str, size: int) -> str | None:
+    """Why a file of a journal cannot be read where it is; None: it can."""
+    if local_path(path) is not None or not is_of_journal(path):
+        return None
+    if path.rpartition("/")[2].startswith("_"):
+        return _UNDERSCORE
+    too_large = size > _WHOLE_BYTES_MAX and re.search(_COMPRESSED, path)
+    return _TOO_LARGE if too_large else None
 
 
 def literal(path: str) -> str:

@@ -9,10 +9,10 @@ they write no more than what comes of them.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import date
+from datetime import UTC, date, datetime, time
 from functools import partial
 from pathlib import Path
 
@@ -28,7 +28,7 @@ from qos.pipeline import boot_runs, lines, read, told
 from qos.pipeline.schema import CHECKED, EVENT
 from qos.pipeline.speakers import NOBODY, Tied
 
-__all__ = ["Staged", "stage"]
+__all__ = ["Staged", "stage", "stage_files"]
 
 #: Of a row group, which a worker has in memory.
 _ROWS = 200_000
@@ -41,6 +41,7 @@ _PARTS = {
     "lines": lines.CHECKED,
     "runs": boot_runs.stretches(lines.CHECKED.empty_table()).schema,
     "told": told.in_arrow(lines.CHECKED.empty_table()).schema,
+    "late": boot_runs.stretches(lines.CHECKED.empty_table()).schema,
 }
 
 
@@ -52,11 +53,14 @@ class Staged:
         lines: see qos.pipeline.read.checked_lines; only those that are not of messages.
         runs: see qos.pipeline.boot_runs; of all lines, the same perhaps twice.
         told: of the lines of messages; see qos.pipeline.told.
+        late: the runs of lines that are in none of the other frames, as their day is
+            closed.
     """
 
     lines: DataFrame
     runs: DataFrame
     told: DataFrame
+    late: DataFrame
 
 
 def stage(
@@ -80,17 +84,57 @@ def stage(
     """
     files = read.read_whole(spark, journals, first=first, last=last)
     rest = read.checked_rest(spark, journals, first=first, last=last, tied=tied)
+    return _staged(spark, files, rest, folder, None, tied)
+
+
+def stage_files(
+    spark: SparkSession,
+    sizes: Mapping[str, int],
+    folder: str,
+    *,
+    open_from: date | None = None,
+    tied: Tied = NOBODY,
+) -> Staged:
+    """The same for some files.
+
+    Args:
+        spark: the session.
+        sizes: of the files, by their paths.
+        folder: see stage.
+        open_from: the lines of days before this one are late; None: none is.
+        tied: the folders that are tied to nodes.
+    """
+    files, rest = read.read_these(spark, sizes, tied)
+    return _staged(spark, files, rest, folder, open_from, tied)
+
+
+def _staged(
+    spark: SparkSession,
+    files: DataFrame,
+    rest: DataFrame | None,
+    folder: str,
+    open_from: date | None,
+    tied: Tied,
+) -> Staged:
     if "://" in folder:
         checked = read.checked_files(files, tied)
         if rest is not None:
             checked = checked.unionByName(rest)
         checked.write.parquet(folder)
         checked = spark.read.schema(CHECKED).parquet(read.literal(folder))
+        is_late = F.lit(False)
+        if open_from is not None:
+            is_late = F.col("problem").isNull() & (F.to_date("at") < F.lit(open_from))
+        late = read.events_of(checked.where(is_late))
+        checked = checked.where(~is_late)
         events = read.events_of(checked)
         return Staged(
             checked.where(~F.coalesce(told.is_of_message(), F.lit(False))),
             checked.mapInArrow(_runs, boot_runs.RUN),
             told.in_spark(events.where(told.is_of_message())),
+            late.mapInArrow(_runs, boot_runs.RUN).withColumn(
+                "kind", F.lit(boot_runs.LATE)
+            ),
         )
     for part in _PARTS:
         Path(folder, part).mkdir(parents=True)
@@ -100,7 +144,7 @@ def stage(
     ):
         if frame is None:
             continue
-        write = partial(_write, folder, name, checked_in)
+        write = partial(_write, folder, name, checked_in, open_from)
         written = frame.mapInArrow(write, "n long")
         written.write.format("noop").mode("overwrite").save()
     by_teller = told.in_spark(spark.createDataFrame([], EVENT))
@@ -112,6 +156,7 @@ def stage(
         there("lines", CHECKED),
         there("runs", boot_runs.RUN),
         there("told", by_teller.schema),
+        there("late", boot_runs.RUN).withColumn("kind", F.lit(boot_runs.LATE)),
     )
 
 
@@ -128,6 +173,7 @@ def _write(
     folder: str,
     name: str,
     checked_in: Callable[[pa.RecordBatch], Iterator[pa.Table]],
+    open_from: date | None,
     batches: Iterator[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
     """Write what is in a partition, and say how many lines there are."""
@@ -138,9 +184,14 @@ def _write(
         _part(folder, "lines", name) as kept,
         _part(folder, "runs", name) as runs,
         _part(folder, "told", name) as by_teller,
+        _part(folder, "late", name) as late,
     ):
         for group in _groups(tables):
             count += len(group)
+            if open_from is not None:
+                is_late = _are_before(group, open_from)
+                late.write_table(boot_runs.stretches(group.filter(is_late)))
+                group = group.filter(pc.invert(is_late))
             runs.write_table(boot_runs.stretches(group))
             of_messages = told.are_of_messages(group)
             by_teller.write_table(told.in_arrow(group.filter(of_messages)))
@@ -148,6 +199,13 @@ def _write(
         # Apart, so that the few are found soon among many.
         kept.write_table(pa.concat_tables(others))
     yield pa.record_batch({"n": [count]})
+
+
+def _are_before(lines: pa.Table, day: date) -> pa.ChunkedArray:
+    moment = datetime.combine(day, time(), UTC)
+    limit = pa.scalar(moment, lines.schema.field("at").type)
+    is_before = pc.fill_null(pc.less(lines["at"], limit), False)
+    return pc.and_(is_before, pc.is_null(lines["problem"]))
 
 
 @contextmanager

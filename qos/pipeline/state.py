@@ -139,6 +139,14 @@ class State:
         """All that is in a part."""
         return Known(*(self._read(name, [part]).drop("step") for name in _KINDS))
 
+    def lines(self, parts: Sequence[Part]) -> DataFrame:
+        """The lines of all subjects, some of them several times."""
+        return self._read("lines", parts).drop("step")
+
+    def lines_of(self, subjects: DataFrame, parts: Sequence[Part]) -> DataFrame:
+        """The lines of some subjects; see look_up."""
+        return self._found("lines", subjects, parts)
+
     def clean(self, parts: Collection[Part]) -> None:
         """Remove the parts that do not count."""
         names = {_name(part) for part in parts}

@@ -13,12 +13,13 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from frames import NOON, Lines, write_journal
-from qos.pipeline import boot_runs, store
+from qos.pipeline import boot_runs, step
 from qos.pipeline import follow as following
 from qos.pipeline.claim import FOLDER, CannotFollow, alone, check_options
 from qos.pipeline.delta import CannotWrite
 from qos.pipeline.driver import TABLES, audit
 from qos.pipeline.follow import LATE_LINE, Follower
+from qos.pipeline.new_files import NewFile
 from qos.pipeline.snapshot import snapshot, spark_frame
 from qos.pipeline.staging import Incomplete, Marks, Staging
 from qos.pipeline.synth import Plan, synthesise
@@ -140,7 +141,7 @@ def test_a_stream_that_is_killed_all_the_time_comes_to_what_an_audit_does(
     # Of each batch.
     kills: list[list[tuple[object, str, int]]] = [
         [(Staging, "save", 0), (following, "draw", 0)],
-        [(store, "replace_days", 2)],
+        [(step, "swap", 2)],
     ]
     for number, each in enumerate(kills):
         some(made, journals, paths[number :: len(kills)])
@@ -163,7 +164,7 @@ WHOLE = ("accepted", "offered", "received", "released", "delivered")
 def test_what_comes_for_a_closed_day_is_counted_and_changes_no_table(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """What is kept is bounded; and a message that took ten days has one row."""
+    """But a message that took ten days has one row, which says how it ended."""
     journals, out = tmp_path / "journals", tmp_path / "out"
     write_journal(journals, "first", Lines().sent(*WHOLE, msg_id="over"))
     write_journal(
@@ -191,21 +192,21 @@ def test_what_comes_for_a_closed_day_is_counted_and_changes_no_table(
     in_time = Lines("w").sent(*WHOLE, msg_id="in time", at=4 * DAY_S)
     write_journal(journals, "in-time", in_time)
     look = follower(spark, journals, out).look()
+    # The one that was open is closed now, in its row of ten days ago.
     assert messages(spark, out) == sorted(
-        [*before, ("2026-01-09", "in time", "delivered")]
+        [
+            ("2026-01-05", "open", "delivered"),
+            *before[1:],
+            ("2026-01-09", "in time", "delivered"),
+        ]
     )
     frame = spark_frame(spark, snapshot(str(out))["problems"])
     frame = frame.select("kind", "place", "count")
     assert sorted(tuple(row) for row in frame.collect()) == [
         (LATE_LINE, "a@v/1 boot of a@v/1", 2),
-        (LATE_LINE, "a@y/1 two of a@y/1", 1),
     ]
-    assert look.summary.problems == {LATE_LINE: 3}
+    assert look.summary.problems == {LATE_LINE: 2}
     assert str(look.summary.first) == "2026-01-08"
-    staging = Staging(spark, f"{out}/{FOLDER}")
-    kept = staging.events(staging.marks(), staging.marks().batch)
-    found = {row["msg_id"] for row in kept.select("msg_id").collect()}
-    assert found == {"open", "ahead", "new", "in time"}
 
 
 def test_what_is_stuck_shows_up_though_nothing_new_comes(
@@ -258,11 +259,14 @@ def test_one_folder_is_for_one_process_and_the_same_journals(
 def test_what_is_kept_is_not_taken_for_complete_when_it_is_not(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """A checkpoint alone knows which files were read, and not what was in them."""
+    """A plan alone knows which files were read, and not what was in them."""
     staging = Staging(spark, str(tmp_path / FOLDER))
-    assert staging.marks() == staging.marks(-1) == Marks()
-    with pytest.raises(Incomplete, match="nothing of batch 4 is there"):
-        staging.marks(4)
+    assert staging.marks() == Marks()
+    staging.save_plan([NewFile("/a-b-1.jsonl", "2026-01-05", None, 9)], 0)
+    assert staging.marks() == Marks()
+    staging.save_plan([NewFile("/a-b-2.jsonl", "2026-01-05", None, 9)], 1)
+    with pytest.raises(Incomplete, match="its marks are not there"):
+        staging.marks()
 
 
 def plain_runs(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
