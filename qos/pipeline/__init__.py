@@ -19,6 +19,7 @@ Modules, in the order in which the data passes them::
     report    tables -> one HTML page (`report_collect` collects, `report` draws)
     session   a Spark session, or one clear line why there is none
     driver    all of them in order: an audit
+    carry_over  what one audit leaves to the next: messages and items without an end
     follow    the same, look by look: `claim` locks a folder, `new_files` lists what is
               new, `state` knows what was said of each of the `subjects` before, `step`
               makes their rows again, `swap` replaces them, `staging` keeps the rest

@@ -18,6 +18,7 @@ from pyspark.sql import functions as F
 from qos.pipeline import boot_runs, hadoop, read, store, tables
 from qos.pipeline.audits import STAGED, Audits
 from qos.pipeline.boot_runs import CLOCK_BACK_S
+from qos.pipeline.carry_over import CarryOver, known_of
 from qos.pipeline.claim import alone
 from qos.pipeline.journals import tied_folders
 from qos.pipeline.lines import LineProblem
@@ -158,6 +159,10 @@ def _audit(
         pieces = found.runs.localCheckpoint()
         runs = boot_runs.merged(pieces, tolerance_s=CLOCK_BACK_S).localCheckpoint()
         count, first_day, last_day = _extent(pieces)
+        carried = CarryOver(spark, out, first, last)
+        known = carried.known(known_of(found))
+        all_runs = boot_runs.merged(carried.runs(pieces), tolerance_s=CLOCK_BACK_S)
+        all_runs = all_runs.localCheckpoint()
         progress("looking for problems of the journals")
         files = read.read_files(spark, folders, first=since, last=until)
         problems = _problems(found.lines, runs, files)
@@ -171,16 +176,18 @@ def _audit(
             untied=len(folders) - len(tied.folders),
         )
         written = write_tables(
-            read.events_of(found.lines),
-            runs,
+            known.lines.drop("subject"),
+            all_runs,
             out,
             # Without a line there is no day either, and nothing to replace.
             (summary.first or NEVER[0], summary.last or NEVER[1]),
             limits,
-            messages=tables.deliveries_of(found.told),
+            messages=tables.deliveries_of(known.told),
             from_margin=bool(first),
             progress=progress,
         )
+        progress("keeping what has not ended")
+        carried.write(known, all_runs, written["deliveries"], limits)
     finally:
         store.remove(spark, staged)
     audits.record(summary.first, summary.last)

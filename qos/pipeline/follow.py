@@ -26,6 +26,7 @@ from pyspark.sql import functions as F
 from qos.pipeline import boot_runs, read, store, tables
 from qos.pipeline.audits import STAGED, Audits
 from qos.pipeline.boot_runs import CLOCK_BACK_S
+from qos.pipeline.carry_over import known_of
 from qos.pipeline.claim import FOLDER, CannotFollow, alone, check_options
 from qos.pipeline.driver import NEVER, Days, Summary, draw
 from qos.pipeline.journals import tied_folders
@@ -35,7 +36,6 @@ from qos.pipeline.stage import Staged, stage_files
 from qos.pipeline.staging import PROBLEM, Incomplete, Marks, Staging
 from qos.pipeline.state import Known, Part, State, gathered
 from qos.pipeline.step import Step, pending
-from qos.pipeline.subjects import message_subject, subject
 from qos.pipeline.tables import Limits
 from qos.pipeline.tables.once import bare
 
@@ -196,7 +196,7 @@ class Follower:
         sizes = {file.path: file.size for file in files if file.problem is None}
         try:
             staged = self._stage(sizes, folder, before)
-            new = _known(staged)
+            new = known_of(staged)
             subjects = new.subjects().localCheckpoint()
             known = self._state.look_up(subjects, before.parts)
             part = self._state.write(new + known, step)
@@ -409,14 +409,6 @@ class Follower:
             "queue_items": tables.queue_items(events),
             "workers_hourly": tables.workers_hourly(events),
         }
-
-
-def _known(staged: Staged) -> Known:
-    events = read.events_of(staged.lines)
-    return Known(
-        staged.told.withColumn("subject", message_subject()),
-        events.withColumn("subject", subject()),
-    )
 
 
 def _is_open(file: NewFile) -> bool:

@@ -71,7 +71,7 @@ class Step:
     def write(self) -> DataFrame:
         """Write all tables, and return the messages that were judged."""
         messages, _ = self.write_messages()
-        self._write_items()
+        self.write_items()
         self._write_workers()
         self._write_refusals()
         return messages
@@ -98,7 +98,8 @@ class Step:
         self._swap_hours("unproven_hourly", tables.unproven_hourly(of_hours), hours)
         return touched.unionByName(again), bool(hours)
 
-    def _write_items(self) -> None:
+    def write_items(self) -> None:
+        """Write the table of items."""
         rows = tables.queue_items(self.now.lines).localCheckpoint()
         hours = _hours(rows, tables.queue_items(self.before.lines))
         self._swap("queue_items", rows, _ITEM, rows, hours)

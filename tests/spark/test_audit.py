@@ -7,7 +7,7 @@ import random
 import shutil
 import tempfile
 from collections import Counter
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from browser import look_at
+from frames import NOON, Lines, write_journal
 from qos.cli import main
 from qos.journal.schema import parse_line
 from qos.pipeline import boot_runs, read
@@ -294,3 +295,44 @@ def test_files_that_are_too_long_to_be_in_memory_make_no_other_tables(
     found = audit(spark, [str(journals)], str(tmp_path), limits=LIMITS)
     assert (found.lines, found.rows) == (summary["lines"], summary["rows"])
     assert found.anomalies == summary["anomalies"]
+
+
+@pytest.mark.timeout(600)
+def test_a_message_of_several_days_is_one_row_day_by_day(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Each day audited by itself, and the days between them not read at all."""
+    journals, out = tmp_path / "journals", tmp_path / "out"
+    lines, queue = Lines(), Lines()
+    item = {"queue": "q", "item": "i"}
+
+    def audited(day: int) -> dict[str, list[tuple[str, str | None]]]:
+        write_journal(journals, f"a-{day}", lines)
+        write_journal(journals, f"q-{day}", queue)
+        lines.rows, queue.rows = [], []
+        when = NOON + timedelta(days=day)
+        limits = Limits(now=when + timedelta(hours=12))
+        first = when.date()
+        audit(spark, [str(journals)], str(out), limits=limits, first=first, last=first)
+        found = {}
+        for name in ("deliveries", "queue_items"):
+            rows = spark_frame(spark, snapshot(str(out))[name]).collect()
+            found[name] = [(str(row["date"]), row["outcome"]) for row in rows]
+        assert spark_frame(spark, snapshot(str(out))["anomalies"]).count() == 0
+        return found
+
+    lines.sent("accepted", "offered")
+    queue.line("q@x", "queue", "published", 0, source="a@x/1", bytes=3, **item)
+    assert audited(0) == {
+        "deliveries": [("2026-01-05", None)],
+        "queue_items": [("2026-01-05", None)],
+    }
+    later = 4 * 86_400.0
+    lines.sent("received", "released", "delivered", at=later)
+    lines.got("held", "released", "handed-over", "done", at=later)
+    queue.line("q@x", "queue", "acquired", later, to="w@x/1", **item)
+    queue.line("q@x", "queue", "accepted", later + 1, source="w@x/1", **item)
+    assert audited(4) == {
+        "deliveries": [("2026-01-05", "delivered")],
+        "queue_items": [("2026-01-05", "accepted")],
+    }
