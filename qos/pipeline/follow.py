@@ -312,15 +312,20 @@ class Follower:
         if before.batch < 0:
             return others
         known = _names(self._staging.boots(before.batch))
-        new = _names(boots).join(known, "uncovered", "left_anti").localCheckpoint()
+        new = _names(boots).join(known, ["name", "jumped"], "left_anti")
+        new = new.select("name").distinct().localCheckpoint()
         if new.isEmpty():
             return others
-        # A device has begun a journal, or its first files have come.
+        # A device has begun a journal, or its first files have come, or its clock went
+        # back: then there may be another reason.
         folder = f"{self._out}/deliveries"
         there = store.read_table(like, folder, *_shown(before))
         there = there.where(F.col("verdict") == "unproven")
-        there = there.join(new, "uncovered", "left_semi").select(*like.columns)
-        return others.unionByName(there)
+        names = F.array("uncovered", "sender_node", "receiver_node")
+        there = there.join(
+            F.broadcast(new), F.array_contains(names, F.col("name")), "left_semi"
+        )
+        return others.unionByName(there.select(*like.columns))
 
     def _gathered(self, parts: tuple[Part, ...], marks: Marks) -> tuple[Part, ...]:
         kept = list(parts)
@@ -416,9 +421,10 @@ def _is_open(file: NewFile) -> bool:
 
 
 def _names(boots: DataFrame) -> DataFrame:
-    """The devices and accounts that have journals: a column `uncovered`."""
-    names = F.array(F.col("node"), bare(F.col("node")))
-    return boots.select(F.explode(names).alias("uncovered")).distinct()
+    """The devices and accounts that have journals, and whether their clocks jumped."""
+    names = F.explode(F.array(F.col("node"), bare(F.col("node")))).alias("name")
+    rows = boots.select(names, (F.col("jumps") > 0).alias("jumped"))
+    return rows.groupBy("name").agg(F.bool_or("jumped").alias("jumped"))
 
 
 def _late_lines(late: DataFrame, open_from: date | None) -> DataFrame:
