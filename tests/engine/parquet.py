@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 from pathlib import Path
 
 import pyarrow.parquet
@@ -14,13 +15,15 @@ __all__ = ["rows_of"]
 _PARTITIONS = ("date", "hour")
 
 
-def rows_of(folder: Path) -> Counter[str]:
+def rows_of(folder: Path, without: Collection[str] = ()) -> Counter[str]:
     """The rows of a table, and how often each is there.
 
-    It is a Delta table, or a folder of Parquet by date and hour.
+    Args:
+        folder: a Delta table, or Parquet by date and hour.
+        without: columns that are left out.
     """
     if (folder / "_delta_log").exists():
-        return _rows(DeltaTable(folder).to_pyarrow_table(), {})
+        return _rows(DeltaTable(folder).to_pyarrow_table(), {}, without)
     rows: Counter[str] = Counter()
     for path in folder.rglob("*.parquet"):
         # What a killed writer has left is hidden, to Spark as well.
@@ -29,13 +32,17 @@ def rows_of(folder: Path) -> Counter[str]:
         # date=2026-01-05, hour=12
         parts = (part.name for part in path.parents if "=" in part.name)
         where = dict(name.split("=") for name in parts)
-        rows += _rows(pyarrow.parquet.ParquetFile(path).read(), where)
+        rows += _rows(pyarrow.parquet.ParquetFile(path).read(), where, without)
     return rows
 
 
-def _rows(table: pyarrow.Table, where: dict[str, str]) -> Counter[str]:
+def _rows(
+    table: pyarrow.Table, where: dict[str, str], without: Collection[str]
+) -> Counter[str]:
     rows: Counter[str] = Counter()
-    for values in table.to_pylist():
+    for values in table.drop_columns(
+        [name for name in without if name in table.column_names]
+    ).to_pylist():
         row = {**values, **where}
         row |= {name: str(row[name]) for name in _PARTITIONS if name in row}
         rows[str(dict(sorted(row.items())))] += 1
