@@ -119,6 +119,7 @@ class CarryOver:
             before=before,
             now=now,
             others=nothing,
+            limits=limits,
             judged=lambda messages: tables.judged(messages, runs, limits),
             lines_between=now.lines.where,
             lines_of=lambda subjects: now.lines,

@@ -251,6 +251,7 @@ class Follower:
             before=before,
             now=now,
             others=others,
+            limits=limits,
             judged=lambda messages: tables.judged(messages, boots, limits),
             lines_between=self._state.lines(parts).where,
             lines_of=lambda subjects: self._state.lines_of(subjects, parts),

@@ -21,6 +21,7 @@ from qos.journal.schema import Role
 from qos.pipeline import tables
 from qos.pipeline.state import Known
 from qos.pipeline.swap import Hour, in_hours, read_hours, swap
+from qos.pipeline.tables import Limits
 from qos.pipeline.tables.once import role_is
 
 __all__ = ["MESSAGE", "Step", "pending"]
@@ -51,6 +52,7 @@ class Step:
         before: what was known of the subjects that are touched.
         now: what is known of them now, `before` included.
         others: messages that may have another verdict now, as they are in the table.
+        limits: by what messages are judged.
         judged: messages -> with their verdicts; see qos.pipeline.tables.judged.
         lines_between: all lines that are known, of a piece of time; some may come
             twice, and some of other times.
@@ -63,6 +65,7 @@ class Step:
     before: Known
     now: Known
     others: DataFrame
+    limits: Limits
     judged: Callable[[DataFrame], DataFrame]
     lines_between: Callable[[Column], DataFrame]
     lines_of: Callable[[DataFrame], DataFrame]
@@ -91,12 +94,22 @@ class Step:
         rows = touched.unionByName(_changed(again, others)).localCheckpoint()
         hours = _hours(rows, tables.deliveries_of(self.before.told))
         self._swap("deliveries", rows, MESSAGE, rows, hours)
-        self._swap("anomalies", tables.anomalies(rows), MESSAGE, rows, hours)
+        if hours:
+            self._write_anomalies(rows, hours)
         folder = f"{self.out}/deliveries"
         of_hours = read_hours(self.spark, folder, rows.schema, hours)
         self._swap_hours("routes_hourly", tables.routes_hourly(of_hours), hours)
         self._swap_hours("unproven_hourly", tables.unproven_hourly(of_hours), hours)
         return touched.unionByName(again), bool(hours)
+
+    def _write_anomalies(self, rows: DataFrame, hours: list[Hour]) -> None:
+        found = tables.anomalies(rows)
+        before = read_hours(self.spark, f"{self.out}/anomalies", found.schema, hours)
+        keys = [*MESSAGE]
+        before = before.join(rows.select(*keys), keys, "left_semi")
+        # Not those of the table: if this is done again, they are of now.
+        found = tables.revised(found, before, rows, self.others, self.limits)
+        self._swap("anomalies", found, MESSAGE, rows, hours)
 
     def write_items(self) -> None:
         """Write the table of items."""

@@ -153,6 +153,7 @@ def revised(
     was = messages_before.where(F.col("verdict") != "ok").select(
         *_MESSAGE, _entry("judged_at", "verdict", "reason").alias("was")
     )
+    was = was.dropDuplicates([*_MESSAGE])
     known = before.select(
         *_ACCUSATION,
         F.col("found_at").alias("found_before"),
