@@ -314,7 +314,7 @@ def test_what_is_cut_out_of_a_journal_is_lost_and_what_is_added_is_doubled(
 
 
 def is_hand_over(line: dict[str, Any], like: dict[str, Any]) -> bool:
-    return (line["event"], line["msg_id"]) == ("handed-over", like["msg_id"])
+    return (line["event"], line.get("msg_id")) == ("handed-over", like["msg_id"])
 
 
 def once_each(journal: Path) -> tuple[dict[str, Any], dict[str, Any]]:
