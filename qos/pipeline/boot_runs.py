@@ -54,6 +54,11 @@ RUN: Final = (
     f"jumps bigint, jump {_JUMP}"
 )
 
+_COLUMNS = (
+    *("node", "boot", "kind", "first_seq", "first_at", "last_seq", "last_at"),
+    *("low_at", "high_at", "jumps", "jump"),
+)
+
 _BOOT = ("node", "boot")
 
 _TIME = pa.timestamp("us", tz="UTC")
@@ -151,20 +156,18 @@ def merged(pieces: DataFrame, *, tolerance_s: int) -> DataFrame:
             "jump": F.coalesce(here, F.col("jump")),
         }
     )
-    return (
-        rows.groupBy(*_BOOT, "kind", "run")
-        .agg(
-            F.min("first_seq").alias("first_seq"),
-            F.min_by("first_at", "first_seq").alias("first_at"),
-            F.max("last_seq").alias("last_seq"),
-            F.max_by("last_at", "last_seq").alias("last_at"),
-            F.min("low_at").alias("low_at"),
-            F.max("high_at").alias("high_at"),
-            F.sum("jumps").alias("jumps"),
-            F.min("jump").alias("jump"),
-        )
-        .drop("run")
+    found = rows.groupBy(*_BOOT, "kind", "run").agg(
+        F.min("first_seq").alias("first_seq"),
+        F.min_by("first_at", "first_seq").alias("first_at"),
+        F.max("last_seq").alias("last_seq"),
+        F.max_by("last_at", "last_seq").alias("last_at"),
+        F.min("low_at").alias("low_at"),
+        F.max("high_at").alias("high_at"),
+        F.sum("jumps").alias("jumps"),
+        F.min("jump").alias("jump"),
     )
+    # Not all but one: a declarative pipeline would look for the table too early.
+    return found.select(*_COLUMNS)
 
 
 def together(boots: DataFrame, *, tolerance_s: int) -> DataFrame:
