@@ -294,6 +294,10 @@ def _table(summary: Summary) -> str:
     rows.append(("queue items", f"{summary.rows.get('queue_items', 0):,}"))
     rows.append(("anomalies", f"{sum(summary.anomalies.values()):,}"))
     rows += _counts("  ", summary.anomalies)
+    if summary.withdrawn:
+        rows.append(("withdrawn since an earlier audit", f"{summary.withdrawn:,}"))
+    known = summary.rows.get("deliveries", 0)
+    rows.append(("messages that can be judged", f"{summary.judged:,} of {known:,}"))
     rows.append(("not proven", f"{sum(summary.unproven.values()):,}"))
     rows += _counts("  ", summary.unproven)
     rows.append(("problems of journals", f"{sum(summary.problems.values()):,}"))
@@ -322,4 +326,5 @@ def _record(summary: Summary, report: str) -> dict[str, object]:
         for name in ("first", "last")
         if record[name] is not None
     }
-    return {**record, **days, "report": report}
+    counts = {"judged": summary.judged, "withdrawn": summary.withdrawn}
+    return {**record, **counts, **days, "report": report}

@@ -104,6 +104,16 @@ class Summary:
         """Whether there is no anomaly."""
         return not self.anomalies
 
+    @property
+    def judged(self) -> int:
+        """Messages of which the lines prove what they were, or show nothing wrong."""
+        return self.rows.get("deliveries", 0) - sum(self.unproven.values())
+
+    @property
+    def withdrawn(self) -> int:
+        """Anomalies of earlier audits that are none."""
+        return self.rows.get("anomalies", 0) - sum(self.anomalies.values())
+
 
 def audit(
     spark: SparkSession,

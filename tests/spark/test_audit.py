@@ -136,6 +136,8 @@ def test_an_audit_counts_what_there_is(summary: dict[str, Any], journals: Path) 
     assert (summary["first"], summary["last"]) == ("2026-01-05", "2026-01-06")
     assert summary["anomalies"] == {"lost": 2, "duplicated": 1, "stuck": 1}
     assert summary["problems"] == {"foreign-file": 1}
+    assert summary["judged"] == summary["rows"]["deliveries"] > 700
+    assert (summary["withdrawn"], summary["unproven"]) == (0, {})
     ends = Counter(
         str(fields["event"])
         for fields in lines

@@ -60,6 +60,7 @@ def test_a_verdict_that_is_revised_says_when_and_why(
     write_journal(journals, "b1", kept("b@x/1", -900, -800))
     summary, rows = look(0)
     assert (summary.anomalies, summary.unproven, rows) == ({}, {"not-closed": 1}, [])
+    assert (summary.judged, summary.withdrawn) == (0, 0)
 
     more = kept("b@x/1", -900, -800, 600)
     more.rows = more.rows[2:]
@@ -72,7 +73,7 @@ def test_a_verdict_that_is_revised_says_when_and_why(
     other = Lines().got("held", "released", "handed-over", "done", boot="other")
     write_journal(journals, "b3", other)
     summary, rows = look(2)
-    assert summary.clean
+    assert (summary.clean, summary.judged, summary.withdrawn) == (True, 1, 1)
     withdrawn = [(0, "unproven not-closed"), (1, "lost"), (2, "withdrawn ok")]
     at = DAYS[2].replace(tzinfo=None)
     assert rows == [(at, withdrawn)]
