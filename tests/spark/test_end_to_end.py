@@ -282,7 +282,7 @@ def test_what_is_cut_out_of_a_journal_is_lost_and_what_is_added_is_doubled(
     devices = tmp_path / "devices"
     shutil.copytree(traffic.folder / "devices", devices)
     lost, doubled = once_each(devices)
-    edit(devices, lambda line: [] if is_hand_over(line, lost) else [line])
+    edit(devices, lambda line: without(line, lost))
     last = max(
         line["seq"]
         for line in read_journal(devices, own=True)
@@ -303,14 +303,22 @@ def test_what_is_cut_out_of_a_journal_is_lost_and_what_is_added_is_doubled(
         )
     assert status == 1
     found = json.loads(printed.getvalue())
-    assert found["anomalies"] == {"lost": 1, "duplicated": 1}
-    assert found["problems"] == {"missing-lines": 1}
+    assert found["anomalies"] == {"lost": 1, "duplicated": 1}, found
+    assert found["problems"] == {}
     rows = spark_frame(spark, snapshot(f"{tmp_path}/out")["anomalies"]).collect()
     assert {(row.kind, row.msg_id) for row in rows} == {
         ("lost", lost["msg_id"]),
         ("duplicated", doubled["msg_id"]),
     }
     assert found["rows"] == summary["rows"] | {"anomalies": 2}
+
+
+def without(line: dict[str, Any], lost: dict[str, Any]) -> list[dict[str, Any]]:
+    """A line of a device that has never written the lost one: a hole proves nothing."""
+    if is_hand_over(line, lost):
+        return []
+    later = line["boot"] == lost["boot"] and line["seq"] > lost["seq"]
+    return [line | {"seq": line["seq"] - later}]
 
 
 def is_hand_over(line: dict[str, Any], like: dict[str, Any]) -> bool:
