@@ -72,8 +72,7 @@ class FollowRun(AuditRun):
         self._next_at = 0.0
 
     def _do(self, spark: SparkSession) -> Summary:
-        from qos.pipeline.delta import CannotWrite
-        from qos.pipeline.follow import follow
+        from qos.pipeline.follow import CannotFollow, follow
 
         given = self._arguments
         try:
@@ -88,7 +87,7 @@ class FollowRun(AuditRun):
                 told=self._look,
                 progress=self._busy,
             )
-        except CannotWrite as error:
+        except CannotFollow as error:
             raise UsageError(str(error)) from None
         return look.summary
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from html.parser import HTMLParser
 from pathlib import Path
 
-#: Without what it is to do.
-COMMAND = (
+_COMMAND = (
     "chromium",
     "--headless",
     # In a container, as root, there are neither namespaces nor much of /dev/shm.
@@ -22,6 +21,10 @@ COMMAND = (
     "--disable-sync",
     # No name is found, so that what is asked for does not come by chance.
     "--host-resolver-rules=MAP * ~NOTFOUND",
+    "--enable-logging=stderr",
+    "--window-size=1200,900",
+    # Until scripts and timers have done this much.
+    "--virtual-time-budget=10000",
 )
 
 #: `[1:2:1121/230719.3:INFO:CONSOLE:1] "text", source: file:///… (1)`
@@ -63,11 +66,7 @@ def look_at(page: Path, folder: Path) -> Seen:
     log = folder / "net.json"
     done = subprocess.run(
         [
-            *COMMAND,
-            "--enable-logging=stderr",
-            "--window-size=1200,900",
-            # Until scripts and timers have done this much.
-            "--virtual-time-budget=10000",
+            *_COMMAND,
             f"--user-data-dir={folder / 'profile'}",
             f"--log-net-log={log}",
             "--dump-dom",
