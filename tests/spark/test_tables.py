@@ -1,12 +1,16 @@
 """Routes, refusals, queues and workers."""
 
+from datetime import timedelta
+
 import pytest
 from pyspark.sql import SparkSession
 
-from frames import NOON, Lines, after, only
+from frames import NOON, Lines, after, only, runs_of
 from qos.pipeline.report_collect import bucket_of
 from qos.pipeline.tables import (
+    Limits,
     deliveries,
+    judged,
     queue_items,
     refusals,
     routes_hourly,
@@ -35,7 +39,9 @@ def test_a_route_has_its_counts_and_its_latencies(
     lines.sent("accepted", "offered", "in-doubt", at=50, msg_id="doubt", attempt=4)
     lines.sent("accepted", at=60, msg_id="open")
     lines.got("held", "released", "handed-over", at=70, msg_id="one side")
-    row = only(routes_hourly(deliveries(lines.frame(spark))))
+    limits = Limits(now=NOON + timedelta(seconds=1100))
+    messages = judged(deliveries(lines.frame(spark)), runs_of(lines, spark), limits)
+    row = only(routes_hourly(messages))
     assert row == {
         "date": DAY,
         "hour": 12,
@@ -49,6 +55,9 @@ def test_a_route_has_its_counts_and_its_latencies(
         "withdrawn": 0,
         "open": 1,
         "one_sided": 1,
+        # Those that were delivered: the receiver's journal has one line of them.
+        "judged": 2,
+        "unproven": 101,
         "retried": 1,
         "retries": 3,
         "retry_rate": 1 / 102,
