@@ -97,8 +97,11 @@ class Runs:
         """Why it is not so: one of REASONS."""
         spans = self._column("spans")
         before = F.filter(spans, lambda span: span["first"] <= low)
-        after = F.filter(spans, lambda span: span["last"] >= high)
         last = F.try_element_at(before, F.lit(-1))
+        after = F.filter(
+            spans,
+            lambda span: last.isNull() | (span["first"] > last["first"]),
+        )
         following = F.try_element_at(after, F.lit(1))
         jumped = F.exists(self._touching(low, high), lambda span: span["jumps"] > 0)
         newer = F.exists(

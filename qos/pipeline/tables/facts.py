@@ -88,11 +88,17 @@ def with_cover(deliveries: DataFrame, boots: DataFrame, limits: Limits) -> DataF
     low, high = F.col("other_low"), F.col("other_high")
     reason = _OTHER.reason(low, high)
     is_known = ~_is_one_device() & (reason != "no-journal")
+    reason = F.when(is_known, "which-device").otherwise(reason)
+    covers = _is_one_device() & _OTHER.covers(low, high)
+    # Without the beginning of the message there is no time to ask the other for.
+    is_begun = F.col("own_low").isNotNull()
     return rows.withColumns(
         {
-            "silent": F.col("own_steady") & _is_one_device() & _OTHER.covers(low, high),
-            "own_fault": ~F.col("own_steady"),
-            "other_reason": F.when(is_known, "which-device").otherwise(reason),
+            "silent": F.col("own_steady") & covers,
+            "own_fault": F.when(is_begun, covers).otherwise(
+                _sender_seen() | _is_one_device()
+            ),
+            "other_reason": reason,
         }
     )
 
