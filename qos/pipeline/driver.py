@@ -243,8 +243,19 @@ def write_tables(
     if judged is not None:
         messages = _with_others(messages, f"{out}/deliveries", days, judged)
     of = judged or days
-    messages = write("deliveries", tables.judged(messages, runs, limits), of)
-    write("anomalies", tables.anomalies(messages), of)
+    messages = tables.judged(messages, runs, limits)
+    # As they were before: what is read stays so, whatever is written.
+    messages_before = store.read_table(messages, f"{out}/deliveries", *of)
+    messages = write("deliveries", messages, of)
+    found = tables.anomalies(messages)
+    spark = messages.sparkSession
+    if any(
+        store.count_rows(spark, f"{out}/{name}", *of)
+        for name in ("anomalies", "unproven_hourly")
+    ):
+        before = store.read_table(found, f"{out}/anomalies", *of)
+        found = tables.revised(found, before, messages, messages_before, limits)
+    write("anomalies", found, of)
     write("routes_hourly", tables.routes_hourly(messages), of)
     write("unproven_hourly", tables.unproven_hourly(messages), of)
     write("refusals", tables.refusals(events))

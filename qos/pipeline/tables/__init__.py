@@ -4,7 +4,7 @@ None has a session, reads a clock or knows a file. Times are in the time zone of
 session, which has to be UTC.
 """
 
-from qos.pipeline.tables.anomalies import Limits, anomalies, judged
+from qos.pipeline.tables.anomalies import Limits, anomalies, judged, revised
 from qos.pipeline.tables.deliveries import deliveries, deliveries_of
 from qos.pipeline.tables.items import queue_items
 from qos.pipeline.tables.once import once
@@ -23,6 +23,7 @@ __all__ = [
     "queue_items",
     "readings",
     "refusals",
+    "revised",
     "routes_hourly",
     "unproven_hourly",
     "unreadable",

@@ -39,7 +39,15 @@ from pyspark.sql import functions as F
 from qos.pipeline.tables.deliveries import COLUMNS
 from qos.pipeline.tables.facts import Limits, cases, how_it_ended, with_cover
 
-__all__ = ["KINDS", "UNPROVEN", "VERDICT", "Limits", "anomalies", "judged"]
+__all__ = [
+    "KINDS",
+    "UNPROVEN",
+    "VERDICT",
+    "Limits",
+    "anomalies",
+    "judged",
+    "revised",
+]
 
 #: The accusations. Of several that are true of a message the first is its verdict.
 KINDS = ("lost", "duplicated", "orphaned", "stuck", "in-doubt")
@@ -105,8 +113,9 @@ def anomalies(messages: DataFrame) -> DataFrame:
 
     Returns:
         Columns `date`, `hour`, `kind`, `ended` (only of in-doubt), `level`, `sender`,
-        `receiver`, `msg_id`, `begun_at`, `rests_on` and `evidence`: all that is known
-        of the message, as JSON.
+        `receiver`, `msg_id`, `begun_at`, `rests_on`, `evidence` (all that is known of
+        the message, as JSON), `found_at`, `withdrawn_at` (null while it stands) and
+        `history`: its verdicts, with the moment of the audit and the reason.
     """
     # Not those that the frame says: to ask it is not allowed in every pipeline.
     names = [name for name in COLUMNS if name not in {"date", "hour"}]
@@ -116,6 +125,85 @@ def anomalies(messages: DataFrame) -> DataFrame:
         F.col("verdict").alias("kind"),
         *("ended", "level", "sender", "receiver", "msg_id", "begun_at", "rests_on"),
         F.to_json(F.struct(*names)).alias("evidence"),
+        F.col("judged_at").alias("found_at"),
+        F.lit(None).cast("timestamp").alias("withdrawn_at"),
+        F.array(_entry("judged_at", "verdict", F.lit(None))).alias("history"),
+    )
+
+
+def revised(
+    found: DataFrame,
+    before: DataFrame,
+    messages: DataFrame,
+    messages_before: DataFrame,
+    limits: Limits,
+) -> DataFrame:
+    """The anomalies with those of an earlier audit: none ever vanishes.
+
+    What stands still keeps its `found_at`; what is found no more is withdrawn.
+
+    Args:
+        found: by this audit; see `anomalies`.
+        before: the table of the same days, as it was.
+        messages: as they are judged now; see `judged`.
+        messages_before: as they were judged before.
+        limits: of this audit.
+    """
+    now = F.lit(limits.now).cast("timestamp")
+    was = messages_before.where(F.col("verdict") != "ok").select(
+        *_MESSAGE, _entry("judged_at", "verdict", "reason").alias("was")
+    )
+    known = before.select(
+        *_ACCUSATION,
+        F.col("found_at").alias("found_before"),
+        F.col("history").alias("known"),
+    )
+    rows = found.join(known, [*_ACCUSATION], "left").join(was, [*_MESSAGE], "left")
+    other = F.col("was").isNotNull() & (F.col("was.verdict") != F.col("kind"))
+    none = F.array().cast(_HISTORY)
+    earlier = F.coalesce("known", F.when(other, F.array("was")), none)
+    stands = F.coalesce(
+        F.try_element_at(earlier, F.lit(-1))["verdict"] == F.col("kind"), F.lit(False)
+    )
+    rows = rows.withColumns(
+        {
+            "found_at": F.coalesce("found_before", "found_at"),
+            "history": F.when(stands, earlier).otherwise(F.concat(earlier, "history")),
+        }
+    )
+    is_now = messages.select(*_MESSAGE, F.coalesce("reason", "verdict").alias("is_now"))
+    gone = before.join(found.select(*_ACCUSATION), [*_ACCUSATION], "left_anti")
+    gone = gone.join(is_now, [*_MESSAGE], "left")
+    reason = F.coalesce("is_now", F.lit("no lines"))
+    end = _entry(now, F.lit("withdrawn"), reason)
+    gone = gone.withColumns(
+        {
+            "history": F.when(
+                F.col("withdrawn_at").isNull(), F.concat("history", F.array(end))
+            ).otherwise(F.col("history")),
+            "withdrawn_at": F.coalesce("withdrawn_at", now),
+        }
+    )
+    return rows.select(*_ANOMALY).unionByName(gone.select(*_ANOMALY))
+
+
+_MESSAGE = ("level", "sender", "msg_id")
+_ACCUSATION = (*_MESSAGE, "kind")
+_ANOMALY = (
+    *("date", "hour", "kind", "ended", "level", "sender", "receiver", "msg_id"),
+    *("begun_at", "rests_on", "evidence", "found_at", "withdrawn_at", "history"),
+)
+_HISTORY = "array<struct<at:timestamp,verdict:string,reason:string>>"
+
+
+def _entry(at: Column | str, verdict: Column | str, reason: Column | str) -> Column:
+    """An entry of a history."""
+    return F.struct(
+        (F.col(at) if isinstance(at, str) else at).alias("at"),
+        (F.col(verdict) if isinstance(verdict, str) else verdict).alias("verdict"),
+        (F.col(reason) if isinstance(reason, str) else reason)
+        .cast("string")
+        .alias("reason"),
     )
 
 
