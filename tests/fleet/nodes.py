@@ -252,4 +252,4 @@ def _counts(since: int, counts: Counter[tuple[str, str, str, str]]) -> list[Fiel
             "received": counts[level, sender, receiver, "received"],
         }
         for level, sender, receiver in routes
-    ] or [window]
+    ] or [{**window, "sent": 0, "received": 0}]
