@@ -151,6 +151,8 @@ def merged(pieces: DataFrame, *, tolerance_s: int) -> DataFrame:
             "jump": F.coalesce(here, F.col("jump")),
         }
     )
+    # A declarative pipeline takes no drop: that asks for the columns of a frame.
+    names = ("first_seq", "first_at", "last_seq", "last_at", "low_at", "high_at")
     return (
         rows.groupBy(*_BOOT, "kind", "run")
         .agg(
@@ -163,7 +165,7 @@ def merged(pieces: DataFrame, *, tolerance_s: int) -> DataFrame:
             F.sum("jumps").alias("jumps"),
             F.min("jump").alias("jump"),
         )
-        .drop("run")
+        .select(*_BOOT, "kind", *names, "jumps", "jump")
     )
 
 
