@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 import qos.pipeline
-from fleets import Fleets
+from fleets import NOW, Fleets
 from parquet import rows_of
-from published import differences
+from published import differences, rows, wrong_verdicts
 from qos.pipeline.driver import TABLES
 
 pytestmark = [
@@ -84,14 +84,21 @@ def test_two_runs_of_the_pipeline_come_to_what_an_audit_comes_to(
     early = rows_of(warehouse / "anomalies")
     assert not any("'kind': 'stuck'" in row for row in early)
     fleets.write(journals, late=True)
-    run(project)
+    run(project, now=NOW.isoformat())
     assert differences(warehouse, fleets.recount) == {}
-    for name in TABLES:
+    assert wrong_verdicts(warehouse, fleets.truth) == {}
+    # A pipeline keeps no history of accusations.
+    accused = ("kind", "sender", "msg_id")
+    found, expected = (
+        rows(out / "anomalies", accused) for out in (warehouse, fleets.out)
+    )
+    assert found == expected
+    for name in set(TABLES) - {"anomalies"}:
         assert rows_of(warehouse / name) == rows_of(fleets.out / name), name
     # The same lines, in a copy; but files without a line are not seen here.
-    expected = {
+    problems = {
         row.replace(str(fleets.journals), str(journals)): count
         for row, count in rows_of(fleets.out / "problems").items()
         if not any(f"'{kind}'" in row for kind in UNSEEN)
     }
-    assert rows_of(warehouse / "problems") == expected
+    assert rows_of(warehouse / "problems") == problems
