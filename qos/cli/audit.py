@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +17,7 @@ from qos.cli.options import Parser, seconds
 from qos.cli.output import note, print_json
 from qos.cli.status import Status, UsageError
 from qos.cli.synth import day
+from qos.jids import normal_jid
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,16 +36,24 @@ _EPILOG = """\
 examples:
   xmpp-qos audit journals --out audit
   xmpp-qos audit /var/lib/*/journal --out audit --from 2026-01-05 --to 2026-01-05
+  xmpp-qos audit lamp@example.org/1=in/lamp hub@example.org=in/hub --out audit
   xmpp-qos audit journals --out audit --follow
   xmpp-qos audit hdfs:///journals --out hdfs:///audit --master spark://master:7077
 
-OUT gets a folder of Parquet files, by date and hour, for each of deliveries, anomalies,
-routes_hourly, refusals, queue_items and workers_hourly; problems, a small one, tells of
-lines and files that are none of a journal's; and report.html shows it all. Days that are
-audited again are replaced, others stay.
+OUT gets a Delta table, by date, for each of deliveries, anomalies, routes_hourly,
+refusals, queue_items and workers_hourly; problems, a small one, tells of lines and files
+that are none of a journal's; and report.html shows it all. metrics.prom has its numbers
+for Prometheus, by the textfile collector of node_exporter. Days that are audited again
+are replaced, others stay. The table audits says which versions of the tables belong
+together: whoever reads these sees one whole audit, also while another one goes on or was
+killed, and for a week after it was replaced. One audit at a time writes into OUT.
 
-A node without a journal loses nothing: only messages between nodes of which both
-journals are here can be lost or orphaned. Files that are being written are not read.
+Only what the lines prove is an anomaly: a message is lost, or orphaned, only if the
+journal of the other device was kept all that time, without a line missing. What looks
+wrong otherwise is not proven; why is counted.
+Whoever can write in a folder can speak for any node, unless it is given as NODE=DIR.
+ Files that are being written are not read,
+only counted.
 
 With --follow it goes on: files and days that come are taken in, and the tables and the
 report are kept up to date, until Ctrl-C or SIGTERM. What is under way is finished then;
@@ -73,7 +83,9 @@ def parser(prog: str) -> Parser:
         "journals",
         nargs="+",
         metavar="JOURNAL",
-        help="the folder of a journal, in which there are date=… folders",
+        help="the folder of a journal, in which there are date=… folders; or NODE=DIR: "
+        "in this folder only lines of this node count (a JID, or an account for all of "
+        "its devices)",
     )
     parser.add_argument(
         "--out", required=True, metavar="DIR", help="where the tables and the report go"
@@ -141,11 +153,11 @@ def _days(text: str) -> int:
 async def run(arguments: argparse.Namespace) -> int:
     """See qos.cli.entry.Command."""
     check(arguments)
-    journals = [_journal(text, arguments) for text in arguments.journals]
+    journals = _journals(arguments.journals, arguments)
     out = _out(arguments.out)
     if arguments.first and arguments.last and arguments.first > arguments.last:
         raise UsageError(f"--from {arguments.first} is after --to {arguments.last}")
-    # Neither Spark nor Plotly is imported before it is needed.
+    # Neither Spark nor matplotlib is imported before it is needed.
     from qos.pipeline.session import NoSpark, check_spark
 
     report = f"{arguments.out}/report.html"
@@ -175,21 +187,63 @@ class _BatchRun(AuditRun):
     """Audits what is there, once."""
 
     def _do(self, spark: SparkSession) -> Summary:
+        from qos.pipeline.delta import CannotWrite
         from qos.pipeline.driver import audit
 
-        return audit(
-            spark,
-            self._journals,
-            self._out,
-            limits=self._limits(),
-            first=self._arguments.first,
-            last=self._arguments.last,
-            progress=self._progress,
-        )
+        try:
+            return audit(
+                spark,
+                self._journals,
+                self._out,
+                limits=self._limits(),
+                first=self._arguments.first,
+                last=self._arguments.last,
+                progress=self._progress,
+            )
+        except CannotWrite as error:
+            raise UsageError(str(error)) from None
 
 
-def _journal(text: str, arguments: argparse.Namespace) -> str:
-    """A journal as Spark is to find it."""
+def _journals(texts: Sequence[str], arguments: argparse.Namespace) -> list[str]:
+    """The journals as the pipeline is to find them; see qos.pipeline.journals."""
+    found: dict[str, str] = {}
+    for text in texts:
+        node, folder = _node_and_folder(text)
+        folder = _folder(folder, arguments)
+        journal = f"{node}={folder}" if node else folder
+        if found.setdefault(folder, journal) != journal:
+            raise UsageError(
+                f"{text}: {folder} is given twice, not as of the same node"
+            )
+    return list(found.values())
+
+
+def _node_and_folder(text: str) -> tuple[str, str]:
+    """The parts of NODE=DIR; of a folder that is tied to no node the first is empty."""
+    if _is_folder(text):
+        return "", text
+    for sign in re.finditer("=", text):
+        name, folder = text[: sign.start()], text[sign.end() :]
+        if _is_folder(folder):
+            try:
+                return normal_jid(name), folder
+            except ValueError:
+                raise UsageError(
+                    f"{text}: {name!r} is no JID: NODE=DIR, such as "
+                    "lamp@example.org/1=journals/lamp"
+                ) from None
+    # The folder of a node is not there; or there is no folder of the whole name.
+    name, _, folder = text.partition("=")
+    return "", folder if "@" in name and folder else text
+
+
+def _is_folder(text: str) -> bool:
+    is_uri = re.match("[A-Za-z][A-Za-z0-9+.-]*://", text) is not None
+    return is_uri or (bool(text) and Path(text).is_dir())
+
+
+def _folder(text: str, arguments: argparse.Namespace) -> str:
+    """The folder of a journal as Spark is to find it."""
     if "://" in text:
         return text
     path = Path(text)
@@ -206,11 +260,14 @@ def _journal(text: str, arguments: argparse.Namespace) -> str:
 
 
 def _out(text: str) -> str:
-    if "://" in text:
+    # It imports nothing.
+    from qos.pipeline.locations import local_path
+
+    path = local_path(text)
+    if path is None:
         return text
     if not text:
         raise UsageError("--out: which folder?")
-    path = Path(text)
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -226,6 +283,8 @@ def _out(text: str) -> str:
 def _table(summary: Summary) -> str:
     days = "no day" if summary.first is None else f"{summary.first} to {summary.last}"
     rows: list[tuple[str, str]] = [("days", days), ("lines", f"{summary.lines:,}")]
+    if summary.untied:
+        rows.append(("journals not tied to nodes", f"{summary.untied:,}"))
     messages = sum(summary.outcomes.values())
     rows.append(("messages", f"{messages:,}"))
     rows += _counts("  ", summary.outcomes)
@@ -235,6 +294,12 @@ def _table(summary: Summary) -> str:
     rows.append(("queue items", f"{summary.rows.get('queue_items', 0):,}"))
     rows.append(("anomalies", f"{sum(summary.anomalies.values()):,}"))
     rows += _counts("  ", summary.anomalies)
+    if summary.withdrawn:
+        rows.append(("withdrawn since an earlier audit", f"{summary.withdrawn:,}"))
+    known = summary.rows.get("deliveries", 0)
+    rows.append(("messages that can be judged", f"{summary.judged:,} of {known:,}"))
+    rows.append(("not proven", f"{sum(summary.unproven.values()):,}"))
+    rows += _counts("  ", summary.unproven)
     rows.append(("problems of journals", f"{sum(summary.problems.values()):,}"))
     rows += _counts("  ", summary.problems)
     width = max(len(name) for name, _ in rows)
@@ -248,6 +313,8 @@ def _counts(indent: str, counts: Mapping[str, int]) -> list[tuple[str, str]]:
 def _verdict(summary: Summary, report: str) -> str:
     found = sum(summary.anomalies.values())
     what = "No anomaly" if summary.clean else f"Anomalies: {found}"
+    if summary.nothing_judged:
+        what = f"Nothing to judge ({summary.nothing_judged})"
     return f"{what}, in {summary.seconds:.0f} s. Report: {report}"
 
 
@@ -259,4 +326,5 @@ def _record(summary: Summary, report: str) -> dict[str, object]:
         for name in ("first", "last")
         if record[name] is not None
     }
-    return {**record, **days, "report": report}
+    counts = {"judged": summary.judged, "withdrawn": summary.withdrawn}
+    return {**record, **counts, **days, "report": report}

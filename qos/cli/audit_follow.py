@@ -72,7 +72,8 @@ class FollowRun(AuditRun):
         self._next_at = 0.0
 
     def _do(self, spark: SparkSession) -> Summary:
-        from qos.pipeline.follow import CannotFollow, follow
+        from qos.pipeline.delta import CannotWrite
+        from qos.pipeline.follow import follow
 
         given = self._arguments
         try:
@@ -87,7 +88,7 @@ class FollowRun(AuditRun):
                 told=self._look,
                 progress=self._busy,
             )
-        except CannotFollow as error:
+        except CannotWrite as error:
             raise UsageError(str(error)) from None
         return look.summary
 

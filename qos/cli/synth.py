@@ -97,6 +97,8 @@ async def run(arguments: argparse.Namespace) -> int:
     began = time.monotonic()
     try:
         made = await asyncio.to_thread(_synthesise, plan, out, progress)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
     except OSError as error:
         text = f"{error.filename or out}: {error.strerror or error}"
         raise CommandError(text, Status.OUTPUT) from None

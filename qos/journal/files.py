@@ -39,6 +39,9 @@ log = logging.getLogger(__name__)
 #: Of the part of a file's name that says the node: names end at 255 bytes.
 _NODE_CHARS_MAX = 160
 
+#: What no name of a file may begin with.
+_FIRST = {"_": "%5F", ".": "%2E"}
+
 #: The events by which a message or an item enters a store, and those that may have
 #: been noted for the same commit, or say nothing of it.
 _BEGINS: dict[Role, Event] = {
@@ -141,7 +144,17 @@ class ActiveFile:
 
 
 def quoted(node: str) -> str:
-    """The node as the name of its files has it."""
+    """The node as the name of its files has it.
+
+    It does not begin with `_`, or Spark would ignore its files, nor with `.`, or they
+    would be taken for files that are being written.
+    """
+    text = _as_before(node)
+    return _FIRST.get(text[:1], text[:1]) + text[1:]
+
+
+def _as_before(node: str) -> str:
+    """The same as older versions had it, which a dead writer may have been."""
     text = quote(node, safe="@")
     if len(text) <= _NODE_CHARS_MAX:
         return text
@@ -166,7 +179,9 @@ class Recovered:
         """
         try:
             probe("rename")
-            os.rename(self.path, self.path.with_name(self.path.name[1:]))
+            name = self.path.name[1:]
+            name = _FIRST.get(name[0], name[0]) + name[1:]
+            os.rename(self.path, self.path.with_name(name))
             _sync_folder(self.path.parent)
         finally:
             os.close(self.file)
@@ -185,7 +200,8 @@ def recover(folder: Path, *, node: str, ours: str) -> list[Recovered]:
     Returns:
         The files, in the order in which they were written.
     """
-    name = re.compile(rf"\.{re.escape(quoted(node))}-([0-9A-Za-z]+)-([0-9]+)\.jsonl")
+    names = "|".join(re.escape(each) for each in (quoted(node), _as_before(node)))
+    name = re.compile(rf"\.(?:{names})-([0-9A-Za-z]+)-([0-9]+)\.jsonl")
     found: list[tuple[int, int, Recovered]] = []
     for path in folder.glob("date=*/.*.jsonl"):
         match = name.fullmatch(path.name)
@@ -273,7 +289,7 @@ def _look(recovered: Recovered, found: dict[tuple[object, ...], Begun]) -> None:
             except (ValueError, TypeError, KeyError, RecursionError):
                 bad += 1
                 continue
-            if role is Role.WORKER:
+            if role not in _BEGINS:
                 continue
             if event == _BEGINS[role].value:
                 found[key] = Begun(role, fields)

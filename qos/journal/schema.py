@@ -18,6 +18,11 @@ that dies just then may leave a line whose change was never made. The line is th
 followed, in the next boot, by the same event again or by how it really went on: of
 several events that exclude each other the last counts.
 
+A boot also writes lines about the journal itself (role `journal`): that it was opened,
+what it counted in each window of 300 seconds, and that it was closed. They prove that
+the journal was kept from one line to the next, also by a node to which nothing
+happens; a boot without `closed` was killed, or is not finished yet.
+
 This module knows nothing of files. It imports nothing of the project, so that what
 reads journals may be far away from what writes them.
 """
@@ -35,11 +40,13 @@ __all__ = [
     "EVENTS",
     "FIELDS",
     "LINE_BYTES_MAX",
+    "REQUIRED",
     "SCHEMA_VERSION",
     "BadLine",
     "Entry",
     "Event",
     "Field",
+    "JournalEvent",
     "LineMaker",
     "NewerSchema",
     "QueueEvent",
@@ -54,8 +61,9 @@ __all__ = [
 ]
 
 #: The `v` of a line. A new event makes a new version. A new field alone does not:
-#: readers leave out those that they do not know.
-SCHEMA_VERSION: Final = 1
+#: readers leave out those that they do not know. Version 2 has the role `journal`; a
+#: line of version 1 is read as one of version 2.
+SCHEMA_VERSION: Final = 2
 
 #: A longer line is not ours: none of the fields may be much longer than a JID
 #: (3071 bytes, RFC 7622 §3.1), but for ids that a peer chose.
@@ -69,6 +77,8 @@ class Role(enum.Enum):
     RECEIVER = "receiver"
     QUEUE = "queue"
     WORKER = "worker"
+    #: The journal speaks of itself.
+    JOURNAL = "journal"
 
 
 class SenderEvent(enum.Enum):
@@ -157,7 +167,22 @@ class WorkerEvent(enum.Enum):
     LOST = "lost"
 
 
-Event: TypeAlias = SenderEvent | ReceiverEvent | QueueEvent | WorkerEvent
+class JournalEvent(enum.Enum):
+    """The journal of this boot; see `qos.journal.counts`."""
+
+    #: The first line of a boot.
+    OPENED = "opened"
+    #: At the end of a window: the messages that this node accepted (`sent`) or handed
+    #: over for the first time (`received`) since `since`, on the route given by
+    #: `level`, `from` and `to` (accounts). Without a route: no message at all, or the
+    #: messages of all routes beyond the bound. Several lines of a boot about the same
+    #: window and route add up.
+    COUNTED = "counted"
+    #: The last line of a boot that ended in order.
+    CLOSED = "closed"
+
+
+Event: TypeAlias = SenderEvent | ReceiverEvent | QueueEvent | WorkerEvent | JournalEvent
 
 #: The events of each role; the name of an event means something only with its role.
 EVENTS: Final[Mapping[Role, type[Event]]] = {
@@ -165,6 +190,37 @@ EVENTS: Final[Mapping[Role, type[Event]]] = {
     Role.RECEIVER: ReceiverEvent,
     Role.QUEUE: QueueEvent,
     Role.WORKER: WorkerEvent,
+    Role.JOURNAL: JournalEvent,
+}
+
+_MESSAGE = ("level", "msg_id", "from")
+_SENT = (*_MESSAGE, "to")
+_ITEM = ("queue", "item")
+_JOB = ("from", *_ITEM)
+
+#: The fields that a line of an event must have, beside those that each line has. All
+#: that every writer of any version has written; a line without one of them says less
+#: than its event, and would silently count for nothing.
+REQUIRED: Final[Mapping[Event, tuple[str, ...]]] = {
+    **dict.fromkeys(SenderEvent, _SENT),
+    SenderEvent.ACCEPTED: (*_SENT, "bytes"),
+    SenderEvent.OFFERED: (*_SENT, "attempt"),
+    SenderEvent.RELEASED: (*_SENT, "attempt"),
+    # Not so `not-delivered`: what could not be stored was never attempted.
+    SenderEvent.DELIVERED: (*_SENT, "attempt"),
+    SenderEvent.IN_DOUBT: (*_SENT, "attempt"),
+    SenderEvent.WITHDRAWN: (*_SENT, "attempt"),
+    # `to` is left out where the request had none.
+    **dict.fromkeys(ReceiverEvent, _MESSAGE),
+    ReceiverEvent.HELD: (*_MESSAGE, "bytes"),
+    ReceiverEvent.REFUSED: ("condition",),
+    **dict.fromkeys(QueueEvent, _ITEM),
+    QueueEvent.PUBLISHED: ("from", *_ITEM, "bytes"),
+    QueueEvent.ACQUIRED: ("to", *_ITEM, "attempt"),
+    **dict.fromkeys(WorkerEvent, _JOB),
+    WorkerEvent.STARTED: (*_JOB, "attempt"),
+    **dict.fromkeys(JournalEvent, ()),
+    JournalEvent.COUNTED: ("since", "sent", "received"),
 }
 
 
@@ -207,13 +263,16 @@ FIELDS: Final = (
     Field("attempt", "int", False, "see the events"),
     Field("bytes", "int", False, "of the payload, in UTF-8"),
     Field("condition", "text", False, "the error or the reason, in a word or few"),
+    Field("since", "time", False, "when the window began that was counted"),
+    Field("sent", "int", False, "messages accepted in the window"),
+    Field("received", "int", False, "messages handed over in the window"),
 )
 
 
 class Entry(NamedTuple):
     """What happened, as it is given to the writer; the rest of the line is its own.
 
-    See FIELDS. `source` is the field `from`. None: nothing to say.
+    See FIELDS and REQUIRED. `source` is the field `from`. None: nothing to say.
     """
 
     event: Event
@@ -226,6 +285,9 @@ class Entry(NamedTuple):
     attempt: int | None = None
     bytes: int | None = None
     condition: str | None = None
+    since: str | None = None
+    sent: int | None = None
+    received: int | None = None
 
 
 class BadLine(ValueError):
@@ -238,8 +300,10 @@ class NewerSchema(BadLine):
 
 _NAMES = tuple(field.name for field in FIELDS)
 _ALWAYS = tuple(field.name for field in FIELDS if field.always)
-_EVENTS: Mapping[object, set[str]] = {
-    role.value: {event.value for event in EVENTS[role]} for role in Role
+_REQUIRED: Mapping[tuple[object, object], tuple[str, ...]] = {
+    (role.value, event.value): REQUIRED[event]
+    for role in Role
+    for event in EVENTS[role]
 }
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{6}Z")
@@ -301,6 +365,13 @@ class LineMaker:
             line += f',"bytes":{entry.bytes}'
         if entry.condition is not None:
             line += f',"condition":{_quote(entry.condition)}'
+        if entry.since is not None:
+            line += f',"since":{_quote(entry.since)}'
+            # Of nothing else: most lines are not asked for them.
+            if entry.sent is not None:
+                line += f',"sent":{entry.sent}'
+            if entry.received is not None:
+                line += f',"received":{entry.received}'
         return line + "}\n"
 
 
@@ -335,8 +406,12 @@ def parse_line(line: str | bytes) -> dict[str, str | int]:
         if field.name in value
     }
     role, event = fields["role"], fields["event"]
-    if event not in _EVENTS.get(role, ()):
+    required = _REQUIRED.get((role, event))
+    if required is None:
         raise BadLine(f"there is no event {event!r:.100} of {role!r:.100}")
+    missing = [name for name in required if name not in fields]
+    if missing:
+        raise BadLine(f"{event} of {role} has no {', '.join(missing)}")
     return fields
 
 

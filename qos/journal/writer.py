@@ -11,6 +11,12 @@ what `commit_begins` returns the kernel has them, so they survive whatever happe
 the process; and a file has no hole inside: after a failure another one begins.
 (A power cut may take the last lines, which the store on disk remembers: files are
 synced when they are closed only.)
+
+The lines of role `journal` are the writer's own. No commit waits for them, and they need
+not be ahead of any: `counted` says nothing of the store, but sums up lines that are in
+the file before it. A process that dies in between leaves a window that nobody has
+counted, which a reader takes for incomplete, and never for a window without messages.
+Recovery leaves these lines out: nothing begins or ends with them.
 """
 
 from __future__ import annotations
@@ -33,8 +39,9 @@ from typing import Self
 import aiofiles.os
 
 from qos.errors import JournalError
+from qos.journal.counts import WINDOW_S, WindowCounts
 from qos.journal.files import ActiveFile, Begun, Recovered, begun, recover
-from qos.journal.schema import Entry, LineMaker, time_text
+from qos.journal.schema import Entry, JournalEvent, LineMaker, time_text
 from qos.private import make_private
 
 __all__ = ["ROTATE_BYTES", "ROTATE_S", "JournalWriter", "check_folder"]
@@ -76,6 +83,7 @@ class JournalWriter:
         boot: str | None = None,
         rotate_bytes: int = ROTATE_BYTES,
         rotate_s: float = ROTATE_S,
+        window_s: float = WINDOW_S,
     ) -> None:
         """Take over what dead writers of the node have left, and begin a file.
 
@@ -89,6 +97,7 @@ class JournalWriter:
             boot: letters and digits, never used before; None: random.
             rotate_bytes: of a file, at most, unless one line has more.
             rotate_s: the age of a file, at most.
+            window_s: of the windows that are counted; see qos.journal.counts.
 
         Raises:
             JournalError: the folder cannot be written.
@@ -104,38 +113,46 @@ class JournalWriter:
         self._now = now
         self._rotate_bytes = rotate_bytes
         self._rotate_s = rotate_s
+        began_at = now()
         self._lines = LineMaker(node=node, boot=self.boot)
+        self._counts = WindowCounts(node, at=began_at, window_s=window_s)
         self._seq = 0
+        # Of the lines, those that were noted: seq counts the writer's own as well.
+        self._taken = 0
         self._number = 0
         self._file: ActiveFile | None = None
-        # Full, and hidden: each with the number of its last line.
+        # Full, and hidden: each with how many lines had been noted with its last one.
         self._full: list[tuple[int, ActiveFile]] = []
         self._again_at = self._log_at = 0.0
         try:
-            self._file = self._new_file(time_text(now())[:10])
+            self._file = self._new_file(time_text(began_at)[:10])
         except OSError as error:
             raise _journal_error(self._folder, error) from error
         self._recovered = recover(self._folder, node=node, ours=ours)
         self.begun = begun(self._recovered)
         if not self.begun:
             self._publish_recovered()
-        # Filled by the loop, and emptied by who has the lock.
-        self._noted: deque[tuple[float, Entry]] = deque()
+        # Filled by the loop, and emptied by who has the lock. None: a window may end.
+        self._noted: deque[tuple[float, Entry | None]] = deque()
         self._writing = threading.Lock()
         # Of the lines, those up to the first number have been noted, up to the second
         # before the commit at hand, up to the third before one that has ended.
         self._last = self._in_commit = self._committed = 0
         self._idle = True
         self._task: asyncio.Task[None] | None = None
-        self._closed = False
+        self._closed = self._ended = False
         self._soon: asyncio.TimerHandle | None = None
         self._aged: asyncio.TimerHandle | None = None
+        self._window: asyncio.TimerHandle | None = None
         self._too_old = False
         # A thread of its own: the loop's may all be busy with what the user does.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="qos-journal")
         # One hop for all that is noted: `aiofiles.open` takes one for each step.
         self._write_noted = aiofiles.os.wrap(self._write)
         self._finish = aiofiles.os.wrap(self._end)
+        self._write_lines([(began_at, Entry(JournalEvent.OPENED))])
+        with contextlib.suppress(RuntimeError):  # there is no loop yet
+            self._await_window()
 
     @classmethod
     def of_store(
@@ -202,14 +219,15 @@ class JournalWriter:
         After the store is closed.
         """
         self._closed = True
-        for timer in (self._soon, self._aged):
+        for timer in (self._soon, self._aged, self._window):
             if timer is not None:
                 timer.cancel()
         self._wake()
         while self._task is not None:
             await asyncio.wait([self._task])
-        if self._file is not None or self._full or self._recovered:
-            await self._finish(executor=self._thread)
+        if not self._ended:
+            self._ended = True
+            await self._finish(self._now(), executor=self._thread)
         self._thread.shutdown()
 
     # -- writing, in the loop ----------------------------------------------
@@ -262,11 +280,25 @@ class JournalWriter:
         if self._aged is None and not self._closed:
             loop = asyncio.get_running_loop()
             self._aged = loop.call_later(self._rotate_s, self._age)
+        self._await_window()
 
     def _age(self) -> None:
         self._aged = None
         self._too_old = True
         self._wake()
+
+    def _await_window(self) -> None:
+        """See to it that the end of a window is noted, though nothing happens."""
+        if self._window is None and not self._closed:
+            loop = asyncio.get_running_loop()
+            ends_in = self._counts.ends_in(self._now())
+            self._window = loop.call_later(ends_in, self._window_ended)
+
+    def _window_ended(self) -> None:
+        self._window = None
+        self._noted.append((self._now(), None))
+        self._wake()
+        self._await_window()
 
     # -- writing, in a thread ----------------------------------------------
 
@@ -282,8 +314,8 @@ class JournalWriter:
                 self.lost += len(batch)
                 log.exception("the journal failed")
 
-    def _write_lines(self, batch: Sequence[tuple[float, Entry]]) -> None:
-        """Write lines, into as many files as it takes."""
+    def _write_lines(self, batch: Sequence[tuple[float, Entry | None]]) -> None:
+        """Write lines, and the writer's own, into as many files as it takes."""
         if self._too_old:
             self._too_old = False
             self._put_away()
@@ -291,19 +323,20 @@ class JournalWriter:
         lines, day, room = self._lines, "", 0
         if self._file is not None:
             day, room = self._file.day, self._rotate_bytes - self._file.size
-        for at, entry in batch:
+        for at, entry in self._counts.with_counts(batch):
             self._seq += 1
             line = lines.make(at, self._seq, entry)
             # One that is larger than a file has one for itself.
             if lines.day != day or len(line) > room != self._rotate_bytes:
                 self._hand_over(chunk)
                 chunk = []
-                self._put_away(last=self._seq - 1)
+                self._put_away()
                 self._file = self._try_new_file(lines.day)
                 day = lines.day if self._file is not None else ""
                 room = self._rotate_bytes
             chunk.append(line)
             room -= len(line)
+            self._taken += entry.event.__class__ is not JournalEvent
         self._hand_over(chunk)
 
     def _hand_over(self, chunk: list[str]) -> None:
@@ -341,15 +374,15 @@ class JournalWriter:
             day=day,
         )
 
-    def _put_away(self, last: int | None = None) -> None:
+    def _put_away(self) -> None:
         """The file gets no more lines; it stays hidden until these are settled."""
         if self._file is not None:
-            self._full.append((self._seq if last is None else last, self._file))
+            self._full.append((self._taken, self._file))
             self._file = None
 
     def _publish_all(self) -> None:
         self._put_away()
-        self._publish_full(self._seq)
+        self._publish_full(self._taken)
 
     def _publish_full(self, settled: int) -> None:
         while self._full and self._full[0][0] <= settled:
@@ -367,9 +400,11 @@ class JournalWriter:
         while self._recovered:
             self._publish(self._recovered.pop(0))
 
-    def _end(self) -> None:
-        self._publish_recovered()
-        self._publish_all()
+    def _end(self, at: float) -> None:
+        with self._writing:
+            self._write_lines([(at, None), (at, Entry(JournalEvent.CLOSED))])
+            self._publish_recovered()
+            self._publish_all()
 
     def _failed(self, error: OSError) -> None:
         """Say so, but not for each line."""

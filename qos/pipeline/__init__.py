@@ -12,12 +12,17 @@ Modules, in the order in which the data passes them::
     told      lines of messages -> what each node says of a message, far fewer rows
     stage     keeps that, and the checked lines of all else, while tables are made of it
     tables    events -> the tables: pure functions, no session inside
-    store     tables <-> Parquet, by date and hour; a day is replaced as a whole
-    report    tables -> one HTML page (`report_data` collects, `report` draws)
+    store     tables <-> Delta tables, by date; days are replaced in one commit (`delta`,
+              `parquet_files`, `locations`, `hadoop`)
+    audits    which versions of the tables belong together; takes back what was killed
+    snapshot  the tables for readers, at these versions; needs no Spark
+    report    tables -> one HTML page (`report_collect` collects, `report` draws)
     session   a Spark session, or one clear line why there is none
     driver    all of them in order: an audit
-    follow    the same as a stream: `claim` says whose a folder is, `staging` what is
-              kept between batches, `follow_lines`, `subjects` and `boot_runs` which lines
+    carry_over  what one audit leaves to the next: messages and items without an end
+    follow    the same, look by look: `claim` locks a folder, `new_files` lists what is
+              new, `state` knows what was said of each of the `subjects` before, `step`
+              makes their rows again, `swap` replaces them, `staging` keeps the rest
     declarative  the same tables as a Spark Declarative Pipeline, to be copied
 
 And queues and messages as sources and sinks of Spark, which know nothing of journals::

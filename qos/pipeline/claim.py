@@ -1,4 +1,4 @@
-"""Whose a folder is into which journals are followed: one process, and these journals."""
+"""A lock on the output folder: one audit at a time; and the options of a stream."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ import fcntl
 import json
 from collections.abc import Iterator
 from datetime import timedelta
-from pathlib import Path
 from typing import Final
 
 from pyspark.sql import SparkSession
 
 from qos.pipeline import store
+from qos.pipeline.audits import HIDDEN
+from qos.pipeline.delta import CannotWrite
+from qos.pipeline.locations import local_path
 
 __all__ = ["FOLDER", "CannotFollow", "alone", "check_options"]
 
@@ -20,32 +22,34 @@ __all__ = ["FOLDER", "CannotFollow", "alone", "check_options"]
 FOLDER: Final = ".follow"
 
 #: Of what is kept there.
-_VERSION = 1
+_VERSION = 2
 
 
-class CannotFollow(Exception):
-    """What is there does not belong to these journals, or is in use; in one line."""
+class CannotFollow(CannotWrite):
+    """What is there does not belong to these journals; in one line."""
 
 
 @contextlib.contextmanager
 def alone(out: str) -> Iterator[None]:
-    """See that no other process on this machine follows into the same folder.
+    """See that no other process on this machine writes into the same folder.
 
     Raises:
-        CannotFollow: one does.
+        CannotWrite: one does.
     """
-    if "://" in out:
-        # There is no lock that all file systems have.
+    path = local_path(out)
+    if path is None:
+        # An object store has no lock. There the commit of one of the two fails.
         yield
         return
-    folder = Path(out, FOLDER)
+    folder = path / HIDDEN
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise CannotFollow(
-                f"{out}: another process follows journals into it"
+            raise CannotWrite(
+                f"{out}: another audit writes into it: wait until it has ended, or "
+                "give another folder"
             ) from None
         yield
 
@@ -62,7 +66,7 @@ def check_options(
     schema = "version int, journals string, late_days int"
     row = (_VERSION, json.dumps(journals), late.days)
     if "_SUCCESS" not in store.children(spark, folder):
-        store.replace_table(spark.createDataFrame([row], schema), folder)
+        store.overwrite(spark.createDataFrame([row], schema), folder)
         return
     before = spark.read.schema(schema).parquet(store.literal(folder)).first()
     assert before is not None

@@ -1,7 +1,6 @@
 """An audit: journals in, tables and a report out. The one thin layer with a session.
 
-The events are read and checked once, and kept beside the tables while those are made;
-and once more if some lines are there twice.
+The events are read and checked once, and kept beside the tables while those are made.
 """
 
 from __future__ import annotations
@@ -10,21 +9,37 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
-from functools import partial, reduce
 from pathlib import Path
 from typing import TypeAlias
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from qos.pipeline import boot_runs, read, store, tables
+from qos.pipeline import boot_runs, hadoop, read, store, tables
+from qos.pipeline.audits import STAGED, Audits
+from qos.pipeline.boot_runs import CLOCK_BACK_S
+from qos.pipeline.carry_over import CarryOver, known_of
+from qos.pipeline.claim import alone
+from qos.pipeline.journals import tied_folders
 from qos.pipeline.lines import LineProblem
+from qos.pipeline.locations import local_path
 from qos.pipeline.report import render
-from qos.pipeline.report_data import collect
+from qos.pipeline.report_collect import collect
+from qos.pipeline.report_headline import nothing_judged
+from qos.pipeline.report_metrics import metrics
 from qos.pipeline.stage import stage
 from qos.pipeline.tables import Limits
 
-__all__ = ["REPORT", "TABLES", "Days", "Summary", "audit", "draw", "write_tables"]
+__all__ = [
+    "METRICS",
+    "REPORT",
+    "TABLES",
+    "Days",
+    "Summary",
+    "audit",
+    "draw",
+    "write_tables",
+]
 
 #: The first and the last of some days.
 Days: TypeAlias = tuple[date, date]
@@ -34,15 +49,15 @@ TABLES = (
     "deliveries",
     "anomalies",
     "routes_hourly",
+    "unproven_hourly",
     "refusals",
     "queue_items",
     "workers_hourly",
 )
 
 REPORT = "report.html"
-
-#: Where the checked lines are meanwhile, in the folder of the tables.
-STAGED = "staged"
+#: For the textfile collector of node_exporter, which reads *.prom.
+METRICS = "metrics.prom"
 
 #: What is read before the first day and after the last one: a message that began in
 #: a day may end in another, and a file is in the folder of its first line.
@@ -50,9 +65,6 @@ MARGIN = timedelta(days=2)
 
 #: Days between which there is none.
 NEVER: Days = date(1970, 1, 2), date(1970, 1, 1)
-
-#: A clock that goes back by less is being set right.
-CLOCK_BACK_S = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +79,10 @@ class Summary:
         outcomes: messages that their sender tells of, by how they ended (`open`: not
             yet).
         anomalies: by kind.
+        unproven: messages that look wrong and are not proven, by reason.
         problems: of the journals, by kind.
+        nothing_judged: why there is no verdict; "" if there is one.
+        untied: folders of journals that are not tied to a node.
         seconds: how long it took.
     """
 
@@ -78,13 +93,26 @@ class Summary:
     rows: Mapping[str, int] = field(default_factory=dict)
     outcomes: Mapping[str, int] = field(default_factory=dict)
     anomalies: Mapping[str, int] = field(default_factory=dict)
+    unproven: Mapping[str, int] = field(default_factory=dict)
     problems: Mapping[str, int] = field(default_factory=dict)
+    nothing_judged: str = ""
+    untied: int = 0
     seconds: float = 0.0
 
     @property
     def clean(self) -> bool:
         """Whether there is no anomaly."""
         return not self.anomalies
+
+    @property
+    def judged(self) -> int:
+        """Messages of which the lines prove what they were, or show nothing wrong."""
+        return self.rows.get("deliveries", 0) - sum(self.unproven.values())
+
+    @property
+    def withdrawn(self) -> int:
+        """Anomalies of earlier audits that are none."""
+        return self.rows.get("anomalies", 0) - sum(self.anomalies.values())
 
 
 def audit(
@@ -95,7 +123,6 @@ def audit(
     limits: Limits,
     first: date | None = None,
     last: date | None = None,
-    accounts: Collection[str] | None = None,
     progress: Callable[[str], None] = lambda step: None,
 ) -> Summary:
     """Read journals, and write the tables and the report of these days.
@@ -104,36 +131,50 @@ def audit(
 
     Args:
         spark: its time zone must be UTC.
-        journals: see qos.pipeline.read.read_lines.
-        out: a folder, that Spark can write to; the report is written there if it is
-            on this machine.
+        journals: see qos.pipeline.journals.
+        out: a folder that Spark can write to: a path or a URI.
         limits: by what an anomaly is judged.
         first: the first day; None: as early as there is anything.
         last: the last day.
-        accounts: whose journals are complete; None: of all that have one here.
         progress: told what is being done.
+
+    Raises:
+        CannotWrite: another audit writes there, or what is there are no such tables.
     """
+    with alone(out):
+        return _audit(spark, journals, out, limits, first, last, progress)
+
+
+def _audit(
+    spark: SparkSession,
+    journals: Sequence[str],
+    out: str,
+    limits: Limits,
+    first: date | None,
+    last: date | None,
+    progress: Callable[[str], None],
+) -> Summary:
+    """See audit; nobody else writes there."""
     began = time.monotonic()
+    audits = Audits(spark, out)
+    audits.recover()
     since = None if first is None else first - MARGIN
     until = None if last is None else last + MARGIN
     staged = f"{out}/{STAGED}"
-    # Of an audit that was killed.
-    store.remove(spark, staged)
+    folders, tied = tied_folders(journals)
     try:
         progress("reading the journals")
-        read_all = partial(stage, spark, journals, staged, first=since, last=until)
-        found = read_all()
+        found = stage(spark, folders, staged, first=since, last=until, tied=tied)
         # Few, and all in memory from here on.
         pieces = found.runs.localCheckpoint()
         runs = boot_runs.merged(pieces, tolerance_s=CLOCK_BACK_S).localCheckpoint()
         count, first_day, last_day = _extent(pieces)
-        unique = count == _extent(runs)[0]
-        if found.told is not None and not unique:
-            progress("reading the journals again: some lines are there twice")
-            store.remove(spark, staged)
-            found = read_all(whole=True)
+        carried = CarryOver(spark, out, first, last)
+        known = carried.known(known_of(found))
+        all_runs = boot_runs.merged(carried.runs(pieces), tolerance_s=CLOCK_BACK_S)
+        all_runs = all_runs.localCheckpoint()
         progress("looking for problems of the journals")
-        files = read.read_files(spark, journals, first=since, last=until)
+        files = read.read_files(spark, folders, first=since, last=until)
         problems = _problems(found.lines, runs, files)
         store.replace_table(problems, f"{out}/problems")
         problems = store.read_table(problems, f"{out}/problems")
@@ -142,28 +183,24 @@ def audit(
             last=last or last_day,
             lines=count + _bad_lines(problems),
             events=count,
+            untied=len(folders) - len(tied.folders),
         )
-        events = read.events_of(found.lines)
-        if found.told is not None:
-            messages = tables.deliveries_of(found.told)
-        else:
-            messages = tables.deliveries(events, unique=unique)
-        covered = boot_runs.coverage(runs)
-        if accounts is not None:
-            covered = covered.where(F.col("account").isin(*accounts))
         written = write_tables(
-            events,
-            covered,
+            known.lines.drop("subject"),
+            all_runs,
             out,
             # Without a line there is no day either, and nothing to replace.
             (summary.first or NEVER[0], summary.last or NEVER[1]),
             limits,
-            messages=messages,
+            messages=tables.deliveries_of(known.told),
             from_margin=bool(first),
             progress=progress,
         )
+        progress("keeping what has not ended")
+        carried.write(known, all_runs, written["deliveries"], limits)
     finally:
         store.remove(spark, staged)
+    audits.record(summary.first, summary.last)
     progress("drawing the report")
     summary = draw(written, problems, out, summary, limits)
     return replace(summary, seconds=time.monotonic() - began)
@@ -171,7 +208,7 @@ def audit(
 
 def write_tables(
     events: DataFrame,
-    covered: DataFrame,
+    runs: DataFrame,
     out: str,
     days: Days,
     limits: Limits,
@@ -185,12 +222,12 @@ def write_tables(
 
     Args:
         events: all lines of what has a row in these days.
-        covered: see qos.pipeline.tables.coverage.
+        runs: of all lines, merged; see qos.pipeline.boot_runs.
         out: see audit.
         days: of which the tables are made.
         limits: by what an anomaly is judged.
-        judged: of which the anomalies are; their deliveries must be there, or among
-            `days`. None: the same.
+        judged: of which messages are judged, also those that are in the table
+            already; `days` are among these. None: the same.
         messages: see qos.pipeline.tables.deliveries. None: those of the events.
         from_margin: there are lines before these that are not here: what seems to
             begin without its beginning is left out.
@@ -213,17 +250,37 @@ def write_tables(
     if from_margin:
         # It began before what was read: its row is in the table of that day.
         messages = messages.where(F.col("bytes").isNotNull())
-    messages = write("deliveries", messages)
-    to_judge = messages
     if judged is not None:
-        to_judge = store.read_table(messages, f"{out}/deliveries", *judged)
-    found = tables.anomalies(to_judge, covered, limits)
-    write("anomalies", found, judged or days)
-    write("routes_hourly", tables.routes_hourly(messages))
+        messages = _with_others(messages, f"{out}/deliveries", days, judged)
+    of = judged or days
+    messages = tables.judged(messages, runs, limits)
+    # As they were before: what is read stays so, whatever is written.
+    messages_before = store.read_table(messages, f"{out}/deliveries", *of)
+    messages = write("deliveries", messages, of)
+    found = tables.anomalies(messages)
+    spark = messages.sparkSession
+    if any(
+        store.count_rows(spark, f"{out}/{name}", *of)
+        for name in ("anomalies", "unproven_hourly")
+    ):
+        before = store.read_table(found, f"{out}/anomalies", *of)
+        found = tables.revised(found, before, messages, messages_before, limits)
+    write("anomalies", found, of)
+    write("routes_hourly", tables.routes_hourly(messages), of)
+    write("unproven_hourly", tables.unproven_hourly(messages), of)
     write("refusals", tables.refusals(events))
     write("queue_items", tables.queue_items(events))
     write("workers_hourly", tables.workers_hourly(events))
     return written
+
+
+def _with_others(
+    messages: DataFrame, folder: str, days: Days, judged: Days
+) -> DataFrame:
+    """The messages of some days, and those that are in the table of the others."""
+    within = F.col("date").between(*map(F.lit, days))
+    there = store.read_table(messages, folder, *judged).where(~within)
+    return messages.where(within).unionByName(there)
 
 
 def draw(
@@ -233,7 +290,7 @@ def draw(
     summary: Summary,
     limits: Limits,
 ) -> Summary:
-    """Draw the report, and return the summary with what it counts.
+    """Write the report and the metrics, and return the summary with what they count.
 
     Args:
         written: the tables, by name.
@@ -242,27 +299,54 @@ def draw(
         summary: its days and lines.
         limits: by what anomalies were judged.
     """
-    data = collect(written, problems, limits)
+    last = summary.last
+    history = None if last is None else _history(written, out, last)
+    data = collect(written, problems, limits, last=last, history=history)
     summary = replace(
         summary,
-        rows=_rows(written),
+        rows=_rows(problems.sparkSession, written, out, summary),
         outcomes=data.outcomes,
         anomalies=data.anomaly_counts,
         problems=data.problem_counts,
+        unproven={} if data.proof is None else data.proof.reasons,
+        nothing_judged=nothing_judged(data),
     )
     page = render(data, summary.first, summary.last, lines=summary.lines)
-    if "://" not in out:
-        Path(out, REPORT).write_text(page, encoding="utf-8")
+    numbers = metrics(
+        data, summary.first, summary.last, lines=summary.lines, at=limits.now
+    )
+    for name, content in ((REPORT, page), (METRICS, numbers)):
+        if (folder := local_path(out)) is not None:
+            _replace(folder / name, content)
+        else:
+            hadoop.write(problems.sparkSession, f"{out}/{name}", content.encode())
     return summary
 
 
-def _rows(written: Mapping[str, DataFrame]) -> dict[str, int]:
-    """How many rows each table has."""
-    names = [table.select(F.lit(name).alias("name")) for name, table in written.items()]
-    # All at once: each by itself would take longer to plan than to count.
-    counted = reduce(DataFrame.unionByName, names).groupBy("name").count()
-    counts = {row["name"]: row["count"] for row in counted.collect()}
-    return {name: counts.get(name, 0) for name in written}
+def _replace(path: Path, content: str) -> None:
+    """Write a file that others read at any time: they see the old one, or the new one."""
+    temporary = path.with_name(f".{path.name}.new")
+    temporary.write_text(content, encoding="utf-8", newline="\n")
+    temporary.replace(path)
+
+
+def _history(
+    written: Mapping[str, DataFrame], out: str, last: date
+) -> dict[str, DataFrame]:
+    """What there is on disk of the last day and of the one before, audited earlier."""
+    before = last - timedelta(days=1)
+    return {
+        name: store.read_table(written[name], f"{out}/{name}", before, last)
+        for name in ("deliveries", "anomalies")
+    }
+
+
+def _rows(
+    spark: SparkSession, names: Collection[str], out: str, summary: Summary
+) -> dict[str, int]:
+    """How many rows each table has in the days of an audit."""
+    days = summary.first or NEVER[0], summary.last or NEVER[1]
+    return {name: store.count_rows(spark, f"{out}/{name}", *days) for name in names}
 
 
 def _problems(checked: DataFrame, runs: DataFrame, files: DataFrame) -> DataFrame:
@@ -277,11 +361,15 @@ def _problems(checked: DataFrame, runs: DataFrame, files: DataFrame) -> DataFram
 def _extent(runs: DataFrame) -> tuple[int, date | None, date | None]:
     """How many lines there are in all runs, and their first and last day."""
     lines = F.sum(F.col("last_seq") - F.col("first_seq") + 1)
-    row = runs.agg(
-        F.coalesce(lines, F.lit(0)),
-        F.to_date(F.min("first_at")),
-        F.to_date(F.max("last_at")),
-    ).first()
+    row = (
+        runs.where(F.col("kind") != boot_runs.NEWER)
+        .agg(
+            F.coalesce(lines, F.lit(0)),
+            F.to_date(F.min("first_at")),
+            F.to_date(F.max("last_at")),
+        )
+        .first()
+    )
     assert row is not None
     return int(row[0]), row[1], row[2]
 

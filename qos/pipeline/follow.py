@@ -1,55 +1,48 @@
 """An audit that goes on: the tables of `audit`, kept up to date while journals come.
 
-A query of Structured Streaming finds the files, and remembers which it has had. Each of
-its batches stages the lines, and makes the tables of the days again that those can
-change, with the functions that `audit` has. No table is ever changed in place, and
-whatever a batch does it can do again: it may be interrupted anywhere.
+Each look lists the files that are new, and takes them in by one step: it stages their
+lines, finds what is known already of the same messages and items (qos.pipeline.state),
+and makes their rows again (qos.pipeline.step). A step costs what its lines do, however
+many there were before. Whatever a step does it can do again: it may be interrupted
+anywhere.
 
 A day is open for `late` days after the latest one that was seen. What comes later is in
 no table: it is a problem, `late-line`, with its place and count. Of what is over, only
-the tables are kept, and one line a boot.
+the tables are kept, and one line a boot; but what has not ended is kept until it has.
 """
 
 from __future__ import annotations
 
-import contextlib
-import functools
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
+from functools import cached_property
 
-from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from qos.pipeline import boot_runs, read, store, tables
+from qos.pipeline.audits import STAGED, Audits
+from qos.pipeline.boot_runs import CLOCK_BACK_S
+from qos.pipeline.carry_over import known_of
 from qos.pipeline.claim import FOLDER, CannotFollow, alone, check_options
-from qos.pipeline.driver import (
-    CLOCK_BACK_S,
-    NEVER,
-    Days,
-    Summary,
-    draw,
-    write_tables,
-)
-from qos.pipeline.follow_lines import (
-    LATE_LINE,
-    kept,
-    problems_of,
-    runs_of,
-    spans_of,
-    staged,
-)
-from qos.pipeline.schema import EVENT
-from qos.pipeline.staging import Incomplete, Marks, Staging
+from qos.pipeline.driver import NEVER, Days, Summary, draw
+from qos.pipeline.journals import tied_folders
+from qos.pipeline.new_files import NewFile, files_since
+from qos.pipeline.schema import CHECKED, EVENT
+from qos.pipeline.stage import Staged, stage_files
+from qos.pipeline.staging import PROBLEM, Incomplete, Marks, Staging
+from qos.pipeline.state import Known, Part, State, gathered
+from qos.pipeline.step import Step, pending
 from qos.pipeline.tables import Limits
+from qos.pipeline.tables.once import bare
 
 __all__ = ["FOLDER", "LATE_LINE", "CannotFollow", "Follower", "Look", "follow"]
 
-#: Batches, after which what was staged is gathered: each is some files more to read.
-_GATHER = 20
+#: Of an event that came after its day was closed.
+LATE_LINE = "late-line"
 
 #: A clock may be ahead by so much; what is later still does not close a day.
 _AHEAD = timedelta(days=1)
@@ -88,7 +81,7 @@ def follow(
 
     Args:
         spark: its time zone must be UTC.
-        journals: see qos.pipeline.read.read_lines.
+        journals: see qos.pipeline.journals.
         out: see qos.pipeline.driver.audit.
         limits: asked each time, as `now` goes on.
         late: whole days for which a day is open after the latest one.
@@ -102,6 +95,7 @@ def follow(
 
     Raises:
         CannotFollow: `out` belongs to others.
+        CannotWrite: see qos.pipeline.driver.audit.
     """
     with alone(out):
         follower = Follower(
@@ -138,245 +132,318 @@ class Follower:
     ) -> None:
         self._spark = spark
         self._journals = sorted(set(journals))
+        self._folders, self._tied = tied_folders(self._journals)
         self._out = out
         self._limits = limits
         self._late = late
         self._progress = progress
         self._staging = Staging(spark, f"{out}/{FOLDER}")
-        self._failure: Exception | None = None
+        self._state = State(spark, f"{out}/{FOLDER}")
+        self._audits = Audits(spark, out)
         self._look: Look | None = None
-        self._checked = False
+        #: The files that were taken in, by their paths.
+        self._seen: dict[str, NewFile] | None = None
+        #: The files that are not closed; and those of them that the report tells of.
+        self._open: list[NewFile] = []
+        self._told_open: list[NewFile] | None = None
 
     def look(self) -> Look:
         """Take in what is new, and judge again what is there.
 
         Returns when both is on disk.
         """
-        if not self._checked:
-            check_options(self._spark, self._out, self._journals, self._late)
-            self._checked = True
-        before = self._look
-        self._progress("looking for new files")
-        query = (
-            read.stream_lines(self._spark, self._journals)
-            .writeStream.foreachBatch(self._batch)
-            .option("checkpointLocation", f"{self._out}/{FOLDER}/checkpoint")
-            .trigger(availableNow=True)
-            .start()
-        )
         try:
-            query.awaitTermination()
-        except StreamingQueryException:
-            # Spark says much, and not what it was.
-            if self._failure is not None:
-                raise self._failure from None
-            raise
-        finally:
-            query.stop()
-        if self._look is None or self._look is before:
-            self._look = self._again(before)
+            if self._seen is None:
+                check_options(self._spark, self._out, self._journals, self._late)
+                self._audits.recover()
+                self._seen = {file.path: file for file in self._staging.seen()}
+            self._progress("looking for new files")
+            marks = self._staging.marks()
+            files = self._plan(marks)
+        except Incomplete as error:
+            raise CannotFollow(str(error)) from None
+        self._look = self._take_in(files, marks) if files else self._again(marks)
         return self._look
 
-    def _batch(self, frame: DataFrame, batch: int) -> None:
-        """Called by Spark, perhaps more than once with the same."""
-        self._failure = None
-        try:
-            self._look = self._take_in(frame, batch)
-        except Incomplete as error:
-            self._failure = CannotFollow(str(error))
-            raise
-        except Exception as error:
-            self._failure = error
-            raise
+    def _plan(self, marks: Marks) -> list[NewFile]:
+        """The files of the next step; those of one that was interrupted come first."""
+        assert self._seen is not None
+        step = marks.batch + 1
+        first = None if marks.open_from is None else marks.open_from - self._late
+        planned = self._staging.plan(step)
+        if first is not None:
+            old = [path for path, file in self._seen.items() if file.day < str(first)]
+            for path in old:
+                del self._seen[path]
+        if not planned:
+            self._staging.clean(marks, list(self._seen.values()))
+            listed = files_since(self._spark, self._folders, first, self._seen)
+            planned = [file for file in listed if not _is_open(file)]
+            self._open = [file for file in listed if _is_open(file)]
+            if planned:
+                self._staging.save_plan(planned, step)
+        self._seen |= {file.path: file for file in planned}
+        return planned
 
-    def _take_in(self, frame: DataFrame, batch: int) -> Look:
+    def _take_in(self, files: list[NewFile], before: Marks) -> Look:
+        began = time.monotonic()
         limits = self._limits()
-        before = self._staging.marks(batch - 1)
-        self._staging.clean(before)
-        self._progress(f"reading batch {batch}")
-        lines = self._staging.stage(staged(frame, before.open_from), batch)
-        events = self._staging.events(before, batch)
-        spans = spans_of(lines, events).persist()
+        step = before.batch + 1
+        self._progress(f"reading batch {step}")
+        self._state.clean(before.parts)
+        folder = f"{self._out}/{STAGED}"
+        store.remove(self._spark, folder)
+        sizes = {file.path: file.size for file in files if file.problem is None}
         try:
-            marks = self._marks(lines, before, batch, limits)
-            days = _days(spans, marks)
-            known = boot_runs.merged(
-                self._staging.boots(before.batch).unionByName(runs_of(lines)),
+            staged = self._stage(sizes, folder, before)
+            new = known_of(staged)
+            subjects = new.subjects().localCheckpoint()
+            known = self._state.look_up(subjects, before.parts)
+            part = self._state.write(new + known, step)
+            parts = (*before.parts, part)
+            marks = self._marks(staged, before, parts, limits)
+            boots = boot_runs.merged(
+                self._staging.boots(before.batch)
+                .unionByName(staged.runs)
+                .unionByName(staged.late),
                 tolerance_s=CLOCK_BACK_S,
-            )
-            problems = self._staging.problems(before.batch).unionByName(
-                problems_of(lines, spans, before.open_from)
-            )
-            if _is_to_gather(before, marks):
-                self._progress("gathering what is kept")
-                self._staging.gather(kept(events, marks.open_from), batch)
-                marks = replace(marks, whole=batch)
-            self._staging.save(marks, known, problems)
+            ).localCheckpoint()
+            problems = self._problems(staged, files, before).localCheckpoint()
         finally:
-            spans.unpersist()
-        summary = self._write(events, days, marks, limits)
-        return Look(batch, True, summary, limits.now)
+            store.remove(self._spark, folder)
+        others = self._others(boots, before)
+        now = self._state.read(part)
+        written = self._step(known, now, parts, others, boots, limits).write()
+        self._write_problems(problems, boots)
+        self._audits.record(*_shown(marks))
+        marks = replace(marks, parts=self._gathered(parts, marks))
+        left = pending(written, marks.open_from)
+        self._staging.save(marks, boots, problems, left)
+        summary = self._draw(marks, limits, began)
+        return Look(step, True, summary, limits.now)
+
+    def _stage(self, sizes: dict[str, int], folder: str, before: Marks) -> Staged:
+        if sizes:
+            return stage_files(
+                self._spark,
+                sizes,
+                folder,
+                open_from=before.open_from,
+                tied=self._tied,
+            )
+        nothing = self._state.nothing()
+        runs = self._spark.createDataFrame([], boot_runs.RUN)
+        lines = self._spark.createDataFrame([], CHECKED)
+        return Staged(lines, runs, nothing.told.drop("subject"), runs)
+
+    def _step(
+        self,
+        before: Known,
+        now: Known,
+        parts: Sequence[Part],
+        others: DataFrame,
+        boots: DataFrame,
+        limits: Limits,
+    ) -> Step:
+        return Step(
+            self._spark,
+            self._out,
+            before=before,
+            now=now,
+            others=others,
+            limits=limits,
+            judged=lambda messages: tables.judged(messages, boots, limits),
+            lines_between=self._state.lines(parts).where,
+            lines_of=lambda subjects: self._state.lines_of(subjects, parts),
+            progress=self._progress,
+        )
 
     def _marks(
-        self, lines: DataFrame, before: Marks, batch: int, limits: Limits
+        self,
+        staged: Staged,
+        before: Marks,
+        parts: tuple[Part, ...],
+        limits: Limits,
     ) -> Marks:
-        good = F.col("problem").isNull()
-        timely = good & ~F.col("late")
         until = limits.now.astimezone(UTC).date() + _AHEAD
-        day = F.when(timely, F.col("date"))
-        seen = lines.agg(
-            F.count("*").alias("lines"),
-            F.count_if(good).alias("events"),
-            F.min(day).alias("first"),
-            F.max(day).alias("last"),
-            F.max(F.when(F.col("date") <= F.lit(until), day)).alias("latest"),
+        first_day, last_day = F.to_date("first_at"), F.to_date("last_at")
+        timely = [F.when(day <= F.lit(until), day) for day in (first_day, last_day)]
+        lines = F.coalesce(F.sum(F.col("last_seq") - F.col("first_seq") + 1), F.lit(0))
+        told = staged.runs.where(F.col("kind") == boot_runs.TOLD)
+        seen = told.agg(
+            lines.alias("lines"),
+            F.min(first_day).alias("first"),
+            F.max(last_day).alias("last"),
+            F.max(F.greatest(*timely)).alias("latest"),
         ).first()
+        late = staged.late.agg(lines.alias("lines")).first()
+        bad = staged.lines.where(F.col("problem").isNotNull()).count()
         assert seen is not None
+        assert late is not None
+        events = seen["lines"] + late["lines"]
         first = _least(before.first, seen["first"])
         latest = _most(before.latest, seen["latest"])
         return Marks(
-            batch=batch,
-            lines=before.lines + seen["lines"],
-            events=before.events + seen["events"],
+            batch=before.batch + 1,
+            lines=before.lines + events + bad,
+            events=before.events + events,
             first=first,
             last=_most(before.last, seen["last"]),
             latest=latest,
             shown_from=_most(first, before.open_from),
             open_from=None if latest is None else latest - self._late,
-            whole=before.whole,
+            parts=parts,
         )
 
-    def _again(self, before: Look | None) -> Look:
-        """No new line: judge the anomalies again, as time has passed."""
+    def _problems(
+        self, staged: Staged, files: list[NewFile], before: Marks
+    ) -> DataFrame:
+        found = [file for file in files if file.problem is not None]
+        return (
+            self._staging.problems(before.batch)
+            .unionByName(read.line_problems(staged.lines))
+            .unionByName(self._file_problems(found))
+            .unionByName(_late_lines(staged.late, before.open_from))
+        )
+
+    def _others(self, boots: DataFrame, before: Marks) -> DataFrame:
+        """The messages of former steps that may have another verdict now."""
+        like = self._like["deliveries"]
+        others = self._staging.pending(before.batch, like.schema)
+        if before.batch < 0:
+            return others
+        known = _names(self._staging.boots(before.batch))
+        new = _names(boots).join(known, ["name", "jumped"], "left_anti")
+        new = new.select("name").distinct().localCheckpoint()
+        if new.isEmpty():
+            return others
+        # A device has begun a journal, or its first files have come, or its clock went
+        # back: then there may be another reason.
+        folder = f"{self._out}/deliveries"
+        there = store.read_table(like, folder, *_shown(before))
+        there = there.where(F.col("verdict") == "unproven")
+        names = F.array("uncovered", "sender_node", "receiver_node")
+        there = there.join(
+            F.broadcast(new), F.array_contains(names, F.col("name")), "left_semi"
+        )
+        return others.unionByName(there.select(*like.columns))
+
+    def _gathered(self, parts: tuple[Part, ...], marks: Marks) -> tuple[Part, ...]:
+        kept = list(parts)
+        while some := gathered(kept):
+            self._progress("gathering what is kept")
+            begin = kept.index(some[0])
+            whole = self._state.gather(some, kept, marks.open_from)
+            kept[begin : begin + len(some)] = [whole]
+        return tuple(kept)
+
+    def _again(self, marks: Marks) -> Look:
+        """No new line: judge again what may be another thing as time has passed."""
+        began = time.monotonic()
         limits = self._limits()
-        marks = self._staging.marks()
-        if before is not None and before.batch >= 0:
-            written = self._tables(marks)
-            known = boot_runs.coverage(self._staging.boots(marks.batch))
-            found = tables.anomalies(written["deliveries"], known, limits)
-            if _counts(found) == _counts(written["anomalies"]) and _same_files(
-                self._file_problems(), self._problem_table()
-            ):
-                return replace(before, new=False, at=limits.now)
-        nothing = self._spark.createDataFrame([], EVENT)
-        summary = self._write(nothing, NEVER, marks, limits)
+        before = self._look
+        boots = self._staging.boots(marks.batch)
+        others = self._staging.pending(marks.batch, self._like["deliveries"].schema)
+        nothing = self._state.nothing()
+        step = self._step(nothing, nothing, (), others, boots, limits)
+        if marks.batch < 0:
+            step.write()
+            is_new = True
+        else:
+            judged, is_new = step.write_messages()
+            if is_new:
+                left = pending(judged, marks.open_from)
+                self._staging.save_again(left, marks.batch)
+        if before is not None and not is_new and self._open == self._told_open:
+            return replace(before, new=False, at=limits.now)
+        self._write_problems(self._staging.problems(marks.batch), boots)
+        self._audits.record(*_shown(marks))
+        summary = self._draw(marks, limits, began)
         return Look(marks.batch, True, summary, limits.now)
 
-    def _write(
-        self, events: DataFrame, days: Days, marks: Marks, limits: Limits
-    ) -> Summary:
-        """Make the tables of these days, judge all that are open, draw the report."""
-        began = time.monotonic()
-        known = self._staging.boots(marks.batch)
-        with _lines_of(events, days, marks) as events:
-            write_tables(
-                events.select(*EVENT.names),
-                boot_runs.coverage(known),
-                self._out,
-                days,
-                limits,
-                judged=_shown(marks),
-                progress=self._progress,
-            )
+    def _write_problems(self, problems: DataFrame, boots: DataFrame) -> None:
         self._progress("looking for problems of the journals")
-        problems = (
-            self._staging.problems(marks.batch)
-            .unionByName(self._file_problems())
-            .unionByName(boot_runs.missing_lines(known))
-            .unionByName(boot_runs.clocks_back(known, tolerance_s=CLOCK_BACK_S))
+        boots = boot_runs.together(boots, tolerance_s=CLOCK_BACK_S)
+        found = (
+            problems.unionByName(self._file_problems(self._open))
+            .unionByName(boot_runs.missing_lines(boots))
+            .unionByName(boot_runs.clocks_back(boots, tolerance_s=CLOCK_BACK_S))
         )
-        store.replace_table(problems, f"{self._out}/problems")
+        store.replace_table(found, f"{self._out}/problems")
+        self._told_open = self._open
+
+    def _file_problems(self, files: Sequence[NewFile]) -> DataFrame:
+        rows = [
+            (file.problem, file.path, 1, read.why_unread(file.path, file.size) or "")
+            for file in files
+        ]
+        return self._spark.createDataFrame(rows, PROBLEM)
+
+    def _draw(self, marks: Marks, limits: Limits, began: float) -> Summary:
         self._progress("drawing the report")
         summary = Summary(
             first=marks.shown_from,
             last=marks.last,
             lines=marks.lines,
             events=marks.events,
+            untied=len(self._folders) - len(self._tied.folders),
         )
-        summary = draw(
-            self._tables(marks), self._problem_table(), self._out, summary, limits
-        )
-        return replace(summary, seconds=time.monotonic() - began)
-
-    def _tables(self, marks: Marks) -> dict[str, DataFrame]:
-        """As they are on disk, of the days that are open."""
-        return {
+        written = {
             name: store.read_table(table, f"{self._out}/{name}", *_shown(marks))
             for name, table in self._like.items()
         }
+        like = self._staging.problems(-1)
+        problems = store.read_table(like, f"{self._out}/problems")
+        summary = draw(written, problems, self._out, summary, limits)
+        return replace(summary, seconds=time.monotonic() - began)
 
-    @functools.cached_property
+    @cached_property
     def _like(self) -> dict[str, DataFrame]:
         """Tables only to know their columns by; none of them is computed."""
         events = self._spark.createDataFrame([], EVENT)
-        messages = tables.deliveries(events)
+        messages = tables.judged(
+            tables.deliveries(events),
+            self._spark.createDataFrame([], boot_runs.RUN),
+            self._limits(),
+        )
         return {
             "deliveries": messages,
-            "anomalies": tables.anomalies(
-                messages, tables.coverage(events), self._limits()
-            ),
+            "anomalies": tables.anomalies(messages),
             "routes_hourly": tables.routes_hourly(messages),
+            "unproven_hourly": tables.unproven_hourly(messages),
             "refusals": tables.refusals(events),
             "queue_items": tables.queue_items(events),
             "workers_hourly": tables.workers_hourly(events),
         }
 
-    def _file_problems(self) -> DataFrame:
-        # Spark can list no folder that is not there yet.
-        begun = [
-            journal
-            for journal in self._journals
-            if any(
-                name.startswith("date=")
-                for name in (
-                    journal.rpartition("/")[2],
-                    *store.children(self._spark, journal),
-                )
-            )
-        ]
-        if not begun:
-            return self._staging.problems(-1)
-        return read.file_problems(read.read_files(self._spark, begun))
 
-    def _problem_table(self) -> DataFrame:
-        like = self._staging.problems(-1)
-        return store.read_table(like, f"{self._out}/problems")
+def _is_open(file: NewFile) -> bool:
+    return file.problem == read.Problem.OPEN_FILE.value
 
 
-def _days(spans: DataFrame, marks: Marks) -> Days:
-    """The days of which a row may be another one now."""
-    row = spans.agg(F.min("first").alias("first"), F.max("last").alias("last")).first()
-    assert row is not None
-    if row["first"] is None or marks.shown_from is None:
-        return NEVER
-    return max(row["first"], marks.shown_from), row["last"]
+def _names(boots: DataFrame) -> DataFrame:
+    """The devices and accounts that have journals, and whether their clocks jumped."""
+    names = F.explode(F.array(F.col("node"), bare(F.col("node")))).alias("name")
+    rows = boots.select(names, (F.col("jumps") > 0).alias("jumped"))
+    return rows.groupBy("name").agg(F.bool_or("jumped").alias("jumped"))
+
+
+def _late_lines(late: DataFrame, open_from: date | None) -> DataFrame:
+    """The problems of lines that came too late."""
+    count = F.sum(F.col("last_seq") - F.col("first_seq") + 1)
+    day = F.min(F.to_date("first_at")).cast("string")
+    rows = late.groupBy("node", "boot").agg(count.alias("count"), day.alias("day"))
+    text = f"of %s and later; days before {open_from} are closed"
+    return rows.select(
+        F.lit(LATE_LINE).alias("kind"),
+        F.concat_ws(" ", "node", "boot").alias("place"),
+        "count",
+        F.format_string(text, "day").alias("example"),
+    )
 
 
 def _shown(marks: Marks) -> Days:
     return marks.shown_from or NEVER[0], marks.last or NEVER[1]
-
-
-@contextlib.contextmanager
-def _lines_of(events: DataFrame, days: Days, marks: Marks) -> Iterator[DataFrame]:
-    """All lines of what has a line in these days."""
-    if days == NEVER or days[0] == marks.first:
-        yield events
-        return
-    within = events.where(F.col("date").between(*map(F.lit, days)))
-    belongs = events.join(within.select("subject").distinct(), "subject", "left_semi")
-    belongs = belongs.persist()
-    try:
-        yield belongs
-    finally:
-        belongs.unpersist()
-
-
-def _is_to_gather(before: Marks, marks: Marks) -> bool:
-    if marks.batch - before.whole >= _GATHER:
-        return True
-    # Else there is nothing that is not needed any more.
-    moved = marks.open_from is not None and marks.open_from != before.open_from
-    return moved and _least(marks.first, marks.open_from) != marks.open_from
 
 
 def _least(*days: date | None) -> date | None:
@@ -385,16 +452,3 @@ def _least(*days: date | None) -> date | None:
 
 def _most(*days: date | None) -> date | None:
     return max((day for day in days if day is not None), default=None)
-
-
-def _counts(found: DataFrame) -> dict[tuple[str, str | None], int]:
-    rows = found.groupBy("kind", "ended").count().collect()
-    return {(row["kind"], row["ended"]): row["count"] for row in rows}
-
-
-def _same_files(files: DataFrame, problems: DataFrame) -> bool:
-    kinds = [read.Problem.EMPTY_FILE.value, read.Problem.FOREIGN_FILE.value]
-    before = problems.where(F.col("kind").isin(*kinds))
-    return {tuple(row) for row in files.collect()} == {
-        tuple(row) for row in before.collect()
-    }

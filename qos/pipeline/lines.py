@@ -1,10 +1,10 @@
 """Checks the lines of journals in bulk; runs in the Python workers of Spark.
 
-What is an event is what `qos.journal.parse_line` says is one. Nearly every file is
-just as our writer writes it, and that is proven of a whole file at once: no line can
-be shorter than what our writer makes of its fields, so if all of them together are not
-longer, then none has anything in it that our writer does not write. Any other file is
-read line by line.
+What is an event is what `qos.journal.parse_line` says is one. Nearly every line is
+just as our writer writes it, and that is proven of many lines at once: no line can be
+shorter than the shortest one that says the same in ASCII, so one that is not longer has
+nothing in it that our writer does not write. Any other line is checked by itself, and
+those around it are not.
 
 Knows nothing of Spark, and of a journal's file only the name.
 """
@@ -12,12 +12,10 @@ Knows nothing of Spark, and of a journal's file only the name.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from pathlib import Path
-from typing import Any
-from urllib.parse import urlsplit
-from urllib.request import url2pathname
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -28,11 +26,14 @@ from qos.journal.schema import (
     EVENTS,
     FIELDS,
     LINE_BYTES_MAX,
+    REQUIRED,
     SCHEMA_VERSION,
     BadLine,
     NewerSchema,
     parse_line,
 )
+from qos.pipeline.blocks import BLOCK_BYTES, EXAMPLE_BYTES, Block, blocks_of
+from qos.pipeline.speakers import FOREIGN_NODE, NOBODY, Tied, marked
 
 __all__ = [
     "CHECKED",
@@ -54,6 +55,10 @@ class LineProblem(enum.Enum):
     LONG_LINE = "long-line"
     #: Written by a newer version of this library.
     NEWER_SCHEMA = "newer-schema"
+    #: Of a compressed file: what follows cannot be read.
+    BROKEN_FILE = "broken-file"
+    #: Of another node than that to which its folder is tied.
+    FOREIGN_NODE = FOREIGN_NODE
 
 
 #: It is an int elsewhere; nobody tries so often.
@@ -68,10 +73,7 @@ _AT_LEAST = -62_135_596_800_000_000
 
 #: How much is parsed at once: more than any line, and little enough that what comes
 #: of it is still in the cache of a processor when it is looked at next.
-_BLOCK_BYTES = 4 * LINE_BYTES_MAX
-
-#: Of small files: each call takes its time, however little it is given.
-_TOGETHER_BYTES = 4 * 2**20
+_PARSED_BYTES = 4 * LINE_BYTES_MAX
 
 _TYPES = {"int": pa.int64(), "text": pa.string(), "time": pa.timestamp("us", tz="UTC")}
 
@@ -83,11 +85,12 @@ _LINE = pa.schema(
     ]
 )
 _PARSE = pj.ParseOptions(explicit_schema=_LINE, unexpected_field_behavior="ignore")
-_READ = pj.ReadOptions(use_threads=False, block_size=_BLOCK_BYTES)
+_READ = pj.ReadOptions(use_threads=False, block_size=_PARSED_BYTES)
 
 #: Of an event; `v` is not, it has been looked at.
 _FIELDS = [field for field in FIELDS if field.name != "v"]
 _TEXTS = [field.name for field in FIELDS if field.kind == "text"]
+_TIMES = [field.name for field in FIELDS if field.kind == "time"]
 _INTS = [field.name for field in FIELDS if field.kind == "int"]
 
 #: See qos.pipeline.schema.CHECKED.
@@ -104,204 +107,362 @@ CHECKED = pa.schema(
     ]
 )
 
-_NAMES = {(role.value, event.value) for role in EVENTS for event in EVENTS[role]}
+#: Lines that cannot be parsed together are taken apart into so many parts; fewer lines
+#: than these take less time one by one.
+_PARTS = 8
+_FEW_LINES = 128
+
+#: How much longer than in UTF-8 a byte of a text is in a line, at least: as
+#: `\n`, `\u00e9` or `\ud83d\ude00`, and 0 for all that may stand for itself.
+_ESCAPED = np.zeros(256, np.int64)
+_ESCAPED[:0x20] = 5
+_ESCAPED[[*b'\b\t\n\f\r"\\']] = 1
+_ESCAPED[0xC0:0xE0] = 4
+_ESCAPED[0xE0:0xF0] = 3
+_ESCAPED[0xF0:] = 8
+
+#: The fields that some event must have, a bit each; and of each event, by the names of
+#: it and its role, the bits that it must have. Of one that there is not: a bit that no
+#: line has.
+_BITS = {
+    name: 1 << number
+    for number, name in enumerate(
+        sorted({name for names in REQUIRED.values() for name in names})
+    )
+}
+_NEVER = 1 << len(_BITS)
+_NEEDED = {
+    (role.value, event.value): sum(_BITS[name] for name in REQUIRED[event])
+    for role in EVENTS
+    for event in EVENTS[role]
+}
+
+#: A line for each byte of a mask, or a number.
+_Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
 
-def check_files(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def check_files(
+    batches: Iterator[pa.RecordBatch], tied: Tied = NOBODY
+) -> Iterator[pa.RecordBatch]:
     """What the lines of files are.
 
     Args:
         batches: with the columns `file`, a URI, and `content`, all that is in it. A
             file of this machine is read here if that is null.
+        tied: the folders that are tied to nodes.
 
     Yields:
         Those of CHECKED.
     """
     for batch in batches:
-        for table in checked_in(batch):
+        for table in checked_in(batch, tied):
             yield from table.to_batches()
 
 
-def checked_in(batch: pa.RecordBatch) -> Iterator[pa.Table]:
+def checked_in(batch: pa.RecordBatch, tied: Tied = NOBODY) -> Iterator[pa.Table]:
     """What the lines of the files of a batch are: the columns of CHECKED."""
-    some: dict[str, bytes] = {}
+    some: list[tuple[str, bytes]] = []
     size = 0
     for file, content in zip(batch["file"], batch["content"], strict=True):
-        uri = file.as_py()
-        found = content.as_py()
-        if found is None:
-            found = Path(url2pathname(urlsplit(uri).path)).read_bytes()
-        some[uri] = found
-        size += len(found)
-        if size >= _TOGETHER_BYTES:
-            yield from _checked_together(some)
-            some, size = {}, 0
-    yield from _checked_together(some)
+        for block in blocks_of(file.as_py(), content.as_py()):
+            if block.long or block.broken:
+                yield _checked_together(some, tied)
+                some, size = [], 0
+                yield _unread(block)
+                continue
+            some.append((block.file, block.lines))
+            size += len(block.lines)
+            if size >= BLOCK_BYTES:
+                yield _checked_together(some, tied)
+                some, size = [], 0
+    yield _checked_together(some, tied)
 
 
-def _checked_together(files: Mapping[str, bytes]) -> Iterator[pa.Table]:
-    """What lines of files are: with few calls, if all are as our writer writes them."""
-    events = None
-    if all(content.endswith(b"\n") for content in files.values()):
-        events = _all_as_written(b"".join(files.values()))
-    if events is not None:
-        yield events
-    else:
-        for file, content in files.items():
-            yield checked(file, content)
+def _unread(block: Block) -> pa.Table:
+    problem = LineProblem.LONG_LINE if block.long else LineProblem.BROKEN_FILE
+    row = _problem(block.file, problem, block.lines)
+    return pa.Table.from_pylist([row], CHECKED)
 
 
-def check_lines(files: pa.Array, lines: pa.Array) -> pa.Array:
+def check_lines(files: pa.Array, lines: pa.Array, tied: Tied = NOBODY) -> pa.Array:
     """What lines are, each by itself.
 
     Args:
-        files: of which each line is; those of a file together take less time.
+        files: of which each line is.
         lines: the lines.
+        tied: the folders that are tied to nodes.
 
     Returns:
         The columns of CHECKED, as a struct for each line.
     """
     # What a line has in it may be no UTF-8.
     values = lines.cast(pa.binary()).to_pylist()
-    names = files.to_pylist()
-    tables = [CHECKED.empty_table()]
-    low = 0
-    for high in range(1, len(values) + 1):
-        if high == len(values) or names[high] != names[low]:
-            content = b"\n".join([*values[low:high], b""])
-            tables.append(checked(names[low], content))
-            low = high
-    return pa.concat_tables(tables).to_struct_array().combine_chunks()
+    each = [
+        (file, line + b"\n")
+        for file, line in zip(files.to_pylist(), values, strict=True)
+    ]
+    return _checked_together(each, tied).to_struct_array().combine_chunks()
 
 
-def checked(file: str, content: bytes) -> pa.Table:
+def checked(file: str, content: bytes, tied: Tied = NOBODY) -> pa.Table:
     """What the lines of a file are: the columns of CHECKED."""
-    events = _all_as_written(content)
-    return _line_by_line(file, content) if events is None else events
+    ended = not content or content.endswith(b"\n")
+    return _checked_together([(file, content if ended else content + b"\n")], tied)
 
 
-# -- a whole file -----------------------------------------------------------
+def _checked_together(blocks: Sequence[tuple[str, bytes]], tied: Tied) -> pa.Table:
+    """What the lines of blocks are, and whether who says them may say them."""
+    return marked(_events_or_problems(blocks), blocks, tied)
 
 
-def _all_as_written(content: bytes) -> pa.Table | None:
-    """The events of a file that is just as our writer writes it; None: it is not."""
-    lines = _lines_of_objects(content)
-    if lines is None:
-        return None
+def _events_or_problems(blocks: Sequence[tuple[str, bytes]]) -> pa.Table:
+    """What the lines of blocks are; each block is whole lines of a file.
+
+    Small files are checked with few calls: each takes its time, however little it is
+    given.
+    """
+    content = b"".join(lines for _, lines in blocks)
+    if not content:
+        return CHECKED.empty_table()
+    raw = np.frombuffer(content, np.uint8)
+    ends = np.flatnonzero(raw == ord("\n")) + 1
+    starts = np.concatenate(([0], ends[:-1]))
+    good = _look_like_ours(content, raw, starts, ends)
+    if good.all():
+        as_written, tables = _in_bulk(content, ends - starts)
+    else:
+        some = raw[np.repeat(good, ends - starts)].tobytes()
+        as_written, tables = _in_bulk(some, (ends - starts)[good])
+    good[good] = as_written
+    events = pa.concat_tables([CHECKED.empty_table(), *tables])
+    if good.all():
+        return events
+    odd = np.flatnonzero(~good)
+    file_ends = np.cumsum([len(lines) for _, lines in blocks])
+    of_block = np.searchsorted(file_ends, starts[odd], "right")
+    rows = [
+        _row(blocks[block][0], content[starts[at] : ends[at] - 1])
+        for at, block in zip(odd, of_block, strict=True)
+    ]
+    # As they lie in the files: runs of lines are found by that.
+    order = np.empty(len(ends), np.int64)
+    order[good] = np.arange(len(events))
+    order[odd] = len(events) + np.arange(len(odd))
+    both = pa.concat_tables([events, pa.Table.from_pylist(rows, CHECKED)])
+    return both.take(pa.array(order))
+
+
+# -- many lines -------------------------------------------------------------
+
+
+def _look_like_ours(
+    content: bytes, raw: _Array, starts: _Array, ends: _Array
+) -> _Array:
+    """Which lines begin and end as an object does, and are short and all ASCII."""
+    good: _Array = (
+        (raw[starts] == ord("{"))
+        & (raw[np.maximum(ends - 2, 0)] == ord("}"))
+        & (ends - starts <= LINE_BYTES_MAX + 1)
+    )
+    odd = np.flatnonzero(raw < ord(" "))
+    if len(odd) > len(ends):
+        odd = odd[raw[odd] != ord("\n")]
+        good[np.searchsorted(ends, odd, "right")] = False
+    if not content.isascii():
+        odd = np.flatnonzero(raw > 0x7F)
+        good[np.searchsorted(ends, odd, "right")] = False
+    return good
+
+
+def _in_bulk(content: bytes, lengths: _Array) -> tuple[_Array, list[pa.Table]]:
+    """Which of these lines are as our writer writes them, and their events."""
+    if not len(lengths):
+        return np.zeros(0, bool), []
+    found = _parsed(content, len(lengths))
+    if found is not None:
+        table, times = found
+        good = _as_written(table, times, lengths)
+        columns = [times.get(f.name, table[f.name]) for f in _FIELDS]
+        nothing = pa.nulls(len(table), pa.string())
+        names = CHECKED.names
+        events = pa.table([*columns, nothing, nothing, nothing], names)
+        if not good.all():
+            events = events.filter(pa.array(good))
+        return good, [events.cast(CHECKED)]
+    good = _have_one_brace(content, lengths)
+    if not good.all():
+        some = np.frombuffer(content, np.uint8)[np.repeat(good, lengths)].tobytes()
+        good[good], tables = _in_bulk(some, lengths[good])
+        return good, tables
+    if len(lengths) <= _FEW_LINES:
+        return np.zeros(len(lengths), bool), []
+    tables, at = [], 0
+    for lines in np.array_split(np.arange(len(lengths)), _PARTS):
+        size = int(lengths[lines].sum())
+        good[lines], more = _in_bulk(content[at : at + size], lengths[lines])
+        tables += more
+        at += size
+    return good, tables
+
+
+def _have_one_brace(content: bytes, lengths: _Array) -> _Array:
+    """Which lines have one opening brace: a torn line and the next one have two."""
+    braces = np.frombuffer(content, np.uint8) == ord("{")
+    starts = np.cumsum(lengths) - lengths
+    found: _Array = np.add.reduceat(braces, starts, dtype=np.int64) == 1
+    return found
+
+
+def _parsed(
+    content: bytes, lines: int
+) -> tuple[pa.Table, dict[str, pa.ChunkedArray]] | None:
+    """The fields of lines, and those that are times; None: not all can be parsed."""
     try:
         table = pj.read_json(pa.py_buffer(content), _READ, _PARSE)
-        at = table["at"].cast(_TYPES["time"])
+        # Each line is one object, for none is less than one.
+        if table.num_rows != lines:
+            return None
+        table = table.combine_chunks()
+        return table, {name: table[name].cast(_TYPES["time"]) for name in _TIMES}
     except pa.ArrowInvalid:
         return None
-    if table.num_rows != lines or any(
-        table[field.name].null_count for field in FIELDS if field.always
-    ):
-        return None
-    if not (
-        _bytes_least(table) == len(content)
-        and _in_range(table)
-        and _are_times(table["at"], at)
-        and _are_events(table)
-    ):
-        return None
-    columns = [at if f.kind == "time" else table[f.name] for f in _FIELDS]
-    nothing = pa.nulls(lines, pa.string())
-    names = CHECKED.names
-    return pa.table([*columns, nothing, nothing, nothing], names).cast(CHECKED)
 
 
-def _lines_of_objects(content: bytes) -> int | None:
-    """The number of lines, if each begins and ends as an object does."""
-    raw = np.frombuffer(content, np.uint8)
-    ends = np.flatnonzero(raw < ord(" "))
-    if not len(ends) or ends[-1] != len(raw) - 1 or not content.isascii():
-        return None
-    starts = np.concatenate(([0], ends[:-1] + 1))
-    ours = (
-        (raw[ends] == ord("\n")).all()
-        and (raw[starts] == ord("{")).all()
-        and (raw[ends - 1] == ord("}")).all()
-        and (ends - starts).max() <= LINE_BYTES_MAX
-    )
-    return len(ends) if ours else None
+def _as_written(
+    table: pa.Table, times: Mapping[str, pa.ChunkedArray], lengths: _Array
+) -> _Array:
+    """Which lines are events, and have nothing in them that our writer does not write.
 
-
-def _bytes_least(table: pa.Table) -> int:
-    """What lines of these fields take if there is not a byte too much in them.
-
-    No whitespace, no escape, no null, no field that is not in FIELDS.
+    No whitespace, no escape without need, no null, no field that is not in FIELDS.
     """
-    size = 2 * len(table)  # the braces; each field has a comma or the newline behind it
-    for name in _LINE.names:
-        column = table[name]
-        size += (len(column) - column.null_count) * len(f'"{name}":,')
-    for name in (*_TEXTS, "at"):
-        column = table[name]
-        size += (len(column) - column.null_count) * len('""')
-        size += sum(_text_bytes(chunk) for chunk in column.chunks)
-    for name in _INTS:
-        size += _digits(table[name].drop_null().to_numpy())
-    return size
+    columns = {
+        name: table[name].chunk(0)
+        for name in table.column_names
+        if table[name].null_count < len(table)
+    }
+    there = {name: _there(column) for name, column in columns.items()}
+    if not all(field.name in columns for field in FIELDS if field.always):
+        return np.zeros(len(table), bool)
+    # The braces; each field has a comma or the newline behind it.
+    least = np.full(len(table), 2)
+    texts = []
+    for name, column in columns.items():
+        size = len(f'"{name}":,')
+        if name in _INTS:
+            sizes = _digits(column) + size
+        else:
+            texts.append(column)
+            sizes = np.diff(_offsets(column)) + (size + 2)
+        least += sizes * there[name]
+    if (least != lengths).any():
+        least += _escaped(texts, len(table))
+    good: _Array = least == lengths
+    for field in FIELDS:
+        if field.always:
+            good &= there[field.name]
+    version = columns["v"].fill_null(0).to_numpy(zero_copy_only=False)
+    good &= (version >= 1) & (version <= SCHEMA_VERSION)
+    if "attempt" in columns:
+        attempt = columns["attempt"].fill_null(0).to_numpy(zero_copy_only=False)
+        good &= attempt <= _ATTEMPT_MAX
+    for name in _TIMES:
+        if name in columns:
+            good &= _are_times(columns[name], times[name].chunk(0))
+    return good & _are_events(columns, there)
 
 
-def _text_bytes(texts: pa.StringArray) -> int:
-    """Of all texts: they lie one behind the other."""
-    _, offsets, _ = texts.buffers()
-    ends = np.frombuffer(offsets, np.int32)
-    return int(ends[texts.offset + len(texts)]) - int(ends[texts.offset])
+def _there(column: pa.Array) -> _Array | np.bool:
+    """Whether a line has the field."""
+    if not column.null_count:
+        return np.True_
+    found: _Array = column.is_valid().to_numpy(zero_copy_only=False)
+    return found
 
 
-def _digits(numbers: np.ndarray[Any, np.dtype[np.int64]]) -> int:
-    """How many digits there are; a minus is none, and makes the lines too long."""
-    count, power, high = len(numbers), 10, int(numbers.max(initial=0))
+def _offsets(texts: pa.StringArray) -> _Array:
+    """Where each text begins: they lie one behind the other."""
+    offsets = np.frombuffer(texts.buffers()[1], np.int32)
+    return offsets[texts.offset : texts.offset + len(texts) + 1]
+
+
+def _digits(column: pa.Array) -> _Array:
+    """How many digits numbers have; a minus is none, and makes a line too long."""
+    numbers = column.fill_null(0).to_numpy(zero_copy_only=False)
+    digits = np.ones(len(numbers), np.int64)
+    power, high = 10, int(numbers.max(initial=0))
     while power <= high:
-        count += int(np.count_nonzero(numbers >= power))
+        digits += numbers >= power
         power *= 10
-    return count
+    return digits
 
 
-def _in_range(table: pa.Table) -> bool:
-    versions = pc.min_max(table["v"]).as_py()
-    attempts = pc.max(table["attempt"]).as_py() or 0
-    return bool(
-        1 <= versions["min"] <= versions["max"] <= SCHEMA_VERSION
-        and attempts <= _ATTEMPT_MAX
-    )
+def _escaped(columns: Iterable[pa.StringArray], lines: int) -> _Array:
+    """How much longer lines are for what has to be escaped in their texts.
+
+    For half a character, which is no UTF-8: more than any line has.
+    """
+    more = np.zeros(lines, np.int64)
+    for texts in columns:
+        offsets, data = _offsets(texts), texts.buffers()[2]
+        if data is None:
+            continue
+        raw = np.frombuffer(data, np.uint8)[: offsets[-1]]
+        sizes = _ESCAPED[raw]
+        if sizes.any():
+            halves = np.flatnonzero((raw[:-1] == 0xED) & (raw[1:] >= 0xA0))
+            sizes[halves] = LINE_BYTES_MAX
+            sums = np.concatenate(([0], np.cumsum(sizes)))
+            more += np.diff(sums[offsets])
+    return more
 
 
-def _are_times(texts: pa.ChunkedArray, at: pa.ChunkedArray) -> bool:
-    """Whether what pyarrow takes for times are such as ours.
+def _are_times(texts: pa.StringArray, times: pa.Array) -> _Array:
+    """Whether what pyarrow takes for times are such as ours; also where there is none.
 
     It knows other forms, but of so many bytes only ours has a T there and a Z there.
     """
-    ours = pc.all(pc.match_like(texts, _AT_LIKE)).as_py()
-    return bool(ours and pc.min(at.cast(pa.int64())).as_py() >= _AT_LEAST)
-
-
-def _are_events(table: pa.Table) -> bool:
-    pairs = pa.table(
-        {name: table[name].dictionary_encode() for name in ("role", "event")}
+    ours = pc.and_(
+        pc.match_like(texts, _AT_LIKE),
+        pc.greater_equal(times.cast(pa.int64()), _AT_LEAST),
     )
-    found = pairs.group_by(["role", "event"], use_threads=False).aggregate([])
-    roles, events = found["role"].to_pylist(), found["event"].to_pylist()
-    return _NAMES.issuperset(zip(roles, events, strict=True))
+    found: _Array = ours.fill_null(True).to_numpy(zero_copy_only=False)
+    return found
 
 
-# -- line by line -----------------------------------------------------------
+def _are_events(
+    columns: Mapping[str, pa.Array], there: Mapping[str, _Array | np.bool]
+) -> _Array:
+    """Whether there is each event, and has the fields that it must have."""
+    roles, events = (columns[name].dictionary_encode() for name in ("role", "event"))
+    names = events.dictionary.to_pylist()
+    needed = np.array(
+        [
+            _NEEDED.get((role, event), _NEVER)
+            for role in [*roles.dictionary.to_pylist(), None]
+            for event in [*names, None]
+        ]
+    )
+    # A null is behind all others.
+    role_at, event_at = (
+        each.indices.fill_null(len(each.dictionary)).to_numpy(zero_copy_only=False)
+        for each in (roles, events)
+    )
+    needed = needed[role_at.astype(np.int64) * (len(names) + 1) + event_at]
+    has = sum(there[name] * bit for name, bit in _BITS.items() if name in there)
+    found: _Array = (needed & ~np.asarray(has)) == 0
+    return found
 
 
-def _line_by_line(file: str, content: bytes) -> pa.Table:
-    lines = content.split(b"\n")
-    if not lines[-1]:
-        lines.pop()
-    return pa.Table.from_pylist([_row(file, line) for line in lines], CHECKED)
+# -- one line ---------------------------------------------------------------
 
 
 def _row(file: str, line: bytes) -> dict[str, Any]:
+    place: dict[str, Any] = {}
     try:
         return _event(line)
     except NewerSchema:
         problem = LineProblem.NEWER_SCHEMA
+        place = _place(line)
     except (BadLine, UnicodeDecodeError):
         if len(line) > LINE_BYTES_MAX:
             problem = LineProblem.LONG_LINE
@@ -309,7 +470,30 @@ def _row(file: str, line: bytes) -> dict[str, Any]:
             problem = LineProblem.TORN_LINE
         else:
             problem = LineProblem.BAD_LINE
-    example = line[: 4 * _EXAMPLE_CHARS].decode(errors="replace")[:_EXAMPLE_CHARS]
+    return {**place, **_problem(file, problem, line)}
+
+
+def _place(line: bytes) -> dict[str, Any]:
+    """The number of a line that nobody can read, if it has one as ours have."""
+    fields = json.loads(line)
+    texts = {name: fields.get(name) for name in ("at", "node", "boot")}
+    seq = fields.get("seq")
+    if not all(isinstance(text, str) for text in texts.values()):
+        return {}
+    if type(seq) is not int or not 0 <= seq < 2**63:
+        return {}
+    try:
+        at = datetime.fromisoformat(texts["at"])
+    except ValueError:
+        return {}
+    if at.tzinfo is None:
+        return {}
+    names = {name: _in_utf8(texts[name]) for name in ("node", "boot")}
+    return {**names, "seq": seq, "at": at}
+
+
+def _problem(file: str, problem: LineProblem, line: bytes) -> dict[str, Any]:
+    example = line[:EXAMPLE_BYTES].decode(errors="replace")[:_EXAMPLE_CHARS]
     return {"file": file, "problem": problem.value, "example": example}
 
 
@@ -320,11 +504,17 @@ def _event(line: bytes) -> dict[str, Any]:
     fields: dict[str, Any] = {**parse_line(line.decode())}
     if fields.get("attempt", 0) > _ATTEMPT_MAX:
         raise BadLine("too many attempts")
-    fields["at"] = datetime.fromisoformat(fields["at"])
+    for name in _TIMES:
+        if name in fields:
+            fields[name] = datetime.fromisoformat(fields[name])
     for name in _TEXTS:
-        if name in fields and not fields[name].isascii():
-            # JSON may have half a character, and UTF-8 may not.
-            fields[name] = fields[name].encode(errors="replace").decode()
+        if name in fields:
+            fields[name] = _in_utf8(fields[name])
     if "from" in fields:
         fields["source"] = fields.pop("from")
     return fields
+
+
+def _in_utf8(text: str) -> str:
+    """JSON may have half a character, and UTF-8 may not."""
+    return text if text.isascii() else text.encode(errors="replace").decode()

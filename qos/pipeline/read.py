@@ -1,10 +1,16 @@
 """Reads journals: their lines, checked as `qos.journal.parse_line` does, and problems.
 
 A line is an event or a problem, never neither. Nothing that is found in a journal
-raises. Hidden files are those that are being written, and are not looked at.
+raises. Hidden files are being written, or their writer has died: they are counted, and
+not read.
 
-Lines are checked in the Python workers of Spark, a whole file at once and not one by one
+Lines are checked in the Python workers of Spark, many at once and not one by one
 (`qos.pipeline.lines`): that takes less time than from_json and the checks that it needs.
+
+Memory is bounded, whatever is in a folder. Files of this machine are read by the
+workers in blocks, of any size and compressed or not. Of files that are elsewhere, Java
+reads those up to 32 MB as a whole; longer ones by lines, of which it leaves out those
+that are too long; and no longer ones that are compressed (`unread-file`).
 """
 
 from __future__ import annotations
@@ -12,28 +18,39 @@ from __future__ import annotations
 import enum
 import functools
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date
+from typing import Any, cast
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from qos.journal.schema import LINE_BYTES_MAX
 from qos.pipeline.lines import LineProblem, check_files, check_lines
+from qos.pipeline.locations import local_path
 from qos.pipeline.schema import CHECKED, EVENT
+from qos.pipeline.speakers import FOREIGN_WORD, NOBODY, Tied
 
 __all__ = [
+    "FILE_PROBLEMS",
     "Problem",
     "checked_files",
     "checked_lines",
+    "checked_rest",
     "events_of",
     "file_problems",
+    "is_hidden",
+    "is_of_journal",
+    "is_open",
     "line_problems",
     "literal",
     "read_files",
     "read_lines",
-    "read_rest",
+    "read_these",
     "read_whole",
     "stream_lines",
+    "why_unread",
 ]
 
 
@@ -45,9 +62,19 @@ class Problem(enum.Enum):
     BAD_LINE = LineProblem.BAD_LINE.value
     LONG_LINE = LineProblem.LONG_LINE.value
     NEWER_SCHEMA = LineProblem.NEWER_SCHEMA.value
+    #: See qos.pipeline.speakers.
+    FOREIGN_NODE = LineProblem.FOREIGN_NODE.value
+    FOREIGN_WORD = FOREIGN_WORD
+    #: Of a compressed file: what follows cannot be read.
+    BROKEN_FILE = LineProblem.BROKEN_FILE.value
     EMPTY_FILE = "empty-file"
     #: A file that is none of a journal's, by its name. It is not read.
     FOREIGN_FILE = "foreign-file"
+    #: A file that is not closed: it is being written, or its writer has died. It is
+    #: not read.
+    OPEN_FILE = "open-file"
+    #: A file of a journal that cannot be read where it is; `example` says why.
+    UNREAD_FILE = "unread-file"
     #: The clock of a node went back.
     CLOCK_BACK = "clock-back"
     #: Lines of a boot that nobody has given us, or that could not be written.
@@ -55,12 +82,36 @@ class Problem(enum.Enum):
 
 
 #: As `qos.journal.files` names them: NODE-BOOT-N.jsonl. Both say the same.
-_NAME = r"/[^/]*-[^/]*-[0-9][^/]*\.jsonl$"
-_NAME_GLOB = "*-*-[0-9]*.jsonl"
+_NAME = r"/[^/]*-[^/]*-[0-9][^/]*\.jsonl(\.gz|\.zst)?$"
+_NAME_GLOB = "*-*-[0-9]*.jsonl{,.gz,.zst}"
+#: A stream is read by Java, which knows no `.zst` everywhere.
+_STREAM_GLOB = "*-*-[0-9]*.jsonl{,.gz}"
+_COMPRESSED = r"\.(gz|zst)$"
+#: As the writer names them until they are closed.
+_OPEN_NAME = r"/\.[^/]*-[^/]*-[0-9][^/]*\.jsonl$"
 
-#: The writer begins a new file after half of it. One that is longer is not ours, and
-#: may be longer than memory: it is read by lines.
+_UNDERSCORE = "Spark leaves out names that begin with _: begin it with %5F"
+_TOO_LARGE = "it is compressed, and too large to be read from where it is: unpack it"
+_NOT_STREAMED = "a stream reads no .zst: audit it at once, or unpack it"
+
+#: Of Hadoop, for lines.
+_JAVA_LINE_OPTION = "mapreduce.input.linerecordreader.line.maxlength"
+
+#: The problems that are found by listing files alone.
+FILE_PROBLEMS = (
+    Problem.EMPTY_FILE,
+    Problem.FOREIGN_FILE,
+    Problem.OPEN_FILE,
+    Problem.UNREAD_FILE,
+)
+
+#: Of a file that Java has in memory as a whole; the writer begins a new one after half
+#: of it.
 _WHOLE_BYTES_MAX = 32 * 2**20
+
+#: Java leaves out longer lines where files are read by lines, or cuts them. Some more
+#: than LINE_BYTES_MAX, so that most lines that are too long have an example.
+_JAVA_LINE_BYTES_MAX = 8 * LINE_BYTES_MAX
 
 
 def read_lines(
@@ -100,7 +151,7 @@ def stream_lines(spark: SparkSession, folders: Sequence[str]) -> DataFrame:
     """
     reader = (
         spark.readStream.option("recursiveFileLookup", "true")
-        .option("pathGlobFilter", _NAME_GLOB)
+        .option("pathGlobFilter", _STREAM_GLOB)
         # Spark leaves out what is a week older than the newest file, and says nothing.
         .option("maxFileAge", "36500d")
     )
@@ -117,19 +168,78 @@ def read_files(
     *,
     first: date | None = None,
     last: date | None = None,
+    streamed: bool = False,
 ) -> DataFrame:
-    """The files of all kinds: columns `file` and `empty`. See read_lines."""
+    """The files of all kinds: columns `file`, `empty` and `unread`. See read_lines.
+
+    `unread`: why it is not read; null: it is, if it is one of a journal.
+
+    Of the hidden files, only those of a journal's writer.
+
+    Args:
+        spark: the session.
+        folders: see read_lines.
+        first: likewise.
+        last: likewise.
+        streamed: whether stream_lines reads the others, and not read_whole.
+    """
+    here = _are_here(folders) and not streamed
     reader = spark.read.format("binaryFile").option("recursiveFileLookup", "true")
     found = reader.load([_glob(folder) for folder in folders])
     # A scan leaves empty files out; the list of files does not. Nothing is opened.
     names = spark.createDataFrame(
-        [(name,) for name in found.inputFiles()], "file string"
+        [
+            *((name, None, None) for name in found.inputFiles()),
+            *((name, False, None) for name, _ in _hidden(spark, folders, ".")),
+            *(
+                (name, size == 0, None if here else _UNDERSCORE)
+                for name, size in _hidden(spark, folders, "_")
+            ),
+        ],
+        "file string, empty boolean, unread string",
     )
     # The same file may be file:/x here and file:///x there.
-    full = found.select(_place("_metadata.file_path").alias("full"))
+    full = found.select(
+        _place("_metadata.file_path").alias("full"),
+        F.col("_metadata.file_size").alias("size"),
+    )
     frame = _between(names, first, last)
     frame = frame.join(full, _place("file") == F.col("full"), "left")
-    return frame.select("file", F.col("full").isNull().alias("empty"))
+    large = F.col("size") > _WHOLE_BYTES_MAX
+    unread = F.lit(None).cast("string")
+    if streamed:
+        unread = F.when(F.col("file").endswith(".zst"), _NOT_STREAMED)
+    elif not here:
+        unread = F.when(large & F.col("file").rlike(_COMPRESSED), _TOO_LARGE)
+    return frame.select(
+        "file",
+        F.coalesce("empty", F.col("full").isNull()).alias("empty"),
+        F.coalesce("unread", unread).alias("unread"),
+    )
+
+
+def _hidden(
+    spark: SparkSession, folders: Sequence[str], begin: str
+) -> list[tuple[str, int]]:
+    """The files of journals whose names begin so, and their sizes.
+
+    Spark lists no file whose name begins with `.` or `_`, so Hadoop is asked.
+    """
+    context = cast(Any, spark.sparkContext)
+    # By its whole name at once: each part by itself is looked for in every jar.
+    path_of = getattr(context._jvm, "org.apache.hadoop.fs.Path")
+    found: list[Any] = []
+    for folder in folders:
+        glob = path_of(f"{_glob(folder)}/{begin}{_NAME_GLOB}")
+        system = glob.getFileSystem(context._jsc.hadoopConfiguration())
+        # Null if there is no such folder.
+        found += system.globStatus(glob) or ()
+    return [(str(each.getPath().toUri()), int(each.getLen())) for each in found]
+
+
+def _are_here(folders: Sequence[str]) -> bool:
+    """Whether all are on this machine, where Python workers can read them."""
+    return all(local_path(folder) is not None for folder in folders)
 
 
 def read_whole(
@@ -139,51 +249,138 @@ def read_whole(
     first: date | None = None,
     last: date | None = None,
 ) -> DataFrame:
-    """All whole files: columns `file` and `content`. See read_lines.
+    """The files of journals: columns `file` and `content`. See read_lines.
 
-    Those that are too long to be in memory are left out; see read_rest. The content is
-    null where all are on this machine: the Python workers read them themselves, and
-    Java need not have them in its memory.
+    The content is null where all are on this machine: the Python workers read them
+    themselves, and Java need not have them in its memory. Of those that are elsewhere,
+    long ones are left out: see checked_rest.
     """
-    here = not any("://" in folder for folder in folders)
-    content = F.lit(None).cast("binary").alias("content") if here else F.col("content")
-    frame = (
+    here = _are_here(folders)
+    found = (
         spark.read.format("binaryFile")
         .option("recursiveFileLookup", "true")
         .option("pathGlobFilter", _NAME_GLOB)
         .load([_glob(folder) for folder in folders])
-        .where(F.col("_metadata.file_size") <= _WHOLE_BYTES_MAX)
-        .select(F.col("_metadata.file_path").alias("file"), content)
     )
+    name = F.col("_metadata.file_path").alias("file")
+    if not here:
+        found = found.where(F.col("_metadata.file_size") <= _WHOLE_BYTES_MAX)
+        return _between(found.select(name, "content"), first, last)
+    nothing = F.lit(None).cast("binary").alias("content")
+    frame = found.select(name, nothing)
+    others = _hidden(spark, folders, "_")
+    if others:
+        rows = [(name,) for name, _ in others]
+        more = spark.createDataFrame(rows, "file string").select("file", nothing)
+        frame = frame.unionByName(more)
     return _between(frame, first, last)
 
 
-def read_rest(
+def read_these(
+    spark: SparkSession, sizes: Mapping[str, int], tied: Tied = NOBODY
+) -> tuple[DataFrame, DataFrame | None]:
+    """Some files: what read_whole and checked_rest have of them.
+
+    Args:
+        spark: the session.
+        sizes: of the files, by their paths.
+        tied: see checked_rest.
+    """
+    here = [path for path in map(local_path, sizes) if path is not None]
+    if len(here) == len(sizes):
+        rows = [(path.absolute().as_uri(),) for path in here]
+        frame = spark.createDataFrame(rows, "file string")
+        return frame.withColumn("content", F.lit(None).cast("binary")), None
+    names = [literal(path) for path in sizes]
+    files = spark.read.format("binaryFile").load(names)
+    files = files.where(F.col("_metadata.file_size") <= _WHOLE_BYTES_MAX)
+    whole = files.select(F.col("_metadata.file_path").alias("file"), "content")
+    if max(sizes.values()) <= _WHOLE_BYTES_MAX:
+        return whole, None
+    return whole, _checked_rest(spark, names, None, None, tied)
+
+
+def checked_rest(
     spark: SparkSession,
     folders: Sequence[str],
     *,
     first: date | None = None,
     last: date | None = None,
+    tied: Tied = NOBODY,
+) -> DataFrame | None:
+    """Each line of the files that read_whole leaves out; see checked_lines.
+
+    Returns:
+        The same columns; None: there are none.
+    """
+    if _are_here(folders):
+        return None
+    globs = [_glob(folder) for folder in folders]
+    return _checked_rest(spark, globs, first, last, tied)
+
+
+def _checked_rest(
+    spark: SparkSession,
+    globs: list[str],
+    first: date | None,
+    last: date | None,
+    tied: Tied,
 ) -> DataFrame:
-    """The lines of the files that read_whole leaves out; see read_lines."""
-    lines = read_lines(spark, folders, first=first, last=last)
-    return lines.where(F.col("_metadata.file_size") > _WHOLE_BYTES_MAX)
+    reader = spark.read.option("recursiveFileLookup", "true")
+    reader = reader.option("pathGlobFilter", "*-*-[0-9]*.jsonl")
+    files = reader.format("binaryFile").load(globs)
+    long = F.col("_metadata.file_size") > _WHOLE_BYTES_MAX
+    name = F.col("_metadata.file_path").alias("file")
+    lines = (
+        reader.format("text")
+        .option("lineSep", "\n")
+        .option(_JAVA_LINE_OPTION, str(_JAVA_LINE_BYTES_MAX))
+        .load(globs)
+        .where(long)
+        .select(name, "value")
+    )
+    # Java does not say what it leaves out; but so many bytes are in no line.
+    read = lines.groupBy("file").agg(F.sum(F.octet_length("value") + 1).alias("read"))
+    sizes = files.where(long).select(name, F.col("_metadata.file_size").alias("size"))
+    left_out = F.col("size") - F.coalesce("read", F.lit(0))
+    too_long = sizes.join(read, "file", "left").where(left_out > LINE_BYTES_MAX)
+    columns = {each.name: F.lit(None).cast(each.dataType) for each in CHECKED}
+    example = F.format_string("%d bytes in lines that are too long", left_out)
+    columns |= {
+        "file": F.col("file"),
+        "problem": F.lit(Problem.LONG_LINE.value),
+        "example": example,
+    }
+    problems = too_long.select(
+        *(columns[each.name].alias(each.name) for each in CHECKED)
+    )
+    checked = checked_lines(_between(lines, first, last), tied)
+    return checked.unionByName(_between(problems, first, last))
 
 
-def checked_files(files: DataFrame) -> DataFrame:
+def checked_files(files: DataFrame, tied: Tied = NOBODY) -> DataFrame:
     """Each line of whole files as an event or a problem; see checked_lines."""
-    return files.select("file", "content").mapInArrow(check_files, CHECKED)
+    check = functools.partial(check_files, tied=tied)
+    return files.select("file", "content").mapInArrow(check, CHECKED)
 
 
-def checked_lines(lines: DataFrame) -> DataFrame:
+def checked_lines(lines: DataFrame, tied: Tied = NOBODY) -> DataFrame:
     """Each line as an event or a problem.
+
+    Args:
+        lines: see read_lines.
+        tied: the folders that are tied to nodes.
 
     Returns:
         The columns of `EVENT`, `problem` (the name of one, or null), and of a line that
         is a problem `file` and `example` (its beginning).
     """
+
     # A declarative pipeline takes no mapInArrow: that asks for the columns of a frame.
-    check = F.arrow_udf(check_lines, CHECKED)  # type: ignore[attr-defined]  # has no types
+    def checked(files: pa.Array, values: pa.Array) -> pa.Array:
+        return check_lines(files, values, tied)
+
+    check = F.arrow_udf(checked, CHECKED)  # type: ignore[attr-defined]  # has no types
     return lines.select(check("file", "value").alias("line")).select("line.*")
 
 
@@ -210,13 +407,43 @@ def file_problems(files: DataFrame) -> DataFrame:
         `count` and `example`.
     """
     return files.select(
-        F.when(~F.col("file").rlike(_NAME), Problem.FOREIGN_FILE.value)
+        F.when(F.col("file").rlike(_OPEN_NAME), Problem.OPEN_FILE.value)
+        .when(~F.col("file").rlike(_NAME), Problem.FOREIGN_FILE.value)
         .when(F.col("empty"), Problem.EMPTY_FILE.value)
+        .when(F.col("unread").isNotNull(), Problem.UNREAD_FILE.value)
         .alias("kind"),
         _place("file").alias("place"),
         F.lit(1).cast("long").alias("count"),
-        F.lit("").alias("example"),
+        F.coalesce("unread", F.lit("")).alias("example"),
     ).where(F.col("kind").isNotNull())
+
+
+def is_of_journal(path: str) -> bool:
+    """Whether a file is one of a journal, by its name."""
+    return re.search(_NAME, path) is not None
+
+
+def is_open(path: str) -> bool:
+    """Whether a file is one of a journal that is not closed, by its name."""
+    return re.search(_OPEN_NAME, path) is not None
+
+
+def is_hidden(path: str) -> bool:
+    """Whether a file is one that nobody sees: none of a journal, by its name."""
+    name = path.rpartition("/")[2]
+    if name.startswith("."):
+        return not is_open(path)
+    return name.startswith("_") and not is_of_journal(path)
+
+
+def why_unread(path: str, size: int) -> str | None:
+    """Why a file of a journal cannot be read where it is; None: it can."""
+    if local_path(path) is not None or not is_of_journal(path):
+        return None
+    if path.rpartition("/")[2].startswith("_"):
+        return _UNDERSCORE
+    too_large = size > _WHOLE_BYTES_MAX and re.search(_COMPRESSED, path)
+    return _TOO_LARGE if too_large else None
 
 
 def literal(path: str) -> str:

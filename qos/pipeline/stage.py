@@ -3,16 +3,16 @@
 To read the journals again for each table would take longer, and so would Spark's own
 cache: where the folder is on this machine, the Python workers that have checked the
 lines write them, and nothing goes back to Java. Most lines are of messages: of those
-they write no more than what comes of them, as long as none is there twice.
+they write no more than what comes of them.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import date
+from datetime import UTC, date, datetime, time
 from functools import partial
 from pathlib import Path
 
@@ -21,12 +21,14 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from qos.pipeline import boot_runs, lines, read, told
 from qos.pipeline.schema import CHECKED, EVENT
+from qos.pipeline.speakers import NOBODY, Tied
 
-__all__ = ["Staged", "stage"]
+__all__ = ["Staged", "stage", "stage_files"]
 
 #: Of a row group, which a worker has in memory.
 _ROWS = 200_000
@@ -39,6 +41,7 @@ _PARTS = {
     "lines": lines.CHECKED,
     "runs": boot_runs.stretches(lines.CHECKED.empty_table()).schema,
     "told": told.in_arrow(lines.CHECKED.empty_table()).schema,
+    "late": boot_runs.stretches(lines.CHECKED.empty_table()).schema,
 }
 
 
@@ -47,15 +50,17 @@ class Staged:
     """What was written.
 
     Attributes:
-        lines: see qos.pipeline.read.checked_lines. Where there is `told`, only those
-            that are not of messages.
+        lines: see qos.pipeline.read.checked_lines; only those that are not of messages.
         runs: see qos.pipeline.boot_runs; of all lines, the same perhaps twice.
-        told: of the other lines, as if none was there twice; see qos.pipeline.told.
+        told: of the lines of messages; see qos.pipeline.told.
+        late: the runs of lines that are in none of the other frames, as their day is
+            closed.
     """
 
     lines: DataFrame
     runs: DataFrame
-    told: DataFrame | None = None
+    told: DataFrame
+    late: DataFrame
 
 
 def stage(
@@ -65,7 +70,7 @@ def stage(
     *,
     first: date | None = None,
     last: date | None = None,
-    whole: bool = False,
+    tied: Tied = NOBODY,
 ) -> Staged:
     """Check the lines of journals, and write what they are.
 
@@ -75,22 +80,71 @@ def stage(
         folder: where; there must be none.
         first: see read_lines.
         last: likewise.
-        whole: write all lines, also where less would do.
+        tied: the folders that are tied to nodes.
     """
     files = read.read_whole(spark, journals, first=first, last=last)
-    rest = read.checked_lines(read.read_rest(spark, journals, first=first, last=last))
+    rest = read.checked_rest(spark, journals, first=first, last=last, tied=tied)
+    return _staged(spark, files, rest, folder, None, tied)
+
+
+def stage_files(
+    spark: SparkSession,
+    sizes: Mapping[str, int],
+    folder: str,
+    *,
+    open_from: date | None = None,
+    tied: Tied = NOBODY,
+) -> Staged:
+    """The same for some files.
+
+    Args:
+        spark: the session.
+        sizes: of the files, by their paths.
+        folder: see stage.
+        open_from: the lines of days before this one are late; None: none is.
+        tied: the folders that are tied to nodes.
+    """
+    files, rest = read.read_these(spark, sizes, tied)
+    return _staged(spark, files, rest, folder, open_from, tied)
+
+
+def _staged(
+    spark: SparkSession,
+    files: DataFrame,
+    rest: DataFrame | None,
+    folder: str,
+    open_from: date | None,
+    tied: Tied,
+) -> Staged:
     if "://" in folder:
-        read.checked_files(files).unionByName(rest).write.parquet(folder)
+        checked = read.checked_files(files, tied)
+        if rest is not None:
+            checked = checked.unionByName(rest)
+        checked.write.parquet(folder)
         checked = spark.read.schema(CHECKED).parquet(read.literal(folder))
+        is_late = F.lit(False)
+        if open_from is not None:
+            is_late = F.col("problem").isNull() & (F.to_date("at") < F.lit(open_from))
+        late = read.events_of(checked.where(is_late))
+        checked = checked.where(~is_late)
         events = read.events_of(checked)
-        return Staged(checked, events.mapInArrow(_runs, boot_runs.RUN))
+        return Staged(
+            checked.where(~F.coalesce(told.is_of_message(), F.lit(False))),
+            checked.mapInArrow(_runs, boot_runs.RUN),
+            told.in_spark(events.where(told.is_of_message())),
+            late.mapInArrow(_runs, boot_runs.RUN).withColumn(
+                "kind", F.lit(boot_runs.LATE)
+            ),
+        )
     for part in _PARTS:
         Path(folder, part).mkdir(parents=True)
     for name, frame, checked_in in (
-        ("files", files, lines.checked_in),
+        ("files", files, partial(lines.checked_in, tied=tied)),
         ("rest", rest, _are_checked),
     ):
-        write = partial(_write, folder, name, checked_in, whole)
+        if frame is None:
+            continue
+        write = partial(_write, folder, name, checked_in, open_from)
         written = frame.mapInArrow(write, "n long")
         written.write.format("noop").mode("overwrite").save()
     by_teller = told.in_spark(spark.createDataFrame([], EVENT))
@@ -101,7 +155,8 @@ def stage(
     return Staged(
         there("lines", CHECKED),
         there("runs", boot_runs.RUN),
-        None if whole else there("told", by_teller.schema),
+        there("told", by_teller.schema),
+        there("late", boot_runs.RUN).withColumn("kind", F.lit(boot_runs.LATE)),
     )
 
 
@@ -118,7 +173,7 @@ def _write(
     folder: str,
     name: str,
     checked_in: Callable[[pa.RecordBatch], Iterator[pa.Table]],
-    whole: bool,
+    open_from: date | None,
     batches: Iterator[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
     """Write what is in a partition, and say how many lines there are."""
@@ -129,20 +184,28 @@ def _write(
         _part(folder, "lines", name) as kept,
         _part(folder, "runs", name) as runs,
         _part(folder, "told", name) as by_teller,
+        _part(folder, "late", name) as late,
     ):
         for group in _groups(tables):
             count += len(group)
+            if open_from is not None:
+                is_late = _are_before(group, open_from)
+                late.write_table(boot_runs.stretches(group.filter(is_late)))
+                group = group.filter(pc.invert(is_late))
             runs.write_table(boot_runs.stretches(group))
             of_messages = told.are_of_messages(group)
-            messages = group.filter(of_messages)
-            if whole:
-                kept.write_table(messages)
-            else:
-                by_teller.write_table(told.in_arrow(messages))
+            by_teller.write_table(told.in_arrow(group.filter(of_messages)))
             others.append(group.filter(pc.invert(of_messages)))
         # Apart, so that the few are found soon among many.
         kept.write_table(pa.concat_tables(others))
     yield pa.record_batch({"n": [count]})
+
+
+def _are_before(lines: pa.Table, day: date) -> pa.ChunkedArray:
+    moment = datetime.combine(day, time(), UTC)
+    limit = pa.scalar(moment, lines.schema.field("at").type)
+    is_before = pc.fill_null(pc.less(lines["at"], limit), False)
+    return pc.and_(is_before, pc.is_null(lines["problem"]))
 
 
 @contextmanager

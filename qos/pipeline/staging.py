@@ -1,66 +1,50 @@
-"""What a stream keeps between its batches, as Parquet: by the number of the batch.
+"""What a follower keeps between its steps, beside the state: by the number of the step.
 
 ::
 
-    STAGED/lines/kind=batch/upto=7/date=…   the checked lines of batch 7
-    STAGED/lines/kind=whole/upto=4/date=…   what is kept of those up to batch 4
-    STAGED/boots/upto=7                     the state after batch 7: see boot_runs,
-    STAGED/problems/upto=7                  the problems of lines,
-    STAGED/marks/upto=7                     and how far it is: see Marks
+    FOLDER/plan/upto=7        the files of step 7; written before any of them is read
+    FOLDER/seen/upto=4        all files up to step 4 that may be listed again
+    FOLDER/boots/upto=7       after step 7: the runs of all boots (see boot_runs),
+    FOLDER/problems/upto=7    the problems of lines and files,
+    FOLDER/pending/upto=7     the messages that may be judged in another way later,
+    FOLDER/again/upto=7       the same, as they were judged last,
+    FOLDER/marks/upto=7       and how far it is: see Marks
 
-A batch that is run again writes to its own places and reads what was there before it,
-so that it comes to the same however often it is interrupted. What only an earlier
-batch needs is removed when that one is surely over: when the next begins.
+A step that is done again has the files of its plan, and reads what was there before it,
+so that it comes to the same however often it is interrupted. It is over when its marks
+are there; what only an earlier step needs is removed when the next one begins.
 
 Knows neither tables nor what decides about lines.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, astuple, dataclass
 from datetime import date
 from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
-from pyspark.sql.types import (
-    BooleanType,
-    DateType,
-    IntegerType,
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-)
+from pyspark.sql.types import StructType
 
 from qos.pipeline import boot_runs, store
-from qos.pipeline.schema import EVENT
+from qos.pipeline.new_files import NewFile
+from qos.pipeline.state import Part
 
-__all__ = ["PROBLEM", "STAGED", "Incomplete", "Marks", "Staging"]
-
-#: A checked line as it is staged. `late`: it goes into no table any more.
-STAGED: Final = StructType(
-    [
-        *(StructField(field.name, field.dataType) for field in EVENT),
-        StructField("file", StringType()),
-        StructField("problem", StringType()),
-        StructField("example", StringType()),
-        StructField("subject", LongType()),
-        StructField("late", BooleanType()),
-        StructField("kind", StringType()),
-        StructField("upto", IntegerType()),
-        StructField("date", DateType()),
-    ]
-)
+__all__ = ["PROBLEM", "Incomplete", "Marks", "Staging"]
 
 #: See qos.pipeline.read.file_problems.
 PROBLEM: Final = "kind string, place string, count bigint, example string"
 
 _MARKS: Final = (
     "batch int, lines bigint, events bigint, first date, last date, latest date, "
-    "shown_from date, open_from date, whole int"
+    "shown_from date, open_from date, parts array<struct<first:int,last:int>>"
 )
+
+_FILE: Final = "path string, day string, problem string, size bigint"
+
+#: After so many steps their files are written together.
+_TOGETHER: Final = 64
 
 
 class Incomplete(Exception):
@@ -69,17 +53,17 @@ class Incomplete(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """How far a stream is.
+    """How far a follower is.
 
     Attributes:
-        batch: its last one.
+        batch: its last step.
         lines: all that were read; `events` of them are events.
         first: the first day of an event that is in a table.
         last: the last one.
         latest: the last one that was not in the future.
-        shown_from: the first day that this batch could change.
+        shown_from: the first day that this step could change.
         open_from: the first day that the next one can change; None: any.
-        whole: the batch up to which the lines were last gathered.
+        parts: those of the state that count.
     """
 
     batch: int = -1
@@ -90,116 +74,127 @@ class Marks:
     latest: date | None = None
     shown_from: date | None = None
     open_from: date | None = None
-    whole: int = -1
+    parts: tuple[Part, ...] = ()
 
 
 class Staging:
-    """The folder of a stream."""
+    """The folder of a follower."""
 
     def __init__(self, spark: SparkSession, folder: str) -> None:
         self._spark = spark
         self._folder = folder
 
-    def marks(self, batch: int | None = None) -> Marks:
-        """The marks after a batch; None: the last one. Before any: those of none.
+    def marks(self) -> Marks:
+        """The marks after the last step that is over. Before any: those of none.
 
         Raises:
-            Incomplete: there are none after this batch.
+            Incomplete: there are none, though a step was over.
         """
-        there = set(self._numbers("marks"))
-        if batch is None:
-            batch = max(there, default=-1)
-        if batch < 0:
+        last = max(self._whole("marks"), default=-1)
+        if last < 0:
+            # The plan of the first step may be there, and nothing else.
+            if max(self._numbers("plan"), default=0) > 0:
+                raise Incomplete(
+                    f"{self._folder} is not complete: its marks are not there. Remove "
+                    "it all, and it begins anew"
+                )
             return Marks()
-        if batch not in there:
-            raise Incomplete(
-                f"{self._folder} is not complete: nothing of batch {batch} is there. "
-                "Remove it all, and it begins anew"
-            )
-        row = self._read("marks", batch, _MARKS).first()
+        row = self._read("marks", last, _MARKS).first()
         assert row is not None
-        return Marks(**row.asDict())
+        values = row.asDict()
+        values["parts"] = tuple(Part(*part) for part in values["parts"])
+        return Marks(**values)
 
-    def boots(self, batch: int) -> DataFrame:
-        """The runs of lines after a batch."""
-        return self._read("boots", batch, boot_runs.RUN)
+    def boots(self, step: int) -> DataFrame:
+        """The runs of lines after a step."""
+        return self._read("boots", step, boot_runs.RUN)
 
-    def problems(self, batch: int) -> DataFrame:
-        """The problems of lines after a batch."""
-        return self._read("problems", batch, PROBLEM)
+    def problems(self, step: int) -> DataFrame:
+        """The problems of lines and files after a step."""
+        return self._read("problems", step, PROBLEM)
 
-    def save(self, marks: Marks, runs: DataFrame, problems: DataFrame) -> None:
-        """Keep the state after a batch."""
-        for name, frame in (("boots", runs), ("problems", problems)):
-            store.replace_table(frame, self._at(name, marks.batch))
-        row = self._spark.createDataFrame([tuple(asdict(marks).values())], _MARKS)
-        store.replace_table(row, self._at("marks", marks.batch))
+    def pending(self, step: int, schema: StructType) -> DataFrame:
+        """The messages that are not judged for good after a step."""
+        name = "again" if step in self._whole("again") else "pending"
+        return self._read(name, step, schema)
 
-    def stage(self, lines: DataFrame, batch: int) -> DataFrame:
-        """Keep the lines of a batch, and return them as they are kept."""
-        # As they come: a stream has no adaptive plans, and would put a day in one task.
-        self._write(lines, "batch", batch)
-        return self._lines(("batch", batch))
+    def save_again(self, pending: DataFrame, step: int) -> None:
+        """Keep these messages, as they were judged again without a new line."""
+        store.overwrite(pending, self._at("again", step))
 
-    def events(self, marks: Marks, batch: int) -> DataFrame:
-        """The events that are kept, up to a batch: columns of EVENT and `subject`.
+    def save(
+        self, marks: Marks, runs: DataFrame, problems: DataFrame, pending: DataFrame
+    ) -> None:
+        """Keep what is known after a step, which is over then."""
+        frames = {"boots": runs, "problems": problems, "pending": pending}
+        for name, frame in frames.items():
+            store.overwrite(frame, self._at(name, marks.batch))
+        values = tuple(asdict(marks).values())
+        row = self._spark.createDataFrame([values], _MARKS)
+        store.overwrite(row, self._at("marks", marks.batch))
+
+    def plan(self, step: int) -> list[NewFile]:
+        """The files of a step that was begun; none: it was not."""
+        if step not in self._whole("plan"):
+            return []
+        return self._files("plan", step)
+
+    def save_plan(self, files: Sequence[NewFile], step: int) -> None:
+        """Keep the files of a step."""
+        self._write_files(files, "plan", step)
+
+    def seen(self) -> list[NewFile]:
+        """The files of all steps, but for those that were forgotten."""
+        whole = max(self._whole("seen"), default=-1)
+        found = self._files("seen", whole) if whole >= 0 else []
+        for step in sorted(self._whole("plan")):
+            if step > whole:
+                found += self._files("plan", step)
+        return found
+
+    def clean(self, marks: Marks, seen: Sequence[NewFile]) -> None:
+        """Remove what is not needed after a step that is over.
 
         Args:
-            marks: after the batch before.
-            batch: which.
+            marks: after it.
+            seen: the files that are not to be forgotten, up to this step.
         """
-        each = [("batch", number) for number in range(marks.whole + 1, batch + 1)]
-        whole = [("whole", marks.whole)] if marks.whole >= 0 else []
-        lines = self._lines(*whole, *each)
-        return lines.where(F.col("problem").isNull() & ~F.col("late"))
+        for name in ("boots", "problems", "pending", "again", "marks"):
+            self._remove(name, marks.batch)
+        whole = max(self._whole("seen"), default=-1)
+        if marks.batch - whole >= _TOGETHER:
+            self._write_files(seen, "seen", marks.batch)
+            self._remove("seen", marks.batch)
+            self._remove("plan", marks.batch + 1)
 
-    def gather(self, events: DataFrame, batch: int) -> None:
-        """Keep only these events of all that came up to a batch."""
-        # Few files, and no task that has all of a big day to itself.
-        self._write(events.hint("rebalance", "date"), "whole", batch)
-
-    def clean(self, marks: Marks) -> None:
-        """Remove what is not needed after a batch that is over."""
-        if marks.batch < 0:
-            # It begins anew, so what is there is of another beginning.
-            for name in ("lines", "boots", "problems", "marks"):
-                store.remove(self._spark, f"{self._folder}/{name}")
-            return
-        for kind, needed in (("batch", marks.whole + 1), ("whole", marks.whole)):
-            self._clean(f"lines/kind={kind}", needed)
-        for name in ("boots", "problems", "marks"):
-            self._clean(name, marks.batch)
-
-    def _clean(self, name: str, needed: int) -> None:
+    def _remove(self, name: str, needed: int) -> None:
         for number in self._numbers(name):
             if number < needed:
-                store.remove(self._spark, f"{self._folder}/{name}/upto={number}")
+                store.remove(self._spark, self._at(name, number))
 
     def _numbers(self, name: str) -> Iterator[int]:
         for child in store.children(self._spark, f"{self._folder}/{name}"):
             if child.startswith("upto="):
                 yield int(child.removeprefix("upto="))
 
-    def _at(self, name: str, batch: int) -> str:
-        return f"{self._folder}/{name}/upto={batch}"
+    def _whole(self, name: str) -> Iterator[int]:
+        """Those that were written to the end."""
+        for number in self._numbers(name):
+            if "_SUCCESS" in store.children(self._spark, self._at(name, number)):
+                yield number
 
-    def _read(self, name: str, batch: int, schema: str) -> DataFrame:
-        if batch < 0:
+    def _at(self, name: str, step: int) -> str:
+        return f"{self._folder}/{name}/upto={step}"
+
+    def _read(self, name: str, step: int, schema: str | StructType) -> DataFrame:
+        if step < 0:
             return self._spark.createDataFrame([], schema)
-        folder = store.literal(self._at(name, batch))
+        folder = store.literal(self._at(name, step))
         return self._spark.read.schema(schema).parquet(folder)
 
-    def _lines(self, *parts: tuple[str, int]) -> DataFrame:
-        folder = f"{self._folder}/lines"
-        paths = [
-            store.literal(f"{folder}/kind={kind}/upto={number}")
-            for kind, number in parts
-        ]
-        reader = self._spark.read.option("basePath", store.literal(folder))
-        return reader.schema(STAGED).parquet(*paths)
+    def _files(self, name: str, step: int) -> list[NewFile]:
+        return [NewFile(*row) for row in self._read(name, step, _FILE).collect()]
 
-    def _write(self, lines: DataFrame, kind: str, batch: int) -> None:
-        names = [name for name in STAGED.names if name not in {"kind", "upto"}]
-        lines = lines.select(*names)
-        folder = f"{self._folder}/lines/kind={kind}/upto={batch}"
-        lines.write.partitionBy("date").mode("overwrite").parquet(folder)
+    def _write_files(self, files: Sequence[NewFile], name: str, step: int) -> None:
+        rows = [astuple(file) for file in files]
+        store.overwrite(self._spark.createDataFrame(rows, _FILE), self._at(name, step))

@@ -14,7 +14,7 @@ from qos.pipeline.tables.items import ENDS
 from qos.pipeline.tables.once import bare, event_is, role_is
 from qos.pipeline.told import OUTCOMES
 
-__all__ = ["begun", "is_open", "subject"]
+__all__ = ["begun", "is_open", "message_is_open", "message_subject", "subject"]
 
 _S, _R, _Q = SenderEvent, ReceiverEvent, QueueEvent
 
@@ -26,17 +26,21 @@ def subject() -> Column:
     """
     refused = role_is(Role.RECEIVER) & event_is(_R.REFUSED)
     of_message = role_is(Role.SENDER, Role.RECEIVER) & ~refused
-    account = bare(
-        F.coalesce("source", F.when(role_is(Role.SENDER), F.col("node")), F.lit(""))
-    )
-    message = F.xxhash64(F.lit("message"), account, "msg_id", "level")
     item = F.xxhash64(F.lit("item"), "node", "queue", "item")
     of_item = role_is(Role.QUEUE, Role.WORKER)
     return (
-        F.when(of_message & F.col("msg_id").isNotNull(), message)
+        F.when(of_message & F.col("msg_id").isNotNull(), message_subject())
         .when(of_item & F.col("item").isNotNull(), item)
         .otherwise(F.xxhash64(F.lit("line"), "boot", "seq"))
     )
+
+
+def message_subject() -> Column:
+    """The same for a message; also of a row of qos.pipeline.told."""
+    account = bare(
+        F.coalesce("source", F.when(role_is(Role.SENDER), F.col("node")), F.lit(""))
+    )
+    return F.xxhash64(F.lit("message"), account, "msg_id", "level")
 
 
 def begun() -> Column:
@@ -63,3 +67,12 @@ def is_open() -> Column:
     last = F.max_by("event", at_queue)
     queued = F.coalesce(~last.isin(*(event.value for event in ENDS)), F.lit(False))
     return (F.bool_or(sends) & ~ended) | (held & ~done) | queued
+
+
+def message_is_open() -> Column:
+    """An aggregate of a message's rows of qos.pipeline.told: the same."""
+    sends, receives = role_is(Role.SENDER), role_is(Role.RECEIVER)
+    done = F.coalesce("done_at", "expired_at").isNotNull()
+    return (F.bool_or(sends) & ~F.bool_or(F.col("end").isNotNull())) | (
+        F.bool_or(receives) & ~F.bool_or(receives & done)
+    )

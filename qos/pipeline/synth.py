@@ -13,7 +13,7 @@ import math
 import multiprocessing
 import os
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
 from datetime import date, timedelta
@@ -150,14 +150,19 @@ def _slices(plan: Plan) -> Iterator[Slice]:
     hubs = math.ceil(plan.devices / _DEVICES_A_HUB)
     shards = hubs * plan.days
     parts = max(1, math.ceil(plan.messages / shards / _MESSAGES_A_SLICE))
-    kinds = _kinds(plan)
     total = shards * parts
+    # Nothing may follow what is stuck: it could have ended while the node was off.
+    last = [
+        number
+        for hub in range(hubs)
+        for number in _numbers(plan, total - (hubs - hub) * parts + parts - 1, total)
+    ]
+    kinds = _kinds(plan, last)
     for number in range(total):
         shard, part = divmod(number, parts)
         day, hub = divmod(shard, hubs)
         # The messages are numbered through; each slice has its share of them.
-        low = plan.messages * number // total
-        high = plan.messages * (number + 1) // total
+        numbers = _numbers(plan, number, total)
         first = hub * _DEVICES_A_HUB
         yield Slice(
             seed=plan.seed,
@@ -167,17 +172,34 @@ def _slices(plan: Plan) -> Iterator[Slice]:
             hours=plan.hours,
             part=part,
             parts=parts,
-            messages=high - low,
-            kinds={at - low: kinds[at] for at in kinds if low <= at < high},
+            messages=len(numbers),
+            kinds={at - numbers.start: kinds[at] for at in kinds if at in numbers},
         )
 
 
-def _kinds(plan: Plan) -> dict[int, str]:
-    """Which messages are to be what, by their numbers."""
-    wanted = [
-        *["lost"] * plan.lost,
-        *["duplicated"] * plan.duplicated,
-        *["stuck"] * plan.stuck,
-    ]
-    numbers = random.Random(plan.seed).sample(range(plan.messages), len(wanted))  # noqa: S311
-    return dict(zip(numbers, wanted, strict=True))
+def _numbers(plan: Plan, number: int, total: int) -> range:
+    """The numbers of the messages in one of so many slices."""
+    low = plan.messages * number // total
+    return range(low, plan.messages * (number + 1) // total)
+
+
+def _kinds(plan: Plan, last: Sequence[int]) -> dict[int, str]:
+    """Which messages are to be what, by their numbers.
+
+    Args:
+        plan: what to make.
+        last: the messages that begin in the last slice of their hub.
+
+    Raises:
+        ValueError: too few of them for those that are to be stuck.
+    """
+    if plan.stuck > len(last):
+        raise ValueError(
+            f"at most {len(last)} of so many messages can be stuck: those of the last day"
+        )
+    chance = random.Random(plan.seed)  # noqa: S311
+    stuck = set(chance.sample(last, plan.stuck))
+    wanted = ["lost"] * plan.lost + ["duplicated"] * plan.duplicated
+    others = [number for number in range(plan.messages) if number not in stuck]
+    kinds = dict.fromkeys(stuck, "stuck")
+    return kinds | dict(zip(chance.sample(others, len(wanted)), wanted, strict=True))

@@ -2,13 +2,16 @@
 
 They can be made in Spark, or in Arrow where lines are checked. Which lines they are of,
 and what is made of those, is said here once, for both. Rows of the same are merged by
-whoever makes a message of them, so any lines may be taken together.
+whoever makes a message of them, so any lines may be taken together, and a line may be
+taken twice: each column is the least, the greatest or a set.
 """
 
 from __future__ import annotations
 
+import hashlib
 from typing import Final, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
@@ -17,13 +20,14 @@ from pyspark.sql import functions as F
 from qos.journal.schema import Event, ReceiverEvent, Role, SenderEvent
 
 __all__ = [
-    "COUNTS",
     "OUTCOMES",
     "ROLES",
+    "SETS",
     "are_of_messages",
     "in_arrow",
     "in_spark",
     "is_of_message",
+    "merged_sets",
 ]
 
 _S, _R = SenderEvent, ReceiverEvent
@@ -42,12 +46,20 @@ _TELLER = ("source", "msg_id", "level", "role", "node", "to")
 _ENDS = {"end": "event", "condition": "condition", "last_seq": "seq"}
 
 
+#: The number of a line, from its boot and its seq: an array of such numbers says how
+#: many lines there are, though some of them are given twice.
+_LINE_ID = "line_id"
+
+#: Hexadecimal digits of the MD5 of a boot that are in the number of a line: 60 bits.
+_BOOT_DIGITS = 15
+
+
 class _Told(NamedTuple):
-    """A column: the least, the last or the number of what a field says.
+    """A column: the least, the last or the set of what a field says.
 
     Attributes:
         name: of the column.
-        function: as Spark and Arrow both name it.
+        function: `min`, `max` or `set`.
         field: of a line.
         events: only lines with one of these; none: all.
     """
@@ -71,14 +83,15 @@ _TOLD = (
     _Told("held_at", "min", "at", (_R.HELD,)),
     _Told("held_again_at", "max", "at", (_R.HELD,)),
     _Told("handed_over_at", "min", "at", _HAND_OVERS),
+    _Told("handed_over_last_at", "max", "at", _HAND_OVERS),
     _Told("done_at", "min", "at", (_R.DONE,)),
     _Told("expired_at", "max", "at", (_R.EXPIRED,)),
-    _Told("holds", "count", "event", (_R.HELD,)),
-    _Told("hand_overs", "count", "event", (_R.HANDED_OVER,)),
-    _Told("redeliveries", "count", "event", (_R.REDELIVERED,)),
+    _Told("holds", "set", _LINE_ID, (_R.HELD,)),
+    _Told("hand_overs", "set", _LINE_ID, (_R.HANDED_OVER,)),
+    _Told("redeliveries", "set", _LINE_ID, (_R.REDELIVERED,)),
 )
 
-COUNTS: Final = tuple(told.name for told in _TOLD if told.function == "count")
+SETS: Final = tuple(told.name for told in _TOLD if told.function == "set")
 
 
 # -- in Spark ---------------------------------------------------------------
@@ -97,7 +110,7 @@ def in_spark(lines: DataFrame) -> DataFrame:
     """What each node says of a message.
 
     Args:
-        lines: of messages; none may be there twice.
+        lines: of messages.
 
     Returns:
         The columns of `_TELLER`, `_ENDS` and `_TOLD`.
@@ -111,8 +124,22 @@ def in_spark(lines: DataFrame) -> DataFrame:
         value = F.col(told.field)
         if told.events:
             value = F.when(_is_one("event", told.events), value)
-        columns.append(getattr(F, told.function)(value).alias(told.name))
-    return lines.withColumns(ends).groupBy(*_TELLER, *_ENDS).agg(*columns)
+        columns.append(_IN_SPARK[told.function](value).alias(told.name))
+    lines = lines.withColumns({**ends, _LINE_ID: _line_id()})
+    return lines.groupBy(*_TELLER, *_ENDS).agg(*columns)
+
+
+_IN_SPARK = {"min": F.min, "max": F.max, "set": F.collect_set}
+
+
+def _line_id() -> Column:
+    digits = F.substring(F.md5(F.col("boot").cast("binary")), 1, _BOOT_DIGITS)
+    return F.conv(digits, 16, 10).cast("long").bitwiseXOR(F.col("seq"))
+
+
+def merged_sets(name: str) -> Column:
+    """An aggregate of rows: the set of all that is in theirs."""
+    return F.array_distinct(F.flatten(F.collect_list(name)))
 
 
 def _is_one(field: str, values: tuple[Role | Event, ...]) -> Column:
@@ -128,12 +155,15 @@ def are_of_messages(lines: pa.Table) -> pa.ChunkedArray:
         _are_one(lines, "role", ROLES),
         pc.invert(_are_one(lines, "event", (_REFUSED,))),
     )
+    # A foreign word is of none.
+    of_messages = pc.and_(of_messages, pc.is_null(lines["problem"]))
     return pc.and_(of_messages, pc.is_valid(lines["msg_id"]))
 
 
 def in_arrow(lines: pa.Table) -> pa.Table:
     """The same of such a table; its rows are merged with those of any other."""
     ended = _are_one(lines, "event", OUTCOMES)
+    lines = lines.append_column(_LINE_ID, _line_ids(lines))
     columns = {name: lines[name] for name in _TELLER}
     for name, field in _ENDS.items():
         columns[name] = _where(ended, lines[field])
@@ -144,9 +174,28 @@ def in_arrow(lines: pa.Table) -> pa.Table:
         columns[told.name] = value
     keys = [*_TELLER, *_ENDS]
     found = pa.table(columns).group_by(keys, use_threads=False)
-    made = found.aggregate([(told.name, told.function) for told in _TOLD])
-    names = {f"{told.name}_{told.function}": told.name for told in _TOLD}
+    made = found.aggregate([(told.name, *_IN_ARROW[told.function]) for told in _TOLD])
+    names = {f"{told.name}_{_IN_ARROW[told.function][0]}": told.name for told in _TOLD}
     return made.rename_columns([names.get(name, name) for name in made.column_names])
+
+
+_IN_ARROW = {
+    "min": ("min",),
+    "max": ("max",),
+    "set": ("distinct", pc.CountOptions(mode="only_valid")),
+}
+
+
+def _line_ids(lines: pa.Table) -> pa.ChunkedArray:
+    boots = lines["boot"].combine_chunks().dictionary_encode()
+    numbers = [_boot_number(boot) for boot in boots.dictionary.to_pylist()]
+    number = np.array(numbers, np.int64)[boots.indices.to_numpy()]
+    return pa.chunked_array([number ^ lines["seq"].to_numpy()])
+
+
+def _boot_number(boot: str) -> int:
+    digest = hashlib.md5(boot.encode(), usedforsecurity=False).hexdigest()
+    return int(digest[:_BOOT_DIGITS], 16)
 
 
 def _are_one(

@@ -6,13 +6,13 @@ import os
 from pathlib import Path
 from typing import Any
 
-from qos.journal.schema import parse_line
+from qos.journal.schema import Role, parse_line
 
 __all__ = ["read_journal"]
 
 
 def read_journal(
-    folder: str | os.PathLike[str], *, hidden: bool = False
+    folder: str | os.PathLike[str], *, hidden: bool = False, own: bool = False
 ) -> list[dict[str, Any]]:
     """All lines of a journal, in the order of their boots, then of seq.
 
@@ -20,6 +20,7 @@ def read_journal(
         folder: of the journal.
         hidden: those too of files that are being written, or were when the process
             died: whole lines only.
+        own: those too that the journal writes of itself (role `journal`).
 
     Raises:
         BadLine: one of them is none.
@@ -35,4 +36,9 @@ def read_journal(
     for lines in boots.values():
         lines.sort(key=lambda line: line["seq"])
     began = sorted(boots.values(), key=lambda lines: lines[0]["at"])
-    return [line for lines in began for line in lines]
+    return [
+        line
+        for lines in began
+        for line in lines
+        if own or line["role"] != Role.JOURNAL.value
+    ]

@@ -178,7 +178,7 @@ def test_the_demo_is_the_levels_and_then_the_queue_and_then_an_audit(
     done = demo(tmp_path, *short, *PERFECT, timeout_s=180)
     assert done.returncode == 0, done.stderr
     (out,) = tmp_path.iterdir()
-    lines = read_journal(out / "journal")
+    lines = read_journal(out / "journal", own=True)
     assert f"No anomaly, in {done.stdout.rpartition('in ')[2]}" in done.stdout
     assert done.stdout.endswith(f"Report: {out}/report.html\n")
     assert done.stderr.endswith(f"The journals: {out}/journal\n")

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from html.parser import HTMLParser
 from pathlib import Path
 
-_COMMAND = (
+#: Without what it is to do.
+COMMAND = (
     "chromium",
     "--headless",
     # In a container, as root, there are neither namespaces nor much of /dev/shm.
@@ -21,10 +22,6 @@ _COMMAND = (
     "--disable-sync",
     # No name is found, so that what is asked for does not come by chance.
     "--host-resolver-rules=MAP * ~NOTFOUND",
-    "--enable-logging=stderr",
-    "--window-size=1200,900",
-    # Until scripts and timers have done this much.
-    "--virtual-time-budget=10000",
 )
 
 #: `[1:2:1121/230719.3:INFO:CONSOLE:1] "text", source: file:///… (1)`
@@ -66,7 +63,11 @@ def look_at(page: Path, folder: Path) -> Seen:
     log = folder / "net.json"
     done = subprocess.run(
         [
-            *_COMMAND,
+            *COMMAND,
+            "--enable-logging=stderr",
+            "--window-size=1200,900",
+            # Until scripts and timers have done this much.
+            "--virtual-time-budget=10000",
             f"--user-data-dir={folder / 'profile'}",
             f"--log-net-log={log}",
             "--dump-dom",

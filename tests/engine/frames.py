@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any, Self
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
+from qos.journal.schema import render_line, time_text
+from qos.pipeline import boot_runs
+from qos.pipeline.boot_runs import CLOCK_BACK_S
 from qos.pipeline.schema import EVENT
 
 #: Noon of the day on which everything happens.
@@ -24,6 +29,37 @@ def only(frame: DataFrame) -> dict[str, Any]:
     return row.asDict()
 
 
+def write_journal(folder: Path, name: str, lines: Lines) -> None:
+    """A file of these lines, in the folder of the day of its first one."""
+    texts = [
+        render_line(
+            {
+                "v": 1,
+                **{name: value for name, value in row.items() if name != "source"},
+                "attempt": row["attempt"] or 1,
+                "at": time_text(row["at"].timestamp()),
+                "from": row["source"],
+            }
+        )
+        for row in lines.rows
+    ]
+    folder = folder / f"date={lines.rows[0]['at']:%Y-%m-%d}"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{name}-b-1.jsonl").write_text("".join(f"{text}\n" for text in texts))
+
+
+def runs_of(lines: Lines, spark: SparkSession) -> DataFrame:
+    """The runs of lines; see qos.pipeline.boot_runs."""
+    pieces = boot_runs.runs(lines.frame(spark), F.lit(boot_runs.TOLD))
+    if lines.unreadable:
+        others = Lines()
+        others.rows = lines.unreadable
+        pieces = pieces.unionByName(
+            boot_runs.runs(others.frame(spark), F.lit(boot_runs.NEWER))
+        )
+    return boot_runs.merged(pieces, tolerance_s=CLOCK_BACK_S)
+
+
 class Lines:
     """Lines of journals as literals: `line("sender", "accepted", ...)`.
 
@@ -32,11 +68,14 @@ class Lines:
 
     def __init__(self, domain: str = "x") -> None:
         self.rows: list[dict[str, Any]] = []
+        #: Lines of a newer version.
+        self.unreadable: list[dict[str, Any]] = []
         self._seqs: dict[str, int] = {}
         self.domain = domain
 
     def line(self, node: str, role: str, event: str, at: float, **fields: Any) -> None:
         boot = f"{fields.pop('boot', 'boot')} of {node}"
+        rows = self.unreadable if fields.pop("unreadable", False) else self.rows
         self._seqs[boot] = self._seqs.get(boot, 0) + 1
         row: dict[str, Any] = dict.fromkeys(EVENT.names)
         row |= {
@@ -47,7 +86,7 @@ class Lines:
             "role": role,
             "event": event,
         }
-        self.rows.append(row | fields)
+        rows.append(row | fields)
 
     def sent(
         self, *events: str, at: float = 0, msg_id: str = "m1", **fields: Any
@@ -84,6 +123,7 @@ class Lines:
     def __add__(self, other: Lines) -> Lines:
         both = Lines()
         both.rows = [*self.rows, *other.rows]
+        both.unreadable = [*self.unreadable, *other.unreadable]
         return both
 
     def frame(self, spark: SparkSession) -> DataFrame:

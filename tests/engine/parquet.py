@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 from pathlib import Path
 
 import pyarrow.parquet
+from deltalake import DeltaTable
 
 __all__ = ["rows_of"]
 
+#: In the names of folders they are text.
+_PARTITIONS = ("date", "hour")
 
-def rows_of(folder: Path) -> Counter[str]:
-    """The rows of a table, and how often each is there."""
+
+def rows_of(folder: Path, without: Collection[str] = ()) -> Counter[str]:
+    """The rows of a table, and how often each is there.
+
+    Args:
+        folder: a Delta table, or Parquet by date and hour.
+        without: columns that are left out.
+    """
+    if (folder / "_delta_log").exists():
+        return _rows(DeltaTable(folder).to_pyarrow_table(), {}, without)
     rows: Counter[str] = Counter()
     for path in folder.rglob("*.parquet"):
         # What a killed writer has left is hidden, to Spark as well.
@@ -20,9 +32,18 @@ def rows_of(folder: Path) -> Counter[str]:
         # date=2026-01-05, hour=12
         parts = (part.name for part in path.parents if "=" in part.name)
         where = dict(name.split("=") for name in parts)
-        columns = pyarrow.parquet.ParquetFile(path).read().to_pydict()
-        names = sorted(columns)
-        for values in zip(*(columns[name] for name in names), strict=True):
-            row = dict(zip(names, values, strict=True))
-            rows[str({**row, **where})] += 1
+        rows += _rows(pyarrow.parquet.ParquetFile(path).read(), where, without)
+    return rows
+
+
+def _rows(
+    table: pyarrow.Table, where: dict[str, str], without: Collection[str]
+) -> Counter[str]:
+    rows: Counter[str] = Counter()
+    for values in table.drop_columns(
+        [name for name in without if name in table.column_names]
+    ).to_pylist():
+        row = {**values, **where}
+        row |= {name: str(row[name]) for name in _PARTITIONS if name in row}
+        rows[str(dict(sorted(row.items())))] += 1
     return rows

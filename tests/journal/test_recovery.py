@@ -26,7 +26,16 @@ from qos.journal import Entry, SenderEvent
 async def main():
     writer = JournalWriter(sys.argv[1], sys.argv[2])
     for _ in range(3):
-        writer.note(Entry(SenderEvent.ACCEPTED, msg_id="m"))
+        writer.note(
+            Entry(
+                SenderEvent.ACCEPTED,
+                level="assured",
+                msg_id="m",
+                source=sys.argv[2],
+                to="lamp@x",
+                bytes=1,
+            )
+        )
     writer.commit_begins()()
     print("ready", flush=True)
     sys.stdin.read()
@@ -41,6 +50,7 @@ def die(writer: JournalWriter) -> None:
     assert file is not None
     os.close(file._file)
     writer._file = None
+    writer._ended = True
 
 
 async def dead(
@@ -91,7 +101,23 @@ async def test_a_file_of_a_killed_process_is_put_into_place(tmp_path: Path) -> N
     await process.wait()
     await start(tmp_path)
     assert hidden(tmp_path) == []
-    assert [line["seq"] for line in read_journal(tmp_path)] == [1, 2, 3]
+    assert [line["seq"] for line in read_journal(tmp_path)] == [2, 3, 4]
+    lines = read_journal(tmp_path, own=True)
+    ends = [line["event"] for line in lines if line["role"] == "journal"]
+    # Only the two that came after were closed.
+    assert ends == ["opened", *["opened", "closed"] * 2]
+
+
+async def test_a_file_that_an_older_version_has_named_is_put_into_place(
+    tmp_path: Path,
+) -> None:
+    """It did not quote a `_` at the beginning, and Spark would not see the file."""
+    node = "_meter@example.org/1"
+    path = await dead(tmp_path, accepted(), node=node)
+    path.rename(path.with_name(path.name.replace(".%5F", "._")))
+    await start(tmp_path, node=node)
+    assert hidden(tmp_path) == []
+    assert path.with_name(path.name[1:]).exists()
 
 
 async def test_a_torn_line_is_dropped_wherever_it_is_torn(

@@ -13,6 +13,7 @@ from qos.journal import (
     EVENTS,
     FIELDS,
     LINE_BYTES_MAX,
+    REQUIRED,
     SCHEMA_VERSION,
     BadLine,
     Entry,
@@ -38,21 +39,22 @@ times = st.floats(0, 4_000_000_000).map(lambda at: round(at, 3))
 
 @st.composite
 def entries(draw: st.DrawFn) -> Entry:
-    def maybe(values: st.SearchStrategy[Any]) -> Any:
-        return draw(st.none() | values)
-
-    return Entry(
-        draw(events),
-        level=maybe(st.sampled_from(["acknowledged", "assured"])),
-        msg_id=maybe(texts),
-        source=maybe(texts),
-        to=maybe(texts),
-        queue=maybe(texts),
-        item=maybe(texts),
-        attempt=maybe(numbers),
-        bytes=maybe(numbers),
-        condition=maybe(texts),
-    )
+    event = draw(events)
+    values: dict[str, st.SearchStrategy[Any]] = {
+        field.name: {"int": numbers, "text": texts, "time": times.map(time_text)}[
+            field.kind
+        ]
+        for field in FIELDS
+        if not field.always
+    }
+    values["level"] = st.sampled_from(["acknowledged", "assured"])
+    drawn = {
+        name: draw(value if name in REQUIRED[event] else st.none() | value)
+        for name, value in values.items()
+    }
+    if drawn["since"] is None:
+        drawn["sent"] = drawn["received"] = None
+    return Entry(event, *drawn.values())
 
 
 def line(**changes: object) -> dict[str, Any]:
@@ -64,7 +66,11 @@ def line(**changes: object) -> dict[str, Any]:
         "node": "a@x",
         "role": "sender",
         "event": "accepted",
+        "level": "assured",
         "msg_id": "m1",
+        "from": "a@x/1",
+        "to": "b@x",
+        "bytes": 5,
     }
     return {k: v for k, v in (fields | changes).items() if v is not None}
 
@@ -125,6 +131,15 @@ def test_a_time_is_read_as_it_was_written(at: float) -> None:
         (line(role="spy"), "no event 'accepted' of 'spy'"),
         (line(event="held"), "no event 'held' of 'sender'"),
         (line(condition="x" * LINE_BYTES_MAX), "longer than"),
+        (line(bytes=None), "accepted of sender has no bytes"),
+        (line(v=1, bytes=None), "accepted of sender has no bytes"),
+        (line(event="offered"), "offered of sender has no attempt"),
+        (line(role="receiver", event="held", bytes=None), "has no bytes"),
+        (line(role="receiver", event="refused"), "has no condition"),
+        (line(role="queue", event="published", queue="q"), "has no item"),
+        (line(role="worker", event="started", queue="q", item="i"), "has no attempt"),
+        (line(role="journal", event="counted", sent=1), "has no since, received"),
+        (line(since="2026-11-21"), "since is no time"),
     ],
 )
 def test_a_line_that_is_none_is_refused(text: Any, why: str) -> None:
@@ -139,8 +154,8 @@ def test_a_line_that_is_none_is_refused(text: Any, why: str) -> None:
 
 def test_a_line_of_a_newer_version_is_told_from_a_bad_one() -> None:
     """An operator updates the reader, and loses nothing."""
-    with pytest.raises(NewerSchema, match="version 2"):
-        parse_line(json.dumps(line(v=2, role="something new")))
+    with pytest.raises(NewerSchema, match="version 3"):
+        parse_line(json.dumps(line(v=3, role="something new")))
 
 
 def test_a_field_that_is_not_known_is_left_out() -> None:
@@ -154,3 +169,19 @@ def test_a_torn_line_is_refused_wherever_it_is_torn() -> None:
     for end in range(len(text)):
         with pytest.raises(BadLine):
             parse_line(text[:end])
+
+
+@pytest.mark.parametrize("event", [event for role in Role for event in EVENTS[role]])
+def test_an_event_has_all_that_it_must_have(event: Event) -> None:
+    """A line without an attempt, say, would make no delivery, and no problem."""
+    role = next(role for role in Role if event in EVENTS[role])
+    values = {"int": 1, "text": "x", "time": "2026-11-21T20:19:04.000000Z"}
+    kinds = {field.name: field.kind for field in FIELDS}
+    bare = {field.name: None for field in FIELDS if not field.always}
+    there = {name: values[kinds[name]] for name in REQUIRED[event]}
+    whole = {**bare, **there, "role": role.value, "event": event.value}
+    for version in (1, 2):
+        assert parse_line(json.dumps(line(v=version, **whole)))["event"] == event.value
+        for name in REQUIRED[event]:
+            with pytest.raises(BadLine, match=rf"has no {name}"):
+                parse_line(json.dumps(line(v=version, **{**whole, name: None})))

@@ -11,13 +11,15 @@ import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from time import time as clock
 from typing import Any
 
 import pytest
 
 from qos.errors import JournalError
-from qos.journal import Entry, SenderEvent
-from qos.journal.schema import time_of
+from qos.journal import Entry, Event, ReceiverEvent, SenderEvent
+from qos.journal.counts import ROUTES_MAX
+from qos.journal.schema import time_of, time_text
 from qos.journal.writer import JournalWriter, check_folder
 from qos.testing.journals import read_journal
 
@@ -27,7 +29,14 @@ HOUR = 3600.0
 
 
 def entry(msg_id: str = "m1") -> Entry:
-    return Entry(SenderEvent.ACCEPTED, msg_id=msg_id, to="lamp@example.org", bytes=3)
+    return Entry(
+        SenderEvent.ACCEPTED,
+        level="assured",
+        msg_id=msg_id,
+        source=NODE,
+        to="lamp@example.org",
+        bytes=3,
+    )
 
 
 class Time:
@@ -64,7 +73,8 @@ def paths(folder: Path) -> list[Path]:
 
 
 def seqs(folder: Path) -> list[int]:
-    return [line["seq"] for line in read_journal(folder)]
+    """Of all lines: the first is `opened`, and the last `closed`."""
+    return [line["seq"] for line in read_journal(folder, own=True)]
 
 
 async def test_a_file_is_hidden_until_it_is_closed(tmp_path: Path) -> None:
@@ -78,7 +88,7 @@ async def test_a_file_is_hidden_until_it_is_closed(tmp_path: Path) -> None:
         assert len(read_journal(tmp_path, hidden=True)) == 2
     assert files(tmp_path) == [hidden.replace("/.", "/")]
     lines = read_journal(tmp_path)
-    assert [(line["seq"], line["msg_id"]) for line in lines] == [(1, "m1"), (2, "m2")]
+    assert [(line["seq"], line["msg_id"]) for line in lines] == [(2, "m1"), (3, "m2")]
     assert {line["node"] for line in lines} == {NODE}
 
 
@@ -93,14 +103,24 @@ async def test_nobody_else_may_read_it(tmp_path: Path) -> None:
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
 
 
-async def test_who_notes_nothing_leaves_nothing(tmp_path: Path) -> None:
-    """A command that was of no use would make a file each time."""
-    async with writing(tmp_path) as writer:
+async def test_a_node_to_which_nothing_happens_leaves_the_proof_of_it(
+    tmp_path: Path,
+) -> None:
+    """Nobody could tell its silence from a file that is missing."""
+    time = Time()
+    async with writing(tmp_path, now=time) as writer:
         assert writer.commit_begins() is None
-    assert files(tmp_path) == []
+        time.now += 10
     await writer.close()
     writer.note(entry())
     assert writer.commit_begins() is None
+    assert len(files(tmp_path)) == 1
+    lines = read_journal(tmp_path, own=True)
+    assert [(line["seq"], line["role"], line["event"]) for line in lines] == [
+        (1, "journal", "opened"),
+        (2, "journal", "closed"),
+    ]
+    assert time_of(lines[1]["at"]) - time_of(lines[0]["at"]) == 10
 
 
 async def test_what_was_noted_is_written_before_the_commit_that_it_is_about(
@@ -116,7 +136,10 @@ async def test_what_was_noted_is_written_before_the_commit_that_it_is_about(
                 assert [line["msg_id"] for line in lines][-1] == f"m{number}"
             elif number % 3 == 0:
                 await asyncio.sleep(0)
-    assert seqs(tmp_path) == list(range(1, 200))
+    assert seqs(tmp_path) == list(range(1, 202))
+    assert [line["msg_id"] for line in read_journal(tmp_path)] == [
+        f"m{number}" for number in range(1, 200)
+    ]
 
 
 async def test_two_threads_that_write_keep_the_lines_in_their_order(
@@ -145,11 +168,8 @@ async def test_two_threads_that_write_keep_the_lines_in_their_order(
         assert not any(commit.done() for commit in commits)
         go.set()
         await asyncio.gather(*commits)
-        assert [line["seq"] for line in read_journal(tmp_path, hidden=True)] == [
-            1,
-            2,
-            3,
-        ]
+        lines = read_journal(tmp_path, hidden=True)
+        assert [line["seq"] for line in lines] == [2, 3, 4]
         assert writer.commit_begins() is None
         writer.commit_ended(idle=True)
 
@@ -163,7 +183,7 @@ async def test_a_file_that_is_large_enough_makes_room_for_another(
     sizes = [path.stat().st_size for path in paths(tmp_path)]
     assert len(sizes) > 5
     assert max(sizes) <= 1000
-    assert seqs(tmp_path) == list(range(1, 51))
+    assert seqs(tmp_path) == list(range(1, 53))
 
 
 async def test_a_line_that_is_larger_than_a_file_has_one_for_itself(
@@ -172,8 +192,8 @@ async def test_a_line_that_is_larger_than_a_file_has_one_for_itself(
     """A small limit is no reason to lose anything."""
     async with writing(tmp_path, rotate_bytes=10) as writer:
         writer.note(entry(), entry("m2"))
-    assert len(files(tmp_path)) == 2
-    assert seqs(tmp_path) == [1, 2]
+    assert len(files(tmp_path)) == 4
+    assert seqs(tmp_path) == [1, 2, 3, 4]
 
 
 async def test_a_file_that_is_old_enough_is_closed_though_nothing_happens(
@@ -184,9 +204,10 @@ async def test_a_file_that_is_old_enough_is_closed_though_nothing_happens(
         for count in (1, 2):
             writer.note(entry())
             async with asyncio.timeout(10):
-                while len(seqs(tmp_path)) < count:  # noqa: ASYNC110 - it is no event
+                while len(read_journal(tmp_path)) < count:  # noqa: ASYNC110 - it is no event
                     await asyncio.sleep(0.01)
-    assert len(files(tmp_path)) == 2
+    # And one that has nothing but `closed`.
+    assert len(files(tmp_path)) == 3
 
 
 async def test_a_new_day_has_a_folder_of_its_own(tmp_path: Path) -> None:
@@ -200,7 +221,8 @@ async def test_a_new_day_has_a_folder_of_its_own(tmp_path: Path) -> None:
         "date=2026-11-21",
         "date=2026-11-22",
     ]
-    assert seqs(tmp_path) == [1, 2, 3]
+    assert [line["seq"] for line in read_journal(tmp_path)] == [2, 4, 5]
+    assert seqs(tmp_path) == [1, 2, 3, 4, 5, 6]
 
 
 async def test_a_clock_that_goes_back_loses_nothing_and_doubles_nothing(
@@ -212,8 +234,9 @@ async def test_a_clock_that_goes_back_loses_nothing_and_doubles_nothing(
         for jump in (-1, -1, +3, -HOUR, +HOUR, -24 * HOUR, 0):
             time.now += jump
             writer.note(entry())
-    lines = read_journal(tmp_path)
-    assert [line["seq"] for line in lines] == list(range(1, 8))
+    assert len(read_journal(tmp_path)) == 7
+    # With `opened`, `closed` and the counts of the windows that were left in between.
+    assert seqs(tmp_path) == list(range(1, 15))
     for path in paths(tmp_path):
         day = path.parent.name.removeprefix("date=")
         assert f'"at":"{day}T' in path.read_text()
@@ -227,7 +250,7 @@ async def test_two_writers_share_a_folder(tmp_path: Path) -> None:
             await flush(writer)
         assert one.boot != other.boot
         assert len(files(tmp_path)) == 2
-    assert seqs(tmp_path) == [1, 1]
+    assert seqs(tmp_path) == [1, 2, 3] * 2
 
 
 async def test_a_node_may_have_the_longest_of_names(tmp_path: Path) -> None:
@@ -238,7 +261,20 @@ async def test_a_node_may_have_the_longest_of_names(tmp_path: Path) -> None:
         writer.note(entry())
         await writer.close()
     assert len(files(tmp_path)) == 2
-    assert sorted(line["node"] for line in read_journal(tmp_path)) == nodes
+    assert [line["node"] for line in read_journal(tmp_path)] == nodes
+
+
+@pytest.mark.parametrize("node", ["_meter@example.org/1", ".meter@example.org/1", "_"])
+async def test_no_file_is_hidden_by_the_name_of_its_node(
+    node: str, tmp_path: Path
+) -> None:
+    """Spark ignores what begins with `_`, and nobody would miss the device."""
+    writer = JournalWriter(tmp_path, node)
+    await writer.close()
+    (path,) = paths(tmp_path)
+    assert path.name[:3] in {"%5F", "%2E"}
+    (opened, _closed) = read_journal(tmp_path, own=True)
+    assert opened["node"] == node
 
 
 def test_it_can_be_made_and_noted_in_before_a_loop_runs(tmp_path: Path) -> None:
@@ -246,7 +282,7 @@ def test_it_can_be_made_and_noted_in_before_a_loop_runs(tmp_path: Path) -> None:
     writer = JournalWriter(tmp_path, NODE, now=Time())
     writer.note(entry())
     asyncio.run(writer.close())
-    assert seqs(tmp_path) == [1]
+    assert seqs(tmp_path) == [1, 2, 3]
 
 
 def test_a_loop_that_ended_with_work_undone_is_not_waited_for(tmp_path: Path) -> None:
@@ -258,7 +294,7 @@ def test_a_loop_that_ended_with_work_undone_is_not_waited_for(tmp_path: Path) ->
 
     asyncio.run(note())
     asyncio.run(writer.close())
-    assert seqs(tmp_path) == [1]
+    assert seqs(tmp_path) == [1, 2, 3]
 
 
 # -- what cannot be written ------------------------------------------------
@@ -304,7 +340,8 @@ async def test_a_full_disk_costs_the_lines_and_nothing_else(
         assert writer.lost == 6
         writer.probe = Disk()
         writer.note(entry())
-    assert seqs(tmp_path) == [1, 8]
+    assert [line["seq"] for line in read_journal(tmp_path)] == [2, 9]
+    assert seqs(tmp_path) == [1, 2, 9, 10]
     assert len(files(tmp_path)) == 2
     (record,) = caplog.records
     assert record.levelno == logging.ERROR
@@ -345,7 +382,9 @@ async def test_half_a_line_does_not_stay(tmp_path: Path) -> None:
         assert writer.lost == 1
         (path,) = paths(tmp_path)
         assert path.stat().st_size == size
-    assert seqs(tmp_path) == [1]
+    assert len(read_journal(tmp_path)) == 1
+    # What could be written again at the end, with a hole before it.
+    assert seqs(tmp_path) in ([1, 2], [1, 2, 4])
 
 
 def _limit_file_size(size: int) -> Callable[[], None]:
@@ -367,3 +406,138 @@ async def test_a_file_that_cannot_be_put_into_place_is_left_for_the_next_start(
     assert read_journal(tmp_path) == []
     async with writing(tmp_path):
         assert len(read_journal(tmp_path)) == 1
+
+
+# -- what the journal says of itself ------------------------------------------
+
+
+def counted(folder: Path, *names: str) -> list[tuple[Any, ...]]:
+    """The counts of each window: since when, and these fields."""
+    return [
+        tuple(line.get(name) for name in ("since", *names))
+        for line in read_journal(folder, own=True)
+        if line["event"] == "counted"
+    ]
+
+
+def at(minute: int) -> str:
+    return time_text(NOON + 60 * minute)
+
+
+def message(event: Event, source: str, to: str | None = None) -> Entry:
+    return Entry(
+        event, level="assured", msg_id="m", source=source, to=to, attempt=1, bytes=1
+    )
+
+
+async def test_each_window_is_counted_by_route_where_it_ends(tmp_path: Path) -> None:
+    """Accounts, not devices; what is handed over again counts once."""
+    time = Time(NOON + 10)
+    lamp, me = "lamp@example.org", "meter@example.org"
+    async with writing(tmp_path, now=time) as writer:
+        for resource in ("1", "2"):
+            writer.note(message(SenderEvent.ACCEPTED, NODE, f"{lamp}/{resource}"))
+            writer.note(message(ReceiverEvent.HANDED_OVER, f"{lamp}/{resource}", NODE))
+        writer.note(message(ReceiverEvent.REDELIVERED, f"{lamp}/1", NODE))
+        writer.note(message(ReceiverEvent.HANDED_OVER, f"{lamp}/1"))
+        time.now = NOON + 299.999999
+        writer.note(message(SenderEvent.DELIVERED, NODE, lamp))
+        time.now = NOON + 300
+        writer.note(message(SenderEvent.ACCEPTED, NODE, lamp))
+        time.now = NOON + 900
+    assert counted(tmp_path, "level", "from", "to", "sent", "received") == [
+        (at(0), "assured", me, lamp, 2, 0),
+        (at(0), "assured", lamp, me, 0, 3),
+        # Not that from 5 to 10 minutes later: nobody knows that the node was up.
+        (at(5), "assured", me, lamp, 1, 0),
+    ]
+    lines = read_journal(tmp_path, own=True)
+    assert [line["event"] for line in lines[-5:]] == [
+        *("counted", "counted", "accepted", "counted", "closed")
+    ]
+    assert [line["at"] for line in lines[-5:]] == [at(5)] * 3 + [at(15)] * 2
+
+
+async def test_a_window_without_a_message_is_counted_too(tmp_path: Path) -> None:
+    """Or it could not be told from one that is not known."""
+    time = Time()
+    async with writing(tmp_path, now=time) as writer:
+        time.now += 301
+        writer.note(entry())
+        time.now += 10
+    assert counted(tmp_path, "level", "from", "to", "sent", "received") == [
+        (at(0), None, None, None, 0, 0)
+    ]
+
+
+async def test_a_window_ends_though_nothing_happens(tmp_path: Path) -> None:
+    """A quiet device proves that it was there: by its own timer."""
+
+    def windows() -> int:
+        lines = read_journal(tmp_path, own=True, hidden=True)
+        return [line["event"] for line in lines].count("counted")
+
+    async with writing(tmp_path, now=clock, window_s=0.05), asyncio.timeout(10):
+        while windows() < 3:  # noqa: ASYNC110 - it is no event
+            await asyncio.sleep(0.01)
+    since = [time_of(each) for (each,) in counted(tmp_path)]
+    assert since == sorted(since)
+    assert all(each == pytest.approx(round(each / 0.05) * 0.05) for each in since)
+
+
+async def test_a_crowd_of_accounts_does_not_fill_the_memory(
+    tmp_path: Path,
+) -> None:
+    """A peer chooses as many as it likes: the rest is counted without a route."""
+    time = Time()
+    async with writing(tmp_path, now=time) as writer:
+        for number in range(ROUTES_MAX + 500):
+            source = f"bot{number}@evil.example"
+            for _ in range(2):
+                writer.note(message(ReceiverEvent.HANDED_OVER, source, NODE))
+        await flush(writer)
+        assert len(writer._counts._routes) == ROUTES_MAX + 1
+        time.now += 300
+    rows = counted(tmp_path, "from", "sent", "received")
+    assert len(rows) == ROUTES_MAX + 1
+    assert rows[-1] == (at(0), None, 0, 1000)
+    assert sum(received for *_, received in rows) == 2 * (ROUTES_MAX + 500)
+
+
+async def test_a_clock_that_goes_back_counts_each_message_in_its_window(
+    tmp_path: Path,
+) -> None:
+    """The counts of a window may come in two lines; both together are the truth."""
+    time = Time(NOON + 301)
+    async with writing(tmp_path, now=time) as writer:
+        for minute in (6, 3, 6, 4, 6):
+            time.now = NOON + 60 * minute
+            writer.note(entry())
+        time.now = NOON + 601
+    sums: dict[str, int] = {}
+    for since, sent in counted(tmp_path, "sent"):
+        sums[since] = sums.get(since, 0) + sent
+    assert sums == {at(0): 2, at(5): 3}
+
+
+async def test_a_file_waits_for_its_commit_though_the_writer_adds_its_own_lines(
+    tmp_path: Path,
+) -> None:
+    """They count in seq, and no commit is about them."""
+    time = Time()
+    async with writing(tmp_path, now=time, rotate_bytes=600) as writer:
+        for _ in range(4):
+            time.now += 300
+            writer.note(entry())
+            await flush(writer)
+        known = len(read_journal(tmp_path))
+        writer.commit_wanted()
+        writer.note(*[entry(f"n{number}") for number in range(9)])
+        before = writer.commit_begins()
+        assert before is not None
+        before()
+        # Some of these files are full, and nobody sees a line of this commit.
+        new = [line["msg_id"] for line in read_journal(tmp_path)[known:]]
+        assert not [msg_id for msg_id in new if msg_id.startswith("n")]
+        writer.commit_ended(idle=True)
+    assert len(read_journal(tmp_path)) == 13

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from fleets import Fleets, audited_fleets
 from frames import Lines
 from qos.pipeline.driver import audit
 from qos.pipeline.session import spark_session
@@ -52,6 +53,12 @@ def audited(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Au
     limits = Limits(now=datetime(2026, 2, 1, tzinfo=UTC))
     audit(spark, [str(made.journals)], str(made.out), limits=limits)
     return made
+
+
+@pytest.fixture(scope="session")
+def fleets(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Fleets:
+    """For those who come to the same in another way."""
+    return audited_fleets(spark, tmp_path_factory.mktemp("fleets"), seed=0)
 
 
 @pytest.fixture(scope="session")

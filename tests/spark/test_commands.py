@@ -10,6 +10,7 @@ from qos.journal.writer import ROTATE_BYTES, ROTATE_S
 from qos.pipeline import session
 from qos.pipeline.driver import TABLES
 from qos.pipeline.tables.anomalies import KINDS
+from qos.pipeline.tables.cover import REASONS
 
 
 def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
@@ -43,6 +44,17 @@ FOLLOW = ("audit", "full", "--out", "o", "--follow")
         (("audit", "file", "--out", "o"), "file: there is no such folder"),
         (("audit", "other", "--out", "o"), "no date=… folder in it"),
         (("audit", "", "--out", "o"), ": there is no such folder"),
+        (
+            ("audit", "lamp@x/1=nowhere", "--out", "o"),
+            "nowhere: there is no such folder",
+        ),
+        (("audit", "@@x=full", "--out", "o"), "@@x=full: '@@x' is no JID"),
+        (("audit", "=full", "--out", "o"), "=full: '' is no JID"),
+        (
+            ("audit", "a@x=full", "full", "--out", "o"),
+            "given twice, not as of the same",
+        ),
+        (("audit", "a@x=full", "b@x=full", "--out", "o"), "full is given twice"),
         (("audit", "full", "--out", ""), "--out: which folder?"),
         (("audit", "full", "--out", "file"), "--out file: "),
         (("audit", "full", "--out", "file/o"), "--out file/o: "),
@@ -151,5 +163,6 @@ def test_the_readme_lists_the_tables_and_the_anomalies() -> None:
         return tuple(re.findall(r"^\| `([\w-]+)` \|", rows, re.MULTILINE))
 
     assert listed("table") == TABLES
-    assert listed("anomaly") == KINDS
+    assert listed("verdict") == KINDS
+    assert set(listed("reason")) == set(REASONS)
     assert f"{ROTATE_S / 60:.0f} minutes or {ROTATE_BYTES // 2**20} MiB" in readme

@@ -90,8 +90,12 @@ def test_two_runs_of_the_pipeline_come_to_what_an_audit_comes_to(
     for path in paths[1::2]:
         shutil.copy(path, journals / day.name)
     run(project)
+    # Of when it was judged; a pipeline knows of no earlier verdict.
+    without = ("judged_at", "found_at", "history")
     for name in TABLES:
-        assert rows_of(warehouse / name) == rows_of(audited.out / name), name
+        assert rows_of(warehouse / name, without) == rows_of(
+            audited.out / name, without
+        ), name
     assert len(rows_of(warehouse / "anomalies")) == 5
     problems = rows_of(warehouse / "problems")
     assert problems.total() == 1

@@ -12,13 +12,15 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from frames import NOON, Lines
-from qos.journal.schema import render_line, time_text
-from qos.pipeline import boot_runs, store, tables
+from frames import NOON, Lines, write_journal
+from qos.pipeline import boot_runs, step
 from qos.pipeline import follow as following
 from qos.pipeline.claim import FOLDER, CannotFollow, alone, check_options
+from qos.pipeline.delta import CannotWrite
 from qos.pipeline.driver import TABLES, audit
 from qos.pipeline.follow import LATE_LINE, Follower
+from qos.pipeline.new_files import NewFile
+from qos.pipeline.snapshot import snapshot, spark_frame
 from qos.pipeline.staging import Incomplete, Marks, Staging
 from qos.pipeline.synth import Plan, synthesise
 from qos.pipeline.tables import Limits
@@ -44,12 +46,10 @@ def rows(spark: SparkSession, out: Path) -> dict[str, Counter[str]]:
     """All that is in the tables."""
     found = {}
     for name in (*TABLES, "problems"):
-        files = [str(path) for path in (out / name).rglob("*.parquet")]
-        found[name] = Counter[str]()
-        if files:
-            frame = spark.read.option("basePath", str(out / name)).parquet(*files)
-            names = sorted(frame.columns)
-            found[name] += Counter(map(str, frame.select(*names).collect()))
+        frame = spark_frame(spark, snapshot(str(out))[name])
+        # A follower has judged them before, when it knew less.
+        names = sorted({*frame.columns} - {"history"})
+        found[name] = Counter(map(str, frame.select(*names).collect()))
     return found
 
 
@@ -70,7 +70,6 @@ def some(folder: Path, into: Path, paths: list[Path]) -> None:
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Journals of two days, with anomalies and problems in them."""
     folder = tmp_path_factory.mktemp("made")
-    # Each hour is files of its own in the tables.
     plan = Plan(devices=9, messages=150, lost=2, duplicated=2, stuck=2, days=2, hours=1)
     synthesise(plan, folder, processes=1)
     day = folder / "date=2026-01-05"
@@ -84,27 +83,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def write(journals: Path, name: str, lines: Lines) -> None:
-    """A file of these lines, in the folder of its first one."""
-    texts = [
-        render_line(
-            {
-                "v": 1,
-                **{name: value for name, value in row.items() if name != "source"},
-                "at": time_text(row["at"].timestamp()),
-                "from": row["source"],
-            }
-        )
-        for row in lines.rows
-    ]
-    folder = journals / f"date={lines.rows[0]['at']:%Y-%m-%d}"
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / f"{name}-b-1.jsonl").write_text("".join(f"{text}\n" for text in texts))
-
-
 def messages(spark: SparkSession, out: Path) -> list[tuple[str, str, str | None]]:
     """The rows of `deliveries`: date, msg_id, outcome."""
-    frame = spark.read.parquet(f"{out}/deliveries")
+    frame = spark_frame(spark, snapshot(str(out))["deliveries"])
     frame = frame.select(frame["date"].cast("string"), "msg_id", "outcome")
     return sorted(tuple(row) for row in frame.collect())
 
@@ -161,7 +142,7 @@ def test_a_stream_that_is_killed_all_the_time_comes_to_what_an_audit_does(
     # Of each batch.
     kills: list[list[tuple[object, str, int]]] = [
         [(Staging, "save", 0), (following, "draw", 0)],
-        [(store, "replace_days", 2)],
+        [(step, "swap", 2)],
     ]
     for number, each in enumerate(kills):
         some(made, journals, paths[number :: len(kills)])
@@ -184,15 +165,19 @@ WHOLE = ("accepted", "offered", "received", "released", "delivered")
 def test_what_comes_for_a_closed_day_is_counted_and_changes_no_table(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """What is kept is bounded; and a message that took ten days has one row."""
+    """But a message that took ten days has one row, which says how it ended."""
     journals, out = tmp_path / "journals", tmp_path / "out"
-    write(journals, "first", Lines().sent(*WHOLE, msg_id="over"))
-    write(journals, "open", Lines("y").sent("accepted", "offered", msg_id="open"))
+    write_journal(journals, "first", Lines().sent(*WHOLE, msg_id="over"))
+    write_journal(
+        journals, "open", Lines("y").sent("accepted", "offered", msg_id="open")
+    )
     # The clock of one is far ahead: that closes no day.
     ahead = 30_000 * DAY_S
-    write(journals, "ahead", Lines("z").sent(*WHOLE, msg_id="ahead", at=ahead))
+    write_journal(journals, "ahead", Lines("z").sent(*WHOLE, msg_id="ahead", at=ahead))
     follower(spark, journals, out).look()
-    write(journals, "second", Lines("u").sent(*WHOLE, msg_id="new", at=10 * DAY_S))
+    write_journal(
+        journals, "second", Lines("u").sent(*WHOLE, msg_id="new", at=10 * DAY_S)
+    )
     follower(spark, journals, out).look()
     before = messages(spark, out)
     assert before == [
@@ -202,26 +187,27 @@ def test_what_comes_for_a_closed_day_is_counted_and_changes_no_table(
         (f"{NOON + timedelta(seconds=ahead):%Y-%m-%d}", "ahead", "delivered"),
     ]
     late = Lines("v").sent("accepted", "delivered", msg_id="late", at=DAY_S)
-    write(journals, "late", late)
+    write_journal(journals, "late", late)
     end = Lines("y").sent("delivered", msg_id="open", at=10 * DAY_S, boot="two")
-    write(journals, "end", end)
+    write_journal(journals, "end", end)
     in_time = Lines("w").sent(*WHOLE, msg_id="in time", at=4 * DAY_S)
-    write(journals, "in-time", in_time)
+    write_journal(journals, "in-time", in_time)
     look = follower(spark, journals, out).look()
+    # The one that was open is closed now, in its row of ten days ago.
     assert messages(spark, out) == sorted(
-        [*before, ("2026-01-09", "in time", "delivered")]
+        [
+            ("2026-01-05", "open", "delivered"),
+            *before[1:],
+            ("2026-01-09", "in time", "delivered"),
+        ]
     )
-    frame = spark.read.parquet(f"{out}/problems").select("kind", "place", "count")
+    frame = spark_frame(spark, snapshot(str(out))["problems"])
+    frame = frame.select("kind", "place", "count")
     assert sorted(tuple(row) for row in frame.collect()) == [
         (LATE_LINE, "a@v/1 boot of a@v/1", 2),
-        (LATE_LINE, "a@y/1 two of a@y/1", 1),
     ]
-    assert look.summary.problems == {LATE_LINE: 3}
+    assert look.summary.problems == {LATE_LINE: 2}
     assert str(look.summary.first) == "2026-01-08"
-    staging = Staging(spark, f"{out}/{FOLDER}")
-    kept = staging.events(staging.marks(), staging.marks().batch)
-    found = {row["msg_id"] for row in kept.select("msg_id").collect()}
-    assert found == {"open", "ahead", "new", "in time"}
 
 
 def test_what_is_stuck_shows_up_though_nothing_new_comes(
@@ -237,11 +223,13 @@ def test_what_is_stuck_shows_up_though_nothing_new_comes(
     look = one.look()
     assert (look.batch, look.summary.lines, look.summary.clean) == (-1, 0, True)
     # The first day comes now; what is being written is not read.
-    write(journals, "one", Lines().sent("accepted", "offered"))
-    write(journals, ".two", Lines().sent("accepted", "offered", msg_id="m2"))
+    # Its clock is ahead: its journal has gone on for longer than the audit knows.
+    first = Lines().sent("accepted", "offered").sent("accepted", at=4000, msg_id="m3")
+    write_journal(journals, "one", first.sent("not-delivered", at=4001, msg_id="m3"))
+    write_journal(journals, ".two", Lines().sent("accepted", "offered", msg_id="m2"))
     look = one.look()
     assert (look.batch, look.new, look.summary.clean) == (0, True, True)
-    assert look.summary.rows["deliveries"] == 1
+    assert look.summary.rows["deliveries"] == 2
     assert not one.look().new
     now += timedelta(hours=2)
     look = one.look()
@@ -262,8 +250,8 @@ def test_one_folder_is_for_one_process_and_the_same_journals(
     with pytest.raises(CannotFollow, match="begun with --late 7: give the same"):
         check_options(spark, out, ["/a", "/b"], timedelta(days=3))
     assert sorted(tmp_path.rglob("*")) == before
-    match = "another process follows"
-    with alone(out), pytest.raises(CannotFollow, match=match), alone(out):
+    match = "another audit writes into it"
+    with alone(out), pytest.raises(CannotWrite, match=match), alone(f"file://{out}"):
         pass
     with alone(out):
         pass
@@ -272,15 +260,33 @@ def test_one_folder_is_for_one_process_and_the_same_journals(
 def test_what_is_kept_is_not_taken_for_complete_when_it_is_not(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """A checkpoint alone knows which files were read, and not what was in them."""
+    """A plan alone knows which files were read, and not what was in them."""
     staging = Staging(spark, str(tmp_path / FOLDER))
-    assert staging.marks() == staging.marks(-1) == Marks()
-    with pytest.raises(Incomplete, match="nothing of batch 4 is there"):
-        staging.marks(4)
+    assert staging.marks() == Marks()
+    staging.save_plan([NewFile("/a-b-1.jsonl", "2026-01-05", None, 9)], 0)
+    assert staging.marks() == Marks()
+    staging.save_plan([NewFile("/a-b-2.jsonl", "2026-01-05", None, 9)], 1)
+    with pytest.raises(Incomplete, match="its marks are not there"):
+        staging.marks()
 
 
-def test_runs_of_lines_tell_what_all_lines_do(spark: SparkSession) -> None:
-    """However they are split, in whatever order they come, and given twice."""
+def plain_runs(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+    """Node, first and last line, and jumps of each run, without Spark."""
+    found: list[tuple[Any, ...]] = []
+    lines = {(row["node"], row["seq"]): row["at"] for row in rows}
+    for (node, seq), at in sorted(lines.items()):
+        before = lines.get((node, seq - 1))
+        if before is None:
+            found.append((node, seq, seq, 0))
+        else:
+            _, first, _, jumps = found.pop()
+            jumped = before - at > timedelta(seconds=60)
+            found.append((node, first, seq, jumps + jumped))
+    return found
+
+
+def test_runs_are_those_of_all_lines(spark: SparkSession) -> None:
+    """However they are split, in whatever order they come, given twice, or too late."""
     lines = Lines()
     for at in (0, 10, 3620, 20, 30, 25, 4000, 3, 4, 5):
         for node in ("a@x/1", "b@x/1"):
@@ -293,21 +299,17 @@ def test_runs_of_lines_tell_what_all_lines_do(spark: SparkSession) -> None:
     for start in range(0, len(rows), 5):
         part = Lines()
         part.rows = rows[start : start + 5]
-        pieces = boot_runs.runs(part.frame(spark), heard=F.lit(True))
+        late = F.when(F.lit(start == 10), boot_runs.LATE).otherwise(boot_runs.TOLD)
+        pieces = boot_runs.runs(part.frame(spark), late)
         # Else the plan grows with each part.
         known = boot_runs.merged(
             known.unionByName(pieces), tolerance_s=60
         ).localCheckpoint()
-    all_lines = Lines()
-    all_lines.rows = rows
-    events = all_lines.frame(spark)
-    for found, expected in (
-        (boot_runs.missing_lines(known), tables.missing_lines(tables.boots(events))),
-        (
-            boot_runs.clocks_back(known, tolerance_s=60),
-            tables.clocks_back(events, tolerance_s=60),
-        ),
-        (boot_runs.coverage(known), tables.coverage(events)),
+    told = known.where(F.col("kind") == boot_runs.TOLD)
+    for found, of in (
+        (told, [*rows[:10], *rows[15:]]),
+        (boot_runs.together(known, tolerance_s=60), rows),
     ):
-        assert sorted(found.collect()) == sorted(expected.collect())
-    assert boot_runs.clocks_back(known, tolerance_s=60).count() == 1
+        each = found.select("node", "first_seq", "last_seq", "jumps").collect()
+        assert sorted(tuple(row) for row in each) == plain_runs(of)
+    assert sum(run[3] for run in plain_runs(rows)) > 0

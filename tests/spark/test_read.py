@@ -5,11 +5,11 @@ from collections.abc import Mapping
 from datetime import date
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
-from frames import NOON, Lines
+from frames import NOON, Lines, runs_of
 from qos.journal.schema import (
     LINE_BYTES_MAX,
     BadLine,
@@ -17,11 +17,10 @@ from qos.journal.schema import (
     parse_line,
     render_line,
 )
-from qos.pipeline import read
+from qos.pipeline import boot_runs, read
 from qos.pipeline.lines import checked
 from qos.pipeline.read import Problem
 from qos.pipeline.schema import EVENT
-from qos.pipeline.tables import boots, clocks_back, missing_lines
 
 pytestmark = [
     pytest.mark.spark,
@@ -54,12 +53,37 @@ def changed(**fields: object) -> str:
 
 GOOD_LINE = render_line(GOOD)
 
+COUNTED = render_line(
+    {
+        **{
+            name: GOOD[name]
+            for name in ("at", "boot", "seq", "node", "level", "from", "to")
+        }
+    }
+    | {"v": 2, "role": "journal", "event": "counted"}
+    | {"since": "2026-01-05T12:05:00.000000Z", "sent": 3, "received": 4}
+)
+
 LINES = [
     GOOD_LINE,
     changed(new_field={"a": [1, "}{", None]}),
     changed(msg_id='"}{"v":9,"to":5', condition="}"),
     changed(msg_id='é \ud83d\ude00 \\ " \n \x00'),
     changed(level=None, msg_id=None, from_=None),
+    changed(v=2),
+    changed(bytes=None),
+    changed(v=2, bytes=None),
+    changed(to=None),
+    changed(event="offered"),
+    changed(event="offered", attempt=None),
+    changed(role="receiver", event="refused", condition="why", level=None, from_=None),
+    changed(role="receiver", event="refused"),
+    COUNTED,
+    changed(v=2, role="journal", event="opened"),
+    COUNTED.replace('"received":4', '"received":-4'),
+    COUNTED.replace(',"received":4', ""),
+    COUNTED.replace("12:05:00.000000Z", "12:05:00Z"),
+    COUNTED.replace("12:05:00.000000Z", "12:65:00.000000Z"),
     changed(condition=""),
     f"  {GOOD_LINE}  ",
     changed(bytes=2**63 - 1),
@@ -72,8 +96,8 @@ LINES = [
     GOOD_LINE[:-1],
     GOOD_LINE[1:],
     GOOD_LINE + GOOD_LINE,
-    changed(v=2),
-    changed(v=2, role="new", at="then", bytes="x"),
+    changed(v=3),
+    changed(v=3, role="new", at="then", bytes="x"),
     changed(v=0),
     changed(v=-1),
     changed(v="1"),
@@ -135,7 +159,8 @@ def test_a_line_means_here_what_it_means_to_the_journal(
     frame = spark.createDataFrame(
         list(zip(files, LINES, strict=True)), "file string, value string"
     )
-    names = {None: "event", "newer-schema": "newer"}
+    # A foreign word is a good line, of somebody who may not say it.
+    names = {None: "event", "newer-schema": "newer", "foreign-word": "event"}
     rows = read.checked_lines(frame.coalesce(1)).collect()
     found = [names.get(row["problem"], "bad") for row in rows]
     wrong = [line[:300] for n, line in enumerate(LINES) if found[n] != meaning(line)]
@@ -177,11 +202,16 @@ def test_an_event_has_all_that_the_line_says(spark: SparkSession) -> None:
     assert set(row.asDict()) == set(EVENT.names)
 
 
-def read_checked(spark: SparkSession, folder: str, **days: date | None) -> DataFrame:
+def read_checked(
+    spark: SparkSession,
+    folder: str,
+    first: date | None = None,
+    last: date | None = None,
+) -> DataFrame:
     """All that can be read."""
-    whole = read.checked_files(read.read_whole(spark, [folder], **days))
-    rest = read.checked_lines(read.read_rest(spark, [folder], **days))
-    return whole.unionByName(rest)
+    whole = read.checked_files(read.read_whole(spark, [folder], first=first, last=last))
+    rest = read.checked_rest(spark, [folder], first=first, last=last)
+    return whole if rest is None else whole.unionByName(rest)
 
 
 @pytest.fixture
@@ -211,10 +241,24 @@ def test_each_problem_is_counted_at_its_place(
     """None is fatal, and none is silently left out."""
     checked = read_checked(spark, str(journal))
     assert read.events_of(checked).count() == 3
-    # A file that is too long to be checked as a whole is the same, line by line.
-    monkeypatch.setattr(read, "_WHOLE_BYTES_MAX", len(GOOD_LINE) + 1)
-    by_line = read_checked(spark, str(journal))
-    assert sorted(map(str, by_line.collect())) == sorted(map(str, checked.collect()))
+    # As from elsewhere: what is too long to be read as a whole is read by lines.
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setattr(read, "local_path", lambda _folder: None)
+        elsewhere.setattr(read, "_WHOLE_BYTES_MAX", len(GOOD_LINE) + 1)
+        by_line = read_checked(spark, str(journal))
+        assert sorted(map(str, by_line.collect())) == sorted(
+            map(str, checked.collect())
+        )
+        # Java has only some of a long line in its memory, and leaves out the rest.
+        elsewhere.setattr(read, "_JAVA_LINE_BYTES_MAX", 2**19)
+        by_line = read_checked(spark, str(journal))
+        long = by_line.where("problem = 'long-line'").collect()
+        assert {row["file"].rpartition("/")[2] for row in long} == {
+            "a@x%252F1-b1-1.jsonl"
+        }
+        assert any(row["example"].endswith("lines that are too long") for row in long)
+        assert max(len(row["example"]) for row in long) <= 200
+        assert read.events_of(by_line).count() == 3
     files = read.read_files(spark, [str(journal)])
     problems = read.line_problems(checked).unionByName(read.file_problems(files))
     found = {
@@ -231,6 +275,7 @@ def test_each_problem_is_counted_at_its_place(
         ("empty-file", "a@x%2F1-b1-2.jsonl"): 1,
         ("foreign-file", "notes.txt"): 1,
         ("foreign-file", "core"): 1,
+        ("open-file", ".a@x%2F1-b1-3.jsonl"): 1,
     }
 
 
@@ -263,8 +308,9 @@ def test_a_clock_that_jumps_back_is_reported_with_its_place(
         lines.line("a@x/1", "sender", "offered", at)
     for at in (0, 5, 10, 7, 4000):
         lines.line("b@x/1", "sender", "offered", at)
-    frame = lines.frame(spark)
-    (row,) = clocks_back(frame.unionByName(frame), tolerance_s=60).collect()
+    lines.rows *= 2
+    runs = runs_of(lines, spark)
+    (row,) = boot_runs.clocks_back(runs, tolerance_s=60).collect()
     assert row.asDict() == {
         "kind": Problem.CLOCK_BACK.value,
         "place": "a@x/1 boot of a@x/1",
@@ -278,13 +324,14 @@ def test_lines_that_are_missing_are_counted(spark: SparkSession, lines: Lines) -
     for at in range(10):
         lines.line("a@x/1", "sender", "offered", at)
         lines.line("b@x/1", "sender", "offered", at)
-    frame = lines.frame(spark)
-    some = frame.where(~((F.col("node") == "a@x/1") & F.col("seq").between(4, 6)))
-    (row,) = missing_lines(boots(some)).collect()
+    assert boot_runs.missing_lines(runs_of(lines, spark)).count() == 0
+    lines.rows = [
+        row for row in lines.rows if row["node"] != "a@x/1" or not 4 <= row["seq"] <= 6
+    ]
+    (row,) = boot_runs.missing_lines(runs_of(lines, spark)).collect()
     assert (row["kind"], row["count"]) == (Problem.MISSING_LINES.value, 3)
     assert row["place"] == "a@x/1 boot of a@x/1"
     assert row["example"] == "of the lines 1 to 10"
-    assert missing_lines(boots(frame)).count() == 0
 
 
 def test_lines_that_are_given_twice_hide_none_that_are_missing(
@@ -293,9 +340,65 @@ def test_lines_that_are_given_twice_hide_none_that_are_missing(
     """As many as there should be, and yet one is not there and one is twice."""
     for at in range(200):
         lines.line("a@x/1", "sender", "offered", at)
-    frame = lines.frame(spark)
-    again = frame.where("seq = 130").unionByName(frame.where("seq != 70"))
-    (row,) = boots(again).collect()
-    assert (row["first"], row["last"], row["lines"], row["given"]) == (1, 200, 199, 200)
-    (problem,) = missing_lines(boots(again)).collect()
-    assert problem["count"] == 1
+    lines.rows = [row for row in lines.rows if row["seq"] != 70] + [lines.rows[129]]
+    (problem,) = boot_runs.missing_lines(runs_of(lines, spark)).collect()
+    assert (problem["count"], problem["example"]) == (1, "of the lines 1 to 200")
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_a_name_that_begins_with_an_underscore_does_not_vanish(
+    elsewhere: bool,
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A JID may; older writers have named their files by it, and Spark ignores such."""
+    day = tmp_path / "date=2026-01-05"
+    day.mkdir()
+    for name in ("_a@x%2F1-b1-1.jsonl", "%5Fa@x%2F1-b2-1.jsonl"):
+        (day / name).write_text(f"{GOOD_LINE}\n")
+    (day / "_a@x%2F1-b1-2.jsonl").write_text("")
+    if elsewhere:
+        monkeypatch.setattr(read, "local_path", lambda _folder: None)
+    events = read.events_of(read_checked(spark, str(tmp_path))).count()
+    files = read.read_files(spark, [str(tmp_path)])
+    problems = read.file_problems(files).collect()
+    kinds = sorted((row["kind"], Path(row["place"]).name) for row in problems)
+    empty = ("empty-file", "_a@x%2F1-b1-2.jsonl")
+    if elsewhere:
+        assert events == 1
+        assert kinds == [empty, ("unread-file", "_a@x%2F1-b1-1.jsonl")]
+    else:
+        assert events == 2
+        assert kinds == [empty]
+    # A stream leaves it out wherever it is.
+    streamed = read.read_files(spark, [str(tmp_path)], streamed=True)
+    names = sorted(row["kind"] for row in read.file_problems(streamed).collect())
+    assert names == ["empty-file", "unread-file"]
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_compressed_files_of_a_journal_are_read(
+    elsewhere: bool,
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An archive is a journal; and one that is too large to be read is reported."""
+    day = tmp_path / "date=2026-01-05"
+    day.mkdir()
+    for name, how in ((".jsonl.gz", "gzip"), (".jsonl.zst", "zstd")):
+        with pa.CompressedOutputStream(str(day / f"a@x-b1-1{name}"), how) as out:
+            out.write(f"{GOOD_LINE}\nnonsense\n".encode() * 2)
+    if elsewhere:
+        monkeypatch.setattr(read, "local_path", lambda _folder: None)
+    checked = read_checked(spark, str(tmp_path))
+    assert read.events_of(checked).count() == 4
+    assert read.line_problems(checked).count() == 2
+    problems = read.file_problems(read.read_files(spark, [str(tmp_path)]))
+    assert problems.count() == 0
+    monkeypatch.setattr(read, "_WHOLE_BYTES_MAX", 10)
+    problems = read.file_problems(read.read_files(spark, [str(tmp_path)]))
+    assert [row["kind"] for row in problems.collect()] == [
+        "unread-file"
+    ] * 2 * elsewhere

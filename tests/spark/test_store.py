@@ -1,12 +1,24 @@
 """A day that is audited again is replaced as a whole, and others stay."""
 
-from datetime import date
+from datetime import UTC, date, datetime
 from pathlib import Path
+from typing import Any, cast
 
+import duckdb
 import pytest
+from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
-from qos.pipeline import store
+from qos.pipeline import delta, hadoop, parquet_files, store
+from qos.pipeline.delta import CannotWrite
+from qos.pipeline.locations import (
+    delta_uri,
+    local_path,
+    spark_folder,
+    storage_options,
+)
+from qos.pipeline.snapshot import spark_frame
 
 pytestmark = [
     pytest.mark.spark,
@@ -21,15 +33,19 @@ def table(spark: SparkSession, *rows: tuple[date, int, str]) -> DataFrame:
     return spark.createDataFrame(list(rows), "date date, hour int, name string")
 
 
-def test_a_rerun_of_a_day_replaces_it(spark: SparkSession, tmp_path: Path) -> None:
-    """Also an hour of which nothing is left; and never a day beside it."""
-    folder = str(tmp_path / "table {1} [a]")
+@pytest.mark.parametrize("scheme", ["", "file:", "file://"])
+def test_a_rerun_of_a_day_replaces_it(
+    scheme: str, spark: SparkSession, tmp_path: Path
+) -> None:
+    """Whatever its folder is called; and never a day beside it."""
+    folder = f"{scheme}{tmp_path}/table {{1}} [a] +&"
     before = table(
         spark,
         *((FIFTH, 1, "stays"), (SIXTH, 1, "old"), (SIXTH, 2, "old")),
         *((SIXTH, 3, "old"), (SEVENTH, 1, "stays")),
     )
     store.replace_days(before, folder, FIFTH, SEVENTH)
+    earlier = store.read_table(before, folder)
     after = table(
         spark, (SIXTH, 1, "new"), (SIXTH, 4, "new"), (SEVENTH, 1, "of another day")
     )
@@ -43,28 +59,165 @@ def test_a_rerun_of_a_day_replaces_it(spark: SparkSession, tmp_path: Path) -> No
             (SEVENTH, 1, "stays"),
         ]
     assert store.read_table(before, folder, SEVENTH, SEVENTH).count() == 1
+    assert store.count_rows(spark, folder, SIXTH, SIXTH) == 2
+    # What was read before is read still.
+    assert sorted(earlier.collect()) == sorted(before.collect())
+    assert [path.name for path in tmp_path.iterdir()] == ["table {1} [a] +&"]
 
 
 def test_a_table_without_rows_can_be_read(spark: SparkSession, tmp_path: Path) -> None:
-    """By anybody, who does not know what its columns are; and nothing of it stays."""
+    """By anybody, who does not know what its columns are."""
     folder = str(tmp_path / "t")
     empty = table(spark)
+    assert store.read_table(empty, folder).collect() == []
+    assert store.count_rows(spark, folder) == 0
     store.replace_days(empty, folder, FIFTH, SIXTH)
-    found = spark.read.parquet(folder)
+    found = spark_frame(spark, DeltaTable(folder))
     assert found.collect() == store.read_table(empty, folder).collect() == []
-    assert dict(found.dtypes) == dict(empty.dtypes)
+    assert found.dtypes == empty.dtypes
     store.replace_days(table(spark, (SEVENTH, 1, "a")), folder, SEVENTH, SEVENTH)
-    found = spark.read.parquet(folder).select(empty.columns)
-    assert found.collect() == [(SEVENTH, 1, "a")]
-    store.replace_days(table(spark, (FIFTH, 2, "b")), folder, FIFTH, FIFTH)
-    assert [path.parent.name for path in tmp_path.glob("t/date=*-05/*/*.parquet")] == [
-        "hour=2"
-    ]
+    assert spark_frame(spark, DeltaTable(folder)).collect() == [(SEVENTH, 1, "a")]
+    store.replace_days(empty, folder, SEVENTH, SEVENTH)
+    assert DeltaTable(folder).to_pyarrow_table().num_rows == 0
 
 
-def test_a_small_table_without_rows_can_be_read(
+def test_a_small_table_is_replaced_as_a_whole(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """As a table of days is."""
-    store.replace_table(table(spark), str(tmp_path / "t"))
-    assert spark.read.parquet(f"{tmp_path}/t").dtypes == table(spark).dtypes
+    """It has no days; and may have no rows."""
+    folder = str(tmp_path / "t")
+    # Left by one that was killed when it began.
+    (tmp_path / "t" / "_delta_log").mkdir(parents=True)
+    rows = [(FIFTH, 1, "a"), (SIXTH, 2, "b")]
+    for each in (rows, rows[1:], []):
+        store.replace_table(table(spark, *each), folder)
+        read = store.read_table(table(spark), folder)
+        assert (read.collect(), read.dtypes) == (each, table(spark).dtypes)
+
+
+def test_a_day_is_a_few_files(spark: SparkSession, tmp_path: Path) -> None:
+    """However many tasks have made it, and however many hours it has."""
+    folder = str(tmp_path / "t")
+    rows = [(day, number % 24, "x") for number in range(500) for day in (FIFTH, SIXTH)]
+    many = table(spark, *rows).repartition(16)
+    # As an audit has it, but not the tests.
+    spark.conf.set("spark.sql.adaptive.enabled", "true")
+    try:
+        for _ in range(2):
+            store.replace_days(many, folder, FIFTH, SIXTH)
+    finally:
+        spark.conf.unset("spark.sql.adaptive.enabled")
+    assert len(DeltaTable(folder).file_uris()) == 2
+
+
+def test_the_log_knows_what_is_in_a_file(spark: SparkSession, tmp_path: Path) -> None:
+    """So that readers open only files that may have what they look for."""
+    folder = str(tmp_path / "t")
+    moments = [datetime(2026, 1, 5, 12, 0, 0, micro, UTC) for micro in (1, 999_999)]
+    rows = [(FIFTH, moment, None, "x" * 65, 1.5, True) for moment in moments]
+    columns = "date date, at timestamp, text string, long string, x double, yes boolean"
+    frame = spark.createDataFrame(rows, columns).withColumn("n", F.lit(7))
+    frame = frame.coalesce(1)
+    store.replace_days(frame, folder, FIFTH, FIFTH)
+    (action,) = (
+        DeltaTable(folder).get_add_actions(flatten=True).to_struct_array().to_pylist()
+    )
+    found = {name: value for name, value in action.items() if value is not None}
+    del found["path"], found["size_bytes"], found["modification_time"]
+    assert found == {
+        "num_records": 2,
+        "partition.date": FIFTH,
+        **{f"null_count.{n}": 0 for n in ("at", "long", "x", "yes", "n")},
+        "null_count.text": 2,
+        "min.at": moments[0],
+        "max.at": moments[1],
+        "min.n": 7,
+        "max.n": 7,
+    }
+    # No file is left out that has a row of this kind.
+    data = DeltaTable(folder).to_pyarrow_dataset()
+    for where, count in (
+        ("\"at\" = '2026-01-05 12:00:00.999999Z'", 1),
+        ("text IS NULL", 2),
+    ):
+        assert len(duckdb.from_arrow(data).filter(where).fetchall()) == count
+
+
+def test_of_two_writers_of_a_table_one_gets_an_error(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else both would replace the day, and it would have the rows of both."""
+    folder = str(tmp_path / "t")
+    store.replace_days(table(spark), folder, FIFTH, SEVENTH)
+    real = parquet_files.add_actions
+
+    def meanwhile(*args: object) -> object:
+        monkeypatch.setattr(delta, "add_actions", real)
+        store.replace_days(table(spark, (FIFTH, 1, "other")), folder, FIFTH, FIFTH)
+        return real(*args)  # type: ignore[arg-type]  # as they are given
+
+    monkeypatch.setattr(delta, "add_actions", meanwhile)
+    with pytest.raises(CannotWrite, match="another audit has written into it meanwh"):
+        store.replace_days(table(spark, (FIFTH, 1, "one")), folder, FIFTH, FIFTH)
+    assert store.read_table(table(spark), folder).collect() == [(FIFTH, 1, "other")]
+
+
+def test_a_new_column_is_added_and_another_type_refused(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """A later version of the library may know more; older days stay as they are."""
+    folder = str(tmp_path / "t")
+    store.replace_days(table(spark, (FIFTH, 1, "a")), folder, FIFTH, FIFTH)
+    more = table(spark, (SIXTH, 2, "b")).withColumn("more", F.lit("new"))
+    store.replace_days(more, folder, SIXTH, SIXTH)
+    rows = store.read_table(more, folder).orderBy("date").collect()
+    assert rows == [(FIFTH, 1, "a", None), (SIXTH, 2, "b", "new")]
+    other = more.withColumn("hour", F.lit("twelve"))
+    with pytest.raises(CannotWrite, match="its column hour is of another version"):
+        store.replace_days(other, folder, SIXTH, SIXTH)
+    assert store.read_table(more, folder).orderBy("date").collect() == rows
+
+
+def test_a_folder_has_a_name_for_spark_and_one_for_deltalake(
+    spark: SparkSession,
+) -> None:
+    """There is no object store here: only how they are told of one."""
+    assert delta_uri("s3a://bucket/a b") == "s3://bucket/a b"
+    assert spark_folder("s3://bucket/a/t/") == "s3a://bucket/a/t"
+    assert delta_uri("abfss://c@a.example/t") == "abfss://c@a.example/t"
+    assert delta_uri("file:///a b/t") == delta_uri("file:/a b/t") == "/a b/t"
+    assert spark_folder("file:///a%20b/t/") == "/a b/t"
+    assert local_path("hdfs:///a") is None
+    assert storage_options(spark, "/a") is None
+    hadoop = cast(Any, spark.sparkContext)._jsc.hadoopConfiguration()
+    hadoop.set("fs.s3a.access.key", "me")
+    hadoop.set("fs.s3a.endpoint", "http://127.0.0.1:9000")
+    try:
+        assert storage_options(spark, "s3a://bucket/a") == {
+            "AWS_ACCESS_KEY_ID": "me",
+            "AWS_ENDPOINT_URL": "http://127.0.0.1:9000",
+            "AWS_ALLOW_HTTP": "true",
+        }
+    finally:
+        hadoop.unset("fs.s3a.access.key")
+        hadoop.unset("fs.s3a.endpoint")
+
+
+def test_files_of_others_are_not_taken_for_a_table(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Nor removed."""
+    (tmp_path / "t" / "date=2026-01-05" / "hour=1").mkdir(parents=True)
+    with pytest.raises(CannotWrite, match="belong to no Delta table: give another"):
+        store.replace_days(table(spark), f"{tmp_path}/t", FIFTH, FIFTH)
+    assert [path.name for path in tmp_path.glob("t/*")] == ["date=2026-01-05"]
+
+
+def test_a_report_can_be_written_where_spark_can_write(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Not on this machine only: a report that is announced has to be there."""
+    file = tmp_path / "out" / "report.html"
+    for content in (b"<p>of yesterday, and longer</p>", "<p>\N{SNOWMAN}</p>".encode()):
+        hadoop.write(spark, f"file:{file}", content)
+        assert file.read_bytes() == content

@@ -44,6 +44,36 @@ def test_each_boot_counts_its_lines_without_a_hole(tmp_path: Path) -> None:
         assert times == sorted(times)
 
 
+def test_each_boot_counts_its_messages_and_is_closed(tmp_path: Path) -> None:
+    """As a real one does: the counts of its windows are those of its lines."""
+    plan = Plan(devices=3, messages=300, lost=2, hours=2)
+    synthesise(plan, tmp_path, processes=1)
+    boots: dict[object, list[dict[str, str | int]]] = {}
+    for line in lines_of(tmp_path):
+        fields = parse_line(line)
+        boots.setdefault(fields["boot"], []).append(fields)
+    received = 0
+    for lines in boots.values():
+        lines.sort(key=lambda fields: fields["seq"])
+        events = [str(fields["event"]) for fields in lines]
+        assert (events[0], events[-1]) == ("opened", "closed")
+        counted = [fields for fields in lines if fields["event"] == "counted"]
+        last = max(str(fields["since"]) for fields in counted)
+        end = next(
+            number for number, fields in enumerate(lines) if fields.get("since") == last
+        )
+        for name, role, event in (
+            ("sent", "sender", "accepted"),
+            ("received", "receiver", "handed-over"),
+        ):
+            seen = [(f["role"], f["event"]) for f in lines[:end]].count((role, event))
+            assert sum(int(fields[name]) for fields in counted) == seen
+            received += seen * (name == "received")
+        windows = {str(fields["since"]) for fields in counted}
+        assert len(windows) >= (2 * 3600) / 300
+    assert received > 250
+
+
 @pytest.mark.parametrize("processes", [1, 2])
 def test_the_seed_decides_everything(processes: int, tmp_path: Path) -> None:
     """However many processes share the work."""

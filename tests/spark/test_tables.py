@@ -4,7 +4,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from frames import NOON, Lines, after, only
-from qos.pipeline.report_data import bucket_of
+from qos.pipeline.report_collect import bucket_of
 from qos.pipeline.tables import (
     deliveries,
     queue_items,

@@ -13,6 +13,7 @@ from frames import Lines
 from qos.journal.schema import EVENTS, Role
 from qos.pipeline import boot_runs, told
 from qos.pipeline.lines import CHECKED
+from qos.pipeline.tables import deliveries_of
 
 pytestmark = [
     pytest.mark.spark,
@@ -69,16 +70,45 @@ def test_a_node_tells_the_same_of_a_message_in_spark_and_in_arrow(
     table = in_arrow(some)
     made = told.in_arrow(table.filter(told.are_of_messages(table)))
     assert made.column_names == frame.columns
-    found = [row.asDict() for row in frame.collect()]
+    found = with_sorted_sets([row.asDict() for row in frame.collect()])
     assert 100 < len(found) < 1500
-    assert sorted(map(repr, rows_of(made))) == sorted(map(repr, found))
+    assert with_sorted_sets(rows_of(made)) == found
+
+
+def with_sorted_sets(rows: list[dict[str, Any]]) -> list[str]:
+    """Rows as text: a set has no order, and neither have they."""
+    for row in rows:
+        row |= {name: sorted(row[name]) for name in told.SETS}
+    return sorted(map(repr, rows))
+
+
+def test_a_line_that_is_given_twice_changes_no_message(spark: SparkSession) -> None:
+    """However the lines are shared out: rows of the same lines come to one row."""
+    some = random_lines(random.Random(2), 1500)
+    parts = [Lines(), Lines(), Lines()]
+    for number, row in enumerate(some.rows):
+        # Each line is in two of the parts.
+        parts[number % 3].rows.append(row)
+        parts[(number + 1) % 3].rows.append(row)
+    tables = [in_arrow(part) for part in parts]
+    given = pa.concat_tables(
+        told.in_arrow(table.filter(told.are_of_messages(table))) for table in tables
+    )
+    once = told.in_spark(some.frame(spark).where(told.is_of_message()))
+    twice = spark.createDataFrame(rows_of(given), once.schema)
+    assert twice.count() > once.count()
+    found, expected = (
+        sorted(map(repr, deliveries_of(each).collect())) for each in (twice, once)
+    )
+    assert found == expected
+    assert any(row["hand_overs"] > 2 for row in deliveries_of(once).collect())
 
 
 @pytest.mark.parametrize("count", [0, 1, 150])
 def test_stretches_of_lines_tell_what_the_lines_do(
     count: int, spark: SparkSession
 ) -> None:
-    """However the lines lie: gaps, the clock, and who was heard of."""
+    """However the lines lie: gaps, and the clock."""
     chance = random.Random(count)
     some = random_lines(chance, count)
     some.rows = [row for row in some.rows if chance.random() < 0.9]
@@ -86,7 +116,7 @@ def test_stretches_of_lines_tell_what_the_lines_do(
     some.rows += chance.sample(some.rows, len(some.rows) // 9)
     stretches = boot_runs.stretches(in_arrow(some))
     assert len(stretches) <= len(some.rows)
-    each = boot_runs.runs(some.frame(spark), heard=F.lit(True))
+    each = boot_runs.runs(some.frame(spark), F.lit(boot_runs.TOLD))
     together = spark.createDataFrame(rows_of(stretches), each.schema)
     found, expected = (
         sorted(boot_runs.merged(pieces, tolerance_s=2).collect(), key=repr)

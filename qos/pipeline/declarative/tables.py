@@ -12,8 +12,9 @@ from pyspark import pipelines as dp
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from qos.pipeline import read, tables
-from qos.pipeline.driver import CLOCK_BACK_S
+from qos.pipeline import boot_runs, read, tables
+from qos.pipeline.boot_runs import CLOCK_BACK_S
+from qos.pipeline.journals import tied_folders
 from qos.pipeline.tables import Limits
 
 spark = SparkSession.active()
@@ -22,11 +23,12 @@ _BY_HOUR = ["date", "hour"]
 
 
 def _checked() -> DataFrame:
-    folders = spark.conf.get("spark.xmppQos.journals") or ""
-    names = [name.strip() for name in folders.split(",") if name.strip()]
+    given = spark.conf.get("spark.xmppQos.journals") or ""
+    names = [name.strip() for name in given.split(",") if name.strip()]
     if not names:
         raise ValueError("spark.xmppQos.journals names no folder of journals")
-    return read.checked_lines(read.stream_lines(spark, names))
+    folders, tied = tied_folders(names)
+    return read.checked_lines(read.stream_lines(spark, folders), tied)
 
 
 def _limits() -> Limits:
@@ -65,8 +67,18 @@ def all_deliveries() -> DataFrame:
     return spark.read.table("deliveries")
 
 
+@dp.temporary_view
+def all_runs() -> DataFrame:
+    """The runs, as they are after this run."""
+    return spark.read.table("runs")
+
+
 def _events() -> DataFrame:
     return spark.read.table("all_events")
+
+
+def _runs() -> DataFrame:
+    return spark.read.table("all_runs")
 
 
 def _partitioned(table: DataFrame) -> DataFrame:
@@ -84,7 +96,16 @@ def events() -> DataFrame:
 def bad_lines() -> DataFrame:
     """Lines that are none, with their file and beginning."""
     bad = _checked().where(F.col("problem").isNotNull())
-    return bad.select("problem", "file", "example")
+    return bad.select("problem", "file", "example", "node", "boot", "seq", "at")
+
+
+@dp.materialized_view
+def runs() -> DataFrame:
+    """The runs of all lines: pieces of boots of which none is missing."""
+    told = boot_runs.runs(_events(), F.lit(boot_runs.TOLD))
+    bad = spark.read.table("all_bad_lines").where(F.col("seq").isNotNull())
+    pieces = told.unionByName(boot_runs.runs(bad, boot_runs.kind_of(F.lit(False))))
+    return boot_runs.merged(pieces, tolerance_s=CLOCK_BACK_S)
 
 
 @dp.materialized_view
@@ -92,30 +113,34 @@ def problems() -> DataFrame:
     """What is wrong with the journals, by kind and place."""
     return (
         read.line_problems(spark.read.table("all_bad_lines"))
-        .unionByName(tables.missing_lines(tables.boots(_events())))
-        .unionByName(tables.clocks_back(_events(), tolerance_s=CLOCK_BACK_S))
+        .unionByName(boot_runs.missing_lines(_runs()))
+        .unionByName(boot_runs.clocks_back(_runs(), tolerance_s=CLOCK_BACK_S))
     )
 
 
 @dp.materialized_view(partition_cols=_BY_HOUR)
 def deliveries() -> DataFrame:
-    """One row a message."""
-    return _partitioned(tables.deliveries(_events()))
+    """One row a message, with its verdict."""
+    messages = tables.deliveries(_events())
+    return _partitioned(tables.judged(messages, _runs(), _limits()))
 
 
 @dp.materialized_view(partition_cols=_BY_HOUR)
 def anomalies() -> DataFrame:
-    """What should not be: lost, duplicated, orphaned, stuck or in doubt."""
-    messages = spark.read.table("all_deliveries")
-    return _partitioned(
-        tables.anomalies(messages, tables.coverage(_events()), _limits())
-    )
+    """Messages that were lost, duplicated or orphaned, are stuck or in doubt."""
+    return _partitioned(tables.anomalies(spark.read.table("all_deliveries")))
 
 
 @dp.materialized_view(partition_cols=_BY_HOUR)
 def routes_hourly() -> DataFrame:
     """How each route did in each hour."""
     return _partitioned(tables.routes_hourly(spark.read.table("all_deliveries")))
+
+
+@dp.materialized_view(partition_cols=_BY_HOUR)
+def unproven_hourly() -> DataFrame:
+    """How many messages of each hour and route are not proven, and why."""
+    return _partitioned(tables.unproven_hourly(spark.read.table("all_deliveries")))
 
 
 @dp.materialized_view(partition_cols=_BY_HOUR)

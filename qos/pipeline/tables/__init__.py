@@ -4,39 +4,28 @@ None has a session, reads a clock or knows a file. Times are in the time zone of
 session, which has to be UTC.
 """
 
-from qos.pipeline.tables.anomalies import Limits, anomalies
-from qos.pipeline.tables.coverage import (
-    boots,
-    clock_problems,
-    clocks_back,
-    coverage,
-    missing_lines,
-    missing_problems,
-)
+from qos.pipeline.tables.anomalies import Limits, anomalies, judged, revised
 from qos.pipeline.tables.deliveries import deliveries, deliveries_of
 from qos.pipeline.tables.items import queue_items
 from qos.pipeline.tables.once import once
 from qos.pipeline.tables.readings import readings, unreadable
 from qos.pipeline.tables.refusals import refusals
-from qos.pipeline.tables.routes import routes_hourly
+from qos.pipeline.tables.routes import routes_hourly, unproven_hourly
 from qos.pipeline.tables.workers import workers_hourly
 
 __all__ = [
     "Limits",
     "anomalies",
-    "boots",
-    "clock_problems",
-    "clocks_back",
-    "coverage",
     "deliveries",
     "deliveries_of",
-    "missing_lines",
-    "missing_problems",
+    "judged",
     "once",
     "queue_items",
     "readings",
     "refusals",
+    "revised",
     "routes_hourly",
+    "unproven_hourly",
     "unreadable",
     "workers_hourly",
 ]

@@ -1,13 +1,29 @@
-"""What should not be: messages that were lost, doubled, orphaned, stuck or in doubt.
+"""Verdicts: which messages were lost, duplicated, orphaned, are stuck or in doubt.
 
-Only what the journals prove is an anomaly. Three things must not make one:
+An audit says only what lines prove. Each message has one verdict:
 
-- A node without a journal, or whose journal began later: see `coverage`.
-- A journal of which the last file is not closed yet. It is not there to be read, so
-  what is missing at the end of a journal is judged only when the node has written
-  something later, or after `stuck_after_s`.
-- Clocks that differ, by up to `skew_s`. Times of two nodes are compared only to find
-  out what a journal covers; never to find out what came first.
+- `ok`: nothing is wrong, as far as the lines say.
+- `lost`: its sender's last outcome is delivered, the addressed device has no line of a
+  hand-over, and one run of that device covers the time from the first `released` to the
+  outcome (from `accepted` if the sender's own lines in between are not complete).
+- `duplicated`: handed over more than once, and not marked `redelivered`. If its sender
+  was not seen, who may use a msg_id again, one run of the receiver has to have all from
+  the first hold to the last hand-over.
+- `orphaned`: handed over, its sender's account has no line of it, and one run of the
+  sending device covers the time from the hold to the hand-over.
+- `stuck`: held or outstanding, and the node that says so has written on for
+  `stuck_after_s`, in the same run, without another line of it; and no other run
+  follows, as its end may be in between.
+- `in-doubt`: so says the sender; `ended` says how it really ended.
+- `unproven`: it looks as if it were one of those (`suspected`), and a run that would
+  prove it is not there; `reason` says why (qos.pipeline.tables.cover).
+
+The accusations are also rows of the table of anomalies; unproven messages never are.
+
+Times of two nodes are compared only to find out what a run covers, and may differ by up
+to `skew_s`; never to find out what came first. A device is a full JID, or a component
+that keeps a journal. A journal that was begun without a resource has the name of an
+account, that several devices may share: it speaks of a message that it has lines of.
 
 An acknowledged message arrives *at least* once, and its two sides do not join, so it
 can be stuck, or in doubt, and nothing else.
@@ -15,211 +31,189 @@ can be stuck, or in doubt, and nothing else.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Iterable, Mapping
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from qos.core.model import Level
-from qos.journal.schema import SenderEvent
 from qos.pipeline.tables.deliveries import COLUMNS
-from qos.pipeline.tables.once import seconds_between
+from qos.pipeline.tables.facts import Limits, cases, how_it_ended, with_cover
 
-__all__ = ["KINDS", "Limits", "anomalies"]
+__all__ = [
+    "KINDS",
+    "UNPROVEN",
+    "VERDICT",
+    "Limits",
+    "anomalies",
+    "judged",
+    "revised",
+]
 
-#: lost: the sender says delivered, and it was never handed over.
-#: duplicated: handed over more than once, and not marked `redelivered`.
-#: orphaned: handed over, and its sender knows nothing of it.
-#: stuck: held or outstanding for too long.
-#: in-doubt: so says the sender; `ended` says how it really ended.
+#: The accusations. Of several that are true of a message the first is its verdict.
 KINDS = ("lost", "duplicated", "orphaned", "stuck", "in-doubt")
 
-_S = SenderEvent
+UNPROVEN = "unproven"
+
+#: The columns that `judged` adds.
+VERDICT = (
+    *("verdict", "reason", "rests_on", "suspected", "uncovered", "ended"),
+    "judged_at",
+)
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """By what an anomaly is judged.
-
-    Attributes:
-        now: the moment of the audit (with a time zone).
-        stuck_after_s: held or outstanding for longer is stuck. Not less than the time
-            after which the writers close their files.
-        skew_s: how far the clocks of two nodes may differ.
-    """
-
-    now: datetime
-    stuck_after_s: float = 3600.0
-    skew_s: float = 60.0
-
-
-def anomalies(deliveries: DataFrame, covered: DataFrame, limits: Limits) -> DataFrame:
-    """One row for each thing that is wrong with a message.
+def judged(deliveries: DataFrame, boots: DataFrame, limits: Limits) -> DataFrame:
+    """Each message with its verdict.
 
     Args:
         deliveries: see qos.pipeline.tables.deliveries.
-        covered: see qos.pipeline.tables.coverage.
+        boots: runs that were merged; see qos.pipeline.boot_runs.
         limits: see Limits.
 
     Returns:
-        Columns `date`, `hour`, `kind`, `ended` (only of in-doubt: delivered,
-        not-delivered or unknown), `level`, `sender`, `receiver`, `msg_id`, `begun_at`
-        and `evidence`: all that is known of the message, as JSON.
+        The columns of `deliveries`, and `verdict`, `reason` (of an unproven one),
+        `rests_on` (the nodes whose lines the verdict rests on; null where it is ok),
+        `suspected` (what an unproven message looks like), `uncovered` (the node of
+        which a run would prove it), `ended` (only of in-doubt: delivered, not-delivered
+        or unknown) and `judged_at` (`limits.now`).
+    """
+    found = cases()
+    rows = with_cover(deliveries, boots, limits).withColumns(
+        {
+            "proven": _first((case.proven, case.kind) for case in found),
+            "looks": _first((case.suspected, case.kind) for case in found),
+        }
+    )
+    is_unproven = F.col("proven").isNull() & F.col("looks").isNotNull()
+    in_doubt = F.col("proven") == "in-doubt"
+    return rows.select(
+        *COLUMNS,
+        F.coalesce("proven", F.when(is_unproven, UNPROVEN), F.lit("ok")).alias(
+            "verdict"
+        ),
+        F.when(is_unproven, _chosen("looks", {c.kind: c.reason for c in found})).alias(
+            "reason"
+        ),
+        _chosen(
+            F.coalesce("proven", "looks"), {c.kind: c.rests_on for c in found}
+        ).alias("rests_on"),
+        F.when(is_unproven, F.col("looks")).alias("suspected"),
+        F.when(
+            is_unproven, _chosen("looks", {c.kind: c.uncovered for c in found})
+        ).alias("uncovered"),
+        F.when(in_doubt, how_it_ended()).alias("ended"),
+        F.lit(limits.now).cast("timestamp").alias("judged_at"),
+    )
+
+
+def anomalies(messages: DataFrame) -> DataFrame:
+    """One row for each message that is accused.
+
+    Args:
+        messages: see `judged`.
+
+    Returns:
+        Columns `date`, `hour`, `kind`, `ended` (only of in-doubt), `level`, `sender`,
+        `receiver`, `msg_id`, `begun_at`, `rests_on`, `evidence` (all that is known of
+        the message, as JSON), `found_at`, `withdrawn_at` (null while it stands) and
+        `history`: its verdicts, with the moment of the audit and the reason.
     """
     # Not those that the frame says: to ask it is not allowed in every pipeline.
     names = [name for name in COLUMNS if name not in {"date", "hour"}]
-    rows = _with_coverage(deliveries, covered)
-    facts = _Facts(limits)
-    kinds = F.array_compact(
-        F.array(
-            F.when(facts.lost, "lost"),
-            F.when(facts.duplicated, "duplicated"),
-            F.when(facts.orphaned, "orphaned"),
-            F.when(facts.stuck, "stuck"),
-            F.when(facts.in_doubt, "in-doubt"),
-        )
-    )
-    rows = rows.withColumns({"kind": F.explode(kinds), "really": facts.really})
-    return rows.select(
+    return messages.where(F.col("verdict").isin(*KINDS)).select(
         "date",
         "hour",
-        "kind",
-        F.when(F.col("kind") == "in-doubt", F.col("really")).alias("ended"),
-        *("level", "sender", "receiver", "msg_id", "begun_at"),
+        F.col("verdict").alias("kind"),
+        *("ended", "level", "sender", "receiver", "msg_id", "begun_at", "rests_on"),
         F.to_json(F.struct(*names)).alias("evidence"),
+        F.col("judged_at").alias("found_at"),
+        F.lit(None).cast("timestamp").alias("withdrawn_at"),
+        F.array(_entry("judged_at", "verdict", F.lit(None))).alias("history"),
     )
 
 
-def _with_coverage(deliveries: DataFrame, covered: DataFrame) -> DataFrame:
-    """With from when to when there are journals of the sender, and of the receiver."""
-    accounts = covered.groupBy("account").agg(
-        F.min("first_at").alias("first_at"),
-        F.max("last_at").alias("last_at"),
-        F.bool_or(F.col("node") == F.col("account")).alias("by_account"),
-        F.collect_set("node").alias("nodes"),
+def revised(
+    found: DataFrame,
+    before: DataFrame,
+    messages: DataFrame,
+    messages_before: DataFrame,
+    limits: Limits,
+) -> DataFrame:
+    """The anomalies with those of an earlier audit: none ever vanishes.
+
+    What stands still keeps its `found_at`; what is found no more is withdrawn.
+
+    Args:
+        found: by this audit; see `anomalies`.
+        before: the table of the same days, as it was.
+        messages: as they are judged now; see `judged`.
+        messages_before: as they were judged before.
+        limits: of this audit.
+    """
+    now = F.lit(limits.now).cast("timestamp")
+    was = messages_before.where(F.col("verdict") != "ok").select(
+        *_MESSAGE, _entry("judged_at", "verdict", "reason").alias("was")
     )
-    senders = F.broadcast(
-        accounts.select(
-            F.col("account").alias("sender"),
-            F.col("first_at").alias("sender_from"),
-            F.col("last_at").alias("sender_until"),
-        )
+    was = was.dropDuplicates([*_MESSAGE])
+    known = before.select(
+        *_ACCUSATION,
+        F.col("found_at").alias("found_before"),
+        F.col("history").alias("known"),
     )
-    receivers = F.broadcast(
-        accounts.select(
-            F.col("account").alias("receiver"),
-            F.col("first_at").alias("receiver_from"),
-            F.col("last_at").alias("receiver_until"),
-            "by_account",
-            "nodes",
-        )
+    rows = found.join(known, [*_ACCUSATION], "left").join(was, [*_MESSAGE], "left")
+    other = F.col("was").isNotNull() & (F.col("was.verdict") != F.col("kind"))
+    none = F.array().cast(_HISTORY)
+    earlier = F.coalesce("known", F.when(other, F.array("was")), none)
+    stands = F.coalesce(
+        F.try_element_at(earlier, F.lit(-1))["verdict"] == F.col("kind"), F.lit(False)
     )
-    rows = deliveries.join(senders, "sender", "left").join(
-        receivers, "receiver", "left"
+    rows = rows.withColumns(
+        {
+            "found_at": F.coalesce("found_before", "found_at"),
+            "history": F.when(stands, earlier).otherwise(F.concat(earlier, "history")),
+        }
     )
-    # To one device of an account: another of its devices may have a journal here.
-    this_device = F.col("to").contains("/") & ~F.col("by_account")
-    elsewhere = this_device & ~F.array_contains("nodes", F.col("to"))
-    known = F.col("nodes").isNotNull() & ~F.coalesce(elsewhere, F.lit(False))
-    return rows.withColumn("receiver_known", known)
+    is_now = messages.select(*_MESSAGE, F.coalesce("reason", "verdict").alias("is_now"))
+    gone = before.join(found.select(*_ACCUSATION), [*_ACCUSATION], "left_anti")
+    gone = gone.join(is_now, [*_MESSAGE], "left")
+    reason = F.coalesce("is_now", F.lit("no lines"))
+    end = _entry(now, F.lit("withdrawn"), reason)
+    gone = gone.withColumns(
+        {
+            "history": F.when(
+                F.col("withdrawn_at").isNull(), F.concat("history", F.array(end))
+            ).otherwise(F.col("history")),
+            "withdrawn_at": F.coalesce("withdrawn_at", now),
+        }
+    )
+    return rows.select(*_ANOMALY).unionByName(gone.select(*_ANOMALY))
 
 
-class _Facts:
-    """What is true of a message; each is a column that is never null."""
-
-    def __init__(self, limits: Limits) -> None:
-        self._now = F.lit(limits.now).cast("timestamp")
-        self._stuck_after_s = limits.stuck_after_s
-        self._skew_s = limits.skew_s
-
-    @property
-    def lost(self) -> Column:
-        delivered = F.col("outcome") == _S.DELIVERED.value
-        return _sure(self._assured & delivered & self._surely_not_handed_over)
-
-    @property
-    def duplicated(self) -> Column:
-        # A stranger may use a msg_id again, once it has been delivered; and then it
-        # was held again.
-        again = ~self._sender_seen & (F.col("hand_overs") <= F.col("holds"))
-        return _sure(self._assured & (F.col("hand_overs") > 1) & ~again)
-
-    @property
-    def orphaned(self) -> Column:
-        kept = seconds_between("sender_from", "begun_at") >= self._skew_s
-        settled = self._settled("sender_until", "handed_over_at")
-        return _sure(
-            self._assured & self._handed_over & ~self._sender_seen & kept & settled
-        )
-
-    @property
-    def stuck(self) -> Column:
-        outstanding = (
-            self._sender_seen
-            & F.col("outcome").isNull()
-            & self._is_old(F.coalesce("accepted_at", "begun_at"))
-            & self._is_old(F.col("sender_last_at"))
-        )
-        expired = F.coalesce(
-            F.col("expired_at") >= F.coalesce("held_again_at", "to_hand_over_at"),
-            F.lit(False),
-        )
-        held = (
-            ~self._sender_seen
-            & ~self._handed_over
-            & ~expired
-            & self._is_old(F.coalesce("held_again_at", "to_hand_over_at"))
-        )
-        return _sure(outstanding) | _sure(held)
-
-    @property
-    def in_doubt(self) -> Column:
-        return _sure(F.col("outcome") == _S.IN_DOUBT.value)
-
-    @property
-    def really(self) -> Column:
-        return (
-            F.when(self._handed_over, "delivered")
-            .when(_sure(self._assured & self._surely_not_handed_over), "not-delivered")
-            .otherwise("unknown")
-        )
-
-    @property
-    def _assured(self) -> Column:
-        return F.col("level") == Level.ASSURED.value
-
-    @property
-    def _sender_seen(self) -> Column:
-        return F.col("sender_last_at").isNotNull()
-
-    @property
-    def _handed_over(self) -> Column:
-        return F.col("handed_over_at").isNotNull()
-
-    @property
-    def _surely_not_handed_over(self) -> Column:
-        """The journal of the receiver goes on after it, and says nothing of it."""
-        seen = F.coalesce(
-            "held_at", "to_hand_over_at", "done_at", "expired_at"
-        ).isNotNull()
-        kept = seconds_between("receiver_from", "begun_at") >= self._skew_s
-        settled = self._settled("receiver_until", "ended_at")
-        over = F.col("done_at").isNotNull()
-        known = F.col("receiver_known") & kept & settled
-        return ~self._handed_over & (over | (seen & settled) | (~seen & known))
-
-    def _settled(self, until: str, moment: str) -> Column:
-        """Whether a journal that is seen up to a time must have what was before.
-
-        The moment is by the clock of another node.
-        """
-        later = F.coalesce(seconds_between(moment, until) >= self._skew_s, F.lit(False))
-        return later | F.coalesce(self._is_old(F.col(moment)), F.lit(False))
-
-    def _is_old(self, moment: Column) -> Column:
-        return seconds_between(moment, self._now) >= self._stuck_after_s
+_MESSAGE = ("level", "sender", "msg_id")
+_ACCUSATION = (*_MESSAGE, "kind")
+_ANOMALY = (
+    *("date", "hour", "kind", "ended", "level", "sender", "receiver", "msg_id"),
+    *("begun_at", "rests_on", "evidence", "found_at", "withdrawn_at", "history"),
+)
+_HISTORY = "array<struct<at:timestamp,verdict:string,reason:string>>"
 
 
-def _sure(condition: Column) -> Column:
-    return F.coalesce(condition, F.lit(False))
+def _entry(at: Column | str, verdict: Column | str, reason: Column | str) -> Column:
+    """An entry of a history."""
+    return F.struct(
+        (F.col(at) if isinstance(at, str) else at).alias("at"),
+        (F.col(verdict) if isinstance(verdict, str) else verdict).alias("verdict"),
+        (F.col(reason) if isinstance(reason, str) else reason)
+        .cast("string")
+        .alias("reason"),
+    )
+
+
+def _first(cases: Iterable[tuple[Column, str]]) -> Column:
+    """The name of the first that is true, or null."""
+    return F.coalesce(*(F.when(is_true, name) for is_true, name in cases))
+
+
+def _chosen(key: Column | str, values: Mapping[str, Column]) -> Column:
+    """The value of the key, or null."""
+    key = F.col(key) if isinstance(key, str) else key
+    return F.coalesce(*(F.when(key == name, value) for name, value in values.items()))

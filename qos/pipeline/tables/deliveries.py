@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from qos.core.model import Level
 from qos.journal.schema import Role, SenderEvent
 from qos.pipeline import told
-from qos.pipeline.tables.once import bare, by_hour, once, role_is, seconds_between
+from qos.pipeline.tables.once import bare, by_hour, role_is, seconds_between
 
 __all__ = ["COLUMNS", "deliveries", "deliveries_of"]
 
@@ -24,16 +24,12 @@ _S = SenderEvent
 
 _KEY = ("sender", "msg_id", "level")
 
-#: Lines of the same teller are brought together by these, if need be.
-_ONCE = ("source", "msg_id", "level", "role", "node", "to")
 
-
-def deliveries(events: DataFrame, *, unique: bool = False) -> DataFrame:
+def deliveries(events: DataFrame) -> DataFrame:
     """One row a message.
 
     Args:
-        events: of days; see qos.pipeline.schema.EVENT.
-        unique: no line is there twice. Else that is seen to, which takes its time.
+        events: of days, duplicates included; see qos.pipeline.schema.EVENT.
 
     Returns:
         Columns, null where nothing is known:
@@ -41,21 +37,23 @@ def deliveries(events: DataFrame, *, unique: bool = False) -> DataFrame:
         - `date`, `hour`: of `begun_at`, which is when the sender accepted it, or else
           the first time it is heard of
         - `level`, `sender` and `receiver` (accounts), `msg_id`, `to` (as it was
-          addressed), `sender_node`, `receiver_node`
+          addressed), `sender_node`, `receiver_node`; `source`: the device that sent it
+          as the receiver has it, if that is one device; `handed_over_by`: the nodes
+          that handed it over, the first and the last by name
         - the first time of each step at the sender: `accepted_at`, `offered_at`,
           `received_at`, `released_at`; and at the receiver: `held_at`,
           `to_hand_over_at`, `handed_over_at` (the first, of whatever kind),
-          `done_at`; the last time: `expired_at`, `held_again_at`, `sender_last_at`
+          `done_at`; the last time: `expired_at`, `held_again_at`, `sender_last_at`,
+          `handed_over_last_at`; and the first and the last time that the receiver
+          tells of it: `receiver_first_at`, `receiver_last_at`
         - `outcome` at the sender, `ended_at`, `condition`: of the last that it says
         - `attempts`: iqs sent; `retries`: those beyond what it takes without loss
         - `bytes`; null where the beginning of the message was not seen at all
-        - `holds`: how often it was held anew; `hand_overs`: not marked as a repeat; `redeliveries`: those that were
+        - `holds`: how often it was held anew; `hand_overs`: not marked as a repeat;
+          `redeliveries`: those that were
         - `latency_s`: from accepted to delivered, by the clock of the sender
     """
-    messages = events.where(told.is_of_message())
-    if not unique:
-        messages = once(messages, *_ONCE)
-    return deliveries_of(told.in_spark(messages))
+    return deliveries_of(told.in_spark(events.where(told.is_of_message())))
 
 
 def deliveries_of(by_teller: DataFrame) -> DataFrame:
@@ -71,6 +69,10 @@ def deliveries_of(by_teller: DataFrame) -> DataFrame:
         {
             "begun_at": F.coalesce("accepted_at", "sender_first_at", "first_at"),
             "receiver": F.coalesce(bare(F.col("to")), bare(F.col("at_receiver"))),
+            "source": F.when(F.col("source") == F.col("source_last"), F.col("source")),
+            "handed_over_by": F.array_distinct(
+                F.array_compact(F.array("first_by", "last_by"))
+            ),
             "bytes": F.coalesce("bytes_sent", "bytes_held"),
             "retries": _retries(),
             "latency_s": F.when(
@@ -84,11 +86,12 @@ def deliveries_of(by_teller: DataFrame) -> DataFrame:
 
 COLUMNS = (
     *("date", "hour", "level", "sender", "receiver", "msg_id", "to"),
-    *("sender_node", "receiver_node", "begun_at"),
+    *("sender_node", "receiver_node", "source", "handed_over_by", "begun_at"),
     *("accepted_at", "offered_at", "received_at", "released_at"),
     *("outcome", "ended_at", "condition", "sender_last_at"),
     *("held_at", "to_hand_over_at", "handed_over_at", "done_at"),
-    *("expired_at", "held_again_at"),
+    *("expired_at", "held_again_at", "handed_over_last_at"),
+    *("receiver_first_at", "receiver_last_at"),
     *("attempts", "retries", "bytes", "holds", "hand_overs", "redeliveries"),
     "latency_s",
 )
@@ -133,13 +136,27 @@ def _sender() -> list[Column]:
 
 def _receiver() -> list[Column]:
     at = F.coalesce("to", "node")
+    source = F.when(_receives(), F.col("source"))
+    hands_over = F.when(F.col("handed_over_at").isNotNull(), F.col("node"))
     return [
         F.max(F.when(_receives(), at)).alias("at_receiver"),
         F.max(F.when(_receives(), F.col("node"))).alias("receiver_node"),
         F.min(F.when(_receives(), F.col("released_at"))).alias("to_hand_over_at"),
         *(F.min(name).alias(name) for name in ("held_at", "handed_over_at", "done_at")),
-        *(F.max(name).alias(name) for name in ("held_again_at", "expired_at")),
-        *(F.sum(name).alias(name) for name in told.COUNTS),
+        *(
+            F.max(name).alias(name)
+            for name in ("held_again_at", "expired_at", "handed_over_last_at")
+        ),
+        F.min(F.when(_receives(), F.col("first_at"))).alias("receiver_first_at"),
+        F.max(F.when(_receives(), F.col("last_at"))).alias("receiver_last_at"),
+        F.min(source).alias("source"),
+        F.max(source).alias("source_last"),
+        F.min(hands_over).alias("first_by"),
+        F.max(hands_over).alias("last_by"),
+        *(
+            F.size(told.merged_sets(name)).cast("long").alias(name)
+            for name in told.SETS
+        ),
         F.max(F.when(_receives(), F.col("bytes"))).alias("bytes_held"),
     ]
 

@@ -1,4 +1,4 @@
-"""How each route did in each hour: from whom to whom, at which level."""
+"""How each route did in each hour: from whom to whom, at which level, and proven by what."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from qos.journal.schema import SenderEvent
+from qos.pipeline.tables.anomalies import UNPROVEN
 
-__all__ = ["PERCENTILES", "percentiles", "routes_hourly"]
+__all__ = ["PERCENTILES", "percentiles", "routes_hourly", "unproven_hourly"]
 
 #: Their columns are named p50, p95 and p99.
 PERCENTILES = (0.5, 0.95, 0.99)
@@ -21,11 +22,15 @@ _S = SenderEvent
 def routes_hourly(deliveries: DataFrame) -> DataFrame:
     """One row for each hour and route.
 
+    Args:
+        deliveries: with their verdicts; see qos.pipeline.tables.judged.
+
     Returns:
         Columns `date`, `hour`, `sender`, `receiver`, `level`; the numbers of
         `messages` that the sender tells of, and of how they ended: `delivered`,
         `not_delivered`, `in_doubt`, `withdrawn`, `open` (not yet); `one_sided`: those
-        that only the receiver tells of; `retried` (messages) and `retries` (iqs),
+        that only the receiver tells of; `judged` and `unproven`: those of both kinds by
+        whether the lines prove their verdict; `retried` (messages) and `retries` (iqs),
         `retry_rate` (of messages, or null); `hand_overs`, `redeliveries`; `bytes`; and of the latency in seconds `latency_p50`, `latency_p95`,
         `latency_p99`.
     """
@@ -36,6 +41,8 @@ def routes_hourly(deliveries: DataFrame) -> DataFrame:
         *(_ended(outcome) for outcome in _OUTCOMES),
         F.count_if(sent & F.col("outcome").isNull()).alias("open"),
         F.count_if(~sent).alias("one_sided"),
+        F.count_if(F.col("verdict") != UNPROVEN).alias("judged"),
+        F.count_if(F.col("verdict") == UNPROVEN).alias("unproven"),
         F.count_if(F.col("retries") > 0).alias("retried"),
         F.coalesce(F.sum("retries"), F.lit(0)).alias("retries"),
         F.sum("hand_overs").alias("hand_overs"),
@@ -49,6 +56,8 @@ def routes_hourly(deliveries: DataFrame) -> DataFrame:
         *("messages", "delivered", "not_delivered", "in_doubt", "withdrawn", "open"),
         *(
             "one_sided",
+            "judged",
+            "unproven",
             "retried",
             "retries",
             rate,
@@ -61,6 +70,23 @@ def routes_hourly(deliveries: DataFrame) -> DataFrame:
             for index, part in enumerate(PERCENTILES)
         ),
     )
+
+
+def unproven_hourly(deliveries: DataFrame) -> DataFrame:
+    """How many messages of each hour and route are not proven, and why.
+
+    Args:
+        deliveries: see routes_hourly.
+
+    Returns:
+        Columns `date`, `hour`, `sender`, `receiver`, `suspected` (what the messages look
+        like), `reason` (why that is not proven), `node` (of which a run would prove it)
+        and `messages`.
+    """
+    rows = deliveries.where(F.col("verdict") == UNPROVEN)
+    node = F.col("uncovered").alias("node")
+    keys = ("date", "hour", "sender", "receiver", "suspected", "reason")
+    return rows.groupBy(*keys, node).agg(F.count("*").alias("messages"))
 
 
 _OUTCOMES = (_S.DELIVERED, _S.NOT_DELIVERED, _S.IN_DOUBT, _S.WITHDRAWN)

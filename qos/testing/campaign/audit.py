@@ -39,12 +39,16 @@ class Audited:
         anomalies: by kind.
         problems: of the journals, by kind.
         failure: why there is nothing of that, or ''.
+        messages: of which there are lines; `judged` of them can be: of the others the
+            lines do not prove whether they were lost.
     """
 
     lines: int
     anomalies: dict[str, int]
     problems: dict[str, int]
     failure: str = ""
+    messages: int = 0
+    judged: int = 0
 
     @property
     def clean(self) -> bool:
@@ -92,4 +96,10 @@ async def audit(
     if process.returncode not in _AUDITED:
         return Audited(0, {}, {}, last or f"exit status {process.returncode}")
     summary = json.loads(said)
-    return Audited(summary["lines"], summary["anomalies"], summary["problems"])
+    return Audited(
+        summary["lines"],
+        summary["anomalies"],
+        summary["problems"],
+        messages=summary["rows"]["deliveries"],
+        judged=summary["judged"],
+    )

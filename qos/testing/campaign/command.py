@@ -331,7 +331,8 @@ def _audited(audited: Audited | str) -> str:
     found = {**audited.anomalies, **audited.problems}
     what = ", ".join(f"{count:,} {kind}" for kind, count in sorted(found.items()))
     return (
-        f"The audit of the journals: {audited.lines:,} lines, {what or 'no anomaly'}."
+        f"The audit of the journals: {audited.lines:,} lines, {what or 'no anomaly'}; "
+        f"{audited.judged:,} of {audited.messages:,} messages can be judged."
     )
 
 

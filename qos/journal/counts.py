@@ -1,0 +1,125 @@
+"""Counts the messages of one node in windows of time, for lines of role `journal`.
+
+A reader compares the counts with the lines that it has: a window whose lines it has
+not got, or not all of them, shows. The counts are made of the same entries as the
+lines, in the same order and by the same times, so that they agree with them.
+
+Knows nothing of files and of threads: `qos.journal.writer` writes what comes of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from qos.core.model import bare
+from qos.journal.schema import (
+    Entry,
+    JournalEvent,
+    ReceiverEvent,
+    SenderEvent,
+    time_text,
+)
+
+__all__ = ["ROUTES_MAX", "WINDOW_S", "WindowCounts"]
+
+#: A day has a whole number of windows, so that those of all nodes are the same. Five
+#: minutes, as files are closed after (`qos.journal.writer.ROTATE_S`): a node to which
+#: nothing happens writes one short line each time.
+WINDOW_S: Final = 300.0
+
+#: The routes that are counted apart in a window: a hub of a thousand devices has two
+#: each. Peers choose their accounts (a JID has up to 3071 bytes), and they must not
+#: fill the memory: with the longest of all this is 12 MB.
+ROUTES_MAX: Final = 2000
+
+_SENT: Final = SenderEvent.ACCEPTED
+_RECEIVED: Final = ReceiverEvent.HANDED_OVER
+
+#: Level, account of the sender, account of the receiver; None: of all beyond the bound.
+_Route = tuple[str | None, str, str] | None
+
+
+class WindowCounts:
+    """The counts of the window at hand."""
+
+    def __init__(
+        self,
+        node: str,
+        *,
+        at: float,
+        window_s: float = WINDOW_S,
+        routes_max: int = ROUTES_MAX,
+    ) -> None:
+        """Count from now on.
+
+        Args:
+            node: whose journal it is.
+            at: the time, seconds since the epoch.
+            window_s: see WINDOW_S.
+            routes_max: see ROUTES_MAX.
+        """
+        self._node = node
+        self._window_s = window_s
+        self._routes_max = routes_max
+        self._routes: dict[_Route, list[int]] = {}
+        self._begin(at)
+
+    def ends_in(self, at: float) -> float:
+        """Seconds until the window of this moment ends; more than 0."""
+        return self._window_s - at % self._window_s
+
+    def with_counts(
+        self, noted: Iterable[tuple[float, Entry | None]]
+    ) -> Iterator[tuple[float, Entry]]:
+        """What was noted, and the counts of each window where it ends.
+
+        Args:
+            noted: entries and their times. None: nothing happened, but time went on.
+        """
+        for at, entry in noted:
+            # A clock that goes back ends a window too: it may come a second time.
+            if not self._since <= at < self._until:
+                for counted in self._counted():
+                    yield at, counted
+                self._begin(at)
+            if entry is None:
+                continue
+            event = entry.event
+            if event is _SENT:
+                self._count(entry, 0)
+            elif event is _RECEIVED:
+                self._count(entry, 1)
+            yield at, entry
+
+    def _begin(self, at: float) -> None:
+        self._since = at - at % self._window_s
+        self._until = self._since + self._window_s
+        self._routes.clear()
+
+    def _count(self, entry: Entry, column: int) -> None:
+        route: _Route = (
+            entry.level,
+            bare(entry.source or self._node),
+            bare(entry.to or self._node),
+        )
+        counts = self._routes.get(route)
+        if counts is None:
+            if len(self._routes) >= self._routes_max:
+                route = None
+            counts = self._routes.setdefault(route, [0, 0])
+        counts[column] += 1
+
+    def _counted(self) -> Iterator[Entry]:
+        since = time_text(self._since)
+        for route, (sent, received) in (self._routes or {None: [0, 0]}).items():
+            level, source, to = route or (None, None, None)
+            yield Entry(
+                JournalEvent.COUNTED,
+                level=level,
+                source=source,
+                to=to,
+                since=since,
+                sent=sent,
+                received=received,
+            )

@@ -1,0 +1,175 @@
+"""What one audit leaves to the next: messages and items that have not ended.
+
+An audit of a day does not read the days long before it. So it keeps, of what it leaves
+without an end or without a verdict that is for good, all that is known; and the next
+one takes that up, and replaces their rows, whatever day they are of. So a message or an
+item that takes several days is one row, also when each day is audited by itself.
+"""
+
+from __future__ import annotations
+
+from datetime import date, timedelta
+from typing import Final
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from qos.pipeline import read, tables
+from qos.pipeline.audits import HIDDEN
+from qos.pipeline.stage import Staged
+from qos.pipeline.staging import PROBLEM, Marks, Staging
+from qos.pipeline.state import Known, State
+from qos.pipeline.step import Step, pending
+from qos.pipeline.subjects import message_subject, subject
+from qos.pipeline.tables import Limits
+
+__all__ = ["CarryOver", "known_of"]
+
+#: A message that has ended, and whose verdict may become another one, is kept so long.
+_SUSPECTS_KEPT: Final = timedelta(days=7)
+
+#: Lines of other nodes are told apart from those of a message by so much, at most.
+_RUNS_BEFORE: Final = timedelta(days=1)
+
+
+def known_of(staged: Staged) -> Known:
+    """What lines say of each subject."""
+    events = read.events_of(staged.lines)
+    return Known(
+        staged.told.withColumn("subject", message_subject()),
+        events.withColumn("subject", subject()),
+    )
+
+
+class CarryOver:
+    """What is carried into an audit, and out of it.
+
+    Args:
+        spark: the session.
+        out: the folder of the tables.
+        first: the first day of the audit; None: it reads all, and needs nothing.
+        last: the last one.
+    """
+
+    def __init__(
+        self, spark: SparkSession, out: str, first: date | None, last: date | None
+    ) -> None:
+        self._spark = spark
+        self._out = out
+        self._first = first
+        self._last = last
+        self._state = State(spark, f"{out}/{HIDDEN}")
+        self._staging = Staging(spark, f"{out}/{HIDDEN}")
+        self._marks = self._staging.marks()
+        self._state.clean(self._marks.parts)
+        self._staging.clean(self._marks, [])
+        self._former = self._state.nothing()
+        if first is not None and self._marks.parts:
+            self._former = self._state.read(self._marks.parts[0])
+
+    def known(self, new: Known) -> Known:
+        """What was carried into the audit, and what it has read."""
+        return self._former + new
+
+    def runs(self, pieces: DataFrame) -> DataFrame:
+        """The runs of all lines that are known."""
+        if self._first is not None:
+            pieces = pieces.unionByName(self._staging.boots(self._marks.batch))
+        return pieces
+
+    def write(
+        self, known: Known, runs: DataFrame, messages: DataFrame, limits: Limits
+    ) -> None:
+        """Replace the rows of earlier days, and keep what is carried out of the audit.
+
+        Args:
+            known: see there.
+            runs: merged.
+            messages: those of the audit's days, with their verdicts.
+            limits: by what messages are judged.
+        """
+        items = tables.queue_items(known.lines)
+        items = items.where(self._is_within())
+        later = self._state.nothing()
+        if self._first is not None and self._marks.parts:
+            begun = _begun(self._former).localCheckpoint()
+            early = begun.where(F.col("begun") < F.lit(self._first))
+            now, before = _only(known, early), _only(self._former, early)
+            step = self._step(before, now, runs, limits)
+            judged, _ = step.write_messages()
+            step.write_items()
+            messages = messages.unionByName(judged.select(*messages.columns))
+            items = items.unionByName(tables.queue_items(now.lines))
+            if self._last is not None:
+                after = begun.where(F.col("begun") > F.lit(self._last))
+                later = _only(self._former, after)
+        since = self._last and self._last - _SUSPECTS_KEPT
+        left = pending(messages, since).select(_of_message().alias("subject"))
+        left = left.union(
+            items.where(F.col("outcome").isNull()).select(_of_item().alias("subject"))
+        )
+        self._save(_only(known, left.distinct()) + later, runs)
+
+    def _step(self, before: Known, now: Known, runs: DataFrame, limits: Limits) -> Step:
+        like = tables.deliveries_of(now.told)
+        nothing = tables.judged(like.limit(0), runs, limits)
+        return Step(
+            self._spark,
+            self._out,
+            before=before,
+            now=now,
+            others=nothing,
+            limits=limits,
+            judged=lambda messages: tables.judged(messages, runs, limits),
+            lines_between=now.lines.where,
+            lines_of=lambda subjects: now.lines,
+        )
+
+    def _save(self, left: Known, runs: DataFrame) -> None:
+        number = self._marks.batch + 1
+        part = self._state.write(left, number)
+        written = self._state.read(part)
+        first = written.told.agg(F.min("first_at").alias("first")).first()
+        assert first is not None
+        if first["first"] is None:
+            runs = runs.limit(0)
+        else:
+            since = first["first"] - _RUNS_BEFORE
+            runs = runs.where(F.col("last_at") >= F.lit(since))
+        nothing = self._spark.createDataFrame([], PROBLEM)
+        marks = Marks(batch=number, parts=(part,))
+        self._staging.save(marks, runs, nothing, nothing)
+
+    def _is_within(self) -> Column:
+        within = F.lit(True)
+        if self._first is not None:
+            within &= F.col("date") >= F.lit(self._first)
+        if self._last is not None:
+            within &= F.col("date") <= F.lit(self._last)
+        return within
+
+
+def _begun(known: Known) -> DataFrame:
+    """The day of the first line of each subject."""
+    moments = known.told.select("subject", F.col("first_at").alias("at")).unionByName(
+        known.lines.select("subject", "at")
+    )
+    return moments.groupBy("subject").agg(F.to_date(F.min("at")).alias("begun"))
+
+
+def _only(known: Known, subjects: DataFrame) -> Known:
+    keys = subjects.select("subject")
+    return Known(
+        known.told.join(keys, "subject", "left_semi"),
+        known.lines.join(keys, "subject", "left_semi"),
+    )
+
+
+def _of_message() -> Column:
+    """The subject of a row of `deliveries`."""
+    return F.xxhash64(F.lit("message"), "sender", "msg_id", "level")
+
+
+def _of_item() -> Column:
+    """The subject of a row of `queue_items`."""
+    return F.xxhash64(F.lit("item"), "service", "queue", "item")

@@ -1,0 +1,112 @@
+"""The files of journals that were not there before.
+
+Files that are not closed are listed as well, as often as they are there: they are
+counted, and not read. The folder of a day is not listed any more when the day has been closed for as long as a
+day is open, and files in it are forgotten: so a look costs the same, however long there
+have been journals. A file that comes there later is never read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import date
+
+from pyspark.sql import SparkSession
+
+from qos.pipeline import hadoop
+from qos.pipeline.locations import local_path
+from qos.pipeline.read import (
+    Problem,
+    is_hidden,
+    is_of_journal,
+    is_open,
+    why_unread,
+)
+
+__all__ = ["NewFile", "files_since"]
+
+_DAY = re.compile("date=([0-9]{4}-[0-9]{2}-[0-9]{2})")
+
+
+@dataclass(frozen=True, slots=True)
+class NewFile:
+    """A file.
+
+    Attributes:
+        path: a path or a URI.
+        day: of its folder, as text.
+        problem: why it is not read, or None.
+        size: in bytes.
+    """
+
+    path: str
+    day: str
+    problem: str | None
+    size: int
+
+
+def files_since(
+    spark: SparkSession,
+    journals: Sequence[str],
+    first: date | None,
+    seen: Collection[str],
+) -> list[NewFile]:
+    """The files in the folders of a day and later ones.
+
+    Args:
+        spark: the session.
+        journals: see qos.pipeline.read.read_lines.
+        first: the day; None: all.
+        seen: paths that are left out.
+    """
+    return [
+        NewFile(path, day, _problem(path, size), size)
+        for folder, day in _days(spark, journals)
+        if first is None or day >= first.isoformat()
+        for path, size in _files(spark, folder)
+        if path not in seen
+    ]
+
+
+def _problem(path: str, size: int) -> str | None:
+    if is_open(path):
+        return Problem.OPEN_FILE.value
+    if not is_of_journal(path):
+        return Problem.FOREIGN_FILE.value
+    if not size:
+        return Problem.EMPTY_FILE.value
+    return Problem.UNREAD_FILE.value if why_unread(path, size) else None
+
+
+def _days(spark: SparkSession, journals: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """The folders of days, and their days."""
+    for journal in journals:
+        folder = journal.rstrip("/")
+        own = _DAY.fullmatch(folder.rpartition("/")[2])
+        if own:
+            yield folder, own[1]
+            continue
+        for name in hadoop.children(spark, folder):
+            found = _DAY.fullmatch(name)
+            if found:
+                yield f"{folder}/{name}", found[1]
+
+
+def _files(spark: SparkSession, folder: str) -> Iterator[tuple[str, int]]:
+    """All files in a folder, and in its folders, that are not hidden."""
+    path = local_path(folder)
+    if path is None:
+        yield from hadoop.files(spark, folder)
+        return
+    for parent, folders, names in os.walk(path):
+        folders[:] = [name for name in folders if not name.startswith((".", "_"))]
+        for name in names:
+            full = os.path.join(parent, name)
+            if not is_hidden(full):
+                # A file that is being written may get its last name just now.
+                with contextlib.suppress(FileNotFoundError):
+                    yield full, os.stat(full).st_size

@@ -1,0 +1,97 @@
+"""Parquet files as a Delta log lists them: size, partition, and statistics.
+
+The statistics come from the footers of the files, so no data is read.
+"""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
+from typing import Any, Final, TypeAlias
+
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+from deltalake.fs import DeltaStorageHandler
+from deltalake.transaction import AddAction
+
+__all__ = ["add_actions", "file_system"]
+
+#: An object store answers slowly, and many requests at once.
+_THREADS: Final = 16
+
+#: A longer text tells a reader little, and would fill the log.
+_TEXT_CHARS_MAX: Final = 64
+
+#: A smallest or largest value, as JSON has it.
+_Bound: TypeAlias = int | str
+
+
+def file_system(uri: str, options: dict[str, str] | None) -> pafs.FileSystem:
+    """The files of a table, named by their paths within it."""
+    return pafs.PyFileSystem(DeltaStorageHandler(uri, options))
+
+
+def add_actions(files: pafs.FileSystem, folder: str) -> list[AddAction]:
+    """What a log says of the Parquet files in a folder of a table.
+
+    Args:
+        files: of the table.
+        folder: within it; of Hive's form, `…/date=2026-01-05/part-….parquet`.
+    """
+    found = files.get_file_info(pafs.FileSelector(folder, recursive=True))
+    infos = [info for info in found if info.path.endswith(".parquet")]
+    with ThreadPoolExecutor(_THREADS) as pool:
+        return list(pool.map(lambda info: _add_action(files, info, folder), infos))
+
+
+def _add_action(files: pafs.FileSystem, info: pafs.FileInfo, folder: str) -> AddAction:
+    within = info.path.removeprefix(f"{folder}/").split("/")[:-1]
+    partition = dict(part.split("=", 1) for part in within)
+    with files.open_input_file(info.path) as file:
+        footer = pq.read_metadata(file)
+    return AddAction(
+        path=info.path,
+        size=info.size,
+        partition_values=partition,
+        modification_time=int((info.mtime_ns or 0) / 1_000_000),
+        data_change=True,
+        stats=json.dumps(_statistics(footer)),
+    )
+
+
+def _statistics(footer: pq.FileMetaData) -> dict[str, object]:
+    """The number of rows; of each plain column its nulls, and its range if it is short."""
+    groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
+    nulls: dict[str, int] = {}
+    least: dict[str, _Bound] = {}
+    most: dict[str, _Bound] = {}
+    for index in range(footer.num_columns):
+        name = footer.schema.column(index).path
+        found = [group.column(index).statistics for group in groups]
+        # A name with a dot is a part of an array or a struct.
+        if "." in name or not all(each and each.has_null_count for each in found):
+            continue
+        nulls[name] = sum(each.null_count for each in found)
+        with_values = [each for each in found if each.num_values]
+        if with_values and all(each.has_min_max for each in with_values):
+            low = _bound(min(each.min for each in with_values))
+            high = _bound(max(each.max for each in with_values))
+            if low is not None and high is not None:
+                least[name], most[name] = low, high
+    return {
+        "numRecords": footer.num_rows,
+        "nullCount": nulls,
+        "minValues": least,
+        "maxValues": most,
+    }
+
+
+def _bound(value: Any) -> _Bound | None:
+    """A value as a log has it; None: of another type, or too long."""
+    if isinstance(value, datetime):
+        return value.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    if isinstance(value, str):
+        return value if len(value) <= _TEXT_CHARS_MAX else None
+    # A bool is an int, and a log has no range of it.
+    return value if type(value) is int else None

@@ -1,0 +1,174 @@
+"""A small fleet from a seed: what happens in it, and the journals that its nodes keep.
+
+Hubs and devices, siblings of one account, a component, strangers without journals, a
+queue service and its workers; nodes that are restarted, killed, or cut off from power;
+journals that are off for a while; clocks that differ; messages that take days. Without
+planted faults nothing of all this is wrong.
+
+Written from the documented schema of the journal alone: imports nothing of the product.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from items import ItemTraffic
+from nodes import SECOND, Boot, Line, Node
+from traffic import Message, Traffic
+
+__all__ = ["FAULTS", "Fault", "Fleet", "Plan", "fleet"]
+
+#: The faults that can be planted, and the verdict that each deserves.
+FAULTS = ("lost", "duplicated", "orphaned", "stuck", "in-doubt")
+
+#: 2026-01-05T22:00:00Z.
+START = 1_767_650_400 * SECOND
+HOUR = 3600 * SECOND
+
+#: When the fleet is at work: three nights, the second followed by a day of rest.
+SHIFTS = tuple(
+    (START + day * 24 * HOUR, START + (day * 24 + 4) * HOUR) for day in (0, 1, 3)
+)
+
+#: A clock is off by less, so that two of them differ by less than a minute; but for one
+#: that is wrong for a while, and then is set back.
+OFFSET_MAX = 25 * SECOND
+SET_BACK = 24 * HOUR
+
+#: Nodes of which the last lines are always given: the others have no message that waits
+#: for hours, as nobody could know that it did not wait forever.
+PATIENT = ("hub@{}/main", "dev1@{}/a", "dev3@{}/a", "gate.{}")
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How a fleet is to be.
+
+    Attributes:
+        versions: of the schema, one of them for each node.
+        faults: how many of each of FAULTS.
+        domain: of its nodes, so that several fleets can be told apart.
+    """
+
+    seed: int
+    messages: int = 200
+    items: int = 20
+    faults: int = 0
+    versions: tuple[int, ...] = (1, 2)
+    domain: str = "x"
+
+    @property
+    def patient(self) -> list[str]:
+        """The nodes of PATIENT."""
+        return [jid.format(self.domain) for jid in PATIENT]
+
+
+class Fault(NamedTuple):
+    """Something that really went wrong with a message: its sender's account and id."""
+
+    kind: str
+    sender: str
+    msg_id: str
+
+
+@dataclass(slots=True)
+class Fleet:
+    """What has happened.
+
+    Attributes:
+        now: when the audit takes place.
+        boots: the lines of each boot, as they were written.
+        running: the boots that have not ended: their last file is not closed.
+        patient: nodes of which the last lines are given.
+        faults: all that really went wrong.
+    """
+
+    now: int
+    boots: list[list[Line]] = field(default_factory=list)
+    running: set[str] = field(default_factory=set)
+    patient: list[str] = field(default_factory=list)
+    faults: set[Fault] = field(default_factory=set)
+
+
+def fleet(plan: Plan) -> Fleet:
+    """Make a fleet, and let it work."""
+    chance = random.Random(f"fleet {plan.seed} {plan.domain}")
+    nodes = _nodes(plan, chance)
+    strangers = [Node(f"s{n}@{plan.domain}.elsewhere/1", 1) for n in (1, 2)]
+    for stranger in strangers:
+        _life(stranger, chance, plan)
+    made = Fleet(now=SHIFTS[-1][1] + 600 * SECOND, patient=plan.patient)
+    patient = [node for node in nodes if node.jid in plan.patient]
+    traffic = Traffic(chance, nodes, strangers, patient, SHIFTS)
+    for _ in range(plan.messages):
+        traffic.normal()
+    for kind in FAULTS:
+        for _ in range(plan.faults):
+            message: Message = traffic.faulty(kind)
+            made.faults.add(Fault(kind, message.account, message.msg_id))
+    service, *workers = (node for node in nodes if "queue" in node.jid)
+    queue = ItemTraffic(chance, service, workers, nodes[0], SHIFTS)
+    for _ in range(plan.items):
+        queue.item()
+    _set_back(nodes[4], chance)
+    for node in nodes:
+        made.boots += node.journal()
+        made.running |= {boot.name for boot in node.boots if boot.ending == "open"}
+    return made
+
+
+def _nodes(plan: Plan, chance: random.Random) -> list[Node]:
+    jids = (
+        *("hub@{}/main", "dev1@{}/a", "dev1@{}/b", "dev2@{}/a", "dev3@{}/a"),
+        *("dev4@{}/a", "gate.{}", "queue.{}", "worker1@queue.{}/w"),
+        "worker2@queue.{}/w",
+    )
+    nodes = [
+        Node(jid.format(plan.domain), chance.choice(plan.versions)) for jid in jids
+    ]
+    for node in nodes:
+        node.offset = chance.randint(-OFFSET_MAX, OFFSET_MAX)
+        _life(node, chance, plan)
+    # The sibling has no journal at first, and another device has none at all.
+    for boot in nodes[2].boots:
+        boot.kept = boot.begin > SHIFTS[1][0]
+    for boot in nodes[5].boots:
+        boot.kept = False
+    # The journal of one is off for a while: none of its boots of a night are kept.
+    for boot in nodes[3].boots:
+        boot.kept = not SHIFTS[1][0] <= boot.begin < SHIFTS[1][1]
+    return nodes
+
+
+def _set_back(node: Node, chance: random.Random) -> None:
+    """Its clock is at the second night when the first begins, until it is set right."""
+    boot = node.boots[0]
+    boot.lost_tail = 0
+    times = sorted(at for at, *_ in boot.happened)
+    if len(times) > 1:
+        # Something happens before and after, or nobody could know.
+        node.set_back = (boot.begin, chance.choice(times[1:]), SET_BACK)
+
+
+def _life(node: Node, chance: random.Random, plan: Plan) -> None:
+    """Boots for all shifts: restarts and kills between them."""
+    for begin, end in SHIFTS:
+        time = begin + chance.randint(0, 60 * SECOND)
+        parts = chance.choice((1, 1, 2, 3))
+        cuts = [chance.randint(begin, end - HOUR // 4) for _ in range(parts - 1)]
+        for cut in (*sorted(cuts), end):
+            if cut - time < 300 * SECOND:
+                continue
+            ending = chance.choice(("closed", "killed"))
+            if cut == SHIFTS[-1][1] and node.jid in plan.patient:
+                ending = "closed"
+            elif cut == SHIFTS[-1][1]:
+                ending = chance.choice(("open", "closed"))
+            boot = Boot(f"{chance.getrandbits(64):016x}", time, cut, ending)
+            if ending == "killed":
+                # A power cut takes lines with it that were not on the disk yet.
+                boot.lost_tail = chance.choice((0, 0, 1, 2, 3))
+            node.boots.append(boot)
+            time = cut + chance.randint(3 * SECOND, 60 * SECOND)

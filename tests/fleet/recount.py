@@ -1,0 +1,228 @@
+"""The tables of an audit counted again, in SQL by DuckDB, from the same files.
+
+Written from the documented schema and the documented columns: imports nothing of the
+product. All moments are microseconds since the epoch.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import duckdb
+
+__all__ = ["TABLES", "Recount", "comparable"]
+
+#: What is read of a line; the rest is not needed here.
+_TYPES = {
+    **dict.fromkeys(("v", "seq", "attempt", "bytes"), "BIGINT"),
+    **dict.fromkeys(("boot", "node", "role", "event", "level", "msg_id"), "VARCHAR"),
+    **dict.fromkeys(("from", "to", "queue", "item", "condition"), "VARCHAR"),
+    "at": "TIMESTAMP",
+}
+
+_LINES = """
+create table lines as
+select distinct on (boot, seq)
+  epoch_us("at") as t, boot, seq, node, role, event, level, msg_id,
+  split_part("from", '/', 1) as source, "from" as origin, "to" as target,
+  queue, item, attempt, bytes, condition
+from read_json(
+  $files, format = 'newline_delimited', ignore_errors = true, columns = {columns}
+)
+where v between 1 and $version
+  and "at" is not null and boot is not null and seq is not null and node is not null
+  and role is not null and event is not null
+"""
+
+_DELIVERIES = """
+with told as (
+  select *, source as sender, role = 'sender' as s, role = 'receiver' as r
+  from lines
+  where role in ('sender', 'receiver') and event <> 'refused' and msg_id is not null
+), ends as (
+  select sender, msg_id, level, last(event order by t, seq) as outcome,
+    max(t) as ended_at
+  from told
+  where s and event in ('delivered', 'not-delivered', 'in-doubt', 'withdrawn')
+  group by all
+), sums as (
+  select sender, msg_id, level,
+    coalesce(max(target) filter (s), max(coalesce(target, node))) as address,
+    min(t) filter (s) as sender_first_at,
+    max(t) filter (s) as sender_last_at,
+    min(t) as first_at,
+    min(t) filter (s and event = 'accepted') as accepted_at,
+    min(t) filter (s and event = 'offered') as offered_at,
+    min(t) filter (s and event = 'received') as received_at,
+    min(t) filter (s and event = 'released') as released_at,
+    min(t) filter (r and event = 'held') as held_at,
+    max(t) filter (r and event = 'held') as held_again_at,
+    min(t) filter (r and event = 'released') as to_hand_over_at,
+    min(t) filter (r and event in ('handed-over', 'redelivered')) as handed_over_at,
+    min(t) filter (r and event = 'done') as done_at,
+    max(t) filter (r and event = 'expired') as expired_at,
+    max(attempt) filter (s) as attempts,
+    coalesce(max(bytes) filter (s), max(bytes) filter (r)) as bytes,
+    count(*) filter (r and event = 'held') as holds,
+    count(*) filter (r and event = 'handed-over') as hand_overs,
+    count(*) filter (r and event = 'redelivered') as redeliveries
+  from told group by all
+)
+select sender, msg_id, level, split_part(address, '/', 1) as receiver, outcome,
+  coalesce(accepted_at, sender_first_at, first_at) as begun_at,
+  accepted_at, offered_at, received_at, released_at, ended_at, sender_last_at,
+  held_at, held_again_at, to_hand_over_at, handed_over_at, done_at, expired_at,
+  attempts,
+  greatest(0, attempts - if(level = 'assured' and released_at is not null, 2, 1))
+    as retries,
+  bytes, holds, hand_overs, redeliveries,
+  if(outcome = 'delivered', (ended_at - accepted_at) / 1e6, null) as latency_s
+from sums left join ends using (sender, msg_id, level)
+"""
+
+_ROUTES = """
+select begun_at // 3600000000 as hour, sender, receiver, level,
+  count(sender_last_at) as messages,
+  count(*) filter (outcome = 'delivered') as delivered,
+  count(*) filter (outcome = 'not-delivered') as not_delivered,
+  count(*) filter (outcome = 'in-doubt') as in_doubt,
+  count(*) filter (outcome = 'withdrawn') as withdrawn,
+  count(*) filter (sender_last_at is not null and outcome is null) as open,
+  count(*) filter (sender_last_at is null) as one_sided,
+  count(*) filter (retries > 0) as retried,
+  coalesce(sum(retries), 0)::BIGINT as retries,
+  sum(hand_overs)::BIGINT as hand_overs,
+  sum(redeliveries)::BIGINT as redeliveries,
+  coalesce(sum(bytes), 0)::BIGINT as bytes,
+  quantile_disc(latency_s, 0.5) as latency_p50,
+  quantile_disc(latency_s, 0.95) as latency_p95
+from deliveries group by all
+"""
+
+_QUEUE_ITEMS = """
+with told as (
+  select *, lag(event) over whole as before
+  from lines where role = 'queue' and item is not null
+  window whole as (partition by node, queue, item order by t, boot, seq)
+), lives as (
+  select *, 1 + sum(
+    (event = 'published'
+      and coalesce(before in ('accepted', 'dead', 'withdrawn', 'purged', 'expired'), false)
+    )::INT
+  ) over (partition by node, queue, item order by t, boot, seq) as life
+  from told
+), sums as (
+  select node, queue, item, life::BIGINT as life,
+    max(bytes) filter (event = 'published') as bytes,
+    min(t) filter (event = 'published') as published_at,
+    min(t) filter (event = 'acquired') as first_acquired_at,
+    last(event order by t, boot, seq) as last_event,
+    max(t) as last_at,
+    count(*) filter (event = 'acquired') as deliveries,
+    count(*) filter (event = 'released') as released,
+    count(*) filter (event = 'modified') as modified,
+    count(*) filter (event = 'rejected') as rejected,
+    count(*) filter (event = 'timed-out') as timed_out,
+    count(*) filter (event = 'gone') as gone,
+    count(*) filter (event = 'requeued') as requeued
+  from lives group by all
+), ended as (
+  select *, last_event in ('accepted', 'dead', 'withdrawn', 'purged', 'expired') as over_
+  from sums
+)
+select node as service, queue, item, life, bytes, published_at, first_acquired_at,
+  if(over_, last_at, null) as ended_at, if(over_, last_event, null) as outcome,
+  deliveries, released, modified, rejected, timed_out, gone, requeued,
+  (first_acquired_at - published_at) / 1e6 as wait_s,
+  if(over_, (last_at - published_at) / 1e6, null) as total_s
+from ended
+"""
+
+_REFUSALS = """
+select t // 3600000000 as hour, coalesce(source, '') as source,
+  split_part(coalesce(target, node), '/', 1) as receiver,
+  coalesce(condition, '') as reason, level, count(*) as refusals,
+  coalesce(sum(bytes), 0)::BIGINT as bytes, min(t) as first_at, max(t) as last_at
+from lines where role = 'receiver' and event = 'refused' group by all
+"""
+
+_WORKERS = """
+with told as (
+  select *, sum((event = 'started')::INT) over (
+    partition by node, boot, queue, item order by seq
+  ) as turn
+  from lines where role = 'worker' and item is not null
+), turns as (
+  select node as worker, queue,
+    min(t) filter (event = 'started') as started_at, min(t) as first_at,
+    max(t) filter (event <> 'started') as ended_at,
+    last(event order by seq) filter (event <> 'started') as outcome
+  from told group by node, boot, queue, item, turn
+)
+select coalesce(started_at, first_at) // 3600000000 as hour, worker, queue,
+  count(started_at) as started,
+  count(*) filter (outcome = 'accepted') as accepted,
+  count(*) filter (outcome = 'released') as released,
+  count(*) filter (outcome = 'modified') as modified,
+  count(*) filter (outcome = 'rejected') as rejected,
+  count(*) filter (outcome = 'lost') as lost,
+  count(*) filter (outcome is null) as open,
+  coalesce(sum((ended_at - started_at) / 1e6), 0) as busy_s
+from turns group by all
+"""
+
+#: In the order in which they are made: routes are of deliveries.
+TABLES = {
+    "deliveries": _DELIVERIES,
+    "routes_hourly": _ROUTES,
+    "queue_items": _QUEUE_ITEMS,
+    "refusals": _REFUSALS,
+    "workers_hourly": _WORKERS,
+}
+
+
+class Recount:
+    """The tables of the journals in a folder."""
+
+    def __init__(self, folder: Path, *, version: int) -> None:
+        """Read the files and make the tables.
+
+        Args:
+            folder: of the journals.
+            version: of the schema: lines of a newer one are left out.
+        """
+        names = [
+            str(path)
+            for path in sorted(folder.glob("date=*/*-*-[0-9]*.jsonl"))
+            if not path.name.startswith(".")
+        ]
+        columns = ", ".join(f"'{name}': '{kind}'" for name, kind in _TYPES.items())
+        self._base = duckdb.connect()
+        self._base.execute(
+            _LINES.replace("{columns}", f"{{{columns}}}"),
+            {"files": names, "version": version},
+        )
+        for name, query in TABLES.items():
+            self._base.execute(f"create table {name} as {query}")
+
+    def lines(self) -> set[tuple[str, int]]:
+        """The boot and the seq of all lines."""
+        return set(self._base.execute("select boot, seq from lines").fetchall())
+
+    def columns(self, name: str) -> list[str]:
+        """The columns of a table."""
+        return [column[0] for column in self._base.table(name).description]
+
+    def rows(self, name: str) -> Counter[tuple[object, ...]]:
+        """The rows of a table, as `comparable` has them, and how often each is there."""
+        return comparable(self._base.table(name).fetchall())
+
+
+def comparable(rows: Sequence[Sequence[object]]) -> Counter[tuple[object, ...]]:
+    """Rows whose numbers were added up in any order."""
+    return Counter(
+        tuple(round(value, 6) if isinstance(value, float) else value for value in row)
+        for row in rows
+    )

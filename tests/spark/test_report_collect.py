@@ -1,0 +1,163 @@
+"""What the report takes from the tables: only what stands, and nothing left out."""
+
+from datetime import UTC, date, datetime, timedelta
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from frames import NOON
+from qos.pipeline.report_collect import collect
+from qos.pipeline.report_data import DayTotals, Proof, ReportData
+from qos.pipeline.report_headline import nothing_judged
+from qos.pipeline.tables import Limits
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.xdist_group("spark"),
+    pytest.mark.timeout(180),
+]
+
+DAY, BEFORE = date(2026, 1, 5), date(2026, 1, 4)
+LIMITS = Limits(now=NOON + timedelta(hours=6))
+
+
+def table(spark: SparkSession, columns: str, *rows: tuple[object, ...]) -> DataFrame:
+    """A small table; of `columns` each is a name and a type."""
+    return spark.createDataFrame(list(rows), columns)
+
+
+def deliveries(spark: SparkSession) -> DataFrame:
+    """Two messages of a day, three of the next, and one that its receiver alone saw."""
+    rows = [
+        (BEFORE, NOON - timedelta(days=1), NOON, "delivered", 0.5),
+        (BEFORE, NOON - timedelta(days=1), NOON, "delivered", 1.5),
+        (DAY, NOON, NOON, "delivered", 2.5),
+        (DAY, NOON, NOON, "delivered", 2.5),
+        (DAY, NOON, NOON, None, None),
+        (DAY, NOON, None, None, None),
+    ]
+    return table(
+        spark,
+        "date date, begun_at timestamp, sender_last_at timestamp, outcome string, "
+        "latency_s double",
+        *rows,
+    ).select(
+        "*",
+        F.lit("a@x").alias("sender"),
+        F.lit("b@x").alias("receiver"),
+        F.lit("assured").alias("level"),
+        F.lit(0).alias("retries"),
+    )
+
+
+def anomalies(spark: SparkSession) -> DataFrame:
+    """One that stands on each day, and one that a later audit has withdrawn."""
+    return table(
+        spark,
+        "date date, kind string, msg_id string, begun_at timestamp, "
+        "withdrawn_at timestamp",
+        (BEFORE, "lost", "m1", NOON, None),
+        (DAY, "lost", "m2", NOON, None),
+        (DAY, "lost", "m3", NOON, NOON),
+        (DAY, "orphaned", "m4", NOON, NOON),
+    ).withColumns({"sender": F.lit("a@x"), "evidence": F.lit("{}")})
+
+
+def items(spark: SparkSession) -> DataFrame:
+    """Of two queues."""
+    return table(
+        spark,
+        "service string, queue string, published_at timestamp, "
+        "first_acquired_at timestamp, outcome string, deliveries int, wait_s double",
+        ("q.x", "one", NOON, NOON, "accepted", 1, 0.5),
+        ("q.x", "one", NOON, None, None, 0, None),
+        ("q.x", "two", NOON - timedelta(hours=1), None, None, 0, None),
+        ("q.x", "two", NOON, NOON, "dead", 3, 2.0),
+        ("q.x", "two", NOON, NOON, "accepted", 2, 1.0),
+    )
+
+
+@pytest.fixture(scope="module")
+def collected(spark: SparkSession) -> ReportData:
+    all_days = {"deliveries": deliveries(spark), "anomalies": anomalies(spark)}
+    tables = {name: each.where(F.col("date") == DAY) for name, each in all_days.items()}
+    tables["queue_items"] = items(spark)
+    tables["refusals"] = table(
+        spark, "source string, receiver string, reason string, refusals long"
+    )
+    counts = ["started", "accepted", "released", "modified", "rejected", "lost", "open"]
+    tables["workers_hourly"] = table(
+        spark,
+        "worker string, queue string, busy_s double, handling_p95 double, "
+        + ", ".join(f"{name} long" for name in counts),
+    )
+    # Each of two hours.
+    tables["routes_hourly"] = table(spark, "judged long, unproven long", (5, 2), (6, 3))
+    tables["unproven_hourly"] = table(
+        spark,
+        "sender string, receiver string, suspected string, reason string, node string, "
+        "messages long",
+        ("a@x", "b@x", "lost", "hole", "b@x/1", 2),
+        ("a@x", "b@x", "lost", "hole", "b@x/1", 1),
+        ("c@x", "b@x", "lost", "hole", "b@x/1", 1),
+        ("c@x", "d@x", "orphaned", "no-journal", None, 1),
+    )
+    problems = table(
+        spark,
+        "kind string, place string, count long, example string",
+        ("open-file", "/j/.a", 1, ""),
+        ("open-file", "/j/.b", 1, ""),
+        ("torn-line", "/j/c", 4, "{"),
+    )
+    return collect(tables, problems, LIMITS, last=DAY, history=all_days)
+
+
+def test_how_much_could_be_judged_is_summed_over_hours(collected: ReportData) -> None:
+    """By reason all of it, and the largest groups one by one."""
+    proof = collected.proof
+    assert isinstance(proof, Proof)
+    assert (proof.judged, proof.unproven, proof.share) == (11, 5, 11 / 16)
+    assert proof.reasons == {"hole": 4, "no-journal": 1}
+    names = ("sender", "receiver", "suspected", "reason", "node", "messages")
+    assert [tuple(row[name] for name in names) for row in proof.routes] == [
+        ("a@x", "b@x", "lost", "hole", "b@x/1", 3),
+        ("c@x", "b@x", "lost", "hole", "b@x/1", 1),
+        ("c@x", "d@x", "orphaned", "no-journal", None, 1),
+    ]
+
+
+def test_what_was_withdrawn_is_no_anomaly(collected: ReportData) -> None:
+    """A later audit knew better."""
+    assert collected.anomaly_counts == {"lost": 1}
+    assert [row["msg_id"] for row in collected.anomalies] == ["m2"]
+    assert nothing_judged(collected) == ""
+
+
+def test_a_day_is_compared_with_the_day_before(collected: ReportData) -> None:
+    """Which an earlier audit may have made; what only a receiver saw is no message."""
+    assert collected.trend == (DayTotals(BEFORE, 2, 1.5, 1), DayTotals(DAY, 3, 2.5, 1))
+    assert collected.levels == [{"level": "assured", "messages": 3, "p95": 2.5}]
+    assert collected.outcomes == {"delivered": 2, "open": 1}
+
+
+def test_the_queues_are_summed(collected: ReportData) -> None:
+    """And told one by one, the largest first."""
+    total = collected.queue_totals
+    assert total is not None
+    names = ("items", "accepted", "dead", "open", "again", "oldest_s")
+    assert [total[name] for name in names] == [5, 2, 1, 2, 2, 7 * 3600]
+    assert [row["queue"] for row in collected.queues] == ["two", "one"]
+    assert collected.queues[1]["oldest_s"] == 6 * 3600
+
+
+def test_open_files_do_not_hide_other_problems(collected: ReportData) -> None:
+    """A fleet that is running has one for each node."""
+    assert collected.files_open == 2
+    assert [row["place"] for row in collected.problems] == ["/j/c", "/j/.a", "/j/.b"]
+
+
+def test_moments_are_in_utc(collected: ReportData) -> None:
+    """The page says so."""
+    (moment,) = {row["moment"] for row in collected.latency}
+    assert moment == datetime(2026, 1, 5, 12, tzinfo=UTC)

@@ -1,0 +1,147 @@
+"""All that is known of a subject is found again, and little else is read."""
+
+import random
+from collections import Counter
+from datetime import date
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from frames import Lines
+from qos.pipeline import told
+from qos.pipeline.state import GATHERED, Known, Part, State, gathered
+from qos.pipeline.subjects import message_subject, subject
+from qos.pipeline.tables import deliveries, deliveries_of, queue_items
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.xdist_group("spark"),
+    pytest.mark.timeout(300),
+]
+
+DAY_S = 86_400.0
+
+
+def known(spark: SparkSession, lines: Lines) -> Known:
+    """What a step is given of some lines."""
+    events = lines.frame(spark)
+    messages = told.in_spark(events.where(told.is_of_message()))
+    others = events.where(~F.coalesce(told.is_of_message(), F.lit(False)))
+    return Known(
+        messages.withColumn("subject", message_subject()),
+        others.withColumn("subject", subject()),
+    )
+
+
+def steps(state: State, given: list[Known], parts: list[Part]) -> list[Part]:
+    """The parts after each has been taken in."""
+    for new in given:
+        step = parts[-1].last + 1 if parts else 0
+        found = state.look_up(new.subjects(), parts)
+        parts = [*parts, state.write(new + found, step)]
+    return parts
+
+
+def rows(frame: DataFrame) -> list[str]:
+    return sorted(map(str, frame.collect()))
+
+
+def some_lines() -> Lines:
+    """Messages of two sides, an item with several lives, and what is refused."""
+    lines = Lines()
+    for number in range(6):
+        at = 100.0 * number
+        ends = ("accepted", "offered", "received", "released", "delivered")
+        lines.sent(*ends[: 5 - number % 2], at=at, msg_id=f"m{number}")
+        lines.got("held", "released", "handed-over", "done", at=at, msg_id=f"m{number}")
+        item = {"queue": "q", "item": f"i{number % 4}"}
+        lines.line("q@x", "queue", "published", at, bytes=3, source="a@x/1", **item)
+        lines.line("q@x", "queue", "acquired", at + 1, to="w@x/1", **item)
+        lines.line("q@x", "queue", "accepted", at + 2, source="w@x/1", **item)
+    lines.line("b@x/1", "receiver", "refused", 5, source="z@x", condition="policy")
+    return lines
+
+
+@pytest.mark.parametrize("gathers", [False, True])
+def test_lines_in_any_order_come_to_the_same_rows(
+    gathers: bool, spark: SparkSession, tmp_path: Path
+) -> None:
+    """Each row is made of the newest part alone; and a gathered part is no other."""
+    lines = some_lines()
+    chance = random.Random(3)
+    mixed = [*lines.rows, *chance.sample(lines.rows, 9)]
+    chance.shuffle(mixed)
+    given = []
+    for number in range(3):
+        some = Lines()
+        some.rows = mixed[number::3]
+        given.append(known(spark, some))
+    state = State(spark, str(tmp_path))
+    parts = steps(state, given[:2], [])
+    if gathers:
+        parts = [state.gather(parts, parts, None)]
+        assert parts == [Part(0, 1)]
+    parts = steps(state, given[2:], parts)
+    state.clean(parts)
+    names = {f"{part.first}-{part.last}" for part in parts}
+    assert {path.name for path in (tmp_path / "parts").iterdir()} == names
+    found = state.look_up(known(spark, lines).subjects(), parts)
+    events = lines.frame(spark)
+    assert rows(deliveries_of(found.told)) == rows(deliveries(events))
+    assert rows(queue_items(found.lines)) == rows(queue_items(events))
+    of_each = Counter(row["subject"] for row in found.told.collect())
+    assert len(of_each) == 6
+
+
+def test_only_the_parts_that_know_a_subject_are_read(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """And of a gathered part only the rows of the steps that do."""
+    state = State(spark, str(tmp_path))
+    one, other = (
+        known(spark, Lines().sent("accepted", msg_id=name)) for name in ("m1", "m2")
+    )
+    parts = steps(state, [one, other, one], [])
+    found = state.look_up(one.subjects(), parts)
+    assert found.told.select("msg_id").distinct().collect() == [("m1",)]
+    assert found.told.count() == 2
+    assert found.lines.count() == 0
+    assert state.look_up(one.subjects(), []).told.count() == 0
+
+
+def test_what_has_ended_long_ago_is_not_gathered(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """What is still open stays, however old it is."""
+    lines = Lines()
+    lines.sent("accepted", "delivered", msg_id="old")
+    lines.sent("accepted", "offered", msg_id="old and open")
+    lines.sent("accepted", "delivered", msg_id="new", at=3 * DAY_S)
+    lines.line("q@x", "queue", "published", 0, queue="q", item="open")
+    lines.line("q@x", "queue", "published", 1, queue="q", item="ended")
+    lines.line("q@x", "queue", "purged", 2, queue="q", item="ended")
+    state = State(spark, str(tmp_path))
+    parts = steps(state, [known(spark, lines), state.nothing()], [])
+    whole = state.read(state.gather(parts, parts, date(2026, 1, 6)))
+    messages = {row["msg_id"] for row in whole.told.select("msg_id").collect()}
+    assert messages == {"old and open", "new"}
+    assert {row["item"] for row in whole.lines.select("item").collect()} == {"open"}
+
+
+def test_the_number_of_parts_grows_as_a_logarithm() -> None:
+    """And each step is gathered as often as there are sizes of parts."""
+    parts: list[Part] = []
+    moved = 0
+    for step in range(GATHERED**2 * 3):
+        parts.append(Part(step, step))
+        while some := gathered(parts):
+            begin = parts.index(some[0])
+            assert parts[begin : begin + len(some)] == list(some)
+            whole = Part(some[0].first, some[-1].last)
+            parts[begin : begin + len(some)] = [whole]
+            moved += whole.last - whole.first + 1
+        assert len(parts) <= 3 * GATHERED
+    assert parts[0].first == 0
+    assert moved <= 2 * GATHERED**2 * 3
