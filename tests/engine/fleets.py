@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from generator import Plan, fleet
+from generator import Fault, Plan, fleet
 from layout import Layout, lay_out
+from nodes import SECOND
+from oracle import Key, Verdict, verdicts
 from qos.journal.schema import SCHEMA_VERSION
 from qos.pipeline.driver import audit
 from qos.pipeline.tables import Limits
@@ -30,12 +33,16 @@ class Fleets:
         layouts: of each.
         out: what an audit of them has made.
         recount: of the same files.
+        truth: the verdict about each message that their lines prove.
+        faults: what really went wrong, as (kind, account of the sender, msg_id).
     """
 
     journals: Path
     layouts: list[Layout]
     out: Path
     recount: Recount
+    truth: Mapping[Key, Verdict]
+    faults: set[Fault]
 
     def write(self, folder: Path, *, late: bool) -> None:
         """Put the files into another folder: those that come late, or the others."""
@@ -47,11 +54,19 @@ def audited_fleets(spark: SparkSession, folder: Path, seed: int) -> Fleets:
     """Make two fleets, and audit them."""
     journals, out = folder / "journals", folder / "out"
     versions = tuple(range(1, SCHEMA_VERSION + 1))
-    layouts = []
-    for faults in (0, 4):
-        domain = f"fleet{faults}"
-        plan = Plan(seed, faults=faults, versions=versions, domain=domain)
-        layouts.append(lay_out(fleet(plan), seed, name=domain))
-        layouts[-1].write(journals)
+    layouts: list[Layout] = []
+    truth: dict[Key, Verdict] = {}
+    faults: set[Fault] = set()
+    for number in (0, 4):
+        domain = f"fleet{number}"
+        plan = Plan(seed, faults=number, versions=versions, domain=domain)
+        made = fleet(plan)
+        layout = lay_out(made, seed, name=domain)
+        layout.write(journals)
+        layouts.append(layout)
+        now = round(NOW.timestamp()) * SECOND
+        truth |= verdicts(layout.given, layout.newer, now=now)
+        faults |= made.faults
     audit(spark, [str(journals)], str(out), limits=Limits(now=NOW))
-    return Fleets(journals, layouts, out, Recount(journals, version=SCHEMA_VERSION))
+    recount = Recount(journals, version=SCHEMA_VERSION)
+    return Fleets(journals, layouts, out, recount, truth, faults)

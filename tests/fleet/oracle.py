@@ -73,6 +73,8 @@ class Witness:
     def __init__(self, lines: Iterable[Line], newer: Iterable[Line], skew: int) -> None:
         self._runs: defaultdict[str, list[Run]] = defaultdict(list)
         self._wrong_clocks: set[str] = set()
+        # All times of a boot with a wrong clock, by node.
+        self._wrong: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
         self._skew = skew
         ordered = sorted(lines, key=lambda line: (line.node, line.boot, line.seq))
         for boot, some in groupby(ordered, key=lambda line: line.boot):
@@ -80,6 +82,8 @@ class Witness:
             # For how long the clock was wrong, nobody knows.
             if any(after.at < before.at - JUMP for before, after in pairwise(given)):
                 self._wrong_clocks.add(boot)
+                times = [line.at for line in given]
+                self._wrong[given[0].node].append((min(times), max(times)))
             self._runs[given[0].node] += _runs(given)
         self._gaps = {node: list(_gaps(runs)) for node, runs in self._runs.items()}
         for line in newer:
@@ -105,7 +109,9 @@ class Witness:
 
     def in_one_run(self, lines: Sequence[Line]) -> bool:
         """Whether no other line can be between these."""
-        return len({self.run_of(line) for line in lines}) == 1
+        times = [line.at for line in lines]
+        wrong = self._is_wrong(lines[0].node, min(times), max(times))
+        return len({self.run_of(line) for line in lines}) == 1 and not wrong
 
     def silence(self, node: str, begin: Line, end: Line) -> frozenset[str]:
         """Why nothing is proved by its silence between two lines of another node.
@@ -123,7 +129,7 @@ class Witness:
             return self.gaps(node, since, until) | {"clock"}
         for run in runs:
             whole = run.first_at <= since and run.last_at >= until
-            if whole and run.boot not in self._wrong_clocks:
+            if whole and not self._is_wrong(node, since, until):
                 return frozenset()
         return self.gaps(node, since, until)
 
@@ -140,12 +146,7 @@ class Witness:
 
     def _is_wrong(self, node: str, since: float, until: float) -> bool:
         """Whether the clock of a node was wrong in a boot of that time."""
-        return any(
-            min(run.first_at, run.last_at) <= until
-            and max(run.first_at, run.last_at) >= since
-            for run in self._runs[node]
-            if run.boot in self._wrong_clocks
-        )
+        return any(low <= until and high >= since for low, high in self._wrong[node])
 
     def until(self, lines: Sequence[Line]) -> frozenset[str]:
         """Why the first line, or one between these, may be missing; all of one node."""
@@ -253,15 +254,17 @@ class _Message:
         if end is None or end.event != "delivered" or self._handed_over:
             return None
         accepted = [line for line in self._sent if line.event == "accepted"]
+        to = str(end.fields["to"])
+        device = self._device(to, {line.node for line in self._got})
+        if not self._witness.knows(device or to):
+            return Verdict("unproven", frozenset({"no-journal"}))
         if not accepted:
             return Verdict("unproven", self._witness.until(self._sent))
         begin = accepted[0]
         if self._witness.in_one_run(self._sent):
             begin = next(line for line in self._sent if line.event == "released")
-        to = str(end.fields["to"])
-        device = self._device(to, {line.node for line in self._got})
         if not device:
-            return self._which(to)
+            return self._which(begin, end)
         reasons = self._witness.silence(device, begin, end)
         if reasons:
             return Verdict("unproven", reasons)
@@ -281,9 +284,12 @@ class _Message:
         if self._sent or not self._handed_over:
             return None
         first = self._handed_over[0]
-        device = self._device(str(first.fields["from"]), set())
+        source = str(first.fields["from"])
+        device = self._device(source, set())
+        if not self._witness.knows(device or source):
+            return Verdict("unproven", frozenset({"no-journal"}))
         if not device:
-            return self._which(str(first.fields["from"]))
+            return self._which(self._got[0], first)
         if not self._held:
             return Verdict("unproven", self._witness.until(self._got))
         reasons = self._witness.silence(device, self._held[0], first)
@@ -297,9 +303,11 @@ class _Message:
             return jid
         return heard.pop() if heard else ""
 
-    def _which(self, jid: str) -> Verdict:
-        reason = "which-device" if self._witness.knows(jid) else "no-journal"
-        return Verdict("unproven", frozenset({reason}))
+    def _which(self, begin: Line, end: Line) -> Verdict:
+        """Nobody knows which device was silent; nor when, if the clock was wrong."""
+        wrong = "clock" in self._witness.gaps(begin.node, begin.at, end.at)
+        reasons = {"which-device", "clock"} if wrong else {"which-device"}
+        return Verdict("unproven", frozenset(reasons))
 
     def _stuck(self, now: int, stuck_after: int) -> Verdict | None:
         if self._sent:
@@ -319,8 +327,8 @@ class _Message:
         if now - last.at < stuck_after:
             return None
         run = self._witness.run_of(last)
-        if run.last_at < last.at + stuck_after:
-            gaps = self._witness.gaps(last.node, last.at, last.at + stuck_after)
+        gaps = self._witness.gaps(last.node, last.at, last.at + stuck_after)
+        if run.last_at < last.at + stuck_after or "clock" in gaps:
             return Verdict("unproven", gaps | {"not-closed"})
         reasons = self._witness.after(last)
         if reasons:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import duckdb
 from deltalake import DeltaTable
 
+from oracle import Key, Verdict
 from recount import TABLES, Recount, comparable
 
-__all__ = ["differences", "rows"]
+__all__ = ["differences", "rows", "wrong_verdicts"]
 
 
 def differences(out: Path, recount: Recount) -> dict[str, object]:
@@ -29,19 +30,43 @@ def differences(out: Path, recount: Recount) -> dict[str, object]:
     return found
 
 
+def wrong_verdicts(out: Path, truth: Mapping[Key, Verdict]) -> dict[Key, object]:
+    """The messages that an audit judges otherwise: its verdict, and the true one.
+
+    Of several true reasons why nothing is proved it may name any.
+    """
+    columns = ("sender", "msg_id", "level", "verdict", "reason", "rests_on")
+    wrong: dict[Key, object] = {}
+    with duckdb.connect() as base:
+        found = _table(base, out / "deliveries").project(", ".join(columns)).fetchall()
+    assert {Key(*row[:3]) for row in found} == set(truth)
+    for *key, verdict, reason, rests_on in found:
+        true = truth[Key(*key)]
+        right = verdict == true.verdict
+        if true.verdict == "unproven":
+            right = right and reason in true.reasons
+        elif true.verdict != "ok":
+            right = right and set(rests_on) == set(true.rests_on)
+        if not right:
+            wrong[Key(*key)] = ((verdict, reason, rests_on), true)
+    return wrong
+
+
 def rows(folder: Path, columns: Sequence[str]) -> Counter[tuple[object, ...]]:
     """These columns of a table, if it is there; moments and hours as numbers."""
     with duckdb.connect() as base:
-        if (folder / "_delta_log").exists():
-            table = base.from_arrow(DeltaTable(folder).to_pyarrow_table())
-        elif any(folder.rglob("*.parquet")):
-            files = f"{folder}/**/*.parquet"
-            table = base.read_parquet(files, hive_partitioning=True)
-        else:
+        if not any(folder.rglob("*.parquet")):
             return Counter()
+        table = _table(base, folder)
         kinds = dict(zip(table.columns, map(str, table.types), strict=True))
         wanted = ", ".join(_in_numbers(each, kinds[each]) for each in columns)
         return comparable(table.project(wanted).fetchall())
+
+
+def _table(base: duckdb.DuckDBPyConnection, folder: Path) -> duckdb.DuckDBPyRelation:
+    if (folder / "_delta_log").exists():
+        return base.from_arrow(DeltaTable(folder).to_pyarrow_table())
+    return base.read_parquet(f"{folder}/**/*.parquet", hive_partitioning=True)
 
 
 def _in_numbers(column: str, kind: str) -> str:
