@@ -230,6 +230,20 @@ def twice_with_a_hole(lines: Lines) -> None:
     lines.rows.remove(held[1])
 
 
+def twice_after_a_hole(lines: Lines) -> None:
+    """The first hold is missing: not the run, but the message is incomplete."""
+    source = "before@elsewhere/2"
+    kept(lines).got(*GOT, source=source).got(*GOT, at=30, source=source)
+    until(lines, 600)
+    held = [row for row in lines.rows if row["event"] == "held"]
+    lines.rows.remove(held[0])
+
+
+def foreigner_and_a_wrong_clock(lines: Lines) -> None:
+    kept(lines, "b").got("held", "released", source="f@elsewhere/1")
+    lines.got("handed-over", "done", at=-300, source="f@elsewhere/1")
+
+
 def marked_as_a_repeat(lines: Lines) -> None:
     kept(lines).sent(*SENT).got("held", "released", "handed-over")
     lines.got("redelivered", "done", at=30, boot="another")
@@ -428,6 +442,16 @@ CASES = [
         "a stranger's message may have been held again in a hole",
         twice_with_a_hole,
         [("duplicated? hole", "m1")],
+    ),
+    Case(
+        "a stranger's message may have been held before a hole",
+        twice_after_a_hole,
+        [("duplicated? hole", "m1")],
+    ),
+    Case(
+        "of a foreigner nothing is known, whatever the clock was",
+        foreigner_and_a_wrong_clock,
+        [("orphaned? no-journal", "m1")],
     ),
     Case(
         "a hand-over that its sender does not know is orphaned",

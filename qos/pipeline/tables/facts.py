@@ -84,6 +84,14 @@ def with_cover(deliveries: DataFrame, boots: DataFrame, limits: Limits) -> DataF
             .otherwise(_OWN.reason(low, high)),
         }
     )
+    # A message that is handed over before it was held was held before that.
+    held_first = _sure(F.col("held_at") <= F.col("handed_over_at"))
+    rows = rows.withColumns(
+        {
+            "has_first_hold": F.col("own_covers") & held_first,
+            "reason_of_hold": _OWN.reason_before(F.unix_micros("handed_over_at")),
+        }
+    )
     rows = rows.withColumns(_other_interval(limits))
     low, high = F.col("other_low"), F.col("other_high")
     reason = _OTHER.reason(low, high)
@@ -95,9 +103,9 @@ def with_cover(deliveries: DataFrame, boots: DataFrame, limits: Limits) -> DataF
     return rows.withColumns(
         {
             "silent": F.col("own_steady") & covers,
-            "own_fault": F.when(is_begun, covers).otherwise(
-                _sender_seen() | _is_one_device()
-            ),
+            # Of a foreigner nothing is known, whatever the own lines say.
+            "own_fault": (reason != "no-journal")
+            & F.when(is_begun, covers).otherwise(_sender_seen() | _is_one_device()),
             "other_reason": reason,
         }
     )
@@ -123,8 +131,10 @@ def cases() -> Sequence[Case]:
         Case(
             "duplicated",
             F.col("looks_duplicated"),
-            F.col("looks_duplicated") & (_sender_seen() | F.col("own_covers")),
-            F.col("own_reason"),
+            F.col("looks_duplicated") & (_sender_seen() | F.col("has_first_hold")),
+            F.when(F.col("own_covers"), F.col("reason_of_hold")).otherwise(
+                F.col("own_reason")
+            ),
             F.col("handed_over_by"),
             own,
         ),
