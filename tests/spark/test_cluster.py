@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from qos.pipeline.synth import Plan, synthesise
+from fleets import Fleets
+from parquet import rows_of
+from published import differences
 
 SCRIPT = Path(__file__).parents[2] / "examples" / "spark_cluster.sh"
 
@@ -38,20 +40,21 @@ def submit(
 
 
 def test_a_cluster_of_two_workers_finds_what_one_laptop_finds(
-    tmp_path: Path, spark_as_it_comes: dict[str, str]
+    tmp_path: Path, spark_as_it_comes: dict[str, str], fleets: Fleets
 ) -> None:
     """The same entry point, by spark-submit; and nothing is left of the cluster."""
     journal, out, own = (tmp_path / name for name in ("journal", "out", "own"))
-    plan = Plan(devices=5, messages=60, lost=2, stuck=1, hours=1)
-    synthesise(plan, journal, processes=1)
+    fleets.write(journal, late=False)
+    fleets.write(journal, late=True)
     own.mkdir()
     options = spark_as_it_comes["JAVA_TOOL_OPTIONS"]
     done = submit(own, journal, "--out", out, "--json", JAVA_TOOL_OPTIONS=options)
     assert done.returncode == 1, done.stderr
     found = json.loads(done.stdout)
-    assert found["anomalies"] == {"lost": 2, "stuck": 1}
-    assert sum(found["outcomes"].values()) == 60
-    assert "3 anomalies: 2 lost, 1 stuck." in (out / "report.html").read_text()
+    assert differences(out, fleets.recount) == {}
+    assert rows_of(out / "anomalies") == rows_of(fleets.out / "anomalies")
+    count = sum(found["anomalies"].values())
+    assert f"{count} anomalies: " in (out / "report.html").read_text()
     assert "Two workers at spark://127.0.0.1:" in done.stderr
     assert "Executors: 2\n" in done.stderr
     assert list(own.iterdir()) == []
