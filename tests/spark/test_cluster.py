@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from fleets import Fleets
-from parquet import rows_of
-from published import differences
+from published import differences, wrong_verdicts
 
 SCRIPT = Path(__file__).parents[2] / "examples" / "spark_cluster.sh"
 
@@ -52,7 +51,7 @@ def test_a_cluster_of_two_workers_finds_what_one_laptop_finds(
     assert done.returncode == 1, done.stderr
     found = json.loads(done.stdout)
     assert differences(out, fleets.recount) == {}
-    assert rows_of(out / "anomalies") == rows_of(fleets.out / "anomalies")
+    assert wrong_verdicts(out, fleets.truth) == {}
     count = sum(found["anomalies"].values())
     assert f"{count} anomalies: " in (out / "report.html").read_text()
     assert "Two workers at spark://127.0.0.1:" in done.stderr
