@@ -154,8 +154,8 @@ class Follower:
         """
         try:
             if self._seen is None:
-                check_options(self._spark, self._out, self._journals, self._late)
                 self._audits.recover()
+                check_options(self._spark, self._out, self._journals, self._late)
                 self._seen = {file.path: file for file in self._staging.seen()}
             self._progress("looking for new files")
             marks = self._staging.marks()
