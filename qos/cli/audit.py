@@ -41,18 +41,18 @@ examples:
   xmpp-qos audit hdfs:///journals --out hdfs:///audit --master spark://master:7077
 
 OUT gets a Delta table, by date, for each of deliveries, anomalies, routes_hourly,
-refusals, queue_items and workers_hourly; problems, a small one, tells of lines and files
-that are none of a journal's; and report.html shows it all. metrics.prom has its numbers
-for Prometheus, by the textfile collector of node_exporter. Days that are audited again
+unproven_hourly, refusals, queue_items, queues_hourly and workers_hourly; problems, a
+small one, tells of lines and files that are none of a journal's; and report.html shows
+it all. metrics.prom has its numbers for Prometheus, by the textfile collector of
+node_exporter. Days that are audited again
 are replaced, others stay. The table audits says which versions of the tables belong
 together: whoever reads these sees one whole audit, also while another one goes on or was
 killed, and for a week after it was replaced. One audit at a time writes into OUT.
 
 Only what the lines prove is an anomaly: a message is lost, or orphaned, only if the
 journal of the other device was kept all that time, without a line missing. What looks
-wrong otherwise is not proven; why is counted.
-Whoever can write in a folder can speak for any node, unless it is given as NODE=DIR.
- Files that are being written are not read,
+wrong otherwise is not proven; why is counted. Whoever can write in a folder can speak
+for any node, unless it is given as NODE=DIR. Files that are being written are not read,
 only counted.
 
 With --follow it goes on: files and days that come are taken in, and the tables and the

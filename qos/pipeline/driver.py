@@ -52,6 +52,7 @@ TABLES = (
     "unproven_hourly",
     "refusals",
     "queue_items",
+    "queues_hourly",
     "workers_hourly",
 )
 
@@ -269,7 +270,8 @@ def write_tables(
     write("routes_hourly", tables.routes_hourly(messages), of)
     write("unproven_hourly", tables.unproven_hourly(messages), of)
     write("refusals", tables.refusals(events))
-    write("queue_items", tables.queue_items(events))
+    items = write("queue_items", tables.queue_items(events))
+    write("queues_hourly", tables.queues_hourly(items))
     write("workers_hourly", tables.workers_hourly(events))
     return written
 
@@ -337,7 +339,7 @@ def _history(
     before = last - timedelta(days=1)
     return {
         name: store.read_table(written[name], f"{out}/{name}", before, last)
-        for name in ("deliveries", "anomalies")
+        for name in ("routes_hourly", "anomalies")
     }
 
 

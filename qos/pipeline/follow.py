@@ -413,6 +413,7 @@ class Follower:
             "unproven_hourly": tables.unproven_hourly(messages),
             "refusals": tables.refusals(events),
             "queue_items": tables.queue_items(events),
+            "queues_hourly": tables.queues_hourly(tables.queue_items(events)),
             "workers_hourly": tables.workers_hourly(events),
         }
 

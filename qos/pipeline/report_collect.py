@@ -8,11 +8,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from datetime import UTC, date, datetime, timedelta
-from functools import reduce
+from functools import partial, reduce
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from qos.pipeline.at_once import at_once
 from qos.pipeline.read import Problem
 from qos.pipeline.report_data import (
     OTHERS,
@@ -22,9 +23,9 @@ from qos.pipeline.report_data import (
     ReportData,
     Rows,
 )
-from qos.pipeline.tables import Limits
+from qos.pipeline.tables import Limits, queues_hourly, routes_hourly
 from qos.pipeline.tables.once import seconds_between
-from qos.pipeline.tables.routes import percentiles
+from qos.pipeline.tables.routes import merged_percentiles
 
 __all__ = ["bucket_of", "collect", "standing"]
 
@@ -62,175 +63,250 @@ def collect(
 ) -> ReportData:
     """Take from the tables what the report shows.
 
+    Of messages and items themselves it reads only those of an audit of less than a day;
+    else it makes do with what there is of each hour.
+
     Args:
         tables: by name; see qos.pipeline.driver.TABLES.
         problems: of the journals.
         limits: those of the audit.
         last: the last day of the audit; None: there is no line.
-        history: `deliveries` and `anomalies`, also of the day before that.
+        history: `routes_hourly` and `anomalies`, also of the day before that.
     """
     data = ReportData()
-    messages, items = tables["deliveries"], tables["queue_items"]
-    bucket_s = data.bucket_s = bucket_of(messages, items)
-    _collect_messages(data, messages, bucket_s)
-    _collect_days(data, messages, last, history or {})
-    data.proof = _proof(tables)
-    _collect_anomalies(data, standing(tables["anomalies"]))
-    _collect_queues(data, items, limits, bucket_s)
-    data.refusals = _rows(
-        tables["refusals"]
-        .groupBy("source", "receiver", "reason")
-        .agg(F.sum("refusals").alias("refusals"))
-        .orderBy(F.desc("refusals"), "source", "receiver", "reason")
-        .limit(ROWS_MAX)
+    data.bucket_s = bucket_of(tables)
+    routes, queues = _by_moment(tables, data.bucket_s)
+    anomalies = standing(tables["anomalies"])
+    found = _at_once(
+        {
+            **_of_routes(routes),
+            **_of_days(tables["routes_hourly"], last, history or {}),
+            **_of_proof(tables),
+            **_of_anomalies(anomalies),
+            **_of_problems(problems),
+            "queues": _queues(queues, limits),
+            "refusals": tables["refusals"]
+            .groupBy("source", "receiver", "reason")
+            .agg(F.sum("refusals").alias("refusals"))
+            .orderBy(F.desc("refusals"), "source", "receiver", "reason")
+            .limit(ROWS_MAX),
+            "workers": _workers(tables["workers_hourly"]),
+        }
     )
-    workers = tables["workers_hourly"].groupBy("worker", "queue")
-    data.workers = _rows(
-        workers.agg(
-            *(F.sum(name).alias(name) for name in _WORKER_SUMS),
-            F.max("handling_p95").alias("handling_p95"),
-        )
-        .orderBy(F.desc("busy_s"), "worker", "queue")
-        .limit(ROWS_MAX)
-    )
-    counts = problems.groupBy("kind").agg(F.sum("count").alias("count"))
-    data.problem_counts = {row["kind"]: row["count"] for row in _rows(counts)}
-    data.files_open = data.problem_counts.get(Problem.OPEN_FILE.value, 0)
-    # A fleet that is running has one such file for each node.
-    usual = F.col("kind") == Problem.OPEN_FILE.value
-    data.problems = _rows(
-        problems.orderBy(usual, "kind", F.desc("count"), "place").limit(PROBLEMS_MAX)
-    )
-    return data
-
-
-_WORKER_SUMS = (
-    *("started", "accepted", "released", "modified", "rejected", "lost", "open"),
-    "busy_s",
-)
-
-
-def _collect_messages(data: ReportData, messages: DataFrame, bucket_s: int) -> None:
-    sent = messages.where(F.col("sender_last_at").isNotNull())
-    ended = F.coalesce("outcome", F.lit("open"))
-    by_time = sent.groupBy(
-        _moment("begun_at", bucket_s).alias("moment"), ended.alias("outcome")
-    )
-    data.outcomes_by_time = _rows(
-        by_time.agg(F.count("*").alias("messages")).orderBy("moment", "outcome")
-    )
+    data.outcomes_by_time = _long(found["outcomes"])
     for row in data.outcomes_by_time:
         before = data.outcomes.get(row["outcome"], 0)
         data.outcomes[row["outcome"]] = before + row["messages"]
+    data.slow, data.retried = found["slow"], found["retried"]
+    data.refusals, data.workers = found["refusals"], found["workers"]
+    data.levels = found["levels"]
+    data.trend = _trend(found)
+    data.proof = _proof(found)
+    data.anomaly_counts = {row["kind"]: row["count"] for row in found["kinds"]}
+    # Some of each kind: a thousand that are stuck must not hide one that is lost.
+    each = ANOMALIES_MAX // max(len(data.anomaly_counts), 1)
+    data.anomalies = [row for row in found["anomalies"] if row.pop("place") <= each]
+    if found["queues"]:
+        data.queue_totals, *data.queues = found["queues"]
+    data.problem_counts = {row["kind"]: row["count"] for row in found["counts"]}
+    data.files_open = data.problem_counts.get(Problem.OPEN_FILE.value, 0)
+    data.problems = found["problems"]
+    lines = _at_once(
+        {
+            "latency": _latency(routes, data.slow[:CHARTS_MAX]),
+            "waits": _waits(queues, data.queues[:CHARTS_MAX]),
+        }
+    )
+    data.latency, data.waits = lines["latency"], lines["waits"]
+    return data
 
-    routes = sent.groupBy("sender", "receiver", "level").agg(
-        F.count("*").alias("messages"),
-        F.count_if(F.col("retries") > 0).alias("retried"),
-        *_percentiles("latency_s"),
+
+# -- what all of it is made of ---------------------------------------------
+
+
+def bucket_of(tables: Mapping[str, DataFrame]) -> int:
+    """So that a line has some points, and not more than POINTS_MAX."""
+    hours = [_hour(tables[name]) for name in ("routes_hourly", "queues_hourly")]
+    length_s = _length_s(hours) + _HOUR_S
+    if length_s > _HOUR_S * POINTS_MAX:
+        return math.ceil(length_s / _HOUR_S / POINTS_MAX) * _HOUR_S
+    if length_s > _HOUR_S * _POINTS_LEAST:
+        return _HOUR_S
+    items = F.coalesce("published_at", "first_acquired_at")
+    length_s = _length_s(
+        [
+            tables["deliveries"].select(F.unix_seconds("begun_at").alias("at")),
+            tables["queue_items"].select(F.unix_seconds(items).alias("at")),
+        ]
     )
-    routes = routes.withColumn("rate", F.col("retried") / F.col("messages"))
-    # Few, and looked at twice.
-    routes = routes.localCheckpoint()
+    good = [each for each in _BUCKETS_S if length_s >= each * _POINTS_LEAST]
+    return good[-1] if good else _BUCKETS_S[0]
+
+
+def _by_moment(
+    tables: Mapping[str, DataFrame], bucket_s: int
+) -> tuple[DataFrame, DataFrame]:
+    """What there is of each route, and of each queue, with the `moment` of it."""
+    if bucket_s >= _HOUR_S:
+        moment = _bucket(_hour_s(), bucket_s)
+        names = ("routes_hourly", "queues_hourly")
+        routes, queues = (tables[name].withColumn("moment", moment) for name in names)
+        return routes, queues
+    begun = _bucket(F.unix_seconds("begun_at"), bucket_s)
+    messages = tables["deliveries"].withColumn("moment", begun)
+    published = _bucket(F.unix_seconds("published_at"), bucket_s)
+    items = tables["queue_items"].withColumn("moment", published)
+    # They are few, and looked at several times.
+    made = (routes_hourly(messages, ["moment"]), queues_hourly(items, ["moment"]))
+    routes, queues = at_once([each.localCheckpoint for each in made])
+    return routes, queues
+
+
+def _length_s(moments: list[DataFrame]) -> int:
+    whole = reduce(DataFrame.unionByName, moments)
+    found = whole.agg((F.max("at") - F.min("at")).alias("seconds")).first()
+    return (found["seconds"] if found else None) or 0
+
+
+def _hour(rows: DataFrame) -> DataFrame:
+    return rows.select(_hour_s().alias("at"))
+
+
+def _hour_s() -> Column:
+    return F.unix_date("date").cast("long") * 24 * _HOUR_S + F.col("hour") * _HOUR_S
+
+
+def _bucket(seconds: Column, bucket_s: int) -> Column:
+    """The beginning of the bucket, in seconds."""
+    return F.floor(seconds / bucket_s) * bucket_s
+
+
+# -- messages --------------------------------------------------------------
+
+
+def _of_routes(routes: DataFrame) -> dict[str, DataFrame]:
+    sent = routes.where(F.col("messages") > 0)
+    keys = ("sender", "receiver", "level")
+    whole = sent.groupBy(*keys).agg(
+        F.sum("messages").alias("messages"),
+        F.sum("retried").alias("retried"),
+        *_percentiles("latency_sketch"),
+    )
+    whole = whole.withColumn("rate", F.col("retried") / F.col("messages"))
     few = F.col("messages") < _MESSAGES_LEAST
-    data.slow = _rows(
-        routes.where(F.col("p95").isNotNull())
-        .orderBy(few, F.desc("p95"), "sender", "receiver", "level")
-        .limit(ROWS_MAX)
+    levels = sent.groupBy("level").agg(
+        F.sum("messages").alias("messages"), *_percentiles("latency_sketch")
     )
-    data.retried = _rows(
-        routes.where(F.col("retried") > 0)
-        .orderBy(few, F.desc("rate"), "sender", "receiver", "level")
-        .limit(ROWS_MAX)
-    )
-    chosen = [(row["sender"], row["receiver"], row["level"]) for row in data.slow]
-    route = F.array("sender", "receiver", "level")
+    return {
+        "outcomes": sent.groupBy("moment")
+        .agg(*map(F.sum, _OUTCOMES))
+        .orderBy("moment"),
+        "slow": whole.where(F.col("p95").isNotNull())
+        .orderBy(few, F.desc("p95"), *keys)
+        .limit(ROWS_MAX),
+        "retried": whole.where(F.col("retried") > 0)
+        .orderBy(few, F.desc("rate"), *keys)
+        .limit(ROWS_MAX),
+        "levels": levels.select("level", "messages", "p95").orderBy("level"),
+    }
+
+
+#: Columns of `routes_hourly`, and how the report calls these outcomes.
+_OUTCOMES = ("delivered", "in_doubt", "not_delivered", "open", "withdrawn")
+
+
+def _long(outcomes: Rows) -> Rows:
+    """A row for each moment and outcome that there is."""
+    return [
+        {
+            "moment": row["moment"],
+            "outcome": name.replace("_", "-"),
+            "messages": row[f"sum({name})"],
+        }
+        for row in outcomes
+        for name in _OUTCOMES
+        if row[f"sum({name})"]
+    ]
+
+
+def _latency(routes: DataFrame, slowest: Rows) -> DataFrame:
     line: Column = F.lit(OTHERS)
-    for sender, receiver, level in reversed(chosen[:CHARTS_MAX]):
-        is_it = route == F.array(F.lit(sender), F.lit(receiver), F.lit(level))
-        line = F.when(is_it, f"{sender} to {receiver}, {level}").otherwise(line)
-    data.latency = _rows(
-        sent.where(F.col("latency_s").isNotNull())
-        .groupBy(line.alias("line"), _moment("begun_at", bucket_s).alias("moment"))
-        .agg(F.count("*").alias("messages"), *_percentiles("latency_s"))
+    for row in reversed(slowest):
+        is_it = reduce(
+            Column.__and__,
+            (F.col(name) == row[name] for name in ("sender", "receiver", "level")),
+        )
+        name = f"{row['sender']} to {row['receiver']}, {row['level']}"
+        line = F.when(is_it, name).otherwise(line)
+    return _by_line(routes, line, "latency_sketch", "messages")
+
+
+def _by_line(rows: DataFrame, line: Column, sketch: str, noun: str) -> DataFrame:
+    whole = F.kll_sketch_get_n_double(F.kll_merge_agg_double(sketch))
+    return (
+        rows.groupBy(line.alias("line"), "moment")
+        .agg(whole.alias(noun), *_percentiles(sketch))
+        .where(F.col(noun) > 0)
         .orderBy("line", "moment")
     )
 
 
-def _collect_days(
-    data: ReportData,
-    messages: DataFrame,
-    last: date | None,
-    history: Mapping[str, DataFrame],
-) -> None:
-    """Messages and latency by level, and of two days: all with one job."""
-    parts = [_totals(messages, "level", "level")]
-    if last is not None and history:
-        days = F.col("date").isin(last - timedelta(days=1), last)
-        parts.append(_totals(history["deliveries"].where(days), "day", "date"))
-        found = standing(history["anomalies"]).where(days).groupBy("date")
-        parts.append(
-            found.agg(F.count("*").alias("number")).select(
-                F.lit("anomalies").alias("part"),
-                F.col("date").cast("string").alias("key"),
-                "number",
-                F.lit(None).cast("double").alias("p95"),
-            )
-        )
-    rows = _rows(reduce(DataFrame.unionByName, parts).orderBy("part", "key"))
-    data.levels = [
-        {"level": row["key"], "messages": row["number"], "p95": row["p95"]}
-        for row in rows
-        if row["part"] == "level"
-    ]
+def _of_days(
+    routes: DataFrame, last: date | None, history: Mapping[str, DataFrame]
+) -> dict[str, DataFrame]:
+    """The last day and the one before."""
+    if last is None or not history:
+        return {}
+    days = F.col("date").isin(last - timedelta(days=1), last)
+    sent = history["routes_hourly"].where(days & (F.col("messages") > 0))
+    found = standing(history["anomalies"]).where(days)
+    return {
+        "days": sent.groupBy("date")
+        .agg(F.sum("messages").alias("messages"), *_percentiles("latency_sketch"))
+        .orderBy("date"),
+        "anomalies of days": found.groupBy("date").agg(F.count("*").alias("anomalies")),
+    }
+
+
+def _trend(found: Mapping[str, Rows]) -> tuple[DayTotals, DayTotals] | None:
     anomalies = {
-        row["key"]: row["number"] for row in rows if row["part"] == "anomalies"
+        row["date"]: row["anomalies"] for row in found.get("anomalies of days", ())
     }
     totals = [
         DayTotals(
-            date.fromisoformat(row["key"]),
-            row["number"],
-            row["p95"],
-            anomalies.get(row["key"], 0),
+            row["date"], row["messages"], row["p95"], anomalies.get(row["date"], 0)
         )
-        for row in rows
-        if row["part"] == "day"
+        for row in found.get("days", ())
     ]
-    if len(totals) == 2:
-        data.trend = (totals[0], totals[1])
+    return (totals[0], totals[1]) if len(totals) == 2 else None
 
 
-def _totals(messages: DataFrame, part: str, key: str) -> DataFrame:
-    sent = messages.where(F.col("sender_last_at").isNotNull()).groupBy(key)
-    return sent.agg(
-        F.count("*").alias("number"), percentiles("latency_s")[1].alias("p95")
-    ).select(
-        F.lit(part).alias("part"),
-        F.col(key).cast("string").alias("key"),
-        "number",
-        "p95",
-    )
+# -- verdicts --------------------------------------------------------------
 
 
-def _proof(tables: Mapping[str, DataFrame]) -> Proof:
+def _of_proof(tables: Mapping[str, DataFrame]) -> dict[str, DataFrame]:
     """Sums of `routes_hourly` and `unproven_hourly`."""
-    routes, unproven = tables["routes_hourly"], tables["unproven_hourly"]
-    sums = routes.agg(
-        *(F.coalesce(F.sum(name), F.lit(0)) for name in ("judged", "unproven"))
-    )
-    row = sums.first()
-    assert row is not None
+    names = ("judged", "unproven")
+    sums = (F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in names)
     keys = ("sender", "receiver", "suspected", "reason", "node")
-    counted = unproven.groupingSets([keys, ["reason"]], *keys).agg(
-        F.sum("messages").alias("messages"), F.grouping("sender").alias("whole")
+    counted = (
+        tables["unproven_hourly"]
+        .groupingSets([keys, ["reason"]], *keys)
+        .agg(F.sum("messages").alias("messages"), F.grouping("sender").alias("whole"))
     )
-    rows = _rows(
-        counted.orderBy(F.desc("whole"), F.desc("messages"), *keys).limit(
+    return {
+        "proof": tables["routes_hourly"].agg(*sums),
+        "reasons": counted.orderBy(F.desc("whole"), F.desc("messages"), *keys).limit(
             ROWS_MAX + _REASONS_MAX
-        )
-    )
+        ),
+    }
+
+
+def _proof(found: Mapping[str, Rows]) -> Proof:
+    (sums,), rows = found["proof"], found["reasons"]
     return Proof(
-        row[0],
-        row[1],
+        sums["judged"],
+        sums["unproven"],
         {row["reason"]: row["messages"] for row in rows if row["whole"]},
         [row for row in rows if not row["whole"]][:ROWS_MAX],
     )
@@ -247,76 +323,83 @@ def standing(anomalies: DataFrame) -> DataFrame:
     return anomalies.where(F.col("withdrawn_at").isNull())
 
 
-def _collect_anomalies(data: ReportData, anomalies: DataFrame) -> None:
-    counts = anomalies.groupBy("kind").count()
-    data.anomaly_counts = {row["kind"]: row["count"] for row in _rows(counts)}
-    # Some of each kind: a thousand that are stuck must not hide one that is lost.
-    kinds = len(data.anomaly_counts)
-    for kind in sorted(data.anomaly_counts):
-        some = anomalies.where(F.col("kind") == kind)
-        data.anomalies += _rows(
-            some.orderBy("begun_at", "sender", "msg_id").limit(ANOMALIES_MAX // kinds)
-        )
+def _of_anomalies(anomalies: DataFrame) -> dict[str, DataFrame]:
+    order = Window.partitionBy("kind").orderBy("begun_at", "sender", "msg_id")
+    first = anomalies.withColumn("place", F.row_number().over(order))
+    first = first.where(F.col("place") <= ANOMALIES_MAX)
+    return {
+        "kinds": anomalies.groupBy("kind").agg(F.count("*").alias("count")),
+        "anomalies": first.orderBy("kind", "place"),
+    }
 
 
-def _collect_queues(
-    data: ReportData, items: DataFrame, limits: Limits, bucket_s: int
-) -> None:
-    is_open = F.col("outcome").isNull()
-    age_s = seconds_between("published_at", F.lit(limits.now).cast("timestamp"))
-    keys = ("service", "queue")
-    rows = _rows(
-        items.groupingSets([keys, []], *keys)
+# -- the rest --------------------------------------------------------------
+
+
+def _of_problems(problems: DataFrame) -> dict[str, DataFrame]:
+    # A fleet that is running has one such file for each node.
+    usual = F.col("kind") == Problem.OPEN_FILE.value
+    order = (usual, F.col("kind"), F.desc("count"), F.col("place"))
+    return {
+        "counts": problems.groupBy("kind").agg(F.sum("count").alias("count")),
+        "problems": problems.orderBy(*order).limit(PROBLEMS_MAX),
+    }
+
+
+def _workers(workers: DataFrame) -> DataFrame:
+    return (
+        workers.groupBy("worker", "queue")
         .agg(
-            F.count("*").alias("items"),
-            F.count_if(F.col("outcome") == "accepted").alias("accepted"),
-            F.count_if(F.col("outcome") == "dead").alias("dead"),
-            F.count_if(is_open).alias("open"),
-            F.count_if(F.col("deliveries") > 1).alias("again"),
-            F.max(F.when(is_open, age_s)).alias("oldest_s"),
-            *_percentiles("wait_s"),
+            *(F.sum(name).alias(name) for name in _WORKER_SUMS),
+            F.max("handling_p95").alias("handling_p95"),
+        )
+        .orderBy(F.desc("busy_s"), "worker", "queue")
+        .limit(ROWS_MAX)
+    )
+
+
+_WORKER_SUMS = (
+    *("started", "accepted", "released", "modified", "rejected", "lost", "open"),
+    "busy_s",
+)
+
+
+def _queues(queues: DataFrame, limits: Limits) -> DataFrame:
+    """The totals of all of them; and then of each."""
+    keys = ("service", "queue")
+    now = F.lit(limits.now).cast("timestamp")
+    sums = ("items", "accepted", "dead", "open", "again")
+    return (
+        queues.groupingSets([keys, []], *keys)
+        .agg(
+            *(F.sum(name).alias(name) for name in sums),
+            seconds_between(F.min("oldest_open_at"), now).alias("oldest_s"),
+            *_percentiles("wait_sketch"),
             F.grouping("queue").alias("whole"),
         )
+        .where(F.col("items").isNotNull())
         .orderBy(F.desc("whole"), F.desc("items"), "service", "queue")
         .limit(1 + QUEUES_MAX)
     )
-    if rows:
-        data.queue_totals, *data.queues = rows
+
+
+def _waits(queues: DataFrame, largest: Rows) -> DataFrame:
     line: Column = F.lit(OTHERS)
-    for row in reversed(data.queues[:CHARTS_MAX]):
+    for row in reversed(largest):
         service, queue = row["service"], row["queue"]
         is_it = (F.col("service") == service) & (F.col("queue") == queue)
         line = F.when(is_it, f"{queue} at {service}").otherwise(line)
-    data.waits = _rows(
-        items.where(F.col("wait_s").isNotNull())
-        .groupBy(line.alias("line"), _moment("published_at", bucket_s).alias("moment"))
-        .agg(F.count("*").alias("items"), *_percentiles("wait_s"))
-        .orderBy("line", "moment")
-    )
+    return _by_line(queues, line, "wait_sketch", "items")
 
 
-def bucket_of(messages: DataFrame, items: DataFrame) -> int:
-    """So that a line has some points, and not more than POINTS_MAX."""
-    moments = messages.select(F.col("begun_at").alias("at")).unionByName(
-        items.select(F.coalesce("published_at", "first_acquired_at").alias("at"))
-    )
-    seconds = F.unix_seconds(F.max("at")) - F.unix_seconds(F.min("at"))
-    found = moments.agg(seconds.alias("seconds")).first()
-    length_s: int = (found["seconds"] if found else None) or 0
-    if length_s > _HOUR_S * POINTS_MAX:
-        return math.ceil(length_s / _HOUR_S / POINTS_MAX) * _HOUR_S
-    good = [each for each in _BUCKETS_S if length_s >= each * _POINTS_LEAST]
-    return good[-1] if good else _BUCKETS_S[0]
-
-
-def _moment(column: str, bucket_s: int) -> Column:
-    """The beginning of the bucket, in seconds."""
-    return F.floor(F.unix_seconds(column) / bucket_s) * bucket_s
-
-
-def _percentiles(column: str) -> list[Column]:
-    found = percentiles(column)
+def _percentiles(sketch: str) -> list[Column]:
+    found = merged_percentiles(sketch)
     return [found[i].alias(name) for i, name in enumerate(("p50", "p95", "p99"))]
+
+
+def _at_once(frames: Mapping[str, DataFrame]) -> dict[str, Rows]:
+    rows = at_once([partial(_rows, frame) for frame in frames.values()])
+    return dict(zip(frames, rows, strict=True))
 
 
 def _rows(frame: DataFrame) -> Rows:

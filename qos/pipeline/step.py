@@ -116,6 +116,9 @@ class Step:
         rows = tables.queue_items(self.now.lines).localCheckpoint()
         hours = _hours(rows, tables.queue_items(self.before.lines))
         self._swap("queue_items", rows, _ITEM, rows, hours)
+        folder = f"{self.out}/queue_items"
+        of_hours = read_hours(self.spark, folder, rows.schema, hours)
+        self._swap_hours("queues_hourly", tables.queues_hourly(of_hours), hours)
 
     def _write_workers(self) -> None:
         hours = _hours(

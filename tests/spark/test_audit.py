@@ -20,6 +20,7 @@ from pyspark.sql import functions as F
 
 from browser import look_at
 from frames import NOON, Lines, write_journal
+from parquet import SKETCHES
 from qos.cli import main
 from qos.journal.schema import parse_line
 from qos.pipeline import boot_runs, read
@@ -208,7 +209,7 @@ def test_an_audit_of_one_day_replaces_that_day(
 
     def rows(of: dict[str, DeltaTable]) -> dict[str, Counter[str]]:
         """Count the rows of each table, but for when they were judged."""
-        when = ("judged_at", "found_at", "history")
+        when = ("judged_at", "found_at", "history", *SKETCHES)
         frames = {name: spark_frame(spark, of[name]).drop(*when) for name in TABLES}
         return {name: Counter(map(str, frames[name].collect())) for name in TABLES}
 

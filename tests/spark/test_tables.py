@@ -2,16 +2,19 @@
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from frames import NOON, Lines, after, only
 from qos.pipeline.report_collect import bucket_of
 from qos.pipeline.tables import (
     deliveries,
     queue_items,
+    queues_hourly,
     refusals,
     routes_hourly,
     workers_hourly,
 )
+from qos.pipeline.tables.routes import merged_percentiles
 
 pytestmark = [
     pytest.mark.spark,
@@ -35,7 +38,9 @@ def test_a_route_has_its_counts_and_its_latencies(
     lines.sent("accepted", "offered", "in-doubt", at=50, msg_id="doubt", attempt=4)
     lines.sent("accepted", at=60, msg_id="open")
     lines.got("held", "released", "handed-over", at=70, msg_id="one side")
-    row = only(routes_hourly(deliveries(lines.frame(spark))))
+    messages = deliveries(lines.frame(spark)).withColumn("verdict", F.lit("ok"))
+    row = only(routes_hourly(messages))
+    assert row.pop("latency_sketch")
     assert row == {
         "date": DAY,
         "hour": 12,
@@ -49,6 +54,8 @@ def test_a_route_has_its_counts_and_its_latencies(
         "withdrawn": 0,
         "open": 1,
         "one_sided": 1,
+        "judged": 103,
+        "unproven": 0,
         "retried": 1,
         "retries": 3,
         "retry_rate": 1 / 102,
@@ -117,6 +124,65 @@ def test_an_item_has_its_whole_life_in_a_row(spark: SparkSession, lines: Lines) 
     }
 
 
+def test_a_queue_has_its_hours(spark: SparkSession, lines: Lines) -> None:
+    """Its items by the hour in which they were published."""
+    for number, end in enumerate(("accepted", "dead", "released")):
+        queue_line(lines, "published", number, item=str(number))
+        queue_line(lines, "acquired", 10, to="w@x", item=str(number))
+        queue_line(lines, end, 20, source="w@x", item=str(number))
+    queue_line(lines, "acquired", 30, to="w@x", item="2")
+    queue_line(lines, "published", 3600, item="later")
+    rows = queues_hourly(queue_items(lines.frame(spark))).orderBy("hour").collect()
+    assert [row.asDict() | {"wait_sketch": None} for row in rows] == [
+        {
+            "date": DAY,
+            "hour": 12,
+            "service": "q.x",
+            "queue": "orders",
+            "items": 3,
+            "accepted": 1,
+            "dead": 1,
+            "open": 1,
+            "again": 1,
+            "oldest_open_at": after(2),
+            "wait_p50": 9.0,
+            "wait_p95": 10.0,
+            "wait_p99": 10.0,
+            "wait_sketch": None,
+        },
+        {
+            "date": DAY,
+            "hour": 13,
+            "service": "q.x",
+            "queue": "orders",
+            "items": 1,
+            "accepted": 0,
+            "dead": 0,
+            "open": 1,
+            "again": 0,
+            "oldest_open_at": after(3600),
+            **dict.fromkeys(("wait_p50", "wait_p95", "wait_p99", "wait_sketch")),
+        },
+    ]
+
+
+def test_hours_together_have_the_percentiles_of_all_their_values(
+    spark: SparkSession, lines: Lines
+) -> None:
+    """Exactly where there are few; and none where nothing was delivered."""
+    for number in range(1, 101):
+        at = number * 60
+        lines.sent("accepted", at=at, msg_id=str(number))
+        lines.sent("delivered", at=at + number / 100, msg_id=str(number))
+    lines.sent("accepted", at=0, msg_id="open", to="c@x")
+    messages = deliveries(lines.frame(spark)).withColumn("verdict", F.lit("ok"))
+    hours = routes_hourly(messages)
+    whole = hours.groupBy("receiver").agg(*merged_percentiles("latency_sketch"))
+    b, c = whole.orderBy("receiver").collect()
+    assert hours.count() == 3
+    assert (b[1:], c[1:]) == ((0.5, 0.95, 0.99), (None, None, None))
+
+
 def test_an_id_that_is_published_again_is_another_item(
     spark: SparkSession, lines: Lines
 ) -> None:
@@ -179,7 +245,7 @@ def test_a_worker_has_its_hours(spark: SparkSession, lines: Lines) -> None:
 
 @pytest.mark.parametrize(
     ("length_s", "bucket_s"),
-    [(0, 1), (30, 1), (200, 5), (3600, 60), (86_400, 3600), (90 * 86_400, 7 * 3600)],
+    [(0, 1), (30, 1), (200, 5), (3600, 60), (86_400, 3600), (90 * 86_400, 23 * 3600)],
 )
 def test_a_figure_has_neither_one_point_nor_thousands(
     length_s: int, bucket_s: int, spark: SparkSession
@@ -188,4 +254,12 @@ def test_a_figure_has_neither_one_point_nor_thousands(
     lines = Lines().sent("accepted", "offered")
     lines.sent("accepted", at=length_s, msg_id="m2")
     events = lines.frame(spark)
-    assert bucket_of(deliveries(events), queue_items(events)) == bucket_s
+    messages = deliveries(events).withColumn("verdict", F.lit("ok"))
+    items = queue_items(events)
+    tables = {
+        "deliveries": messages,
+        "queue_items": items,
+        "routes_hourly": routes_hourly(messages),
+        "queues_hourly": queues_hourly(items),
+    }
+    assert bucket_of(tables) == bucket_s

@@ -156,6 +156,12 @@ def queue_items() -> DataFrame:
 
 
 @dp.materialized_view(partition_cols=_BY_HOUR)
+def queues_hourly() -> DataFrame:
+    """How each queue did in each hour."""
+    return _partitioned(tables.queues_hourly(tables.queue_items(_events())))
+
+
+@dp.materialized_view(partition_cols=_BY_HOUR)
 def workers_hourly() -> DataFrame:
     """How each worker did in each hour."""
     return _partitioned(tables.workers_hourly(_events()))

@@ -8,6 +8,7 @@ from qos.pipeline.tables.anomalies import Limits, anomalies, judged, revised
 from qos.pipeline.tables.deliveries import deliveries, deliveries_of
 from qos.pipeline.tables.items import queue_items
 from qos.pipeline.tables.once import once
+from qos.pipeline.tables.queues import queues_hourly
 from qos.pipeline.tables.readings import readings, unreadable
 from qos.pipeline.tables.refusals import refusals
 from qos.pipeline.tables.routes import routes_hourly, unproven_hourly
@@ -21,6 +22,7 @@ __all__ = [
     "judged",
     "once",
     "queue_items",
+    "queues_hourly",
     "readings",
     "refusals",
     "revised",
