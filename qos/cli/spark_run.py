@@ -9,7 +9,8 @@ import contextlib
 import logging
 import threading
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Generic, TypeVar
+from importlib import import_module
+from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
 from qos.cli.demo_output import ProgressLine
 from qos.cli.status import CommandError, Status
@@ -32,6 +33,9 @@ class SparkRun(abc.ABC, Generic[_T]):
         master: see qos.pipeline.session.spark_session.
         out: what an error of a disk is about that names no file.
     """
+
+    #: A module that `_do` needs.
+    _needs: ClassVar = "qos.pipeline.driver"
 
     def __init__(self, *, master: str | None, out: str) -> None:
         self._master = master
@@ -121,6 +125,8 @@ class SparkRun(abc.ABC, Generic[_T]):
 
         from qos.pipeline.session import spark_session
 
+        # It takes a second, in which Java starts.
+        threading.Thread(target=import_module, args=(self._needs,)).start()
         with spark_session(master=self._master, quiet=True) as spark:
             self._spark = spark
             try:

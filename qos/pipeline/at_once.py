@@ -5,19 +5,17 @@ It is spent on a plan, on code for it, and on starting tasks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final, TypeVar
+from typing import Any, Final
 
 __all__ = ["at_once"]
-
-_T = TypeVar("_T")
 
 #: More would wait for each other: Spark makes plans one at a time, in part.
 _JOBS: Final = 4
 
 
-def at_once(calls: Iterable[Callable[[], _T]]) -> list[_T]:
+def at_once(*calls: Callable[[], Any]) -> list[Any]:
     """What each of these functions returns.
 
     Raises:

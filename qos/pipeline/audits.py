@@ -72,6 +72,8 @@ class Audits:
         self._spark = spark
         self._out = out
         self._retention = retention
+        #: Of the last audit that has ended; 0: there was none.
+        self.number = 0
         #: By table, as they were found: what came later must be ours.
         self._before: dict[str, int] = {}
 
@@ -90,6 +92,7 @@ class Audits:
         self._log = self._audits()
         rows = audits(self._log)
         recorded = dict(rows[-1]["versions"]) if rows else {}
+        self.number = rows[-1]["number"] if rows else 0
         self._before = {
             name: self._recover_table(f"{self._out}/{name}", table, recorded.get(name))
             for name, table in self._tables()

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 from qos.pipeline import read, tables
 from qos.pipeline.audits import HIDDEN
 from qos.pipeline.stage import Staged
-from qos.pipeline.staging import PROBLEM, Marks, Staging
+from qos.pipeline.staging import Marks, Staging
 from qos.pipeline.state import Known, State
 from qos.pipeline.step import Step, pending
 from qos.pipeline.subjects import message_subject, subject
@@ -49,10 +49,17 @@ class CarryOver:
         out: the folder of the tables.
         first: the first day of the audit; None: it reads all, and needs nothing.
         last: the last one.
+        number: of the last audit that has ended. What another one has kept that was
+            killed behind that is not for the tables as they are.
     """
 
     def __init__(
-        self, spark: SparkSession, out: str, first: date | None, last: date | None
+        self,
+        spark: SparkSession,
+        out: str,
+        first: date | None,
+        last: date | None,
+        number: int,
     ) -> None:
         self._spark = spark
         self._out = out
@@ -60,7 +67,8 @@ class CarryOver:
         self._last = last
         self._state = State(spark, f"{out}/{HIDDEN}")
         self._staging = Staging(spark, f"{out}/{HIDDEN}")
-        self._marks = self._staging.marks()
+        self._number = number
+        self._marks = self._staging.marks(number)
         self._state.clean(self._marks.parts)
         self._staging.clean(self._marks, [])
         self._former = self._state.nothing()
@@ -108,7 +116,8 @@ class CarryOver:
         left = left.union(
             items.where(F.col("outcome").isNull()).select(_of_item().alias("subject"))
         )
-        self._save(_only(known, left.distinct()) + later, runs)
+        left = left.distinct().localCheckpoint()
+        self._save(_only(known, left) + later, runs)
 
     def _step(self, before: Known, now: Known, runs: DataFrame, limits: Limits) -> Step:
         like = tables.deliveries_of(now.told)
@@ -126,19 +135,13 @@ class CarryOver:
         )
 
     def _save(self, left: Known, runs: DataFrame) -> None:
-        number = self._marks.batch + 1
+        number = self._number + 1
         part = self._state.write(left, number)
-        written = self._state.read(part)
-        first = written.told.agg(F.min("first_at").alias("first")).first()
-        assert first is not None
-        if first["first"] is None:
-            runs = runs.limit(0)
-        else:
-            since = first["first"] - _RUNS_BEFORE
-            runs = runs.where(F.col("last_at") >= F.lit(since))
-        nothing = self._spark.createDataFrame([], PROBLEM)
-        marks = Marks(batch=number, parts=(part,))
-        self._staging.save(marks, runs, nothing, nothing)
+        # Where nothing is left, no run is needed.
+        since = left.told.agg((F.min("first_at") - F.lit(_RUNS_BEFORE)).alias("since"))
+        runs = runs.join(F.broadcast(since), F.col("last_at") >= F.col("since"))
+        runs = runs.drop("since")
+        self._staging.save(Marks(batch=number, parts=(part,)), runs)
 
     def _is_within(self) -> Column:
         within = F.lit(True)

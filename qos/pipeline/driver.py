@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from qos.pipeline import boot_runs, hadoop, read, store, tables
+from qos.pipeline.at_once import at_once
 from qos.pipeline.audits import STAGED, Audits
 from qos.pipeline.boot_runs import CLOCK_BACK_S
 from qos.pipeline.carry_over import CarryOver, known_of
@@ -27,6 +28,8 @@ from qos.pipeline.report import render
 from qos.pipeline.report_collect import collect
 from qos.pipeline.report_headline import nothing_judged
 from qos.pipeline.report_metrics import metrics
+from qos.pipeline.small import are_small, without_compiling
+from qos.pipeline.speakers import Tied
 from qos.pipeline.stage import stage
 from qos.pipeline.tables import Limits
 
@@ -142,13 +145,15 @@ def audit(
     Raises:
         CannotWrite: another audit writes there, or what is there are no such tables.
     """
-    with alone(out):
-        return _audit(spark, journals, out, limits, first, last, progress)
+    folders, tied = tied_folders(journals)
+    with alone(out), without_compiling(spark, wanted=are_small(folders)):
+        return _audit(spark, folders, tied, out, limits, first, last, progress)
 
 
 def _audit(
     spark: SparkSession,
-    journals: Sequence[str],
+    folders: Sequence[str],
+    tied: Tied,
     out: str,
     limits: Limits,
     first: date | None,
@@ -162,7 +167,6 @@ def _audit(
     since = None if first is None else first - MARGIN
     until = None if last is None else last + MARGIN
     staged = f"{out}/{STAGED}"
-    folders, tied = tied_folders(journals)
     try:
         progress("reading the journals")
         found = stage(spark, folders, staged, first=since, last=until, tied=tied)
@@ -170,38 +174,48 @@ def _audit(
         pieces = found.runs.localCheckpoint()
         runs = boot_runs.merged(pieces, tolerance_s=CLOCK_BACK_S).localCheckpoint()
         count, first_day, last_day = _extent(pieces)
-        carried = CarryOver(spark, out, first, last)
+        carried = CarryOver(spark, out, first, last, audits.number)
         known = carried.known(known_of(found))
-        all_runs = boot_runs.merged(carried.runs(pieces), tolerance_s=CLOCK_BACK_S)
-        all_runs = all_runs.localCheckpoint()
-        progress("looking for problems of the journals")
-        files = read.read_files(spark, folders, first=since, last=until)
-        problems = _problems(found.lines, runs, files)
-        store.replace_table(problems, f"{out}/problems")
-        problems = store.read_table(problems, f"{out}/problems")
-        summary = Summary(
-            first=first or first_day,
-            last=last or last_day,
-            lines=count + _bad_lines(problems),
-            events=count,
-            untied=len(folders) - len(tied.folders),
-        )
-        written = write_tables(
-            known.lines.drop("subject"),
-            all_runs,
-            out,
-            # Without a line there is no day either, and nothing to replace.
-            (summary.first or NEVER[0], summary.last or NEVER[1]),
-            limits,
-            messages=tables.deliveries_of(known.told),
-            from_margin=bool(first),
-            progress=progress,
-        )
-        progress("keeping what has not ended")
-        carried.write(known, all_runs, written["deliveries"], limits)
+        all_runs = runs
+        if first is not None:
+            all_runs = boot_runs.merged(carried.runs(pieces), tolerance_s=CLOCK_BACK_S)
+            all_runs = all_runs.localCheckpoint()
+        days = first or first_day, last or last_day
+
+        def find_problems() -> DataFrame:
+            progress("looking for problems of the journals")
+            files = read.read_files(spark, folders, first=since, last=until)
+            problems = _problems(found.lines, runs, files)
+            store.replace_table(problems, f"{out}/problems")
+            return store.read_table(problems, f"{out}/problems")
+
+        def make_tables() -> dict[str, DataFrame]:
+            written = write_tables(
+                known.lines.drop("subject"),
+                all_runs,
+                out,
+                # Without a line there is no day either, and nothing to replace.
+                (days[0] or NEVER[0], days[1] or NEVER[1]),
+                limits,
+                messages=tables.deliveries_of(known.told),
+                from_margin=bool(first),
+                progress=progress,
+            )
+            progress("keeping what has not ended")
+            carried.write(known, all_runs, written["deliveries"], limits)
+            return written
+
+        problems, written = at_once(find_problems, make_tables)
     finally:
         store.remove(spark, staged)
-    audits.record(summary.first, summary.last)
+    audits.record(*days)
+    summary = Summary(
+        first=days[0],
+        last=days[1],
+        lines=count + _bad_lines(problems),
+        events=count,
+        untied=len(folders) - len(tied.folders),
+    )
     progress("drawing the report")
     summary = draw(written, problems, out, summary, limits)
     return replace(summary, seconds=time.monotonic() - began)
@@ -258,21 +272,30 @@ def write_tables(
     # As they were before: what is read stays so, whatever is written.
     messages_before = store.read_table(messages, f"{out}/deliveries", *of)
     messages = write("deliveries", messages, of)
-    found = tables.anomalies(messages)
-    spark = messages.sparkSession
-    if any(
-        store.count_rows(spark, f"{out}/{name}", *of)
-        for name in ("anomalies", "unproven_hourly")
-    ):
-        before = store.read_table(found, f"{out}/anomalies", *of)
-        found = tables.revised(found, before, messages, messages_before, limits)
-    write("anomalies", found, of)
-    write("routes_hourly", tables.routes_hourly(messages), of)
-    write("unproven_hourly", tables.unproven_hourly(messages), of)
-    write("refusals", tables.refusals(events))
-    items = write("queue_items", tables.queue_items(events))
-    write("queues_hourly", tables.queues_hourly(items))
-    write("workers_hourly", tables.workers_hourly(events))
+
+    def write_anomalies() -> None:
+        found = tables.anomalies(messages)
+        spark = messages.sparkSession
+        if any(
+            store.count_rows(spark, f"{out}/{name}", *of)
+            for name in ("anomalies", "unproven_hourly")
+        ):
+            before = store.read_table(found, f"{out}/anomalies", *of)
+            found = tables.revised(found, before, messages, messages_before, limits)
+        write("anomalies", found, of)
+
+    def write_queues() -> None:
+        items = write("queue_items", tables.queue_items(events))
+        write("queues_hourly", tables.queues_hourly(items))
+
+    at_once(
+        write_anomalies,
+        lambda: write("routes_hourly", tables.routes_hourly(messages), of),
+        lambda: write("unproven_hourly", tables.unproven_hourly(messages), of),
+        lambda: write("refusals", tables.refusals(events)),
+        write_queues,
+        lambda: write("workers_hourly", tables.workers_hourly(events)),
+    )
     return written
 
 

@@ -218,7 +218,7 @@ class Follower:
         self._audits.record(*_shown(marks))
         marks = replace(marks, parts=self._gathered(parts, marks))
         left = pending(written, marks.open_from)
-        self._staging.save(marks, boots, problems, left)
+        self._staging.save(marks, boots, problems=problems, pending=left)
         summary = self._draw(marks, limits, began)
         return Look(step, True, summary, limits.now)
 

@@ -158,7 +158,7 @@ def _by_moment(
     items = tables["queue_items"].withColumn("moment", published)
     # They are few, and looked at several times.
     made = (routes_hourly(messages, ["moment"]), queues_hourly(items, ["moment"]))
-    routes, queues = at_once([each.localCheckpoint for each in made])
+    routes, queues = at_once(*(each.localCheckpoint for each in made))
     return routes, queues
 
 
@@ -398,7 +398,7 @@ def _percentiles(sketch: str) -> list[Column]:
 
 
 def _at_once(frames: Mapping[str, DataFrame]) -> dict[str, Rows]:
-    rows = at_once([partial(_rows, frame) for frame in frames.values()])
+    rows = at_once(*(partial(_rows, frame) for frame in frames.values()))
     return dict(zip(frames, rows, strict=True))
 
 

@@ -22,12 +22,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, astuple, dataclass
 from datetime import date
+from functools import partial
 from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from qos.pipeline import boot_runs, store
+from qos.pipeline.at_once import at_once
 from qos.pipeline.new_files import NewFile
 from qos.pipeline.state import Part
 
@@ -84,13 +86,17 @@ class Staging:
         self._spark = spark
         self._folder = folder
 
-    def marks(self) -> Marks:
+    def marks(self, upto: int | None = None) -> Marks:
         """The marks after the last step that is over. Before any: those of none.
+
+        Args:
+            upto: the last step that counts; None: any.
 
         Raises:
             Incomplete: there are none, though a step was over.
         """
-        last = max(self._whole("marks"), default=-1)
+        whole = [step for step in self._whole("marks") if upto is None or step <= upto]
+        last = max(whole, default=-1)
         if last < 0:
             # The plan of the first step may be there, and nothing else.
             if max(self._numbers("plan"), default=0) > 0:
@@ -122,13 +128,20 @@ class Staging:
         """Keep these messages, as they were judged again without a new line."""
         store.overwrite(pending, self._at("again", step))
 
-    def save(
-        self, marks: Marks, runs: DataFrame, problems: DataFrame, pending: DataFrame
-    ) -> None:
-        """Keep what is known after a step, which is over then."""
-        frames = {"boots": runs, "problems": problems, "pending": pending}
-        for name, frame in frames.items():
-            store.overwrite(frame, self._at(name, marks.batch))
+    def save(self, marks: Marks, runs: DataFrame, **frames: DataFrame) -> None:
+        """Keep what is known after a step, which is over then.
+
+        Args:
+            marks: after it.
+            runs: of all boots.
+            frames: `problems` and `pending`, if they are asked for later.
+        """
+        at_once(
+            *(
+                partial(store.overwrite, frame, self._at(name, marks.batch))
+                for name, frame in {"boots": runs, **frames}.items()
+            )
+        )
         values = tuple(asdict(marks).values())
         row = self._spark.createDataFrame([values], _MARKS)
         store.overwrite(row, self._at("marks", marks.batch))

@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date
+from functools import partial
 from typing import Final, NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
@@ -27,6 +28,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, LongType, StructField, StructType
 
 from qos.pipeline import store, told
+from qos.pipeline.at_once import at_once
 from qos.pipeline.schema import EVENT
 from qos.pipeline.subjects import is_open, message_is_open
 
@@ -104,13 +106,16 @@ class State:
         """
         if not parts:
             return self.nothing()
-        return Known(*(self._found(name, subjects, parts) for name in _KINDS))
+        return Known(
+            *at_once(*(partial(self._found, name, subjects, parts) for name in _KINDS))
+        )
 
     def write(self, known: Known, step: int) -> Part:
         """Write the part of a step, and return it; it does not count yet."""
         part = Part(step, step)
-        for name, frame in zip(_KINDS, (known.told, known.lines), strict=True):
-            self._write(frame.withColumn("step", F.lit(step)), name, part)
+        frames = zip(_KINDS, (known.told, known.lines), strict=True)
+        rows = [(frame.withColumn("step", F.lit(step)), name) for name, frame in frames]
+        at_once(*(partial(self._write, *each, part) for each in rows))
         return part
 
     def gather(

@@ -12,13 +12,14 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from functools import reduce
-from typing import Final
+from typing import Final, cast
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from qos.journal.schema import Role
 from qos.pipeline import tables
+from qos.pipeline.at_once import at_once
 from qos.pipeline.state import Known
 from qos.pipeline.swap import Hour, in_hours, read_hours, swap
 from qos.pipeline.tables import Limits
@@ -73,11 +74,13 @@ class Step:
 
     def write(self) -> DataFrame:
         """Write all tables, and return the messages that were judged."""
-        messages, _ = self.write_messages()
-        self.write_items()
-        self._write_workers()
-        self._write_refusals()
-        return messages
+        (messages, _), *_ = at_once(
+            self.write_messages,
+            self.write_items,
+            self._write_workers,
+            self._write_refusals,
+        )
+        return cast(DataFrame, messages)
 
     def write_messages(self) -> tuple[DataFrame, bool]:
         """Write the tables of messages.
@@ -94,15 +97,20 @@ class Step:
         rows = touched.unionByName(_changed(again, others)).localCheckpoint()
         hours = _hours(rows, tables.deliveries_of(self.before.told))
         self._swap("deliveries", rows, MESSAGE, rows, hours)
-        if hours:
-            self._write_anomalies(rows, hours)
         folder = f"{self.out}/deliveries"
         of_hours = read_hours(self.spark, folder, rows.schema, hours)
-        self._swap_hours("routes_hourly", tables.routes_hourly(of_hours), hours)
-        self._swap_hours("unproven_hourly", tables.unproven_hourly(of_hours), hours)
+        routes = tables.routes_hourly(of_hours)
+        unproven = tables.unproven_hourly(of_hours)
+        at_once(
+            lambda: self._write_anomalies(rows, hours),
+            lambda: self._swap_hours("routes_hourly", routes, hours),
+            lambda: self._swap_hours("unproven_hourly", unproven, hours),
+        )
         return touched.unionByName(again), bool(hours)
 
     def _write_anomalies(self, rows: DataFrame, hours: list[Hour]) -> None:
+        if not hours:
+            return
         found = tables.anomalies(rows)
         before = read_hours(self.spark, f"{self.out}/anomalies", found.schema, hours)
         keys = [*MESSAGE]

@@ -8,6 +8,7 @@ import shutil
 import tempfile
 from collections import Counter
 from datetime import UTC, date, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from parquet import SKETCHES
 from qos.cli import main
 from qos.journal.schema import parse_line
 from qos.pipeline import boot_runs, read
-from qos.pipeline.audits import HIDDEN, STAGED
+from qos.pipeline.audits import HIDDEN, STAGED, Audits
 from qos.pipeline.boot_runs import CLOCK_BACK_S
 from qos.pipeline.driver import TABLES, audit
 from qos.pipeline.snapshot import AUDITS, NoAudit, files, snapshot, spark_frame
@@ -310,11 +311,19 @@ def test_files_that_are_too_long_to_be_in_memory_make_no_other_tables(
     assert found.anomalies == summary["anomalies"]
 
 
+class Killed(Exception):
+    """Stands for the end of a process."""
+
+
+def _killed(*_: object) -> None:
+    raise Killed
+
+
 @pytest.mark.timeout(600)
 def test_a_message_of_several_days_is_one_row_day_by_day(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each day audited by itself, and the days between them not read at all."""
+    """Each day audited by itself, the days between not read, and an audit killed."""
     journals, out = tmp_path / "journals", tmp_path / "out"
     lines, queue = Lines(), Lines()
     item = {"queue": "q", "item": "i"}
@@ -326,7 +335,13 @@ def test_a_message_of_several_days_is_one_row_day_by_day(
         when = NOON + timedelta(days=day)
         limits = Limits(now=when + timedelta(hours=12))
         first = when.date()
-        audit(spark, [str(journals)], str(out), limits=limits, first=first, last=first)
+        again = partial(audit, spark, [str(journals)], str(out), limits=limits)
+        with monkeypatch.context() as patch:
+            # As late as can be: what it has written is taken back by the next one.
+            patch.setattr(Audits, "record", _killed)
+            with pytest.raises(Killed):
+                again(first=first, last=first)
+        again(first=first, last=first)
         found = {}
         for name in ("deliveries", "queue_items"):
             rows = spark_frame(spark, snapshot(str(out))[name]).collect()

@@ -1,0 +1,58 @@
+"""Journals so small that to prepare for them takes longer than to read them.
+
+For each plan Spark writes Java code and compiles it. Rows pass it faster then, and so
+many rows as these take longer to prepare for than to read.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from qos.pipeline.locations import local_path
+
+__all__ = ["are_small", "without_compiling"]
+
+#: Some 30,000 lines.
+_BYTES: Final = 8 * 2**20
+
+_NO_CODE: Final = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+
+
+def are_small(folders: Sequence[str]) -> bool:
+    """Whether all journals in some folders are small, whatever their days."""
+    paths = [local_path(folder) for folder in folders]
+    if None in paths:
+        return False
+    left = _BYTES
+    for path in paths:
+        assert path is not None
+        for parent, _, names in os.walk(path):
+            for name in names:
+                # A file that is being written may get its last name just now.
+                full = os.path.join(parent, name)
+                left -= os.stat(full).st_size if os.path.exists(full) else 0
+                if left < 0:
+                    return False
+    return True
+
+
+@contextmanager
+def without_compiling(spark: SparkSession, *, wanted: bool) -> Iterator[None]:
+    """Let Spark compile nothing for its plans meanwhile."""
+    given = {key: str(spark.conf.get(key)) for key in _NO_CODE}
+    if wanted:
+        for key, value in _NO_CODE.items():
+            spark.conf.set(key, value)
+    try:
+        yield
+    finally:
+        for key, value in given.items():
+            spark.conf.set(key, value)
