@@ -41,10 +41,10 @@ examples:
   xmpp-qos audit hdfs:///journals --out hdfs:///audit --master spark://master:7077
 
 OUT gets a Delta table, by date, for each of deliveries, anomalies, routes_hourly,
-unproven_hourly, refusals, queue_items, queues_hourly and workers_hourly; problems, a
-small one, tells of lines and files that are none of a journal's; and report.html shows
-it all. metrics.prom has its numbers for Prometheus, by the textfile collector of
-node_exporter. Days that are audited again
+unproven_hourly, windows_hourly, refusals, queue_items, queues_hourly and workers_hourly;
+problems, a small one, tells of lines and files that are none of a journal's; and
+report.html shows it all. metrics.prom has its numbers for Prometheus, by the textfile
+collector of node_exporter. Days that are audited again
 are replaced, others stay. The table audits says which versions of the tables belong
 together: whoever reads these sees one whole audit, also while another one goes on or was
 killed, and for a week after it was replaced. One audit at a time writes into OUT.

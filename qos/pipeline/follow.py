@@ -411,6 +411,7 @@ class Follower:
             "anomalies": tables.anomalies(messages),
             "routes_hourly": tables.routes_hourly(messages),
             "unproven_hourly": tables.unproven_hourly(messages),
+            "windows_hourly": tables.windows_hourly(events),
             "refusals": tables.refusals(events),
             "queue_items": tables.queue_items(events),
             "queues_hourly": tables.queues_hourly(tables.queue_items(events)),

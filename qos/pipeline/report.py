@@ -73,6 +73,8 @@ def _sections(data: ReportData) -> Iterator[str]:
         what="Each time is by the clock of the node that wrote it down.",
     )
     yield section("unproven", "Not proven", headline.unproven(data.proof))
+    counted = headline.windows(data.windows)
+    yield section("windows", "Not counted at both ends", counted)
     outcomes = _outcomes(data.outcomes_by_time, axis, step)
     says = OUTCOMES.replace("$step", step)
     yield section("outcomes", "How messages ended", outcomes, what=says)

@@ -22,6 +22,7 @@ from qos.pipeline.report_data import (
     Proof,
     ReportData,
     Rows,
+    Windows,
 )
 from qos.pipeline.tables import Limits, queues_hourly, routes_hourly
 from qos.pipeline.tables.once import seconds_between
@@ -84,6 +85,7 @@ def collect(
             **_of_proof(tables),
             **_of_anomalies(anomalies),
             **_of_problems(problems),
+            "windows": _of_windows(tables["windows_hourly"]),
             "queues": _queues(queues, limits),
             "refusals": tables["refusals"]
             .groupBy("source", "receiver", "reason")
@@ -102,6 +104,7 @@ def collect(
     data.levels = found["levels"]
     data.trend = _trend(found)
     data.proof = _proof(found)
+    data.windows = _windows(found["windows"])
     data.anomaly_counts = {row["kind"]: row["count"] for row in found["kinds"]}
     # Some of each kind: a thousand that are stuck must not hide one that is lost.
     each = ANOMALIES_MAX // max(len(data.anomaly_counts), 1)
@@ -314,6 +317,34 @@ def _proof(found: Mapping[str, Rows]) -> Proof:
 
 #: More than there are.
 _REASONS_MAX = 30
+
+
+def _of_windows(windows: DataFrame) -> DataFrame:
+    """The sums of all routes; and then of those with the most that is missing."""
+    keys = ("sender", "receiver", "level")
+    names = ("sent", "received", *_WINDOWS)
+    missing = F.col("windows") - F.col("complete")
+    return (
+        windows.groupingSets([keys, []], *keys)
+        .agg(
+            *(F.sum(name).alias(name) for name in names),
+            F.grouping("sender").alias("whole"),
+        )
+        .where(F.col("windows").isNotNull())
+        .orderBy(F.desc("whole"), missing.desc(), F.desc("windows"), *keys)
+        .limit(1 + ROWS_MAX)
+    )
+
+
+_WINDOWS = ("windows", "complete", "without_sender", "without_receiver")
+
+
+def _windows(rows: Rows) -> Windows | None:
+    if not rows:
+        return None
+    whole, *routes = rows
+    routes = [row for row in routes if row["complete"] < row["windows"]]
+    return Windows(**{name: whole[name] for name in _WINDOWS}, routes=routes)
 
 
 def standing(anomalies: DataFrame) -> DataFrame:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import date
 from typing import Any
 
-__all__ = ["OTHERS", "ROWS_MAX", "DayTotals", "Proof", "ReportData", "Rows"]
+__all__ = ["OTHERS", "ROWS_MAX", "DayTotals", "Proof", "ReportData", "Rows", "Windows"]
 
 #: Rows of most lists of the page.
 ROWS_MAX = 15
@@ -46,6 +46,26 @@ class Proof:
 
 
 @dataclass(frozen=True, slots=True)
+class Windows:
+    """What nodes have counted, and of which windows both ends are there.
+
+    Attributes:
+        windows: of all routes: those in which somebody counted something.
+        complete: those of which both ends are there.
+        without_sender: those without the count of the sender's end.
+        without_receiver: likewise.
+        routes: those with the most windows that are not complete, with the columns of
+            `windows_hourly`.
+    """
+
+    windows: int
+    complete: int
+    without_sender: int
+    without_receiver: int
+    routes: Rows = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
 class DayTotals:
     """A day in three numbers.
 
@@ -72,6 +92,7 @@ class ReportData:
         problem_counts: by kind.
         files_open: files that are not closed, and were not read.
         proof: how much could be judged; None: not known.
+        windows: what was counted; None: nothing.
         trend: the last day but one and the last day, if there are tables of both.
         levels: `level`, `messages` and `p95` of their latency.
         queue_totals: the columns of `queues`, of all of them; None: no item.
@@ -93,6 +114,7 @@ class ReportData:
     problem_counts: dict[str, int] = field(default_factory=dict)
     files_open: int = 0
     proof: Proof | None = None
+    windows: Windows | None = None
     trend: tuple[DayTotals, DayTotals] | None = None
     levels: Rows = field(default_factory=list)
     queue_totals: dict[str, Any] | None = None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from qos.pipeline.report_data import ROWS_MAX, DayTotals, Proof, ReportData
+from qos.pipeline.report_data import ROWS_MAX, DayTotals, Proof, ReportData, Windows
 from qos.pipeline.report_html import duration, plural, table, text
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "tiles",
     "trend",
     "verdict",
+    "windows",
 ]
 
 #: How a message has ended, from good to bad.
@@ -110,9 +111,44 @@ def _limits(data: ReportData) -> Iterator[str]:
         )
     if data.files_open:
         yield f"<b>{_not_closed(data.files_open)}, not judged:</b> their lines count when they are closed"
+    if data.windows is not None:
+        yield _counted(data.windows)
     missing = data.problem_counts.get("missing-lines", 0)
     if missing:
         yield f"<b>{plural(missing, 'line')} missing</b> between those that are here"
+
+
+def _counted(found: Windows) -> str:
+    share = _part(found.complete / found.windows)
+    says = f"<b>{share} counted at both ends:</b> {found.complete:,} of "
+    says += f"{plural(found.windows, 'window')} of 5 minutes of a route"
+    missing = [
+        f"{number:,} without the count of the {end}'s device"
+        for end, number in (
+            ("sender", found.without_sender),
+            ("receiver", found.without_receiver),
+        )
+        if number
+    ]
+    return "; ".join([says, *missing])
+
+
+def windows(found: Windows | None) -> str:
+    """The routes of which the count of an end is missing."""
+    names = ("sender", "receiver", "level", "sent", "received")
+    columns = ("windows", "without_sender", "without_receiver")
+    return table(
+        f"Windows of 5 minutes in which the count of an end is missing, the {ROWS_MAX} "
+        "routes with the most",
+        (
+            *("from", "to", "=level", "#sent", "#received", "#windows"),
+            *("#without sender", "#without receiver"),
+        ),
+        (
+            tuple(row[name] for name in (*names, *columns))
+            for row in (found.routes if found else ())
+        ),
+    )
 
 
 def _not_closed(files: int) -> str:

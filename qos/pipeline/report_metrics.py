@@ -37,6 +37,7 @@ def metrics(
         *_audit(data, first, last, lines, at),
         *_messages(data),
         *_proof(data),
+        *_windows(data),
         *_queues(data),
     ]
     return "".join(families)
@@ -80,6 +81,15 @@ def _proof(data: ReportData) -> Iterator[str]:
     reasons = {**dict.fromkeys(REASONS, 0), **found.reasons}
     help_text = "Messages that look wrong, where the journals do not prove it."
     yield _family("unproven_messages", help_text, _by("reason", reasons))
+
+
+def _windows(data: ReportData) -> Iterator[str]:
+    found = data.windows
+    if found is None:
+        return
+    yield _one("windows", "Windows of routes, counted at an end.", found.windows)
+    help_text = "Windows of routes, counted at both ends."
+    yield _one("windows_complete", help_text, found.complete)
 
 
 def _queues(data: ReportData) -> Iterator[str]:

@@ -77,6 +77,7 @@ class Step:
         (messages, _), *_ = at_once(
             self.write_messages,
             self.write_items,
+            self._write_windows,
             self._write_workers,
             self._write_refusals,
         )
@@ -127,6 +128,12 @@ class Step:
         folder = f"{self.out}/queue_items"
         of_hours = read_hours(self.spark, folder, rows.schema, hours)
         self._swap_hours("queues_hourly", tables.queues_hourly(of_hours), hours)
+
+    def _write_windows(self) -> None:
+        # All counts of an hour are one subject.
+        rows = tables.windows_hourly(self.now.lines).localCheckpoint()
+        hours = _hours(rows, tables.windows_hourly(self.before.lines))
+        self._swap_hours("windows_hourly", rows, hours)
 
     def _write_workers(self) -> None:
         hours = _hours(

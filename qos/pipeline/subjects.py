@@ -9,7 +9,13 @@ from __future__ import annotations
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from qos.journal.schema import QueueEvent, ReceiverEvent, Role, SenderEvent
+from qos.journal.schema import (
+    JournalEvent,
+    QueueEvent,
+    ReceiverEvent,
+    Role,
+    SenderEvent,
+)
 from qos.pipeline.tables.items import ENDS
 from qos.pipeline.tables.once import bare, event_is, role_is
 from qos.pipeline.told import OUTCOMES
@@ -28,9 +34,13 @@ def subject() -> Column:
     of_message = role_is(Role.SENDER, Role.RECEIVER) & ~refused
     item = F.xxhash64(F.lit("item"), "node", "queue", "item")
     of_item = role_is(Role.QUEUE, Role.WORKER)
+    # Both ends of a route are told of by nodes that know nothing of each other.
+    is_count = role_is(Role.JOURNAL) & event_is(JournalEvent.COUNTED)
+    hour = F.xxhash64(F.lit("counted"), F.date_trunc("hour", "since"))
     return (
         F.when(of_message & F.col("msg_id").isNotNull(), message_subject())
         .when(of_item & F.col("item").isNotNull(), item)
+        .when(is_count, hour)
         .otherwise(F.xxhash64(F.lit("line"), "boot", "seq"))
     )
 

@@ -5,7 +5,7 @@ import math
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
-from qos.pipeline.report_data import DayTotals, Proof, ReportData, Rows
+from qos.pipeline.report_data import DayTotals, Proof, ReportData, Rows, Windows
 
 DAY = date(2026, 1, 5)
 MOMENT = datetime(2026, 1, 5, 0, tzinfo=UTC)
@@ -40,6 +40,10 @@ def report(name: str, rows: int = 1, points: int = 1) -> ReportData:
         problem_counts={"missing-lines": 12, "open-file": 3, "torn-line": 2},
         files_open=3,
         proof=_proof(names),
+        windows=Windows(
+            *(288 * rows, 280 * rows, 3 * rows, 6 * rows),
+            [{**_route(each), **_COUNTED} for each in names[:15]],
+        ),
         trend=(
             DayTotals(DAY - timedelta(days=1), 1000, 2.5, 0),
             DayTotals(DAY, 2000 * rows, 5.0, 301),
@@ -72,6 +76,16 @@ def report(name: str, rows: int = 1, points: int = 1) -> ReportData:
             for each in names[:50]
         ],
     )
+
+
+_COUNTED = {
+    "sent": 100,
+    "received": 90,
+    "windows": 288,
+    "complete": 280,
+    "without_sender": 3,
+    "without_receiver": 6,
+}
 
 
 def _points(line: str, noun: str, points: int) -> Rows:

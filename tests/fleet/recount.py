@@ -16,10 +16,10 @@ __all__ = ["TABLES", "Recount", "comparable"]
 
 #: What is read of a line; the rest is not needed here.
 _TYPES = {
-    **dict.fromkeys(("v", "seq", "attempt", "bytes"), "BIGINT"),
+    **dict.fromkeys(("v", "seq", "attempt", "bytes", "sent", "received"), "BIGINT"),
     **dict.fromkeys(("boot", "node", "role", "event", "level", "msg_id"), "VARCHAR"),
     **dict.fromkeys(("from", "to", "queue", "item", "condition"), "VARCHAR"),
-    "at": "TIMESTAMP",
+    **dict.fromkeys(("at", "since"), "TIMESTAMP"),
 }
 
 _LINES = """
@@ -27,7 +27,7 @@ create table lines as
 select distinct on (boot, seq)
   epoch_us("at") as t, boot, seq, node, role, event, level, msg_id,
   split_part("from", '/', 1) as source, "from" as origin, "to" as target,
-  queue, item, attempt, bytes, condition
+  queue, item, attempt, bytes, condition, epoch_us(since) as since, sent, received
 from read_json(
   $files, format = 'newline_delimited', ignore_errors = true, columns = {columns}
 )
@@ -99,6 +99,32 @@ select begun_at // 3600000000 as hour, sender, receiver, level,
   quantile_disc(latency_s, 0.5) as latency_p50,
   quantile_disc(latency_s, 0.95) as latency_p95
 from deliveries group by all
+"""
+
+_WINDOWS = """
+with told as (
+  select *, split_part(node, '/', 1) as account, split_part(target, '/', 1) as receiver,
+    source is null or target is null as unknown
+  from lines where role = 'journal' and event = 'counted'
+), ends as (
+  select since, account from told group by all
+  having not bool_or(unknown and sent + received > 0)
+), windows as (
+  select since, level, source as sender, receiver,
+    coalesce(sum(sent) filter (account = source), 0) as sent,
+    coalesce(sum(received) filter (account = receiver), 0) as received
+  from told where not unknown and account in (source, receiver) group by all
+), known as (
+  select *, (since, sender) in (select since, account from ends) as has_sender,
+    (since, receiver) in (select since, account from ends) as has_receiver
+  from windows
+)
+select since // 3600000000 as hour, level, sender, receiver,
+  sum(sent)::BIGINT as sent, sum(received)::BIGINT as received, count(*) as windows,
+  count(*) filter (has_sender and has_receiver) as complete,
+  count(*) filter (not has_sender) as without_sender,
+  count(*) filter (not has_receiver) as without_receiver
+from known group by all
 """
 
 _QUEUE_ITEMS = """
@@ -177,6 +203,7 @@ from turns group by all
 TABLES = {
     "deliveries": _DELIVERIES,
     "routes_hourly": _ROUTES,
+    "windows_hourly": _WINDOWS,
     "queue_items": _QUEUE_ITEMS,
     "refusals": _REFUSALS,
     "workers_hourly": _WORKERS,

@@ -60,6 +60,8 @@ def test_prometheus_reads_each_number() -> None:
     assert value(text, "judged_messages") == 1990
     assert value(text, "provable_ratio") == pytest.approx(0.995)
     assert value(text, "unproven_messages", reason="no-journal") == 10
+    assert value(text, "windows") == 288
+    assert value(text, "windows_complete") == 280
     assert value(text, "queue_items", state="dead") == 1
     assert value(text, "queue_open_items", service="q", queue="q") == 1
     assert value(text, "queue_oldest_seconds", service="q", queue="q") == 90000.0

@@ -99,6 +99,7 @@ def test_beside_the_verdict_stands_how_far_it_reaches(evil_page: str) -> None:
     """An audit that saw half of the journals has judged half of the traffic."""
     text = Page(evil_page).text
     assert "99.50 % provable: 1,990 of 2,000 messages, of either side" in text
+    assert "97.22 % counted at both ends: 280 of 288 windows" in text
     assert "10 no-journal the device has no journal here" in text
     assert "3 files not closed, not judged" in text
     assert "12 lines missing" in text

@@ -115,6 +115,15 @@ def collected(spark: SparkSession) -> ReportData:
         ("c@x", "b@x", "lost", "hole", "b@x/1", 1),
         ("c@x", "d@x", "orphaned", "no-journal", None, 1),
     )
+    tables["windows_hourly"] = table(
+        spark,
+        "sender string, receiver string, level string, sent long, received long, "
+        "windows long, complete long, without_sender long, without_receiver long",
+        ("a@x", "b@x", "assured", 5, 5, 12, 12, 0, 0),
+        ("a@x", "b@x", "assured", 5, 4, 12, 10, 0, 2),
+        ("c@x", "b@x", "assured", 0, 4, 12, 0, 12, 3),
+        ("d@x", "b@x", "assured", 1, 1, 12, 12, 0, 0),
+    )
     problems = table(
         spark,
         "kind string, place string, count long, example string",
@@ -136,6 +145,21 @@ def test_how_much_could_be_judged_is_summed_over_hours(collected: ReportData) ->
         ("a@x", "b@x", "lost", "hole", "b@x/1", 3),
         ("c@x", "b@x", "lost", "hole", "b@x/1", 1),
         ("c@x", "d@x", "orphaned", "no-journal", None, 1),
+    ]
+
+
+def test_windows_are_summed_and_what_is_missing_is_told_by_route(
+    collected: ReportData,
+) -> None:
+    """The most first, and no route of which all is there."""
+    found = collected.windows
+    assert found is not None
+    assert (found.windows, found.complete) == (48, 34)
+    assert (found.without_sender, found.without_receiver) == (12, 5)
+    names = ("sender", "sent", "received", "windows", "complete")
+    assert [tuple(row[name] for name in names) for row in found.routes] == [
+        ("c@x", 0, 4, 12, 0),
+        ("a@x", 10, 9, 24, 22),
     ]
 
 

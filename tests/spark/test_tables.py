@@ -1,5 +1,7 @@
 """Routes, refusals, queues and workers."""
 
+from datetime import timedelta
+
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
@@ -12,6 +14,7 @@ from qos.pipeline.tables import (
     queues_hourly,
     refusals,
     routes_hourly,
+    windows_hourly,
     workers_hourly,
 )
 from qos.pipeline.tables.routes import merged_percentiles
@@ -82,6 +85,59 @@ def test_refusals_are_by_source_and_reason(spark: SparkSession, lines: Lines) ->
     ]
     assert (rows[1]["receiver"], rows[1]["bytes"]) == ("b@x", 30)
     assert (rows[1]["first_at"], rows[1]["last_at"]) == (after(0), after(2))
+
+
+def counted(lines: Lines, node: str, window: int, **fields: object) -> None:
+    """A node has counted: at the end of the window with this number."""
+    count = {"sent": 0, "received": 0, "since": NOON + timedelta(seconds=300 * window)}
+    at = 300 * (window + 1)
+    lines.line(node, "journal", "counted", at, **(count | fields))
+
+
+def test_a_window_is_complete_when_both_ends_have_counted_it(
+    spark: SparkSession, lines: Lines
+) -> None:
+    """Each end of what it knows; a restart adds up, and a line given twice does not."""
+    route = {"level": "assured", "source": "a@x", "to": "b@x"}
+    counted(lines, "a@x/1", 0, sent=3, **route)
+    counted(lines, "a@x/1", 0, sent=2, boot="after a restart", **route)
+    # What a node says of another one's end is nothing.
+    counted(lines, "b@x/1", 0, sent=9, received=5, **route)
+    # Nothing in a window; or nothing is there.
+    counted(lines, "a@x/1", 1, sent=1, **route)
+    counted(lines, "b@x/1", 1)
+    counted(lines, "a@x/1", 2, sent=1, **route)
+    counted(lines, "b@x/1", 3, received=2, **route)
+    # With more routes than it counts apart, this one may be among the others.
+    counted(lines, "a@x/1", 4, sent=50)
+    counted(lines, "b@x/1", 4, received=1, **route)
+    counted(lines, "c@x/1", 0, sent=7, **route)
+    counted(lines, "b@x/1", 12, received=1, **route)
+    frame = lines.frame(spark)
+    rows = windows_hourly(frame.unionByName(frame)).orderBy("hour").collect()
+    common = {"date": DAY, "level": "assured", "sender": "a@x", "receiver": "b@x"}
+    assert [row.asDict() for row in rows] == [
+        common
+        | {
+            "hour": 12,
+            "sent": 7,
+            "received": 8,
+            "windows": 5,
+            "complete": 2,
+            "without_sender": 2,
+            "without_receiver": 1,
+        },
+        common
+        | {
+            "hour": 13,
+            "sent": 0,
+            "received": 1,
+            "windows": 1,
+            "complete": 0,
+            "without_sender": 1,
+            "without_receiver": 0,
+        },
+    ]
 
 
 def queue_line(lines: Lines, event: str, at: float, **fields: object) -> None:

@@ -144,6 +144,12 @@ def unproven_hourly() -> DataFrame:
 
 
 @dp.materialized_view(partition_cols=_BY_HOUR)
+def windows_hourly() -> DataFrame:
+    """What both ends of each route have counted in each hour."""
+    return _partitioned(tables.windows_hourly(_events()))
+
+
+@dp.materialized_view(partition_cols=_BY_HOUR)
 def refusals() -> DataFrame:
     """Who was refused, by whom and why."""
     return _partitioned(tables.refusals(_events()))

@@ -12,6 +12,7 @@ from qos.pipeline.tables.queues import queues_hourly
 from qos.pipeline.tables.readings import readings, unreadable
 from qos.pipeline.tables.refusals import refusals
 from qos.pipeline.tables.routes import routes_hourly, unproven_hourly
+from qos.pipeline.tables.windows import windows_hourly
 from qos.pipeline.tables.workers import workers_hourly
 
 __all__ = [
@@ -29,5 +30,6 @@ __all__ = [
     "routes_hourly",
     "unproven_hourly",
     "unreadable",
+    "windows_hourly",
     "workers_hourly",
 ]
