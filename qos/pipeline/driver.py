@@ -24,6 +24,7 @@ from qos.pipeline.claim import alone
 from qos.pipeline.journals import tied_folders
 from qos.pipeline.lines import LineProblem
 from qos.pipeline.locations import local_path
+from qos.pipeline.new_files import NewFile, file_problems, files_since
 from qos.pipeline.report import render
 from qos.pipeline.report_collect import collect
 from qos.pipeline.report_headline import nothing_judged
@@ -146,14 +147,22 @@ def audit(
     Raises:
         CannotWrite: another audit writes there, or what is there are no such tables.
     """
+    began = time.monotonic()
     folders, tied = tied_folders(journals)
-    with alone(out), without_compiling(spark, wanted=are_small(folders)):
-        return _audit(spark, folders, tied, out, limits, first, last, progress)
+    with alone(out):
+        progress("looking for files")
+        since = None if first is None else first - MARGIN
+        until = None if last is None else last + MARGIN
+        files = files_since(spark, folders, since, last=until)
+        with without_compiling(spark, wanted=are_small(files)):
+            audited = _audit(spark, files, tied, out, limits, first, last, progress)
+    untied = len(folders) - len(tied.folders)
+    return replace(audited, untied=untied, seconds=time.monotonic() - began)
 
 
 def _audit(
     spark: SparkSession,
-    folders: Sequence[str],
+    files: Sequence[NewFile],
     tied: Tied,
     out: str,
     limits: Limits,
@@ -162,15 +171,13 @@ def _audit(
     progress: Callable[[str], None],
 ) -> Summary:
     """See audit; nobody else writes there."""
-    began = time.monotonic()
     audits = Audits(spark, out)
     audits.recover()
-    since = None if first is None else first - MARGIN
-    until = None if last is None else last + MARGIN
     staged = f"{out}/{STAGED}"
     try:
         progress("reading the journals")
-        found = stage(spark, folders, staged, first=since, last=until, tied=tied)
+        sizes = {file.path: file.size for file in files if file.problem is None}
+        found = stage(spark, sizes, staged, tied=tied)
         # Few, and all in memory from here on.
         pieces = found.runs.localCheckpoint()
         runs = boot_runs.merged(pieces, tolerance_s=CLOCK_BACK_S).localCheckpoint()
@@ -185,8 +192,7 @@ def _audit(
 
         def find_problems() -> DataFrame:
             progress("looking for problems of the journals")
-            files = read.read_files(spark, folders, first=since, last=until)
-            problems = _problems(found.lines, runs, files)
+            problems = _problems(found.lines, runs, file_problems(spark, files))
             store.replace_table(problems, f"{out}/problems")
             return store.read_table(problems, f"{out}/problems")
 
@@ -215,11 +221,9 @@ def _audit(
         last=days[1],
         lines=count + _bad_lines(problems),
         events=count,
-        untied=len(folders) - len(tied.folders),
     )
     progress("drawing the report")
-    summary = draw(written, problems, out, summary, limits)
-    return replace(summary, seconds=time.monotonic() - began)
+    return draw(written, problems, out, summary, limits)
 
 
 def write_tables(
@@ -379,7 +383,7 @@ def _rows(
 def _problems(checked: DataFrame, runs: DataFrame, files: DataFrame) -> DataFrame:
     return (
         read.line_problems(checked)
-        .unionByName(read.file_problems(files))
+        .unionByName(files)
         .unionByName(boot_runs.missing_lines(runs))
         .unionByName(boot_runs.clocks_back(runs, tolerance_s=CLOCK_BACK_S))
     )

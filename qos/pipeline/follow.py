@@ -30,10 +30,10 @@ from qos.pipeline.carry_over import known_of
 from qos.pipeline.claim import FOLDER, CannotFollow, alone, check_options
 from qos.pipeline.driver import NEVER, Days, Summary, draw
 from qos.pipeline.journals import tied_folders
-from qos.pipeline.new_files import NewFile, files_since
-from qos.pipeline.schema import CHECKED, EVENT
-from qos.pipeline.stage import Staged, stage_files
-from qos.pipeline.staging import PROBLEM, Incomplete, Marks, Staging
+from qos.pipeline.new_files import NewFile, file_problems, files_since
+from qos.pipeline.schema import EVENT
+from qos.pipeline.stage import Staged, stage
+from qos.pipeline.staging import Incomplete, Marks, Staging
 from qos.pipeline.state import Known, Part, State, gathered
 from qos.pipeline.step import Step, pending
 from qos.pipeline.tables import Limits
@@ -195,7 +195,13 @@ class Follower:
         store.remove(self._spark, folder)
         sizes = {file.path: file.size for file in files if file.problem is None}
         try:
-            staged = self._stage(sizes, folder, before)
+            staged = stage(
+                self._spark,
+                sizes,
+                folder,
+                open_from=before.open_from,
+                tied=self._tied,
+            )
             new = known_of(staged)
             subjects = new.subjects().localCheckpoint()
             known = self._state.look_up(subjects, before.parts)
@@ -221,20 +227,6 @@ class Follower:
         self._staging.save(marks, boots, problems=problems, pending=left)
         summary = self._draw(marks, limits, began)
         return Look(step, True, summary, limits.now)
-
-    def _stage(self, sizes: dict[str, int], folder: str, before: Marks) -> Staged:
-        if sizes:
-            return stage_files(
-                self._spark,
-                sizes,
-                folder,
-                open_from=before.open_from,
-                tied=self._tied,
-            )
-        nothing = self._state.nothing()
-        runs = self._spark.createDataFrame([], boot_runs.RUN)
-        lines = self._spark.createDataFrame([], CHECKED)
-        return Staged(lines, runs, nothing.told.drop("subject"), runs)
 
     def _step(
         self,
@@ -298,11 +290,10 @@ class Follower:
     def _problems(
         self, staged: Staged, files: list[NewFile], before: Marks
     ) -> DataFrame:
-        found = [file for file in files if file.problem is not None]
         return (
             self._staging.problems(before.batch)
             .unionByName(read.line_problems(staged.lines))
-            .unionByName(self._file_problems(found))
+            .unionByName(file_problems(self._spark, files))
             .unionByName(_late_lines(staged.late, before.open_from))
         )
 
@@ -323,9 +314,7 @@ class Follower:
         there = store.read_table(like, folder, *_shown(before))
         there = there.where(F.col("verdict") == "unproven")
         names = F.array("uncovered", "sender_node", "receiver_node")
-        there = there.join(
-            F.broadcast(new), F.array_contains(names, F.col("name")), "left_semi"
-        )
+        there = there.join(new, F.array_contains(names, F.col("name")), "left_semi")
         return others.unionByName(there.select(*like.columns))
 
     def _gathered(self, parts: tuple[Part, ...], marks: Marks) -> tuple[Part, ...]:
@@ -365,19 +354,12 @@ class Follower:
         self._progress("looking for problems of the journals")
         boots = boot_runs.together(boots, tolerance_s=CLOCK_BACK_S)
         found = (
-            problems.unionByName(self._file_problems(self._open))
+            problems.unionByName(file_problems(self._spark, self._open))
             .unionByName(boot_runs.missing_lines(boots))
             .unionByName(boot_runs.clocks_back(boots, tolerance_s=CLOCK_BACK_S))
         )
         store.replace_table(found, f"{self._out}/problems")
         self._told_open = self._open
-
-    def _file_problems(self, files: Sequence[NewFile]) -> DataFrame:
-        rows = [
-            (file.problem, file.path, 1, read.why_unread(file.path, file.size) or "")
-            for file in files
-        ]
-        return self._spark.createDataFrame(rows, PROBLEM)
 
     def _draw(self, marks: Marks, limits: Limits, began: float) -> Summary:
         self._progress("drawing the report")

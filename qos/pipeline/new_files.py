@@ -1,9 +1,10 @@
-"""The files of journals that were not there before.
+"""The files of journals, by one look at the folders of their days.
 
-Files that are not closed are listed as well, as often as they are there: they are
-counted, and not read. The folder of a day is not listed any more when the day has been closed for as long as a
-day is open, and files in it are forgotten: so a look costs the same, however long there
-have been journals. A file that comes there later is never read.
+Files that are not closed, and those that are none of a journal's, are listed as well:
+they are counted, and not read. Where journals are followed, the folder of a day is not
+listed any more when the day has been closed for as long as a day is open, and files in
+it are forgotten: so a look costs the same, however long there have been journals. A file
+that comes there later is never read.
 """
 
 from __future__ import annotations
@@ -11,11 +12,12 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
+from typing import Final
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from qos.pipeline import hadoop
 from qos.pipeline.locations import local_path
@@ -27,7 +29,11 @@ from qos.pipeline.read import (
     why_unread,
 )
 
-__all__ = ["NewFile", "files_since"]
+__all__ = ["PROBLEM", "NewFile", "file_problems", "files_since"]
+
+#: Columns: `kind` (see Problem), `place` (the file, or the node and its boot), `count`
+#: and `example`.
+PROBLEM: Final = "kind string, place string, count bigint, example string"
 
 _DAY = re.compile("date=([0-9]{4}-[0-9]{2}-[0-9]{2})")
 
@@ -53,23 +59,44 @@ def files_since(
     spark: SparkSession,
     journals: Sequence[str],
     first: date | None,
-    seen: Collection[str],
+    seen: Collection[str] = (),
+    *,
+    last: date | None = None,
 ) -> list[NewFile]:
     """The files in the folders of a day and later ones.
 
     Args:
         spark: the session.
-        journals: see qos.pipeline.read.read_lines.
+        journals: folders, those that have `date=YYYY-MM-DD` folders; or such a folder
+            itself. Local paths, or URIs that Spark can read.
         first: the day; None: all.
         seen: paths that are left out.
+        last: the last day; None: all.
     """
     return [
         NewFile(path, day, _problem(path, size), size)
         for folder, day in _days(spark, journals)
-        if first is None or day >= first.isoformat()
+        if (first is None or day >= first.isoformat())
+        and (last is None or day <= last.isoformat())
         for path, size in _files(spark, folder)
         if path not in seen
     ]
+
+
+def file_problems(spark: SparkSession, files: Iterable[NewFile]) -> DataFrame:
+    """The files that are not read: see PROBLEM."""
+    rows = [
+        (file.problem, _place(file.path), 1, why_unread(file.path, file.size) or "")
+        for file in files
+        if file.problem is not None
+    ]
+    return spark.createDataFrame(rows, PROBLEM)
+
+
+def _place(path: str) -> str:
+    """A file as people write it."""
+    here = local_path(path)
+    return path if here is None else str(here)
 
 
 def _problem(path: str, size: int) -> str | None:

@@ -19,8 +19,7 @@ import enum
 import functools
 import re
 from collections.abc import Mapping, Sequence
-from datetime import date
-from typing import Any, cast
+from pathlib import Path
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -33,22 +32,16 @@ from qos.pipeline.schema import CHECKED, EVENT
 from qos.pipeline.speakers import FOREIGN_WORD, NOBODY, Tied
 
 __all__ = [
-    "FILE_PROBLEMS",
     "Problem",
     "checked_files",
     "checked_lines",
-    "checked_rest",
     "events_of",
-    "file_problems",
     "is_hidden",
     "is_of_journal",
     "is_open",
     "line_problems",
     "literal",
-    "read_files",
-    "read_lines",
     "read_these",
-    "read_whole",
     "stream_lines",
     "why_unread",
 ]
@@ -81,9 +74,8 @@ class Problem(enum.Enum):
     MISSING_LINES = "missing-lines"
 
 
-#: As `qos.journal.files` names them: NODE-BOOT-N.jsonl. Both say the same.
+#: As `qos.journal.files` names them: NODE-BOOT-N.jsonl.
 _NAME = r"/[^/]*-[^/]*-[0-9][^/]*\.jsonl(\.gz|\.zst)?$"
-_NAME_GLOB = "*-*-[0-9]*.jsonl{,.gz,.zst}"
 #: A stream is read by Java, which knows no `.zst` everywhere.
 _STREAM_GLOB = "*-*-[0-9]*.jsonl{,.gz}"
 _COMPRESSED = r"\.(gz|zst)$"
@@ -92,62 +84,34 @@ _OPEN_NAME = r"/\.[^/]*-[^/]*-[0-9][^/]*\.jsonl$"
 
 _UNDERSCORE = "Spark leaves out names that begin with _: begin it with %5F"
 _TOO_LARGE = "it is compressed, and too large to be read from where it is: unpack it"
-_NOT_STREAMED = "a stream reads no .zst: audit it at once, or unpack it"
 
 #: Of Hadoop, for lines.
 _JAVA_LINE_OPTION = "mapreduce.input.linerecordreader.line.maxlength"
 
-#: The problems that are found by listing files alone.
-FILE_PROBLEMS = (
-    Problem.EMPTY_FILE,
-    Problem.FOREIGN_FILE,
-    Problem.OPEN_FILE,
-    Problem.UNREAD_FILE,
-)
-
 #: Of a file that Java has in memory as a whole; the writer begins a new one after half
 #: of it.
 _WHOLE_BYTES_MAX = 32 * 2**20
+
+#: Of a partition of files that Python reads.
+_PART_BYTES = 128 * 2**20
 
 #: Java leaves out longer lines where files are read by lines, or cuts them. Some more
 #: than LINE_BYTES_MAX, so that most lines that are too long have an example.
 _JAVA_LINE_BYTES_MAX = 8 * LINE_BYTES_MAX
 
 
-def read_lines(
-    spark: SparkSession,
-    folders: Sequence[str],
-    *,
-    first: date | None = None,
-    last: date | None = None,
-) -> DataFrame:
-    """The lines of all whole files: columns `file` and `value`.
-
-    Args:
-        spark: the session.
-        folders: of journals, those that have `date=YYYY-MM-DD` folders; or such a
-            folder itself. Local paths, or URIs that Spark can read.
-        first: only folders of this date and later ones.
-        last: likewise.
-    """
-    frame = (
-        spark.read.option("recursiveFileLookup", "true")
-        .option("pathGlobFilter", _NAME_GLOB)
-        .text([_glob(folder) for folder in folders])
-        .select(F.col("_metadata.file_path").alias("file"), "value")
-    )
-    return _between(frame, first, last)
-
-
 def stream_lines(spark: SparkSession, folders: Sequence[str]) -> DataFrame:
-    """The same as a stream, also of files and `date=` folders that come later.
+    """The lines of whole files, also of files and `date=` folders that come later.
 
-    An empty file makes no batch: see read_files.
+    An empty file makes no batch.
 
     Args:
         spark: the session.
-        folders: see read_lines. For a query that goes on they have to be the same, in
-            the same order.
+        folders: see qos.pipeline.new_files.files_since. For a query that goes on they
+            have to be the same, in the same order.
+
+    Returns:
+        Columns `file` and `value`.
     """
     reader = (
         spark.readStream.option("recursiveFileLookup", "true")
@@ -162,134 +126,25 @@ def stream_lines(spark: SparkSession, folders: Sequence[str]) -> DataFrame:
     return functools.reduce(DataFrame.unionByName, frames)
 
 
-def read_files(
-    spark: SparkSession,
-    folders: Sequence[str],
-    *,
-    first: date | None = None,
-    last: date | None = None,
-    streamed: bool = False,
-) -> DataFrame:
-    """The files of all kinds: columns `file`, `empty` and `unread`. See read_lines.
-
-    `unread`: why it is not read; null: it is, if it is one of a journal.
-
-    Of the hidden files, only those of a journal's writer.
-
-    Args:
-        spark: the session.
-        folders: see read_lines.
-        first: likewise.
-        last: likewise.
-        streamed: whether stream_lines reads the others, and not read_whole.
-    """
-    here = _are_here(folders) and not streamed
-    reader = spark.read.format("binaryFile").option("recursiveFileLookup", "true")
-    found = reader.load([_glob(folder) for folder in folders])
-    # A scan leaves empty files out; the list of files does not. Nothing is opened.
-    names = spark.createDataFrame(
-        [
-            *((name, None, None) for name in found.inputFiles()),
-            *((name, False, None) for name, _ in _hidden(spark, folders, ".")),
-            *(
-                (name, size == 0, None if here else _UNDERSCORE)
-                for name, size in _hidden(spark, folders, "_")
-            ),
-        ],
-        "file string, empty boolean, unread string",
-    )
-    # The same file may be file:/x here and file:///x there.
-    full = found.select(
-        _place("_metadata.file_path").alias("full"),
-        F.col("_metadata.file_size").alias("size"),
-    )
-    frame = _between(names, first, last)
-    frame = frame.join(full, _place("file") == F.col("full"), "left")
-    large = F.col("size") > _WHOLE_BYTES_MAX
-    unread = F.lit(None).cast("string")
-    if streamed:
-        unread = F.when(F.col("file").endswith(".zst"), _NOT_STREAMED)
-    elif not here:
-        unread = F.when(large & F.col("file").rlike(_COMPRESSED), _TOO_LARGE)
-    return frame.select(
-        "file",
-        F.coalesce("empty", F.col("full").isNull()).alias("empty"),
-        F.coalesce("unread", unread).alias("unread"),
-    )
-
-
-def _hidden(
-    spark: SparkSession, folders: Sequence[str], begin: str
-) -> list[tuple[str, int]]:
-    """The files of journals whose names begin so, and their sizes.
-
-    Spark lists no file whose name begins with `.` or `_`, so Hadoop is asked.
-    """
-    context = cast(Any, spark.sparkContext)
-    # By its whole name at once: each part by itself is looked for in every jar.
-    path_of = getattr(context._jvm, "org.apache.hadoop.fs.Path")
-    found: list[Any] = []
-    for folder in folders:
-        glob = path_of(f"{_glob(folder)}/{begin}{_NAME_GLOB}")
-        system = glob.getFileSystem(context._jsc.hadoopConfiguration())
-        # Null if there is no such folder.
-        found += system.globStatus(glob) or ()
-    return [(str(each.getPath().toUri()), int(each.getLen())) for each in found]
-
-
-def _are_here(folders: Sequence[str]) -> bool:
-    """Whether all are on this machine, where Python workers can read them."""
-    return all(local_path(folder) is not None for folder in folders)
-
-
-def read_whole(
-    spark: SparkSession,
-    folders: Sequence[str],
-    *,
-    first: date | None = None,
-    last: date | None = None,
-) -> DataFrame:
-    """The files of journals: columns `file` and `content`. See read_lines.
-
-    The content is null where all are on this machine: the Python workers read them
-    themselves, and Java need not have them in its memory. Of those that are elsewhere,
-    long ones are left out: see checked_rest.
-    """
-    here = _are_here(folders)
-    found = (
-        spark.read.format("binaryFile")
-        .option("recursiveFileLookup", "true")
-        .option("pathGlobFilter", _NAME_GLOB)
-        .load([_glob(folder) for folder in folders])
-    )
-    name = F.col("_metadata.file_path").alias("file")
-    if not here:
-        found = found.where(F.col("_metadata.file_size") <= _WHOLE_BYTES_MAX)
-        return _between(found.select(name, "content"), first, last)
-    nothing = F.lit(None).cast("binary").alias("content")
-    frame = found.select(name, nothing)
-    others = _hidden(spark, folders, "_")
-    if others:
-        rows = [(name,) for name, _ in others]
-        more = spark.createDataFrame(rows, "file string").select("file", nothing)
-        frame = frame.unionByName(more)
-    return _between(frame, first, last)
-
-
 def read_these(
     spark: SparkSession, sizes: Mapping[str, int], tied: Tied = NOBODY
 ) -> tuple[DataFrame, DataFrame | None]:
-    """Some files: what read_whole and checked_rest have of them.
+    """Some files, for `checked_files`; and each line of those that are too large for it.
+
+    The content is null where all are on this machine: the Python workers read them
+    themselves, and Java need not have them in its memory.
 
     Args:
         spark: the session.
         sizes: of the files, by their paths.
-        tied: see checked_rest.
+        tied: the folders that are tied to nodes.
+
+    Returns:
+        Columns `file` and `content`; and see checked_lines, or None: there are none.
     """
-    here = [path for path in map(local_path, sizes) if path is not None]
+    here = {path: size for path, size in sizes.items() if local_path(path) is not None}
     if len(here) == len(sizes):
-        rows = [(path.absolute().as_uri(),) for path in here]
-        frame = spark.createDataFrame(rows, "file string")
+        frame = _dealt(spark, here)
         return frame.withColumn("content", F.lit(None).cast("binary")), None
     names = [literal(path) for path in sizes]
     files = spark.read.format("binaryFile").load(names)
@@ -297,45 +152,39 @@ def read_these(
     whole = files.select(F.col("_metadata.file_path").alias("file"), "content")
     if max(sizes.values()) <= _WHOLE_BYTES_MAX:
         return whole, None
-    return whole, _checked_rest(spark, names, None, None, tied)
+    return whole, _checked_rest(spark, names, tied)
 
 
-def checked_rest(
-    spark: SparkSession,
-    folders: Sequence[str],
-    *,
-    first: date | None = None,
-    last: date | None = None,
-    tied: Tied = NOBODY,
-) -> DataFrame | None:
-    """Each line of the files that read_whole leaves out; see checked_lines.
+def _dealt(spark: SparkSession, sizes: Mapping[str, int]) -> DataFrame:
+    """Files of this machine in partitions that take about as long as each other."""
+    parts = max(
+        spark.sparkContext.defaultParallelism, sum(sizes.values()) // _PART_BYTES
+    )
+    parts = min(parts, len(sizes)) or 1
+    largest = sorted(sizes, key=lambda path: (-sizes[path], path))
+    hands = [
+        (number, [Path(path).absolute().as_uri() for path in largest[number::parts]])
+        for number in range(parts)
+    ]
+    # Of rows that are made here Spark decides itself how many are in a partition.
+    whose = spark.createDataFrame(hands, "id long, files array<string>")
+    numbers = spark.range(0, parts, 1, parts)
+    return numbers.join(F.broadcast(whose), "id").select(
+        F.explode("files").alias("file")
+    )
 
-    Returns:
-        The same columns; None: there are none.
-    """
-    if _are_here(folders):
-        return None
-    globs = [_glob(folder) for folder in folders]
-    return _checked_rest(spark, globs, first, last, tied)
 
-
-def _checked_rest(
-    spark: SparkSession,
-    globs: list[str],
-    first: date | None,
-    last: date | None,
-    tied: Tied,
-) -> DataFrame:
+def _checked_rest(spark: SparkSession, names: list[str], tied: Tied) -> DataFrame:
     reader = spark.read.option("recursiveFileLookup", "true")
     reader = reader.option("pathGlobFilter", "*-*-[0-9]*.jsonl")
-    files = reader.format("binaryFile").load(globs)
+    files = reader.format("binaryFile").load(names)
     long = F.col("_metadata.file_size") > _WHOLE_BYTES_MAX
     name = F.col("_metadata.file_path").alias("file")
     lines = (
         reader.format("text")
         .option("lineSep", "\n")
         .option(_JAVA_LINE_OPTION, str(_JAVA_LINE_BYTES_MAX))
-        .load(globs)
+        .load(names)
         .where(long)
         .select(name, "value")
     )
@@ -354,8 +203,7 @@ def _checked_rest(
     problems = too_long.select(
         *(columns[each.name].alias(each.name) for each in CHECKED)
     )
-    checked = checked_lines(_between(lines, first, last), tied)
-    return checked.unionByName(_between(problems, first, last))
+    return checked_lines(lines, tied).unionByName(problems)
 
 
 def checked_files(files: DataFrame, tied: Tied = NOBODY) -> DataFrame:
@@ -368,7 +216,7 @@ def checked_lines(lines: DataFrame, tied: Tied = NOBODY) -> DataFrame:
     """Each line as an event or a problem.
 
     Args:
-        lines: see read_lines.
+        lines: see stream_lines.
         tied: the folders that are tied to nodes.
 
     Returns:
@@ -390,32 +238,17 @@ def events_of(checked: DataFrame) -> DataFrame:
 
 
 def line_problems(checked: DataFrame) -> DataFrame:
-    """The lines that are none, by file and kind; see file_problems."""
+    """The lines that are none, by file and kind.
+
+    Returns:
+        Columns `kind` (see Problem), `place` (the file), `count` and `example`.
+    """
     return (
         checked.where(F.col("problem").isNotNull())
         .groupBy(F.col("problem").alias("kind"), "file")
         .agg(F.count("*").alias("count"), F.min("example").alias("example"))
         .select("kind", _place("file").alias("place"), "count", "example")
     )
-
-
-def file_problems(files: DataFrame) -> DataFrame:
-    """The files of which no line is read.
-
-    Returns:
-        Columns `kind` (see Problem), `place` (the file, or the node and its boot),
-        `count` and `example`.
-    """
-    return files.select(
-        F.when(F.col("file").rlike(_OPEN_NAME), Problem.OPEN_FILE.value)
-        .when(~F.col("file").rlike(_NAME), Problem.FOREIGN_FILE.value)
-        .when(F.col("empty"), Problem.EMPTY_FILE.value)
-        .when(F.col("unread").isNotNull(), Problem.UNREAD_FILE.value)
-        .alias("kind"),
-        _place("file").alias("place"),
-        F.lit(1).cast("long").alias("count"),
-        F.coalesce("unread", F.lit("")).alias("example"),
-    ).where(F.col("kind").isNotNull())
 
 
 def is_of_journal(path: str) -> bool:
@@ -455,16 +288,6 @@ def _place(file: str) -> Column:
     """A file as people write it: Spark has a URI, and quotes it."""
     path = F.try_url_decode(F.replace(file, F.lit("+"), F.lit("%2B")))
     return F.regexp_replace(F.coalesce(path, file), "^file:/+", "/")
-
-
-def _between(frame: DataFrame, first: date | None, last: date | None) -> DataFrame:
-    # Of `_metadata.file_path` Spark looks at the names only, and opens no more files.
-    day = F.regexp_extract("file", r"/date=([0-9]{4}-[0-9]{2}-[0-9]{2})/", 1)
-    if first is not None:
-        frame = frame.where(day >= first.isoformat())
-    if last is not None:
-        frame = frame.where(day <= last.isoformat())
-    return frame
 
 
 def _one_glob(folders: Sequence[str]) -> list[str]:

@@ -6,14 +6,13 @@ many rows as these take longer to prepare for than to read.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
 from pyspark.sql import SparkSession
 
-from qos.pipeline.locations import local_path
+from qos.pipeline.new_files import NewFile
 
 __all__ = ["are_small", "without_compiling"]
 
@@ -26,22 +25,9 @@ _NO_CODE: Final = {
 }
 
 
-def are_small(folders: Sequence[str]) -> bool:
-    """Whether all journals in some folders are small, whatever their days."""
-    paths = [local_path(folder) for folder in folders]
-    if None in paths:
-        return False
-    left = _BYTES
-    for path in paths:
-        assert path is not None
-        for parent, _, names in os.walk(path):
-            for name in names:
-                # A file that is being written may get its last name just now.
-                full = os.path.join(parent, name)
-                left -= os.stat(full).st_size if os.path.exists(full) else 0
-                if left < 0:
-                    return False
-    return True
+def are_small(files: Sequence[NewFile]) -> bool:
+    """Whether files are small, all together."""
+    return sum(file.size for file in files) < _BYTES
 
 
 @contextmanager

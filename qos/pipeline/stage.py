@@ -9,7 +9,7 @@ they write no more than what comes of them.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
@@ -28,7 +28,7 @@ from qos.pipeline import boot_runs, lines, read, told
 from qos.pipeline.schema import CHECKED, EVENT
 from qos.pipeline.speakers import NOBODY, Tied
 
-__all__ = ["Staged", "stage", "stage_files"]
+__all__ = ["Staged", "stage"]
 
 #: Of a row group, which a worker has in memory.
 _ROWS = 200_000
@@ -65,45 +65,25 @@ class Staged:
 
 def stage(
     spark: SparkSession,
-    journals: Sequence[str],
-    folder: str,
-    *,
-    first: date | None = None,
-    last: date | None = None,
-    tied: Tied = NOBODY,
-) -> Staged:
-    """Check the lines of journals, and write what they are.
-
-    Args:
-        spark: the session.
-        journals: see qos.pipeline.read.read_lines.
-        folder: where; there must be none.
-        first: see read_lines.
-        last: likewise.
-        tied: the folders that are tied to nodes.
-    """
-    files = read.read_whole(spark, journals, first=first, last=last)
-    rest = read.checked_rest(spark, journals, first=first, last=last, tied=tied)
-    return _staged(spark, files, rest, folder, None, tied)
-
-
-def stage_files(
-    spark: SparkSession,
     sizes: Mapping[str, int],
     folder: str,
     *,
     open_from: date | None = None,
     tied: Tied = NOBODY,
 ) -> Staged:
-    """The same for some files.
+    """Check the lines of journals, and write what they are.
 
     Args:
         spark: the session.
         sizes: of the files, by their paths.
-        folder: see stage.
+        folder: where; there must be none.
         open_from: the lines of days before this one are late; None: none is.
         tied: the folders that are tied to nodes.
     """
+    if not sizes:
+        runs = spark.createDataFrame([], boot_runs.RUN)
+        by_teller = told.in_spark(spark.createDataFrame([], EVENT))
+        return Staged(spark.createDataFrame([], CHECKED), runs, by_teller, runs)
     files, rest = read.read_these(spark, sizes, tied)
     return _staged(spark, files, rest, folder, open_from, tied)
 

@@ -30,13 +30,10 @@ from pyspark.sql.types import StructType
 
 from qos.pipeline import boot_runs, store
 from qos.pipeline.at_once import at_once
-from qos.pipeline.new_files import NewFile
+from qos.pipeline.new_files import PROBLEM, NewFile
 from qos.pipeline.state import Part
 
-__all__ = ["PROBLEM", "Incomplete", "Marks", "Staging"]
-
-#: See qos.pipeline.read.file_problems.
-PROBLEM: Final = "kind string, place string, count bigint, example string"
+__all__ = ["Incomplete", "Marks", "Staging"]
 
 _MARKS: Final = (
     "batch int, lines bigint, events bigint, first date, last date, latest date, "

@@ -28,6 +28,7 @@ from qos.pipeline import boot_runs, read
 from qos.pipeline.audits import HIDDEN, STAGED, Audits
 from qos.pipeline.boot_runs import CLOCK_BACK_S
 from qos.pipeline.driver import TABLES, audit
+from qos.pipeline.new_files import files_since
 from qos.pipeline.snapshot import AUDITS, NoAudit, files, snapshot, spark_frame
 from qos.pipeline.synth import EXPECTED, Plan, synthesise
 from qos.pipeline.tables import Limits, anomalies, deliveries, judged
@@ -88,7 +89,9 @@ def test_exactly_the_anomalies_are_found_however_the_lines_lie(
     with tempfile.TemporaryDirectory() as name:
         made = synthesise(plan, Path(name), processes=1)
         shuffled(Path(name), random.Random(seed))
-        checked = read.checked_lines(read.read_lines(spark, [name]))
+        sizes = {file.path: file.size for file in files_since(spark, [name], None)}
+        files, _ = read.read_these(spark, sizes)
+        checked = read.checked_files(files)
         events = read.events_of(checked)
         pieces = boot_runs.runs(events, F.lit(boot_runs.TOLD))
         runs = boot_runs.merged(pieces, tolerance_s=CLOCK_BACK_S)

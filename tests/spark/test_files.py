@@ -1,0 +1,86 @@
+"""The files of journals are looked for once, in the folders of the days that count."""
+
+import os
+from collections.abc import Iterator
+from datetime import date, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from frames import NOON, Lines, write_journal
+from qos.pipeline import read
+from qos.pipeline.driver import audit
+from qos.pipeline.new_files import files_since
+from qos.pipeline.tables import Limits
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.xdist_group("spark"),
+    pytest.mark.timeout(180),
+]
+
+DAYS = 40
+LAST = date(2026, 1, 5) + timedelta(days=DAYS - 1)
+
+
+@pytest.fixture
+def history(tmp_path: Path) -> Path:
+    """Journals of many days, of which the last one is to be audited."""
+    for day in range(DAYS):
+        lines = Lines().sent("accepted", "delivered", at=86_400 * day, msg_id=f"m{day}")
+        write_journal(tmp_path / "journals", "a@x", lines)
+    return tmp_path / "journals"
+
+
+def test_an_audit_of_a_day_looks_once_into_each_folder_that_counts(
+    history: Path, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fleet has years of journals; of a store elsewhere, each look costs a request."""
+    looked: list[str] = []
+    walk = os.walk
+
+    def counting(path: Any, *args: Any, **kwargs: Any) -> Iterator[Any]:
+        looked.append(Path(path).name)
+        return walk(path, *args, **kwargs)
+
+    monkeypatch.setattr(os, "walk", counting)
+    limits = Limits(now=NOON + timedelta(days=DAYS))
+    found = audit(
+        spark,
+        [str(history)],
+        str(tmp_path / "out"),
+        limits=limits,
+        first=LAST,
+        last=LAST,
+    )
+    assert found.rows["deliveries"] == 1
+    # With the two days before, as a message may begin in one day and end in another.
+    days = [f"date={LAST - timedelta(days=before)}" for before in range(3)]
+    assert sorted(name for name in looked if "date=" in name) == sorted(days)
+
+
+def test_files_of_this_machine_are_dealt_by_their_sizes(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not by their number: one worker would read most of the lines, and others wait."""
+    monkeypatch.setattr(read, "_PART_BYTES", 1000)
+    sizes = {str(tmp_path / f"{number:02}"): 10 * number for number in range(1, 41)}
+    files, rest = read.read_these(spark, sizes)
+    assert rest is None
+    read_by = [
+        sum(sizes[row["file"].removeprefix("file://")] for row in part)
+        for part in files.select("file").rdd.glom().collect()
+    ]
+    assert len(read_by) == 8
+    assert sum(read_by) == sum(sizes.values())
+    assert max(read_by) < 1.5 * min(read_by)
+
+
+def test_a_folder_of_no_day_is_no_journal(spark: SparkSession, tmp_path: Path) -> None:
+    """Nor is what is hidden."""
+    for name in ("notes", "date=2026-01-05/.tmp", "date=someday"):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "a@x-b1-1.jsonl").write_text("{}\n")
+    assert files_since(spark, [str(tmp_path)], None) == []
