@@ -35,7 +35,7 @@ from qos.pipeline.schema import EVENT
 from qos.pipeline.stage import Staged, stage
 from qos.pipeline.staging import Incomplete, Marks, Staging
 from qos.pipeline.state import Known, Part, State, gathered
-from qos.pipeline.step import Step, pending
+from qos.pipeline.step import MESSAGE, Step, pending
 from qos.pipeline.tables import Limits
 from qos.pipeline.tables.once import bare
 
@@ -314,7 +314,8 @@ class Follower:
         there = store.read_table(like, folder, *_shown(before))
         there = there.where(F.col("verdict") == "unproven")
         names = F.array("uncovered", "sender_node", "receiver_node")
-        there = there.join(new, F.array_contains(names, F.col("name")), "left_semi")
+        there = there.withColumn("name", F.explode(names))
+        there = there.join(new, "name", "left_semi").dropDuplicates([*MESSAGE])
         return others.unionByName(there.select(*like.columns))
 
     def _gathered(self, parts: tuple[Part, ...], marks: Marks) -> tuple[Part, ...]:

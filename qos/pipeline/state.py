@@ -6,7 +6,7 @@ is in the newest part that has it, and a step reads no more of former parts than
 numbers of subjects, and of the steps found there the rows::
 
     FOLDER/parts/7-7/told     what each node says of a message (qos.pipeline.told)
-    FOLDER/parts/7-7/lines    the lines of items, workers and refusals
+    FOLDER/parts/7-7/lines    the lines of items, workers, refusals and counts
     FOLDER/parts/1-6          parts of former steps, gathered in one
 
 Each row has the number of its step, and the rows of a part lie in the order of steps:
@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, timedelta
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -27,10 +27,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, LongType, StructField, StructType
 
+from qos.journal.schema import Role
 from qos.pipeline import store, told
 from qos.pipeline.at_once import at_once
 from qos.pipeline.schema import EVENT
 from qos.pipeline.subjects import is_open, message_is_open
+from qos.pipeline.tables import WRITTEN_WITHIN
+from qos.pipeline.tables.once import role_is
 
 __all__ = ["GATHERED", "Known", "Part", "State", "gathered"]
 
@@ -220,9 +223,11 @@ def gathered(parts: Sequence[Part]) -> Sequence[Part]:
 
 def _since(rows: DataFrame, name: str, day: date) -> DataFrame:
     """The rows of subjects that were heard of since a day, or have not ended."""
-    last, ended = "at", ~is_open()
+    # A count of a day may be of a window of half a day before, with which others are.
+    later = F.when(role_is(Role.JOURNAL), F.lit(4 * WRITTEN_WITHIN))
+    last, ended = F.col("at") + F.coalesce(later, F.lit(timedelta())), ~is_open()
     if name == "told":
-        last, ended = "last_at", ~message_is_open()
+        last, ended = F.col("last_at"), ~message_is_open()
     of_each = rows.groupBy("subject").agg(
         F.to_date(F.max(last)).alias("last"), ended.alias("ended")
     )

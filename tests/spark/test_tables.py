@@ -71,6 +71,20 @@ def test_a_route_has_its_counts_and_its_latencies(
     }
 
 
+def test_a_line_with_an_absurd_number_stops_no_audit(
+    spark: SparkSession, lines: Lines
+) -> None:
+    """Whoever may write a line could say how many bytes a message has."""
+    for number in range(2):
+        huge = {"msg_id": f"m{number}", "bytes": 2**63 - 1}
+        lines.line("a@x/1", "sender", "accepted", 0, level="assured", to="b@x", **huge)
+        lines.line("a@x/1", "receiver", "refused", 0, source="s@x", **huge)
+    frame = lines.frame(spark)
+    messages = deliveries(frame).withColumn("verdict", F.lit("ok"))
+    assert only(routes_hourly(messages))["messages"] == 2
+    assert only(refusals(frame))["refusals"] == 2
+
+
 def test_refusals_are_by_source_and_reason(spark: SparkSession, lines: Lines) -> None:
     """A stranger multiplies itself by resources; it is one account all the same."""
     for number in range(3):
@@ -113,8 +127,14 @@ def test_a_window_is_complete_when_both_ends_have_counted_it(
     counted(lines, "b@x/1", 4, received=1, **route)
     counted(lines, "c@x/1", 0, sent=7, **route)
     counted(lines, "b@x/1", 12, received=1, **route)
+    # A count of another day, and one that no node can have: no line stops an audit.
+    counted(lines, "a@x/1", 0, since=NOON - timedelta(days=3), sent=1, **route)
+    for boot in ("one", "two"):
+        huge = {"sent": 2**63 - 1, "level": "acknowledged", "boot": boot}
+        counted(lines, "b@x/1", 1, source="b@x", to="a@x", **huge)
     frame = lines.frame(spark)
-    rows = windows_hourly(frame.unionByName(frame)).orderBy("hour").collect()
+    found = windows_hourly(frame.unionByName(frame)).where("level = 'assured'")
+    rows = found.orderBy("hour").collect()
     common = {"date": DAY, "level": "assured", "sender": "a@x", "receiver": "b@x"}
     assert [row.asDict() for row in rows] == [
         common

@@ -12,10 +12,11 @@ from qos.pipeline.tables.queues import queues_hourly
 from qos.pipeline.tables.readings import readings, unreadable
 from qos.pipeline.tables.refusals import refusals
 from qos.pipeline.tables.routes import routes_hourly, unproven_hourly
-from qos.pipeline.tables.windows import windows_hourly
+from qos.pipeline.tables.windows import WRITTEN_WITHIN, windows_hourly
 from qos.pipeline.tables.workers import workers_hourly
 
 __all__ = [
+    "WRITTEN_WITHIN",
     "Limits",
     "anomalies",
     "deliveries",

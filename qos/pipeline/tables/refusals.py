@@ -31,7 +31,7 @@ def refusals(events: DataFrame) -> DataFrame:
     rows = by_hour(once(refused), "at").groupBy(*keys)
     return rows.agg(
         F.count("*").alias("refusals"),
-        F.coalesce(F.sum("bytes"), F.lit(0)).alias("bytes"),
+        F.coalesce(F.try_sum("bytes"), F.lit(0)).alias("bytes"),
         F.min("at").alias("first_at"),
         F.max("at").alias("last_at"),
     )

@@ -66,7 +66,7 @@ def routes_hourly(deliveries: DataFrame, when: Sequence[str] = HOUR) -> DataFram
         F.coalesce(F.sum("retries"), F.lit(0)).alias("retries"),
         F.sum("hand_overs").alias("hand_overs"),
         F.sum("redeliveries").alias("redeliveries"),
-        F.coalesce(F.sum("bytes"), F.lit(0)).alias("bytes"),
+        F.coalesce(F.try_sum("bytes"), F.lit(0)).alias("bytes"),
         percentiles("latency_s").alias("latency"),
         sketch("latency_s").alias("latency_sketch"),
     )

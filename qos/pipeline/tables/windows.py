@@ -6,13 +6,30 @@ The count of a window shows that something is missing also where the lines are l
 
 from __future__ import annotations
 
+from datetime import timedelta
+from typing import Final
+
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from qos.journal.schema import JournalEvent, Role
-from qos.pipeline.tables.once import bare, by_hour, event_is, once, role_is
+from qos.pipeline.tables.once import (
+    bare,
+    by_hour,
+    event_is,
+    once,
+    role_is,
+    seconds_between,
+)
 
-__all__ = ["windows_hourly"]
+__all__ = ["WRITTEN_WITHIN", "windows_hourly"]
+
+#: A count is written when its window is over. One that lies further from its window, by
+#: the clock of its node, is left out: else any line could change any day.
+WRITTEN_WITHIN: Final = timedelta(hours=12)
+
+#: Nobody counts more in a window; so no sum overflows, whatever a line says.
+_COUNT_MAX: Final = 2**31
 
 
 def windows_hourly(events: DataFrame) -> DataFrame:
@@ -31,19 +48,23 @@ def windows_hourly(events: DataFrame) -> DataFrame:
         `without_sender` and `without_receiver`.
     """
     is_count = role_is(Role.JOURNAL) & event_is(JournalEvent.COUNTED)
-    counts = once(events.where(is_count)).select(
+    apart_s = F.abs(seconds_between("since", "at"))
+    is_near = apart_s <= WRITTEN_WITHIN.total_seconds()
+    counts = once(events.where(is_count & is_near)).select(
         F.col("since").alias("window"),
         bare(F.col("node")).alias("account"),
         "level",
         bare(F.col("source")).alias("sender"),
         bare(F.col("to")).alias("receiver"),
-        "sent",
-        "received",
+        *(
+            F.least(name, F.lit(_COUNT_MAX)).alias(name)
+            for name in ("sent", "received")
+        ),
     )
     has_route = F.col("sender").isNotNull() & F.col("receiver").isNotNull()
     is_part = ~has_route & (F.col("sent") + F.col("received") > 0)
     ends = counts.groupBy("window", "account").agg(F.bool_or(is_part).alias("is_part"))
-    ends = ends.where(~F.col("is_part")).drop("is_part")
+    ends = ends.where(~F.col("is_part")).select("window", "account")
     sends = F.col("sender") == F.col("account")
     receives = F.col("receiver") == F.col("account")
     rows = counts.where(has_route & (sends | receives))
