@@ -29,12 +29,15 @@ export PIP_NO_COMPILE := 0
 # And keeps it: else each of the hundreds of processes of the tests compiles it again.
 unexport PYTHONDONTWRITEBYTECODE
 
+# Of `make looks`.
+LOOKS ?= 100
+
 # Of `make campaign` and `make soak`.
 MINUTES ?= 10
 HOURS ?= 1
 CAMPAIGN_ARGS ?=
 
-.PHONY: help demo test simulate campaign soak bench-guard fuzz flood check format clean system java
+.PHONY: help demo test simulate campaign soak bench-guard fuzz flood scale looks check format clean system java
 
 help:
 	@echo 'make demo         see it work: a bad link, killed workers, an audit; no server needed'
@@ -45,6 +48,8 @@ help:
 	@echo 'make bench-guard  it has not become slower beside its floor, in a minute'
 	@echo 'make fuzz         hostile stanzas, as many lists as you like: make fuzz EXAMPLES=10000'
 	@echo 'make flood        50 senders at 10 times their quotas, and an honest one; a minute'
+	@echo 'make scale        what an audit costs as files, bytes or days of history grow'
+	@echo 'make looks        what the hundredth look of audit --follow costs; half an hour'
 	@echo 'make check        format, lint and types only'
 	@echo 'make format       rewrite the sources as check wants them'
 	@echo 'make clean        remove all that was built, .venv included'
@@ -89,6 +94,14 @@ fuzz: .venv/dev.stamp
 # Beside nothing else: it measures how long messages take.
 flood: .venv/dev.stamp
 	$(BIN)/python -m qos.bench.flood
+
+# What an audit costs as files, bytes or days grow, each by itself; some minutes.
+scale: .venv/dev.stamp java
+	$(BIN)/python tests/spark/scale.py
+
+# What the looks of a follower cost, each with another hour of journals: LOOKS of them.
+looks: .venv/dev.stamp java
+	$(BIN)/python tests/spark/looks.py $(LOOKS)
 
 check: .venv/dev.stamp
 	$(BIN)/ruff format --check

@@ -176,6 +176,7 @@ LIMITS: Final = (
         "qos.engine.clock:_OUTDATED_MAX", "outdated timers, beside as many as there are"
     ),
     Limit("qos.journal.schema:LINE_BYTES_MAX", "bytes of a line of the journal"),
+    Limit("qos.journal.counts:ROUTES_MAX", "routes counted apart in a window of one"),
 )
 
 

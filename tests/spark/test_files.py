@@ -1,6 +1,9 @@
 """The files of journals are looked for once, in the folders of the days that count."""
 
 import os
+import subprocess
+import sys
+from collections import Counter
 from collections.abc import Iterator
 from datetime import date, timedelta
 from pathlib import Path
@@ -10,9 +13,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from frames import NOON, Lines, write_journal
+from parquet import rows_of
 from qos.pipeline import read
-from qos.pipeline.driver import audit
+from qos.pipeline.driver import TABLES, audit
 from qos.pipeline.new_files import files_since
+from qos.pipeline.synth import Plan, synthesise
 from qos.pipeline.tables import Limits
 
 pytestmark = [
@@ -76,6 +81,45 @@ def test_files_of_this_machine_are_dealt_by_their_sizes(
     assert len(read_by) == 8
     assert sum(read_by) == sum(sizes.values())
     assert max(read_by) < 1.5 * min(read_by)
+
+
+def test_joined_files_come_to_the_same(spark: SparkSession, tmp_path: Path) -> None:
+    """Also where what joins them was killed before it had removed all of them."""
+    journals, cut = tmp_path / "journals", tmp_path / "cut"
+    plan = Plan(devices=3, messages=60, lost=2, duplicated=2, stuck=1, hours=3)
+    synthesise(plan, cut, processes=1)
+    day = journals / "date=2026-01-05"
+    day.mkdir(parents=True)
+    for path in cut.glob("date=*/*.jsonl"):
+        stem, lines = path.name.rpartition("-")[0], path.read_text().splitlines(True)
+        for number in range(0, len(lines), 6):
+            some = "".join(lines[number : number + 6])
+            (day / f"{stem}-{number // 6}.jsonl").write_text(some)
+    torn = max(day.iterdir())
+    torn.write_text(torn.read_text()[:-9])
+    (day / ".a@x-b-1.jsonl").write_text("open")
+    small = {path: path.read_bytes() for path in day.glob("[!.]*.jsonl")}
+    before = rows(spark, journals, tmp_path / "before")
+    join = Path(__file__).parents[2] / "examples" / "compact_journals.py"
+    subprocess.run((sys.executable, join, journals), check=True, timeout=60)
+    joined = list(day.glob("*.zst"))
+    assert 0 < len(joined) < len(small) / 2
+    assert {path.name for path in day.iterdir()} == {
+        ".a@x-b-1.jsonl",
+        *(path.name for path in joined),
+    }
+    assert rows(spark, journals, tmp_path / "after") == before
+    for path in sorted(small)[::3]:
+        path.write_bytes(small[path])
+    assert rows(spark, journals, tmp_path / "killed") == before
+
+
+def rows(spark: SparkSession, journals: Path, out: Path) -> dict[str, Counter[str]]:
+    """All tables of an audit."""
+    limits = Limits(now=NOON + timedelta(days=9))
+    audit(spark, [str(journals)], str(out), limits=limits)
+    without = ("judged_at", "found_at", "history")
+    return {name: rows_of(out / name, without) for name in TABLES}
 
 
 def test_a_folder_of_no_day_is_no_journal(spark: SparkSession, tmp_path: Path) -> None:

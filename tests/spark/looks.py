@@ -1,0 +1,137 @@
+"""What the looks of a follower cost, each with the journals of another hour.
+
+Run by `make looks`, or `make looks LOOKS=30`. Prints a row for each look, and then what
+the looks of the last day cost beside those of the first one. Ends with 1 if that is
+more than half as much again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from statistics import mean
+from typing import Any, cast
+
+from pyspark.sql import SparkSession
+
+from qos.pipeline.follow import Follower
+from qos.pipeline.session import spark_session
+from qos.pipeline.synth import Plan, synthesise
+from qos.pipeline.tables import Limits
+
+DEVICES = 40
+MESSAGES_A_DAY = 36_000
+LATE = timedelta(days=1)
+
+#: A look of the last day may cost so much more.
+_MORE = 1.5
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a look has cost; `cpu_s` of Java and Python together."""
+
+    hour: str
+    lines: int
+    wall_s: float
+    cpu_s: float
+    stages: int
+    read: int
+
+
+def journals(made: Path, into: Path) -> Iterator[tuple[str, int]]:
+    """Let the journals of one hour after the other come; give each, and its lines."""
+    by_hour: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    for path in sorted(made.glob("date=*/*.jsonl")):
+        for line in path.read_text().splitlines(keepends=True):
+            by_hour[json.loads(line)["at"][:13]][path.stem].append(line)
+    for hour, files in sorted(by_hour.items()):
+        day = into / f"date={hour[:10]}"
+        day.mkdir(parents=True, exist_ok=True)
+        for stem, lines in files.items():
+            (day / f"{stem}{hour[11:]}.jsonl").write_text("".join(lines))
+        yield hour, sum(map(len, files.values()))
+
+
+def looks(spark: SparkSession, work: Path, count: int) -> Iterator[Cost]:
+    """So many looks."""
+    days = -(-count // 24)
+    plan = Plan(DEVICES, MESSAGES_A_DAY * days, lost=5, duplicated=5, days=days)
+    synthesise(plan, work / "made")
+    now = datetime(2026, 1, 5, tzinfo=UTC)
+    come, out = work / "journals", str(work / "out")
+    come.mkdir()
+    follower = Follower(
+        spark, [str(come)], out, limits=lambda: Limits(now=now), late=LATE
+    )
+    for (hour, lines), _ in zip(
+        journals(work / "made", come), range(count), strict=False
+    ):
+        now = datetime.fromisoformat(f"{hour}:00:00+00:00") + timedelta(hours=1)
+        stages, cpu_s, began = _stages(spark), _cpu_s(spark), time.monotonic()
+        follower.look()
+        wall_s = time.monotonic() - began
+        new = [read for stage, read in _stages(spark).items() if stage not in stages]
+        used_s = _cpu_s(spark) - cpu_s
+        yield Cost(hour, lines, wall_s, used_s, len(new), sum(new))
+
+
+def _stages(spark: SparkSession) -> dict[int, int]:
+    """The stages that Spark remembers, and how many records each has read."""
+    context = cast(Any, spark.sparkContext)
+    none = context._jvm.java.util.ArrayList()
+    numbers = context._gateway.new_array(context._jvm.double, 0)
+    found = context._jsc.sc().statusStore().stageList(none, False, False, numbers, none)
+    stages = [found.apply(i) for i in range(found.size())]
+    done = [stage for stage in stages if stage.numCompleteTasks()]
+    return {stage.stageId(): stage.inputRecords() for stage in done}
+
+
+def _cpu_s(spark: SparkSession) -> float:
+    java = cast(Any, spark.sparkContext)._jvm.java.lang.ProcessHandle.current().pid()
+    text = Path(f"/proc/{java}/stat").read_text().rpartition(")")[2].split()
+    return (int(text[11]) + int(text[12])) / os.sysconf("SC_CLK_TCK") + sum(
+        os.times()[:4]
+    )
+
+
+def main(count: int) -> int:
+    """Print what each costs; return the exit status."""
+    print("look  hour           lines  seconds  CPU s  stages  records read")
+    found: list[Cost] = []
+    with (
+        tempfile.TemporaryDirectory() as name,
+        spark_session("looks", quiet=True) as spark,
+    ):
+        for cost in looks(spark, Path(name), count):
+            found.append(cost)
+            print(
+                f"{len(found):>4}  {cost.hour}  {cost.lines:>6,}  {cost.wall_s:>7.1f}  "
+                f"{cost.cpu_s:>5.1f}  {cost.stages:>6}  {cost.read:>12,}",
+                flush=True,
+            )
+    # Without the first, in which Java is cold; and the same hours of another day.
+    first = found[1:24]
+    hours = {cost.hour[11:] for cost in first}
+    last = [cost for cost in found[-24:] if cost.hour[11:] in hours]
+    ratios = {
+        name: mean(getattr(cost, name) for cost in last)
+        / mean(getattr(cost, name) for cost in first)
+        for name in ("lines", "wall_s", "cpu_s", "read")
+    }
+    print(
+        "last day beside the first:", {name: round(r, 2) for name, r in ratios.items()}
+    )
+    return 1 if ratios["cpu_s"] > _MORE * ratios["lines"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(int(sys.argv[1])))
