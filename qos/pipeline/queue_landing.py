@@ -11,8 +11,8 @@
 
 Every file is written under a temporary name, synced, renamed into place, and then the
 folder is synced: it is there as a whole or not at all, and it never changes. A file whose
-items are all ended, here and at the service, is removed when its ids are in `ids.sqlite`,
-for good: an item that comes again is known, whenever that is.
+items are all ended, here and at the service, is removed when its ids are in `ids.sqlite`:
+an item that comes again within 30 days is known.
 
 Knows files, and nothing of streams, services and Spark. On a cluster the folder has to
 be one that the driver and all executors see under the same path.
@@ -50,8 +50,12 @@ _CLAIM = re.compile(r"claim-[0-9a-f]{32}\.jsonl")
 _LOCK_S_MAX = 60.0
 _LOCK_S = 0.1
 
+#: For so many days an item is known that has ended: it comes again only if the service has
+#: lost what it was told, as after a backup was put back.
+_KEPT_DAYS = 30
+
 _SCHEMA = """
-CREATE TABLE IF NOT EXISTS ended (item_id TEXT PRIMARY KEY) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS ended (item_id TEXT PRIMARY KEY, day INTEGER) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS removed (below INTEGER NOT NULL);
 """
 
@@ -78,6 +82,7 @@ class Landing:
         *,
         probe: Callable[[str], None] = lambda _step: None,
         lock_s_max: float = _LOCK_S_MAX,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         """Open it; it is made where it is missing.
 
@@ -86,12 +91,14 @@ class Landing:
             owner: whose items they are: it is made for them, and refused to others.
             probe: called before each step on the disk, for tests.
             lock_s_max: how long to wait for another process to leave it.
+            clock: the time, seconds since the epoch.
 
         Raises:
             LandingError: it is in use, of another owner, damaged, or the disk is.
         """
         self.folder = folder
         self._probe = probe
+        self._clock = clock
         #: By item id: its file, and its newest token.
         self._items: dict[str, tuple[int, str]] = {}
         self._unended: dict[int, set[str]] = {}
@@ -191,8 +198,11 @@ class Landing:
         self._probe("ids")
         with self._db:
             self._db.executemany(
-                "INSERT OR IGNORE INTO ended VALUES (?)", ((each,) for each in gone)
+                "INSERT OR IGNORE INTO ended VALUES (?, ?)",
+                ((each, self._day()) for each in gone),
             )
+            forgotten = self._day() - _KEPT_DAYS
+            self._db.execute("DELETE FROM ended WHERE day < ?", (forgotten,))
             self._db.execute("DELETE FROM removed")
             self._db.execute("INSERT INTO removed VALUES (?)", (done[-1] + 1,))
         for number in done:
@@ -282,7 +292,16 @@ class Landing:
         db = sqlite3.connect(self.folder / _IDS, check_same_thread=False)
         db.execute("PRAGMA synchronous = FULL")
         db.executescript(_SCHEMA)
+        if len(db.execute("PRAGMA table_info(ended)").fetchall()) == 1:
+            # Of a former version, which kept them for good.
+            db.execute("ALTER TABLE ended ADD COLUMN day INTEGER")
+            db.execute("UPDATE ended SET day = ?", (self._day(),))
+        db.execute("CREATE INDEX IF NOT EXISTS ended_by_day ON ended (day)")
+        db.commit()
         return db
+
+    def _day(self) -> int:
+        return int(self._clock() // 86_400)
 
     def _read(self) -> None:
         row = self._db.execute("SELECT below FROM removed").fetchone()

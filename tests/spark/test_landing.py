@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 from collections import Counter
@@ -93,7 +94,7 @@ def test_a_landing_is_whole_after_a_kill_at_any_step(tmp_path: Path) -> None:
     assert number > 15
 
 
-def test_an_item_that_comes_again_is_known_for_ever(tmp_path: Path) -> None:
+def test_an_item_that_comes_again_is_known(tmp_path: Path) -> None:
     """Also when its file has been removed, and after a restart."""
     landing = opened(tmp_path)
     assert landing.land([item("a"), item("b")]) == 1
@@ -115,6 +116,40 @@ def test_an_item_that_comes_again_is_known_for_ever(tmp_path: Path) -> None:
     again.compact(2)
     again.close()
     assert opened(tmp_path).next == 2
+
+
+def test_an_item_that_has_ended_is_forgotten_after_a_month(tmp_path: Path) -> None:
+    """Or a source that runs for years would remember each item of them."""
+    now = 0.0
+    landing = Landing(tmp_path, OWNER, clock=lambda: now)
+    for number, days in enumerate((0, 30, 31)):
+        now = 86_400.0 * days
+        landing.land([item(f"m{number}")])
+        landing.ended(f"m{number}")
+        landing.compact(number + 1)
+        found = [landing.file_of(f"m{each}") for each in range(number + 1)]
+        assert found == ([-1] * (number + 1) if days <= 30 else [None, -1, -1])
+    landing.close()
+
+
+def test_a_landing_that_knew_items_for_good_goes_on(tmp_path: Path) -> None:
+    """They are known for a month from when a newer version opens it."""
+    landing = opened(tmp_path)
+    landing.land([item("a")])
+    landing.ended("a")
+    landing.compact(1)
+    landing.close()
+    with sqlite3.connect(tmp_path / "ids.sqlite") as former:
+        former.executescript(
+            "DROP TABLE ended; "
+            "CREATE TABLE ended (item_id TEXT PRIMARY KEY) WITHOUT ROWID; "
+            "INSERT INTO ended VALUES ('a');"
+        )
+    former.close()
+    for _ in range(2):
+        again = opened(tmp_path)
+        assert again.file_of("a") == -1
+        again.close()
 
 
 def test_files_are_read_in_parts(tmp_path: Path) -> None:
