@@ -62,7 +62,12 @@ def join(paths: list[Path]) -> None:
         path.unlink()
 
 
-for journal in sys.argv[1:]:
+journals = sys.argv[1:]
+if not journals:
+    sys.exit(__doc__)
+for journal in journals:
+    if not Path(journal).is_dir():
+        sys.exit(f"{journal}: there is no such folder")
     for day in sorted(Path(journal).glob("date=*")):
         for paths in hours(day).values():
             join(paths)

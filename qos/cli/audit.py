@@ -44,10 +44,10 @@ OUT gets a Delta table, by date, for each of deliveries, anomalies, routes_hourl
 unproven_hourly, windows_hourly, refusals, queue_items, queues_hourly and workers_hourly;
 problems, a small one, tells of lines and files that are none of a journal's; and
 report.html shows it all. metrics.prom has its numbers for Prometheus, by the textfile
-collector of node_exporter. Days that are audited again
-are replaced, others stay. The table audits says which versions of the tables belong
-together: whoever reads these sees one whole audit, also while another one goes on or was
-killed, and for a week after it was replaced. One audit at a time writes into OUT.
+collector of node_exporter. Days that are audited again are replaced, others stay. The
+table audits says which versions of the tables belong together: whoever reads these sees
+one whole audit, also while another one goes on or was killed, and for a week after it
+was replaced. One audit at a time writes into OUT.
 
 Only what the lines prove is an anomaly: a message is lost, or orphaned, only if the
 journal of the other device was kept all that time, without a line missing. What looks
@@ -270,6 +270,8 @@ def _out(text: str) -> str:
         raise UsageError("--out: which folder?")
     try:
         path.mkdir(parents=True, exist_ok=True)
+    except FileExistsError:
+        raise UsageError(f"--out {text}: it is a file, and no folder") from None
     except OSError as error:
         raise UsageError(f"--out {text}: {error.strerror}") from None
     if not os.access(path, os.W_OK | os.X_OK):

@@ -44,6 +44,7 @@ FOLLOW = ("audit", "full", "--out", "o", "--follow")
         (("audit", "file", "--out", "o"), "file: there is no such folder"),
         (("audit", "other", "--out", "o"), "no date=… folder in it"),
         (("audit", "", "--out", "o"), ": there is no such folder"),
+        (("audit", "full", "--out", "file"), "--out file: it is a file, and no folder"),
         (
             ("audit", "lamp@x/1=nowhere", "--out", "o"),
             "nowhere: there is no such folder",
@@ -56,7 +57,6 @@ FOLLOW = ("audit", "full", "--out", "o", "--follow")
         ),
         (("audit", "a@x=full", "b@x=full", "--out", "o"), "full is given twice"),
         (("audit", "full", "--out", ""), "--out: which folder?"),
-        (("audit", "full", "--out", "file"), "--out file: "),
         (("audit", "full", "--out", "file/o"), "--out file/o: "),
         (("audit", "full", "--out", "o", "--from", "today"), "'today' is not a date"),
         (
