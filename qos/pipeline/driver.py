@@ -233,8 +233,7 @@ def write_tables(
     days: Days,
     limits: Limits,
     *,
-    judged: Days | None = None,
-    messages: DataFrame | None = None,
+    messages: DataFrame,
     from_margin: bool = False,
     progress: Callable[[str], None] = lambda step: None,
 ) -> dict[str, DataFrame]:
@@ -246,9 +245,7 @@ def write_tables(
         out: see audit.
         days: of which the tables are made.
         limits: by what an anomaly is judged.
-        judged: of which messages are judged, also those that are in the table
-            already; `days` are among these. None: the same.
-        messages: see qos.pipeline.tables.deliveries. None: those of the events.
+        messages: see qos.pipeline.tables.deliveries.
         from_margin: there are lines before these that are not here: what seems to
             begin without its beginning is left out.
         progress: told what is being done.
@@ -258,36 +255,31 @@ def write_tables(
     """
     written: dict[str, DataFrame] = {}
 
-    def write(name: str, table: DataFrame, days: Days = days) -> DataFrame:
+    def write(name: str, table: DataFrame) -> DataFrame:
         progress(f"writing {name}")
         folder = f"{out}/{name}"
         store.replace_days(table, folder, *days)
         written[name] = store.read_table(table, folder, *days)
         return written[name]
 
-    if messages is None:
-        messages = tables.deliveries(events)
     if from_margin:
         # It began before what was read: its row is in the table of that day.
         messages = messages.where(F.col("bytes").isNotNull())
-    if judged is not None:
-        messages = _with_others(messages, f"{out}/deliveries", days, judged)
-    of = judged or days
     messages = tables.judged(messages, runs, limits)
     # As they were before: what is read stays so, whatever is written.
-    messages_before = store.read_table(messages, f"{out}/deliveries", *of)
-    messages = write("deliveries", messages, of)
+    messages_before = store.read_table(messages, f"{out}/deliveries", *days)
+    messages = write("deliveries", messages)
 
     def write_anomalies() -> None:
         found = tables.anomalies(messages)
         spark = messages.sparkSession
         if any(
-            store.count_rows(spark, f"{out}/{name}", *of)
+            store.count_rows(spark, f"{out}/{name}", *days)
             for name in ("anomalies", "unproven_hourly")
         ):
-            before = store.read_table(found, f"{out}/anomalies", *of)
+            before = store.read_table(found, f"{out}/anomalies", *days)
             found = tables.revised(found, before, messages, messages_before, limits)
-        write("anomalies", found, of)
+        write("anomalies", found)
 
     def write_queues() -> None:
         items = write("queue_items", tables.queue_items(events))
@@ -295,23 +287,14 @@ def write_tables(
 
     at_once(
         write_anomalies,
-        lambda: write("routes_hourly", tables.routes_hourly(messages), of),
-        lambda: write("unproven_hourly", tables.unproven_hourly(messages), of),
+        lambda: write("routes_hourly", tables.routes_hourly(messages)),
+        lambda: write("unproven_hourly", tables.unproven_hourly(messages)),
         lambda: write("windows_hourly", tables.windows_hourly(events)),
         lambda: write("refusals", tables.refusals(events)),
         write_queues,
         lambda: write("workers_hourly", tables.workers_hourly(events)),
     )
     return written
-
-
-def _with_others(
-    messages: DataFrame, folder: str, days: Days, judged: Days
-) -> DataFrame:
-    """The messages of some days, and those that are in the table of the others."""
-    within = F.col("date").between(*map(F.lit, days))
-    there = store.read_table(messages, folder, *judged).where(~within)
-    return messages.where(within).unionByName(there)
 
 
 def draw(
