@@ -27,11 +27,16 @@ _DOMAIN = "fleet.example"
 _DAY_US = 86_400 * 1_000_000
 
 #: All nodes are up for so long before the first line of a slice and after its last one,
-#: but not at midnight; and no anomaly begins near it. So the journals prove each: clocks
-#: differ by less, and what is stuck for an hour is seen to be.
+#: but not at its ends, where the boots of another one begin; and no anomaly begins near
+#: them. So the journals prove each: clocks differ by less, and what is stuck for an hour
+#: is seen to be.
 _BEFORE_US = 600 * 1_000_000
 _AFTER_US = 7200 * 1_000_000
-_MIDNIGHT_US = 10 * 1_000_000
+_APART_US = 10 * 1_000_000
+
+#: Where a slice is not the last one of its day nothing begins so near its end, for what
+#: has begun goes on for some time.
+_TAIL_US = 1800 * 1_000_000
 
 #: How busy each hour of the day is.
 _HOURS = (2, 1, 1, 1, 1, 2, 5, 8, 10, 10, 9, 9, 8, 9, 10, 10, 9, 9, 8, 6, 5, 4, 3, 2)
@@ -87,6 +92,19 @@ class Slice:
     messages: int
     kinds: Mapping[int, str]
 
+    @property
+    def span(self) -> tuple[int, int]:
+        """When its nodes may be up, in microseconds of the day."""
+        begin = self.moment(0.0) if self.part else 0
+        return begin, self.moment(1.0) if self.part < self.parts - 1 else _DAY_US
+
+    def moment(self, share: float) -> int:
+        """When so much of its work is done, in microseconds of the day."""
+        where = (self.part + share) / self.parts * _BUSY[-1]
+        hour = min(bisect.bisect_right(_BUSY, where), len(_HOURS)) - 1
+        hour_us = _DAY_US // 24 * self.hours // 24
+        return int((hour + (where - _BUSY[hour]) / _HOURS[hour]) * hour_us)
+
 
 def write_slice(each: Slice, out: Path) -> tuple[int, int, list[Anomaly]]:
     """Write its journals; returns the lines, the files and the anomalies."""
@@ -96,9 +114,10 @@ def write_slice(each: Slice, out: Path) -> tuple[int, int, list[Anomaly]]:
     times = [at for node in maker.nodes for at, _ in node.lines]
     if times:
         first, last = min(times), max(times)
+        begin, end = each.span
         up = (
-            min(first, max(first - _BEFORE_US, _MIDNIGHT_US)),
-            max(last, min(last + _AFTER_US, _DAY_US - _MIDNIGHT_US)),
+            min(first, max(first - _BEFORE_US, begin + _APART_US)),
+            max(last, min(last + _AFTER_US, end - _APART_US)),
         )
         # Nodes to which nothing happens keep a journal too.
         for node in maker.nodes:
@@ -200,7 +219,8 @@ class _Maker:
         out, into = sender.lines, receiver.lines
         at = self._moment()
         if kind is not None:
-            at = min(max(at, 2 * _BEFORE_US), _DAY_US - _AFTER_US)
+            begin, end = self._slice.span
+            at = max(min(at, end - _AFTER_US), begin + 2 * _BEFORE_US)
         out.append((at, f'"role":"sender","event":"accepted",{ids},"bytes":{size}'))
         at += 400 + rng.getrandbits(9)
         fate = 1.0 if kind else rng.random()
@@ -350,10 +370,12 @@ class _Maker:
 
     def _moment(self) -> int:
         """When something begins, in this part of the day."""
-        where = (self._slice.part + self._rng.random()) / self._slice.parts * _BUSY[-1]
-        hour = bisect.bisect_right(_BUSY, where) - 1
-        hour_us = _DAY_US // 24 * self._slice.hours // 24
-        return int((hour + (where - _BUSY[hour]) / _HOURS[hour]) * hour_us)
+        at = self._slice.moment(self._rng.random())
+        begin, end = self._slice.span
+        if end == _DAY_US:
+            return at
+        tail = min(_TAIL_US, (end - begin) // 4)
+        return begin + (at - begin) * (end - begin - tail) // (end - begin)
 
     def _hop(self, device: _Node) -> int:
         """How long a stanza takes."""

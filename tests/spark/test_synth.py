@@ -44,6 +44,26 @@ def test_each_boot_counts_its_lines_without_a_hole(tmp_path: Path) -> None:
         assert times == sorted(times)
 
 
+def test_no_node_has_two_boots_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or it is not clear which of them a message was for, and nothing is proved."""
+    monkeypatch.setattr("qos.pipeline.synth._MESSAGES_A_SLICE", 500)
+    plan = Plan(devices=9, messages=6000, lost=40, stuck=9, days=2)
+    synthesise(plan, tmp_path, processes=1)
+    boots: dict[object, tuple[object, str, str]] = {}
+    for line in lines_of(tmp_path):
+        fields = parse_line(line)
+        boot, at = fields["boot"], str(fields["at"])
+        _, first, last = boots.get(boot, (None, at, at))
+        boots[boot] = fields["node"], min(first, at), max(last, at)
+    assert len(boots) == 14 * 6 * 2
+    ends: dict[object, str] = {}
+    for node, first, last in sorted(boots.values(), key=lambda boot: boot[1]):
+        assert ends.get(node, "") < first
+        ends[node] = last
+
+
 def test_each_boot_counts_its_messages_and_is_closed(tmp_path: Path) -> None:
     """As a real one does: the counts of its windows are those of its lines."""
     plan = Plan(devices=3, messages=300, lost=2, hours=2)
