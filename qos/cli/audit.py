@@ -65,7 +65,8 @@ tables of the others stay. A line that comes later, or belongs to a message of s
 day, is in no table: it is counted in problems, as late-line. An audit without --follow,
 into another OUT, has it in its tables. What is there at the first look is never late.
 
-exit status: 0 no anomaly, 1 anomalies, 2 wrong usage, or there is no Spark here.
+exit status: 0 no anomaly, 1 anomalies, 2 wrong usage, or there is no Spark here, 3 no
+message could be judged.
 """
 
 
@@ -180,7 +181,9 @@ async def run(arguments: argparse.Namespace) -> int:
         await show(_table(summary), _verdict(summary, report), json=False)
     elif not arguments.follow:
         await print_json(_record(summary, report))
-    return Status.DONE if summary.clean else Status.NOT_DELIVERED
+    if not summary.clean:
+        return Status.NOT_DELIVERED
+    return Status.IN_DOUBT if summary.nothing_judged else Status.DONE
 
 
 class _BatchRun(AuditRun):

@@ -256,19 +256,22 @@ def test_an_audit_that_fails_leaves_nothing_behind(
         snapshot(str(tmp_path))
 
 
-def test_an_audit_of_no_line_is_clean(spark: SparkSession, tmp_path: Path) -> None:
+def test_an_audit_of_no_line_is_neither_good_nor_bad(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """A fleet that has done nothing yet, or has closed no file; and it is not green."""
     day = tmp_path / "journal" / "date=2026-01-05"
     day.mkdir(parents=True)
     (day / ".a@x%2F1-b1-1.jsonl").write_text("{")
-    found = audit(
-        spark, [str(tmp_path / "journal")], str(tmp_path / "out"), limits=LIMITS
-    )
-    assert found.clean
-    assert (found.lines, found.first, found.rows["deliveries"]) == (0, None, 0)
-    assert found.problems == {"open-file": 1}
+    words = [str(tmp_path / "journal"), "--out", str(tmp_path / "out"), "--json"]
+    assert main(["audit", *words]) == 3
+    found = json.loads(capsys.readouterr().out)
+    assert found["anomalies"] == {}
+    rows = found["rows"]["deliveries"]
+    assert (found["lines"], found["first"], rows) == (0, None, 0)
+    assert found["problems"] == {"open-file": 1}
     why = "no message is in the lines that were read; 1 file not closed"
-    assert found.nothing_judged == why
+    assert found["nothing_judged"] == why
     assert f"Nothing to judge: {why}." in (tmp_path / "out" / "report.html").read_text()
     numbers = (tmp_path / "out" / "metrics.prom").read_text()
     assert "xmpp_qos_audit_files_not_closed 1\n" in numbers

@@ -246,7 +246,7 @@ def test_an_out_that_is_a_uri_of_this_machine_is_a_folder(
     """With a report in it, and a lock."""
     (tmp_path / "journal" / "date=2026-01-05").mkdir(parents=True)
     out = tmp_path / "the out"
-    assert main(["audit", str(tmp_path / "journal"), "--out", f"file://{out}"]) == 0
+    assert main(["audit", str(tmp_path / "journal"), "--out", f"file://{out}"]) == 3
     assert "Nothing to judge" in (out / "report.html").read_text()
     assert snapshot(f"file://{out}").keys() == snapshot(str(out)).keys() > {"problems"}
 
