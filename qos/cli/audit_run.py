@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import os
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -24,6 +26,30 @@ class AuditRun(SparkRun["Summary"]):
         super().__init__(master=arguments.master, out=out)
         self._journals = journals
         self._arguments = arguments
+
+    def _is_short(self) -> bool:
+        from qos.pipeline.driver import MARGIN, REPORT
+        from qos.pipeline.journals import tied_folders
+        from qos.pipeline.locations import local_path
+        from qos.pipeline.new_files import files_since
+        from qos.pipeline.small import are_small
+
+        given = self._arguments
+        folders, _ = tied_folders(self._journals)
+        elsewhere = any(local_path(folder) is None for folder in folders)
+        if elsewhere or (given.follow and not given.once):
+            return False
+        first = given.first and given.first - MARGIN
+        files = files_since(
+            None, folders, first, last=given.last and given.last + MARGIN
+        )
+        out = local_path(self._out)
+        if given.follow and out is not None:
+            # What came before was taken in then, or it is a little more.
+            with contextlib.suppress(OSError):
+                drawn = (out / REPORT).stat().st_mtime
+                files = [each for each in files if os.stat(each.path).st_mtime >= drawn]
+        return are_small(files)
 
     def _limits(self) -> Limits:
         from qos.pipeline.tables import Limits

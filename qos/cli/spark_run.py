@@ -77,6 +77,10 @@ class SparkRun(abc.ABC, Generic[_T]):
     def _do(self, spark: SparkSession) -> _T:
         """What to do, in the thread."""
 
+    def _is_short(self) -> bool:
+        """Whether it will take a minute at most; asked before there is a session."""
+        return False
+
     def _stops_gently(self) -> bool:
         """Whether it is on its way to end by itself, now that it was cancelled."""
         return False
@@ -127,7 +131,8 @@ class SparkRun(abc.ABC, Generic[_T]):
 
         # It takes a second, in which Java starts.
         threading.Thread(target=import_module, args=(self._needs,)).start()
-        with spark_session(master=self._master, quiet=True) as spark:
+        short = self._is_short()
+        with spark_session(master=self._master, quiet=True, short=short) as spark:
             self._spark = spark
             try:
                 return self._do(spark)

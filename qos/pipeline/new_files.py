@@ -56,7 +56,7 @@ class NewFile:
 
 
 def files_since(
-    spark: SparkSession,
+    spark: SparkSession | None,
     journals: Sequence[str],
     first: date | None,
     seen: Collection[str] = (),
@@ -66,7 +66,7 @@ def files_since(
     """The files in the folders of a day and later ones.
 
     Args:
-        spark: the session.
+        spark: the session; None: all journals are on this machine.
         journals: folders, those that have `date=YYYY-MM-DD` folders; or such a folder
             itself. Local paths, or URIs that Spark can read.
         first: the day; None: all.
@@ -109,7 +109,9 @@ def _problem(path: str, size: int) -> str | None:
     return Problem.UNREAD_FILE.value if why_unread(path, size) else None
 
 
-def _days(spark: SparkSession, journals: Sequence[str]) -> Iterator[tuple[str, str]]:
+def _days(
+    spark: SparkSession | None, journals: Sequence[str]
+) -> Iterator[tuple[str, str]]:
     """The folders of days, and their days."""
     for journal in journals:
         folder = journal.rstrip("/")
@@ -117,16 +119,26 @@ def _days(spark: SparkSession, journals: Sequence[str]) -> Iterator[tuple[str, s
         if own:
             yield folder, own[1]
             continue
-        for name in hadoop.children(spark, folder):
+        for name in _names(spark, folder):
             found = _DAY.fullmatch(name)
             if found:
                 yield f"{folder}/{name}", found[1]
 
 
-def _files(spark: SparkSession, folder: str) -> Iterator[tuple[str, int]]:
+def _names(spark: SparkSession | None, folder: str) -> list[str]:
+    """What is in a folder; nothing if there is no such folder."""
+    path = local_path(folder)
+    if path is None:
+        assert spark is not None
+        return hadoop.children(spark, folder)
+    return os.listdir(path) if path.is_dir() else []
+
+
+def _files(spark: SparkSession | None, folder: str) -> Iterator[tuple[str, int]]:
     """All files in a folder, and in its folders, that are not hidden."""
     path = local_path(folder)
     if path is None:
+        assert spark is not None
         yield from hadoop.files(spark, folder)
         return
     for parent, folders, names in os.walk(path):

@@ -18,10 +18,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from qos.pipeline.java import java_options
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 __all__ = ["JAVA_LEAST", "NoSpark", "check_python", "check_spark", "spark_session"]
+
+_JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 
 #: What Spark 4 runs on.
 JAVA_LEAST: Final = 17
@@ -45,6 +49,8 @@ _ALWAYS = {
     # The other one is deprecated, and takes several times as long to write.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.ansi.enabled": "true",
+    # What is one file each is to stay so where it is put together.
+    "spark.sql.unionOutputPartitioning": "false",
     # Where in our code a column was made tells a user nothing, and to find it out, for
     # each of thousands, takes as long as all else that is done before a query runs.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
@@ -62,6 +68,9 @@ _LOCAL_DEFAULTS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.memory": "1g",
+    # An audit has more plans than the 100 of which Spark keeps the code otherwise: the
+    # next look of a follower would compile all of it again.
+    "spark.sql.codegen.cache.maxEntries": "1000",
 }
 
 #: Likewise, and set once Java runs.
@@ -80,8 +89,11 @@ class NoSpark(Exception):
     """Spark cannot be used here; the text says what is missing, in one line."""
 
 
-def check_spark() -> None:
+def check_spark() -> str:
     """See that the extra and Java are here. Takes less than a second.
+
+    Returns:
+        What Java says of its version; "" if spark-submit has started one already.
 
     Raises:
         NoSpark: they are not.
@@ -92,8 +104,7 @@ def check_spark() -> None:
             f"this needs the extra `spark`, and there is no {' and no '.join(missing)}: "
             "pip install 'xmpp-qos[spark]'"
         )
-    if _SUBMITTED not in os.environ:
-        _check_java()
+    return "" if _SUBMITTED in os.environ else _check_java()
 
 
 def check_python(spark: SparkSession) -> None:
@@ -135,7 +146,11 @@ def check_python(spark: SparkSession) -> None:
 
 @contextlib.contextmanager
 def spark_session(
-    name: str = "xmpp-qos", *, master: str | None = None, quiet: bool = False
+    name: str = "xmpp-qos",
+    *,
+    master: str | None = None,
+    quiet: bool = False,
+    short: bool = False,
 ) -> Iterator[SparkSession]:
     """A session, which is stopped at the end unless somebody else had begun it.
 
@@ -145,11 +160,13 @@ def spark_session(
             spark-submit says, or else all cores of this machine.
         quiet: keep what Java says to itself (its warnings at the start) out of our
             stderr.
+        short: on this machine, for a minute at most: Java does not prepare for more.
 
     Raises:
         NoSpark: there can be none.
     """
-    check_spark()
+    java = check_spark()
+    import pyspark
     from py4j.protocol import Py4JError
     from pyspark import SparkContext
     from pyspark.errors import PySparkException
@@ -169,7 +186,11 @@ def spark_session(
     if local:
         options |= _LOCAL
         by_user = _user_defaults()
-        for key, value in _LOCAL_DEFAULTS.items():
+        defaults = dict(_LOCAL_DEFAULTS)
+        if ours and java:
+            of = (java, pyspark.__version__, pyspark.__file__)
+            defaults[_JAVA_OPTIONS] = java_options(*of, short=short)
+        for key, value in defaults.items():
             if key not in by_user:
                 options[key] = value
         if not submitted:
@@ -217,7 +238,8 @@ def _user_defaults() -> frozenset[str]:
     return frozenset(re.findall(r"^\s*(spark\.[^\s=:]+)", text, re.MULTILINE))
 
 
-def _check_java() -> None:
+def _check_java() -> str:
+    """Where Java is, and what it says of its version."""
     home = os.environ.get("JAVA_HOME")
     java = shutil.which("java", path=f"{home}/bin") if home else shutil.which("java")
     advice = f"install Java {JAVA_LEAST} (Debian: openjdk-17-jre-headless)"
@@ -235,11 +257,13 @@ def _check_java() -> None:
     except (OSError, subprocess.SubprocessError) as error:
         raise NoSpark(f"{java} does not run ({error}): {advice}") from None
     # `openjdk version "17.0.15" 2025-04-15`; before Java 9 it was "1.8.0_392".
-    found = re.search(r'version "(?:1\.)?([0-9]+)', said.stderr + said.stdout)
+    text = said.stderr + said.stdout
+    found = re.search(r'version "(?:1\.)?([0-9]+)', text)
     version = int(found[1]) if found else 0
     if version < JAVA_LEAST:
         shown = version or "of an unknown version"
         raise NoSpark(f"Spark needs Java {JAVA_LEAST}, and {java} is {shown}: {advice}")
+    return f"{java}\n{text}"
 
 
 @contextlib.contextmanager

@@ -1,0 +1,116 @@
+"""The second Java has at once what the first one had to look for; and says nothing."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from qos.pipeline.java import java_options
+
+_OF = ("java 17", "spark 4")
+_UNFINISHED = b"\0\0\0\0"
+_WHOLE = b"\xa8\xab\x0b\xf0"
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The cache of a user who has given Java no options."""
+    monkeypatch.delenv("JAVA_TOOL_OPTIONS")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return tmp_path / "xmpp-qos"
+
+
+def file_of(options: str, option: str) -> Path:
+    (word,) = [word for word in options.split() if word.startswith(f"-XX:{option}=")]
+    assert "-Xlog:disable" in options
+    return Path(word.partition("=")[2])
+
+
+def test_the_first_java_writes_a_file_and_the_next_one_reads_it(cache: Path) -> None:
+    """What Java has not finished is not read, and written again some time later."""
+    file = file_of(java_options(*_OF, short=False), "ArchiveClassesAtExit")
+    assert file.parent == cache
+    file.write_bytes(_UNFINISHED)
+    assert java_options(*_OF, short=False) == ""
+    os.utime(file, (0, 0))
+    assert file_of(java_options(*_OF, short=False), "ArchiveClassesAtExit") == file
+    file.write_bytes(_WHOLE)
+    assert file_of(java_options(*_OF, short=False), "SharedArchiveFile") == file
+    other = java_options("java 21", "spark 4", short=False)
+    assert file_of(other, "ArchiveClassesAtExit") != file
+
+
+def test_files_that_nobody_has_used_for_a_month_are_removed(cache: Path) -> None:
+    """They are large; and whoever has one open keeps it."""
+    file = file_of(java_options(*_OF, short=False), "ArchiveClassesAtExit")
+    file.write_bytes(_WHOLE)
+    os.utime(file, (0, 0))
+    foreign = cache / "notes"
+    foreign.touch()
+    os.utime(foreign, (0, 0))
+    java_options(*_OF, short=False)
+    java_options("java 21", "spark 4", short=False)
+    assert file.exists()
+    os.utime(file, (0, 0))
+    java_options("java 21", "spark 4", short=False)
+    assert [*cache.iterdir()] == [foreign]
+
+
+@pytest.mark.parametrize("short", [False, True])
+def test_without_a_place_for_it_java_starts_as_it_always_did(
+    short: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No home, a name that Spark would take apart, or a file of the user's own."""
+    monkeypatch.delenv("JAVA_TOOL_OPTIONS")
+    (tmp_path / "file").touch()
+    for cache in (tmp_path / "file", tmp_path / "a b"):
+        monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
+        options = java_options(*_OF, short=short)
+        assert "Archive" not in options
+        assert ("-XX:TieredStopAtLevel=1" in options) == short
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-Da=b -XX:SharedArchiveFile=own.jsa")
+    assert "Archive" not in java_options(*_OF, short=short)
+
+
+_CHILD = """
+from pathlib import Path
+from qos.pipeline.session import spark_session
+
+with spark_session("child", master="local[1]", quiet=True, short=True) as spark:
+    number = spark._jvm.java.lang.ProcessHandle.current().pid()
+    print(".jsa" in Path(f"/proc/{number}/maps").read_text().replace("classes.jsa", ""))
+"""
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(180)
+def test_java_does_so(tmp_path: Path) -> None:
+    """Not a word of it on stdout or stderr."""
+    found = []
+    for _ in range(2):
+        environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
+        del environment["JAVA_TOOL_OPTIONS"]
+        done = subprocess.run(
+            (sys.executable, "-c", _CHILD),
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=90,
+            check=True,
+        )
+        assert done.stderr == ""
+        found.append(done.stdout)
+        # It writes the file when its Python is gone.
+        until = time.monotonic() + 60
+        files: list[bytes] = []
+        while not files or not any(files[0]):
+            assert time.monotonic() < until
+            time.sleep(0.1)
+            files = [
+                path.read_bytes()[:4] for path in tmp_path.glob("xmpp-qos/spark-*")
+            ]
+    assert found == ["False\n", "True\n"]
