@@ -18,7 +18,7 @@ from qos.pipeline import read, tables
 from qos.pipeline.audits import HIDDEN
 from qos.pipeline.stage import Staged
 from qos.pipeline.staging import Marks, Staging
-from qos.pipeline.state import Known, State
+from qos.pipeline.state import Known, State, few
 from qos.pipeline.step import Step, pending
 from qos.pipeline.subjects import message_subject, subject
 from qos.pipeline.tables import Limits
@@ -161,7 +161,8 @@ def _begun(known: Known) -> DataFrame:
 
 
 def _only(known: Known, subjects: DataFrame) -> Known:
-    keys = subjects.select("subject")
+    """What is known of some subjects; they are computed already."""
+    keys = few(subjects)
     return Known(
         known.told.join(keys, "subject", "left_semi"),
         known.lines.join(keys, "subject", "left_semi"),

@@ -75,6 +75,7 @@ def replace(
     partition_by: Sequence[str] = (),
     where: Where = None,
     removed: Sequence[RemoveAction] | None = None,
+    data_change: bool = True,
 ) -> int:
     """Replace rows of a table by those of a frame, in one commit.
 
@@ -84,6 +85,7 @@ def replace(
         partition_by: columns; their values are in the names of folders.
         where: what is replaced.
         removed: the files that are replaced, instead of what is `where`.
+        data_change: whether the frame has rows that the table did not have.
 
     Returns:
         The version of the table that has them.
@@ -103,7 +105,8 @@ def replace(
         writer = writer.partitionBy(*partition_by)
     writer.parquet(f"{folder}/{write}")
     with errors_name(folder):
-        added = add_actions(files_of(spark, folder), write)
+        there = files_of(spark, folder)
+        added = add_actions(there, write, data_change=data_change)
         return commit(table, added, schema, partition_by, where, removed)
 
 

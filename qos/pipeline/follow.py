@@ -18,12 +18,13 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
-from functools import cached_property
+from functools import cached_property, partial
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from qos.pipeline import boot_runs, read, store, tables
+from qos.pipeline.at_once import at_once
 from qos.pipeline.audits import STAGED, Audits
 from qos.pipeline.boot_runs import CLOCK_BACK_S
 from qos.pipeline.carry_over import known_of
@@ -36,6 +37,7 @@ from qos.pipeline.stage import Staged, stage
 from qos.pipeline.staging import Incomplete, Marks, Staging
 from qos.pipeline.state import Known, Part, State, gathered
 from qos.pipeline.step import MESSAGE, Step, pending
+from qos.pipeline.swap import join_files
 from qos.pipeline.tables import Limits
 from qos.pipeline.tables.once import bare
 
@@ -206,8 +208,8 @@ class Follower:
             subjects = new.subjects().localCheckpoint()
             known = self._state.look_up(subjects, before.parts)
             part = self._state.write(new + known, step)
-            parts = (*before.parts, part)
-            marks = self._marks(staged, before, parts, limits)
+            marks = self._marks(staged, before, limits)
+            parts = (*before.parts, part._replace(latest=marks.latest))
             boots = boot_runs.merged(
                 self._staging.boots(before.batch)
                 .unionByName(staged.runs)
@@ -221,6 +223,7 @@ class Follower:
         now = self._state.read(part)
         written = self._step(known, now, parts, others, boots, limits).write()
         self._write_problems(problems, boots)
+        self._join_files(before.open_from, marks.open_from)
         self._audits.record(*_shown(marks))
         marks = replace(marks, parts=self._gathered(parts, marks))
         left = pending(written, marks.open_from)
@@ -250,13 +253,8 @@ class Follower:
             progress=self._progress,
         )
 
-    def _marks(
-        self,
-        staged: Staged,
-        before: Marks,
-        parts: tuple[Part, ...],
-        limits: Limits,
-    ) -> Marks:
+    def _marks(self, staged: Staged, before: Marks, limits: Limits) -> Marks:
+        """How far this step is, but for the parts that count then."""
         until = limits.now.astimezone(UTC).date() + _AHEAD
         first_day, last_day = F.to_date("first_at"), F.to_date("last_at")
         timely = [F.when(day <= F.lit(until), day) for day in (first_day, last_day)]
@@ -284,7 +282,6 @@ class Follower:
             latest=latest,
             shown_from=_most(first, before.open_from),
             open_from=None if latest is None else latest - self._late,
-            parts=parts,
         )
 
     def _problems(
@@ -320,12 +317,32 @@ class Follower:
 
     def _gathered(self, parts: tuple[Part, ...], marks: Marks) -> tuple[Part, ...]:
         kept = list(parts)
-        while some := gathered(kept):
+        while some := gathered(kept, marks.open_from):
             self._progress("gathering what is kept")
             begin = kept.index(some[0])
             whole = self._state.gather(some, kept, marks.open_from)
             kept[begin : begin + len(some)] = [whole]
         return tuple(kept)
+
+    def _join_files(self, first: date | None, open_from: date | None) -> None:
+        """Make few files of those of the days that are closed from now on."""
+        if open_from is None or first == open_from:
+            return
+        self._progress("joining the files of closed days")
+        last = open_from - timedelta(days=1)
+        at_once(
+            *(
+                partial(
+                    join_files,
+                    self._spark,
+                    f"{self._out}/{name}",
+                    like.schema,
+                    first,
+                    last,
+                )
+                for name, like in self._like.items()
+            )
+        )
 
     def _again(self, marks: Marks) -> Look:
         """No new line: judge again what may be another thing as time has passed."""

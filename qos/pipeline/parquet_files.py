@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
+from functools import partial
 from typing import Any, Final, TypeAlias
 
 import pyarrow.fs as pafs
@@ -32,20 +33,26 @@ def file_system(uri: str, options: dict[str, str] | None) -> pafs.FileSystem:
     return pafs.PyFileSystem(DeltaStorageHandler(uri, options))
 
 
-def add_actions(files: pafs.FileSystem, folder: str) -> list[AddAction]:
+def add_actions(
+    files: pafs.FileSystem, folder: str, *, data_change: bool = True
+) -> list[AddAction]:
     """What a log says of the Parquet files in a folder of a table.
 
     Args:
         files: of the table.
         folder: within it; of Hive's form, `…/date=2026-01-05/part-….parquet`.
+        data_change: whether they have rows that the table did not have.
     """
     found = files.get_file_info(pafs.FileSelector(folder, recursive=True))
     infos = [info for info in found if info.path.endswith(".parquet")]
     with ThreadPoolExecutor(_THREADS) as pool:
-        return list(pool.map(lambda info: _add_action(files, info, folder), infos))
+        add = partial(_add_action, files, folder, data_change)
+        return list(pool.map(add, infos))
 
 
-def _add_action(files: pafs.FileSystem, info: pafs.FileInfo, folder: str) -> AddAction:
+def _add_action(
+    files: pafs.FileSystem, folder: str, data_change: bool, info: pafs.FileInfo
+) -> AddAction:
     within = info.path.removeprefix(f"{folder}/").split("/")[:-1]
     partition = dict(part.split("=", 1) for part in within)
     with files.open_input_file(info.path) as file:
@@ -55,7 +62,7 @@ def _add_action(files: pafs.FileSystem, info: pafs.FileInfo, folder: str) -> Add
         size=info.size,
         partition_values=partition,
         modification_time=int((info.mtime_ns or 0) / 1_000_000),
-        data_change=True,
+        data_change=data_change,
         stats=json.dumps(_statistics(footer)),
     )
 

@@ -37,7 +37,7 @@ __all__ = ["Incomplete", "Marks", "Staging"]
 
 _MARKS: Final = (
     "batch int, lines bigint, events bigint, first date, last date, latest date, "
-    "shown_from date, open_from date, parts array<struct<first:int,last:int>>"
+    "shown_from date, open_from date, parts array<struct<first:int,last:int,latest:date>>"
 )
 
 _FILE: Final = "path string, day string, problem string, size bigint"

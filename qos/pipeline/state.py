@@ -9,6 +9,7 @@ numbers of subjects, and of the steps found there the rows::
     FOLDER/parts/7-7/lines    the lines of items, workers, refusals and counts
     FOLDER/parts/1-6          parts of former steps, gathered in one
 
+Parts whose days are all closed become one, in which only what has not ended is left.
 Each row has the number of its step, and the rows of a part lie in the order of steps:
 to read those of few steps takes as long in a gathered part as in their own. Parts never
 change; which of them count is said by whoever has this state (see Part). A step that
@@ -35,19 +36,27 @@ from qos.pipeline.subjects import is_open, message_is_open
 from qos.pipeline.tables import WRITTEN_WITHIN
 from qos.pipeline.tables.once import role_is
 
-__all__ = ["GATHERED", "Known", "Part", "State", "gathered"]
+__all__ = ["GATHERED", "Known", "Part", "State", "few", "gathered"]
 
 #: So many parts of about the same size become one.
 GATHERED: Final = 16
 
 _KINDS: Final = ("told", "lines")
 
+#: So many numbers of subjects, 8 bytes each, every task may have.
+_FEW: Final = 200_000
+
 
 class Part(NamedTuple):
-    """The first and the last step that a part has rows of."""
+    """Which part it is: the first and the last step that it has rows of.
+
+    Attributes:
+        latest: the last day of them that was not in the future; None: not known.
+    """
 
     first: int
     last: int
+    latest: date | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +123,10 @@ class State:
         )
 
     def write(self, known: Known, step: int) -> Part:
-        """Write the part of a step, and return it; it does not count yet."""
+        """Write the part of a step, and return it; it does not count yet.
+
+        Its last day is for the caller to say.
+        """
         part = Part(step, step)
         frames = zip(_KINDS, (known.told, known.lines), strict=True)
         rows = [(frame.withColumn("step", F.lit(step)), name) for name, frame in frames]
@@ -133,7 +145,7 @@ class State:
             all_parts: those that count, these among them.
             open_from: the day; None: nothing is left out for its age.
         """
-        whole = Part(parts[0].first, parts[-1].last)
+        whole = Part(parts[0].first, parts[-1].last, parts[-1].latest)
         newest = [part for part in all_parts if part.last >= whole.first]
         for name in _KINDS:
             steps = self._newest(self._read(name, newest))
@@ -166,6 +178,7 @@ class State:
         self, name: str, subjects: DataFrame, parts: Sequence[Part]
     ) -> DataFrame:
         rows = self._read(name, parts)
+        subjects = few(subjects)
         # Of all rows no more than two columns are read.
         steps = self._newest(rows.join(subjects, "subject", "left_semi")).persist()
         try:
@@ -203,12 +216,32 @@ class State:
         return f"{self._folder}/parts/{_name(part)}/{name}"
 
 
-def gathered(parts: Sequence[Part]) -> Sequence[Part]:
-    """The newest parts that are to become one; none: they are few enough.
+def few(subjects: DataFrame) -> DataFrame:
+    """The same; if they are few, all tasks have them, and no other row has to move.
 
-    Each row is gathered as often as there are sizes of parts, so it costs a step on
-    average little more when there were many steps before it than when there were few.
+    Args:
+        subjects: computed already: Spark does not know how many they are.
     """
+    subjects = subjects.select("subject")
+    return F.broadcast(subjects) if subjects.count() <= _FEW else subjects
+
+
+def gathered(parts: Sequence[Part], open_from: date | None) -> Sequence[Part]:
+    """The parts that are to become one; none: they are few enough.
+
+    Those of closed days, of which little is left then; or the newest ones, if there are
+    many. Each row is gathered as often as there are sizes of parts, and once more when
+    its day is closed: so what a step reads and writes depends on the open days, and not
+    on those before.
+
+    Args:
+        parts: those that count, the oldest first.
+        open_from: the first day that is open; None: any.
+    """
+    if open_from is not None:
+        closed = [part for part in parts if (part.latest or date.min) < open_from]
+        if len(closed) > 1:
+            return closed
     size = 1
     rest = list(parts)
     while rest:

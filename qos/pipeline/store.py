@@ -30,6 +30,10 @@ __all__ = [
 ]
 
 
+#: So many days of an audit are few.
+_DAYS_FEW = 3
+
+
 def replace_days(table: DataFrame, folder: str, first: date, last: date) -> int:
     """Write the rows of these days; what was there of these days is gone after.
 
@@ -48,8 +52,10 @@ def replace_days(table: DataFrame, folder: str, first: date, last: date) -> int:
         CannotWrite: see qos.pipeline.delta.replace.
     """
     rows = table.where(F.col("date").between(F.lit(first), F.lit(last)))
-    # Few files, and no task that has all of a big day to itself.
-    rows = rows.hint("rebalance", "date")
+    if (last - first).days >= _DAYS_FEW:
+        # Few files, and no task that has all of a big day to itself. Of few days each
+        # task may have a file of each: that spares all rows a move.
+        rows = rows.hint("rebalance", "date")
     where = delta.days(first, last)
     return delta.replace(rows, folder, partition_by=["date"], where=where)
 

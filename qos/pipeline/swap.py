@@ -2,7 +2,7 @@
 
 Only the files that have such rows are written again, each by itself: so a file stays
 with the hours that it has, and is found by them. All is one commit, and to do it again
-changes nothing.
+changes nothing. When nothing is going to change any more, few files are made of many.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from qos.pipeline import delta, store
 from qos.pipeline.locations import spark_folder
 from qos.pipeline.snapshot import files
 
-__all__ = ["Hour", "read_hours", "swap"]
+__all__ = ["Hour", "join_files", "read_hours", "swap"]
 
 #: A date and an hour: each table has these columns.
 Hour: TypeAlias = tuple[date, int]
@@ -87,6 +87,40 @@ def swap(
     )
 
 
+def join_files(
+    spark: SparkSession, folder: str, schema: StructType, first: date | None, last: date
+) -> None:
+    """Make few files of the many in which some days were written. No row changes.
+
+    Args:
+        spark: the session.
+        folder: of the table.
+        schema: of the table.
+        first: the first of the days; None: as early as there is any.
+        last: the last one.
+
+    Raises:
+        CannotWrite: see qos.pipeline.delta.replace.
+    """
+    table = delta.open_table(spark, folder)
+    if table is None:
+        return
+    groups = _groups(table, first, last)
+    now_ms = round(time.time() * 1000)
+    for start in range(0, len(groups), _KEPT_APART):
+        some = groups[start : start + _KEPT_APART]
+        parts = [_read(spark, table, schema, paths).coalesce(1) for paths in some]
+        delta.replace(
+            reduce(DataFrame.unionByName, parts),
+            folder,
+            partition_by=["date"],
+            removed=[
+                RemoveAction(path, False, now_ms) for paths in some for path in paths
+            ],
+            data_change=False,
+        )
+
+
 def read_hours(
     spark: SparkSession, folder: str, schema: StructType, hours: Collection[Hour]
 ) -> DataFrame:
@@ -146,6 +180,29 @@ def _with_keys(
     ]
     tails = {"/".join(place.split("/")[-3:]) for place in places}
     return {path: size for path, size in found.items() if path in tails}
+
+
+def _groups(table: DeltaTable, first: date | None, last: date) -> list[list[str]]:
+    """The files that are to become one, two or more, each time.
+
+    They are of one day, and were written one after the other: so most of the rows in
+    each file are of few hours.
+    """
+    found: pa.Table = files(table, first, last)
+    if not len(found):
+        return []
+    # Many files may be written in the same second, of which `path` begins.
+    order = ["partition.date", "modification_time", "path"]
+    rows = found.sort_by([(name, "ascending") for name in order])
+    groups: list[list[str]] = []
+    day, size = None, 0
+    for row in rows.select([*order, "size_bytes"]).to_pylist():
+        size += row["size_bytes"]
+        if row["partition.date"] != day or size > _FILE_BYTES:
+            groups.append([])
+            day, size = row["partition.date"], row["size_bytes"]
+        groups[-1].append(row["path"])
+    return [paths for paths in groups if len(paths) > 1]
 
 
 def _apart(found: dict[str, int]) -> list[list[str]]:

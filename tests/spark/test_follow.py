@@ -21,7 +21,7 @@ from qos.pipeline.delta import CannotWrite
 from qos.pipeline.driver import TABLES, audit
 from qos.pipeline.follow import LATE_LINE, Follower
 from qos.pipeline.new_files import NewFile
-from qos.pipeline.snapshot import snapshot, spark_frame
+from qos.pipeline.snapshot import files, snapshot, spark_frame
 from qos.pipeline.staging import Incomplete, Marks, Staging
 from qos.pipeline.synth import Plan, synthesise
 from qos.pipeline.tables import Limits
@@ -180,14 +180,19 @@ def test_what_comes_for_a_closed_day_is_counted_and_changes_no_table(
     write_journal(
         journals, "second", Lines("u").sent(*WHOLE, msg_id="new", at=10 * DAY_S)
     )
+    write_journal(journals, "more", Lines("t").sent(*WHOLE, msg_id="more"))
     follower(spark, journals, out).look()
     before = messages(spark, out)
     assert before == [
+        ("2026-01-05", "more", "delivered"),
         ("2026-01-05", "open", None),
         ("2026-01-05", "over", "delivered"),
         ("2026-01-15", "new", "delivered"),
         (f"{NOON + timedelta(seconds=ahead):%Y-%m-%d}", "ahead", "delivered"),
     ]
+    # Of two looks, and joined when it was closed.
+    closed = files(snapshot(str(out))["deliveries"], NOON.date(), NOON.date())
+    assert closed["num_records"].to_pylist() == [3]
     late = Lines("v").sent("accepted", "delivered", msg_id="late", at=DAY_S)
     write_journal(journals, "late", late)
     end = Lines("y").sent("delivered", msg_id="open", at=10 * DAY_S, boot="two")
@@ -198,8 +203,9 @@ def test_what_comes_for_a_closed_day_is_counted_and_changes_no_table(
     # The one that was open is closed now, in its row of ten days ago.
     assert messages(spark, out) == sorted(
         [
+            before[0],
             ("2026-01-05", "open", "delivered"),
-            *before[1:],
+            *before[2:],
             ("2026-01-09", "in time", "delivered"),
         ]
     )

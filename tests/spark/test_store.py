@@ -1,5 +1,6 @@
 """A day that is audited again is replaced as a whole, and others stay."""
 
+from collections import Counter
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any, cast
@@ -18,7 +19,8 @@ from qos.pipeline.locations import (
     spark_folder,
     storage_options,
 )
-from qos.pipeline.snapshot import spark_frame
+from qos.pipeline.snapshot import files, spark_frame
+from qos.pipeline.swap import join_files, swap
 
 pytestmark = [
     pytest.mark.spark,
@@ -96,7 +98,7 @@ def test_a_small_table_is_replaced_as_a_whole(
 
 
 def test_a_day_is_a_few_files(spark: SparkSession, tmp_path: Path) -> None:
-    """However many tasks have made it, and however many hours it has."""
+    """However many tasks have made it, and however many hours and days there are."""
     folder = str(tmp_path / "t")
     rows = [(day, number % 24, "x") for number in range(500) for day in (FIFTH, SIXTH)]
     many = table(spark, *rows).repartition(16)
@@ -104,10 +106,21 @@ def test_a_day_is_a_few_files(spark: SparkSession, tmp_path: Path) -> None:
     spark.conf.set("spark.sql.adaptive.enabled", "true")
     try:
         for _ in range(2):
-            store.replace_days(many, folder, FIFTH, SIXTH)
+            store.replace_days(many, folder, FIFTH, date(2026, 1, 8))
     finally:
         spark.conf.unset("spark.sql.adaptive.enabled")
     assert len(DeltaTable(folder).file_uris()) == 2
+
+
+def test_rows_of_few_days_do_not_move_to_be_written(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Each task writes its own: a day of a fleet would take long to sort again."""
+    folder = str(tmp_path / "t")
+    rows = [(day, number, "x") for number in range(8) for day in (FIFTH, SIXTH)]
+    store.replace_days(table(spark, *rows).repartition(2), folder, FIFTH, SEVENTH)
+    files = DeltaTable(folder).file_uris()
+    assert 2 < len(files) <= 4
 
 
 def test_the_log_knows_what_is_in_a_file(spark: SparkSession, tmp_path: Path) -> None:
@@ -151,10 +164,10 @@ def test_of_two_writers_of_a_table_one_gets_an_error(
     store.replace_days(table(spark), folder, FIFTH, SEVENTH)
     real = parquet_files.add_actions
 
-    def meanwhile(*args: object) -> object:
+    def meanwhile(*args: object, **keywords: object) -> object:
         monkeypatch.setattr(delta, "add_actions", real)
         store.replace_days(table(spark, (FIFTH, 1, "other")), folder, FIFTH, FIFTH)
-        return real(*args)  # type: ignore[arg-type]  # as they are given
+        return real(*args, **keywords)  # type: ignore[arg-type]  # as they are given
 
     monkeypatch.setattr(delta, "add_actions", meanwhile)
     with pytest.raises(CannotWrite, match="another audit has written into it meanwh"):
@@ -221,3 +234,57 @@ def test_a_report_can_be_written_where_spark_can_write(
     for content in (b"<p>of yesterday, and longer</p>", "<p>\N{SNOWMAN}</p>".encode()):
         hadoop.write(spark, f"file:{file}", content)
         assert file.read_bytes() == content
+
+
+def test_files_of_some_days_are_joined_and_no_row_changes(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """What each version has stays to be read; and a second time nothing is done."""
+    folder = f"{tmp_path}/table"
+    for hour in (1, 2, 3):
+        rows = [(day, hour, f"{day} {hour}") for day in (FIFTH, SIXTH, SEVENTH)]
+        frame = table(spark, *rows)
+        keys = frame.select("name")
+        hours = [(day, hour) for day in (FIFTH, SIXTH, SEVENTH)]
+        swap(frame, folder, on=["name"], keys=keys, hours=hours)
+    before = DeltaTable(folder)
+    expected = sorted(map(tuple, spark_frame(spark, before).collect()))
+    assert len(expected) == 9
+    for _ in range(2):
+        join_files(spark, folder, frame.schema, FIFTH, SIXTH)
+        joined = DeltaTable(folder)
+        assert joined.version() == before.version() + 1
+        for each in (before, joined):
+            assert sorted(map(tuple, spark_frame(spark, each).collect())) == expected
+    days = Counter(files(joined)["partition.date"].to_pylist())
+    assert days == {FIFTH: 1, SIXTH: 1, SEVENTH: 3}
+    log = Path(folder, "_delta_log", f"{joined.version():020}.json").read_text()
+    assert '"dataChange":true' not in log
+    join_files(spark, f"{tmp_path}/none", frame.schema, None, SIXTH)
+    assert not (tmp_path / "none").exists()
+    # A row of a joined file is found, and replaced.
+    again = table(spark, (FIFTH, 2, f"{FIFTH} 2"), (FIFTH, 4, "new"))
+    hours = [(FIFTH, 2), (FIFTH, 4)]
+    swap(again, folder, on=["name"], keys=again.select("name"), hours=hours)
+    rows = sorted(map(tuple, spark_frame(spark, DeltaTable(folder)).collect()))
+    assert rows == sorted([*expected, (FIFTH, 4, "new")])
+
+
+def test_a_joined_file_is_not_too_big(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that a late row of one hour does not have a whole day written again."""
+    folder = f"{tmp_path}/table"
+    for hour in range(6):
+        frame = table(spark, (FIFTH, hour, "x"))
+        keys = frame.select("hour")
+        swap(frame, folder, on=["hour"], keys=keys, hours=[(FIFTH, hour)])
+    size = max(files(DeltaTable(folder))["size_bytes"].to_pylist())
+    monkeypatch.setattr("qos.pipeline.swap._FILE_BYTES", 2 * size)
+    join_files(spark, folder, frame.schema, None, FIFTH)
+    found = files(DeltaTable(folder))
+    assert sorted(found["num_records"].to_pylist()) == [2, 2, 2]
+    spans = zip(
+        found["min.hour"].to_pylist(), found["max.hour"].to_pylist(), strict=True
+    )
+    assert sorted(spans) == [(0, 1), (2, 3), (4, 5)]
