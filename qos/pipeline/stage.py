@@ -176,9 +176,18 @@ def _write(
             of_messages = told.are_of_messages(group)
             by_teller.write_table(told.in_arrow(group.filter(of_messages)))
             others.append(group.filter(pc.invert(of_messages)))
-        # Apart, so that the few are found soon among many.
-        kept.write_table(pa.concat_tables(others))
+        for same in _by_role(pa.concat_tables(others)):
+            kept.write_table(same)
     yield pa.record_batch({"n": [count]})
+
+
+def _by_role(lines: pa.Table) -> Iterator[pa.Table]:
+    """The lines of each role: Spark does not read groups of rows of other roles."""
+    roles = lines["role"]
+    for role in pc.unique(roles):
+        yield lines.filter(
+            pc.equal(roles, role) if role.is_valid else pc.is_null(roles)
+        )
 
 
 def _are_before(lines: pa.Table, day: date) -> pa.ChunkedArray:
