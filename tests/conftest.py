@@ -1,6 +1,7 @@
 """What every process that a test starts is to have in its environment; and what is first."""
 
 import os
+import signal
 import sys
 import time
 from pathlib import Path
@@ -40,6 +41,9 @@ os.environ["JAVA_TOOL_OPTIONS"] = " ".join(
     (*_JAVA, *(f"-D{name}={value}" for name, value in _SPARK.items()))
 )
 os.environ.pop("SPARK_CONF_DIR", None)
+
+# nohup has it ignored, also by what the tests start; and a command ends by it otherwise.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # Half an hour beside every other zone: where UTC is taken for local time or the other way
 # round, no test would see it on a machine that is set to UTC. Spark gives moments as local
