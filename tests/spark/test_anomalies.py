@@ -27,7 +27,7 @@ from qos.pipeline.tables import (
 
 pytestmark = [
     pytest.mark.spark,
-    pytest.mark.xdist_group("spark"),
+    pytest.mark.xdist_group("spark-tables"),
     pytest.mark.timeout(180),
 ]
 

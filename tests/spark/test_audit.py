@@ -35,7 +35,7 @@ from qos.pipeline.tables import Limits, anomalies, deliveries, judged
 
 pytestmark = [
     pytest.mark.spark,
-    pytest.mark.xdist_group("spark"),
+    pytest.mark.xdist_group("spark-tables"),
     pytest.mark.timeout(180),
 ]
 

@@ -13,7 +13,7 @@ from qos.pipeline.synth import EXPECTED, synthesise
 
 
 @pytest.mark.spark
-@pytest.mark.xdist_group("spark")
+@pytest.mark.xdist_group("spark-tables")
 @pytest.mark.timeout(300)
 def test_a_size_is_measured_end_to_end(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -38,7 +38,7 @@ def test_a_size_is_measured_end_to_end(
 
 
 @pytest.mark.spark
-@pytest.mark.xdist_group("spark")
+@pytest.mark.xdist_group("spark-tables")
 @pytest.mark.timeout(180)
 def test_an_audit_that_is_wrong_is_not_measured(
     spark: SparkSession, tmp_path: Path

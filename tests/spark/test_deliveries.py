@@ -8,7 +8,7 @@ from qos.pipeline.tables import deliveries
 
 pytestmark = [
     pytest.mark.spark,
-    pytest.mark.xdist_group("spark"),
+    pytest.mark.xdist_group("spark-tables"),
     pytest.mark.timeout(180),
 ]
 

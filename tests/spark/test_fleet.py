@@ -18,7 +18,7 @@ from published import differences, rows, wrong_verdicts
 
 pytestmark = [
     pytest.mark.spark,
-    pytest.mark.xdist_group("spark"),
+    pytest.mark.xdist_group("spark-tables"),
     pytest.mark.timeout(600),
 ]
 

@@ -19,7 +19,7 @@ from qos.pipeline.tables import Limits
 
 pytestmark = [
     pytest.mark.spark,
-    pytest.mark.xdist_group("spark"),
+    pytest.mark.xdist_group("spark-tables"),
     pytest.mark.timeout(300),
 ]
 

@@ -25,7 +25,7 @@ from qos.pipeline.schema import CHECKED, EVENT
 
 pytestmark = [
     pytest.mark.spark,
-    pytest.mark.xdist_group("spark"),
+    pytest.mark.xdist_group("spark-tables"),
     pytest.mark.timeout(180),
 ]
 

@@ -12,7 +12,7 @@ from qos.pipeline.tables import readings, unreadable
 
 pytestmark = [
     pytest.mark.spark,
-    pytest.mark.xdist_group("spark"),
+    pytest.mark.xdist_group("spark-tables"),
     pytest.mark.timeout(180),
 ]
 

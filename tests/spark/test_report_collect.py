@@ -14,7 +14,7 @@ from qos.pipeline.tables import Limits, queues_hourly, routes_hourly
 
 pytestmark = [
     pytest.mark.spark,
-    pytest.mark.xdist_group("spark"),
+    pytest.mark.xdist_group("spark-tables"),
     pytest.mark.timeout(180),
 ]
 

@@ -10,7 +10,7 @@ import pytest
 
 pytestmark = [
     pytest.mark.spark,
-    pytest.mark.xdist_group("spark"),
+    pytest.mark.xdist_group("spark-tables"),
     pytest.mark.timeout(180),
 ]
 

@@ -21,7 +21,7 @@ from qos.pipeline.tables.routes import merged_percentiles
 
 pytestmark = [
     pytest.mark.spark,
-    pytest.mark.xdist_group("spark"),
+    pytest.mark.xdist_group("spark-tables"),
     pytest.mark.timeout(180),
 ]
 
