@@ -36,7 +36,7 @@ def file_system(uri: str, options: dict[str, str] | None) -> pafs.FileSystem:
 def add_actions(
     files: pafs.FileSystem, folder: str, *, data_change: bool = True
 ) -> list[AddAction]:
-    """What a log says of the Parquet files in a folder of a table.
+    """The entries of a Delta log for the Parquet files in a folder of a table.
 
     Args:
         files: of the table.

@@ -44,7 +44,7 @@ PATIENT = ("hub@{}/main", "dev1@{}/a", "dev3@{}/a", "gate.{}")
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How a fleet is to be.
+    """The fleet that is wanted.
 
     Attributes:
         versions: of the schema, one of them for each node.
