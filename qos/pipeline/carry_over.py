@@ -101,7 +101,7 @@ class CarryOver:
         later = self._state.nothing()
         if self._first is not None and self._marks.parts:
             begun = _begun(self._former).localCheckpoint()
-            early = begun.where(F.col("begun") < F.lit(self._first))
+            early = few(begun.where(F.col("begun") < F.lit(self._first)))
             now, before = _only(known, early), _only(self._former, early)
             step = self._step(before, now, runs, limits)
             judged, _ = step.write_messages()
@@ -109,14 +109,14 @@ class CarryOver:
             messages = messages.unionByName(judged.select(*messages.columns))
             items = items.unionByName(tables.queue_items(now.lines))
             if self._last is not None:
-                after = begun.where(F.col("begun") > F.lit(self._last))
+                after = few(begun.where(F.col("begun") > F.lit(self._last)))
                 later = _only(self._former, after)
         since = self._last and self._last - _SUSPECTS_KEPT
         left = pending(messages, since).select(_of_message().alias("subject"))
         left = left.union(
             items.where(F.col("outcome").isNull()).select(_of_item().alias("subject"))
         )
-        left = left.distinct().localCheckpoint()
+        left = few(left.distinct().localCheckpoint())
         self._save(_only(known, left) + later, runs)
 
     def _step(self, before: Known, now: Known, runs: DataFrame, limits: Limits) -> Step:
@@ -160,9 +160,8 @@ def _begun(known: Known) -> DataFrame:
     return moments.groupBy("subject").agg(F.to_date(F.min("at")).alias("begun"))
 
 
-def _only(known: Known, subjects: DataFrame) -> Known:
-    """What is known of some subjects; they are computed already."""
-    keys = few(subjects)
+def _only(known: Known, keys: DataFrame) -> Known:
+    """What is known of some subjects, the keys."""
     return Known(
         known.told.join(keys, "subject", "left_semi"),
         known.lines.join(keys, "subject", "left_semi"),

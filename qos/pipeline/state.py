@@ -118,8 +118,9 @@ class State:
         """
         if not parts:
             return self.nothing()
+        keys = few(subjects)
         return Known(
-            *at_once(*(partial(self._found, name, subjects, parts) for name in _KINDS))
+            *at_once(*(partial(self._found, name, keys, parts) for name in _KINDS))
         )
 
     def write(self, known: Known, step: int) -> Part:
@@ -165,7 +166,7 @@ class State:
 
     def lines_of(self, subjects: DataFrame, parts: Sequence[Part]) -> DataFrame:
         """The lines of some subjects; see look_up."""
-        return self._found("lines", subjects, parts)
+        return self._found("lines", few(subjects), parts)
 
     def clean(self, parts: Collection[Part]) -> None:
         """Remove the parts that do not count."""
@@ -178,7 +179,6 @@ class State:
         self, name: str, subjects: DataFrame, parts: Sequence[Part]
     ) -> DataFrame:
         rows = self._read(name, parts)
-        subjects = few(subjects)
         # Of all rows no more than two columns are read.
         steps = self._newest(rows.join(subjects, "subject", "left_semi")).persist()
         try:
