@@ -138,36 +138,39 @@ def test_what_has_ended_long_ago_is_not_gathered(
     assert {row["item"] for row in items} == {"open"}
 
 
+def gather_all(parts: list[Part], open_from: date | None) -> int:
+    """Gather what is to be gathered; returns how many steps were in it."""
+    moved = 0
+    while some := gathered(parts, open_from):
+        begin = parts.index(some[0])
+        assert parts[begin : begin + len(some)] == list(some)
+        whole = Part(some[0].first, some[-1].last, some[-1].latest)
+        parts[begin : begin + len(some)] = [whole]
+        moved += whole.last - whole.first + 1
+    return moved
+
+
 def test_the_number_of_parts_grows_as_a_logarithm() -> None:
     """And each step is gathered as often as there are sizes of parts."""
     parts: list[Part] = []
     moved = 0
     for step in range(GATHERED**2 * 3):
         parts.append(Part(step, step))
-        while some := gathered(parts, None):
-            begin = parts.index(some[0])
-            assert parts[begin : begin + len(some)] == list(some)
-            whole = Part(some[0].first, some[-1].last)
-            parts[begin : begin + len(some)] = [whole]
-            moved += whole.last - whole.first + 1
+        moved += gather_all(parts, None)
         assert len(parts) <= 3 * GATHERED
     assert parts[0].first == 0
     assert moved <= 2 * GATHERED**2 * 3
 
 
 def test_parts_of_closed_days_become_one() -> None:
-    """What a step looks through is of the open days, and what those before have left."""
+    """A step looks through the open days, and what has not ended of those before."""
     looks_a_day, late = 24, timedelta(days=3)
     parts: list[Part] = []
     for step in range(looks_a_day * 40):
         day = NOON.date() + timedelta(days=step // looks_a_day)
         open_from = day - late
         parts.append(Part(step, step, day))
-        while some := gathered(parts, open_from):
-            begin = parts.index(some[0])
-            assert parts[begin : begin + len(some)] == list(some)
-            whole = Part(some[0].first, some[-1].last, some[-1].latest)
-            parts[begin : begin + len(some)] = [whole]
+        gather_all(parts, open_from)
         closed = [part for part in parts if (part.latest or day) < open_from]
         assert len(closed) <= 1
         of_others = step + 1 - sum(part.last - part.first + 1 for part in closed)
