@@ -45,7 +45,7 @@ class AuditRun(SparkRun["Summary"]):
         )
         out = local_path(self._out)
         if given.follow and out is not None:
-            # What came before was taken in then, or it is a little more.
+            # Nearly all that is older than the last report was taken in before that.
             with contextlib.suppress(OSError):
                 drawn = (out / REPORT).stat().st_mtime
                 files = [each for each in files if os.stat(each.path).st_mtime >= drawn]

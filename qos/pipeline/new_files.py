@@ -126,7 +126,7 @@ def _days(
 
 
 def _names(spark: SparkSession | None, folder: str) -> list[str]:
-    """What is in a folder; nothing if there is no such folder."""
+    """The names in a folder; none if the folder is not there."""
     path = local_path(folder)
     if path is None:
         assert spark is not None

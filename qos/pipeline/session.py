@@ -49,7 +49,7 @@ _ALWAYS = {
     # The other one is deprecated, and takes several times as long to write.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.ansi.enabled": "true",
-    # What is one file each is to stay so where it is put together.
+    # Or the frames of a union, each to be a file of its own, would become one file.
     "spark.sql.unionOutputPartitioning": "false",
     # Where in our code a column was made tells a user nothing, and to find it out, for
     # each of thousands, takes as long as all else that is done before a query runs.
