@@ -41,10 +41,9 @@ _REFUSED = _R.REFUSED
 #: Who tells of which message.
 _TELLER = ("source", "msg_id", "level", "role", "node", "to")
 
-#: These come too, but only of a line that says how a message has ended: each of those
-#: has a row of its own, for the last of several counts.
-_ENDS = {"end": "event", "condition": "condition", "last_seq": "seq"}
-
+#: Columns of a line that says how a message has ended. If a message has several such
+#: lines, the last one counts: Spark gives each of them a row, Arrow keeps the last.
+_ENDS = {"end": "event", "condition": "condition", "end_seq": "seq"}
 
 #: The number of a line, from its boot and its seq: an array of such numbers says how
 #: many lines there are, though some of them are given twice.
@@ -80,6 +79,7 @@ _TOLD = (
     _Told("received_at", "min", "at", (_S.RECEIVED,)),
     # Of the sender or the receiver.
     _Told("released_at", "min", "at", (_S.RELEASED,)),
+    _Told("ended_at", "max", "at", OUTCOMES),
     _Told("held_at", "min", "at", (_R.HELD,)),
     _Told("held_again_at", "max", "at", (_R.HELD,)),
     _Told("handed_over_at", "min", "at", _HAND_OVERS),
@@ -116,7 +116,7 @@ def in_spark(lines: DataFrame) -> DataFrame:
         The columns of `_TELLER`, `_ENDS` and `_TOLD`.
     """
     # Only times and numbers are made here: for those Spark needs not sort, and most of
-    # it is done before anything moves.
+    # it is done before anything moves. So each end is one of the keys.
     ended = _is_one("event", OUTCOMES)
     ends = {name: F.when(ended, F.col(field)) for name, field in _ENDS.items()}
     columns = []
@@ -162,21 +162,38 @@ def are_of_messages(lines: pa.Table) -> pa.ChunkedArray:
 
 def in_arrow(lines: pa.Table) -> pa.Table:
     """The same of such a table; its rows are merged with those of any other."""
-    ended = _are_one(lines, "event", OUTCOMES)
+    places, ends = _ends(lines)
     lines = lines.append_column(_LINE_ID, _line_ids(lines))
-    columns = {name: lines[name] for name in _TELLER}
-    for name, field in _ENDS.items():
-        columns[name] = _where(ended, lines[field])
+    columns = {name: lines[name] for name in _TELLER} | {"last": places}
     for told in _TOLD:
         value = lines[told.field]
         if told.events:
             value = _where(_are_one(lines, "event", told.events), value)
         columns[told.name] = value
-    keys = [*_TELLER, *_ENDS]
-    found = pa.table(columns).group_by(keys, use_threads=False)
-    made = found.aggregate([(told.name, *_IN_ARROW[told.function]) for told in _TOLD])
+    found = pa.table(columns).group_by(list(_TELLER), use_threads=False)
+    made = found.aggregate(
+        [("last", "max"), *((told.name, *_IN_ARROW[told.function]) for told in _TOLD)]
+    )
     names = {f"{told.name}_{_IN_ARROW[told.function][0]}": told.name for told in _TOLD}
-    return made.rename_columns([names.get(name, name) for name in made.column_names])
+    made = made.rename_columns([names.get(name, name) for name in made.column_names])
+    last = ends.take(made["last_max"])
+    for name, field in _ENDS.items():
+        made = made.append_column(name, last[field])
+    return made.select([*_TELLER, *_ENDS, *names.values()])
+
+
+def _ends(lines: pa.Table) -> tuple[pa.Array, pa.Table]:
+    """The lines that say how a message has ended, the last one last.
+
+    Returns:
+        For each line its place in the table of ends, or null; and that table.
+    """
+    rows = np.flatnonzero(_are_one(lines, "event", OUTCOMES).to_numpy())
+    ends = lines.select([*_ENDS.values(), "at"]).take(rows)
+    in_time = pc.sort_indices(ends, [("at", "ascending"), ("seq", "ascending")])
+    places = np.full(len(lines), -1)
+    places[rows[in_time.to_numpy()]] = np.arange(len(rows))
+    return pa.array(places, mask=places < 0), ends.take(in_time)
 
 
 _IN_ARROW = {

@@ -62,7 +62,7 @@ def deliveries_of(by_teller: DataFrame) -> DataFrame:
     rows = rows.withColumns(
         {
             "outcome": F.col("end.end"),
-            "ended_at": F.col("end.last_at"),
+            "ended_at": F.col("end.ended_at"),
             "condition": F.col("end.condition"),
         }
     ).withColumns(
@@ -117,8 +117,8 @@ def _by_message(by_teller: DataFrame) -> DataFrame:
 
 def _sender() -> list[Column]:
     # Of several outcomes the last counts: a line is written before it is true.
-    order = F.when(F.col("end").isNotNull(), F.struct("last_at", "last_seq"))
-    end = F.struct("end", "last_at", "condition")
+    order = F.when(F.col("end").isNotNull(), F.struct("ended_at", "end_seq"))
+    end = F.struct("end", "ended_at", "condition")
     return [
         F.max(F.when(_sends(), F.col("to"))).alias("to"),
         F.max(F.when(_sends(), F.col("node"))).alias("sender_node"),
