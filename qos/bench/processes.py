@@ -19,6 +19,7 @@ import importlib.util
 import json
 import os
 import shutil
+import signal
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -158,16 +159,12 @@ class Process:
 
     async def end(self) -> None:
         """End it by SIGTERM, or by force when that takes too long; wait for it."""
-        if self.running:
-            with contextlib.suppress(ProcessLookupError):
-                self._process.terminate()
+        self._signal(signal.SIGTERM)
         await self._ended()
 
     async def kill(self) -> None:
         """End it by SIGKILL, and wait for it. No harm if it has ended."""
-        if self.running:
-            with contextlib.suppress(ProcessLookupError):
-                self._process.kill()
+        self._signal(signal.SIGKILL)
         await self._ended()
 
     async def _ended(self) -> None:
@@ -177,9 +174,15 @@ class Process:
         # Also when we are cancelled meanwhile.
         finally:
             if self.running:
-                with contextlib.suppress(ProcessLookupError):
-                    self._process.kill()
+                self._signal(signal.SIGKILL)
                 await self._process.wait()
+
+    def _signal(self, number: signal.Signals) -> None:
+        # Process.kill() would first look whether it has ended, and so take its status
+        # away from the thread of asyncio that waits for it: it would become 255.
+        if self.running:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
 
 
 class Child(Process):

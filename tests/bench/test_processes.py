@@ -149,6 +149,20 @@ async def test_a_server_is_awaited_until_it_listens(tmp_path: Path) -> None:
         await server.until_listening(port)
 
 
+async def test_the_status_of_a_process_that_has_just_died_is_its_own(
+    tmp_path: Path,
+) -> None:
+    """Seen once: 255, as asyncio was told that there is no such child."""
+    for spins in range(0, 3000, 20):
+        process = await Process.start("sleep", "60", folder=tmp_path)
+        os.kill(process.pid, signal.SIGKILL)
+        for _ in range(spins):
+            pass
+        await process.end()
+        with pytest.raises(BenchFailed, match="ended with status -9"):
+            await process.until_listening(1)
+
+
 async def test_a_server_that_has_ended_is_not_taken_for_another_on_its_port(
     tmp_path: Path,
 ) -> None:
