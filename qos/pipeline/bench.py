@@ -29,7 +29,15 @@ from qos.pipeline.driver import audit
 from qos.pipeline.synth import EXPECTED, Plan
 from qos.pipeline.tables import Limits
 
-__all__ = ["Measured", "Memory", "WrongResult", "exponent", "measure", "plan_for"]
+__all__ = [
+    "Growth",
+    "Measured",
+    "Memory",
+    "WrongResult",
+    "growth",
+    "measure",
+    "plan_for",
+]
 
 #: Of a device that sends or gets something every minute and a half.
 _MESSAGES_A_DEVICE = 1000
@@ -155,16 +163,34 @@ def measure(
     return found
 
 
-def exponent(measured: Sequence[Measured]) -> float | None:
-    """With which power of the lines the time of an audit grows; 1 is linear.
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """The time of an audit: a fixed cost, and a cost for each line.
 
-    Of the straight line through all sizes, both in logarithms; None: there is but one.
+    Both are of the straight line that fits all sizes best.
+
+    Attributes:
+        fixed_s: the fixed cost, in seconds.
+        line_us: the cost of each line, in microseconds.
+        ratio: `line_us` divided by what `spark.read.json(folder).count()` takes for
+            each line.
     """
+
+    fixed_s: float
+    line_us: float
+    ratio: float
+
+
+def growth(measured: Sequence[Measured]) -> Growth | None:
+    """See Growth; None: there is one size, or noise hides what a line costs."""
     if len({each.lines for each in measured}) < 2:
         return None
-    lines = [math.log(each.lines) for each in measured]
-    seconds = [math.log(median(each.audit)) for each in measured]
-    return linear_regression(lines, seconds).slope
+    lines = [each.lines for each in measured]
+    audit = linear_regression(lines, [median(each.audit) for each in measured])
+    count = linear_regression(lines, [median(each.inferred) for each in measured])
+    if min(audit.slope, count.slope) <= 0:
+        return None
+    return Growth(audit.intercept, audit.slope * 1e6, audit.slope / count.slope)
 
 
 class Memory:

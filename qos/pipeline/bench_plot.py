@@ -8,7 +8,7 @@ from statistics import median
 
 from matplotlib.figure import Figure
 
-from qos.pipeline.bench import Measured, exponent
+from qos.pipeline.bench import Measured, growth
 
 __all__ = ["plot"]
 
@@ -24,8 +24,10 @@ def plot(measured: Sequence[Measured], path: Path) -> None:
     figure = Figure(figsize=(10, 4.5), layout="constrained")
     times, memory = figure.subplots(1, 2)
     events = [each.lines for each in measured]
-    power = exponent(measured)
-    grows = "" if power is None else f" (grows with the power {power:.2f})"
+    grown = growth(measured)
+    grows = ""
+    if grown is not None:
+        grows = f" ({grown.fixed_s:.0f} s, and {grown.line_us:.1f} µs a line)"
     for name, of_all in (
         (f"audit{grows}", [each.audit for each in measured]),
         ("count, schema inferred", [each.inferred for each in measured]),

@@ -1,5 +1,6 @@
 """`xmpp-qos bench audit`: figures that mean what they say, of an audit that is right."""
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -7,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from qos.cli import main
-from qos.pipeline.bench import Measured, WrongResult, exponent, measure, plan_for
+from qos.pipeline.bench import Measured, WrongResult, growth, measure, plan_for
 from qos.pipeline.driver import TABLES
 from qos.pipeline.synth import EXPECTED, synthesise
 
@@ -31,7 +32,7 @@ def test_a_size_is_measured_end_to_end(
     assert size["ratio"] == audit_s / read_s
     assert 2**27 < size["jvm_bytes"] < 2**31
     assert 2**25 < size["python_bytes"] < 2**31
-    assert found["exponent"] is None
+    assert found["growth"] is None
     for name in (*TABLES, "report.html"):
         assert (keep / "audit-1000" / name).exists()
     assert "<svg" in plot.read_text()
@@ -51,17 +52,35 @@ def test_an_audit_that_is_wrong_is_not_measured(
         measure(spark, tmp_path / "journals", tmp_path / "out", repeat=1)
 
 
-def measured(lines: int, *seconds: float) -> Measured:
-    return Measured(lines, 1, 1, [1.0] * len(seconds), [2.0] * len(seconds), [*seconds])
+def measured(lines: int, *seconds: float, counted: float = 2.0) -> Measured:
+    turns = len(seconds)
+    return Measured(lines, 1, 1, [1.0] * turns, [counted] * turns, [*seconds])
 
 
-def test_the_exponent_is_that_of_the_growth() -> None:
-    """One size says nothing of it."""
-    square = [measured(n, float(n * n), 1e9, 0.0) for n in (10, 100, 1000)]
-    assert exponent(square) == pytest.approx(2)
-    linear = [measured(n, 3.0 * n) for n in (10, 100)]
-    assert exponent(linear) == pytest.approx(1)
-    assert exponent(linear[:1]) is None
+def test_the_fixed_cost_is_told_from_that_of_a_line() -> None:
+    """Else an audit of few lines seems slow, and one of many fast; one size says nothing."""
+    sizes = [
+        measured(n, 20 + n * 8e-6, 1e9, 0.0, counted=1 + n * 4e-6)
+        for n in (10**6, 3 * 10**6, 10**7)
+    ]
+    found = growth(sizes)
+    assert found is not None
+    assert dataclasses.astuple(found) == pytest.approx((20, 8, 2))
+    assert growth(sizes[:1]) is None
+
+
+@pytest.mark.parametrize(
+    ("seconds", "counted"), [((5.0, 6.0), (2.0, 1.0)), ((6.0, 5.0), (1.0, 2.0))]
+)
+def test_no_cost_of_a_line_is_told_where_noise_hides_it(
+    seconds: tuple[float, float], counted: tuple[float, float]
+) -> None:
+    """More lines took less time: sizes that lie close together, or a busy machine."""
+    sizes = [
+        measured(lines, each, counted=count)
+        for lines, each, count in zip((1000, 2000), seconds, counted, strict=True)
+    ]
+    assert growth(sizes) is None
 
 
 def test_the_ratio_is_the_median_of_the_turns() -> None:
