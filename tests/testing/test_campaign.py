@@ -1,4 +1,4 @@
-"""The campaign, with a soak, for three minutes on two servers; that it would notice."""
+"""The campaign, with a soak, for two minutes on two servers; that it would notice."""
 
 import asyncio
 import contextlib
@@ -21,9 +21,9 @@ from qos.testing.campaign.disk import SmallDisk
 from qos.testing.campaign.faults import KINDS
 from qos.testing.message_roles import EFFECTS
 
-#: Three minutes of faults, some time for all to start and to run out, and Spark; the
+#: Two minutes of faults, some time for all to start and to run out, and Spark; the
 #: rest is for a machine under load.
-LIMIT_S = 660.0
+LIMIT_S = 600.0
 
 
 async def run(*words: str, limit_s: float = LIMIT_S) -> tuple[int, str, str]:
@@ -48,13 +48,13 @@ async def run(*words: str, limit_s: float = LIMIT_S) -> tuple[int, str, str]:
 @pytest.mark.crash
 @pytest.mark.xmpp
 @pytest.mark.timeout(LIMIT_S + 30)
-async def test_three_minutes_of_faults_on_two_servers_break_nothing_and_nothing_grows(
+async def test_two_minutes_of_faults_on_two_servers_break_nothing_and_nothing_grows(
     tmp_path: Path,
 ) -> None:
     """The promise, against all that goes wrong where it is used; and for long."""
     drawn = tmp_path / "soak.svg"
     status, out, err = await run(
-        *("--minutes", "3", "--soak", "--plot", str(drawn)),
+        *("--minutes", "2", "--soak", "--plot", str(drawn)),
         *("--out", str(tmp_path / "evidence")),
     )
     assert status == Status.DONE, f"{out}\n{err}"
@@ -69,10 +69,10 @@ async def test_three_minutes_of_faults_on_two_servers_break_nothing_and_nothing_
         if kind != "disk full"
     }
     assert all(sum(pair) for pair in counts.values()), out
-    assert min(map(sum, zip(*counts.values(), strict=True))) > 20
+    assert min(map(sum, zip(*counts.values(), strict=True))) > 12
     sent = re.findall(r"^(?:messages|queue items).*?\) +([\d,]+)", out, re.MULTILINE)
     assert len(sent) == 6
-    assert min(int(each.replace(",", "")) for each in sent) > 200, out
+    assert min(int(each.replace(",", "")) for each in sent) > 130, out
     # Each measure of the elders is there, and each store; see `Series.complaint`.
     judged = re.findall(r"^([a-z]+(?:-[a-z0-9]+)?) .*→", out, re.MULTILINE)
     assert Counter(judged) == {
