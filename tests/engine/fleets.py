@@ -1,4 +1,4 @@
-"""Audits of the fleets of tests/fleet, beside the truth about them."""
+"""The fleets of tests/fleet as journals, beside the truth about them."""
 
 from __future__ import annotations
 
@@ -7,18 +7,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from pyspark.sql import SparkSession
-
 from generator import Fault, Plan, fleet
 from layout import Layout, lay_out
 from nodes import SECOND
 from oracle import Key, Verdict, verdicts
 from qos.journal.schema import SCHEMA_VERSION
-from qos.pipeline.driver import audit
-from qos.pipeline.tables import Limits
 from recount import Recount
 
-__all__ = ["NOW", "Fleets", "audited_fleets"]
+__all__ = ["NOW", "Fleets", "make_fleets"]
 
 #: When it is audited: long after.
 NOW = datetime(2026, 2, 1, tzinfo=UTC)
@@ -31,7 +27,6 @@ class Fleets:
     Attributes:
         journals: of both, in the worst order that is allowed.
         layouts: of each.
-        out: what an audit of them has made.
         recount: of the same files.
         truth: the verdict about each message that their lines prove.
         faults: what really went wrong, as (kind, account of the sender, msg_id).
@@ -39,7 +34,6 @@ class Fleets:
 
     journals: Path
     layouts: list[Layout]
-    out: Path
     recount: Recount
     truth: Mapping[Key, Verdict]
     faults: set[Fault]
@@ -50,9 +44,8 @@ class Fleets:
             layout.write(folder, late=late)
 
 
-def audited_fleets(spark: SparkSession, folder: Path, seed: int) -> Fleets:
-    """Make two fleets, and audit them."""
-    journals, out = folder / "journals", folder / "out"
+def make_fleets(journals: Path, seed: int) -> Fleets:
+    """Make two fleets, and put their journals into a folder."""
     versions = tuple(range(1, SCHEMA_VERSION + 1))
     layouts: list[Layout] = []
     truth: dict[Key, Verdict] = {}
@@ -67,6 +60,5 @@ def audited_fleets(spark: SparkSession, folder: Path, seed: int) -> Fleets:
         now = round(NOW.timestamp()) * SECOND
         truth |= verdicts(layout.given, layout.newer, now=now)
         faults |= made.faults
-    audit(spark, [str(journals)], str(out), limits=Limits(now=NOW))
     recount = Recount(journals, version=SCHEMA_VERSION)
-    return Fleets(journals, layouts, out, recount, truth, faults)
+    return Fleets(journals, layouts, recount, truth, faults)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from fleets import Fleets, audited_fleets
+from fleets import NOW, Fleets, make_fleets
 from frames import Lines
 from qos.pipeline.driver import audit
 from qos.pipeline.session import spark_session
@@ -56,9 +56,19 @@ def audited(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Au
 
 
 @pytest.fixture(scope="session")
-def fleets(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Fleets:
-    """For those who come to the same in another way."""
-    return audited_fleets(spark, tmp_path_factory.mktemp("fleets"), seed=0)
+def fleets(tmp_path_factory: pytest.TempPathFactory) -> Fleets:
+    """Two fleets, and the truth about them."""
+    return make_fleets(tmp_path_factory.mktemp("fleets"), seed=0)
+
+
+@pytest.fixture(scope="session")
+def audited_fleets(
+    spark: SparkSession, fleets: Fleets, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """What an audit of them makes, for those who come to the same in another way."""
+    out = tmp_path_factory.mktemp("audited-fleets")
+    audit(spark, [str(fleets.journals)], str(out), limits=Limits(now=NOW))
+    return out
 
 
 @pytest.fixture(scope="session")

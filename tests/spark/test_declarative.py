@@ -74,7 +74,7 @@ def run(project: Path, **settings: str) -> None:
 
 
 def test_two_runs_of_the_pipeline_come_to_what_an_audit_comes_to(
-    project: Path, tmp_path: Path, fleets: Fleets
+    project: Path, tmp_path: Path, fleets: Fleets, audited_fleets: Path
 ) -> None:
     """With new journals in between: they are taken in, and none of the old ones twice."""
     journals = tmp_path / "journals"
@@ -90,15 +90,15 @@ def test_two_runs_of_the_pipeline_come_to_what_an_audit_comes_to(
     # A pipeline keeps no history of accusations.
     accused = ("kind", "sender", "msg_id")
     found, expected = (
-        rows(out / "anomalies", accused) for out in (warehouse, fleets.out)
+        rows(out / "anomalies", accused) for out in (warehouse, audited_fleets)
     )
     assert found == expected
     for name in set(TABLES) - {"anomalies"}:
-        assert rows_of(warehouse / name) == rows_of(fleets.out / name), name
+        assert rows_of(warehouse / name) == rows_of(audited_fleets / name), name
     # The same lines, in a copy; but files without a line are not seen here.
     problems = {
         row.replace(str(fleets.journals), str(journals)): count
-        for row, count in rows_of(fleets.out / "problems").items()
+        for row, count in rows_of(audited_fleets / "problems").items()
         if not any(f"'{kind}'" in row for kind in UNSEEN)
     }
     assert rows_of(warehouse / "problems") == problems

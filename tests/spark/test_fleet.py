@@ -13,8 +13,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from fleets import Fleets, audited_fleets
+from fleets import NOW, Fleets, make_fleets
 from published import differences, rows, wrong_verdicts
+from qos.pipeline.driver import audit
+from qos.pipeline.tables import Limits
 
 pytestmark = [
     pytest.mark.spark,
@@ -24,17 +26,19 @@ pytestmark = [
 
 
 def test_an_audit_counts_and_judges_as_others_do(
-    fleets: Fleets, spark: SparkSession, tmp_path: Path
+    fleets: Fleets, audited_fleets: Path, spark: SparkSession, tmp_path: Path
 ) -> None:
     """DuckDB counts each table row for row; and verdicts are what the lines prove."""
-    check(fleets)
+    check(fleets, audited_fleets)
     for seed in range(1, int(os.environ.get("QOS_SEEDS", "1"))):
-        check(audited_fleets(spark, tmp_path / str(seed), seed))
+        others, out = make_fleets(tmp_path / f"{seed}", seed), tmp_path / f"out-{seed}"
+        audit(spark, [str(others.journals)], str(out), limits=Limits(now=NOW))
+        check(others, out)
 
 
-def check(fleets: Fleets) -> None:
-    assert differences(fleets.out, fleets.recount) == {}
-    accused = rows(fleets.out / "anomalies", ("kind", "sender", "msg_id"))
+def check(fleets: Fleets, out: Path) -> None:
+    assert differences(out, fleets.recount) == {}
+    accused = rows(out / "anomalies", ("kind", "sender", "msg_id"))
     # Of what did not happen nobody is accused, whatever is missing.
     assert set(accused) <= set(fleets.faults)
-    assert wrong_verdicts(fleets.out, fleets.truth) == {}
+    assert wrong_verdicts(out, fleets.truth) == {}

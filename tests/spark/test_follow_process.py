@@ -88,6 +88,7 @@ def test_a_killed_follower_goes_on_and_a_stopped_one_ends_its_batch(
     start: Callable[..., Process],
     tmp_path: Path,
     fleets: Fleets,
+    audited_fleets: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """SIGKILL while the tables are written: and they come out as those of an audit.
@@ -117,13 +118,13 @@ def test_a_killed_follower_goes_on_and_a_stopped_one_ends_its_batch(
     for name in set(TABLES) - {"anomalies"}:
         found, expected = (
             rows_of(folder / name, without=("judged_at", "found_at", "history"))
-            for folder in (out, fleets.out)
+            for folder in (out, audited_fleets)
         )
         assert found == expected, name
     problems = rows_of(out / "problems")
     there = {
         row.replace(str(fleets.journals), str(journals)): n
-        for row, n in rows_of(fleets.out / "problems").items()
+        for row, n in rows_of(audited_fleets / "problems").items()
     }
     assert problems == there
 
