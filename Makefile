@@ -14,10 +14,14 @@ JOBS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 EXAMPLES ?= 1000
 # How many seeds `make simulate` runs.
 SEEDS ?= 2000
+# How many states of a disk `make power-cut` opens.
+STATES ?= 500
 # For example: make test PYTEST_ARGS='--durations=20'.
 PYTEST_ARGS ?=
 
 BIN := .venv/bin
+# What tries to break it is not installed.
+HARNESS = PYTHONPATH="$(CURDIR)/tests/harness" $(BIN)/python
 # What apt asks before it starts a daemon: see invoke-rc.d(8).
 POLICY := /usr/sbin/policy-rc.d
 # Where Debian has its servers; not in the PATH of everybody.
@@ -37,7 +41,7 @@ MINUTES ?= 10
 HOURS ?= 1
 CAMPAIGN_ARGS ?=
 
-.PHONY: help demo test simulate campaign soak bench-guard fuzz flood scale looks check format clean system java
+.PHONY: help demo test simulate campaign soak power-cut bench-guard fuzz flood scale looks check format clean system java
 
 help:
 	@echo 'make demo         see it work: a bad link, killed workers, an audit; no server needed'
@@ -45,6 +49,7 @@ help:
 	@echo 'make campaign     try to break it, with real servers and processes, MINUTES=10'
 	@echo 'make soak         the same with steady traffic, to see that nothing grows, HOURS=1'
 	@echo 'make simulate     $(SEEDS) seeds of the simulation, and its mutants; or SEEDS=100000'
+	@echo 'make power-cut    open the stores in all that a power cut may leave, STATES=$(STATES)'
 	@echo 'make bench-guard  it has not become slower beside its floor, in a minute'
 	@echo 'make fuzz         hostile stanzas, as many lists as you like: make fuzz EXAMPLES=10000'
 	@echo 'make flood        50 senders at 10 times their quotas, and an honest one; a minute'
@@ -72,16 +77,20 @@ test: system
 
 # For example: make campaign MINUTES=60 CAMPAIGN_ARGS='--server ejabberd --seed 7'.
 campaign: system .venv/dev.stamp
-	$(BIN)/python -m qos.testing.campaign --minutes $(MINUTES) $(CAMPAIGN_ARGS)
+	$(HARNESS) -m campaign --minutes $(MINUTES) $(CAMPAIGN_ARGS)
 
 # Beside nothing else: its traffic is half of what the machine can do.
 soak: system .venv/dev.stamp
-	$(BIN)/python -m qos.testing.campaign --soak --hours $(HOURS) --plot soak.svg $(CAMPAIGN_ARGS)
+	$(HARNESS) -m campaign --soak --hours $(HOURS) --plot soak.svg $(CAMPAIGN_ARGS)
 
 # Any number of seeds, and whether it would have found what is wrong on purpose.
 simulate: .venv/dev.stamp
-	$(BIN)/python -m qos.testing.simulation --seeds $(SEEDS)
-	$(BIN)/python -m qos.testing.simulation --mutants
+	$(HARNESS) -m simulation --seeds $(SEEDS)
+	$(HARNESS) -m simulation --mutants
+
+# What a power cut may leave, from what strace has recorded.
+power-cut: system .venv/dev.stamp
+	$(HARNESS) -m power_cut --states $(STATES)
 
 # After the tests, and not beside them: it needs the machine for itself.
 bench-guard: .venv/dev.stamp

@@ -42,6 +42,9 @@ os.environ["JAVA_TOOL_OPTIONS"] = " ".join(
 )
 os.environ.pop("SPARK_CONF_DIR", None)
 
+# What tries to break it is not installed; its processes are to find it too.
+os.environ["PYTHONPATH"] = str(Path(__file__).with_name("harness"))
+
 # nohup has it ignored, also by what the tests start; and a command ends by it otherwise.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 

@@ -15,13 +15,13 @@ from typing import Any
 
 import pytest
 
+from journals import read_journal
 from qos.cli import main
 from qos.core.model import Level
 from qos.demo.counter import COUNTED, Book, Count
 from qos.demo.process import ProcessDied, Spares, Supervisor
 from qos.demo.scenario import ENTERED, LEFT, Passing, inside, kills, people
 from qos.demo.table import Row, reckon, render
-from qos.testing.journals import read_journal
 
 LEVELS = ("--only", "levels", "--no-audit")
 QUEUE = ("--only", "queue", "--items", "60", "--no-audit")

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from journals import read_journal
 from qos.cli import main
-from qos.testing.journals import read_journal
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Commands

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from journals import read_journal
 from qos.cli import main, stored
 from qos.core.effects import Save
 from qos.core.model import Incoming, IncomingState, Level, Outgoing, OutgoingState
@@ -21,7 +22,6 @@ from qos.errors import (
     StoreTooNew,
 )
 from qos.stores import store_from_url
-from qos.testing.journals import read_journal
 
 PAYLOAD = "<message xmlns='jabber:client'><body>on</body></message>"
 

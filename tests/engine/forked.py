@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from multiprocessing.connection import Connection
 from typing import NoReturn, Self
 
-from qos.testing.parents import die_with_parent
+from parents import die_with_parent
 
 _COMMANDS = ("send", "listen", "outbox", "inbox", "queue", "worker")
 _OF_QUEUE = ("queue_serve", "queue_publish", "queue_verbs")
@@ -30,7 +30,7 @@ _FORKS.set_forkserver_preload(
     [
         *(f"qos.cli.{name}" for name in ("entry", *_COMMANDS, *_OF_QUEUE)),
         *(f"slixmpp.{name}" for name in _OF_SLIXMPP),
-        "qos.testing.message_roles",
+        "message_roles",
     ]
 )
 

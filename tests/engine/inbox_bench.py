@@ -10,7 +10,7 @@ from qos.core.model import Incoming
 from qos.core.receiver import Request
 from qos.engine import Consumption, Inbox, InboxLimits
 from qos.testing.clock import ManualClock
-from qos.testing.simulation.disks import COMMIT_S
+from simulation.disks import COMMIT_S
 from two_ends import settle, slow_store
 
 SOURCE = "door@example.org/1"

@@ -40,7 +40,7 @@ from qos.core.queue_requests import (
     Unsubscribe,
 )
 from qos.core.queue_service import QueueBounds, Queues
-from qos.testing.simulation.queue_disk import QueueDisk
+from simulation.queue_disk import QueueDisk
 
 NODE = "orders"
 OWNER = "boss@x/desk"

@@ -14,7 +14,7 @@ from qos.core.quota import Quotas
 from qos.core.receiver import NOT_NOW, Request
 from qos.engine import InboxLimits
 from qos.engine.held import Arrival
-from qos.testing.simulation.disks import COMMIT_S
+from simulation.disks import COMMIT_S
 from two_ends import settle
 
 NO_ROOM = Answer("error", "", "resource-constraint", "wait")

@@ -27,7 +27,7 @@ from qos.errors import (
 )
 from qos.stores import MemoryStore, Store, store_from_url
 from qos.testing.clock import ManualClock
-from qos.testing.simulation.disks import COMMIT_S
+from simulation.disks import COMMIT_S
 from two_ends import settle, slow_store
 
 OWN = "controller@example.org/1"

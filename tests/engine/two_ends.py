@@ -19,8 +19,8 @@ from qos.engine import Delivery, Inbox, InboxLimits, Outbox, OutboxLimits
 from qos.errors import StoreFull
 from qos.testing.clock import ManualClock
 from qos.testing.link import Link
-from qos.testing.simulation.disks import COMMIT_S, MessageDisk, SimulatedStore
-from qos.testing.simulation.ends import reply_to, request_of
+from simulation.disks import COMMIT_S, MessageDisk, SimulatedStore
+from simulation.ends import reply_to, request_of
 
 SENDER = "controller@example.org/1"
 RECEIVER = "lamp@example.org/1"

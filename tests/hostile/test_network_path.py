@@ -21,9 +21,9 @@ from slixmpp.xmlstream.matcher import MatchXPath
 
 import qos
 from clients import connected_client
+from proxy import Injection, LinkFault, Proxy
 from qos.core.model import NAMESPACES
 from qos.testing.prosody import Prosody, mutual
-from qos.testing.proxy import Injection, LinkFault, Proxy
 from xep_qos import XEP_QOS
 from xep_qos.closing import close
 

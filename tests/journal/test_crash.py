@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from qos.testing.journals import read_journal
+from journals import read_journal
 
 pytestmark = [pytest.mark.crash, pytest.mark.timeout(300)]
 

@@ -11,13 +11,13 @@ import pytest
 from slixmpp import ClientXMPP, ComponentXMPP
 
 from hive import NODE, QUEUE, SECRET, Handler, Queue, until
+from journals import read_journal
 from qos.core.model import Level
 from qos.errors import JournalError
 from qos.journal.writer import JournalWriter
 from qos.stores import store_from_url
 from qos.testing import LoopbackServer, friends, logged_in
 from qos.testing.clients import close
-from qos.testing.journals import read_journal
 from qos.worker import Job, Worker
 from xep_0254 import QueueService
 from xep_qos import XEP_QOS

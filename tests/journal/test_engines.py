@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from journals import read_journal
 from qos.core.backoff import Backoff
 from qos.core.effects import Answer, Report, Transmit
 from qos.core.model import Incoming, Level, Outgoing, Route
@@ -26,7 +27,6 @@ from qos.journal.writer import JournalWriter
 from qos.stores import SqliteStore
 from qos.stores.queue import QueueStore
 from qos.testing.clock import ManualClock
-from qos.testing.journals import read_journal
 
 NODE = "node@example.org/1"
 LAMP = "lamp@example.org/1"

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from journals import read_journal
 from qos.journal import Entry, QueueEvent, ReceiverEvent, Role, SenderEvent
 from qos.journal.writer import JournalWriter
-from qos.testing.journals import read_journal
 
 NODE = "meter@example.org/1"
 STORE = "5" * 32

@@ -16,12 +16,12 @@ from typing import Any
 
 import pytest
 
+from journals import read_journal
 from qos.errors import JournalError
 from qos.journal import Entry, Event, ReceiverEvent, SenderEvent
 from qos.journal.counts import ROUTES_MAX
 from qos.journal.schema import time_of, time_text
 from qos.journal.writer import JournalWriter, check_folder
-from qos.testing.journals import read_journal
 
 NODE = "meter@example.org/1"
 NOON = time_of("2026-11-21T12:00:00.000000Z")

@@ -15,7 +15,7 @@ import signal
 from pathlib import Path
 from typing import NoReturn
 
-from qos.testing.message_roles import Device, End
+from message_roles import Device, End
 
 
 class Doom:

@@ -15,9 +15,9 @@ from typing import Any, Literal
 import crash_device
 from devices import eventually
 from forked import Forked
-from qos.testing.message_roles import End, read_log
-from qos.testing.role import Connect
+from message_roles import End, read_log
 from qos.testing.xmpp_server import XmppServer
+from role import Connect
 
 SENDER, RECEIVER = "alice@localhost/controller", "bob@localhost/device"
 

@@ -10,8 +10,8 @@ from slixmpp import ClientXMPP
 import xep_0254  # noqa: F401 - makes the plugin known
 from clients import connected_client
 from qos.errors import RequestFailed
-from qos.testing.role_processes import Process
 from qos.testing.xmpp_server import XmppServer
+from role_processes import Process
 from xep_0254.asking import BrowsedItem, unreachable
 from xep_0254.queueing import XEP_0254
 

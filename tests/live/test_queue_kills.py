@@ -30,7 +30,8 @@ from qos.core.model import OutgoingState
 from qos.engine import Outcome
 from qos.errors import RequestRefused
 from qos.testing.prosody import Prosody
-from qos.testing.queue_roles import (
+from queue_asker import NODE, QUEUE, Asker, asker, until_empty
+from queue_roles import (
     AFTER_COMMIT,
     BEFORE_COMMIT,
     Deed,
@@ -42,9 +43,8 @@ from qos.testing.queue_roles import (
     read_deeds,
     read_journal,
 )
-from qos.testing.role import Connect
-from qos.testing.role_processes import Process, Processes
-from queue_asker import NODE, QUEUE, Asker, asker, until_empty
+from role import Connect
+from role_processes import Process, Processes
 from xep_0254.events import DeliveredItem, Event
 from xep_0254.namespaces import PUBSUB
 from xep_0254.queueing import XEP_0254, NewItem

@@ -20,9 +20,9 @@ import xep_qos  # noqa: F401 - makes the plugin known
 from clients import connected_client
 from driver_process import Driver
 from qos.testing.prosody import Prosody
-from qos.testing.queue_roles import Service
-from qos.testing.role_processes import Processes
+from queue_roles import Service
 from queue_service import SERVICE, own_server
+from role_processes import Processes
 from xep_0254 import XEP_0254, NewItem
 from xep_qos import XEP_QOS
 

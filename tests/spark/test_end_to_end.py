@@ -19,15 +19,15 @@ from pyspark.sql import Row, SparkSession
 
 from crash_pair import Pair
 from devices import eventually
+from journals import read_journal
+from message_roles import read_log
 from qos.cli import main
 from qos.pipeline.snapshot import snapshot, spark_frame
-from qos.testing.journals import read_journal
-from qos.testing.message_roles import read_log
 from qos.testing.prosody import Prosody, mutual
-from qos.testing.queue_roles import AFTER_COMMIT, BEFORE_COMMIT, Hand, Press, Service
-from qos.testing.role import Connect, Role
-from qos.testing.role_processes import Process, Processes
 from queue_asker import NODE, QUEUE, Asker, asker, until_empty
+from queue_roles import AFTER_COMMIT, BEFORE_COMMIT, Hand, Press, Service
+from role import Connect, Role
+from role_processes import Process, Processes
 
 pytestmark = [
     pytest.mark.spark,

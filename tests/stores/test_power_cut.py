@@ -1,6 +1,6 @@
 """The power goes at any moment; what a durable store had said is done is there.
 
-`python -m qos.testing.power_cut --states N` tries as many states as one likes, and prints
+`python -m power_cut --states N` tries as many states as one likes, and prints
 how many; here are some of each cut.
 """
 
@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from qos.testing.power_cut import campaign, main
-from qos.testing.power_cut_disk import (
+from power_cut import campaign, main
+from power_cut_disk import (
     ROOT,
     Ack,
     Entered,
@@ -27,9 +27,9 @@ from qos.testing.power_cut_disk import (
     cuts,
     states,
 )
-from qos.testing.power_cut_stores import FILES, QUEUE, SQLITE, Kind
-from qos.testing.power_cut_trace import Recorder, RecordError
-from qos.testing.power_cut_writer import Weakness
+from power_cut_stores import FILES, QUEUE, SQLITE, Kind
+from power_cut_trace import Recorder, RecordError
+from power_cut_writer import Weakness
 
 KINDS = pytest.mark.parametrize("kind", [SQLITE, QUEUE, FILES], ids=lambda k: k.name)
 
@@ -62,7 +62,7 @@ def test_the_table_says_how_many_states_were_tried(
 ) -> None:
     """Figures that anyone can have, from a command; its status is for a script."""
     some = replace(FILES, weaknesses=(Weakness.NO_FOLDER_SYNC,))
-    monkeypatch.setattr("qos.testing.power_cut.KINDS", (some,))
+    monkeypatch.setattr("power_cut.KINDS", (some,))
     assert main(["--states", "40"]) == 0
     header, whole, weak = capsys.readouterr().out.splitlines()
     assert header.split()[-2:] == ["states", "lost"]

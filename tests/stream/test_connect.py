@@ -18,10 +18,10 @@ import pytest
 from slixmpp import JID
 
 import qos
+from proxy import LinkFault, Proxy
 from qos import CannotConnect, Device, LocalProtocolError
 from qos.testing import LoopbackServer, friends
 from qos.testing.prosody import Prosody, mutual
-from qos.testing.proxy import LinkFault, Proxy
 
 LIMIT_S = 20.0
 SECRET = "secret"  # noqa: S105 - of accounts that only exist in a test

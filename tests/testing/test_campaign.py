@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
+from campaign.audit import Audited, audit
+from campaign.cast import WORKERS, Files
+from campaign.count import count_items, count_messages
+from campaign.disk import SmallDisk
+from campaign.faults import KINDS
+from message_roles import EFFECTS
 from qos.cli.status import Status
 from qos.pipeline.session import NoSpark, check_spark
-from qos.testing.campaign.audit import Audited, audit
-from qos.testing.campaign.cast import WORKERS, Files
-from qos.testing.campaign.count import count_items, count_messages
-from qos.testing.campaign.disk import SmallDisk
-from qos.testing.campaign.faults import KINDS
-from qos.testing.message_roles import EFFECTS
 
 #: Two minutes of faults, some time for all to start and to run out, and Spark; the
 #: rest is for a machine under load.
@@ -30,7 +30,7 @@ async def run(*words: str, limit_s: float = LIMIT_S) -> tuple[int, str, str]:
     """Run the command as an operator does; returns its status and what it wrote."""
     process = await asyncio.create_subprocess_exec(
         *("setpriv", "--pdeathsig", "KILL"),
-        *(sys.executable, "-P", "-m", "qos.testing.campaign", *words),
+        *(sys.executable, "-P", "-m", "campaign", *words),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
@@ -263,9 +263,9 @@ async def test_only_without_spark_there_is_no_audit(
         raise NoSpark("there is no Java")
 
     (tmp_path / "journals" / "receiver").mkdir(parents=True)
-    monkeypatch.setattr("qos.testing.campaign.audit.check_spark", missing)
+    monkeypatch.setattr("campaign.audit.check_spark", missing)
     assert await audit([tmp_path / "journals"], tmp_path / "out") == "there is no Java"
-    monkeypatch.setattr("qos.testing.campaign.audit.check_spark", lambda: None)
+    monkeypatch.setattr("campaign.audit.check_spark", lambda: None)
     audited = await audit([tmp_path / "journals"], tmp_path / "out")
     assert isinstance(audited, Audited)
     assert audited.failure

@@ -14,21 +14,21 @@ from typing import Any
 
 import pytest
 
-from qos.cli.status import Status
-from qos.testing.campaign.commands import HomeFiles
-from qos.testing.campaign.disk import SmallDisk
-from qos.testing.campaign.pipe import PipeReader
-from qos.testing.campaign.printed import (
+from campaign.commands import HomeFiles
+from campaign.disk import SmallDisk
+from campaign.pipe import PipeReader
+from campaign.printed import (
     Printed,
     count_commands,
     missing,
     read_printed,
 )
-from qos.testing.command_roles import Shipped
-from qos.testing.message_roles import End, read_log
-from qos.testing.role import Connect
-from qos.testing.role_processes import Process, Processes
+from command_roles import Shipped
+from message_roles import End, read_log
+from qos.cli.status import Status
 from qos.testing.server import LoopbackServer
+from role import Connect
+from role_processes import Process, Processes
 
 Entry = Mapping[str, object]
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from qos.testing.campaign.cast import BATCH, Traffic
-from qos.testing.campaign.growth import HANDLES, MEASURES, P99, RSS, Measure, Series
-from qos.testing.campaign.soak import elders, half
+from campaign.cast import BATCH, Traffic
+from campaign.growth import HANDLES, MEASURES, P99, RSS, Measure, Series
+from campaign.soak import elders, half
 
 SECONDS = 100.0
 

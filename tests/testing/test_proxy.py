@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from proxy import Injection, LinkFault, Proxy
 from qos.testing.ports import ADDRESS, free_ports
-from qos.testing.proxy import Injection, LinkFault, Proxy
 
 #: For what takes a moment, on a machine under load.
 LIMIT_S = 15.0

@@ -9,21 +9,21 @@ from pathlib import Path
 import pytest
 
 from qos.core.model import Level
-from qos.testing.simulation import Fault, Plan, invariants, plan_of, run, shrink
-from qos.testing.simulation.campaign import hunt, run_some
-from qos.testing.simulation.mutants import MUTANTS, Mutant
-from qos.testing.simulation.plan import (
+from simulation import Fault, Plan, invariants, plan_of, run, shrink
+from simulation.campaign import hunt, run_some
+from simulation.mutants import MUTANTS, Mutant
+from simulation.plan import (
     FAULTS,
     MACHINES,
     PlannedItem,
     PlannedMessage,
 )
-from qos.testing.simulation.shrinking import minimal
+from simulation.shrinking import minimal
 
 #: `make simulate` runs as many as wanted.
 SEEDS, CHUNKS = 2000, 16
 
-COMMAND = "qos.testing.simulation"
+COMMAND = "simulation"
 
 #: Seconds of a processor, which others may be using as well.
 pytestmark = pytest.mark.timeout(300)
@@ -36,7 +36,9 @@ def test_no_seed_violates_anything(chunk: int) -> None:
     totals = run_some(chunk * seeds, seeds)
     assert totals.seeds == seeds
     assert totals.faults
-    assert not totals.violated, f"python -m {COMMAND} --seeds 1 --first SEED"
+    assert not totals.violated, (
+        f"PYTHONPATH=tests/harness python -m {COMMAND} --seeds 1 --first SEED"
+    )
 
 
 @pytest.mark.parametrize("seed", [1164, 2239, 4074, 4135, 4353, 8407, 15628])
@@ -102,7 +104,7 @@ def test_the_same_plan_is_the_same_run(seed: int) -> None:
 def test_a_run_does_not_depend_on_its_process() -> None:
     """The order in a set of strings differs from process to process."""
     code = (
-        "from qos.testing.simulation import plan_of, run\n"
+        "from simulation import plan_of, run\n"
         "for seed in range(40):\n"
         "    print(*run(plan_of(seed), traced=True).trace, sep='\\n')\n"
     )
@@ -140,7 +142,7 @@ def test_a_failing_seed_is_shown_small_and_can_be_seen_again() -> None:
     assert [each.returncode for each in runs] == [1, 1], runs[0].stderr
     shown = [each.stdout.partition("\n\n")[0].splitlines() for each in runs]
     assert shown[0] == shown[1]
-    replay = f"python -m {COMMAND} {' '.join(words)} --mutant {mutant.name}"
+    replay = f"PYTHONPATH=tests/harness python -m {COMMAND} {' '.join(words)} --mutant {mutant.name}"
     violates = f"seed {mutant.seed} violates once_without_the_mark: {replay}"
     assert shown[0][0] == violates
     # A message, and what kills its receiver at the wrong moment, and little else.

@@ -1,0 +1,439 @@
+"""The processes of a run: who they are, and that there is always one of each.
+
+Knows nothing of why one has ended; only of how, and whether that is anybody's fault.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import random
+import signal
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from campaign.disk import SmallDisk
+from message_roles import End
+from proxy import Proxy
+from qos.cli.status import CommandError, Status
+from qos.testing.xmpp_server import XmppServer, mutual
+from queue_roles import Hand, Press, Service
+from role import Connect, Role
+from role_processes import Process, Processes
+
+__all__ = [
+    "BATCH",
+    "LOCK_S",
+    "NODE",
+    "Cast",
+    "Files",
+    "Member",
+    "Traffic",
+    "accounts",
+    "queue_jid",
+    "rosters",
+]
+
+NODE = "orders"
+
+LOCK_S = 3.0
+WORKERS = ("bee-0", "bee-1")
+
+BATCH = 4
+
+_STARTS_AGAIN_S = 0.3
+
+# For a machine under load.
+_READY_S_MAX = 120.0
+
+_LOOK_S = 0.05
+
+#: The last six are of `commands`.
+Kind = Literal[
+    "sender",
+    "receiver",
+    "service",
+    "worker",
+    "publisher",
+    "hub",
+    "listen",
+    "desk",
+    "errand",
+    "greedy",
+    "squatter",
+]
+
+
+@dataclass(frozen=True)
+class Files:
+    """Where the processes of a run keep what they have.
+
+    Attributes:
+        folder: for logs and journals.
+        disk: for stores.
+        stores: the kinds of stores that there is a pair for.
+        elders: names of members whose stores are beside that disk, which is full at
+            times: they would not get old.
+    """
+
+    folder: Path
+    disk: SmallDisk
+    stores: tuple[str, ...]
+    elders: frozenset[str] = frozenset()
+
+    @property
+    def queue_store(self) -> Path:
+        """Of the service."""
+        return self._home("service") / "queue.sqlite"
+
+    @property
+    def published(self) -> Path:
+        """The ids of what the publisher was told is published."""
+        return self.folder / "published.log"
+
+    @property
+    def deeds(self) -> Path:
+        """What workers did; see Deed."""
+        return self.folder / "deeds.log"
+
+    @property
+    def journals(self) -> Path:
+        """In which each member has one."""
+        return self.folder / "journals"
+
+    def log(self, role: str, store: str) -> Path:
+        """Of a sender or a receiver."""
+        return self.folder / f"{role}-{store}.log"
+
+    def store(self, role: str, store: str) -> str:
+        """The URL of that of a sender or a receiver."""
+        return f"{store}:{self._home(f'{role}-{store}') / f'{role}.{store}'}"
+
+    def consumes(self, store: str) -> bool:
+        """Whether a receiver has a consumer, and what that writes in its store.
+
+        Not if it is an elder: the application's tables grow all the time.
+        """
+        return store == "sqlite" and f"receiver-{store}" not in self.elders
+
+    def effects(self, worker: str) -> Path:
+        """The database of a worker's application."""
+        return self._home(worker) / f"{worker}.db"
+
+    def _home(self, name: str) -> Path:
+        return self.folder if name in self.elders else self.disk.folder
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """How much there is to do.
+
+    Attributes:
+        message_every_s: by store: a sender begins a message after each such pause.
+        batch_every_s: the publisher likewise some items.
+        remembers_s: how long it is remembered what has ended; 0: as by default.
+    """
+
+    message_every_s: Mapping[str, float]
+    batch_every_s: float
+    remembers_s: float = 0.0
+
+    @classmethod
+    def some(cls, stores: tuple[str, ...]) -> Traffic:
+        """So that a run costs less than half a core: some hundred a minute."""
+        return cls(dict.fromkeys(stores, 0.12), 0.4)
+
+
+def accounts(stores: tuple[str, ...]) -> dict[str, str]:
+    """Passwords of all that there are."""
+    pairs = [f"{role}-{store}" for store in stores for role in ("sender", "receiver")]
+    names = ("press", "boss", *WORKERS, *pairs)
+    return {name: f"secret of {name}" for name in names}
+
+
+def rosters(stores: tuple[str, ...]) -> dict[str, dict[str, str]]:
+    """A sender and its receiver know each other."""
+    return mutual(*((f"sender-{store}", f"receiver-{store}") for store in stores))
+
+
+def queue_jid(server: str) -> str:
+    """The component that is the queue service; another one on each server.
+
+    So that one audit can have the journals of all.
+    """
+    return f"queue-{server}.localhost"
+
+
+#: By us, by a full disk, or since there was no server.
+_USUAL = frozenset({-signal.SIGKILL, -signal.SIGTERM, Status.STORE, Status.UNREACHABLE})
+
+
+def _set_event() -> asyncio.Event:
+    event = asyncio.Event()
+    event.set()
+    return event
+
+
+@dataclass
+class Member:
+    """One of the cast, and the process that is it just now.
+
+    Attributes:
+        name: for people.
+        kind: what it is.
+        new_life: makes the role of its n-th life.
+        store: the URL of the store that it alone may have open, or ''.
+        usual: the statuses with which its processes may end; others are reported.
+        ends_with: the statuses that mean that it has ended in order.
+        restarts: it is started again also after such an end, until `end` is called.
+        finishes: a life that begins after `end` was called ends by itself.
+        may_run: while this is not set, nothing is started.
+        deaths: how its processes have ended, unless that was its end in order.
+        done: it has ended for good.
+        ending: `end` was called.
+        lives: how many processes it has been.
+    """
+
+    name: str
+    kind: Kind
+    new_life: Callable[[int], Role]
+    store: str = ""
+    usual: frozenset[int] = _USUAL
+    ends_with: frozenset[int] = frozenset({Status.DONE})
+    restarts: bool = False
+    finishes: bool = False
+    may_run: asyncio.Event = field(default_factory=_set_event)
+    deaths: Counter[int] = field(default_factory=Counter)
+    done: bool = False
+    ending: bool = False
+    lives: int = 0
+    _process: Process | None = None
+
+    @property
+    def process(self) -> Process | None:
+        """What runs now, if something does."""
+        process = self._process
+        return None if process is None or process.ended.done() else process
+
+    @property
+    def role(self) -> Role:
+        """As of its present life."""
+        return self.new_life(self.lives)
+
+    def send_signal(self, number: signal.Signals) -> bool:
+        """Send it; whether there was somebody to get it."""
+        process = self.process
+        if process is None:
+            return False
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process.pid, number)
+            return True
+        return False
+
+    async def keep(self, processes: Processes) -> None:
+        """Start it, and again whenever it has ended; until it is done."""
+        while not self.done:
+            await self.may_run.wait()
+            self.lives += 1
+            last = self.ending or not self.restarts
+            self._process = process = await processes.start(self.role)
+            status = await asyncio.shield(process.ended)
+            if last and status in self.ends_with:
+                self.done = True
+            else:
+                self.deaths[status] += 1
+                await asyncio.sleep(random.uniform(0, _STARTS_AGAIN_S))
+
+    async def ready(self) -> Process:
+        """Wait until it is at work; returns its process."""
+        while True:
+            process = self.process
+            if process is not None:
+                with contextlib.suppress(ChildProcessError, TimeoutError):
+                    await process.until("ready")
+                    return process
+            await asyncio.sleep(_LOOK_S)
+
+    async def begin_anew(self) -> None:
+        """Kill it, and wait for its next life."""
+        process = await self.ready()
+        self.send_signal(signal.SIGKILL)
+        await asyncio.shield(process.ended)
+        await self.ready()
+
+    async def end(self) -> None:
+        """Let it end in order, which may take more lives than one."""
+        before, self.ending = self.lives, True
+        while not self.done:
+            process = await self.ready()
+            if self.lives == before or not self.finishes:
+                self.send_signal(signal.SIGTERM)
+            await asyncio.shield(process.ended)
+            # So that `keep` sees it first.
+            await asyncio.sleep(_LOOK_S)
+
+
+class Cast:
+    """All members, each of which is kept running.
+
+    Args:
+        server: where they meet.
+        clients: what is between it and them.
+        components: what is between it and the service.
+        files: what they keep.
+        traffic: how much they do.
+        more: further members.
+
+    Attributes:
+        members: all of them.
+        traffic: as it is for each life that begins.
+    """
+
+    def __init__(
+        self,
+        server: XmppServer,
+        clients: Proxy,
+        components: Proxy,
+        files: Files,
+        traffic: Traffic,
+        more: Sequence[Member] = (),
+    ) -> None:
+        self.traffic = traffic
+        self._server = server
+        self._clients = clients
+        self._components = components
+        self._files = files
+        self._queue = queue_jid(server.name)
+        self._keeping: list[asyncio.Task[None]] = []
+        self.members = [self._service(), *map(self._worker, WORKERS), self._press()]
+        for store in files.stores:
+            self.members += [self._end("receiver", store), self._end("sender", store)]
+        self.members += more
+
+    def of(self, *kinds: Kind) -> list[Member]:
+        """All of these kinds."""
+        return [member for member in self.members if member.kind in kinds]
+
+    async def start(self, processes: Processes, *kinds: Kind) -> None:
+        """Have these from now on; returns when each has been ready once."""
+        members = self.of(*kinds)
+        for member in members:
+            self._keeping.append(asyncio.create_task(member.keep(processes)))
+        try:
+            async with asyncio.timeout(_READY_S_MAX):
+                await asyncio.gather(*(member.ready() for member in members))
+        except TimeoutError:
+            text = f"not at work within {_READY_S_MAX:g} s: {', '.join(kinds)}"
+            raise CommandError(text, Status.INTERNAL) from None
+
+    async def end(self, *kinds: Kind) -> None:
+        """Let these end in order."""
+        await asyncio.gather(*(member.end() for member in self.of(*kinds)))
+
+    async def change(self, traffic: Traffic) -> None:
+        """Let those that make it go on like this, in new lives."""
+        self.traffic = traffic
+        makers = self.of("sender", "publisher")
+        await asyncio.gather(*(member.begin_anew() for member in makers))
+
+    async def drop(self) -> None:
+        """Look after nobody any more."""
+        for task in self._keeping:
+            task.cancel()
+        await asyncio.gather(*self._keeping, return_exceptions=True)
+
+    def check(self) -> None:
+        """Raise what has gone wrong with keeping them, if something has."""
+        for task in self._keeping:
+            if task.done():
+                task.result()
+
+    @property
+    def strange_deaths(self) -> dict[str, Counter[int]]:
+        """Who has ended as he should not: not by us, not for a full disk or no server."""
+        found = {}
+        for member in self.members:
+            strange = {
+                status: count
+                for status, count in member.deaths.items()
+                if status not in member.usual
+            }
+            if strange:
+                found[member.name] = Counter(strange)
+        return found
+
+    # -- who they are ------------------------------------------------------
+
+    def _connect(self, name: str) -> Connect:
+        return Connect.of_account(
+            self._server, f"{name}/1", port=self._clients.port, tls=True
+        )
+
+    def _journal(self, name: str) -> str:
+        return str(self._files.journals / name)
+
+    def _service(self) -> Member:
+        port = self._components.port
+        role = Service(
+            connect=Connect.of_component(self._server, self._queue, port=port),
+            store=str(self._files.queue_store),
+            qos_journal=self._journal("service"),
+            remembers_s=self.traffic.remembers_s,
+        )
+        url = f"sqlite:{role.store}"
+        return Member("service", "service", lambda life: role, url)
+
+    def _worker(self, name: str) -> Member:
+        role = Hand(
+            connect=self._connect(name),
+            service=self._queue,
+            node=NODE,
+            log=str(self._files.deeds),
+            lock_s=LOCK_S,
+            work_s=0.05,
+            qos_journal=self._journal(name),
+            effects=str(self._files.effects(name)),
+            resubscribe_s=5.0,
+            timeout_s=3.0,
+        )
+        return Member(name, "worker", lambda life: role)
+
+    def _press(self) -> Member:
+        def new_life(_life: int) -> Press:
+            return Press(
+                connect=self._connect("press"),
+                service=self._queue,
+                node=NODE,
+                log=str(self._files.published),
+                count=None,
+                batch=BATCH,
+                pause_s=self.traffic.batch_every_s,
+            )
+
+        return Member("publisher", "publisher", new_life)
+
+    def _end(self, role: Literal["sender", "receiver"], store: str) -> Member:
+        name = f"{role}-{store}"
+        receiver = f"receiver-{store}@{self._server.domain}/1"
+
+        def new_life(life: int) -> End:
+            return End(
+                connect=self._connect(name),
+                role=role,
+                number=life,
+                store=self._files.store(role, store),
+                log=str(self._files.log(role, store)),
+                smacks=life % 2 == 0,
+                to=(receiver, receiver.partition("/")[0]),
+                pause_s=self.traffic.message_every_s[store],
+                fickle=True,
+                journal=self._journal(name),
+                remembers_s=self.traffic.remembers_s,
+                consumes=role == "receiver" and self._files.consumes(store),
+            )
+
+        return Member(name, role, new_life, self._files.store(role, store))

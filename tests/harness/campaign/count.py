@@ -1,0 +1,223 @@
+"""What came of a run, by what its processes wrote down themselves; not by us.
+
+Only files are read: the logs of the application, its databases, and of the service
+what it says of each item.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from campaign.cast import NODE, WORKERS, Files
+from message_roles import EFFECTS, read_log
+from qos.core.model import OutgoingState
+from queue_roles import query, read_deeds
+
+__all__ = [
+    "Tally",
+    "compare",
+    "count_items",
+    "count_messages",
+    "examples_of",
+    "unsettled",
+]
+
+_DELIVERED = OutgoingState.DELIVERED.value
+_NOT_DELIVERED = OutgoingState.NOT_DELIVERED.value
+_IN_DOUBT = OutgoingState.IN_DOUBT.value
+
+_OUTCOMES = f"SELECT item_id, outcome FROM item WHERE node = '{NODE}'"  # noqa: S608
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tally:
+    """Messages of a pair, or items of a queue, and what became of them.
+
+    Attributes:
+        accepted: that were to arrive.
+        delivered: so their sender says; of items, the service.
+        not_delivered: so their sender says: withdrawn, or too late. Without a reason
+            it is false.
+        again: came again after a crash, marked, and were recognized by that.
+        lost: never came, and nobody says so.
+        doubled: came twice, without a mark.
+        in_doubt: nobody knows, since a deadline came; without one it is false.
+        false: an outcome that is not true.
+        open: have not ended.
+        examples: some of the last five, in words.
+    """
+
+    accepted: int
+    delivered: int
+    not_delivered: int = 0
+    again: int = 0
+    lost: int = 0
+    doubled: int = 0
+    in_doubt: int = 0
+    false: int = 0
+    open: int = 0
+    examples: Sequence[str] = ()
+
+    @property
+    def clean(self) -> bool:
+        """Whether the promise was kept."""
+        return not (self.lost or self.doubled or self.false or self.open)
+
+    def __add__(self, other: Tally) -> Tally:
+        names = [name for name in Tally.__slots__ if name != "examples"]
+        sums: dict[str, Any] = {
+            name: getattr(self, name) + getattr(other, name) for name in names
+        }
+        return replace(self, **sums, examples=[*self.examples, *other.examples])
+
+
+def count_messages(sender: Path, receiver: Path, effects: Path | None = None) -> Tally:
+    """Compare what a sender was told with what its receiver took.
+
+    Args:
+        sender: its log; see message_roles.
+        receiver: likewise.
+        effects: the file in which its consumer has its tables, if it has one.
+    """
+    first, then = Counter[str](), Counter[str]()
+    if effects is not None:
+        first, then = (_ids(effects, table, "msg_id") for table in EFFECTS)
+    taken = [{"event": "took", "id": msg_id} for msg_id in first.elements()]
+    return compare(
+        read_log(sender),
+        [*read_log(receiver), *taken],
+        # Half of a transaction.
+        false=[msg_id for msg_id in first | then if first[msg_id] != then[msg_id]],
+    )
+
+
+def compare(
+    sent: Sequence[Mapping[str, Any]],
+    got: Sequence[Mapping[str, Any]],
+    *,
+    false: Iterable[str] = (),
+) -> Tally:
+    """Compare the entries of a sender's log with those of a receiver's.
+
+    Args:
+        sent: see message_roles.
+        got: likewise.
+        false: what is false besides, a word or an id each.
+    """
+    bodies = {entry["id"]: entry["body"] for entry in sent}
+    ids = {
+        event: {entry["id"] for entry in sent if entry["event"] == event}
+        for event in ("accepted", "refused", "unknown")
+    }
+    statuses: dict[str, set[str]] = {}
+    for entry in sent:
+        if entry["event"] == "ended":
+            statuses.setdefault(entry["id"], set()).add(entry["status"])
+    begun = [entry for entry in sent if entry["event"] == "begun"]
+    may_be_late = {entry["id"] for entry in begun if entry.get("deadline_s")}
+    may_come_back = {entry["id"] for entry in begun if entry.get("withdrawn")}
+    taken = Counter(entry["id"] for entry in got if entry["event"] == "took")
+    once = {msg_id for msg_id, body in bodies.items() if body.startswith("assured")}
+    certain = {msg_id for msg_id, said in statuses.items() if _NOT_DELIVERED in said}
+    doubtful = {msg_id for msg_id, said in statuses.items() if _IN_DOUBT in said}
+    delivered = {msg_id for msg_id, said in statuses.items() if _DELIVERED in said}
+    accepted = ids["accepted"]
+    open_ = accepted - statuses.keys() - ids["unknown"]
+    found = {
+        "lost": accepted - taken.keys() - certain - doubtful - open_,
+        "doubled": {msg_id for msg_id, times in taken.items() if times > 1} & once,
+        "false": {
+            *(taken.keys() & (certain | ids["refused"] | ids["unknown"])),
+            *(certain - may_be_late - may_come_back),
+            *(doubtful - may_be_late),
+            *(delivered - taken.keys()),
+            *(msg_id for msg_id, said in statuses.items() if len(said) > 1),
+            # It was accepted, and after a restart its sender knew nothing of it.
+            *(accepted & ids["unknown"]),
+            # Nobody can take what was never sent.
+            *(taken.keys() - bodies.keys()),
+            *false,
+        },
+        "open": open_,
+    }
+    return Tally(
+        accepted=len(accepted),
+        delivered=len(delivered),
+        not_delivered=len(certain),
+        again=sum(entry["event"] == "skipped" for entry in got),
+        in_doubt=len(doubtful),
+        **{name: len(these) for name, these in found.items()},
+        examples=examples_of(found, bodies),
+    )
+
+
+def count_items(files: Files) -> Tally:
+    """Compare what was published with the effects that the workers have.
+
+    In a soak the service forgets what was accepted: an item that it does not know, and
+    that has been published, is taken to be.
+    """
+    effects: Counter[str] = Counter()
+    prepared = 0
+    for worker in WORKERS:
+        effects += _ids(files.effects(worker), "effects", "item_id")
+        prepared += _prepared(files.effects(worker))
+    outcomes: dict[str, str | None] = dict(query(files.queue_store, _OUTCOMES))
+    accepted = {item for item, outcome in outcomes.items() if outcome == "accepted"}
+    published = set(files.published.read_text().split())
+    if files.elders:
+        accepted |= published - outcomes.keys()
+    told = {deed.item_id for deed in read_deeds(files.deeds) if deed.what == "accepted"}
+    open_ = {item for item, outcome in outcomes.items() if outcome is None}
+    found = {
+        "lost": published - effects.keys() - open_,
+        "doubled": {item for item, times in effects.items() if times > 1},
+        "false": (accepted ^ effects.keys()) | (told - effects.keys()),
+        "open": open_,
+    }
+    return Tally(
+        accepted=len(published),
+        delivered=len(accepted),
+        in_doubt=prepared,
+        **{name: len(these) for name, these in found.items()},
+        examples=examples_of(found, {}),
+    )
+
+
+def unsettled(files: Files) -> int:
+    """Items that have not ended, and effects of which nobody knows yet."""
+    sql = f"{_OUTCOMES} AND outcome IS NULL"
+    prepared = sum(_prepared(files.effects(worker)) for worker in WORKERS)
+    return len(query(files.queue_store, sql)) + prepared
+
+
+def _ids(path: Path, table: str, column: str) -> Counter[str]:
+    rows = _rows(path, f"SELECT {column} FROM {table}")  # noqa: S608 - ours
+    return Counter(each for (each,) in rows)
+
+
+def _prepared(path: Path) -> int:
+    """What is not a mark of effects that are there; see qos.worker.effects."""
+    return len(_rows(path, "SELECT 1 FROM xmpp_qos_prepared WHERE statements <> ''"))
+
+
+def _rows(path: Path, sql: str) -> list[Any]:
+    """Of a database that may not be there yet, or not have this table."""
+    with contextlib.suppress(sqlite3.OperationalError):
+        return query(path, sql)
+    return []
+
+
+def examples_of(found: Mapping[str, set[str]], bodies: Mapping[str, str]) -> list[str]:
+    """Of each kind five, in words."""
+    return [
+        f"{name}: {each} {bodies.get(each, '').rstrip('.')}".rstrip()
+        for name, these in found.items()
+        for each in sorted(these)[:5]
+    ]

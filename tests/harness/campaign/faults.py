@@ -1,0 +1,224 @@
+"""What is done to the processes of a run, in an order that a seed decides.
+
+The exact moments are not decided by it: a failure may need some runs to show again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import signal
+from collections import Counter
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from functools import partial
+from typing import TypeAlias
+
+from campaign.cast import Cast, Kind, Member
+from campaign.disk import SmallDisk
+from proxy import LinkFault, Proxy
+from qos.testing.xmpp_server import XmppServer
+from role_processes import Processes
+from store_roles import Intruder
+
+__all__ = ["KINDS", "Faults", "Ways"]
+
+#: By kind: does it, and returns whether it came to pass.
+Ways: TypeAlias = Mapping[str, Callable[[], Coroutine[None, None, bool]]]
+
+#: How long a fault lasts that is not over at once.
+_LASTS_S = (0.3, 3.0)
+
+#: Longer than LOCK_S: locks end, and others get what a frozen worker still works on.
+_FROZEN_S_MAX = 5.0
+
+#: A server is away for so long.
+_AWAY_S_MAX = 1.5
+
+_PEOPLE: tuple[Kind, ...] = ("sender", "receiver", "service", "worker", "publisher")
+_FREEZES = (*_PEOPLE[:-1], "server")
+
+#: What there is, in the order in which it is shown.
+KINDS = (
+    *(f"kill -9 {kind}" for kind in (*_PEOPLE, "server")),
+    *(f"SIGSTOP {kind}" for kind in _FREEZES),
+    *(fault.value for fault in LinkFault),
+    *("disk full", "second process on a store"),
+)
+
+#: These more often: they are cheap, and each meets another moment.
+_TWICE = ("kill -9 sender", "kill -9 receiver", "kill -9 service", "kill -9 worker")
+
+
+class Faults:
+    """Injects faults until it is told to stop.
+
+    Args:
+        cast: whom to hurt.
+        server: likewise.
+        proxies: likewise.
+        disk: where the stores are.
+        processes: starts a second process on a store.
+        seed: decides what is next, and who.
+        pause_s_max: between two faults, on average half of it; one may begin while
+            another lasts.
+        elders: names of those who are never killed.
+        more: further ways, by kind.
+
+    Attributes:
+        counts: what has been done, by kind; nothing that found nobody to hurt.
+        let_in: the stores that two processes had open.
+    """
+
+    def __init__(
+        self,
+        cast: Cast,
+        server: XmppServer,
+        proxies: Sequence[Proxy],
+        disk: SmallDisk,
+        processes: Processes,
+        *,
+        seed: str,
+        pause_s_max: float,
+        elders: frozenset[str],
+        more: Ways,
+    ) -> None:
+        self.counts: Counter[str] = Counter()
+        self.let_in: list[str] = []
+        self._cast = cast
+        self._server = server
+        self._proxies = proxies
+        self._disk = disk
+        self._processes = processes
+        self._random = random.Random(seed)
+        self._pause_s_max = pause_s_max
+        self._elders = elders
+        self._more = more
+        self._server_busy = asyncio.Lock()
+        self._disk_busy = asyncio.Lock()
+
+    async def inflict(self, seconds: float) -> None:
+        """Do so for this long; on return all faults are over."""
+        deck = self._deck()
+        loop = asyncio.get_running_loop()
+        until = loop.time() + seconds
+        async with asyncio.TaskGroup() as group:
+            while loop.time() < until:
+                kind = next(deck)
+                group.create_task(self._inflict(kind, self._ways[kind]()))
+                await asyncio.sleep(self._random.uniform(0, self._pause_s_max))
+
+    async def _inflict(self, kind: str, fault: Coroutine[None, None, bool]) -> None:
+        if await fault:
+            self.counts[kind] += 1
+
+    def _deck(self) -> Iterator[str]:
+        """Each kind once or twice, shuffled; and again."""
+        kinds = list(self._ways)
+        while True:
+            cards = [*kinds, *(kind for kind in _TWICE if kind in kinds)]
+            self._random.shuffle(cards)
+            yield from cards
+
+    @property
+    def _ways(self) -> Ways:
+        ways: dict[str, Callable[[], Coroutine[None, None, bool]]] = {
+            "kill -9 server": self._kill_server,
+            "SIGSTOP server": self._freeze_server,
+            "second process on a store": self._intrude,
+        }
+        for kind in _PEOPLE:
+            ways[f"kill -9 {kind}"] = partial(self._kill, kind)
+            if kind in _FREEZES:
+                ways[f"SIGSTOP {kind}"] = partial(self._freeze, kind)
+        for fault in LinkFault:
+            ways[fault.value] = partial(self._hurt_link, fault)
+        if self._disk.can_be_full:
+            ways["disk full"] = self._fill_disk
+        return {
+            kind: way for kind, way in ways.items() if self._is_possible(kind)
+        } | dict(self._more)
+
+    def _is_possible(self, kind: str) -> bool:
+        """Whether there is anybody of this kind, should it be about one."""
+        people = {each for each in _PEOPLE if kind.endswith(f" {each}")}
+        return all(self._cast.of(each) for each in people)
+
+    def _one(self, kind: Kind) -> Member:
+        return self._random.choice(self._cast.of(kind))
+
+    def _while(self, longest_s: float = _LASTS_S[1]) -> float:
+        return self._random.uniform(_LASTS_S[0], longest_s)
+
+    # -- the kinds ---------------------------------------------------------
+
+    async def _kill(self, kind: Kind) -> bool:
+        mortals = [
+            member for member in self._cast.of(kind) if member.name not in self._elders
+        ]
+        return bool(mortals) and self._random.choice(mortals).send_signal(
+            signal.SIGKILL
+        )
+
+    async def _freeze(self, kind: Kind) -> bool:
+        member, seconds = self._one(kind), self._while(_FROZEN_S_MAX)
+        process = member.process
+        if not member.send_signal(signal.SIGSTOP):
+            return False
+        try:
+            await asyncio.sleep(seconds)
+        finally:
+            # Another one may be in its place, which this does not hurt.
+            if member.process is process:
+                member.send_signal(signal.SIGCONT)
+        return True
+
+    async def _kill_server(self) -> bool:
+        seconds = self._random.uniform(0, _AWAY_S_MAX)
+        async with self._server_busy:
+            await self._server.kill()
+            await asyncio.sleep(seconds)
+            await self._server.start()
+        return True
+
+    async def _freeze_server(self) -> bool:
+        seconds = self._while()
+        async with self._server_busy:
+            self._server.send_signal(signal.SIGSTOP)
+            try:
+                await asyncio.sleep(seconds)
+            finally:
+                self._server.send_signal(signal.SIGCONT)
+        return True
+
+    async def _hurt_link(self, fault: LinkFault) -> bool:
+        proxy, seconds = self._random.choice(self._proxies), self._while()
+        return await proxy.inflict(fault, seconds) > 0
+
+    async def _fill_disk(self) -> bool:
+        seconds = self._while()
+        async with self._disk_busy:
+            self._disk.fill()
+            try:
+                await asyncio.sleep(seconds)
+            finally:
+                self._disk.empty()
+        return True
+
+    async def _intrude(self) -> bool:
+        kind: Kind = self._random.choice(("sender", "receiver", "service"))
+        if not self._cast.of(kind):
+            return False
+        owner = self._one(kind)
+        process = owner.process
+        # Before it is ready it may not have the store yet.
+        if process is None or not process.event("ready").is_set():
+            return False
+        intruder = await self._processes.start(
+            Intruder(
+                connect=owner.role.connect, url=owner.store, of_queue=kind == "service"
+            )
+        )
+        await intruder.wait()
+        if intruder.event("let in").is_set() and owner.process is process:
+            self.let_in.append(owner.store)
+        return intruder.event("refused").is_set()

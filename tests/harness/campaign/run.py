@@ -1,0 +1,426 @@
+"""One run: a server, all processes, faults for a while, and then what came of it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from campaign.cast import (
+    LOCK_S,
+    NODE,
+    Cast,
+    Files,
+    Traffic,
+    accounts,
+    queue_jid,
+    rosters,
+)
+from campaign.commands import (
+    ERRANDS,
+    HOME_ACCOUNTS,
+    HOME_ROSTERS,
+    VAULT,
+    Home,
+    HomeFiles,
+)
+from campaign.count import Tally, count_items, count_messages, unsettled
+from campaign.disk import SmallDisk
+from campaign.edges import Edges
+from campaign.faults import Faults, Ways
+from campaign.growth import Series
+from campaign.pipe import PipeReader
+from campaign.printed import came_to_pass, count_commands, missing
+from campaign.soak import (
+    MEASURE_S,
+    PAUSE_S_MAX,
+    Soak,
+    half,
+    handled,
+    unlimited,
+)
+from proxy import Proxy
+from qos.cli.status import CommandError, Status
+from qos.errors import RequestFailed
+from qos.testing.ejabberd import Ejabberd
+from qos.testing.prosody import Prosody
+from qos.testing.xmpp_server import ServerError, XmppServer
+from qos.worker.holding import passing
+from role import Connect
+from role_processes import Processes
+from xep_0254.queueing import XEP_0254
+
+__all__ = ["SERVERS", "Result", "Run"]
+
+SERVERS: dict[str, type[XmppServer]] = {"prosody": Prosody, "ejabberd": Ejabberd}
+
+#: What is under way when the faults are over has so long to end.
+_RUN_OUT_S_MAX = 120.0
+
+#: Likewise, for a message that was confirmed to its sender.
+_PRINT_S_MAX = 20.0
+
+#: Of the disk for the stores: to begin with, and for each minute.
+_DISK_MB, _DISK_MB_A_MINUTE = 48, 4
+
+#: With a time-out of two seconds each; for a machine under load.
+_CREATE_TRIES = 15
+
+#: For a machine under load.
+_TOGETHER_S_MAX = 120.0
+
+#: Connections and files are new.
+_WARM_UP_S = 3.0
+
+#: Between two faults, of a campaign.
+_PAUSE_S_MAX = 1.6
+
+_LOOK_S = 0.5
+
+#: What has been accepted, to be counted.
+_KEEPS_S = 864_000.0
+
+#: More than any number of kills: an item that only ever met with faults is not dead.
+_NODE_OPTIONS = {
+    "queue#lock_timeout": f"{LOCK_S}",
+    "queue#max_deliveries": "1000",
+    "queue#backoff": "0.05",
+    "pubsub#publish_model": "open",
+    "pubsub#access_model": "open",
+}
+
+#: For its owner alone.
+_VAULT_OPTIONS = {
+    "pubsub#publish_model": "publishers",
+    "pubsub#access_model": "whitelist",
+    "pubsub#max_items": "3",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What came of a run.
+
+    Attributes:
+        server: the name of its server.
+        faults: that were injected, by kind.
+        tallies: by what was counted: messages by their stores, and items.
+        small_disk: whether the disk of the stores could be full.
+        problems: what else has gone wrong, a line each.
+        seconds: how long there were faults.
+        series: what was sampled meanwhile, of a soak.
+    """
+
+    server: str
+    faults: Counter[str]
+    tallies: dict[str, Tally]
+    small_disk: bool
+    problems: list[str]
+    seconds: float
+    series: list[Series] = field(default_factory=list)
+
+    @property
+    def clean(self) -> bool:
+        """Whether the promise was kept, and nothing else was wrong."""
+        kept = all(tally.clean for tally in self.tallies.values())
+        return kept and not self.problems
+
+
+class Run:
+    """One run on one server.
+
+    Args:
+        server: the name of one of SERVERS.
+        folder: an empty one, for all that is kept.
+        stores: the kinds of stores to have a sender and a receiver for.
+        commands: have the shipped commands of one account as well.
+        mutant: a mistake that the commands make; see `mutants`.
+        seed: decides the faults.
+        seconds: how long there are faults.
+        tell: is told how far it is.
+        elders: those who are not killed, in a soak; empty: it is none.
+        together: soaks wait there for each other, before they measure what can be done.
+    """
+
+    def __init__(
+        self,
+        server: str,
+        folder: Path,
+        *,
+        stores: tuple[str, ...],
+        commands: bool,
+        mutant: str,
+        seed: int,
+        seconds: float,
+        tell: Callable[[str], None],
+        elders: frozenset[str],
+        together: asyncio.Barrier,
+    ) -> None:
+        size_mb = _DISK_MB + int(_DISK_MB_A_MINUTE * seconds / 60)
+        disk = SmallDisk(folder / "stores", size_mb)
+        self.files = Files(folder, disk, stores, elders)
+        self._home_files: HomeFiles | None = None
+        if commands:
+            output = SmallDisk(folder / "output", size_mb)
+            self._home_files = HomeFiles(folder, output)
+        self._mutant = mutant
+        self._together = together
+        self._soak: Soak | None = None
+        self._name = server
+        self._seed = seed
+        self._seconds = seconds
+        self._tell = tell
+        self._problems: list[str] = []
+
+    async def __call__(self) -> Result:
+        """Do it.
+
+        Raises:
+            CommandError: the server is not installed, or does not start.
+        """
+        try:
+            return await self._run()
+        except (BaseExceptionGroup, ServerError) as failure:
+            error: BaseException = failure
+            while isinstance(error, BaseExceptionGroup):
+                error = error.exceptions[0]
+            if not isinstance(error, ServerError):
+                raise error from None
+            first = str(error).partition("\n")[0]
+            usage = "not installed" in first
+            status = Status.USAGE if usage else Status.INTERNAL
+            raise CommandError(first, status) from None
+
+    async def _run(self) -> Result:
+        files = self.files
+        folder = files.folder / "server"
+        folder.mkdir()
+        server = SERVERS[self._name](
+            folder,
+            accounts={**accounts(files.stores), **HOME_ACCOUNTS},
+            rosters={**rosters(files.stores), **HOME_ROSTERS},
+            components={
+                queue_jid(self._name): "secret of queue",
+                self._greedy_domain: "secret of greedy",
+            },
+            tls=True,
+        )
+        seed = f"{self._seed} {self._name}"
+        async with contextlib.AsyncExitStack() as stack:
+            await stack.enter_async_context(files.disk)
+            small_disk = files.disk.can_be_full
+            await stack.enter_async_context(server)
+            clients = await stack.enter_async_context(
+                Proxy(server.c2s_port, seed=f"{seed} clients")
+            )
+            components = await stack.enter_async_context(
+                Proxy(server.component_port, seed=f"{seed} components")
+            )
+            processes = await stack.enter_async_context(
+                Processes(files.folder, shown=False)
+            )
+            home = self._home(server, clients, components)
+            members = [] if home is None else home.members
+            cast = Cast(server, clients, components, files, self._traffic, members)
+            stack.push_async_callback(cast.drop)
+            more: Ways = {}
+            if home is not None:
+                edges = await self._edges(stack, cast, home, clients, seed)
+                more = edges.ways
+            faults = Faults(
+                *(cast, server, (clients, components), files.disk, processes),
+                seed=seed,
+                elders=files.elders,
+                pause_s_max=PAUSE_S_MAX if files.elders else _PAUSE_S_MAX,
+                more=more,
+            )
+            await self._begin(cast, server, processes)
+            if files.elders:
+                await self._find_half(cast)
+                self._soak = Soak(cast, files, self._seconds)
+            await self._hurt(cast, faults)
+            await self._run_out(cast)
+        for name, deaths in cast.strange_deaths.items():
+            how = ", ".join(f"{status} ({n} times)" for status, n in deaths.items())
+            self._problems.append(f"{name} has ended by itself, with status {how}")
+        self._problems += [f"two processes had {url} open" for url in faults.let_in]
+        tallies = dict(self._tallies())
+        if self._home_files is not None:
+            store = self.files.queue_store
+            faults.counts.update(came_to_pass(self._home_files, store))
+        return Result(
+            *(self._name, faults.counts, tallies, small_disk, self._problems),
+            seconds=self._seconds,
+            series=[] if self._soak is None else self._soak.series,
+        )
+
+    @property
+    def _greedy_domain(self) -> str:
+        return f"greedy-{self._name}.example"
+
+    def _home(
+        self, server: XmppServer, clients: Proxy, components: Proxy
+    ) -> Home | None:
+        """The shipped commands, if there are to be any."""
+        files = self._home_files
+        if files is None:
+            return None
+        return Home(
+            *(server, clients, components, files),
+            service=queue_jid(self._name),
+            domain=self._greedy_domain,
+            journals=self.files.journals,
+            mutant=self._mutant,
+        )
+
+    async def _edges(
+        self,
+        stack: contextlib.AsyncExitStack,
+        cast: Cast,
+        home: Home,
+        clients: Proxy,
+        seed: str,
+    ) -> Edges:
+        """What is done to the commands, and where they write to."""
+        files = home.files
+        await stack.enter_async_context(files.output)
+        _, piped = files.printed
+        reader = await stack.enter_async_context(PipeReader(files.fifo, piped))
+        return Edges(cast, home, files.output, reader, clients, seed=f"{seed} edges")
+
+    @property
+    def _traffic(self) -> Traffic:
+        """To begin with."""
+        stores = self.files.stores
+        if self.files.elders:
+            return unlimited(stores, self._seconds)
+        return Traffic.some(stores)
+
+    async def _begin(
+        self, cast: Cast, server: XmppServer, processes: Processes
+    ) -> None:
+        self._tell("starting")
+        await cast.start(processes, "service")
+        # Before there is a queue of the name that it is after.
+        await cast.start(processes, "squatter")
+        await self._create_nodes(server)
+        await cast.start(processes, "worker", "publisher", "receiver", "sender")
+        await cast.start(processes, "hub", "listen", "desk", "errand", "greedy")
+
+    async def _create_nodes(self, server: XmppServer) -> None:
+        connect = Connect.of_account(server, "boss/1", tls=True)
+        async with connect.as_account() as session:
+            session.client.register_plugin("xep_0254", {"timeout_s": 2.0})
+            session.start()
+            plugin = XEP_0254.of(session.client)
+            nodes = {NODE: _NODE_OPTIONS}
+            if self._home_files is not None:
+                nodes |= {ERRANDS: _NODE_OPTIONS, VAULT: _VAULT_OPTIONS}
+            await session.online.wait()
+            for node, options in nodes.items():
+                await session.work(self._insist_on_node(plugin, node, options))
+
+    async def _insist_on_node(
+        self, plugin: XEP_0254, node: str, options: Mapping[str, str]
+    ) -> None:
+        options = {**options, "queue#keep_accepted": f"{_KEEPS_S}"}
+        if remembers_s := self._traffic.remembers_s:
+            for name in ("queue#keep_accepted", "queue#dedupe_window"):
+                options[name] = f"{remembers_s}"
+        for _ in range(_CREATE_TRIES):
+            try:
+                await plugin.create(queue_jid(self._name), node, options)
+                return
+            except RequestFailed as error:
+                if not passing(error):
+                    raise
+            await asyncio.sleep(0.1)
+        text = f"the queue service on {self._name} does not answer"
+        raise CommandError(text, Status.INTERNAL)
+
+    async def _find_half(self, cast: Cast) -> None:
+        """Find out how much can be done while all runs do; and go on with half of it."""
+        async with asyncio.timeout(_TOGETHER_S_MAX):
+            await self._together.wait()
+        self._tell("measuring the capacity")
+        await asyncio.sleep(_WARM_UP_S)
+        before = handled(self.files)
+        await asyncio.sleep(MEASURE_S)
+        done = Counter(handled(self.files))
+        done.subtract(before)
+        if not all(done.values()):
+            raise CommandError(f"nothing gets done on {self._name}", Status.INTERNAL)
+        await cast.change(half(cast.traffic, done, MEASURE_S))
+
+    async def _hurt(self, cast: Cast, faults: Faults) -> None:
+        hurting = asyncio.create_task(faults.inflict(self._seconds))
+        loop = asyncio.get_running_loop()
+        began, began_at = loop.time(), time.time()
+        try:
+            while not hurting.done():
+                cast.check()
+                if self._soak is not None:
+                    self._soak.look(loop.time() - began)
+                self._tell(
+                    f"{loop.time() - began:.0f} of {self._seconds:.0f} s, "
+                    f"{faults.counts.total()} faults"
+                )
+                await asyncio.wait((hurting,), timeout=_LOOK_S)
+        finally:
+            hurting.cancel()
+            await asyncio.wait((hurting,))
+        hurting.result()
+        if self._soak is not None:
+            self._soak.finish(began_at)
+            self._problems += self._soak.problems()
+
+    async def _run_out(self, cast: Cast) -> None:
+        """Let all that was accepted come to its end."""
+        self._tell("waiting for what is under way")
+        try:
+            async with asyncio.timeout(_RUN_OUT_S_MAX):
+                # The hub is there for what `desk` has left.
+                await cast.end("publisher", "sender", "desk", "squatter", "greedy")
+                await cast.end("hub")
+                # While there are workers to recover what is prepared.
+                while await asyncio.to_thread(unsettled, self.files):  # noqa: ASYNC110
+                    await asyncio.sleep(_LOOK_S)
+                await self._print_the_rest()
+                await cast.end("worker", "receiver", "listen", "errand")
+                await cast.end("service")
+        except TimeoutError:
+            left = [member.name for member in cast.members if not member.done]
+            self._problems.append(
+                f"not at its end {_RUN_OUT_S_MAX:g} s after the last fault: "
+                f"{', '.join(left)}"
+            )
+
+    async def _print_the_rest(self) -> None:
+        """Let `listen` print what was confirmed, and the worker do what is left.
+
+        What does not come in this time is lost, and counted so.
+        """
+        files = self._home_files
+        if files is None:
+            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_PRINT_S_MAX):
+                store = self.files.queue_store
+                while await asyncio.to_thread(missing, files, store):  # noqa: ASYNC110
+                    await asyncio.sleep(_LOOK_S)
+
+    def _tallies(self) -> Iterator[tuple[str, Tally]]:
+        files = self.files
+        for store in files.stores:
+            logs = files.log("sender", store), files.log("receiver", store)
+            effects = None
+            if files.consumes(store):
+                effects = Path(files.store("receiver", store).partition(":")[2])
+            yield f"messages, {store}", count_messages(*logs, effects)
+        yield "queue items", count_items(files)
+        if self._home_files is not None:
+            yield from count_commands(self._home_files, files.queue_store).items()

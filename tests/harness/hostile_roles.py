@@ -1,0 +1,175 @@
+"""Accounts that wish others no good: one takes all room, one takes others' names."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from xml.sax.saxutils import quoteattr
+
+from slixmpp import ClientXMPP
+from slixmpp.xmlstream.stanzabase import StanzaBase
+
+from qos.core.item import Affiliation
+from qos.errors import RequestFailed
+from qos.worker import Job, Worker
+from role import Role, Say, ended_by_signal, open_log
+from xep_0254.queueing import XEP_0254, NewItem
+
+__all__ = ["Greedy", "Squatter"]
+
+_ACCOUNTS = 12
+_BURST, _BURST_EVERY_S = 25, 0.1
+
+#: Of the stanzas of the greedy, so many are requests to create a node.
+_CREATES_EVERY = 10
+
+_STANZAS = "urn:ietf:params:xml:ns:xmpp-stanzas"
+
+#: The owner of the prey is made an owner of the trap again after this.
+_AGAIN_S = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Greedy(Role):
+    """A foreign domain with many accounts: each has messages held, and creates nodes.
+
+    The messages are assured ones whose `deliver` never comes.
+
+    Attributes:
+        to: whom they are for, in turn; the first is a queue service.
+        log: the file that gets a line when something is refused for want of room, once
+            in each life.
+    """
+
+    to: Sequence[str]
+    log: str
+
+    async def live(self, say: Say) -> None:
+        """See Role."""
+        session = self.connect.as_component()
+        self._watch_for_refusals(session.xmpp)
+        async with session:
+            session.start()
+            await session.work(self._take(session.xmpp, session.online, say))
+
+    def _watch_for_refusals(self, xmpp: object) -> None:
+        log = open_log(self.log)
+        refused = False
+
+        def look(stanza: StanzaBase) -> StanzaBase:
+            nonlocal refused
+            path = f"./*/{{{_STANZAS}}}resource-constraint"
+            if not refused and stanza.xml.find(path) is not None:
+                refused = True
+                os.write(log, b"refused\n")
+            return stanza
+
+        xmpp.add_filter("in", look)  # type: ignore[attr-defined]
+
+    async def _take(self, xmpp: object, online: asyncio.Event, say: Say) -> None:
+        ends = ended_by_signal()
+        life = os.getpid()
+        for number in itertools.count():
+            await online.wait()
+            if number == 0:
+                say("ready")
+            if ends.is_set():
+                return
+            for place in range(_BURST):
+                name = f"{life}-{number}-{place}"
+                xmpp.send_raw(self._stanza(name, number + place))  # type: ignore[attr-defined]
+            await asyncio.sleep(_BURST_EVERY_S)
+
+    def _stanza(self, name: str, number: int) -> str:
+        sender = f"a{number % _ACCOUNTS}@{self.connect.jid}/x"
+        to, content = self.to[number % len(self.to)], _held(name)
+        if number % _CREATES_EVERY == 0:
+            to, content = self.to[0], _created(name)
+        head = f"id={quoteattr(name)} from={quoteattr(sender)} to={quoteattr(to)}"
+        return f"<iq type='set' {head}>{content}</iq>"
+
+
+def _held(name: str) -> str:
+    return (
+        f"<assured xmlns='urn:xmpp:qos' msgId={quoteattr(name)}>"
+        "<message xmlns='jabber:client'><body>greedy</body></message></assured>"
+    )
+
+
+def _created(name: str) -> str:
+    return (
+        "<pubsub xmlns='http://jabber.org/protocol/pubsub'>"
+        f"<create node={quoteattr(f'greedy {name}')}/></pubsub>"
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Squatter(Role):
+    """An account that names the queue of somebody else as its own dead letters.
+
+    It does so before that queue exists, and makes its later owner an owner of its own
+    queue; then it publishes there, and rejects what it gets.
+
+    Attributes:
+        service: the JID of the service.
+        trap: the name of its own queue.
+        prey: that of the queue that is not its own.
+        owner: the bare JID of the owner of that.
+    """
+
+    service: str
+    trap: str
+    prey: str
+    owner: str
+
+    async def live(self, say: Say) -> None:
+        """See Role."""
+        async with self.connect.as_account() as session:
+            session.client.register_plugin("xep_0254", {"timeout_s": 2.0})
+            session.start()
+            await session.work(self._squat(session.client, session.online, say))
+
+    async def _squat(self, client: ClientXMPP, online: asyncio.Event, say: Say) -> None:
+        await online.wait()
+        plugin = XEP_0254.of(client)
+        await self._set_trap(plugin)
+        say("ready")
+        worker = Worker(client, self.service, self.trap, parallel=4, resubscribe_s=5.0)
+        worker.install_signal_handlers()
+        baiting = asyncio.create_task(self._bait(plugin))
+        try:
+            async with worker:
+                await worker.run(_reject)
+        finally:
+            baiting.cancel()
+            await asyncio.wait((baiting,))
+
+    async def _set_trap(self, plugin: XEP_0254) -> None:
+        options = {"queue#dead_letter_node": self.prey}
+        with contextlib.suppress(RequestFailed):
+            await plugin.create(self.service, self.trap, options)
+        # If such a name is refused, it needs a queue all the same.
+        with contextlib.suppress(RequestFailed):
+            await plugin.create(self.service, self.trap)
+        owners = {self.owner: Affiliation.OWNER}
+        with contextlib.suppress(RequestFailed):
+            await plugin.set_affiliations(self.service, self.trap, owners)
+        with contextlib.suppress(RequestFailed):
+            await plugin.configure(self.service, self.trap, options)
+
+    async def _bait(self, plugin: XEP_0254) -> None:
+        while True:
+            await plugin.session()
+            await self._set_trap(plugin)
+            with contextlib.suppress(RequestFailed):
+                item = NewItem("<squatter xmlns='urn:x'/>")
+                await plugin.publish(self.service, self.trap, [item], attempts=1)
+            await asyncio.sleep(_AGAIN_S)
+
+
+async def _reject(job: Job) -> None:
+    await job.reject("for somebody else")

@@ -1,0 +1,334 @@
+"""Cuts the power of our stores on disk, at every moment, and looks what is left.
+
+`make power-cut STATES=N` prints what was tried, and what was lost.
+
+A store writes in lives of its own, some of them killed, while all that it asks the kernel to
+do is recorded (`power_cut_trace`). From the record follows what the disk may hold after a
+cut (`power_cut_disk`); each such state is made, and the store opened on it. It must open;
+show what it held after one of the writes, whole; not one before the last write that it had
+said is done, or that it showed when it was opened after a kill: whoever opens it acts on
+that; and have its id, once it had said that it is open.
+
+Why that is a proof, within the states tried: the calls are those of the unchanged store, and
+the disk is taken to keep nothing but what it confirmed. Where it is none: of what SQLite
+shares in memory (`-shm`) nothing is taken to survive; and a disk that confirms what it does
+not keep is not considered.
+
+Linux only; needs strace, and pytest with hypothesis, as `qos.testing.store_contract` does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import hashlib
+import math
+import os
+import pickle
+import random
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from power_cut_disk import Cut, Trace, Tree, cuts, states, write_out
+from power_cut_stores import KINDS, Kind
+from power_cut_trace import Recorder, RecordError
+from power_cut_writer import Plan, Weakness
+from qos.bench.report import aligned
+from qos.errors import StoreError
+
+__all__ = ["Result", "campaign", "main"]
+
+#: What a table shows as states if nobody says how many.
+_STATES = 2000
+
+#: Of a store that leaves something out: a loss is found soon.
+_WEAK_STATES = 200
+
+#: A folder in memory.
+_RAM = Path("/dev/shm")  # noqa: S108 - shared memory; what is made there has a random name
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What was tried of one store.
+
+    Attributes:
+        name: of its kind.
+        operations: changes of files and names, recorded.
+        syncs: recorded.
+        cuts: moments at which the power went.
+        whole: cuts of which every state was tried.
+        states: tried, no two of them alike.
+        lost: those in which something was wrong.
+        first: what was wrong in the first of them, or ''.
+    """
+
+    name: str
+    operations: int
+    syncs: int
+    cuts: int
+    whole: int
+    states: int
+    lost: int
+    first: str
+
+
+#: Writes that are made at once: one, two or three.
+_GROUPS = (1, 1, 2, 1, 3)
+
+
+# -- the campaign -----------------------------------------------------------
+
+
+def campaign(
+    kind: Kind, *, states: int, seed: str = "", weakness: Weakness = Weakness.NONE
+) -> Result:
+    """Record a store, and open it in so many states that its disk may be in.
+
+    Args:
+        kind: which.
+        states: how many, at most; where there are more, some of each cut.
+        seed: of the choice of these.
+        weakness: what the store leaves out; then something should be lost.
+
+    Raises:
+        RecordError: it could not be recorded.
+    """
+    with _folder() as folder, asyncio.Runner() as runner:
+        store = _Watched(kind, folder, runner)
+        trace = store.record(weakness)
+        moments = list(cuts(trace))
+        dice = random.Random(seed)
+        result = Result(
+            *(kind.name, len(trace.operations), len(trace.syncs), len(moments)),
+            *(0, 0, 0, ""),
+        )
+        seen: set[tuple[bytes, int]] = set()
+        for cut, budget in _shares(moments, states):
+            tried, lost, first = store.try_states(cut, budget, dice, seen)
+            result = replace(
+                result,
+                whole=result.whole + (_count(cut) <= budget),
+                states=result.states + tried,
+                lost=result.lost + lost,
+                first=result.first or first,
+            )
+        return result
+
+
+class _Watched:
+    """A kind of store in a folder for its trial."""
+
+    def __init__(self, kind: Kind, folder: Path, runner: asyncio.Runner) -> None:
+        self._kind = kind
+        self._folder = folder
+        self._runner = runner
+        self._snapshots = [snapshot for snapshot, _ in self._reference()]
+
+    def _reference(self) -> Iterator[tuple[object, str]]:
+        """What it shows after each of the writes, when nothing happens."""
+        place = self._folder / "reference"
+        place.mkdir()
+        for write in (*self._kind.writes, None):
+            yield self._shown(place, write)
+
+    def record(self, weakness: Weakness) -> Trace:
+        """Its lives: some that are killed and one that is not, or that alone if weak."""
+        disk, plan_file = self._folder / "disk", self._folder / "plan"
+        disk.mkdir()
+        acks = self._folder / "acks"
+        recorder = Recorder(disk, acks)
+        plan = Plan(
+            *(self._kind.store, self._store_path(disk), self._kind.writes, 0, ()),
+            *(None, weakness),
+        )
+        code = "from power_cut_writer import main; main()"
+        command: list[str | Path] = [sys.executable, "-c", code, plan_file, acks]
+        deaths = self._kind.deaths if weakness is Weakness.NONE else ()
+        for death in (*deaths, None):
+            step = death if isinstance(death, tuple) else None
+            left = len(self._kind.writes) - plan.first
+            plan = replace(plan, groups=tuple(_groups(left)), dies_after=step)
+            plan_file.write_bytes(pickle.dumps(plan))
+            recorder.run(command, dies_in_sync=death if isinstance(death, int) else 0)
+            copy = self._folder / "copy"
+            shutil.copytree(disk, copy)
+            shown, _ = self._shown(copy)
+            shutil.rmtree(copy)
+            plan = replace(plan, first=self._snapshots.index(shown))
+        if plan.first != len(self._kind.writes):
+            raise RecordError(f"{self._kind.name}: not all is written")
+        return recorder.trace
+
+    def try_states(
+        self, cut: Cut, budget: int, dice: random.Random, seen: set[tuple[bytes, int]]
+    ) -> tuple[int, int, str]:
+        """How many new states were tried, in how many something was lost, and what."""
+        done = [ack.text.split()[1] for ack in cut.acks if ack.text.startswith("done")]
+        opened = [
+            ack.text.split()[1] for ack in cut.acks if ack.text.startswith("open")
+        ]
+        least = max([0, *map(int, done)])
+        tried, lost, first = 0, 0, ""
+        for tree in states(cut, budget, dice):
+            key = (_digest(tree), least + len(opened[:1]))
+            if key in seen:
+                continue
+            seen.add(key)
+            tried += 1
+            said = self._wrong(tree, least, opened[0] if opened else None, dice)
+            if said:
+                lost += 1
+                first = first or f"cut {cut.at}: {said}"
+        return tried, lost, first
+
+    def _wrong(
+        self, tree: Tree, least: int, store_id: str | None, dice: random.Random
+    ) -> str:
+        """What is wrong with the store on this disk, or ''."""
+        place = self._folder / "state"
+        place.mkdir()
+        try:
+            write_out(tree, place)
+            for shared in place.rglob("*-shm"):
+                # The kernel writes its pages when it likes.
+                shared.write_bytes(dice.randbytes(shared.stat().st_size))
+            shown, found_id = self._shown(place)
+        except StoreError as error:
+            return f"{error}".replace(str(place), "")
+        finally:
+            shutil.rmtree(place)
+        if store_id not in {None, found_id}:
+            return "it has another id"
+        if shown not in self._snapshots:
+            return "it shows what never was"
+        # The last: two writes may leave the same.
+        last = len(self._snapshots) - 1 - self._snapshots[::-1].index(shown)
+        if last < least:
+            return f"{least} writes were done, and it shows what was after {last}"
+        return ""
+
+    def _shown(
+        self, place: Path, write: Sequence[Any] | None = None
+    ) -> tuple[object, str]:
+        """What the store there shows, and its id; then this may be written."""
+        return self._runner.run(self._show(place, write))
+
+    async def _show(
+        self, place: Path, write: Sequence[Any] | None
+    ) -> tuple[object, str]:
+        store = self._kind.store(self._store_path(place))
+        contents = store.open()
+        try:
+            shown = self._kind.snapshot(store, contents)
+            if write is not None:
+                written = store.write(write)
+                assert written is not None
+                await written
+            return shown, store.store_id
+        finally:
+            await store.close()
+
+    def _store_path(self, place: Path) -> Path:
+        return place.resolve() / "store"
+
+
+def _groups(writes: int) -> Iterator[int]:
+    place = 0
+    while writes:
+        size = min(writes, _GROUPS[place % len(_GROUPS)])
+        yield size
+        writes -= size
+        place += 1
+
+
+def _count(cut: Cut) -> int:
+    return math.prod(1 + len(operation.forms()) for operation in cut.open)
+
+
+def _shares(moments: Sequence[Cut], total: int) -> Iterator[tuple[Cut, int]]:
+    """Each cut with how many of its states are tried; few are all tried."""
+    left = len(moments)
+    for cut in sorted(moments, key=_count):
+        budget = max(1, total // left)
+        yield cut, budget
+        total -= min(budget, _count(cut))
+        left -= 1
+
+
+def _digest(tree: Tree) -> bytes:
+    content = [(path, data) for path, data in tree.contents()]
+    return hashlib.sha256(pickle.dumps(content)).digest()
+
+
+@contextmanager
+def _folder() -> Iterator[Path]:
+    """In memory where there is such a place: no state needs a real disk."""
+    where = _RAM if os.access(_RAM, os.W_OK) else None
+    with tempfile.TemporaryDirectory(prefix="power-cut-", dir=where) as folder:
+        yield Path(folder)
+
+
+# -- the command ------------------------------------------------------------
+
+_HEADER = (
+    "store",
+    "left out",
+    "operations",
+    "syncs",
+    "cuts",
+    "whole",
+    "states",
+    "lost",
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the table; 1 if something was lost that must not be, or the reverse."""
+    parser = argparse.ArgumentParser(prog="python -m power_cut")
+    parser.add_argument(
+        *("--states", "-n"),
+        type=int,
+        default=_STATES,
+        help="states of each store, at most (default: %(default)s)",
+    )
+    parser.add_argument("--seed", default="", help="chooses them, where there are more")
+    options = parser.parse_args(arguments)
+    rows: list[Sequence[str]] = [_HEADER]
+    wrong = []
+    try:
+        for kind in KINDS:
+            for weakness in (Weakness.NONE, *kind.weaknesses):
+                states = options.states
+                if weakness is not Weakness.NONE:
+                    states = min(states, _WEAK_STATES)
+                result = campaign(
+                    kind, states=states, seed=options.seed, weakness=weakness
+                )
+                rows.append(_row(result, weakness))
+                if (result.lost > 0) == (weakness is Weakness.NONE):
+                    said = result.first or "nothing was lost, and should be"
+                    wrong.append(f"{kind.name}, {weakness.value} left out: {said}")
+    except RecordError as error:
+        sys.stderr.write(f"power_cut: {error}\n")
+        return 1
+    sys.stdout.write("\n".join([*aligned(rows), *wrong]) + "\n")
+    return 1 if wrong else 0
+
+
+def _row(result: Result, weakness: Weakness) -> Sequence[str]:
+    figures = (
+        *(result.operations, result.syncs, result.cuts),
+        *(result.whole, result.states, result.lost),
+    )
+    return (result.name, weakness.value, *map(str, figures))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,317 @@
+"""A TCP proxy that is a bad network: it cuts, stalls, trickles, reorders and injects.
+
+It stands between clients and one port of a server. What goes through is bytes to it, TLS
+or not; it changes none, and adds those of an attacker if it is told to. A seed decides
+which connections a fault is for, and the caller when there is one. It knows nothing of
+XMPP.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import enum
+import random
+import re
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from qos.testing.ports import ADDRESS, free_ports
+
+__all__ = ["Injection", "LinkFault", "Proxy"]
+
+_READ_BYTES = 65_536
+
+#: A trickle is pieces of at most so many bytes, with such a pause after each: some
+#: 10 kB/s, so that a handshake of TLS gets through in half a second.
+_PIECE_BYTES = 40
+_PIECE_PAUSE_S = 0.002
+
+#: For the last bytes of a connection.
+_LINGER_S = 1.0
+
+#: The part of the connections that a fault is for, on average; at least one.
+_PART = 0.6
+
+
+class LinkFault(enum.Enum):
+    """What can be done to connections.
+
+    ::
+
+        CUT        both ends are told at once, and what is under way is gone
+        STALL      nothing flows for a while, in neither direction
+        ONE_WAY    nothing flows for a while, in one direction
+        TRICKLE    a few bytes at a time, for a while
+        REORDER    the clients' ends are cut, and the server's stay open: it sees the new
+                   connections first, the last of them first; then what the old ones had
+                   under way, and their end
+    """
+
+    CUT = "cut"
+    STALL = "stall"
+    ONE_WAY = "stall one way"
+    TRICKLE = "trickle"
+    REORDER = "reorder"
+
+
+@dataclass(frozen=True, slots=True)
+class Injection:
+    """What an attacker on the network path writes to the client, once a connection.
+
+    It is written in one piece with the bytes of the server that the pattern matches, so
+    these have to come in one read. He cannot break TLS: within it nothing matches.
+
+    Attributes:
+        pattern: where, in what the server sends.
+        content: the bytes to add.
+        behind: add them behind the match; False: before it.
+    """
+
+    pattern: re.Pattern[bytes]
+    content: bytes
+    behind: bool = False
+
+
+class Proxy:
+    """Use it as an async context manager; it listens within.
+
+    Args:
+        to_port: of the server, on loopback.
+        seed: decides which connections a fault is for, and which way.
+
+    Attributes:
+        port: where clients connect.
+        injections: for the connections that are made from now on.
+        injected: how often one of them was written.
+    """
+
+    def __init__(self, to_port: int, *, seed: int | str) -> None:
+        (self.port,) = free_ports(1)
+        self.injections: tuple[Injection, ...] = ()
+        self.injected = 0
+        self._to_port = to_port
+        self._random = random.Random(seed)
+        self._connections: dict[_Connection, asyncio.Task[None]] = {}
+        #: While there is a list, new connections wait in it.
+        self._waiting: list[asyncio.Event] | None = None
+        self._server: asyncio.Server | None = None
+
+    async def __aenter__(self) -> Self:
+        self._server = await asyncio.start_server(self._accept, ADDRESS, self.port)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        assert self._server is not None
+        self._server.close()
+        tasks = list(self._connections.values())
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    @property
+    def connections(self) -> int:
+        """How many there are, those included of which only the server's end is left."""
+        return len(self._connections)
+
+    async def inflict(self, fault: LinkFault, seconds: float) -> int:
+        """Do it, and return when it is over.
+
+        Args:
+            fault: what to do.
+            seconds: how long; a cut takes no time.
+
+        Returns:
+            For how many connections; 0: there was none.
+        """
+        chosen = self._chosen()
+        if not chosen:
+            return 0
+        if fault is LinkFault.CUT:
+            for connection in chosen:
+                connection.abort()
+        elif fault is LinkFault.REORDER:
+            await self._reorder(chosen, seconds)
+        else:
+            one_way = self._random.choice(("up", "down"))
+            for connection in chosen:
+                if fault is LinkFault.TRICKLE:
+                    connection.trickles = True
+                elif fault is LinkFault.STALL:
+                    connection.stall("up", "down")
+                else:
+                    connection.stall(one_way)
+            try:
+                await asyncio.sleep(seconds)
+            finally:
+                for connection in chosen:
+                    connection.flow()
+        return len(chosen)
+
+    def _chosen(self) -> list[_Connection]:
+        there = [each for each in self._connections if not each.orphaned]
+        chosen = [each for each in there if self._random.random() < _PART]
+        return chosen or there[:1]
+
+    async def _reorder(self, chosen: list[_Connection], seconds: float) -> None:
+        try:
+            # So that there is something under way.
+            for connection in chosen:
+                connection.stall("up")
+            await asyncio.sleep(seconds / 4)
+            self._waiting = []
+            for connection in chosen:
+                connection.orphan()
+            await asyncio.sleep(seconds / 2)
+        finally:
+            waiting, self._waiting = self._waiting or [], None
+            for event in reversed(waiting):
+                event.set()
+                # It gets to the server before the next one does.
+                await asyncio.sleep(0)
+        try:
+            await asyncio.sleep(seconds / 4)
+        finally:
+            for connection in chosen:
+                connection.flow()
+
+    async def _accept(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        connection = _Connection(reader, writer, self)
+        self._connections[connection] = task
+        try:
+            if self._waiting is not None:
+                turn = asyncio.Event()
+                self._waiting.append(turn)
+                await turn.wait()
+            await connection.run(self._to_port)
+        # asyncio would log it as an error.
+        except asyncio.CancelledError:
+            return
+        finally:
+            connection.abort()
+            del self._connections[connection]
+
+
+class _Connection:
+    """One client's, and the one to the server that belongs to it."""
+
+    def __init__(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, proxy: Proxy
+    ) -> None:
+        self._proxy = proxy
+        self._injections = list(proxy.injections)
+        self.trickles = False
+        self.orphaned = False
+        self._client = (reader, writer)
+        self._server: asyncio.StreamWriter | None = None
+        self._flows = {"up": asyncio.Event(), "down": asyncio.Event()}
+        self.flow()
+
+    async def run(self, port: int) -> None:
+        """Carry what comes, until an end has closed."""
+        from_client, to_client = self._client
+        try:
+            from_server, to_server = await asyncio.open_connection(ADDRESS, port)
+        except OSError:
+            return
+        self._server = to_server
+        up = asyncio.ensure_future(self._carry("up", from_client, to_server))
+        down = asyncio.ensure_future(self._carry("down", from_server, to_client))
+        try:
+            await asyncio.wait((up, down), return_when=asyncio.FIRST_COMPLETED)
+            if not down.done() and not self.orphaned:
+                # The server closes in its turn, after its last words.
+                with contextlib.suppress(OSError):
+                    to_server.write_eof()
+                await asyncio.wait((down,), timeout=_LINGER_S)
+            await _close(to_server, to_client)
+        finally:
+            for task in (up, down):
+                task.cancel()
+            await asyncio.wait((up, down))
+
+    def stall(self, *directions: str) -> None:
+        """Let nothing flow there."""
+        for direction in directions:
+            self._flows[direction].clear()
+
+    def flow(self) -> None:
+        """Let it flow again, as fast as it can."""
+        self.trickles = False
+        for event in self._flows.values():
+            event.set()
+
+    def orphan(self) -> None:
+        """Cut the client's end alone."""
+        self.orphaned = True
+        self._client[1].transport.abort()
+
+    def abort(self) -> None:
+        """Cut both ends."""
+        for writer in (self._client[1], self._server):
+            if writer is not None:
+                writer.transport.abort()
+
+    async def _carry(
+        self,
+        direction: str,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+    ) -> None:
+        flows = self._flows[direction]
+        with contextlib.suppress(OSError):
+            while data := await reader.read(_READ_BYTES):
+                if direction == "down":
+                    data = self._with_injections(data)
+                while data:
+                    await flows.wait()
+                    size = _PIECE_BYTES if self.trickles else len(data)
+                    await self._put(direction, writer, data[:size])
+                    data = data[size:]
+                    if self.trickles:
+                        await asyncio.sleep(_PIECE_PAUSE_S)
+        # The end of a connection is held up like all else.
+        await flows.wait()
+
+    def _with_injections(self, data: bytes) -> bytes:
+        for injection in tuple(self._injections):
+            match = injection.pattern.search(data)
+            if match is not None:
+                at = match.end() if injection.behind else match.start()
+                data = data[:at] + injection.content + data[at:]
+                self._injections.remove(injection)
+                self._proxy.injected += 1
+        return data
+
+    async def _put(
+        self, direction: str, writer: asyncio.StreamWriter, data: bytes
+    ) -> None:
+        try:
+            if not (self.orphaned and direction == "down"):
+                writer.write(data)
+                await writer.drain()
+        except OSError:
+            # The server may still have words for a client that is gone.
+            if not self.orphaned:
+                raise
+
+
+async def _close(*writers: asyncio.StreamWriter) -> None:
+    """Close them when what was carried has left, or soon anyhow."""
+    for writer in writers:
+        writer.close()
+    for writer in writers:
+        with contextlib.suppress(OSError, TimeoutError):
+            async with asyncio.timeout(_LINGER_S):
+                await writer.wait_closed()

@@ -1,0 +1,428 @@
+"""What a process of a queue test does: serve, work or publish; and what it writes down.
+
+They connect again whenever the connection is lost, and never give up. They know
+nothing of how they were started, and what kills them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import os
+import random
+import signal
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any, NoReturn, Self
+
+from slixmpp import ClientXMPP, ComponentXMPP
+
+from qos.core import work_queue
+from qos.core.queue_effects import Change
+from qos.errors import RequestFailed
+from qos.journal.writer import JournalWriter
+from qos.stores.queue import QueueStore
+from qos.testing.xmpp_server import XmppServer
+from qos.worker import Job, Worker
+from qos.worker.holding import passing
+from role import Connect, Role, Say, ended_by_signal, open_log
+from xep_0254 import QueueService
+from xep_0254.queueing import XEP_0254, NewItem
+
+__all__ = [
+    "AFTER_COMMIT",
+    "BEFORE_COMMIT",
+    "Deed",
+    "Hand",
+    "Poison",
+    "Press",
+    "Service",
+    "Turn",
+    "query",
+    "read_deeds",
+    "read_journal",
+]
+
+# For a machine under load.
+_END_S_MAX = 15.0
+
+#: Publish again after this, when the service is away.
+_AGAIN_S = 0.1
+
+#: At these the service dies as it gets to its next commit, or when that is on disk.
+BEFORE_COMMIT, AFTER_COMMIT = signal.SIGUSR1, signal.SIGUSR2
+
+#: Every change of a lock, written by SQLite in the transaction that makes it.
+_JOURNAL = """
+CREATE TABLE journal (
+    n INTEGER PRIMARY KEY, at REAL, seq INTEGER, node TEXT, item_id TEXT,
+    before TEXT, after TEXT, holder TEXT, deadline REAL, outcome TEXT,
+    given_back INTEGER
+);
+CREATE TRIGGER journal_update AFTER UPDATE ON item
+    WHEN OLD.token <> NEW.token OR OLD.outcome IS NOT NEW.outcome
+    BEGIN INSERT INTO journal VALUES (
+        NULL, (julianday('now') - 2440587.5) * 86400, NEW.seq, NEW.node, NEW.item_id,
+        OLD.token, NEW.token, iif(NEW.token = '', OLD.holder, NEW.holder),
+        iif(NEW.token = '', OLD.deadline, NEW.deadline), NEW.outcome,
+        (NEW.delivery_count, NEW.releases) <> (OLD.delivery_count, OLD.releases)
+    ); END;
+CREATE TRIGGER journal_insert AFTER INSERT ON item WHEN NEW.token <> ''
+    BEGIN INSERT INTO journal VALUES (
+        NULL, (julianday('now') - 2440587.5) * 86400, NEW.seq, NEW.node, NEW.item_id,
+        '', NEW.token, NEW.holder, NEW.deadline, NEW.outcome, 0
+    ); END;
+"""
+
+# -- what can be started ---------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Service(Role):
+    """A queue service as a component.
+
+    Attributes:
+        store: the file.
+        journal: have SQLite write down each change of a lock; see `read_journal`.
+        qos_journal: the folder of what `qos.journal` says, or ''.
+        remembers_s: how long the token of an ended item is remembered at least; 0: as
+            always, which is too long to see in a soak that it ends.
+    """
+
+    store: str
+    journal: bool = False
+    qos_journal: str = ""
+    remembers_s: float = 0.0
+
+    @classmethod
+    def of(
+        cls, server: XmppServer, jid: str, store: Path, *, journal: bool = False
+    ) -> Self:
+        """The component of this server."""
+        connect = Connect.of_component(server, jid)
+        return cls(
+            connect=connect,
+            store=str(store),
+            journal=journal,
+        )
+
+    async def live(self, say: Say) -> None:
+        """See Role."""
+        if self.journal:
+            await self._begin_journal()
+        if self.remembers_s:
+            work_queue.SETTLEMENT_S_MIN = self.remembers_s
+        session = self.connect.as_component()
+        assert isinstance(session.xmpp, ComponentXMPP)
+        store = _DyingStore(self.store, say)
+        for number in (BEFORE_COMMIT, AFTER_COMMIT):
+            signal.signal(number, store.die_at)
+        service = QueueService(session.xmpp, store, journal=self.qos_journal or None)
+        session.start()
+        await session.work(self._serve(session.online, say))
+        await service.aclose()
+
+    async def _serve(self, online: asyncio.Event, say: Say) -> None:
+        await online.wait()
+        ends = ended_by_signal()
+        say("ready")
+        await ends.wait()
+
+    async def _begin_journal(self) -> None:
+        store = QueueStore(self.store)
+        store.open()
+        await store.close()
+        with contextlib.closing(sqlite3.connect(self.store)) as db:
+            if not db.execute("PRAGMA table_info(journal)").fetchall():
+                db.executescript(f"BEGIN; {_JOURNAL} COMMIT;")
+
+
+class _DyingStore(QueueStore):
+    """Kills its process at a commit, if it is told to."""
+
+    def __init__(self, path: str, say: Say) -> None:
+        super().__init__(path)
+        self._say = say
+        self._dies_at: int | None = None
+
+    def die_at(self, number: int, _frame: FrameType | None) -> None:
+        """A signal handler."""
+        # In this order: a commit may be under way.
+        self._say("armed")
+        self._dies_at = number
+
+    def _commit(self, changes: list[Change], before: Callable[[], None] | None) -> None:
+        if self._dies_at == BEFORE_COMMIT:
+            _die()
+        super()._commit(changes, before)
+        if self._dies_at == AFTER_COMMIT:
+            _die()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hand(Role):
+    """A worker. An item whose payload has the word poison fails, any other does not.
+
+    SIGTERM ends it in order, like a service.
+
+    Attributes:
+        service: the JID of the service.
+        node: the queue.
+        log: the file in which it says what it does; see `Deed`.
+        lock_s: the node's lock time-out.
+        parallel: jobs at a time.
+        batch: items in one event.
+        work_s: how long it works on an item, at most.
+        qos_journal: as of a service.
+        effects: a database of its own, whose table `effects` gets a row for each item
+            that was accepted; ''.
+        resubscribe_s: as of Worker.
+        timeout_s: for an answer of the service.
+    """
+
+    service: str
+    node: str
+    log: str
+    lock_s: float
+    parallel: int = 8
+    batch: int = 4
+    work_s: float = 0.0
+    qos_journal: str = ""
+    effects: str = ""
+    resubscribe_s: float = 60.0
+    timeout_s: float = 30.0
+
+    async def live(self, say: Say) -> None:
+        """See Role."""
+        with contextlib.ExitStack() as stack:
+            db = None
+            if self.effects:
+                db = stack.enter_context(contextlib.closing(_effects_db(self.effects)))
+            async with (
+                JournalWriter.opened(
+                    self.qos_journal or None, self.connect.jid
+                ) as journal,
+                self.connect.as_account() as session,
+            ):
+                session.start()
+                await session.work(self._work(session.client, journal, db, say))
+
+    async def _work(
+        self,
+        client: ClientXMPP,
+        journal: JournalWriter | None,
+        db: sqlite3.Connection | None,
+        say: Say,
+    ) -> None:
+        log = open_log(self.log)
+
+        def note(what: str, job: Job) -> None:
+            deed = f"{what} {job.id} {job.token} {job.delivery_count} {time.time()}\n"
+            # One call, so that the lines of all workers stand in the order of events.
+            os.write(log, deed.encode())
+
+        async def handle(job: Job) -> None:
+            note("begun", job)
+            if "poison" in job.payload_text:
+                raise Poison
+            await asyncio.sleep(random.uniform(0, self.work_s))
+            if db is None:
+                await job.accept()
+            else:
+                async with job.effects(db) as effects:
+                    effects.execute("INSERT INTO effects VALUES (?)", (job.id,))
+            note("accepted", job)
+
+        client.register_plugin("xep_0254", {"timeout_s": self.timeout_s})
+        worker = Worker(
+            client,
+            self.service,
+            self.node,
+            parallel=self.parallel,
+            batch=self.batch,
+            lock_timeout_s=self.lock_s,
+            resubscribe_s=self.resubscribe_s,
+            effects_db=db,
+            journal=journal,
+        )
+        worker.install_signal_handlers()
+        async with worker:
+            await worker.subscribed()
+            say("ready")
+            await worker.run(handle)
+
+
+def _effects_db(path: str) -> sqlite3.Connection:
+    db = sqlite3.connect(path)
+    try:
+        db.execute("PRAGMA journal_mode = WAL")
+        db.execute("CREATE TABLE IF NOT EXISTS effects (item_id TEXT)")
+        db.commit()
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+class Poison(Exception):
+    """No worker can do it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Press(Role):
+    """A publisher. It ends when all is published, or by SIGTERM after what it is at.
+
+    Started again, it goes on behind what is in its log; what it was at is published
+    again, by the same ids.
+
+    Attributes:
+        service: the JID of the service.
+        node: the queue.
+        log: the file for the ids that were published, a line each.
+        count: how many; None: it goes on.
+        batch: so many in one request.
+        poison_every: each so manieth is poisoned; 0: none.
+        pause_s: after each request.
+    """
+
+    service: str
+    node: str
+    log: str
+    count: int | None
+    batch: int = 50
+    poison_every: int = 0
+    pause_s: float = 0.0
+
+    async def live(self, say: Say) -> None:
+        """See Role."""
+        async with self.connect.as_account() as session:
+            session.client.register_plugin("xep_0254", {"timeout_s": 1.0})
+            session.start()
+            await session.work(self._publish(session.client, session.online, say))
+
+    async def _publish(
+        self, client: ClientXMPP, online: asyncio.Event, say: Say
+    ) -> None:
+        plugin = XEP_0254.of(client)
+        await online.wait()
+        ends = ended_by_signal()
+        say("ready")
+        log = open_log(self.log)
+        for numbers in self._batches():
+            if ends.is_set():
+                return
+            items = [self._item(number) for number in numbers]
+            ids = await _insist(plugin, self.service, self.node, items)
+            assert ids == [item.item_id for item in items]
+            os.write(log, "".join(f"{item_id}\n" for item_id in ids).encode())
+            await asyncio.sleep(self.pause_s)
+
+    def _batches(self) -> Iterator[range]:
+        first = Path(self.log).read_bytes().count(b"\n")
+        for start in itertools.count(first, self.batch):
+            end = start + self.batch
+            if self.count is not None:
+                end = min(end, self.count)
+            if start >= end:
+                return
+            yield range(start, end)
+
+    def _item(self, number: int) -> NewItem:
+        poisoned = self.poison_every and number % self.poison_every == 0
+        word = "poison" if poisoned else "work"
+        return NewItem(f"<{word} xmlns='urn:x'>{number}</{word}>", f"i{number}")
+
+
+async def _insist(
+    plugin: XEP_0254, service: str, node: str, items: list[NewItem]
+) -> list[str]:
+    """Publish the same items until there is an answer: that is all it takes."""
+    while True:
+        try:
+            return await plugin.publish(service, node, items, attempts=1)
+        except RequestFailed as error:
+            if not passing(error):
+                raise
+        await plugin.pause(_AGAIN_S)
+
+
+def _die() -> NoReturn:
+    """By the signal that nothing can catch."""
+    os.kill(os.getpid(), signal.SIGKILL)
+    time.sleep(_END_S_MAX)
+    raise AssertionError("still alive")
+
+
+# -- what they leave behind ------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Deed:
+    """A line in the log of the workers: `begun`, or `accepted` when that is answered."""
+
+    what: str
+    item_id: str
+    token: str
+    delivery_count: int
+    at: float
+
+
+def read_deeds(path: Path) -> list[Deed]:
+    """What all workers did, in the order in which they did it."""
+    deeds: list[Deed] = []
+    if not path.exists():
+        return deeds
+    for line in path.read_text().splitlines():
+        what, item_id, token, count, at = line.split(" ")
+        deeds.append(Deed(what, item_id, token, int(count), float(at)))
+    return deeds
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A lock began (`after` is its token), ended (`before` was), or the item did.
+
+    Attributes:
+        at: when, as SQLite has it.
+        seq: of the item.
+        node: where it is.
+        item_id: its id there.
+        before: the token until then, or ''.
+        after: the token from then on, or ''.
+        holder: who got it, or had it.
+        deadline: of the lock that began or ended.
+        outcome: how the item has ended, or None.
+        given_back: 1: a delivery has been counted, failed or released: a lock has
+            ended. Else 0.
+    """
+
+    at: float
+    seq: int
+    node: str
+    item_id: str
+    before: str
+    after: str
+    holder: str
+    deadline: float
+    outcome: str | None
+    given_back: int
+
+
+def read_journal(store: Path) -> list[Turn]:
+    """All that was decided about locks in all lives of a service, in order."""
+    sql = (
+        "SELECT at, seq, node, item_id, before, after, holder, deadline, outcome,"
+        " given_back FROM journal ORDER BY n"
+    )
+    return [Turn(*row) for row in query(store, sql)]
+
+
+def query(store: Path, sql: str) -> list[Any]:
+    """Look into a store, in use or not."""
+    with contextlib.closing(sqlite3.connect(f"file:{store}?mode=ro", uri=True)) as db:
+        return db.execute(sql).fetchall()

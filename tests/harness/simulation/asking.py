@@ -1,0 +1,196 @@
+"""Requests to the queue service and their answers, over the simulated network.
+
+What `xep_0254.channel` is on a stream; and the publisher, who needs nothing more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import itertools
+
+from qos.core.queue_requests import Entry, Publish, Refusal, Request, Result
+from qos.errors import NoAnswer, RequestFailed, RequestRefused
+from simulation.hive import HIVE, NODE, Answered, Asked, Ping
+from simulation.items import ItemBook, ItemFacts
+from simulation.loop import SimulatedLoop
+from simulation.machines import Machine
+from simulation.network import Network
+
+__all__ = ["Asker", "Asking", "Shop"]
+
+_ANSWER_S = 2.0
+_AGAIN_S = 0.5
+
+
+class Asking:
+    """Asks for one process.
+
+    Attributes:
+        own: our full JID while there is a session.
+        in_session: set while there is one.
+    """
+
+    def __init__(self, machine: Asker) -> None:
+        self.own: str | None = None
+        self.in_session = asyncio.Event()
+        self._machine = machine
+        self._pending: dict[str, asyncio.Future[Result | Refusal | None]] = {}
+
+    async def ask(self, request: Request, what: str, timeout_s: float) -> Result:
+        """Ask; returns what is answered.
+
+        Raises:
+            RequestRefused: the answer is an error.
+            NoAnswer: none came in this time, or the session was lost.
+        """
+        if self.own is None:
+            raise NoAnswer("there is no session", to=HIVE, what=what)
+        iq_id = self._machine.new_id()
+        answer: asyncio.Future[Result | Refusal | None]
+        answer = asyncio.get_running_loop().create_future()
+        self._pending[iq_id] = answer
+        try:
+            self._machine.send(HIVE, Asked(iq_id, request))
+            async with asyncio.timeout(timeout_s):
+                result = await answer
+        except TimeoutError:
+            raise NoAnswer("nothing came", to=HIVE, what=what) from None
+        finally:
+            self._pending.pop(iq_id, None)
+        if result is None:
+            raise NoAnswer("the session was lost", to=HIVE, what=what)
+        if isinstance(result, Refusal):
+            raise RequestRefused(
+                result.condition, to=HIVE, what=what, type=result.type, by=HIVE
+            )
+        return result
+
+    async def pause(self, delay_s: float) -> None:
+        """Wait before an attempt; while there is no session, no longer than for one."""
+        if self.own is not None:
+            await asyncio.sleep(delay_s)
+            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(delay_s):
+                await self.in_session.wait()
+
+    def answered(self, iq_id: str, result: Result | Refusal | None) -> None:
+        """There is an answer; None: there will be none."""
+        pending = self._pending.get(iq_id)
+        if pending is not None and not pending.done():
+            pending.set_result(result)
+
+    def bounced(self, body: object, condition: str) -> None:
+        """A server says that the service could not be reached."""
+        if isinstance(body, Asked):
+            refusal = Refusal("it is away", condition=condition, type="cancel")
+            self.answered(body.iq_id, refusal)
+
+    def session_started(self, own: str) -> None:
+        """There is a session."""
+        self.own = own
+        self.in_session.set()
+
+    def session_lost(self) -> None:
+        """There is none any more."""
+        self.own = None
+        self.in_session.clear()
+        for iq_id in list(self._pending):
+            self.answered(iq_id, None)
+
+
+class Asker(Machine):
+    """A machine that asks."""
+
+    def __init__(
+        self, loop: SimulatedLoop, network: Network, name: str, jid: str, seed: int
+    ) -> None:
+        super().__init__(loop, network, name, jid, seed)
+        self._ids = itertools.count(1)
+        self._asking: Asking | None = None
+
+    @property
+    def asking(self) -> Asking:
+        """Of the process that runs."""
+        assert self._asking is not None
+        return self._asking
+
+    def boot(self) -> None:
+        """See Machine."""
+        self._asking = Asking(self)
+
+    def connected(self) -> None:
+        """See Machine."""
+        self.asking.session_started(self.jid)
+
+    def disconnected(self) -> None:
+        """See Machine."""
+        self.asking.session_lost()
+
+    def receive(self, source: str, body: object) -> None:
+        """See Machine."""
+        match body:
+            case Answered(iq_id, result) if source == HIVE:
+                self.asking.answered(iq_id, result)
+            case Ping(iq_id, False):
+                self.send(source, Ping(iq_id, answer=True))
+
+    def bounced(self, to: str, body: object, condition: str) -> None:
+        """See Machine."""
+        self.asking.bounced(body, condition)
+
+    def new_id(self) -> str:
+        """An id that was never used."""
+        return f"{self.name}-{next(self._ids)}"
+
+
+class Shop(Asker):
+    """Publishes, and repeats what was not answered; also after a restart."""
+
+    def __init__(
+        self,
+        loop: SimulatedLoop,
+        network: Network,
+        name: str,
+        jid: str,
+        seed: int,
+        *,
+        book: ItemBook,
+    ) -> None:
+        super().__init__(loop, network, name, jid, seed)
+        self._book = book
+        self._due: list[ItemFacts] = []
+
+    def boot(self) -> None:
+        """See Machine."""
+        super().boot()
+        assert self.process is not None
+        for facts in self._due:
+            if not facts.published:
+                self.process.task(self._publish(facts))
+
+    def publish(self, facts: ItemFacts) -> None:
+        """Put it into the queue, now or when the machine is up again."""
+        self._due.append(facts)
+        if self.process is not None and self._asking is not None:
+            self.process.task(self._publish(facts))
+
+    async def _publish(self, facts: ItemFacts) -> None:
+        item_id = facts.planned.item_id
+        payload = f"<work>{item_id}</work>"
+        digest = hashlib.sha256(payload.encode()).hexdigest()
+        entry = Entry(
+            item_id=item_id, payload=payload, digest=digest, size=len(payload)
+        )
+        asking = self.asking
+        while True:
+            try:
+                await asking.ask(Publish(NODE, (entry,)), "publish", _ANSWER_S)
+            except RequestFailed:
+                await asking.pause(_AGAIN_S)
+            else:
+                break
+        self.network.note(self.name, f"{facts} is published")
+        self._book.published(facts)

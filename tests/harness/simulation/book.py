@@ -1,0 +1,273 @@
+"""What is known of each message and item: what applications were given, and told.
+
+It notes, and asks the invariants whether that may be. It knows nothing of machines.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Set
+from dataclasses import dataclass, field
+
+from qos.core.model import OutgoingState, bare
+from simulation import invariants
+from simulation.plan import PlannedMessage
+
+__all__ = ["Book", "HandOver", "MessageFacts"]
+
+
+@dataclass(frozen=True, slots=True)
+class HandOver:
+    """A message given to the application.
+
+    Attributes:
+        machine: where.
+        process: by which of its processes (1: the first).
+        redelivered: with the mark.
+        begun: it was begun with when this process was started.
+        hold: its token; '' where the sender knows none.
+    """
+
+    machine: str
+    process: int
+    redelivered: bool
+    begun: bool
+    hold: str = ""
+
+
+@dataclass(slots=True)
+class MessageFacts:
+    """A message, as its applications see it.
+
+    Attributes:
+        planned: of the plan.
+        msg_id: its id; '' until its sender knows it.
+        order: in which it was submitted last.
+        at: when it was given to its sender's endpoint.
+        accepted: True: it was; False: certainly not; None: nobody was told.
+        unsure: it was not, but after a restart it may be.
+        handed: the hand-overs that have begun.
+        taken: how many of them the application has said to be done.
+        consumed: its receiver has a consumer for it.
+        fails: how many times that is still to fail.
+        handovers: that it has begun since the message was released.
+        taken_back: its sender has tried to withdraw it.
+        withdrawn: and was told that it is.
+        rejected: how many of the hand-overs the application has rejected.
+        turned_away: its receiver has refused it at level acknowledged.
+        told: how it ended, as its sender was told.
+        told_at: when.
+    """
+
+    planned: PlannedMessage
+    order: int
+    at: float
+    msg_id: str = ""
+    accepted: bool | None = None
+    unsure: bool = False
+    handed: list[HandOver] = field(default_factory=list)
+    taken: int = 0
+    consumed: bool = False
+    fails: int = 0
+    handovers: int = 0
+    taken_back: bool = False
+    withdrawn: bool = False
+    rejected: int = 0
+    turned_away: bool = False
+    told: OutgoingState | None = None
+    told_at: float = 0.0
+
+    def __str__(self) -> str:
+        return f"message {self.planned.number}"
+
+    @property
+    def flow(self) -> tuple[str, str]:
+        """Between whom its order counts."""
+        return self.planned.sender, bare(self.planned.to)
+
+
+class Book:
+    """All that is known.
+
+    Attributes:
+        messages: by number.
+        wiped: a receiver has lost its disk.
+        expired: the ids of messages that were held for as long as they may be.
+        repeated: machines whose stanzas the network has delivered more than once.
+        moved: machines that came back under another resource.
+        jumped: machines whose clock was set.
+        io_errors: machines whose disk has failed with EIO.
+        violations: what may not be, in the order of its coming.
+    """
+
+    def __init__(self, now: Callable[[], float], repeated: Set[str]) -> None:
+        self._now = now
+        self.repeated = repeated
+        self.messages: dict[int, MessageFacts] = {}
+        self.wiped = False
+        self.expired: set[str] = set()
+        self.moved: set[str] = set()
+        self.jumped: set[str] = set()
+        self.io_errors: set[str] = set()
+        self._holds: dict[str, tuple[str, ...]] = {}
+        self._orders = itertools.count()
+        self._released: set[tuple[str, str]] = set()
+        self.violations: list[invariants.Violation] = []
+
+    def check(self, invariant: Callable[..., str | None], *args: object) -> None:
+        """Note a violation, if it is one."""
+        detail = invariant(*args)
+        if detail:
+            self.violations.append(invariants.Violation.of(invariant, detail))
+
+    # -- messages ----------------------------------------------------------
+
+    def planned(self, planned: PlannedMessage) -> MessageFacts:
+        """An application begins to send it."""
+        facts = MessageFacts(
+            planned, order=next(self._orders), at=self._now(), fails=planned.fails
+        )
+        self.messages[planned.number] = facts
+        return facts
+
+    def tries(self, facts: MessageFacts) -> None:
+        """It is submitted, perhaps not for the first time."""
+        facts.order = next(self._orders)
+
+    def accepted(self, facts: MessageFacts) -> None:
+        """Its sender's endpoint has it."""
+        facts.accepted = True
+        facts.unsure = False
+
+    def refused(self, facts: MessageFacts) -> None:
+        """Its sender's endpoint does not have it."""
+        if facts.accepted is None:
+            facts.accepted = False
+            self.check(invariants.nothing_of_what_was_refused, facts)
+
+    def unsure(self, facts: MessageFacts) -> None:
+        """Its sender's endpoint does not have it, and may after a restart."""
+        facts.unsure = True
+        self.check(invariants.nothing_of_what_was_refused, facts)
+
+    def held(self, hold: str, message: tuple[str, ...]) -> None:
+        """A receiver has said that it holds this message under this token."""
+        before = self._holds.setdefault(hold, message)
+        self.check(invariants.a_hold_is_of_one, hold, before, message)
+
+    def released(self, msg_id: str, hold: str) -> None:
+        """A `deliver` has come to a receiver."""
+        self._released.add((msg_id, hold))
+
+    def handed(self, facts: MessageFacts, hand_over: HandOver) -> None:
+        """It is given to the receiving application."""
+        facts.handed.append(hand_over)
+        if hand_over.hold:
+            released = (facts.msg_id, hand_over.hold) in self._released
+            self.check(invariants.only_what_is_released, facts, released)
+        self.check(invariants.once_without_the_mark, facts, self)
+        self.check(invariants.again_only_after_a_restart, facts)
+        if not (facts.consumed and self.wiped):
+            # What waits for its consumer has a place, which goes with the disk.
+            self.check(invariants.in_order, facts, list(self.messages.values()))
+        self.check(invariants.nothing_of_what_was_refused, facts)
+        self.check(invariants.never_what_is_not_delivered, facts, self)
+        self.check(invariants.withdrawn_is_not_delivered, facts, self)
+
+    def sent(self, payload: str) -> MessageFacts | None:
+        """Likewise, of what is to be handed over; None: nobody has sent that."""
+        known = any(f"<body>{number}</body>" in payload for number in self.messages)
+        if not known:
+            self.check(invariants.only_what_was_sent, payload)
+        return self.of(payload) if known else None
+
+    def of(self, payload: str) -> MessageFacts:
+        """What is known of the message with this payload."""
+        number = payload.partition("<body>")[2].partition("<")[0]
+        return self.messages[int(number)]
+
+    def written(self, sql: str) -> None:
+        """The effect of a consumer is on disk; `sql` begins with its message's number."""
+        number, *fails = sql.split()
+        facts = self.messages[int(number)]
+        facts.taken += 1
+        if fails:
+            self.check(invariants.undone_if_it_fails, facts)
+        self.check(invariants.consumed_once, facts)
+
+    def took(self, facts: MessageFacts) -> None:
+        """The application has said that it has it."""
+        facts.taken += 1
+
+    def rejected(self, facts: MessageFacts, *, told: bool) -> None:
+        """The application has rejected it.
+
+        Args:
+            facts: of the message.
+            told: whether its sender can be told; if not, it is told of a delivery.
+        """
+        facts.rejected += 1
+        if not told:
+            self.took(facts)
+
+    def told(self, facts: MessageFacts, outcome: OutgoingState) -> None:
+        """Its sender has been told how it ended."""
+        before, facts.told = facts.told, outcome
+        facts.told_at = self._now()
+        if before not in {None, outcome}:
+            self.check(invariants.one_outcome, facts, before)
+        self.check(invariants.delivered_was_taken, facts, self)
+        self.check(invariants.never_what_is_not_delivered, facts, self)
+        self.check(invariants.withdrawn_is_not_delivered, facts, self)
+        self.check(invariants.not_delivered_has_a_cause, facts, self)
+        self.check(invariants.doubt_has_a_cause, facts, self)
+
+    def withdrawn(self, facts: MessageFacts) -> None:
+        """Its sender has been told that it has it back."""
+        facts.withdrawn = True
+        self.check(invariants.withdrawn_is_not_delivered, facts, self)
+
+    def forgotten(self, facts: MessageFacts) -> None:
+        """Its sender asks for the outcome, and there is none."""
+        self.check(invariants.an_outcome_is_kept, facts)
+
+    def untold(self, sender: str) -> list[MessageFacts]:
+        """What a sender waits for the outcome of."""
+        return [
+            each
+            for each in self.messages.values()
+            if each.planned.sender == sender
+            and each.told is None
+            and each.accepted is not False
+        ]
+
+    def number_for(self, sender: str) -> str:
+        """The msgId that a device takes that counts from 1, and begins again.
+
+        Not that of a message that somebody may still hold under it.
+        """
+        used = {
+            each.msg_id
+            for each in self.messages.values()
+            if each.planned.sender == sender
+            and (
+                each.told is not OutgoingState.DELIVERED
+                or sender in self.moved
+                or "/" not in each.planned.to
+            )
+        }
+        return next(str(n) for n in range(1, len(used) + 2) if str(n) not in used)
+
+    def left(self) -> list[str]:
+        """What has not ended, in words."""
+        found = []
+        for facts in self.messages.values():
+            if facts.told is None and facts.accepted:
+                found.append(f"{facts} has no outcome")
+            if (
+                facts.told is OutgoingState.DELIVERED
+                and not facts.taken
+                and not self.wiped
+            ):
+                found.append(f"{facts} is delivered, and nobody has it")
+        return found

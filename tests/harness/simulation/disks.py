@@ -1,0 +1,448 @@
+"""Disks that take their time, lose what was not synced yet, and fail when they are told.
+
+A disk outlives the processes that use it. What is written reaches it in commits, one at
+a time (`qos.stores.group_commit`, the real one); half of the time of a commit has to
+pass until it is on the disk, and the rest until its process hears of that: one that is
+killed meanwhile has written it, and does not know. One that fails for want of space has
+written nothing; one that fails with EIO may have.
+
+It knows what stores promise, and nothing of what they are used for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from qos.core.effects import Save
+from qos.core.item import Ended as EndedItem
+from qos.core.item import Item, ItemOutcome
+from qos.core.model import Ended, Incoming, IncomingState, Outgoing, OutgoingState
+from qos.core.queue_effects import Change as QueueChange
+from qos.core.queue_service import QueueContents
+from qos.engine.clock import Clock
+from qos.errors import StoreError, StoreFull
+from qos.stores.base import Change, Contents, Journal, Parameters
+from qos.stores.group_commit import GroupCommit
+from qos.stores.memory import MemoryStore
+from simulation.queue_disk import QueueDisk
+
+__all__ = [
+    "COMMIT_S",
+    "Disk",
+    "Effect",
+    "MessageDisk",
+    "SimulatedQueueStore",
+    "SimulatedStore",
+]
+
+#: An fsync of a usual disk.
+COMMIT_S = 0.003
+
+_Change = TypeVar("_Change")
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What an application writes in a transaction."""
+
+    sql: str
+
+
+class Disk(Generic[_Change]):
+    """What a machine has of one store.
+
+    Attributes:
+        name: of the machine.
+        commits: that were begun, failed ones included.
+        fails: whether this commit (1: the first) fails, and how.
+        slow: how many seconds longer than others this commit (likewise) takes.
+        full: all commits fail for want of space.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.commits = 0
+        self.full = False
+        self.fails: Callable[[int], StoreError | None] = _never
+        self.slow: Callable[[int], float] = _at_once
+        #: Of a commit that failed, and may be there all the same after a restart.
+        self._unsure: Sequence[_Change] = ()
+
+    def begin(self) -> StoreError | None:
+        """Begin a commit; returns how it will fail, if it does."""
+        self.commits += 1
+        if self.full:
+            return StoreFull(f"sim:{self.name}", "no space left on device")
+        return self.fails(self.commits)
+
+    def left(self, changes: Sequence[_Change], error: StoreError | None) -> None:
+        """A commit has begun, and will end like this: what is known of these changes.
+
+        A write or an fsync that fails with EIO says nothing of what is on disk. A
+        process is told that its commit has failed, and sees what was before; who opens
+        the disk after it may find it there, unless something was written since. Here
+        that is so of every second one.
+        """
+        if error is None:
+            self._unsure = ()
+        elif not isinstance(error, StoreFull) and self.commits % 2:
+            self._unsure = changes
+
+    def recover(self) -> None:
+        """A process opens it."""
+        changes, self._unsure = self._unsure, ()
+        if changes:
+            self.apply(changes)
+
+    def apply(self, changes: Sequence[_Change]) -> None:
+        """These are synced."""
+        raise NotImplementedError
+
+
+class MessageDisk(Disk[Change | Effect]):
+    """The records of one endpoint.
+
+    Attributes:
+        store_id: of the store.
+        kept: what is there.
+        last_seq: the largest that was ever there.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        store_id: str,
+        expired: Callable[[str], None] = lambda _: None,
+        written: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """Be empty.
+
+        Args:
+            name: of the machine.
+            store_id: of the store.
+            expired: called with the id of a message that was held for too long.
+            written: called with what an application has written.
+        """
+        super().__init__(name)
+        self._expired = expired
+        self._written = written
+        self.kept = MemoryStore()
+        self.kept.open()
+        self.store_id = store_id
+        self.last_seq = 0
+
+    def apply(self, changes: Sequence[Change | Effect]) -> None:
+        """See Disk."""
+        for change in changes:
+            if isinstance(change, Effect):
+                self._written(change.sql)
+                continue
+            self.kept.write((change,))
+            if not isinstance(change, Save):
+                continue
+            if isinstance(change.record, Outgoing):
+                self.last_seq = max(self.last_seq, change.record.seq)
+            elif change.record.state is IncomingState.EXPIRED:
+                self._expired(change.record.msg_id)
+
+    def contents(self) -> Contents:
+        """What a process finds that starts now."""
+        outgoing = list(self.kept.outgoing())
+        queued: dict[str, int] = {}
+        for record in outgoing:
+            if record.state is OutgoingState.QUEUED:
+                queued[record.flow] = queued.get(record.flow, 0) + 1
+        under_way = {OutgoingState.OFFERED, OutgoingState.RELEASING}
+        return Contents(
+            outgoing=[record for record in outgoing if record.state in under_way],
+            queued=queued,
+            outbox_messages=len(outgoing),
+            outbox_bytes=sum(record.size for record in outgoing),
+            next_seq=self.last_seq + 1,
+            incoming=list(self.kept.incoming()),
+        )
+
+
+class _Commits(Generic[_Change]):
+    """The commits of one process to a disk.
+
+    Attributes:
+        killed: it is not there any more.
+    """
+
+    def __init__(self, disk: Disk[_Change], clock: Clock) -> None:
+        self.killed = False
+        self._disk = disk
+        self._clock = clock
+        self._group = GroupCommit(self._start)
+
+    def write(self, changes: Sequence[_Change]) -> asyncio.Future[None] | None:
+        return self._group.write(changes) if changes else None
+
+    async def drain(self) -> None:
+        await self._group.drain()
+
+    async def take_turn(self) -> None:
+        await self._group.take_turn()
+
+    def end_turn(self) -> None:
+        self._group.end_turn()
+
+    def commit(self, changes: list[_Change]) -> asyncio.Future[None]:
+        """In a turn that was taken, which it ends."""
+        done = self._start(changes, None)
+        done.add_done_callback(lambda _done: self.end_turn())
+        return done
+
+    def _start(
+        self, changes: list[_Change], _before: Callable[[], None] | None
+    ) -> asyncio.Future[None]:
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        error = self._disk.begin()
+        self._disk.left(changes, error)
+        takes_s = COMMIT_S + self._disk.slow(self._disk.commits)
+        now = self._clock.now()
+
+        def synced() -> None:
+            if not self.killed:
+                self._disk.apply(changes)
+
+        def ended() -> None:
+            if self.killed:
+                return
+            if error is not None:
+                done.set_exception(error)
+            else:
+                done.set_result(None)
+
+        if error is None:
+            self._clock.call_at(now + takes_s / 2, synced)
+        self._clock.call_at(now + takes_s, ended)
+        return done
+
+
+class SimulatedTransaction:
+    """What `qos.stores.sqlite_transaction` has, on a simulated disk; see Transaction."""
+
+    def __init__(self, commits: _Commits[Change | Effect]) -> None:
+        self._commits = commits
+        self._effects: list[Change | Effect] = []
+        self._begun = self._ended = False
+
+    @property
+    def is_open(self) -> bool:
+        """See Transaction."""
+        return self._begun and not self._ended
+
+    async def begin(self) -> None:
+        """See Transaction."""
+        if not self._begun:
+            await self._commits.take_turn()
+            self._begun = True
+
+    async def execute(
+        self, sql: str, _parameters: Parameters = ()
+    ) -> list[tuple[Any, ...]]:
+        """See Transaction."""
+        await self.begin()
+        self._effects.append(Effect(sql))
+        return []
+
+    def write(self, changes: Sequence[Change]) -> asyncio.Future[None] | None:
+        """See Transaction."""
+        self._ended = True
+        if not self._begun:
+            return self._commits.write(changes)
+        return self._commits.commit([*changes, *self._effects])
+
+    def rollback(self) -> None:
+        """See Transaction."""
+        if self.is_open:
+            self._commits.end_turn()
+        self._ended = True
+
+
+class SimulatedStore:
+    """A store of messages on a disk, as one process has it open; see Store."""
+
+    durable = True
+
+    def __init__(
+        self,
+        disk: MessageDisk,
+        clock: Clock,
+        effect: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Open it.
+
+        Args:
+            disk: where the records are.
+            clock: of the process.
+            effect: called before each write.
+        """
+        self.url = f"sim:{disk.name}"
+        self.store_id = disk.store_id
+        self.journal: Journal | None = None
+        self.disk = disk
+        self._clock = clock
+        self._commits: _Commits[Change | Effect] = _Commits(disk, clock)
+        self._effect = effect
+
+    def kill(self) -> SimulatedStore:
+        """End without a loop that knows of processes; returns what the next one has."""
+        self._commits.killed = True
+        return SimulatedStore(self.disk, self._clock, self._effect)
+
+    def open(self) -> Contents:
+        """See Store."""
+        self.disk.recover()
+        return self.disk.contents()
+
+    def write(self, changes: Sequence[Change]) -> asyncio.Future[None] | None:
+        """See Store."""
+        self._effect()
+        return self._commits.write(changes)
+
+    def transaction(self) -> SimulatedTransaction:
+        """See Store."""
+        return SimulatedTransaction(self._commits)
+
+    async def close(self) -> None:
+        """See Store."""
+        await self._commits.drain()
+
+    def queued(self, flow: str, *, after: int, limit: int) -> list[Outgoing]:
+        """See Store."""
+        return self.disk.kept.queued(flow, after=after, limit=limit)
+
+    def expiring(self, now: float, *, limit: int) -> list[Outgoing]:
+        """See Store."""
+        return self.disk.kept.expiring(now, limit=limit)
+
+    def next_expiry(self) -> float | None:
+        """See Store."""
+        return self.disk.kept.next_expiry()
+
+    def outgoing(self) -> Iterator[Outgoing]:
+        """See Store."""
+        return self.disk.kept.outgoing()
+
+    def find_outgoing(self, msg_id: str) -> Outgoing | None:
+        """See Store."""
+        return self.disk.kept.find_outgoing(msg_id)
+
+    def ended(self, msg_id: str | None = None) -> Iterator[Ended]:
+        """See Store."""
+        return self.disk.kept.ended(msg_id)
+
+    def incoming(self) -> Iterator[Incoming]:
+        """See Store."""
+        return self.disk.kept.incoming()
+
+
+class QueueServiceDisk(Disk[QueueChange]):
+    """The nodes and items of a queue service.
+
+    Attributes:
+        kept: what is there.
+        seen: called with each change that is synced.
+    """
+
+    def __init__(self, name: str, seen: Callable[[QueueChange], None]) -> None:
+        super().__init__(name)
+        self.kept = QueueDisk()
+        self.seen = seen
+
+    def apply(self, changes: Sequence[QueueChange]) -> None:
+        """See Disk."""
+        for change in changes:
+            self.kept.apply(change)
+            self.seen(change)
+
+
+class SimulatedQueueStore:
+    """What `qos.stores.queue.QueueStore` is, on a simulated disk."""
+
+    def __init__(
+        self, disk: QueueServiceDisk, clock: Clock, effect: Callable[[], None]
+    ) -> None:
+        """Not open; see SimulatedStore."""
+        self.store_id = disk.name
+        self.disk = disk
+        self._commits = _Commits(disk, clock)
+        self._effect = effect
+
+    def open(self) -> QueueContents:
+        """See DurableStore."""
+        self.disk.recover()
+        return self.contents()
+
+    def contents(self) -> QueueContents:
+        """What `open` says, as of now."""
+        return self.disk.kept.start()
+
+    def write(self, changes: Sequence[QueueChange]) -> asyncio.Future[None] | None:
+        """See DurableStore."""
+        self._effect()
+        return self._commits.write(changes)
+
+    async def close(self) -> None:
+        """See DurableStore."""
+        await self._commits.drain()
+
+    def payloads(self, seqs: Sequence[int]) -> dict[int, str]:
+        """See QueueStore."""
+        payloads = self.disk.kept.payloads
+        return {seq: payloads[seq] for seq in seqs if seq in payloads}
+
+    def all_ended(
+        self, node: str, item_ids: Sequence[str], *, since: float
+    ) -> dict[str, list[EndedItem]]:
+        """See QueueStore."""
+        return self.disk.kept.all_ended(node, item_ids, since=since)
+
+    def settled(
+        self, node: str, tokens: Sequence[tuple[str, str]]
+    ) -> dict[str, EndedItem]:
+        """See QueueStore."""
+        return self.disk.kept.settled(node, tokens)
+
+    def archived(
+        self,
+        node: str,
+        outcome: ItemOutcome,
+        *,
+        after: int = 0,
+        limit: int,
+        now: float = -math.inf,
+    ) -> list[Item]:
+        """See QueueStore."""
+        found = self.disk.kept.archived(node, outcome)
+        kept = [item for item in found if item.seq > after and item.is_kept(now)]
+        return kept[:limit]
+
+    def count_archived(
+        self, node: str, outcome: ItemOutcome, *, now: float = -math.inf
+    ) -> int:
+        """See QueueStore."""
+        found = self.disk.kept.archived(node, outcome)
+        return sum(item.is_kept(now) for item in found)
+
+    def find_archived(
+        self, node: str, item_id: str, outcome: ItemOutcome
+    ) -> list[Item]:
+        """See QueueStore."""
+        found = self.disk.kept.archived(node, outcome)
+        return [item for item in found if item.item_id == item_id]
+
+
+def _never(_commit: int) -> StoreError | None:
+    return None
+
+
+def _at_once(_commit: int) -> float:
+    return 0.0

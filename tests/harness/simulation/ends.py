@@ -1,0 +1,486 @@
+"""A machine that sends and receives messages: the real engines, and two applications.
+
+The applications are as simple as can be: one sends what the plan says, and asks how it
+ended; the other takes what it is given, in its own time. What they see goes into the
+book; whether it may be so is for `invariants`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections import Counter
+from functools import partial
+
+from qos.core.backoff import Backoff
+from qos.core.effects import Answer, Report, Transmit
+from qos.core.model import (
+    MARKS_NAMESPACE,
+    NAMESPACES,
+    Incoming,
+    IncomingState,
+    Level,
+    Outgoing,
+    Route,
+    bare,
+)
+from qos.core.quota import Quotas
+from qos.core.receiver import Request
+from qos.core.replace import replace
+from qos.core.route import Resource, choose, to_jid
+from qos.core.sender import Reply
+from qos.engine import Consumption, Delivery, Inbox, InboxLimits, Outbox, OutboxLimits
+from qos.errors import (
+    CannotWithdraw,
+    OutboxFull,
+    RemoteProtocolError,
+    StoreError,
+    StoreFull,
+    UnknownMessage,
+)
+from simulation.book import Book, HandOver, MessageFacts
+from simulation.consuming import Consumer
+from simulation.disks import MessageDisk, SimulatedStore
+from simulation.loop import SimulatedLoop
+from simulation.machines import Machine
+from simulation.network import Network
+from simulation.plan import (
+    RECEIVERS,
+    TEXT_SENDERS,
+    PlannedMessage,
+    Settings,
+)
+
+__all__ = ["End", "reply_to", "request_of"]
+
+_TEXT = frozenset(NAMESPACES)
+_OURS = _TEXT | {MARKS_NAMESPACE}
+
+_ERROR_TYPES = {"service-unavailable": "cancel", "recipient-unavailable": "wait"}
+
+#: Before what the disk did not take is submitted again.
+_AGAIN_S = 0.4
+
+#: What an application says that does not want a message.
+_REJECTION = RemoteProtocolError("unwanted", condition="conflict", type="cancel")
+
+_BACKOFF = Backoff(first_s=1.0, max_s=8.0)
+
+
+#: What an endpoint that only sends answers.
+_AWAY = Answer("error", "", "service-unavailable", "cancel")
+
+
+def _features(machine: Machine, features: frozenset[str]) -> frozenset[str]:
+    """What a machine advertises, of what its peer can use."""
+    receives = isinstance(machine, End) and machine.receives
+    return features if receives else frozenset()
+
+
+def request_of(transmit: Transmit, *, source: str, mark: str) -> Request:
+    """What a receiver reads of what a sender transmits; see `xep_qos.stanza`.
+
+    Args:
+        transmit: the step.
+        source: the sender's full JID.
+        mark: its store's id; '': it knows the text alone.
+    """
+    record = transmit.record
+    assured = record.level is Level.ASSURED
+    deliver = transmit.step == "deliver"
+    return Request(
+        kind="deliver" if deliver else "assured" if assured else "acknowledged",
+        iq_id=record.deliver_id if deliver else record.offer_id,
+        source=source,
+        to=transmit.route.jid,
+        namespace=transmit.route.namespace,
+        msg_id=record.msg_id if assured else "",
+        payload="" if deliver else record.payload,
+        size=0 if deliver else record.size,
+        mark=mark if assured else "",
+        hold=record.hold or "" if deliver and mark else "",
+    )
+
+
+def reply_to(request: Request, answer: Answer) -> Reply:
+    """What a sender reads of what a receiver answers."""
+    return Reply(
+        iq_id=request.iq_id,
+        source=request.to,
+        error=answer.condition or None,
+        error_type=answer.error_type,
+        rejected=answer.kind == "rejected",
+        redelivered=answer.redelivered,
+        received=request.msg_id if answer.kind == "received" else None,
+        hold=answer.hold or None,
+    )
+
+
+def _rejects(number: int, *, redelivered: bool) -> bool:
+    """Whether the application rejects a message, always or only the second time."""
+    return number % 5 == 3 or (number % 5 == 1 and redelivered)
+
+
+class End(Machine):
+    """Sends and receives.
+
+    Attributes:
+        marked: it is one of ours; else it knows the text alone.
+        receives: it takes messages; else it refuses each request, as the option of the
+            plugin does.
+        disk: with its store.
+        outbox: of the process that runs.
+        inbox: likewise.
+        begun: the keys of the messages that a former process had begun to hand over.
+    """
+
+    def __init__(
+        self,
+        loop: SimulatedLoop,
+        network: Network,
+        name: str,
+        jid: str,
+        seed: int,
+        *,
+        settings: Settings,
+        book: Book,
+    ) -> None:
+        super().__init__(loop, network, name, jid, seed)
+        self.marked = name not in TEXT_SENDERS
+        self._ids = itertools.count(1)
+        self._settings = settings
+        self._book = book
+        self.disk = self._new_disk()
+        self.outbox: Outbox | None = None
+        self.inbox: Inbox | None = None
+        self.begun: frozenset[str] = frozenset()
+        self._restarted = False
+        self._booted_at = 0.0
+        self.receives = not (settings.sends_only and name == RECEIVERS[1])
+        self._consumer: Consumer | None = None
+        if settings.consumes and name in RECEIVERS:
+            self._consumer = Consumer(self, book)
+
+    def _new_disk(self) -> MessageDisk:
+        expired, written = self._book.expired.add, self._book.written
+        return MessageDisk(self.name, f"store-{self.new_id()}", expired, written)
+
+    def wipe(self, seconds: float) -> bool:
+        """Be killed, and come back with another disk."""
+        if not self.kill(seconds):
+            return False
+        before, self.disk = self.disk, self._new_disk()
+        self.disk.fails, self.disk.slow = before.fails, before.slow
+        self._book.wiped = True
+        return True
+
+    # -- its life ----------------------------------------------------------
+
+    def boot(self) -> None:
+        """See Machine."""
+        clock = self.clock()
+        self._booted_at = self.loop.time()
+        store = SimulatedStore(self.disk, clock, self.effect)
+        contents = store.open()
+        settings = self._settings
+        self.outbox = Outbox(
+            store,
+            contents,
+            self,
+            clock=clock,
+            backoff=_BACKOFF,
+            limits=OutboxLimits(window=settings.window),
+        )
+        self.inbox = Inbox(
+            store,
+            contents,
+            self,
+            clock=clock,
+            limits=InboxLimits(
+                quotas=Quotas(messages=settings.quota),
+                hold_ttl_s=settings.hold_ttl_s,
+            ),
+        )
+        self._restarted = False
+        self.begun = frozenset(
+            each.key
+            for each in contents.incoming
+            if each.state is IncomingState.RELEASING
+        )
+        assert self.process is not None
+        for facts in self._book.untold(self.name):
+            self.process.task(self._hear(self.outbox, facts))
+
+    def connected(self) -> None:
+        """See Machine."""
+        assert self.outbox is not None
+        assert self.inbox is not None
+        if not self._restarted:
+            self._restarted = True
+            self.inbox.restart()
+        self.outbox.session_started(self.jid)
+
+    def disconnected(self) -> None:
+        """See Machine."""
+        assert self.outbox is not None
+        self.outbox.session_lost()
+
+    def peer_came(self, jid: str) -> None:
+        """See Machine."""
+        assert self.outbox is not None
+        self.outbox.peer_came(bare(jid))
+
+    def receive(self, source: str, body: object) -> None:
+        """See Machine."""
+        assert self.outbox is not None
+        assert self.inbox is not None
+        if isinstance(body, Request) and not self.receives:
+            self.answer(body, _AWAY)
+        elif isinstance(body, Request):
+            if body.kind == "deliver":
+                self._book.released(body.msg_id, body.hold)
+            self.inbox.request(body, trusted=True)
+        elif isinstance(body, Reply):
+            self.outbox.reply(body if self.marked else replace(body, hold=None))
+
+    def bounced(self, to: str, body: object, condition: str) -> None:
+        """See Machine."""
+        if isinstance(body, Request):
+            assert self.outbox is not None
+            error_type = _ERROR_TYPES[condition]
+            self.outbox.reply(
+                Reply(body.iq_id, to, error=condition, error_type=error_type)
+            )
+
+    # -- the application that sends ----------------------------------------
+
+    def submit(self, planned: PlannedMessage) -> None:
+        """Send it, if the program runs."""
+        if self.process is not None and self.outbox is not None:
+            facts = self._book.planned(planned)
+            self.process.task(self._submit(self.outbox, facts))
+
+    async def _submit(self, outbox: Outbox, facts: MessageFacts) -> None:
+        planned = facts.planned
+        # A small device counts; what has not been delivered keeps its id.
+        msg_id = None if self.marked else self._book.number_for(self.name)
+        if msg_id is not None and planned.level is Level.ASSURED:
+            facts.msg_id = msg_id
+        # Some want to know it, and say it again under the same id; others give up.
+        insists = self.marked and planned.number % 2 == 1
+        if insists:
+            facts.msg_id = self.new_id()
+        delivery = await self._accept(outbox, facts)
+        while insists and facts.unsure:
+            await asyncio.sleep(_AGAIN_S)
+            delivery = await self._accept(outbox, facts)
+        if delivery is None:
+            return
+        facts.msg_id = delivery.msg_id
+        if planned.withdrawn_s is not None:
+            later = partial(self._withdraw_later, delivery, facts)
+            self.loop.call_later(planned.withdrawn_s, later)
+        await self._hear(outbox, facts)
+
+    async def _accept(self, outbox: Outbox, facts: MessageFacts) -> Delivery | None:
+        planned, before = facts.planned, facts.order
+        self._book.tries(facts)
+        try:
+            delivery = await outbox.submit(
+                planned.to,
+                f"<message xmlns='jabber:client'><body>{planned.number}</body></message>",
+                level=planned.level,
+                ordered=planned.ordered,
+                deadline_s=planned.deadline_s,
+                msg_id=facts.msg_id or None,
+            )
+        except (StoreFull, OutboxFull):
+            if facts.unsure:
+                facts.order = before  # this says nothing of the time before
+            else:
+                self._book.refused(facts)
+            return None
+        except StoreError:
+            self._book.unsure(facts)
+            return None
+        self._book.accepted(facts)
+        return delivery
+
+    def _withdraw_later(self, delivery: Delivery, facts: MessageFacts) -> None:
+        assert self.process is not None
+        self.process.task(self._withdraw(delivery, facts))
+
+    async def _withdraw(self, delivery: Delivery, facts: MessageFacts) -> None:
+        facts.taken_back = True
+        try:
+            await delivery.withdraw()
+        except (CannotWithdraw, UnknownMessage, StoreError):
+            return
+        self.network.note(self.name, f"has withdrawn {delivery.msg_id}")
+        self._book.withdrawn(facts)
+
+    async def _hear(self, outbox: Outbox, facts: MessageFacts) -> None:
+        """Wait for the outcome; after a restart as well."""
+        if facts.accepted is None:
+            # Killed while it was being accepted: only its store knows of it.
+            record = self._find(facts)
+            if record is None:
+                self._book.refused(facts)
+                return
+            facts.msg_id = record.msg_id
+            self._book.accepted(facts)
+        try:
+            outcome = await outbox.outcome(facts.msg_id)
+        except UnknownMessage:
+            self._book.forgotten(facts)
+            return
+        self.network.note(self.name, f"{facts} is {outcome.status.value}")
+        self._book.told(facts, outcome.status)
+
+    def _find(self, facts: MessageFacts) -> Outgoing | None:
+        text = f"<body>{facts.planned.number}</body>"
+        found = (each for each in self.disk.kept.outgoing() if text in each.payload)
+        return next(found, None)
+
+    # -- what the outbox asks for ------------------------------------------
+
+    def route(self, record: Outgoing) -> Route | None:
+        """See Port."""
+        features = _OURS if self.marked else _TEXT
+        if "/" in record.to:
+            absent = record.to not in self.network.there
+            return to_jid(record, features, NAMESPACES, absent=absent)
+        there = self.network.resources(record.to)
+        resources = [Resource(each.jid, 0, _features(each, features)) for each in there]
+        return choose(record, resources, NAMESPACES)
+
+    def transmit(self, transmit: Transmit) -> bool:
+        """See Port."""
+        mark = self.disk.store_id if self.marked else ""
+        self.send(transmit.route.jid, request_of(transmit, source=self.jid, mark=mark))
+        return True
+
+    def jitter(self) -> float:
+        """See Port."""
+        return self.random.random()
+
+    def new_id(self) -> str:
+        """See Port and InboxPort."""
+        return f"{self.name}-{next(self._ids)}"
+
+    # -- what the inbox asks for -------------------------------------------
+
+    def answer(self, request: Request, answer: Answer) -> None:
+        """See InboxPort."""
+        if answer.kind == "received":
+            message = (bare(request.source), request.mark, request.msg_id)
+            self._book.held(answer.hold, message)
+        elif answer.kind == "error" and request.kind == "acknowledged":
+            self._book.of(request.payload).turned_away = True
+        self.send(request.source, reply_to(request, answer))
+
+    def hands_over(self, record: Incoming) -> HandOver:
+        """What the book is to know of a hand-over."""
+        again = ", redelivered" if record.redelivered else ""
+        self.network.note(
+            self.name, f"hands over {self._book.of(record.payload)}{again}"
+        )
+        assert self.process is not None
+        return HandOver(
+            machine=self.name,
+            process=self.process.number,
+            redelivered=record.redelivered,
+            begun=record.key in self.begun,
+            hold=record.hold if record.mark else "",
+        )
+
+    def hand_over(self, record: Incoming) -> asyncio.Future[None] | bool:
+        """See InboxPort."""
+        self.effect()
+        facts = self._book.sent(record.payload)
+        if facts is None:
+            return True
+        late_s = self._settings.handler_after_s
+        if late_s is not None and self.loop.time() < self._booted_at + late_s:
+            self.network.note(self.name, f"has no handler yet for {facts}")
+            return False
+        self._book.handed(facts, self.hands_over(record))
+        rejects = _rejects(facts.planned.number, redelivered=record.redelivered)
+        if not facts.planned.taking_s and not rejects:
+            self._book.took(facts)
+            return True
+        done: asyncio.Future[None] = self.loop.create_future()
+
+        def taken() -> None:
+            if not rejects:
+                self._book.took(facts)
+                done.set_result(None)
+                return
+            self._book.rejected(facts, told=bool(record.mark))
+            done.set_exception(_REJECTION)
+            done.exception()  # asyncio would complain if the process is killed now
+
+        if facts.planned.taking_s:
+            self.loop.call_later(facts.planned.taking_s, taken)
+        else:
+            taken()
+        return done
+
+    def consumption(self, record: Incoming) -> Consumption | None:
+        """See InboxPort."""
+        if self._consumer is None or self._book.sent(record.payload) is None:
+            return None
+        return self._consumer.consumption(record)
+
+    def release_parked(self) -> None:
+        """What an operator does when the consumer has been mended."""
+        if self.process is not None:
+            self.process.start(self._release_parked)
+
+    def _release_parked(self) -> None:
+        assert self.inbox is not None
+        for record in self.inbox.parked():
+            facts = self._book.of(record.payload)
+            facts.fails = facts.handovers = 0
+            self.inbox.release(record.key)
+
+    def report(self, source: str, report: Report) -> None:
+        """See InboxPort."""
+        self.network.note(self.name, f"reports {source}: {report}")
+
+    # -- what is left ------------------------------------------------------
+
+    def used(self) -> int:
+        """How many messages it holds, of the account of which it holds most.
+
+        Not what it says that it counts: that may be wrong.
+        """
+        if self.inbox is None:
+            return 0
+        records = [each.record for each in self.inbox._messages.values()]
+        held = Counter(
+            bare(each.source)
+            for each in records
+            if each is not None and each.counted and not each.state.ended
+        )
+        return max(held.values(), default=0)
+
+    def room(self) -> int:
+        """How many messages of an account it may hold.
+
+        What was handed over and could not be written as done is counted after a
+        restart until it has been handed over again.
+        """
+        return self._settings.quota + len(self.begun)
+
+    def left(self) -> list[str]:
+        """What has not ended, in words."""
+        found = []
+        if self.inbox is not None and self.inbox.used() != (0, 0):
+            found.append(f"{self.name} counts {self.inbox.used()[0]} messages as held")
+        if self.outbox is not None and (self.outbox.outstanding or self.outbox._bytes):
+            found.append(
+                f"{self.name} counts {self.outbox.outstanding} messages, "
+                f"{self.outbox._bytes} bytes as outstanding"
+            )
+        return found

@@ -1,0 +1,256 @@
+"""The machine of the queue service: the real engine, and what goes over the network."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import cast
+
+from qos.core.item import Affiliation, Node
+from qos.core.model import bare
+from qos.core.queue_effects import (
+    Notification,
+    NotifyNode,
+    NotifyRetract,
+    NotifySubscription,
+    NotifyUnlock,
+)
+from qos.core.queue_requests import (
+    Refusal,
+    Request,
+    Result,
+    Retract,
+    Unlock,
+)
+from qos.core.queue_service import QueueBounds
+from qos.engine.queue import Payloads, QueueEngine
+from qos.stores.queue import QueueStore
+from simulation.disks import QueueServiceDisk, SimulatedQueueStore
+from simulation.items import ItemBook
+from simulation.loop import SimulatedLoop
+from simulation.machines import Machine
+from simulation.network import Network
+from simulation.plan import FAILS_MAX, Settings
+from xep_0254.events import DeliveredItem, Event
+
+__all__ = [
+    "BOSS",
+    "HIVE",
+    "NODE",
+    "Answered",
+    "Asked",
+    "Hive",
+    "Ping",
+    "Presence",
+    "Sent",
+]
+
+#: The service, the queue of the workers, and who owns it.
+HIVE = "hive@x/1"
+NODE = "orders"
+BOSS = "boss@x"
+
+#: So few that a stranger has all that he gets at once.
+_BOUNDS = QueueBounds(
+    nodes_per_account=4, nodes_per_domain=5, nodes=12, own_domains=frozenset({"x"})
+)
+
+#: Longer than any clock is set forward: a worker can always ask what became of an item.
+_MEMORY_S = 24 * 3600
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """An iq with a request."""
+
+    iq_id: str
+    request: Request
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """Its answer."""
+
+    iq_id: str
+    result: Result | Refusal
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A message with an event."""
+
+    event_id: str
+    event: Event
+
+
+@dataclass(frozen=True, slots=True)
+class Presence:
+    """Directed presence."""
+
+    available: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Ping:
+    """XEP-0199, and its answer."""
+
+    iq_id: str
+    answer: bool = False
+
+
+class Hive(Machine):
+    """Serves the queue of the workers, and whatever others create."""
+
+    def __init__(
+        self,
+        loop: SimulatedLoop,
+        network: Network,
+        seed: int,
+        *,
+        settings: Settings,
+        book: ItemBook,
+    ) -> None:
+        super().__init__(loop, network, "hive", HIVE, seed)
+        self._ids = itertools.count(1)
+        self._book = book
+        self._engine: QueueEngine | None = None
+        self._probes: dict[str, str] = {}
+        self._clock = self.clock()
+        self.disk = QueueServiceDisk(
+            self.name,
+            lambda change: book.written(
+                change, self._clock.now(), self.disk.kept.nodes
+            ),
+        )
+        config = {
+            "queue#lock_timeout": f"{settings.lock_s}",
+            "queue#max_deliveries": str(FAILS_MAX),
+            "queue#dedupe_window": str(_MEMORY_S),
+        }
+        self.disk.kept.nodes[NODE] = Node(
+            name=NODE,
+            identity="the node",
+            created_at=loop.time(),
+            config=config,
+            affiliations={
+                BOSS: Affiliation.OWNER,
+                "shop@x": Affiliation.PUBLISHER,
+                "bee@x": Affiliation.MEMBER,
+                "wasp@x": Affiliation.MEMBER,
+            },
+        )
+
+    def boot(self) -> None:
+        """See Machine."""
+        clock = self._clock = self.clock()
+        store = SimulatedQueueStore(self.disk, clock, self.effect)
+        self._probes.clear()
+        self._engine = QueueEngine(
+            cast(QueueStore, store), self, clock=clock, bounds=_BOUNDS
+        )
+
+    @property
+    def engine(self) -> QueueEngine:
+        """Of the process that runs."""
+        assert self._engine is not None
+        return self._engine
+
+    def connected(self) -> None:
+        """See Machine."""
+        self.engine.online()
+
+    def disconnected(self) -> None:
+        """See Machine."""
+        self.engine.offline()
+        self._probes.clear()
+
+    def receive(self, source: str, body: object) -> None:
+        """See Machine."""
+        match body:
+            case Asked(iq_id, request):
+                if isinstance(request, Retract | Unlock):
+                    self._book.settles(source, request.settlements)
+                answer = partial(self._answer, source, iq_id, request, self._now())
+                self.engine.request(request, source, answer)
+            case Presence(True):
+                self.engine.heard(source, available=True)
+            case Presence(False):
+                self._book.went(source, self._now())
+                self.engine.went(source)
+            case Ping(iq_id, True):
+                if self._probes.pop(iq_id, None) == source:
+                    self.engine.heard(source)
+
+    def _answer(
+        self,
+        to: str,
+        iq_id: str,
+        request: Request,
+        asked_at: float,
+        result: Result | Refusal,
+        _payloads: Mapping[int, str],
+    ) -> None:
+        self._book.answered(bare(to), request, result, self.disk.kept, asked_at)
+        self.send(to, Answered(iq_id, result))
+
+    def bounced(self, to: str, body: object, condition: str) -> None:
+        """See Machine."""
+        if isinstance(body, Sent):
+            self._book.bounced({each.token for each in body.event.items})
+            self.engine.bounced(to, body.event_id)
+
+    # -- see QueuePort -----------------------------------------------------
+
+    def notify_items(
+        self, to: str, items: Payloads, *, acknowledged: bool
+    ) -> Sequence[tuple[str, Payloads]]:
+        """See QueuePort."""
+        self._book.gave(to, [item for item, _ in items], self.disk.kept, self._now())
+        event_id = self.new_id()
+        delivered = tuple(
+            DeliveredItem(
+                item_id=item.item_id,
+                payload=payload,
+                token=item.token,
+                delivery_count=item.delivery_count,
+                first_acquirer=item.order == 0,
+                priority=item.priority,
+                publisher=item.publisher,
+            )
+            for item, payload in items
+        )
+        self.send(to, Sent(event_id, Event(node=NODE, items=delivered)))
+        return [(event_id, items)]
+
+    def _now(self) -> float:
+        return self.engine.now()
+
+    def notify(self, notification: Notification) -> None:
+        """See QueuePort."""
+        event: Event
+        match notification:
+            case NotifyRetract(_, node, item_ids):
+                event = Event(node=node, retracted=item_ids)
+            case NotifyUnlock(_, node, item_ids):
+                event = Event(node=node, unlocked=item_ids)
+            case NotifyNode(_, node, what):
+                event = Event(
+                    node=node, purged=what == "purge", deleted=what == "delete"
+                )
+            case NotifySubscription(_, node):
+                event = Event(node=node, unsubscribed=True)
+            case _:
+                raise AssertionError(notification)
+        self.send(notification.to, Sent(self.new_id(), event))
+
+    def probe(self, jid: str) -> None:
+        """See QueuePort."""
+        iq_id = self.new_id()
+        self._probes[iq_id] = jid
+        self.send(jid, Ping(iq_id))
+
+    def new_id(self) -> str:
+        """See QueuePort."""
+        return f"{self.name}-{next(self._ids)}"

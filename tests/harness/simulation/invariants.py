@@ -1,0 +1,395 @@
+"""What must be true at every step: a function each, whose docstring is the sentence.
+
+Each looks at what is known, and returns None, or what is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
+
+from qos.core.access import is_owner, may_publish
+from qos.core.model import Level, OutgoingState
+from qos.core.node_options import node_options
+from simulation.plan import FAILS_MAX, HANDOVERS_MAX, SENDERS
+
+if TYPE_CHECKING:
+    from qos.core.item import Ended, Item, Node
+    from simulation.book import Book, MessageFacts
+    from simulation.items import ItemFacts
+
+__all__ = ["Violation"]
+
+#: The owner of what is private.
+_BOSS = "boss@x"
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """What may not be.
+
+    Attributes:
+        invariant: the name of the function.
+        sentence: what it says.
+        detail: what is otherwise.
+    """
+
+    invariant: str
+    sentence: str
+    detail: str
+
+    @classmethod
+    def of(cls, invariant: Callable[..., str | None], detail: str) -> Self:
+        """Of one of the functions here."""
+        sentence = (invariant.__doc__ or "").partition("\n")[0]
+        return cls(invariant.__name__, sentence, detail)
+
+    def __str__(self) -> str:
+        return f"{self.detail} ({self.sentence})"
+
+
+# -- messages --------------------------------------------------------------
+
+
+def once_without_the_mark(facts: MessageFacts, book: Book) -> str | None:
+    """Nothing at level assured is handed over twice without the redelivered mark.
+
+    But a network that delivers a `deliver` to a receiver, and again after that has lost
+    its store, makes the sender believe that it was never handed over.
+    """
+    if book.wiped and facts.planned.sender in book.repeated:
+        return None
+    if facts.planned.level is not Level.ASSURED or facts.handed[-1].redelivered:
+        return None
+    if len(facts.handed) > 1:
+        return f"{facts} is handed over again: {_hand_overs(facts)}"
+    return None
+
+
+def again_only_after_a_restart(facts: MessageFacts) -> str | None:
+    """The mark is on what a former process had begun to hand over, and on nothing else."""
+    last = facts.handed[-1]
+    own = [each for each in facts.handed[:-1] if each.machine == last.machine]
+    if not last.redelivered or ((facts.consumed or facts.rejected) and own):
+        # It is also on what a consumer has failed on, and on what was rejected when
+        # that could not be written.
+        return None
+    assured = facts.planned.level is Level.ASSURED
+    again = any(each.process == last.process for each in own)
+    if not last.begun or (assured and again):
+        return f"{facts} is handed over again: {_hand_overs(facts)}"
+    return None
+
+
+def consumed_once(facts: MessageFacts) -> str | None:
+    """The effect of a consumer is there once."""
+    return f"{facts} has its effect {facts.taken} times" if facts.taken > 1 else None
+
+
+def one_of_a_lane(account: str, at_work: int) -> str | None:
+    """A consumer has one message of an account at a time."""
+    return f"it has {at_work} of {account}" if at_work > 1 else None
+
+
+def parked_in_time(facts: MessageFacts) -> str | None:
+    """A message is parked after as many hand-overs as its consumer has."""
+    if facts.handovers <= HANDOVERS_MAX:
+        return None
+    return f"{facts} is handed over {facts.handovers} times"
+
+
+def undone_if_it_fails(facts: MessageFacts) -> str | None:
+    """Of a hand-over that fails there is no effect."""
+    return f"there is an effect of {facts}, on which its consumer has failed"
+
+
+def a_hold_is_of_one(
+    hold: str, before: tuple[str, ...], message: tuple[str, ...]
+) -> str | None:
+    """A hold is of one held message."""
+    return f"{hold} is of {before}, and of {message}" if before != message else None
+
+
+def only_what_is_released(facts: MessageFacts, released: bool) -> str | None:
+    """What is held is handed over when a `deliver` has come that names its hold."""
+    if released or not facts.msg_id:
+        return None
+    return f"{facts} is handed over, and no deliver has named {facts.handed[-1].hold}"
+
+
+def only_what_was_sent(payload: str) -> str | None:
+    """What is handed over is what a sender has sent."""
+    return f"{payload!r} is handed over, and nobody has sent it"
+
+
+def in_order(facts: MessageFacts, messages: list[MessageFacts]) -> str | None:
+    """What is ordered is handed over when all before it has ended or been handed over."""
+    if not facts.planned.ordered:
+        return None
+    for before in messages:
+        if (
+            before.flow == facts.flow
+            and before.accepted
+            and facts.accepted
+            and before.order < facts.order
+            and before.told is None
+            and not before.handed
+        ):
+            return f"{facts} is handed over before {before}"
+    return None
+
+
+def nothing_of_what_was_refused(facts: MessageFacts) -> str | None:
+    """What was not accepted is not sent; at once, if the disk may have it after all."""
+    if facts.handed and (facts.accepted is False or facts.unsure):
+        return f"{facts} was not accepted, and is handed over"
+    return None
+
+
+def never_what_is_not_delivered(facts: MessageFacts, book: Book) -> str | None:
+    """What is said to be not delivered was never handed over, and never will be.
+
+    But at level acknowledged a network that delivers a stanza twice can have it refused
+    once, and taken the other time: nothing makes the two requests one.
+    """
+    if _refused_once(facts, book) or _refused_after_eio(facts, book):
+        return None
+    if facts.planned.level is Level.ASSURED and len(facts.handed) == facts.rejected:
+        return None  # whoever has got it has rejected it
+    if facts.told is OutgoingState.NOT_DELIVERED and facts.handed:
+        return f"{facts} is not delivered, and was handed over: {_hand_overs(facts)}"
+    return None
+
+
+def not_delivered_has_a_cause(facts: MessageFacts, book: Book) -> str | None:
+    """A message is not delivered if its deadline has come or it was taken back.
+
+    Or if the application has rejected it.
+    """
+    if (
+        facts.told is not OutgoingState.NOT_DELIVERED
+        or facts.taken_back
+        or facts.rejected
+        or _deadline_may_have_come(facts, book)
+    ):
+        return None
+    return f"{facts} is not delivered, and there is no reason for that"
+
+
+def withdrawn_is_not_delivered(facts: MessageFacts, book: Book) -> str | None:
+    """Of what its sender has got back he is told nothing else, and nobody else has it.
+
+    Whoever has got it has rejected it: that may come before the withdrawal.
+    """
+    if (
+        not facts.withdrawn
+        or _refused_once(facts, book)
+        or _refused_after_eio(facts, book)
+    ):
+        return None
+    if len(facts.handed) > facts.rejected:
+        return f"{facts} is withdrawn, and was handed over: {_hand_overs(facts)}"
+    if facts.told not in {None, OutgoingState.NOT_DELIVERED}:
+        return f"{facts} is withdrawn, and {facts.told.value}"
+    return None
+
+
+def delivered_was_taken(facts: MessageFacts, book: Book) -> str | None:
+    """What is said to be delivered, the receiving application has.
+
+    At level acknowledged it has it in hand. And to a sender by the text alone an unknown
+    `deliver` is acknowledged.
+    """
+    ours = facts.planned.sender in SENDERS
+    acknowledged = facts.planned.level is Level.ACKNOWLEDGED
+    if book.wiped and not ours and not acknowledged:
+        return None
+    has_it = facts.handed if acknowledged else facts.taken
+    if facts.told is OutgoingState.DELIVERED and not has_it:
+        return f"{facts} is delivered, and nobody has it"
+    return None
+
+
+def one_outcome(facts: MessageFacts, before: OutgoingState) -> str | None:
+    """How a message has ended never changes."""
+    told = facts.told.value if facts.told is not None else "nothing"
+    return f"{facts} was {before.value}, and is now {told}"
+
+
+def an_outcome_is_kept(facts: MessageFacts) -> str | None:
+    """How an accepted message has ended can be asked for after a restart."""
+    return f"{facts} was accepted, and there is no outcome"
+
+
+def doubt_has_a_cause(facts: MessageFacts, book: Book) -> str | None:
+    """Kills and a bad network alone leave no doubt: what was written is there."""
+    planned = facts.planned
+    if (
+        facts.told is not OutgoingState.IN_DOUBT
+        or planned.level is Level.ACKNOWLEDGED
+        or _deadline_may_have_come(facts, book)
+        or book.wiped
+        or planned.sender in book.moved
+        or facts.msg_id in book.expired
+        or facts.rejected  # and it may have been accepted before
+    ):
+        return None
+    return f"{facts} is in doubt"
+
+
+def quotas_hold(name: str, used: int, room: int) -> str | None:
+    """No more is held than the quotas allow."""
+    return f"{name} holds {used} messages, over {room}" if used > room else None
+
+
+# -- items -----------------------------------------------------------------
+
+
+def stored_once(facts: ItemFacts) -> str | None:
+    """An item that is published again is the same item."""
+    return f"{facts} is there a second time" if facts.stored > 1 else None
+
+
+def published_is_stored(facts: ItemFacts) -> str | None:
+    """What a publisher is told to be there, is on disk."""
+    return None if facts.stored else f"{facts} is published, and is not there"
+
+
+def told_what_is_on_disk(told: Item, kept: Item | None) -> str | None:
+    """A worker is told of no lock that is not on disk."""
+    if kept is not None and (kept.token, kept.holder) == (told.token, told.holder):
+        return None
+    return f"{told.item_id} was given to {told.holder}, and the disk does not know"
+
+
+def one_holder(facts: ItemFacts, to: str, now: float) -> str | None:
+    """An item has one holder at a time."""
+    lock = facts.lock
+    if lock is None or lock.may_end or facts.deadlines.get(lock.token, now) <= now:
+        return None
+    return f"{facts} is given to {to}, and {lock.holder} has it"
+
+
+def no_more_than_wanted(to: str, held: int, wanted: int) -> str | None:
+    """A worker has no more items than it has asked for."""
+    return f"{to} has {held} items, and asked for {wanted}" if held > wanted else None
+
+
+def settled_by_its_token(item_id: str, token: str, ended: Ended | None) -> str | None:
+    """Who is told that his delivery was accepted, has ended the item by it."""
+    if ended is not None and ended.token == token:
+        return None
+    return f"{item_id} is said to be accepted with {token}, and was not"
+
+
+def taken_over_with_a_token(facts: ItemFacts, to: str) -> str | None:
+    """Who takes a lock over has it under a token of his own."""
+    lock = facts.lock
+    if lock is None or lock.holder == to:
+        return None
+    return f"{facts} goes from {lock.holder} to {to} under one token"
+
+
+def effect_once(facts: ItemFacts) -> str | None:
+    """The effect of an item is there once, and only if the item was accepted."""
+    if facts.done > 1:
+        return f"the effect of {facts} is there {facts.done} times"
+    if facts.done and facts.ended != "accepted":
+        return f"the effect of {facts} is there, and it was not accepted"
+    return None
+
+
+def only_failures_are_counted(facts: ItemFacts, count: int, failed: bool) -> str | None:
+    """A delivery is counted as failed if its worker said so, went, or took too long."""
+    if count <= facts.count + failed:
+        return None
+    return f"{facts} counts {count} failed deliveries after {facts.count}, for nothing"
+
+
+def each_failure_is_counted(facts: ItemFacts, count: int, returned: bool) -> str | None:
+    """What is not given back by its worker, or by a server, has failed."""
+    if count > facts.count or returned:
+        return None
+    return f"{facts} is available again, and still counts {count} failed deliveries"
+
+
+def failures_are_counted(facts: ItemFacts, count: int) -> str | None:
+    """A delivery says how many have failed before it."""
+    if count >= len(facts.counted):
+        return None
+    return f"{facts} has failed {len(facts.counted)} times, and {count} are counted"
+
+
+def dead_in_time(facts: ItemFacts, count: int) -> str | None:
+    """An item is dead after as many failed deliveries as the node allows."""
+    if count == FAILS_MAX:
+        return None
+    return f"{facts} is dead after {count} failed deliveries"
+
+
+def nothing_of_strangers(item: Item, node: Node | None) -> str | None:
+    """An item comes into a private node only if its publisher may publish there."""
+    if node is None or is_owner(node, item.publisher):
+        return None
+    if may_publish(node, node_options(node.config), item.publisher):
+        return None
+    return f"{item.item_id} of {item.publisher} is in {node.name!r}"
+
+
+def nothing_for_strangers(item: Item, node: Node | None) -> str | None:
+    """What an owner has published in his private node is in no node of somebody else."""
+    if node is None or item.publisher != _BOSS or is_owner(node, _BOSS):
+        return None
+    return f"{item.item_id} of {item.publisher} is in {node.name!r}, which is not his"
+
+
+def nobody_takes_the_room_of_others(account: str, condition: str) -> str | None:
+    """Who creates fewer nodes than he may finds room for them, whatever others create."""
+    if account != _BOSS or condition != "resource-constraint":
+        return None
+    return f"{account} finds no room for a node"
+
+
+# -- all -------------------------------------------------------------------
+
+
+def nothing_is_raised(error: BaseException) -> str | None:
+    """Nothing that a peer, a disk or a kill does makes a step raise an error."""
+    return f"{type(error).__name__}: {error}"
+
+
+def everything_ends(left: list[str]) -> str | None:
+    """When all is mended every message and item ends, and nothing stays reserved."""
+    return "; ".join(left) or "it goes in circles"
+
+
+def _deadline_may_have_come(facts: MessageFacts, book: Book) -> bool:
+    deadline_s, sender = facts.planned.deadline_s, facts.planned.sender
+    if deadline_s is None:
+        return False
+    return facts.told_at - facts.at >= deadline_s or sender in book.jumped
+
+
+def _refused_once(facts: MessageFacts, book: Book) -> bool:
+    return facts.turned_away and facts.planned.sender in book.repeated
+
+
+def _refused_after_eio(facts: MessageFacts, book: Book) -> bool:
+    """At level acknowledged its receiver refused it for an I/O error, and has it after all.
+
+    That its disk may have it could be told to the sender; until then this is exempt.
+    """
+    return (
+        facts.turned_away
+        and bool(facts.handed)
+        and all(each.begun and each.machine in book.io_errors for each in facts.handed)
+    )
+
+
+def _hand_overs(facts: MessageFacts) -> str:
+    return ", then ".join(
+        f"by process {each.process} of {each.machine}"
+        + (", redelivered" if each.redelivered else "")
+        for each in facts.handed
+    )

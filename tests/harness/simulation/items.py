@@ -1,0 +1,266 @@
+"""What is known of each item: published, given out, done, and what came of it."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from qos.core.item import Item, ItemOutcome, ItemState, Node
+from qos.core.model import bare
+from qos.core.queue_effects import Change, SaveEnded, SaveItem
+from qos.core.queue_requests import (
+    Create,
+    Extend,
+    ExtendResult,
+    Refusal,
+    Request,
+    Result,
+    Retract,
+    Settlement,
+    Unlock,
+)
+from qos.engine.queue_step import Unwritten
+from simulation import invariants
+from simulation.book import Book
+from simulation.plan import PlannedItem
+from simulation.queue_disk import QueueDisk
+
+__all__ = ["PARALLEL", "ItemBook", "ItemFacts", "Lock"]
+
+#: Items that a worker has at a time, at most.
+PARALLEL = 2
+
+
+@dataclass(slots=True)
+class Lock:
+    """A delivery that workers were told of.
+
+    Attributes:
+        token: its fence.
+        holder: the full JID.
+        durable: it is of the account.
+        may_end: something has come that may end it.
+    """
+
+    token: str
+    holder: str
+    durable: bool = False
+    may_end: bool = False
+
+    def is_of(self, jid: str) -> bool:
+        """Whether whoever has this full JID may settle it."""
+        same_account = bare(self.holder) == bare(jid)
+        return self.holder == jid or (self.durable and same_account)
+
+
+@dataclass(slots=True)
+class ItemFacts:
+    """An item, as its publisher and the workers see it.
+
+    Attributes:
+        planned: of the plan.
+        published: its publisher was told so.
+        stored: how many times it came into the store.
+        ended: how it is remembered there; a name of an outcome, `dead`, or ''.
+        lock: the delivery that was told of last.
+        deadlines: when each lock ends, by token.
+        failed: how many times a worker has failed on it.
+        counted: the tokens of the failed deliveries that the service knows of.
+        said_to_have_failed: the tokens of those of which a worker has said so.
+        returned: the tokens of those that have come back otherwise.
+        count: how many have failed, as is on disk.
+        locked: as it is there, if it is locked there.
+        done: its effects that are there.
+    """
+
+    planned: PlannedItem
+    published: bool = False
+    stored: int = 0
+    ended: str = ""
+    lock: Lock | None = None
+    deadlines: dict[str, float] = field(default_factory=dict)
+    failed: int = 0
+    counted: set[str] = field(default_factory=set)
+    said_to_have_failed: set[str] = field(default_factory=set)
+    returned: set[str] = field(default_factory=set)
+    count: int = 0
+    locked: Item | None = None
+    done: int = 0
+
+    def __str__(self) -> str:
+        return self.planned.item_id
+
+
+class ItemBook:
+    """All that is known of the items of a world."""
+
+    def __init__(self, book: Book, planned: Sequence[PlannedItem]) -> None:
+        self._book = book
+        self.items = {each.item_id: ItemFacts(each) for each in planned}
+        self._done: dict[str, Counter[str]] = {}
+        #: When each worker went last, by full JID.
+        self._went: dict[str, float] = {}
+        #: In which node each item is, by seq.
+        self._where: dict[int, str] = {}
+
+    # -- the service -------------------------------------------------------
+
+    def written(self, change: Change, now: float, nodes: Mapping[str, Node]) -> None:
+        """The service's disk has it, with these nodes."""
+        if isinstance(change, SaveItem):
+            item = change.item
+            if self._where.get(item.seq) != item.node:
+                self._where[item.seq] = item.node
+                node = nodes.get(item.node)
+                self._book.check(invariants.nothing_of_strangers, item, node)
+                self._book.check(invariants.nothing_for_strangers, item, node)
+            if item.item_id not in self.items:
+                return
+            facts = self.items[change.item.item_id]
+            if change.payload is not None:
+                facts.stored += 1
+                self._book.check(invariants.stored_once, facts)
+            self._counts(facts, change.item, now)
+            if change.item.token:
+                token, deadline = change.item.token, change.item.deadline
+                # Never earlier than it was told to be, when a clock was set back.
+                facts.deadlines.setdefault(token, deadline)
+            if change.item.outcome is ItemOutcome.REJECTED:
+                facts.ended = "dead"
+                count = change.item.delivery_count
+                self._book.check(invariants.dead_in_time, facts, count)
+        elif isinstance(change, SaveEnded):
+            outcome = change.ended.outcome
+            if outcome is ItemOutcome.ACCEPTED and change.ended.item_id in self.items:
+                facts = self.items[change.ended.item_id]
+                facts.ended = outcome.value
+
+    def _counts(self, facts: ItemFacts, item: Item, now: float) -> None:
+        locked, count = facts.locked, item.delivery_count
+        check = self._book.check
+        failed = locked is not None and self._may_have_failed(facts, locked, now)
+        check(invariants.only_failures_are_counted, facts, count, failed)
+        if locked is not None and not item.token:
+            returned = locked.token in facts.returned
+            check(invariants.each_failure_is_counted, facts, count, returned)
+        facts.count = count
+        facts.locked = item if item.token else None
+
+    def _may_have_failed(self, facts: ItemFacts, locked: Item, now: float) -> bool:
+        went = self._went.get(locked.holder, -math.inf)
+        return (
+            locked.token in facts.said_to_have_failed
+            or locked.deadline <= now
+            or (went >= locked.locked_at and not locked.durable)
+            # These are times of the service, and say nothing if its clock was set.
+            or "hive" in self._book.jumped
+        )
+
+    def settles(self, source: str, settlements: Sequence[Settlement]) -> None:
+        """Somebody says what became of deliveries: they may end."""
+        for each in settlements:
+            facts = self.items[each.item_id]
+            failed = each.delivery_failed or each.outcome is ItemOutcome.REJECTED
+            said = facts.said_to_have_failed if failed else facts.returned
+            said.add(each.token)
+            lock = facts.lock
+            if lock is not None and each.token in {"", lock.token}:
+                lock.may_end |= lock.is_of(source)
+
+    def went(self, source: str, now: float) -> None:
+        """Somebody has gone: what he has ends, or another of his account takes it over."""
+        self._went[source] = now
+        for lock in self._locks():
+            lock.may_end |= lock.holder == source
+
+    def bounced(self, tokens: set[str]) -> None:
+        """The event of these deliveries has come back: they may end."""
+        for facts in self.items.values():
+            facts.returned |= tokens
+            if facts.lock is not None:
+                facts.lock.may_end |= facts.lock.token in tokens
+
+    def _locks(self) -> Iterator[Lock]:
+        return (each.lock for each in self.items.values() if each.lock is not None)
+
+    def gave(self, to: str, items: Sequence[Item], disk: QueueDisk, now: float) -> None:
+        """The service tells a worker that it has these."""
+        check = self._book.check
+        for item in items:
+            facts = self.items[item.item_id]
+            check(invariants.told_what_is_on_disk, item, disk.items.get(item.seq))
+            check(invariants.failures_are_counted, facts, item.delivery_count)
+            before = facts.lock
+            if before is None or before.token != item.token:
+                check(invariants.one_holder, facts, to, now)
+                facts.lock = Lock(item.token, to, item.durable)
+            else:
+                check(invariants.taken_over_with_a_token, facts, to)
+                # A settlement that was not written may be there after a restart.
+                before.may_end &= "hive" in self._book.io_errors
+        held = [
+            each
+            for each in disk.items.values()
+            if each.state is ItemState.ACQUIRED
+            and (each.holder == to or (each.durable and bare(each.holder) == bare(to)))
+        ]
+        check(invariants.no_more_than_wanted, to, len(held), PARALLEL)
+
+    def answered(
+        self,
+        account: str,
+        request: Request,
+        result: Result | Refusal,
+        disk: QueueDisk,
+        asked_at: float,
+    ) -> None:
+        """The service tells an account what came of a request."""
+        if isinstance(result, Refusal):
+            if isinstance(request, Create) and not isinstance(result, Unwritten):
+                condition = result.condition
+                check = self._book.check
+                check(invariants.nobody_takes_the_room_of_others, account, condition)
+            return
+        if isinstance(request, Retract):
+            for each in request.settlements:
+                settled = disk.settled(request.node, [(each.item_id, each.token)])
+                ended = settled.get(each.item_id)
+                self._book.check(
+                    invariants.settled_by_its_token, each.item_id, each.token, ended
+                )
+        elif isinstance(request, Unlock):
+            for each in request.settlements:
+                if each.delivery_failed:
+                    self.items[each.item_id].counted.add(each.token)
+        elif isinstance(request, Extend) and isinstance(result, ExtendResult):
+            for item_id, token in request.tokens:
+                deadlines = self.items[item_id].deadlines
+                deadlines[token] = max(deadlines[token], asked_at + result.seconds)
+
+    # -- publisher and workers ---------------------------------------------
+
+    def published(self, facts: ItemFacts) -> None:
+        """Its publisher was told that it is there."""
+        facts.published = True
+        self._book.check(invariants.published_is_stored, facts)
+
+    def done(self, worker: str, done: Counter[str]) -> None:
+        """These effects are in the database of a worker."""
+        self._done[worker] = done
+        for item_id, facts in self.items.items():
+            facts.done = sum(each[item_id] for each in self._done.values())
+            self._book.check(invariants.effect_once, facts)
+
+    def left(self) -> list[str]:
+        """What has not ended, in words."""
+        found = []
+        for facts in self.items.values():
+            if facts.stored and not facts.ended:
+                found.append(f"{facts} has not ended")
+            elif facts.ended == "accepted" and not facts.done:
+                found.append(f"{facts} is accepted, and its effect is missing")
+            elif facts.stored and not facts.published:
+                found.append(f"{facts} is there, and its publisher does not know")
+        return found

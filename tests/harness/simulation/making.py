@@ -1,0 +1,371 @@
+"""Makes a plan of a seed: what is sent and published, and what goes wrong with it.
+
+Most faults come at random. Some come at the moment of a message or an item, at those
+who have to do with it; and some are patterns, each of faults that do harm together.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+from qos.core.model import Level, bare
+from simulation.plan import (
+    ALWAYS,
+    LONG_S,
+    RECEIVERS,
+    SENDERS,
+    TEXT_SENDERS,
+    TROUBLE_S,
+    WORKERS,
+    Fault,
+    Plan,
+    PlannedItem,
+    PlannedMessage,
+    Settings,
+    jid_of,
+)
+
+__all__ = ["plan_of"]
+
+
+def plan_of(seed: int) -> Plan:
+    """The plan of a seed."""
+    chance = random.Random(seed)
+    settings = Settings(
+        quota=chance.choice((2, 20)),
+        window=chance.choice((1, 2, 8)),
+        hold_ttl_s=chance.choice((3.0, 30.0, LONG_S)),
+        lock_s=chance.choice((2.0, 10.0)),
+        durable_locks=chance.random() < 0.4,
+        shared=chance.random() < 0.5,
+    )
+    # Both at once is seldom: they share the network alone.
+    parts = chance.choice(("messages", "messages", "items", "items", "both"))
+    patient = settings.hold_ttl_s == LONG_S
+    messages = () if parts == "items" else _messages(chance, settings, patient=patient)
+    items = () if parts == "messages" else _items(chance)
+    faults = _faults(chance, messages, items, settings)
+    messages, regrets = _regretted(seed, messages)
+    faults += regrets
+    faults = [each for each in faults if not _has_no_such_disk(each)]
+    if patient:
+        faults = [each for each in faults if not _makes_impatient(each)]
+    settings, messages = _consumed(seed, settings, messages)
+    settings, messages = _without_takers(seed, settings, messages)
+    # By a chance of its own, as well.
+    strangers = random.Random(f"strangers {seed}").random() < 0.3
+    settings = replace(settings, strangers=bool(items) and strangers)
+    return Plan(
+        seed=seed,
+        settings=settings,
+        faults=tuple(sorted(faults, key=lambda each: (each.at, each.target))),
+        messages=messages,
+        items=items,
+    )
+
+
+def _consumed(
+    seed: int, settings: Settings, messages: tuple[PlannedMessage, ...]
+) -> tuple[Settings, tuple[PlannedMessage, ...]]:
+    """Perhaps with consumers: by a chance of its own, since seeds are written down."""
+    chance = random.Random(f"consumers {seed}")
+    if chance.random() < 0.5:
+        return settings, messages
+    fails = (0, 0, 0, 1, ALWAYS)
+    return replace(settings, consumes=True), tuple(
+        replace(each, fails=chance.choice(fails)) for each in messages
+    )
+
+
+def _without_takers(
+    seed: int, settings: Settings, messages: tuple[PlannedMessage, ...]
+) -> tuple[Settings, tuple[PlannedMessage, ...]]:
+    """Perhaps nobody takes a message for a while, or a device only sends.
+
+    By a chance of its own, as `_consumed`.
+    """
+    chance = random.Random(f"takers {seed}")
+    if not settings.consumes and chance.random() < 0.3:
+        settings = replace(settings, handler_after_s=chance.uniform(0.0, 4.0))
+    if settings.shared and chance.random() < 0.3:
+        settings = replace(settings, sends_only=True)
+        # What is for this device alone would have no end.
+        bell = jid_of("bell", settings)
+        messages = tuple(
+            replace(each, to=bare(bell)) if each.to == bell else each
+            for each in messages
+        )
+    return settings, messages
+
+
+def _regretted(
+    seed: int, messages: tuple[PlannedMessage, ...]
+) -> tuple[tuple[PlannedMessage, ...], list[Fault]]:
+    """Perhaps many are taken back while they are queued, and that is slow to write.
+
+    By a chance of its own, as `_consumed`.
+    """
+    chance = random.Random(f"regrets {seed}")
+    if not messages or chance.random() < 0.9:
+        return messages, []
+    sender = chance.choice(messages).sender
+    faults = [
+        Fault("slow", sender, commit, chance.uniform(0.02, 0.3))
+        for commit in range(4, 20)
+    ]
+    return tuple(
+        replace(each, withdrawn_s=chance.uniform(0.0, 0.8))
+        if each.sender == sender and chance.random() < 0.4
+        else each
+        for each in messages
+    ), faults
+
+
+def _has_no_such_disk(fault: Fault) -> bool:
+    """The shop has none, and that of a worker is a database that takes no time."""
+    if fault.kind == "slow":
+        return fault.target in {"shop", *WORKERS}
+    return fault.kind in {"full", "error"} and fault.target == "shop"
+
+
+def _makes_impatient(fault: Fault) -> bool:
+    """What is not held any more, or not there, may have no end but its deadline."""
+    moves = fault.kind == "jump" or fault.how == "resource"
+    return moves and fault.target in RECEIVERS
+
+
+def _messages(
+    chance: random.Random, settings: Settings, *, patient: bool
+) -> tuple[PlannedMessage, ...]:
+    ordered = chance.random() < 0.4
+    # Some that go where others go: a window and a quota are of an account.
+    lamp, bell = (jid_of(name, settings) for name in RECEIVERS)
+    targets = chance.sample((lamp, lamp.partition("/")[0], bell), 2)
+    longest = None if patient else LONG_S
+    made = []
+    for number in range(chance.randrange(5, 13)):
+        acknowledged = chance.random() < 0.25
+        made.append(
+            PlannedMessage(
+                number=number,
+                at=chance.random() * chance.choice((0.3, 8.0)),
+                sender=chance.choice((*SENDERS * 3, *TEXT_SENDERS)),
+                to=chance.choice(targets),
+                level=Level.ACKNOWLEDGED if acknowledged else Level.ASSURED,
+                ordered=ordered,
+                deadline_s=chance.choice(
+                    (longest, longest, chance.uniform(0.05, 8.0), chance.random())
+                ),
+                withdrawn_s=chance.choice((*(None,) * 7, 3.0 * chance.random() ** 2)),
+                taking_s=chance.choice((0.0, 0.0, chance.uniform(0.0, 1.0))),
+            )
+        )
+    return tuple(sorted(made, key=lambda each: each.at))
+
+
+def _items(chance: random.Random) -> tuple[PlannedItem, ...]:
+    made = [
+        PlannedItem(
+            item_id=f"item-{number}",
+            at=chance.random() * chance.choice((0.3, 8.0)),
+            works_s=chance.choice(
+                (0.0, chance.uniform(0, 1.0), chance.uniform(0, 6.0))
+            ),
+            fails=chance.choice((0, 0, 0, 1, ALWAYS)),
+        )
+        for number in range(chance.randrange(2, 7))
+    ]
+    return tuple(sorted(made, key=lambda each: each.at))
+
+
+# -- what goes wrong -------------------------------------------------------
+
+
+def _faults(
+    chance: random.Random,
+    messages: tuple[PlannedMessage, ...],
+    items: tuple[PlannedItem, ...],
+    settings: Settings,
+) -> list[Fault]:
+    machines = [*SENDERS * 2, *TEXT_SENDERS, *RECEIVERS * 2] if messages else []
+    machines += ["hive", "hive", "shop", *WORKERS] if items else []
+    wipes = chance.random() < 0.35
+    # Now and then a quiet world: few faults find what many hide.
+    busy = chance.choice((0, 4, 10, 20))
+    makers = (_stanza, _stanza, _timed, _effect, _disk)
+    faults = []
+    for _ in range(1 + int(busy * chance.random())):
+        maker = chance.choice(makers)
+        faults.append(maker(chance, chance.choice(machines), wipes=wipes))
+    for _ in range(chance.randrange(5)):
+        if messages and (not items or chance.random() < 0.5):
+            faults += _about_message(chance, chance.choice(messages), settings, wipes)
+        else:
+            faults += _about_item(chance, chance.choice(items), settings)
+    return faults
+
+
+def _about_message(
+    chance: random.Random, message: PlannedMessage, settings: Settings, wipes: bool
+) -> list[Fault]:
+    pattern = chance.choice((_strikes, _strikes, _amnesia, _drought, _slowness))
+    receivers = _receivers(message, settings)
+    if pattern is _strikes:
+        moment = message.at + chance.random() * chance.choice((0.15, 1.5))
+        return _strikes(chance, (message.sender, *receivers), moment, wipes=wipes)
+    if pattern is _amnesia and wipes:
+        return _amnesia(chance, message, receivers)
+    if pattern is _slowness:
+        return _slowness(chance, message)
+    if message.sender in TEXT_SENDERS:
+        return []
+    return _drought(chance, message, settings)
+
+
+def _strikes(
+    chance: random.Random, parties: tuple[str, ...], moment: float, *, wipes: bool
+) -> list[Fault]:
+    """A few at once, at those who have to do with it."""
+    return [
+        _timed(
+            chance,
+            chance.choice(parties),
+            wipes=wipes,
+            at=moment + chance.random() * 0.1,
+        )
+        for _ in range(chance.randrange(1, 4))
+    ]
+
+
+def _amnesia(
+    chance: random.Random, message: PlannedMessage, receivers: list[str]
+) -> list[Fault]:
+    """The sender misses the answer to its deliver, and the receiver loses its disk."""
+    at, receiver = message.at + chance.uniform(0.05, 0.13), chance.choice(receivers)
+    wiped_s = chance.random()
+    return [
+        Fault("kill", message.sender, at, chance.random()),
+        Fault("wipe", receiver, at + chance.uniform(0.02, 0.2), wiped_s),
+    ]
+
+
+def _drought(
+    chance: random.Random, message: PlannedMessage, settings: Settings
+) -> list[Fault]:
+    """What is held ends before it can be released, and then comes again."""
+    at, ttl_s = message.at + chance.uniform(0.03, 0.08), min(settings.hold_ttl_s, 4.0)
+    return [
+        Fault("partition", message.sender, at, ttl_s + chance.random()),
+        Fault("replay", message.sender, at + ttl_s + chance.uniform(0.2, 2.0), 6.0),
+    ]
+
+
+def _slowness(chance: random.Random, message: PlannedMessage) -> list[Fault]:
+    """The sender's disk takes its time, for long, or until the sender dies."""
+    first, commits = chance.randrange(1, 12), chance.choice((1, 2, 6))
+    faults = [
+        Fault("slow", message.sender, commit, chance.uniform(0.1, 1.0))
+        for commit in range(first, first + commits)
+    ]
+    if chance.random() < 0.5:
+        at = message.at + chance.uniform(0.03, 0.3)
+        faults.append(Fault("kill", message.sender, at, chance.random()))
+    return faults
+
+
+def _about_item(
+    chance: random.Random, item: PlannedItem, settings: Settings
+) -> list[Fault]:
+    pattern = chance.choice((_strikes, _strikes, _silence, _stale))
+    if pattern is _silence:
+        return _silence(chance, item)
+    if pattern is _stale:
+        return _stale(chance, item, settings)
+    moment = item.at + item.works_s * chance.choice((0.0, 1.0, chance.random()))
+    moment += chance.random() * chance.choice((0.15, 1.5))
+    parties = ("hive", "hive", "shop", *WORKERS)
+    return _strikes(chance, parties, moment, wipes=False)
+
+
+def _silence(chance: random.Random, item: PlannedItem) -> list[Fault]:
+    """The service does what it is asked, and is not heard of for a long time."""
+    at = item.at + chance.choice((0.0, item.works_s)) + chance.uniform(0.02, 0.15)
+    return [Fault("partition", "hive", at, chance.uniform(10.0, 14.0))]
+
+
+def _stale(chance: random.Random, item: PlannedItem, settings: Settings) -> list[Fault]:
+    """What a worker asked for comes when its lock has ended, and it has a new one."""
+    worker, other = chance.sample(WORKERS, 2)
+    at = item.at + item.works_s + chance.uniform(0.03, 0.08)
+    again_at = at + settings.lock_s + chance.uniform(0.1, 4.0)
+    return [
+        Fault("kill", other, item.at, 15.0),
+        Fault("partition", worker, at, settings.lock_s),
+        Fault("replay", worker, again_at, 8.0),
+    ]
+
+
+def _receivers(message: PlannedMessage, settings: Settings) -> list[str]:
+    account = message.to.partition("/")[0]
+    return [
+        name
+        for name in RECEIVERS
+        if jid_of(name, settings).partition("/")[0] == account
+    ]
+
+
+def _stanza(chance: random.Random, target: str, *, wipes: bool) -> Fault:
+    kinds = ["lose", "lose", "delay", "duplicate", "unsure"]
+    # By the text alone, an old stanza that comes late is a new message.
+    kinds += ["late", "late", "duplicate"] if target not in TEXT_SENDERS else []
+    kind = chance.choice(kinds)
+    seconds = _seconds(chance)
+    if kind in {"lose", "unsure"} or (kind == "duplicate" and target in TEXT_SENDERS):
+        seconds = 0.0
+    which = chance.randrange(1, chance.choice((6, 15, 40)))
+    if kind == "unsure" and which % 2:
+        return Fault("bounce", target, which, 1.0)
+    return Fault(kind, target, which, seconds)
+
+
+def _timed(
+    chance: random.Random, target: str, *, wipes: bool, at: float | None = None
+) -> Fault:
+    kinds = ["kill", "kill", "stop", "jump", "cut", "partition"]
+    if wipes and target in RECEIVERS:
+        kinds += ["wipe"] * 4
+    if target in WORKERS:
+        kinds += ["leave"]
+    if target not in TEXT_SENDERS:
+        kinds += ["replay"]
+    kind = chance.choice(kinds)
+    seconds = _seconds(chance)
+    if kind == "jump":
+        seconds = chance.choice((-3600.0, -5.0, 5.0, 1800.0))
+    elif kind == "replay":
+        seconds = float(chance.randrange(1, 8))
+    moment = TROUBLE_S * chance.random() ** 2 if at is None else at
+    how = _resource(chance, target) if kind == "kill" else ""
+    return Fault(kind, target, moment, seconds, how)
+
+
+def _seconds(chance: random.Random) -> float:
+    return chance.choice((0.1, 1.0, 5.0, 15.0)) * chance.random()
+
+
+def _effect(chance: random.Random, target: str, *, wipes: bool) -> Fault:
+    effect = chance.randrange(1, chance.choice((10, 30, 80)))
+    return Fault("die", target, effect, _seconds(chance), _resource(chance, target))
+
+
+def _resource(chance: random.Random, target: str) -> str:
+    share = {"hive": 0.0, "bee": 0.5, "wasp": 0.5}.get(target, 0.25)
+    return "resource" if chance.random() < share else ""
+
+
+def _disk(chance: random.Random, target: str, *, wipes: bool) -> Fault:
+    kind = chance.choice(("full", "error", "slow"))
+    commit = chance.randrange(1, chance.choice((6, 15, 40)))
+    seconds = _seconds(chance) if kind == "slow" else chance.randrange(1, 6)
+    return Fault(kind, target, commit, seconds)

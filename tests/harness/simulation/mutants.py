@@ -1,0 +1,11 @@
+"""All that is wrong on purpose; see `mutant`."""
+
+from __future__ import annotations
+
+from simulation.message_mutants import CONSUMER, RECEIVER, SENDER
+from simulation.mutant import Mutant
+from simulation.queue_mutants import QUEUE, WORKER
+
+__all__ = ["MUTANTS", "Mutant"]
+
+MUTANTS = (*SENDER, *RECEIVER, *CONSUMER, *QUEUE, *WORKER)

@@ -1,0 +1,119 @@
+"""An owner with a private queue, and a stranger who takes what he can get.
+
+The owner's dead letters go to a queue that is open at first, then private, then deleted.
+The stranger names it as the dead-letter node of a queue of his own, makes the owner a
+co-owner of that, lets items die there; creates queues until he is refused; and takes the
+name of the owner's queue as soon as that is free.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+
+from qos.core.item import Affiliation
+from qos.core.queue_requests import (
+    Configure,
+    Create,
+    Delete,
+    Entry,
+    Publish,
+    Request,
+    SetAffiliations,
+)
+from qos.errors import NoAnswer, RequestRefused
+from simulation.asking import Asker
+from simulation.hive import BOSS
+
+__all__ = ["Owner", "Stranger"]
+
+_LETTERS, _VAULT, _TRAP = "letters", "vault", "trap"
+
+_OPEN = {"pubsub#access_model": "open", "pubsub#publish_model": "open"}
+_CLOSED = {"pubsub#access_model": "whitelist", "pubsub#publish_model": "publishers"}
+
+#: What is published there dies at once, and goes to the dead letters.
+_DYING = {"queue#ttl": "0.1", "queue#dead_letter_node": _LETTERS}
+
+_ANSWER_S = 2.0
+_AGAIN_S = 0.5
+
+#: Attempts at something; enough for every fault but those that last to the end.
+_TRIES = 30
+
+
+class _Scripted(Asker):
+    """Asks for one thing after the other, once; nothing ever happens to it."""
+
+    def boot(self) -> None:
+        """See Machine."""
+        super().boot()
+        assert self.process is not None
+        self.process.task(self._script())
+
+    async def _script(self) -> None:
+        raise NotImplementedError
+
+    async def _ask(self, request: Request) -> str:
+        """Ask until there is an answer of the service: `ok`, or a condition."""
+        condition = ""
+        for _ in range(_TRIES):
+            try:
+                await self.asking.ask(request, type(request).__name__, _ANSWER_S)
+            except NoAnswer:
+                await self.asking.pause(_AGAIN_S)
+            except RequestRefused as refused:
+                condition = refused.condition
+                if refused.type != "wait" and condition != "service-unavailable":
+                    return condition
+                await asyncio.sleep(_AGAIN_S)
+            else:
+                return "ok"
+        return condition
+
+    async def _publish(self, node: str, item_id: str) -> None:
+        payload = f"<of>{self.name}</of>"
+        digest = hashlib.sha256(payload.encode()).hexdigest()
+        entry = Entry(
+            item_id=item_id, payload=payload, digest=digest, size=len(payload)
+        )
+        await self._ask(Publish(node, (entry,)))
+
+
+class Owner(_Scripted):
+    """Has a queue whose dead items are nobody else's."""
+
+    async def _script(self) -> None:
+        if await self._ask(Create(_LETTERS, _OPEN)) != "ok":
+            # Somebody has taken the name: dead items would be his, with every right.
+            return
+        await self._ask(Create(_VAULT, _DYING))
+        await asyncio.sleep(1.5)
+        await self._ask(Configure(_LETTERS, _CLOSED))
+        await asyncio.sleep(1.5)
+        await self._publish(_VAULT, "first")
+        await asyncio.sleep(1.0)
+        await self._ask(Delete(_LETTERS))
+        for number in range(6):
+            await asyncio.sleep(1.0)
+            await self._publish(_VAULT, f"later-{number}")
+        await self._ask(Create("more", {}))
+
+
+class Stranger(_Scripted):
+    """Takes what he can get."""
+
+    async def _script(self) -> None:
+        await asyncio.sleep(0.3)
+        for _ in range(4):
+            if await self._ask(Create(_TRAP, _DYING)) == "ok":
+                break
+            await asyncio.sleep(0.3)
+        await self._ask(SetAffiliations(_TRAP, {BOSS: Affiliation.OWNER}))
+        for number in range(3):
+            await self._ask(Create(f"mine-{number}", {}))
+        await self._ask(Delete("mine-0"))
+        for number in range(12):
+            await self._publish(_TRAP, f"bait-{number}")
+            await self._ask(Create(_LETTERS, _OPEN))
+            await asyncio.sleep(_AGAIN_S)

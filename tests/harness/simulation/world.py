@@ -1,0 +1,349 @@
+"""One run: the machines of a plan, what goes wrong with them, and whether all ends well.
+
+For a while there is work and trouble. Then all is mended: every machine runs, under its
+first resource, and nothing is lost any more. Everything must end then.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import cast
+
+from qos.errors import StoreError, StoreFull
+from qos.testing.clock import ManualClock
+from simulation import invariants
+from simulation.asking import Shop
+from simulation.book import Book
+from simulation.disks import Disk
+from simulation.ends import End
+from simulation.hive import BOSS, HIVE, Hive, Presence
+from simulation.invariants import Violation
+from simulation.items import ItemBook
+from simulation.loop import SimulatedLoop
+from simulation.machines import Machine
+from simulation.network import LATENCY_S, Network
+from simulation.plan import (
+    RECEIVERS,
+    SENDERS,
+    TEXT_SENDERS,
+    TIMED_FAULTS,
+    TROUBLE_S,
+    WORKERS,
+    Fault,
+    Plan,
+    jid_of,
+)
+from simulation.strangers import Owner, Stranger
+from simulation.workers import WorkerMachine
+
+__all__ = ["Result", "World", "run"]
+
+#: When a world begins; any moment would do.
+_BEGIN_S = 1_000_000.0
+
+#: How long it may take until all has ended after it was mended. What was held for an
+#: hour since a clock was set back takes that hour.
+_END_S = 5 * 3600.0
+
+#: When nothing is on its way, and nothing happens for so long, nothing more will come.
+_CALM_S = 2.0
+
+#: A run that takes more steps than this goes in circles.
+_STEPS_MAX = 30_000
+
+
+@dataclass(slots=True)
+class Result:
+    """What came of a run.
+
+    Attributes:
+        plan: that was run.
+        violations: in the order of their coming; a run ends with the first.
+        seconds: of virtual time.
+        messages: that were accepted.
+        items: that were published.
+        faults: that have come to pass, by kind.
+        trace: what has happened, if that was wanted.
+    """
+
+    plan: Plan
+    violations: list[Violation]
+    seconds: float = 0.0
+    messages: int = 0
+    items: int = 0
+    faults: Counter[str] = field(default_factory=Counter)
+    trace: list[str] = field(default_factory=list)
+
+
+def run(plan: Plan, *, traced: bool = False) -> Result:
+    """Run a plan, to its end or to the first violation."""
+    with _quiet(plan.seed):
+        return World(plan, traced=traced).run()
+
+
+@contextmanager
+def _quiet(seed: int) -> Iterator[None]:
+    """Nothing of what goes wrong is logged, and what is random comes from the seed."""
+    state, disabled = random.getstate(), logging.root.manager.disable
+    random.seed(seed)
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        random.setstate(state)
+        logging.disable(disabled)
+
+
+class World:
+    """The machines of a plan."""
+
+    def __init__(self, plan: Plan, *, traced: bool = False) -> None:
+        self.plan = plan
+        self.loop = SimulatedLoop(ManualClock(_BEGIN_S))
+        self.network = Network(self.loop, plan.faults, traced=traced)
+        self.book = Book(self.loop.time, self.network.repeated)
+        self.ends = {
+            name: End(
+                self.loop,
+                self.network,
+                name,
+                jid_of(name, plan.settings),
+                plan.seed,
+                settings=plan.settings,
+                book=self.book,
+            )
+            for name in (*SENDERS, *TEXT_SENDERS, *RECEIVERS)
+            if plan.messages
+        }
+        self.items = ItemBook(self.book, plan.items)
+        self.hive = Hive(
+            self.loop, self.network, plan.seed, settings=plan.settings, book=self.items
+        )
+        self.shop = Shop(
+            self.loop, self.network, "shop", "shop@x/1", plan.seed, book=self.items
+        )
+        self.workers = {
+            name: WorkerMachine(
+                self.loop,
+                self.network,
+                name,
+                jid_of(name, plan.settings),
+                plan.seed,
+                settings=plan.settings,
+                book=self.items,
+            )
+            for name in WORKERS
+            if plan.items
+        }
+        self.machines: dict[str, Machine] = {**self.ends, **self.workers}
+        if plan.items:
+            self.machines |= {"hive": self.hive, "shop": self.shop}
+        if plan.items and plan.settings.strangers:
+            self.machines |= {
+                "boss": Owner(self.loop, self.network, "boss", f"{BOSS}/1", plan.seed),
+                "eve": Stranger(self.loop, self.network, "eve", "eve@y/1", plan.seed),
+            }
+        self.network.watch_presence.append(self._presence)
+        self._steps = 0
+        self._came: set[int] = set()
+        # What each end had done when it was looked at.
+        self._seen: dict[str, int] = {}
+
+    def run(self) -> Result:
+        """See run."""
+        with self.loop.running():
+            self._schedule()
+            for machine in self.machines.values():
+                machine.start()
+            self.loop.settle()
+            self._go(until_s=_BEGIN_S + TROUBLE_S)
+            self._mend()
+            self._finish()
+            seconds = self.loop.time() - _BEGIN_S
+            for worker in self.workers.values():
+                worker.close()
+        return Result(
+            plan=self.plan,
+            violations=self.book.violations,
+            seconds=seconds,
+            messages=sum(bool(each.accepted) for each in self.book.messages.values()),
+            items=sum(bool(each.stored) for each in self.items.items.values()),
+            faults=self.network.injected,
+            trace=self.network.trace or [],
+        )
+
+    # -- steps -------------------------------------------------------------
+
+    def _go(self, *, until_s: float) -> bool:
+        """Go on until then; False: there is nothing more to come."""
+        while not self.book.violations and self.loop.time() < until_s:
+            if not self._step():
+                return False
+        return True
+
+    def _step(self) -> bool:
+        self._steps += 1
+        if not self.loop.step():
+            return False
+        if self._steps > _STEPS_MAX:
+            self.book.check(invariants.everything_ends, self._left())
+        for error in self.loop.errors:
+            self.book.check(invariants.nothing_is_raised, error)
+        for end in self.ends.values():
+            if end.effects != self._seen.get(end.name, 0):
+                self._seen[end.name] = end.effects
+                used, room = end.used(), end.room()
+                self.book.check(invariants.quotas_hold, end.name, used, room)
+        return True
+
+    def _mend(self) -> None:
+        self.network.note("", "all is mended")
+        self.network.mend()
+        for machine in self.machines.values():
+            machine.dies_at.clear()
+            machine.mend()
+        for disk in self._disks():
+            disk.fails = lambda _commit: None
+            disk.slow = lambda _commit: 0.0
+
+    def _finish(self) -> None:
+        """Until nothing is left, and what is late, or comes again, has come."""
+        until_s, left, more = self.loop.time() + _END_S, self._left(), True
+        while not self.book.violations and (left or (more and not self._is_calm())):
+            for end in self.ends.values():
+                end.release_parked()
+            more = self._go(until_s=self.loop.time() + 1.0) if left else self._step()
+            left = self._left()
+            if left and (not more or self.loop.time() > until_s):
+                self.book.check(invariants.everything_ends, left)
+                return
+
+    def _is_calm(self) -> bool:
+        when = self.loop.clock.deadline()
+        soon = when is not None and when < self.loop.time() + _CALM_S
+        return not (self.network.flying or soon)
+
+    def _left(self) -> list[str]:
+        """What has not ended, in words."""
+        found = [words for end in self.ends.values() for words in end.left()]
+        found += [words for worker in self.workers.values() for words in worker.left()]
+        return found + self.book.left() + self.items.left()
+
+    # -- what happens ------------------------------------------------------
+
+    def _schedule(self) -> None:
+        for planned in self.plan.messages:
+            submit = partial(self.ends[planned.sender].submit, planned)
+            self.loop.outside(planned.at, submit)
+        for facts in self.items.items.values():
+            publish = partial(self.shop.publish, facts)
+            self.loop.outside(facts.planned.at, publish)
+        by_disk: dict[str, list[Fault]] = {}
+        slow: dict[str, list[Fault]] = {}
+        for fault in self.plan.faults:
+            machine = self.machines.get(fault.target)
+            if machine is None:
+                continue
+            strike = partial(self._strike, fault, machine)
+            if fault.kind == "die":
+                machine.dies_at[int(fault.at)] = strike
+            elif fault.kind == "slow":
+                slow.setdefault(fault.target, []).append(fault)
+            elif fault.kind in {"full", "error"}:
+                by_disk.setdefault(fault.target, []).append(fault)
+            elif fault.kind in TIMED_FAULTS:
+                self.loop.outside(fault.at, strike)
+        for disk in self._disks():
+            if disk.name in slow:
+                disk.slow = partial(self._takes, slow[disk.name])
+            if disk.name in by_disk:
+                disk.fails = partial(self._fails, by_disk[disk.name])
+
+    def _strike(self, fault: Fault, machine: Machine) -> None:
+        self.network.note(machine.name, f"-- {fault}")
+        if self._hits(fault, machine):
+            self._count(fault)
+
+    def _hits(self, fault: Fault, machine: Machine) -> bool:
+        """Do it; whether that has made a difference at once."""
+        match fault.kind:
+            case "kill" | "die":
+                moves = fault.how == "resource"
+                hits = machine.kill(fault.seconds, resource=moves)
+                if hits and moves:
+                    self.book.moved.add(machine.name)
+                return hits
+            case "wipe":
+                assert isinstance(machine, End)
+                return machine.wipe(fault.seconds)
+            case "stop":
+                return machine.stop(fault.seconds)
+            case "jump":
+                machine.skew_s += fault.seconds
+                machine.set_clock.append(partial(self._jumps, fault))
+            case "leave":
+                assert isinstance(machine, WorkerMachine)
+                return machine.leave()
+            case "cut":
+                return machine.cut(fault.seconds)
+            case "replay":
+                return self.network.replay(machine.name, int(fault.seconds))
+            case "partition":
+                lost = partial(self._count, fault)
+                self.network.part(machine.name, fault.seconds, lost)
+        return False
+
+    def _jumps(self, fault: Fault) -> None:
+        self.book.jumped.add(fault.target)
+        self._count(fault)
+
+    def _count(self, fault: Fault) -> None:
+        """It has come to pass; for the first time, perhaps."""
+        if id(fault) not in self._came:
+            self._came.add(id(fault))
+            self.network.injected[fault.kind] += 1
+
+    def _fails(self, faults: list[Fault], commit: int) -> StoreError | None:
+        for fault in faults:
+            if fault.at <= commit < fault.at + fault.seconds:
+                self._count(fault)
+                url = f"sim:{fault.target}"
+                if fault.kind == "full":
+                    return StoreFull(url, "no space left on device")
+                self.book.io_errors.add(fault.target)
+                return StoreError(url, "input/output error")
+        return None
+
+    def _takes(self, faults: list[Fault], commit: int) -> float:
+        """How much longer than others; as the last of the plan has it."""
+        for fault in reversed(faults):
+            if int(fault.at) == commit:
+                self._count(fault)
+                return fault.seconds
+        return 0.0
+
+    def _presence(self, machine: Machine, came: bool) -> None:
+        """Those who send messages learn who has come, and the service who has gone."""
+        jid = machine.jid
+        if isinstance(machine, WorkerMachine) and not came:
+            self.network.say_for(machine, HIVE, Presence(available=False))
+        if isinstance(machine, End) and came:
+            for end in self.ends.values():
+                if end is not machine:
+                    # Before anything that was delivered to it can be returned.
+                    self.loop.outside(LATENCY_S, partial(self._tell, end, jid))
+
+    def _tell(self, machine: Machine, jid: str) -> None:
+        if machine.online and machine.process is not None:
+            machine.process.start(partial(machine.peer_came, jid))
+
+    def _disks(self) -> list[Disk[object]]:
+        disks: list[object] = [end.disk for end in self.ends.values()]
+        disks += [worker.disk for worker in self.workers.values()]
+        return cast(list[Disk[object]], [*disks, self.hive.disk])
