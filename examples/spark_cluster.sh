@@ -23,7 +23,7 @@ command -v "$python" >/dev/null ||
 SPARK_HOME=$("$python" -c 'import pyspark; print(pyspark.__path__[0])' 2>/dev/null) ||
   fail "$python has no pyspark: pip install 'xmpp-qos[spark]'"
 why=$("$python" -c '
-from qos.pipeline.session import NoSpark, check_spark
+from qos.spark.session import NoSpark, check_spark
 try:
     check_spark()
 except NoSpark as error:

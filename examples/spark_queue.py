@@ -7,8 +7,8 @@ import asyncio
 import tempfile
 from pathlib import Path
 
-from qos.pipeline.session import spark_session
-from qos.pipeline.xmpp_formats import register
+from qos.spark.formats import register
+from qos.spark.session import spark_session
 from qos.testing import LoopbackServer, friends, logged_in, queue_service
 from xep_0254 import XEP_0254
 

@@ -5,7 +5,7 @@ slixmpp is `xep_qos`, for programs that keep up their own connection. `import qo
 imports neither.
 
 Public are the names in `__all__`, and the packages `qos.stores`, `qos.worker`,
-`qos.testing` and `qos.pipeline`.
+`qos.testing` and `qos.audit`.
 """
 
 from typing import TYPE_CHECKING

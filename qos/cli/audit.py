@@ -22,8 +22,8 @@ from qos.jids import normal_jid
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from qos.pipeline.driver import Summary
-    from qos.pipeline.follow import Look
+    from qos.audit.driver import Summary
+    from qos.audit.follow import Look
 
 __all__ = ["parser", "run"]
 
@@ -159,7 +159,7 @@ async def run(arguments: argparse.Namespace) -> int:
     if arguments.first and arguments.last and arguments.first > arguments.last:
         raise UsageError(f"--from {arguments.first} is after --to {arguments.last}")
     # Neither Spark nor matplotlib is imported before it is needed.
-    from qos.pipeline.session import NoSpark, check_spark
+    from qos.spark.session import NoSpark, check_spark
 
     report = f"{arguments.out}/report.html"
 
@@ -190,8 +190,8 @@ class _BatchRun(AuditRun):
     """Audits what is there, once."""
 
     def _do(self, spark: SparkSession) -> Summary:
-        from qos.pipeline.delta import CannotWrite
-        from qos.pipeline.driver import audit
+        from qos.audit.delta import CannotWrite
+        from qos.audit.driver import audit
 
         try:
             return audit(
@@ -208,7 +208,7 @@ class _BatchRun(AuditRun):
 
 
 def _journals(texts: Sequence[str], arguments: argparse.Namespace) -> list[str]:
-    """The journals as the pipeline is to find them; see qos.pipeline.journals."""
+    """The journals as the pipeline is to find them; see qos.audit.journals."""
     found: dict[str, str] = {}
     for text in texts:
         node, folder = _node_and_folder(text)
@@ -264,7 +264,7 @@ def _folder(text: str, arguments: argparse.Namespace) -> str:
 
 def _out(text: str) -> str:
     # It imports nothing.
-    from qos.pipeline.locations import local_path
+    from qos.audit.locations import local_path
 
     path = local_path(text)
     if path is None:

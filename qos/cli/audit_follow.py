@@ -17,8 +17,8 @@ from qos.cli.status import UsageError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from qos.pipeline.driver import Summary
-    from qos.pipeline.follow import Look
+    from qos.audit.driver import Summary
+    from qos.audit.follow import Look
 
 __all__ = ["EVERY_S", "LATE_DAYS", "FollowRun", "check", "said"]
 
@@ -72,8 +72,8 @@ class FollowRun(AuditRun):
         self._next_at = 0.0
 
     def _do(self, spark: SparkSession) -> Summary:
-        from qos.pipeline.delta import CannotWrite
-        from qos.pipeline.follow import follow
+        from qos.audit.delta import CannotWrite
+        from qos.audit.follow import follow
 
         given = self._arguments
         try:

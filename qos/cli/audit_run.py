@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from qos.cli.spark_run import SparkRun
 
 if TYPE_CHECKING:
-    from qos.pipeline.driver import Summary  # noqa: F401 - named in a string
-    from qos.pipeline.tables import Limits
+    from qos.audit.driver import Summary  # noqa: F401 - named in a string
+    from qos.audit.tables import Limits
 
 __all__ = ["AuditRun"]
 
@@ -28,11 +28,11 @@ class AuditRun(SparkRun["Summary"]):
         self._arguments = arguments
 
     def _is_short(self) -> bool:
-        from qos.pipeline.driver import MARGIN, REPORT
-        from qos.pipeline.journals import tied_folders
-        from qos.pipeline.locations import local_path
-        from qos.pipeline.new_files import files_since
-        from qos.pipeline.small import are_small
+        from qos.audit.driver import MARGIN, REPORT
+        from qos.audit.journals import tied_folders
+        from qos.audit.locations import local_path
+        from qos.audit.new_files import files_since
+        from qos.audit.small import are_small
 
         given = self._arguments
         folders, _ = tied_folders(self._journals)
@@ -52,7 +52,7 @@ class AuditRun(SparkRun["Summary"]):
         return are_small(files)
 
     def _limits(self) -> Limits:
-        from qos.pipeline.tables import Limits
+        from qos.audit.tables import Limits
 
         return Limits(
             now=datetime.now(UTC),

@@ -22,7 +22,7 @@ from qos.cli.status import CommandError, Status, UsageError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from qos.pipeline.bench import Measured
+    from qos.audit.bench import Measured
 
 __all__ = ["run"]
 
@@ -36,7 +36,7 @@ async def run(arguments: argparse.Namespace) -> int:
     """Measure, and show what came of it."""
     _check(arguments)
     # Neither Spark nor matplotlib is imported before it is needed.
-    from qos.pipeline.session import NoSpark, check_spark
+    from qos.spark.session import NoSpark, check_spark
 
     try:
         check_spark()
@@ -44,7 +44,7 @@ async def run(arguments: argparse.Namespace) -> int:
     except NoSpark as error:
         raise UsageError(str(error)) from None
     if arguments.plot is not None:
-        from qos.pipeline.bench_plot import plot
+        from qos.audit.bench_plot import plot
 
         with plotting(arguments.plot):
             plot(measured, arguments.plot)
@@ -75,7 +75,7 @@ class _Bench(SparkRun["list[Measured]"]):
         self._arguments = arguments
 
     def _do(self, spark: SparkSession) -> list[Measured]:
-        from qos.pipeline.bench import WrongResult
+        from qos.audit.bench import WrongResult
 
         try:
             with self._folder() as folder:
@@ -92,8 +92,8 @@ class _Bench(SparkRun["list[Measured]"]):
             yield Path(name)
 
     def _measured_in(self, folder: Path, spark: SparkSession) -> list[Measured]:
-        from qos.pipeline.bench import measure, plan_for
-        from qos.pipeline.synth import synthesise
+        from qos.audit.bench import measure, plan_for
+        from qos.audit.synth import synthesise
 
         sizes = sorted(set(self._arguments.events))
         for events in sizes:
@@ -152,7 +152,7 @@ def _table(measured: Sequence[Measured]) -> str:
 
 
 def _verdict(measured: Sequence[Measured], arguments: argparse.Namespace) -> str:
-    from qos.pipeline.bench import growth
+    from qos.audit.bench import growth
 
     largest = measured[-1]
     takes = (
@@ -175,7 +175,7 @@ def _verdict(measured: Sequence[Measured], arguments: argparse.Namespace) -> str
 def _plain(
     measured: Sequence[Measured], arguments: argparse.Namespace
 ) -> dict[str, object]:
-    from qos.pipeline.bench import growth
+    from qos.audit.bench import growth
 
     grown = growth(measured)
     return {

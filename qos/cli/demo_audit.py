@@ -92,7 +92,7 @@ class Journals:
 
 def _problem() -> str | None:
     """Why there can be no audit."""
-    from qos.pipeline.session import NoSpark, check_spark
+    from qos.spark.session import NoSpark, check_spark
 
     try:
         check_spark()

@@ -30,12 +30,12 @@ class SparkRun(abc.ABC, Generic[_T]):
     """What a command does with Spark.
 
     Args:
-        master: see qos.pipeline.session.spark_session.
+        master: see qos.spark.session.spark_session.
         out: what an error of a disk is about that names no file.
     """
 
     #: A module that `_do` needs.
-    _needs: ClassVar = "qos.pipeline.driver"
+    _needs: ClassVar = "qos.audit.driver"
 
     def __init__(self, *, master: str | None, out: str) -> None:
         self._master = master
@@ -127,7 +127,7 @@ class SparkRun(abc.ABC, Generic[_T]):
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
 
-        from qos.pipeline.session import spark_session
+        from qos.spark.session import spark_session
 
         # It takes a second, in which Java starts.
         threading.Thread(target=import_module, args=(self._needs,)).start()

@@ -9,11 +9,11 @@ from collections.abc import Callable
 from datetime import date
 from pathlib import Path
 
+from qos.audit.synth import EXPECTED, FIRST_DAY, Plan, Synthesised, synthesise
 from qos.cli.demo_output import ProgressLine
 from qos.cli.options import Parser, whole
 from qos.cli.output import note, print_json
 from qos.cli.status import CommandError, Status, UsageError
-from qos.pipeline.synth import EXPECTED, FIRST_DAY, Plan, Synthesised, synthesise
 
 __all__ = ["parser", "run"]
 

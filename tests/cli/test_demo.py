@@ -337,7 +337,7 @@ def test_without_spark_there_is_no_audit_and_the_journals_are_kept_where_told(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """They can be audited elsewhere."""
-    monkeypatch.setattr("qos.pipeline.session._EXTRA", ("pyspark_is_not_here",))
+    monkeypatch.setattr("qos.spark.session._EXTRA", ("pyspark_is_not_here",))
     part("levels", exact=True)
     assert main(["demo", "--only", "levels", "--out", str(tmp_path / "new")]) == 0
     why, where = capsys.readouterr().err.strip().splitlines()

@@ -9,10 +9,10 @@ from typing import Any, Self
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from qos.audit import boot_runs
+from qos.audit.boot_runs import CLOCK_BACK_S
+from qos.audit.schema import EVENT
 from qos.journal.schema import render_line, time_text
-from qos.pipeline import boot_runs
-from qos.pipeline.boot_runs import CLOCK_BACK_S
-from qos.pipeline.schema import EVENT
 
 #: Noon of the day on which everything happens.
 NOON = datetime(2026, 1, 5, 12, tzinfo=UTC)
@@ -49,7 +49,7 @@ def write_journal(folder: Path, name: str, lines: Lines) -> None:
 
 
 def runs_of(lines: Lines, spark: SparkSession) -> DataFrame:
-    """The runs of lines; see qos.pipeline.boot_runs."""
+    """The runs of lines; see qos.audit.boot_runs."""
     pieces = boot_runs.runs(lines.frame(spark), F.lit(boot_runs.TOLD))
     if lines.unreadable:
         others = Lines()

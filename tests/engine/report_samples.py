@@ -5,7 +5,7 @@ import math
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
-from qos.pipeline.report_data import DayTotals, Proof, ReportData, Rows, Windows
+from qos.audit.report_data import DayTotals, Proof, ReportData, Rows, Windows
 
 DAY = date(2026, 1, 5)
 MOMENT = datetime(2026, 1, 5, 0, tzinfo=UTC)

@@ -4,9 +4,9 @@ import itertools
 import sys
 from datetime import UTC, datetime
 
-from qos.pipeline.driver import audit
-from qos.pipeline.session import spark_session
-from qos.pipeline.tables import Limits
+from qos.audit.driver import audit
+from qos.audit.tables import Limits
+from qos.spark.session import spark_session
 
 
 def main(out: str, *journals: str) -> None:

@@ -16,10 +16,10 @@ from pathlib import Path
 
 from pyspark import SparkContext
 
-from qos.pipeline.driver import audit
-from qos.pipeline.session import spark_session
-from qos.pipeline.synth import Plan, synthesise
-from qos.pipeline.tables import Limits
+from qos.audit.driver import audit
+from qos.audit.synth import Plan, synthesise
+from qos.audit.tables import Limits
+from qos.spark.session import spark_session
 
 _END_S_MAX = 120.0
 

@@ -11,10 +11,10 @@ from pyspark.sql import SparkSession
 
 from fleets import NOW, Fleets, make_fleets
 from frames import Lines
-from qos.pipeline.driver import audit
-from qos.pipeline.session import spark_session
-from qos.pipeline.synth import Plan, synthesise
-from qos.pipeline.tables import Limits
+from qos.audit.driver import audit
+from qos.audit.synth import Plan, synthesise
+from qos.audit.tables import Limits
+from qos.spark.session import spark_session
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,7 @@ import signal
 import sys
 from pathlib import Path
 
-from qos.pipeline.queue_landing import Landing
+from qos.spark.queue_landing import Landing
 from xep_0254.events import DeliveredItem
 
 OWNER = {"service": "queue.localhost", "node": "orders"}

@@ -22,10 +22,10 @@ from typing import Any, cast
 
 from pyspark.sql import SparkSession
 
-from qos.pipeline.follow import Follower
-from qos.pipeline.session import spark_session
-from qos.pipeline.synth import Plan, synthesise
-from qos.pipeline.tables import Limits
+from qos.audit.follow import Follower
+from qos.audit.synth import Plan, synthesise
+from qos.audit.tables import Limits
+from qos.spark.session import spark_session
 
 DEVICES = 40
 MESSAGES_A_DAY = 36_000

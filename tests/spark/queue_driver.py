@@ -19,10 +19,10 @@ from pyspark.sql.datasource import DataSourceStreamWriter
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StringType, StructType
 
-from qos.pipeline.queue_sink import Published, QueueStreamWriter
-from qos.pipeline.session import spark_session
-from qos.pipeline.xmpp_formats import QueueFormat, XmppFormat, register
-from qos.pipeline.xmpp_sink import Sent, XmppStreamWriter
+from qos.spark.formats import QueueFormat, XmppFormat, register
+from qos.spark.message_sink import Sent, XmppStreamWriter
+from qos.spark.queue_sink import Published, QueueStreamWriter
+from qos.spark.session import spark_session
 
 
 def slow(text: str) -> str:
@@ -164,7 +164,7 @@ class Driver:
 
 
 #: Tasks fail here again and again, and each goes on in a new Python process.
-ARGUMENTS = "--conf spark.python.daemon.module=qos.pipeline.xmpp_daemon pyspark-shell"
+ARGUMENTS = "--conf spark.python.daemon.module=qos.spark.daemon pyspark-shell"
 
 
 def main() -> None:

@@ -14,7 +14,7 @@ import duckdb
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 
-from qos.pipeline.snapshot import snapshot
+from qos.audit.snapshot import snapshot
 
 #: A snapshot that was opened so many reads ago is read once more.
 _LATER = 50

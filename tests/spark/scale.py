@@ -19,12 +19,12 @@ from typing import Any, cast
 
 from pyspark.sql import SparkSession
 
-from qos.pipeline.bench import Memory
-from qos.pipeline.driver import audit
-from qos.pipeline.new_files import files_since
-from qos.pipeline.session import spark_session
-from qos.pipeline.synth import FIRST_DAY, Plan, synthesise
-from qos.pipeline.tables import Limits
+from qos.audit.bench import Memory
+from qos.audit.driver import audit
+from qos.audit.new_files import files_since
+from qos.audit.synth import FIRST_DAY, Plan, synthesise
+from qos.audit.tables import Limits
+from qos.spark.session import spark_session
 
 LINES = 60_000
 FILES = (100, 1_000, 10_000)

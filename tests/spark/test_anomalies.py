@@ -16,7 +16,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from frames import NOON, Lines, runs_of
-from qos.pipeline.tables import (
+from qos.audit.tables import (
     Limits,
     anomalies,
     deliveries,

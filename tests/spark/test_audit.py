@@ -22,16 +22,16 @@ from pyspark.sql import functions as F
 from browser import look_at
 from frames import NOON, Lines, write_journal
 from parquet import SKETCHES
+from qos.audit import boot_runs, read
+from qos.audit.audits import HIDDEN, STAGED, Audits
+from qos.audit.boot_runs import CLOCK_BACK_S
+from qos.audit.driver import TABLES, audit
+from qos.audit.new_files import files_since
+from qos.audit.snapshot import AUDITS, NoAudit, files, snapshot, spark_frame
+from qos.audit.synth import EXPECTED, Plan, synthesise
+from qos.audit.tables import Limits, anomalies, deliveries, judged
 from qos.cli import main
 from qos.journal.schema import parse_line
-from qos.pipeline import boot_runs, read
-from qos.pipeline.audits import HIDDEN, STAGED, Audits
-from qos.pipeline.boot_runs import CLOCK_BACK_S
-from qos.pipeline.driver import TABLES, audit
-from qos.pipeline.new_files import files_since
-from qos.pipeline.snapshot import AUDITS, NoAudit, files, snapshot, spark_frame
-from qos.pipeline.synth import EXPECTED, Plan, synthesise
-from qos.pipeline.tables import Limits, anomalies, deliveries, judged
 
 pytestmark = [
     pytest.mark.spark,

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from qos.audit.bench import Measured, WrongResult, growth, measure, plan_for
+from qos.audit.driver import TABLES
+from qos.audit.synth import EXPECTED, synthesise
 from qos.cli import main
-from qos.pipeline.bench import Measured, WrongResult, growth, measure, plan_for
-from qos.pipeline.driver import TABLES
-from qos.pipeline.synth import EXPECTED, synthesise
 
 
 @pytest.mark.spark

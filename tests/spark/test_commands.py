@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from qos.audit.driver import TABLES
+from qos.audit.tables.anomalies import KINDS
+from qos.audit.tables.cover import REASONS
 from qos.cli import main
 from qos.journal.writer import ROTATE_BYTES, ROTATE_S
-from qos.pipeline import session
-from qos.pipeline.driver import TABLES
-from qos.pipeline.tables.anomalies import KINDS
-from qos.pipeline.tables.cover import REASONS
+from qos.spark import session
 
 
 def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-import qos.pipeline
+import qos.audit
 from fleets import NOW, Fleets
 from parquet import rows_of
 from published import differences, rows, wrong_verdicts
-from qos.pipeline.driver import TABLES
+from qos.audit.driver import TABLES
 
 pytestmark = [
     pytest.mark.spark,
@@ -25,7 +25,7 @@ pytestmark = [
 #: Problems of files of which no line is read.
 UNSEEN = ("empty-file", "foreign-file", "open-file")
 
-FOLDER = Path(qos.pipeline.__path__[0]) / "declarative"
+FOLDER = Path(qos.audit.__path__[0]) / "declarative"
 
 
 @pytest.fixture

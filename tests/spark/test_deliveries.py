@@ -4,7 +4,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from frames import NOON, Lines, after, only
-from qos.pipeline.tables import deliveries
+from qos.audit.tables import deliveries
 
 pytestmark = [
     pytest.mark.spark,

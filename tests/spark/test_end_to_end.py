@@ -21,8 +21,8 @@ from crash_pair import Pair
 from devices import eventually
 from journals import read_journal
 from message_roles import read_log
+from qos.audit.snapshot import snapshot, spark_frame
 from qos.cli import main
-from qos.pipeline.snapshot import snapshot, spark_frame
 from qos.testing.prosody import Prosody, mutual
 from queue_asker import NODE, QUEUE, Asker, asker, until_empty
 from queue_roles import AFTER_COMMIT, BEFORE_COMMIT, Hand, Press, Service

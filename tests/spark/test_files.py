@@ -14,11 +14,11 @@ from pyspark.sql import SparkSession
 
 from frames import NOON, Lines, write_journal
 from parquet import rows_of
-from qos.pipeline import read
-from qos.pipeline.driver import TABLES, audit
-from qos.pipeline.new_files import files_since
-from qos.pipeline.synth import Plan, synthesise
-from qos.pipeline.tables import Limits
+from qos.audit import read
+from qos.audit.driver import TABLES, audit
+from qos.audit.new_files import files_since
+from qos.audit.synth import Plan, synthesise
+from qos.audit.tables import Limits
 
 pytestmark = [
     pytest.mark.spark,

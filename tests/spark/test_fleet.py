@@ -15,8 +15,8 @@ from pyspark.sql import SparkSession
 
 from fleets import NOW, Fleets, make_fleets
 from published import differences, rows, wrong_verdicts
-from qos.pipeline.driver import audit
-from qos.pipeline.tables import Limits
+from qos.audit.driver import audit
+from qos.audit.tables import Limits
 
 pytestmark = [
     pytest.mark.spark,

@@ -14,17 +14,17 @@ from pyspark.sql import functions as F
 
 from frames import NOON, Lines, write_journal
 from parquet import SKETCHES
-from qos.pipeline import boot_runs, step
-from qos.pipeline import follow as following
-from qos.pipeline.claim import FOLDER, CannotFollow, alone, check_options
-from qos.pipeline.delta import CannotWrite
-from qos.pipeline.driver import TABLES, audit
-from qos.pipeline.follow import LATE_LINE, Follower
-from qos.pipeline.new_files import NewFile
-from qos.pipeline.snapshot import files, snapshot, spark_frame
-from qos.pipeline.staging import Incomplete, Marks, Staging
-from qos.pipeline.synth import Plan, synthesise
-from qos.pipeline.tables import Limits
+from qos.audit import boot_runs, step
+from qos.audit import follow as following
+from qos.audit.claim import FOLDER, CannotFollow, alone, check_options
+from qos.audit.delta import CannotWrite
+from qos.audit.driver import TABLES, audit
+from qos.audit.follow import LATE_LINE, Follower
+from qos.audit.new_files import NewFile
+from qos.audit.snapshot import files, snapshot, spark_frame
+from qos.audit.staging import Incomplete, Marks, Staging
+from qos.audit.synth import Plan, synthesise
+from qos.audit.tables import Limits
 
 pytestmark = [
     pytest.mark.spark,

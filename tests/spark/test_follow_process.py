@@ -16,9 +16,9 @@ import pytest
 from fleets import Fleets
 from parquet import rows_of
 from published import differences, wrong_verdicts
+from qos.audit.driver import TABLES
+from qos.audit.synth import Plan, synthesise
 from qos.cli import main
-from qos.pipeline.driver import TABLES
-from qos.pipeline.synth import Plan, synthesise
 
 COMMAND = "import sys; from qos.cli import main; sys.exit(main())"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from qos.pipeline.java import java_options
+from qos.spark.java import java_options
 
 _OF = ("java 17", "spark 4")
 _UNFINISHED = b"\0\0\0\0"
@@ -78,7 +78,7 @@ def test_without_a_place_for_it_java_starts_as_it_always_did(
 
 _CHILD = """
 from pathlib import Path
-from qos.pipeline.session import spark_session
+from qos.spark.session import spark_session
 
 with spark_session("child", master="local[1]", quiet=True, short=True) as spark:
     number = spark._jvm.java.lang.ProcessHandle.current().pid()

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from qos.pipeline.queue_checkpoint import Checkpoint, CheckpointError
-from qos.pipeline.queue_landing import Landing, LandingError, read_slice, slices
+from qos.spark.queue_checkpoint import Checkpoint, CheckpointError
+from qos.spark.queue_landing import Landing, LandingError, read_slice, slices
 from xep_0254.events import DeliveredItem
 
 OWNER = {"service": "queue.localhost", "node": "orders"}

@@ -13,9 +13,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from frames import NOON, Lines, write_journal
-from qos.pipeline.driver import Summary, audit
-from qos.pipeline.snapshot import snapshot, spark_frame
-from qos.pipeline.tables import Limits
+from qos.audit.driver import Summary, audit
+from qos.audit.snapshot import snapshot, spark_frame
+from qos.audit.tables import Limits
 
 pytestmark = [
     pytest.mark.spark,

@@ -13,9 +13,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from qos.audit import lines
+from qos.audit.lines import checked, checked_in
 from qos.journal.schema import LINE_BYTES_MAX, BadLine, NewerSchema, parse_line
-from qos.pipeline import lines
-from qos.pipeline.lines import checked, checked_in
 
 GOOD = {
     "v": 2,
@@ -161,7 +161,7 @@ import json, resource, sys
 from pathlib import Path
 from collections import Counter
 import pyarrow as pa
-from qos.pipeline.lines import checked_in
+from qos.audit.lines import checked_in
 
 def peak():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024

@@ -8,8 +8,8 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from qos.pipeline.report_data import ReportData
-from qos.pipeline.report_metrics import metrics
+from qos.audit.report_data import ReportData
+from qos.audit.report_metrics import metrics
 from report_samples import DAY, report
 
 AT = datetime(2026, 1, 6, 12, 30, tzinfo=UTC)

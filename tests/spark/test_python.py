@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from qos.pipeline.session import NoSpark, check_python
+from qos.spark.session import NoSpark, check_python
 
 
 def session(python: str) -> Any:

@@ -10,6 +10,11 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from frames import NOON, Lines, runs_of
+from qos.audit import boot_runs, read
+from qos.audit.lines import checked
+from qos.audit.new_files import file_problems, files_since
+from qos.audit.read import Problem
+from qos.audit.schema import CHECKED, EVENT
 from qos.journal.schema import (
     LINE_BYTES_MAX,
     BadLine,
@@ -17,11 +22,6 @@ from qos.journal.schema import (
     parse_line,
     render_line,
 )
-from qos.pipeline import boot_runs, read
-from qos.pipeline.lines import checked
-from qos.pipeline.new_files import file_problems, files_since
-from qos.pipeline.read import Problem
-from qos.pipeline.schema import CHECKED, EVENT
 
 pytestmark = [
     pytest.mark.spark,

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from qos.pipeline.synth import Plan, synthesise
+from qos.audit.synth import Plan, synthesise
 
 if TYPE_CHECKING:
     from tests.spark.conftest import Audited

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from qos.pipeline.sensor_data import NAMESPACE, parse_fields
-from qos.pipeline.tables import readings, unreadable
+from qos.spark.readings import readings, unreadable
+from qos.spark.sensor_data import NAMESPACE, parse_fields
 
 pytestmark = [
     pytest.mark.spark,

@@ -9,12 +9,12 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from qos.pipeline.report import render
-from qos.pipeline.report_charts import TimeAxis, bands, bars
-from qos.pipeline.report_data import Proof, ReportData, Rows
-from qos.pipeline.report_headline import KINDS, REASONS
-from qos.pipeline.tables.anomalies import KINDS as KINDS_FOUND
-from qos.pipeline.tables.cover import REASONS as REASONS_FOUND
+from qos.audit.report import render
+from qos.audit.report_charts import TimeAxis, bands, bars
+from qos.audit.report_data import Proof, ReportData, Rows
+from qos.audit.report_headline import KINDS, REASONS
+from qos.audit.tables.anomalies import KINDS as KINDS_FOUND
+from qos.audit.tables.cover import REASONS as REASONS_FOUND
 from report_samples import DAY, MOMENT, report
 
 EVIL = "</script><script>alert(1)</script><a href='//evil'>\"&\x00\u202e"

@@ -7,10 +7,10 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from frames import NOON
-from qos.pipeline.report_collect import collect
-from qos.pipeline.report_data import DayTotals, Proof, ReportData
-from qos.pipeline.report_headline import nothing_judged
-from qos.pipeline.tables import Limits, queues_hourly, routes_hourly
+from qos.audit.report_collect import collect
+from qos.audit.report_data import DayTotals, Proof, ReportData
+from qos.audit.report_headline import nothing_judged
+from qos.audit.tables import Limits, queues_hourly, routes_hourly
 
 pytestmark = [
     pytest.mark.spark,

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from devtools import Browser, browser
-from qos.pipeline.report import render
-from qos.pipeline.report_data import ReportData
+from qos.audit.report import render
+from qos.audit.report_data import ReportData
 from report_samples import DAY, report
 
 #: A JID may be as long.

@@ -24,7 +24,7 @@ _KEYS = (
 
 _ASK = f"""
 import json
-from qos.pipeline.session import spark_session
+from qos.spark.session import spark_session
 with spark_session(master="local[1]", quiet=True) as spark:
     print(json.dumps([spark.conf.get(key) for key in {_KEYS}]))
 """

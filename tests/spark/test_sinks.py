@@ -24,11 +24,11 @@ from pyspark.sql.types import (
 )
 from slixmpp import Message
 
-from qos.pipeline.queue_sink import QueueStreamWriter
-from qos.pipeline.xmpp_formats import QueueFormat, XmppFormat
-from qos.pipeline.xmpp_options import BadOption
-from qos.pipeline.xmpp_rows import BadColumn, RowFailed, RowIds
-from qos.pipeline.xmpp_sink import XmppStreamWriter
+from qos.spark.formats import QueueFormat, XmppFormat
+from qos.spark.message_sink import XmppStreamWriter
+from qos.spark.options import BadOption
+from qos.spark.queue_sink import QueueStreamWriter
+from qos.spark.rows import BadColumn, RowFailed, RowIds
 from qos.testing import LoopbackServer, friends, logged_in, queue_service
 from xep_0254 import XEP_0254
 from xep_qos import XEP_QOS

@@ -14,13 +14,13 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
+from qos.audit import audits as audits_module
+from qos.audit import store
+from qos.audit.audits import Audits
+from qos.audit.claim import alone
+from qos.audit.delta import CannotWrite
+from qos.audit.snapshot import AUDITS, NoAudit, audits, snapshot, spark_frame
 from qos.cli import main
-from qos.pipeline import audits as audits_module
-from qos.pipeline import store
-from qos.pipeline.audits import Audits
-from qos.pipeline.claim import alone
-from qos.pipeline.delta import CannotWrite
-from qos.pipeline.snapshot import AUDITS, NoAudit, audits, snapshot, spark_frame
 
 if TYPE_CHECKING:
     from tests.spark.conftest import Audited
@@ -166,7 +166,7 @@ def test_each_reader_of_the_manual_sees_the_same(
     (code,) = (
         part.partition("```")[0]
         for part in manual.split("```python\n")
-        if part.startswith("from qos.pipeline.snapshot")
+        if part.startswith("from qos.audit.snapshot")
     )
     names: dict[str, Any] = {"spark": spark, "duckdb": duckdb}
     exec(code, names)  # noqa: S102 - our own manual
@@ -187,7 +187,7 @@ def test_each_reader_of_the_manual_sees_the_same(
 
 def test_a_reader_needs_no_spark(tmp_path: Path) -> None:
     """It may be installed, but takes its time."""
-    code = "import sys, qos.pipeline.snapshot; sys.exit('pyspark' in sys.modules)"
+    code = "import sys, qos.audit.snapshot; sys.exit('pyspark' in sys.modules)"
     subprocess.run((sys.executable, "-c", code), check=True)
 
 

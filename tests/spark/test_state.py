@@ -10,10 +10,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from frames import NOON, Lines
-from qos.pipeline import told
-from qos.pipeline.state import GATHERED, Known, Part, State, gathered
-from qos.pipeline.subjects import message_subject, subject
-from qos.pipeline.tables import deliveries, deliveries_of, queue_items
+from qos.audit import told
+from qos.audit.state import GATHERED, Known, Part, State, gathered
+from qos.audit.subjects import message_subject, subject
+from qos.audit.tables import deliveries, deliveries_of, queue_items
 
 pytestmark = [
     pytest.mark.spark,

@@ -11,16 +11,16 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from qos.pipeline import delta, hadoop, parquet_files, store
-from qos.pipeline.delta import CannotWrite
-from qos.pipeline.locations import (
+from qos.audit import delta, hadoop, parquet_files, store
+from qos.audit.delta import CannotWrite
+from qos.audit.locations import (
     delta_uri,
     local_path,
     spark_folder,
     storage_options,
 )
-from qos.pipeline.snapshot import files, spark_frame
-from qos.pipeline.swap import join_files, swap
+from qos.audit.snapshot import files, spark_frame
+from qos.audit.swap import join_files, swap
 
 pytestmark = [
     pytest.mark.spark,
@@ -280,7 +280,7 @@ def test_a_joined_file_is_not_too_big(
         keys = frame.select("hour")
         swap(frame, folder, on=["hour"], keys=keys, hours=[(FIFTH, hour)])
     size = max(files(DeltaTable(folder))["size_bytes"].to_pylist())
-    monkeypatch.setattr("qos.pipeline.swap._FILE_BYTES", 2 * size)
+    monkeypatch.setattr("qos.audit.swap._FILE_BYTES", 2 * size)
     join_files(spark, folder, frame.schema, None, FIFTH)
     found = files(DeltaTable(folder))
     assert sorted(found["num_records"].to_pylist()) == [2, 2, 2]

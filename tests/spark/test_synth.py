@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from qos.audit.synth import Plan, synthesise
 from qos.journal.schema import parse_line, render_line
-from qos.pipeline.synth import Plan, synthesise
 
 
 def lines_of(folder: Path) -> list[str]:
@@ -48,7 +48,7 @@ def test_no_node_has_two_boots_at_a_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Or it is not clear which of them a message was for, and nothing is proved."""
-    monkeypatch.setattr("qos.pipeline.synth._MESSAGES_A_SLICE", 500)
+    monkeypatch.setattr("qos.audit.synth._MESSAGES_A_SLICE", 500)
     plan = Plan(devices=9, messages=6000, lost=40, stuck=9, days=2)
     synthesise(plan, tmp_path, processes=1)
     boots: dict[object, tuple[object, str, str]] = {}

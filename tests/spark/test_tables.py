@@ -7,8 +7,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from frames import NOON, Lines, after, only
-from qos.pipeline.report_collect import bucket_of
-from qos.pipeline.tables import (
+from qos.audit.report_collect import bucket_of
+from qos.audit.tables import (
     deliveries,
     queue_items,
     queues_hourly,
@@ -17,7 +17,7 @@ from qos.pipeline.tables import (
     windows_hourly,
     workers_hourly,
 )
-from qos.pipeline.tables.routes import merged_percentiles
+from qos.audit.tables.routes import merged_percentiles
 
 pytestmark = [
     pytest.mark.spark,

@@ -10,10 +10,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from frames import Lines
+from qos.audit import boot_runs, told
+from qos.audit.lines import CHECKED
+from qos.audit.tables import deliveries_of
 from qos.journal.schema import EVENTS, Role
-from qos.pipeline import boot_runs, told
-from qos.pipeline.lines import CHECKED
-from qos.pipeline.tables import deliveries_of
 
 pytestmark = [
     pytest.mark.spark,

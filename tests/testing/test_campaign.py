@@ -19,7 +19,7 @@ from campaign.disk import SmallDisk
 from campaign.faults import KINDS
 from message_roles import EFFECTS
 from qos.cli.status import Status
-from qos.pipeline.session import NoSpark, check_spark
+from qos.spark.session import NoSpark, check_spark
 
 #: Two minutes of faults, some time for all to start and to run out, and Spark; the
 #: rest is for a machine under load.

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from qos.pipeline.session import NoSpark, check_spark
+from qos.spark.session import NoSpark, check_spark
 
 __all__ = ["Audited", "audit"]
 

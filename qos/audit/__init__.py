@@ -1,0 +1,26 @@
+"""What the journals of many nodes say together, found out with Spark.
+
+The extra `[spark]`. Nothing outside of this package and `qos.cli.audit` may import
+its modules, but for `synth`, which needs no Spark; nothing here is imported by
+`import qos.audit` itself.
+
+Modules, in the order in which the data passes them::
+
+    schema    a line of the journal as Spark has it
+    read      journals -> lines, checked -> events, and the problems of the files
+    lines     checks lines in bulk, in the Python workers of Spark
+    told      lines of messages -> what each node says of a message, far fewer rows
+    stage     keeps that, and the checked lines of all else, while tables are made of it
+    tables    events -> the tables: pure functions, no session inside
+    store     tables <-> Delta tables, by date; days are replaced in one commit (`delta`,
+              `parquet_files`, `locations`, `hadoop`)
+    audits    which versions of the tables belong together; takes back what was killed
+    snapshot  the tables for readers, at these versions; needs no Spark
+    report    tables -> one HTML page (`report_collect` collects, `report` draws)
+    driver    all of them in order: an audit
+    carry_over  what one audit leaves to the next: messages and items without an end
+    follow    the same, look by look: `claim` locks a folder, `new_files` lists what is
+              new, `state` knows what was said of each of the `subjects` before, `step`
+              makes their rows again, `swap` replaces them, `staging` keeps the rest
+    declarative  the same tables as a Spark Declarative Pipeline, to be copied
+"""

@@ -1,0 +1,247 @@
+"""The runs of each boot: pieces of its lines of which none is missing.
+
+A boot has one run, and one more for each hole: a run is all that has to be kept of a
+journal to judge what it proves. Runs of more lines are merged with those that are known
+already, in whatever order they come. The problems that are found over a whole journal
+(missing lines, clocks that went back) are made of runs too.
+
+Pure functions from frames to frames; and one that makes runs in Arrow.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from qos.audit.lines import LineProblem
+
+__all__ = [
+    "CLOCK_BACK_S",
+    "LATE",
+    "NEWER",
+    "RUN",
+    "TOLD",
+    "clocks_back",
+    "kind_of",
+    "merged",
+    "missing_lines",
+    "runs",
+    "stretches",
+    "together",
+    "went_back",
+]
+
+#: The kinds of lines; a run has lines of one kind. TOLD: they are in the tables. LATE:
+#: their day was closed already (see qos.audit.follow), so they are in no table.
+#: NEWER: written by a newer version; nobody here can read what they say.
+TOLD, LATE, NEWER = "told", "late", "newer"
+
+#: A clock that goes back by less is being set right.
+CLOCK_BACK_S: Final = 60
+
+_JUMP: Final = "struct<seq:bigint,before:timestamp,at:timestamp>"
+
+#: The columns of a run: from which line to which; the least and the greatest time of
+#: its lines; how often the clock went back within it, and where it did first.
+RUN: Final = (
+    "node string, boot string, kind string, first_seq bigint, first_at timestamp, "
+    "last_seq bigint, last_at timestamp, low_at timestamp, high_at timestamp, "
+    f"jumps bigint, jump {_JUMP}"
+)
+
+_COLUMNS = (
+    *("node", "boot", "kind", "first_seq", "first_at", "last_seq", "last_at"),
+    *("low_at", "high_at", "jumps", "jump"),
+)
+
+_BOOT = ("node", "boot")
+
+_TIME = pa.timestamp("us", tz="UTC")
+_NO_JUMP = pa.struct([("seq", pa.int64()), ("before", _TIME), ("at", _TIME)])
+
+
+def runs(lines: DataFrame, kind: Column) -> DataFrame:
+    """Each line as a run.
+
+    Args:
+        lines: that have a `seq`.
+        kind: of each line.
+    """
+    return lines.select(
+        *_BOOT,
+        kind.alias("kind"),
+        F.col("seq").alias("first_seq"),
+        F.col("at").alias("first_at"),
+        F.col("seq").alias("last_seq"),
+        F.col("at").alias("last_at"),
+        F.col("at").alias("low_at"),
+        F.col("at").alias("high_at"),
+        F.lit(0).cast("long").alias("jumps"),
+        F.lit(None).cast(_JUMP).alias("jump"),
+    )
+
+
+def kind_of(is_late: Column) -> Column:
+    """The kind of a line that was checked; see qos.audit.schema.CHECKED."""
+    newer = F.col("problem") == LineProblem.NEWER_SCHEMA.value
+    return F.when(newer, NEWER).when(is_late, LATE).otherwise(TOLD)
+
+
+def stretches(lines: pa.Table) -> pa.Table:
+    """Lines that lie one behind the other as a run: few, where they lie as written.
+
+    None is LATE. In none the clock goes back at all, so that jumps are between runs,
+    where `merged` finds them.
+
+    Args:
+        lines: see qos.audit.lines.CHECKED; those without a `seq` are left out.
+    """
+    events = lines.filter(pc.is_valid(lines["seq"]))
+    newer = pc.equal(events["problem"], LineProblem.NEWER_SCHEMA.value)
+    kind = pc.if_else(pc.fill_null(newer, False), NEWER, TOLD)
+    events = events.select([*_BOOT, "seq", "at"]).append_column("kind", kind)
+    events = events.combine_chunks()
+    seq, at = (events[name].cast(pa.int64()).to_numpy() for name in ("seq", "at"))
+    follows = (np.diff(seq) == 1) & (np.diff(at) >= 0)
+    for name in (*_BOOT, "kind"):
+        follows &= pc.equal(events[name][1:], events[name][:-1]).to_numpy()
+    # None at all if there is no line.
+    edges = np.flatnonzero(np.concatenate(([True], ~follows, [True]))[: len(seq) + 1])
+    begin, end = edges[:-1], edges[1:]
+    first, last = events.take(begin), events.take(end - 1)
+    return pa.table(
+        {
+            "node": first["node"],
+            "boot": first["boot"],
+            "kind": first["kind"],
+            "first_seq": first["seq"],
+            "first_at": first["at"],
+            "last_seq": last["seq"],
+            "last_at": last["at"],
+            "low_at": first["at"],
+            "high_at": last["at"],
+            "jumps": pa.repeat(0, len(first)),
+            "jump": pa.nulls(len(first), _NO_JUMP),
+        }
+    )
+
+
+def merged(pieces: DataFrame, *, tolerance_s: int) -> DataFrame:
+    """Runs that belong together as one.
+
+    Args:
+        pieces: runs, of which some may touch, or have lines in common.
+        tolerance_s: whole seconds; a clock that goes back by less is being set right.
+    """
+    order = Window.partitionBy(*_BOOT, "kind").orderBy("first_seq", "last_seq")
+    before = F.max(F.struct("last_seq", "last_at")).over(
+        order.rowsBetween(Window.unboundedPreceding, -1)
+    )
+    rows = pieces.withColumn("before", before)
+    touches = F.col("first_seq") <= F.col("before.last_seq") + 1
+    begins = (~F.coalesce(touches, F.lit(False))).cast("int")
+    follows = F.col("first_seq") == F.col("before.last_seq") + 1
+    jumped = follows & went_back(F.col("before.last_at"), tolerance_s)
+    here = F.when(jumped, _jump(F.col("before.last_at")))
+    rows = rows.withColumns(
+        {
+            "run": F.sum(begins).over(order),
+            "jumps": F.col("jumps") + F.coalesce(jumped, F.lit(False)).cast("long"),
+            # Of its own the first is later: it begins here.
+            "jump": F.coalesce(here, F.col("jump")),
+        }
+    )
+    found = rows.groupBy(*_BOOT, "kind", "run").agg(
+        F.min("first_seq").alias("first_seq"),
+        F.min_by("first_at", "first_seq").alias("first_at"),
+        F.max("last_seq").alias("last_seq"),
+        F.max_by("last_at", "last_seq").alias("last_at"),
+        F.min("low_at").alias("low_at"),
+        F.max("high_at").alias("high_at"),
+        F.sum("jumps").alias("jumps"),
+        F.min("jump").alias("jump"),
+    )
+    # Not all but one: a declarative pipeline would look for the table too early.
+    return found.select(*_COLUMNS)
+
+
+def together(boots: DataFrame, *, tolerance_s: int) -> DataFrame:
+    """Runs with the LATE lines among the others: for problems, and not for verdicts."""
+    kind = F.when(F.col("kind") == LATE, TOLD).otherwise(F.col("kind"))
+    return merged(boots.withColumn("kind", kind), tolerance_s=tolerance_s)
+
+
+def missing_lines(boots: DataFrame) -> DataFrame:
+    """Boots of which lines are missing between those that are here.
+
+    Args:
+        boots: runs that were merged. NEWER lines are missing: nobody can read them.
+
+    Returns:
+        See qos.audit.read.file_problems; `place` is the node and its boot.
+    """
+    there = F.sum(F.col("last_seq") - F.col("first_seq") + 1)
+    rows = boots.where(F.col("kind") != NEWER)
+    rows = rows.groupBy(*_BOOT).agg(
+        (F.max("last_seq") - F.min("first_seq") + 1 - there).alias("count"),
+        F.min("first_seq").alias("first"),
+        F.max("last_seq").alias("last"),
+    )
+    return rows.where(F.col("count") > 0).select(
+        F.lit("missing-lines").alias("kind"),
+        F.concat_ws(" ", "node", "boot").alias("place"),
+        "count",
+        F.format_string("of the lines %d to %d", "first", "last").alias("example"),
+    )
+
+
+def clocks_back(boots: DataFrame, *, tolerance_s: int) -> DataFrame:
+    """Boots in which the clock went back by more than this, and how often.
+
+    Args:
+        boots: runs that were merged.
+        tolerance_s: see merged.
+
+    Returns:
+        See missing_lines.
+    """
+    order = Window.partitionBy(*_BOOT).orderBy("first_seq")
+    rows = boots.where(F.col("kind") != NEWER)
+    rows = rows.withColumn("before", F.lag("last_at").over(order))
+    over_hole = F.coalesce(went_back(F.col("before"), tolerance_s), F.lit(False))
+    here = F.when(over_hole, _jump(F.col("before")))
+    rows = rows.groupBy(*_BOOT).agg(
+        F.sum(F.col("jumps") + over_hole.cast("long")).alias("count"),
+        F.min(F.coalesce(here, F.col("jump"))).alias("one"),
+    )
+    return rows.where(F.col("count") > 0).select(
+        F.lit("clock-back").alias("kind"),
+        F.concat_ws(" ", "node", "boot").alias("place"),
+        "count",
+        F.concat(
+            F.lit("line "),
+            F.col("one.seq").cast("string"),
+            F.lit(": from "),
+            F.date_format("one.before", "yyyy-MM-dd HH:mm:ss"),
+            F.lit(" to "),
+            F.date_format("one.at", "yyyy-MM-dd HH:mm:ss"),
+        ).alias("example"),
+    )
+
+
+def went_back(before: Column, tolerance_s: int) -> Column:
+    """Whether the clock went back between a time and the first one of a run."""
+    return F.unix_micros("first_at") < F.unix_micros(before) - tolerance_s * 1_000_000
+
+
+def _jump(before: Column) -> Column:
+    return F.struct(
+        F.col("first_seq").alias("seq"),
+        before.alias("before"),
+        F.col("first_at").alias("at"),
+    )

@@ -1,0 +1,87 @@
+"""A lock on the output folder: one audit at a time; and the options of a stream."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from qos.audit import store
+from qos.audit.audits import HIDDEN
+from qos.audit.delta import CannotWrite
+from qos.audit.locations import local_path
+
+__all__ = ["FOLDER", "CannotFollow", "alone", "check_options"]
+
+#: What a stream keeps, in the folder of the tables. Readers of those do not see it.
+FOLDER: Final = ".follow"
+
+#: Of what is kept there.
+_VERSION = 2
+
+
+class CannotFollow(CannotWrite):
+    """What is there does not belong to these journals; in one line."""
+
+
+@contextlib.contextmanager
+def alone(out: str) -> Iterator[None]:
+    """See that no other process on this machine writes into the same folder.
+
+    Raises:
+        CannotWrite: one does.
+    """
+    path = local_path(out)
+    if path is None:
+        # An object store has no lock. There the commit of one of the two fails.
+        yield
+        return
+    folder = path / HIDDEN
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise CannotWrite(
+                f"{out}: another audit writes into it: wait until it has ended, or "
+                "give another folder"
+            ) from None
+        yield
+
+
+def check_options(
+    spark: SparkSession, out: str, journals: list[str], late: timedelta
+) -> None:
+    """See that `out` was begun with the same, or let it begin so.
+
+    Raises:
+        CannotFollow: it was not.
+    """
+    folder = f"{out}/{FOLDER}/options"
+    schema = "version int, journals string, late_days int"
+    row = (_VERSION, json.dumps(journals), late.days)
+    if "_SUCCESS" not in store.children(spark, folder):
+        store.overwrite(spark.createDataFrame([row], schema), folder)
+        return
+    before = spark.read.schema(schema).parquet(store.literal(folder)).first()
+    assert before is not None
+    if before["version"] != _VERSION:
+        raise CannotFollow(
+            f"{out}: begun by another version of this library; use another folder"
+        )
+    if before["journals"] != row[1]:
+        names = ", ".join(json.loads(before["journals"]))
+        raise CannotFollow(
+            f"{out}: begun with other journals, {names}: give the same, or use another "
+            "folder"
+        )
+    if before["late_days"] != late.days:
+        raise CannotFollow(
+            f"{out}: begun with --late {before['late_days']}: give the same, or use "
+            "another folder"
+        )

@@ -1,0 +1,173 @@
+"""Declares the tables of an audit: what arrives as streams, what is derived as views.
+
+Run by `spark-pipelines`, whose session is the active one. The functions are those of `qos.audit`; here they are only wired. Files in which there is no line, and
+those that are none of a journal's, are not seen here.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from pyspark import pipelines as dp
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from qos.audit import boot_runs, read, tables
+from qos.audit.boot_runs import CLOCK_BACK_S
+from qos.audit.journals import tied_folders
+from qos.audit.tables import Limits
+
+spark = SparkSession.active()
+
+_BY_HOUR = ["date", "hour"]
+
+
+def _checked() -> DataFrame:
+    given = spark.conf.get("spark.xmppQos.journals") or ""
+    names = [name.strip() for name in given.split(",") if name.strip()]
+    if not names:
+        raise ValueError("spark.xmppQos.journals names no folder of journals")
+    folders, tied = tied_folders(names)
+    return read.checked_lines(read.stream_lines(spark, folders), tied)
+
+
+def _limits() -> Limits:
+    now = spark.conf.get("spark.xmppQos.now", "")
+    return Limits(
+        now=datetime.fromisoformat(now) if now else datetime.now(UTC),
+        stuck_after_s=_seconds("stuckAfterSeconds", 3600.0),
+        skew_s=_seconds("skewSeconds", 60.0),
+    )
+
+
+def _seconds(name: str, default: float) -> float:
+    return float(spark.conf.get(f"spark.xmppQos.{name}", str(default)) or default)
+
+
+# PySpark 4.3 resolves a table that is there already as soon as a plan has withColumn in
+# it, and then does not know that it has to be brought up to date first. A view that is
+# never in the catalog is not resolved too early.
+
+
+@dp.temporary_view
+def all_events() -> DataFrame:
+    """Lines that are events, those of this run too."""
+    return spark.read.table("events")
+
+
+@dp.temporary_view
+def all_bad_lines() -> DataFrame:
+    """Lines that are none, those of this run too."""
+    return spark.read.table("bad_lines")
+
+
+@dp.temporary_view
+def all_deliveries() -> DataFrame:
+    """One row a message, as it is after this run."""
+    return spark.read.table("deliveries")
+
+
+@dp.temporary_view
+def all_runs() -> DataFrame:
+    """The runs, as they are after this run."""
+    return spark.read.table("runs")
+
+
+def _events() -> DataFrame:
+    return spark.read.table("all_events")
+
+
+def _runs() -> DataFrame:
+    return spark.read.table("all_runs")
+
+
+def _partitioned(table: DataFrame) -> DataFrame:
+    # Hive wants the columns that a table is partitioned by to be the last.
+    return table.selectExpr("* EXCEPT (date, hour)", *_BY_HOUR)
+
+
+@dp.table
+def events() -> DataFrame:
+    """Lines that are events."""
+    return read.events_of(_checked())
+
+
+@dp.table
+def bad_lines() -> DataFrame:
+    """Lines that are none, with their file and beginning."""
+    bad = _checked().where(F.col("problem").isNotNull())
+    return bad.select("problem", "file", "example", "node", "boot", "seq", "at")
+
+
+@dp.materialized_view
+def runs() -> DataFrame:
+    """The runs of all lines: pieces of boots of which none is missing."""
+    told = boot_runs.runs(_events(), F.lit(boot_runs.TOLD))
+    bad = spark.read.table("all_bad_lines").where(F.col("seq").isNotNull())
+    pieces = told.unionByName(boot_runs.runs(bad, boot_runs.kind_of(F.lit(False))))
+    return boot_runs.merged(pieces, tolerance_s=CLOCK_BACK_S)
+
+
+@dp.materialized_view
+def problems() -> DataFrame:
+    """What is wrong with the journals, by kind and place."""
+    return (
+        read.line_problems(spark.read.table("all_bad_lines"))
+        .unionByName(boot_runs.missing_lines(_runs()))
+        .unionByName(boot_runs.clocks_back(_runs(), tolerance_s=CLOCK_BACK_S))
+    )
+
+
+@dp.materialized_view(partition_cols=_BY_HOUR)
+def deliveries() -> DataFrame:
+    """One row a message, with its verdict."""
+    messages = tables.deliveries(_events())
+    return _partitioned(tables.judged(messages, _runs(), _limits()))
+
+
+@dp.materialized_view(partition_cols=_BY_HOUR)
+def anomalies() -> DataFrame:
+    """Messages that were lost, duplicated or orphaned, are stuck or in doubt."""
+    return _partitioned(tables.anomalies(spark.read.table("all_deliveries")))
+
+
+@dp.materialized_view(partition_cols=_BY_HOUR)
+def routes_hourly() -> DataFrame:
+    """How each route did in each hour."""
+    return _partitioned(tables.routes_hourly(spark.read.table("all_deliveries")))
+
+
+@dp.materialized_view(partition_cols=_BY_HOUR)
+def unproven_hourly() -> DataFrame:
+    """How many messages of each hour and route are not proven, and why."""
+    return _partitioned(tables.unproven_hourly(spark.read.table("all_deliveries")))
+
+
+@dp.materialized_view(partition_cols=_BY_HOUR)
+def windows_hourly() -> DataFrame:
+    """What both ends of each route have counted in each hour."""
+    return _partitioned(tables.windows_hourly(_events()))
+
+
+@dp.materialized_view(partition_cols=_BY_HOUR)
+def refusals() -> DataFrame:
+    """Who was refused, by whom and why."""
+    return _partitioned(tables.refusals(_events()))
+
+
+@dp.materialized_view(partition_cols=_BY_HOUR)
+def queue_items() -> DataFrame:
+    """The life of each item of a queue."""
+    return _partitioned(tables.queue_items(_events()))
+
+
+@dp.materialized_view(partition_cols=_BY_HOUR)
+def queues_hourly() -> DataFrame:
+    """How each queue did in each hour."""
+    return _partitioned(tables.queues_hourly(tables.queue_items(_events())))
+
+
+@dp.materialized_view(partition_cols=_BY_HOUR)
+def workers_hourly() -> DataFrame:
+    """How each worker did in each hour."""
+    return _partitioned(tables.workers_hourly(_events()))

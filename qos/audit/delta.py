@@ -1,0 +1,302 @@
+"""Delta tables that Spark writes and deltalake commits.
+
+Spark writes Parquet files into a new folder of the table, `write=…`. Nobody sees them
+until one commit adds them to the log, and removes what they replace. If Spark or this
+process dies before that, the table is as it was, and the files belong to no version.
+
+A commit fails if anybody else has committed since the write began: deltalake would
+otherwise let two writers replace the same day, and keep the rows of both.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import uuid
+from collections.abc import Iterator, Sequence
+from datetime import UTC, date, datetime, timedelta
+from typing import Any, Final, TypeAlias
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema
+from deltalake.exceptions import CommitFailedError, DeltaError
+from deltalake.transaction import AddAction, RemoveAction
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from qos.audit.hadoop import remove
+from qos.audit.locations import delta_uri, local_path, storage_options
+from qos.audit.parquet_files import add_actions, file_system
+
+__all__ = [
+    "CannotWrite",
+    "Where",
+    "commit",
+    "create",
+    "days",
+    "errors_name",
+    "files_of",
+    "is_ours",
+    "new_write",
+    "open_table",
+    "ours",
+    "replace",
+    "sweep",
+]
+
+#: Partitions, as deltalake names them: [("date", ">=", "2026-01-05")]. None: all.
+Where: TypeAlias = Sequence[tuple[str, str, str]] | None
+
+#: What each commit of this process is marked with.
+_WRITER: Final = uuid.uuid4().hex
+
+_WRITE: Final = "write="
+
+#: Where no lock says that nobody writes: what was begun before is not going on any more.
+_WRITE_TAKES_MAX: Final = timedelta(days=1)
+
+#: For so long a log says which files were removed from a table, so that it is known of
+#: all files whether they ever were in it.
+_REMOVED_ARE_KNOWN: Final = "interval 30 days"
+
+#: The commit says that a write is whole.
+_NO_SUCCESS_FILE: Final = ("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
+
+
+class CannotWrite(Exception):
+    """The tables cannot be written as asked; in one line that says what to do."""
+
+
+def replace(
+    frame: DataFrame,
+    folder: str,
+    *,
+    partition_by: Sequence[str] = (),
+    where: Where = None,
+    removed: Sequence[RemoveAction] | None = None,
+    data_change: bool = True,
+) -> int:
+    """Replace rows of a table by those of a frame, in one commit.
+
+    Args:
+        frame: all its rows must be `where`.
+        folder: of the table, which is made if need be.
+        partition_by: columns; their values are in the names of folders.
+        where: what is replaced.
+        removed: the files that are replaced, instead of what is `where`.
+        data_change: whether the frame has rows that the table did not have.
+
+    Returns:
+        The version of the table that has them.
+
+    Raises:
+        CannotWrite: somebody else has committed meanwhile, or what is there is no
+            table, or one with other types.
+    """
+    spark = frame.sparkSession
+    table = open_table(spark, folder)
+    if table is None:
+        table = create(spark, folder, frame.schema, partition_by)
+    schema = _schema_with(table, frame.schema, folder)
+    write = new_write()
+    writer = frame.write.option(*_NO_SUCCESS_FILE)
+    if partition_by:
+        writer = writer.partitionBy(*partition_by)
+    writer.parquet(f"{folder}/{write}")
+    with errors_name(folder):
+        there = files_of(spark, folder)
+        added = add_actions(there, write, data_change=data_change)
+        return commit(table, added, schema, partition_by, where, removed)
+
+
+def commit(
+    table: DeltaTable,
+    added: Sequence[AddAction],
+    schema: Schema,
+    partition_by: Sequence[str] = (),
+    where: Where = None,
+    removed: Sequence[RemoveAction] | None = None,
+) -> int:
+    """Add files to a table instead of those that are `where`.
+
+    Args:
+        table: at the version that must still be the last one.
+        added: the files.
+        schema: of the table from now on.
+        partition_by: of the table.
+        where: what is replaced.
+        removed: see replace.
+
+    Returns:
+        The new version.
+
+    Raises:
+        CommitFailedError: there is a newer version.
+    """
+    table.create_write_transaction(
+        [*added, *(removed or ())],
+        mode="overwrite" if removed is None else "append",
+        schema=schema,
+        partition_by=list(partition_by),
+        partition_filters=None if where is None else list(where),
+        commit_properties=ours(),
+        # A version is to be readable as long as its row in `audits` is there.
+        post_commithook_properties=PostCommitHookProperties(cleanup_expired_logs=False),
+    )
+    return table.version() + 1
+
+
+def create(
+    spark: SparkSession,
+    folder: str,
+    schema: StructType,
+    partition_by: Sequence[str] = (),
+) -> DeltaTable:
+    """Make a table without rows.
+
+    Raises:
+        CannotWrite: there are other files in the folder.
+    """
+    with errors_name(folder):
+        files = files_of(spark, folder)
+        found = files.get_file_info(pafs.FileSelector("", recursive=False))
+        # One that was killed here may have left a log without an entry.
+        if any(info.path != "_delta_log" for info in found):
+            raise CannotWrite(
+                f"{folder}: there are files in it that belong to no Delta table: "
+                "give another folder, or remove them"
+            )
+        return DeltaTable.create(
+            delta_uri(folder),
+            _delta_schema(schema),
+            partition_by=list(partition_by),
+            configuration={"delta.deletedFileRetentionDuration": _REMOVED_ARE_KNOWN},
+            storage_options=storage_options(spark, folder),
+            commit_properties=ours(),
+        )
+
+
+def open_table(
+    spark: SparkSession, folder: str, version: int | None = None
+) -> DeltaTable | None:
+    """A table at a version, or the last one; None: there is no table."""
+    uri, options = delta_uri(folder), storage_options(spark, folder)
+    with errors_name(folder):
+        if not DeltaTable.is_deltatable(uri, options):
+            return None
+        return DeltaTable(uri, version, options)
+
+
+def files_of(spark: SparkSession, folder: str) -> pafs.FileSystem:
+    """The files of a table, named by their paths within it."""
+    path = local_path(folder)
+    if path is not None:
+        path.mkdir(parents=True, exist_ok=True)
+    return file_system(delta_uri(folder), storage_options(spark, folder))
+
+
+def sweep(spark: SparkSession, folder: str, table: DeltaTable) -> list[str]:
+    """Remove what writers that were killed have left in a table.
+
+    Files that any version has stay. Where no lock keeps other writers away, files of
+    the last day stay as well.
+
+    Returns:
+        The folders that were removed.
+    """
+    files = files_of(spark, folder)
+    found = files.get_file_info(pafs.FileSelector("", recursive=False))
+    writes = {info.path for info in found if info.path.startswith(_WRITE)}
+    with errors_name(folder):
+        active = pa.table(table.get_add_actions())["path"].to_pylist()
+        # What vacuum would remove if it were to keep no former version.
+        former = table.vacuum(0, dry_run=True, enforce_retention_duration=False)
+    left = writes - {path.partition("/")[0] for path in (*active, *former)}
+    if local_path(folder) is None:
+        youngest = _write_of(datetime.now(UTC) - _WRITE_TAKES_MAX)
+        left = {write for write in left if write < youngest}
+    for write in left:
+        # Hadoop has files beside these, with their checksums, that deltalake hides.
+        remove(spark, f"{folder}/{write}")
+    return sorted(left)
+
+
+def new_write() -> str:
+    """The name of a folder for the files of one write."""
+    return f"{_write_of(datetime.now(UTC))}-{uuid.uuid4().hex[:8]}"
+
+
+def ours() -> CommitProperties:
+    """Of a commit of this process: it fails if there is a newer version."""
+    return CommitProperties(custom_metadata={"writer": _WRITER}, max_commit_retries=0)
+
+
+def is_ours(entry: dict[str, Any]) -> bool:
+    """Whether a commit in the history of a table is one of this process."""
+    return entry.get("writer") == _WRITER
+
+
+@contextlib.contextmanager
+def errors_name(folder: str) -> Iterator[None]:
+    """Say of which folder an error of deltalake is.
+
+    Raises:
+        CannotWrite: instead of it.
+    """
+    try:
+        yield
+    except CommitFailedError:
+        raise CannotWrite(
+            f"{folder}: another audit has written into it meanwhile: start this one "
+            "again when that one has ended"
+        ) from None
+    except DeltaError as error:
+        line = (str(error).splitlines() or [type(error).__name__])[0]
+        raise CannotWrite(f"{folder}: {line}") from None
+
+
+def days(first: date, last: date) -> Where:
+    """The partitions of these days."""
+    return [("date", ">=", f"{first}"), ("date", "<=", f"{last}")]
+
+
+def _write_of(moment: datetime) -> str:
+    return f"{_WRITE}{moment:%Y%m%dT%H%M%S}"
+
+
+def _delta_schema(schema: StructType) -> Schema:
+    """Of Spark's: its JSON is that of Delta. Each column may be null."""
+    text = json.dumps(_nullable(schema.jsonValue()))
+    return Schema.from_json(text)
+
+
+def _nullable(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_nullable(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    always = {"nullable", "containsNull", "valueContainsNull"}
+    return {key: key in always or _nullable(each) for key, each in value.items()}
+
+
+def _schema_with(table: DeltaTable, schema: StructType, folder: str) -> Schema:
+    """The schema of a table, with the columns that a newer version of ours adds.
+
+    Raises:
+        CannotWrite: a column has another type.
+    """
+    before = {field["name"]: field for field in _fields(table.schema())}
+    after = {field["name"]: field for field in _fields(_delta_schema(schema))}
+    for name in before.keys() & after.keys():
+        if before[name]["type"] != after[name]["type"]:
+            raise CannotWrite(
+                f"{folder}: its column {name} is of another version of this library: "
+                "give another folder, or remove this one"
+            )
+    fields = list((after | before).values())
+    return Schema.from_json(json.dumps({"type": "struct", "fields": fields}))
+
+
+def _fields(schema: Schema) -> list[dict[str, Any]]:
+    return list(json.loads(schema.to_json())["fields"])

@@ -1,0 +1,456 @@
+"""An audit that goes on: the tables of `audit`, kept up to date while journals come.
+
+Each look lists the files that are new, and takes them in by one step: it stages their
+lines, finds what is known already of the same messages and items (qos.audit.state),
+and makes their rows again (qos.audit.step). A step costs what its lines do, however
+many there were before. Whatever a step does it can do again: it may be interrupted
+anywhere.
+
+A day is open for `late` days after the latest one that was seen. What comes later is in
+no table: it is a problem, `late-line`, with its place and count. Of what is over, only
+the tables are kept, and one line a boot; but what has not ended is kept until it has.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime, timedelta
+from functools import cached_property, partial
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from qos.audit import boot_runs, read, store, tables
+from qos.audit.at_once import at_once
+from qos.audit.audits import STAGED, Audits
+from qos.audit.boot_runs import CLOCK_BACK_S
+from qos.audit.carry_over import known_of
+from qos.audit.claim import FOLDER, CannotFollow, alone, check_options
+from qos.audit.driver import NEVER, Days, Summary, draw
+from qos.audit.journals import tied_folders
+from qos.audit.new_files import NewFile, file_problems, files_since
+from qos.audit.schema import EVENT
+from qos.audit.stage import Staged, stage
+from qos.audit.staging import Incomplete, Marks, Staging
+from qos.audit.state import Known, Part, State, gathered
+from qos.audit.step import MESSAGE, Step, pending
+from qos.audit.swap import join_files
+from qos.audit.tables import Limits
+from qos.audit.tables.once import bare
+
+__all__ = ["FOLDER", "LATE_LINE", "CannotFollow", "Follower", "Look", "follow"]
+
+#: Of an event that came after its day was closed.
+LATE_LINE = "late-line"
+
+#: A clock may be ahead by so much; what is later still does not close a day.
+_AHEAD = timedelta(days=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What came of looking for new journals once.
+
+    Attributes:
+        batch: the last batch that there was; -1: none yet.
+        new: whether anything in the tables or the report is new.
+        summary: of the days that can still change.
+        at: the moment of it, by which anomalies were judged.
+    """
+
+    batch: int
+    new: bool
+    summary: Summary
+    at: datetime
+
+
+def follow(
+    spark: SparkSession,
+    journals: Sequence[str],
+    out: str,
+    *,
+    limits: Callable[[], Limits],
+    late: timedelta,
+    every_s: float | None,
+    stopped: threading.Event,
+    told: Callable[[Look], None] = lambda look: None,
+    progress: Callable[[str], None] = lambda step: None,
+) -> Look:
+    """Keep the tables and the report up to date until it is stopped.
+
+    Args:
+        spark: its time zone must be UTC.
+        journals: see qos.audit.journals.
+        out: see qos.audit.driver.audit.
+        limits: asked each time, as `now` goes on.
+        late: whole days for which a day is open after the latest one.
+        every_s: how often new files are looked for; None: once only.
+        stopped: ends it, but not a batch that is under way.
+        told: what came of each look.
+        progress: told what is being done.
+
+    Returns:
+        What came of the last look.
+
+    Raises:
+        CannotFollow: `out` belongs to others.
+        CannotWrite: see qos.audit.driver.audit.
+    """
+    with alone(out):
+        follower = Follower(
+            spark, journals, out, limits=limits, late=late, progress=progress
+        )
+        while True:
+            began = time.monotonic()
+            look = follower.look()
+            told(look)
+            if every_s is None or stopped.wait(
+                max(0.0, began + every_s - time.monotonic())
+            ):
+                return look
+
+
+class Follower:
+    """Follows journals, a look at a time. Nobody else may do so with the same `out`.
+
+    Args: see follow.
+
+    Raises:
+        CannotFollow: `out` was begun with other journals, or another `late`.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        journals: Sequence[str],
+        out: str,
+        *,
+        limits: Callable[[], Limits],
+        late: timedelta,
+        progress: Callable[[str], None] = lambda step: None,
+    ) -> None:
+        self._spark = spark
+        self._journals = sorted(set(journals))
+        self._folders, self._tied = tied_folders(self._journals)
+        self._out = out
+        self._limits = limits
+        self._late = late
+        self._progress = progress
+        self._staging = Staging(spark, f"{out}/{FOLDER}")
+        self._state = State(spark, f"{out}/{FOLDER}")
+        self._audits = Audits(spark, out)
+        self._look: Look | None = None
+        #: The files that were taken in, by their paths.
+        self._seen: dict[str, NewFile] | None = None
+        #: The files that are not closed; and those of them that the report tells of.
+        self._open: list[NewFile] = []
+        self._told_open: list[NewFile] | None = None
+
+    def look(self) -> Look:
+        """Take in what is new, and judge again what is there.
+
+        Returns when both is on disk.
+        """
+        try:
+            if self._seen is None:
+                self._audits.recover()
+                check_options(self._spark, self._out, self._journals, self._late)
+                self._seen = {file.path: file for file in self._staging.seen()}
+            self._progress("looking for new files")
+            marks = self._staging.marks()
+            files = self._plan(marks)
+        except Incomplete as error:
+            raise CannotFollow(str(error)) from None
+        self._look = self._take_in(files, marks) if files else self._again(marks)
+        return self._look
+
+    def _plan(self, marks: Marks) -> list[NewFile]:
+        """The files of the next step; those of one that was interrupted come first."""
+        assert self._seen is not None
+        step = marks.batch + 1
+        first = None if marks.open_from is None else marks.open_from - self._late
+        planned = self._staging.plan(step)
+        if first is not None:
+            old = [path for path, file in self._seen.items() if file.day < str(first)]
+            for path in old:
+                del self._seen[path]
+        if not planned:
+            self._staging.clean(marks, list(self._seen.values()))
+            listed = files_since(self._spark, self._folders, first, self._seen)
+            planned = [file for file in listed if not _is_open(file)]
+            self._open = [file for file in listed if _is_open(file)]
+            if planned:
+                self._staging.save_plan(planned, step)
+        self._seen |= {file.path: file for file in planned}
+        return planned
+
+    def _take_in(self, files: list[NewFile], before: Marks) -> Look:
+        began = time.monotonic()
+        limits = self._limits()
+        step = before.batch + 1
+        self._progress(f"reading batch {step}")
+        self._state.clean(before.parts)
+        folder = f"{self._out}/{STAGED}"
+        store.remove(self._spark, folder)
+        sizes = {file.path: file.size for file in files if file.problem is None}
+        try:
+            staged = stage(
+                self._spark,
+                sizes,
+                folder,
+                open_from=before.open_from,
+                tied=self._tied,
+            )
+            new = known_of(staged)
+            subjects = new.subjects().localCheckpoint()
+            known = self._state.look_up(subjects, before.parts)
+            part = self._state.write(new + known, step)
+            marks = self._marks(staged, before, limits)
+            parts = (*before.parts, part._replace(latest=marks.latest))
+            boots = boot_runs.merged(
+                self._staging.boots(before.batch)
+                .unionByName(staged.runs)
+                .unionByName(staged.late),
+                tolerance_s=CLOCK_BACK_S,
+            ).localCheckpoint()
+            problems = self._problems(staged, files, before).localCheckpoint()
+        finally:
+            store.remove(self._spark, folder)
+        others = self._others(boots, before)
+        now = self._state.read(part)
+        written = self._step(known, now, parts, others, boots, limits).write()
+        self._write_problems(problems, boots)
+        self._join_files(before.open_from, marks.open_from)
+        self._audits.record(*_shown(marks))
+        marks = replace(marks, parts=self._gathered(parts, marks))
+        left = pending(written, marks.open_from)
+        self._staging.save(marks, boots, problems=problems, pending=left)
+        summary = self._draw(marks, limits, began)
+        return Look(step, True, summary, limits.now)
+
+    def _step(
+        self,
+        before: Known,
+        now: Known,
+        parts: Sequence[Part],
+        others: DataFrame,
+        boots: DataFrame,
+        limits: Limits,
+    ) -> Step:
+        return Step(
+            self._spark,
+            self._out,
+            before=before,
+            now=now,
+            others=others,
+            limits=limits,
+            judged=lambda messages: tables.judged(messages, boots, limits),
+            lines_between=self._state.lines(parts).where,
+            lines_of=lambda subjects: self._state.lines_of(subjects, parts),
+            progress=self._progress,
+        )
+
+    def _marks(self, staged: Staged, before: Marks, limits: Limits) -> Marks:
+        """How far this step is, but for the parts that count then."""
+        until = limits.now.astimezone(UTC).date() + _AHEAD
+        first_day, last_day = F.to_date("first_at"), F.to_date("last_at")
+        timely = [F.when(day <= F.lit(until), day) for day in (first_day, last_day)]
+        lines = F.coalesce(F.sum(F.col("last_seq") - F.col("first_seq") + 1), F.lit(0))
+        told = staged.runs.where(F.col("kind") == boot_runs.TOLD)
+        seen = told.agg(
+            lines.alias("lines"),
+            F.min(first_day).alias("first"),
+            F.max(last_day).alias("last"),
+            F.max(F.greatest(*timely)).alias("latest"),
+        ).first()
+        late = staged.late.agg(lines.alias("lines")).first()
+        bad = staged.lines.where(F.col("problem").isNotNull()).count()
+        assert seen is not None
+        assert late is not None
+        events = seen["lines"] + late["lines"]
+        first = _least(before.first, seen["first"])
+        latest = _most(before.latest, seen["latest"])
+        return Marks(
+            batch=before.batch + 1,
+            lines=before.lines + events + bad,
+            events=before.events + events,
+            first=first,
+            last=_most(before.last, seen["last"]),
+            latest=latest,
+            shown_from=_most(first, before.open_from),
+            open_from=None if latest is None else latest - self._late,
+        )
+
+    def _problems(
+        self, staged: Staged, files: list[NewFile], before: Marks
+    ) -> DataFrame:
+        return (
+            self._staging.problems(before.batch)
+            .unionByName(read.line_problems(staged.lines))
+            .unionByName(file_problems(self._spark, files))
+            .unionByName(_late_lines(staged.late, before.open_from))
+        )
+
+    def _others(self, boots: DataFrame, before: Marks) -> DataFrame:
+        """The messages of former steps that may have another verdict now."""
+        like = self._like["deliveries"]
+        others = self._staging.pending(before.batch, like.schema)
+        if before.batch < 0:
+            return others
+        known = _names(self._staging.boots(before.batch))
+        new = _names(boots).join(known, ["name", "jumped"], "left_anti")
+        new = new.select("name").distinct().localCheckpoint()
+        if new.isEmpty():
+            return others
+        # A device has begun a journal, or its first files have come, or its clock went
+        # back: then there may be another reason.
+        folder = f"{self._out}/deliveries"
+        there = store.read_table(like, folder, *_shown(before))
+        there = there.where(F.col("verdict") == "unproven")
+        names = F.array("uncovered", "sender_node", "receiver_node")
+        there = there.withColumn("name", F.explode(names))
+        there = there.join(new, "name", "left_semi").dropDuplicates([*MESSAGE])
+        return others.unionByName(there.select(*like.columns))
+
+    def _gathered(self, parts: tuple[Part, ...], marks: Marks) -> tuple[Part, ...]:
+        kept = list(parts)
+        while some := gathered(kept, marks.open_from):
+            self._progress("gathering what is kept")
+            begin = kept.index(some[0])
+            whole = self._state.gather(some, kept, marks.open_from)
+            kept[begin : begin + len(some)] = [whole]
+        return tuple(kept)
+
+    def _join_files(self, first: date | None, open_from: date | None) -> None:
+        """Make few files of those of the days that are closed from now on."""
+        if open_from is None or first == open_from:
+            return
+        self._progress("joining the files of closed days")
+        last = open_from - timedelta(days=1)
+        at_once(
+            *(
+                partial(
+                    join_files,
+                    self._spark,
+                    f"{self._out}/{name}",
+                    like.schema,
+                    first,
+                    last,
+                )
+                for name, like in self._like.items()
+            )
+        )
+
+    def _again(self, marks: Marks) -> Look:
+        """No new line: judge again what may be another thing as time has passed."""
+        began = time.monotonic()
+        limits = self._limits()
+        before = self._look
+        boots = self._staging.boots(marks.batch)
+        others = self._staging.pending(marks.batch, self._like["deliveries"].schema)
+        nothing = self._state.nothing()
+        step = self._step(nothing, nothing, (), others, boots, limits)
+        if marks.batch < 0:
+            step.write()
+            is_new = True
+        else:
+            judged, is_new = step.write_messages()
+            if is_new:
+                left = pending(judged, marks.open_from)
+                self._staging.save_again(left, marks.batch)
+        if before is not None and not is_new and self._open == self._told_open:
+            return replace(before, new=False, at=limits.now)
+        self._write_problems(self._staging.problems(marks.batch), boots)
+        self._audits.record(*_shown(marks))
+        summary = self._draw(marks, limits, began)
+        return Look(marks.batch, True, summary, limits.now)
+
+    def _write_problems(self, problems: DataFrame, boots: DataFrame) -> None:
+        self._progress("looking for problems of the journals")
+        boots = boot_runs.together(boots, tolerance_s=CLOCK_BACK_S)
+        found = (
+            problems.unionByName(file_problems(self._spark, self._open))
+            .unionByName(boot_runs.missing_lines(boots))
+            .unionByName(boot_runs.clocks_back(boots, tolerance_s=CLOCK_BACK_S))
+        )
+        store.replace_table(found, f"{self._out}/problems")
+        self._told_open = self._open
+
+    def _draw(self, marks: Marks, limits: Limits, began: float) -> Summary:
+        self._progress("drawing the report")
+        summary = Summary(
+            first=marks.shown_from,
+            last=marks.last,
+            lines=marks.lines,
+            events=marks.events,
+            untied=len(self._folders) - len(self._tied.folders),
+        )
+        written = {
+            name: store.read_table(table, f"{self._out}/{name}", *_shown(marks))
+            for name, table in self._like.items()
+        }
+        like = self._staging.problems(-1)
+        problems = store.read_table(like, f"{self._out}/problems")
+        summary = draw(written, problems, self._out, summary, limits)
+        return replace(summary, seconds=time.monotonic() - began)
+
+    @cached_property
+    def _like(self) -> dict[str, DataFrame]:
+        """Tables only to know their columns by; none of them is computed."""
+        events = self._spark.createDataFrame([], EVENT)
+        messages = tables.judged(
+            tables.deliveries(events),
+            self._spark.createDataFrame([], boot_runs.RUN),
+            self._limits(),
+        )
+        return {
+            "deliveries": messages,
+            "anomalies": tables.anomalies(messages),
+            "routes_hourly": tables.routes_hourly(messages),
+            "unproven_hourly": tables.unproven_hourly(messages),
+            "windows_hourly": tables.windows_hourly(events),
+            "refusals": tables.refusals(events),
+            "queue_items": tables.queue_items(events),
+            "queues_hourly": tables.queues_hourly(tables.queue_items(events)),
+            "workers_hourly": tables.workers_hourly(events),
+        }
+
+
+def _is_open(file: NewFile) -> bool:
+    return file.problem == read.Problem.OPEN_FILE.value
+
+
+def _names(boots: DataFrame) -> DataFrame:
+    """The devices and accounts that have journals, and whether their clocks jumped."""
+    names = F.explode(F.array(F.col("node"), bare(F.col("node")))).alias("name")
+    rows = boots.select(names, (F.col("jumps") > 0).alias("jumped"))
+    return rows.groupBy("name").agg(F.bool_or("jumped").alias("jumped"))
+
+
+def _late_lines(late: DataFrame, open_from: date | None) -> DataFrame:
+    """The problems of lines that came too late."""
+    count = F.sum(F.col("last_seq") - F.col("first_seq") + 1)
+    day = F.min(F.to_date("first_at")).cast("string")
+    rows = late.groupBy("node", "boot").agg(count.alias("count"), day.alias("day"))
+    text = f"of %s and later; days before {open_from} are closed"
+    return rows.select(
+        F.lit(LATE_LINE).alias("kind"),
+        F.concat_ws(" ", "node", "boot").alias("place"),
+        "count",
+        F.format_string(text, "day").alias("example"),
+    )
+
+
+def _shown(marks: Marks) -> Days:
+    return marks.shown_from or NEVER[0], marks.last or NEVER[1]
+
+
+def _least(*days: date | None) -> date | None:
+    return min((day for day in days if day is not None), default=None)
+
+
+def _most(*days: date | None) -> date | None:
+    return max((day for day in days if day is not None), default=None)

@@ -1,0 +1,75 @@
+"""Folders by Spark's own means: of whatever file system Spark has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, cast
+
+from pyspark.sql import SparkSession
+
+from qos.audit.read import is_hidden
+
+__all__ = ["children", "files", "folders", "remove", "write"]
+
+
+def children(spark: SparkSession, folder: str) -> list[str]:
+    """The names in a folder; none if there is no such folder."""
+    system, root = _hadoop(spark, folder), _path(spark, folder)
+    if not system.exists(root):
+        return []
+    return [str(each.getPath().getName()) for each in system.listStatus(root)]
+
+
+def folders(spark: SparkSession, folder: str) -> list[str]:
+    """The names of the folders in a folder."""
+    system, root = _hadoop(spark, folder), _path(spark, folder)
+    if not system.exists(root):
+        return []
+    found = system.listStatus(root)
+    return [str(each.getPath().getName()) for each in found if each.isDirectory()]
+
+
+def files(spark: SparkSession, folder: str) -> Iterator[tuple[str, int]]:
+    """The files in a folder and in its folders, and their sizes.
+
+    Hidden ones are left out, but for files of journals that are not closed.
+    """
+    root = _path(spark, folder)
+    found = _hadoop(spark, folder).listFiles(root, True)
+    above = str(root.toUri()).rstrip("/")
+    while found.hasNext():
+        each = found.next()
+        path = str(each.getPath().toString())
+        folders = path.removeprefix(above).split("/")[:-1]
+        is_seen = not any(name.startswith((".", "_")) for name in folders)
+        if is_seen and not is_hidden(path):
+            yield path, int(each.getLen())
+
+
+def remove(spark: SparkSession, folder: str) -> None:
+    """Remove a folder and all that is in it, if it is there."""
+    _hadoop(spark, folder).delete(_path(spark, folder), True)
+
+
+def write(spark: SparkSession, file: str, content: bytes) -> None:
+    """Write a file, in the place of one that is there.
+
+    An object store shows the old content or the new one; HDFS may show a part of it.
+    """
+    stream = _hadoop(spark, file).create(_path(spark, file), True)
+    try:
+        stream.write(content)
+    finally:
+        stream.close()
+
+
+def _hadoop(spark: SparkSession, path: str) -> Any:
+    """The file system of a path: Spark has no word of its own for it in Python."""
+    context = cast(Any, spark.sparkContext)
+    return _path(spark, path).getFileSystem(context._jsc.hadoopConfiguration())
+
+
+def _path(spark: SparkSession, path: str) -> Any:
+    # By its whole name at once: each part by itself is looked for in every jar.
+    java = cast(Any, spark.sparkContext)._jvm
+    return getattr(java, "org.apache.hadoop.fs.Path")(path)

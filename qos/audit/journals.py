@@ -1,0 +1,33 @@
+"""Journals as they are named: a folder, or `NODE=DIR`, a folder that is tied to a node."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from qos.audit.speakers import Tied
+
+__all__ = ["tied_folders"]
+
+#: An absolute path, or a URI.
+_FOLDER = r"/|[A-Za-z][A-Za-z0-9+.-]*:/"
+_TIED = re.compile(
+    rf"(?!{_FOLDER})(?P<node>.+?)=(?P<folder>(?:{_FOLDER}).*)", re.DOTALL
+)
+
+
+def tied_folders(journals: Iterable[str]) -> tuple[list[str], Tied]:
+    """The folders of journals, and which of them are tied to a node.
+
+    Args:
+        journals: folders as absolute paths or URIs, or such a one behind `NODE=`.
+    """
+    folders, tied = [], []
+    for journal in journals:
+        match = _TIED.fullmatch(journal)
+        if match is None:
+            folders.append(journal)
+        else:
+            folders.append(match["folder"])
+            tied.append((match["folder"], match["node"]))
+    return folders, Tied(tuple(tied))

@@ -1,0 +1,441 @@
+"""Takes from the tables what the report shows.
+
+Knows the tables, and not how the report looks.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from datetime import UTC, date, datetime, timedelta
+from functools import partial, reduce
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from qos.audit.at_once import at_once
+from qos.audit.read import Problem
+from qos.audit.report_data import (
+    OTHERS,
+    ROWS_MAX,
+    DayTotals,
+    Proof,
+    ReportData,
+    Rows,
+    Windows,
+)
+from qos.audit.tables import Limits, queues_hourly, routes_hourly
+from qos.audit.tables.once import seconds_between
+from qos.audit.tables.routes import merged_percentiles
+
+__all__ = ["bucket_of", "collect", "standing"]
+
+#: Anomalies and problems that are told one by one, and points of a chart: an image of
+#: 340 pixels shows no more.
+ANOMALIES_MAX = 100
+PROBLEMS_MAX = 50
+POINTS_MAX = 96
+
+#: Of the queues that are told one by one; all are in their totals.
+QUEUES_MAX = 200
+
+#: What a point of a line may stand for, in seconds. Not less: one message in each is
+#: nothing that one could draw a line through.
+_BUCKETS_S = (1, 5, 15, 60, 300, 900, 3600)
+_HOUR_S = 3600
+
+#: With fewer points than this, a shorter time for each is taken.
+_POINTS_LEAST = 24
+
+#: Routes, or queues, with a chart of their own.
+CHARTS_MAX = 5
+
+#: A route with fewer messages than this is not called slow, if there are others.
+_MESSAGES_LEAST = 20
+
+
+def collect(
+    tables: Mapping[str, DataFrame],
+    problems: DataFrame,
+    limits: Limits,
+    *,
+    last: date | None = None,
+    history: Mapping[str, DataFrame] | None = None,
+) -> ReportData:
+    """Take from the tables what the report shows.
+
+    Of messages and items themselves it reads only those of an audit of less than a day;
+    else it makes do with what there is of each hour.
+
+    Args:
+        tables: by name; see qos.audit.driver.TABLES.
+        problems: of the journals.
+        limits: those of the audit.
+        last: the last day of the audit; None: there is no line.
+        history: `routes_hourly` and `anomalies`, also of the day before that.
+    """
+    data = ReportData()
+    data.bucket_s = bucket_of(tables)
+    routes, queues = _by_moment(tables, data.bucket_s)
+    anomalies = standing(tables["anomalies"])
+    found = _at_once(
+        {
+            **_of_routes(routes),
+            **_of_days(tables["routes_hourly"], last, history or {}),
+            **_of_proof(tables),
+            **_of_anomalies(anomalies),
+            **_of_problems(problems),
+            "windows": _of_windows(tables["windows_hourly"]),
+            "queues": _queues(queues, limits),
+            "refusals": tables["refusals"]
+            .groupBy("source", "receiver", "reason")
+            .agg(F.sum("refusals").alias("refusals"))
+            .orderBy(F.desc("refusals"), "source", "receiver", "reason")
+            .limit(ROWS_MAX),
+            "workers": _workers(tables["workers_hourly"]),
+        }
+    )
+    data.outcomes_by_time = _long(found["outcomes"])
+    for row in data.outcomes_by_time:
+        before = data.outcomes.get(row["outcome"], 0)
+        data.outcomes[row["outcome"]] = before + row["messages"]
+    data.slow, data.retried = found["slow"], found["retried"]
+    data.refusals, data.workers = found["refusals"], found["workers"]
+    data.levels = found["levels"]
+    data.trend = _trend(found)
+    data.proof = _proof(found)
+    data.windows = _windows(found["windows"])
+    data.anomaly_counts = {row["kind"]: row["count"] for row in found["kinds"]}
+    # Some of each kind: a thousand that are stuck must not hide one that is lost.
+    each = ANOMALIES_MAX // max(len(data.anomaly_counts), 1)
+    data.anomalies = [row for row in found["anomalies"] if row.pop("place") <= each]
+    if found["queues"]:
+        data.queue_totals, *data.queues = found["queues"]
+    data.problem_counts = {row["kind"]: row["count"] for row in found["counts"]}
+    data.files_open = data.problem_counts.get(Problem.OPEN_FILE.value, 0)
+    data.problems = found["problems"]
+    lines = _at_once(
+        {
+            "latency": _latency(routes, data.slow[:CHARTS_MAX]),
+            "waits": _waits(queues, data.queues[:CHARTS_MAX]),
+        }
+    )
+    data.latency, data.waits = lines["latency"], lines["waits"]
+    return data
+
+
+# -- what all of it is made of ---------------------------------------------
+
+
+def bucket_of(tables: Mapping[str, DataFrame]) -> int:
+    """So that a line has some points, and not more than POINTS_MAX."""
+    hours = [_hour(tables[name]) for name in ("routes_hourly", "queues_hourly")]
+    length_s = _length_s(hours) + _HOUR_S
+    if length_s > _HOUR_S * POINTS_MAX:
+        return math.ceil(length_s / _HOUR_S / POINTS_MAX) * _HOUR_S
+    if length_s > _HOUR_S * _POINTS_LEAST:
+        return _HOUR_S
+    items = F.coalesce("published_at", "first_acquired_at")
+    length_s = _length_s(
+        [
+            tables["deliveries"].select(F.unix_seconds("begun_at").alias("at")),
+            tables["queue_items"].select(F.unix_seconds(items).alias("at")),
+        ]
+    )
+    good = [each for each in _BUCKETS_S if length_s >= each * _POINTS_LEAST]
+    return good[-1] if good else _BUCKETS_S[0]
+
+
+def _by_moment(
+    tables: Mapping[str, DataFrame], bucket_s: int
+) -> tuple[DataFrame, DataFrame]:
+    """What there is of each route, and of each queue, with the `moment` of it."""
+    if bucket_s >= _HOUR_S:
+        moment = _bucket(_hour_s(), bucket_s)
+        names = ("routes_hourly", "queues_hourly")
+        routes, queues = (tables[name].withColumn("moment", moment) for name in names)
+        return routes, queues
+    begun = _bucket(F.unix_seconds("begun_at"), bucket_s)
+    messages = tables["deliveries"].withColumn("moment", begun)
+    published = _bucket(F.unix_seconds("published_at"), bucket_s)
+    items = tables["queue_items"].withColumn("moment", published)
+    # They are few, and looked at several times.
+    made = (routes_hourly(messages, ["moment"]), queues_hourly(items, ["moment"]))
+    routes, queues = at_once(*(each.localCheckpoint for each in made))
+    return routes, queues
+
+
+def _length_s(moments: list[DataFrame]) -> int:
+    whole = reduce(DataFrame.unionByName, moments)
+    found = whole.agg((F.max("at") - F.min("at")).alias("seconds")).first()
+    return (found["seconds"] if found else None) or 0
+
+
+def _hour(rows: DataFrame) -> DataFrame:
+    return rows.select(_hour_s().alias("at"))
+
+
+def _hour_s() -> Column:
+    return F.unix_date("date").cast("long") * 24 * _HOUR_S + F.col("hour") * _HOUR_S
+
+
+def _bucket(seconds: Column, bucket_s: int) -> Column:
+    """The beginning of the bucket, in seconds."""
+    return F.floor(seconds / bucket_s) * bucket_s
+
+
+# -- messages --------------------------------------------------------------
+
+
+def _of_routes(routes: DataFrame) -> dict[str, DataFrame]:
+    sent = routes.where(F.col("messages") > 0)
+    keys = ("sender", "receiver", "level")
+    whole = sent.groupBy(*keys).agg(
+        F.sum("messages").alias("messages"),
+        F.sum("retried").alias("retried"),
+        *_percentiles("latency_sketch"),
+    )
+    whole = whole.withColumn("rate", F.col("retried") / F.col("messages"))
+    few = F.col("messages") < _MESSAGES_LEAST
+    levels = sent.groupBy("level").agg(
+        F.sum("messages").alias("messages"), *_percentiles("latency_sketch")
+    )
+    return {
+        "outcomes": sent.groupBy("moment")
+        .agg(*map(F.sum, _OUTCOMES))
+        .orderBy("moment"),
+        "slow": whole.where(F.col("p95").isNotNull())
+        .orderBy(few, F.desc("p95"), *keys)
+        .limit(ROWS_MAX),
+        "retried": whole.where(F.col("retried") > 0)
+        .orderBy(few, F.desc("rate"), *keys)
+        .limit(ROWS_MAX),
+        "levels": levels.select("level", "messages", "p95").orderBy("level"),
+    }
+
+
+#: Columns of `routes_hourly`, and how the report calls these outcomes.
+_OUTCOMES = ("delivered", "in_doubt", "not_delivered", "open", "withdrawn")
+
+
+def _long(outcomes: Rows) -> Rows:
+    """A row for each moment and outcome that there is."""
+    return [
+        {
+            "moment": row["moment"],
+            "outcome": name.replace("_", "-"),
+            "messages": row[f"sum({name})"],
+        }
+        for row in outcomes
+        for name in _OUTCOMES
+        if row[f"sum({name})"]
+    ]
+
+
+def _latency(routes: DataFrame, slowest: Rows) -> DataFrame:
+    line: Column = F.lit(OTHERS)
+    for row in reversed(slowest):
+        is_it = reduce(
+            Column.__and__,
+            (F.col(name) == row[name] for name in ("sender", "receiver", "level")),
+        )
+        name = f"{row['sender']} to {row['receiver']}, {row['level']}"
+        line = F.when(is_it, name).otherwise(line)
+    return _by_line(routes, line, "latency_sketch", "messages")
+
+
+def _by_line(rows: DataFrame, line: Column, sketch: str, noun: str) -> DataFrame:
+    whole = F.kll_sketch_get_n_double(F.kll_merge_agg_double(sketch))
+    return (
+        rows.groupBy(line.alias("line"), "moment")
+        .agg(whole.alias(noun), *_percentiles(sketch))
+        .where(F.col(noun) > 0)
+        .orderBy("line", "moment")
+    )
+
+
+def _of_days(
+    routes: DataFrame, last: date | None, history: Mapping[str, DataFrame]
+) -> dict[str, DataFrame]:
+    """The last day and the one before."""
+    if last is None or not history:
+        return {}
+    days = F.col("date").isin(last - timedelta(days=1), last)
+    sent = history["routes_hourly"].where(days & (F.col("messages") > 0))
+    found = standing(history["anomalies"]).where(days)
+    return {
+        "days": sent.groupBy("date")
+        .agg(F.sum("messages").alias("messages"), *_percentiles("latency_sketch"))
+        .orderBy("date"),
+        "anomalies of days": found.groupBy("date").agg(F.count("*").alias("anomalies")),
+    }
+
+
+def _trend(found: Mapping[str, Rows]) -> tuple[DayTotals, DayTotals] | None:
+    anomalies = {
+        row["date"]: row["anomalies"] for row in found.get("anomalies of days", ())
+    }
+    totals = [
+        DayTotals(
+            row["date"], row["messages"], row["p95"], anomalies.get(row["date"], 0)
+        )
+        for row in found.get("days", ())
+    ]
+    return (totals[0], totals[1]) if len(totals) == 2 else None
+
+
+# -- verdicts --------------------------------------------------------------
+
+
+def _of_proof(tables: Mapping[str, DataFrame]) -> dict[str, DataFrame]:
+    """Sums of `routes_hourly` and `unproven_hourly`."""
+    names = ("judged", "unproven")
+    sums = (F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in names)
+    keys = ("sender", "receiver", "suspected", "reason", "node")
+    counted = (
+        tables["unproven_hourly"]
+        .groupingSets([keys, ["reason"]], *keys)
+        .agg(F.sum("messages").alias("messages"), F.grouping("sender").alias("whole"))
+    )
+    return {
+        "proof": tables["routes_hourly"].agg(*sums),
+        "reasons": counted.orderBy(F.desc("whole"), F.desc("messages"), *keys).limit(
+            ROWS_MAX + _REASONS_MAX
+        ),
+    }
+
+
+def _proof(found: Mapping[str, Rows]) -> Proof:
+    (sums,), rows = found["proof"], found["reasons"]
+    return Proof(
+        sums["judged"],
+        sums["unproven"],
+        {row["reason"]: row["messages"] for row in rows if row["whole"]},
+        [row for row in rows if not row["whole"]][:ROWS_MAX],
+    )
+
+
+#: More than there are.
+_REASONS_MAX = 30
+
+
+def _of_windows(windows: DataFrame) -> DataFrame:
+    """The sums of all routes; and then of those with the most that is missing."""
+    keys = ("sender", "receiver", "level")
+    names = ("sent", "received", *_WINDOWS)
+    missing = F.col("windows") - F.col("complete")
+    return (
+        windows.groupingSets([keys, []], *keys)
+        .agg(
+            *(F.sum(name).alias(name) for name in names),
+            F.grouping("sender").alias("whole"),
+        )
+        .where(F.col("windows").isNotNull())
+        .orderBy(F.desc("whole"), missing.desc(), F.desc("windows"), *keys)
+        .limit(1 + ROWS_MAX)
+    )
+
+
+_WINDOWS = ("windows", "complete", "without_sender", "without_receiver")
+
+
+def _windows(rows: Rows) -> Windows | None:
+    if not rows:
+        return None
+    whole, *routes = rows
+    routes = [row for row in routes if row["complete"] < row["windows"]]
+    return Windows(**{name: whole[name] for name in _WINDOWS}, routes=routes)
+
+
+def standing(anomalies: DataFrame) -> DataFrame:
+    """The rows that no later audit has withdrawn."""
+    if "withdrawn_at" not in anomalies.columns:
+        return anomalies
+    return anomalies.where(F.col("withdrawn_at").isNull())
+
+
+def _of_anomalies(anomalies: DataFrame) -> dict[str, DataFrame]:
+    order = Window.partitionBy("kind").orderBy("begun_at", "sender", "msg_id")
+    first = anomalies.withColumn("place", F.row_number().over(order))
+    first = first.where(F.col("place") <= ANOMALIES_MAX)
+    return {
+        "kinds": anomalies.groupBy("kind").agg(F.count("*").alias("count")),
+        "anomalies": first.orderBy("kind", "place"),
+    }
+
+
+# -- the rest --------------------------------------------------------------
+
+
+def _of_problems(problems: DataFrame) -> dict[str, DataFrame]:
+    # A fleet that is running has one such file for each node.
+    usual = F.col("kind") == Problem.OPEN_FILE.value
+    order = (usual, F.col("kind"), F.desc("count"), F.col("place"))
+    return {
+        "counts": problems.groupBy("kind").agg(F.sum("count").alias("count")),
+        "problems": problems.orderBy(*order).limit(PROBLEMS_MAX),
+    }
+
+
+def _workers(workers: DataFrame) -> DataFrame:
+    return (
+        workers.groupBy("worker", "queue")
+        .agg(
+            *(F.sum(name).alias(name) for name in _WORKER_SUMS),
+            F.max("handling_p95").alias("handling_p95"),
+        )
+        .orderBy(F.desc("busy_s"), "worker", "queue")
+        .limit(ROWS_MAX)
+    )
+
+
+_WORKER_SUMS = (
+    *("started", "accepted", "released", "modified", "rejected", "lost", "open"),
+    "busy_s",
+)
+
+
+def _queues(queues: DataFrame, limits: Limits) -> DataFrame:
+    """The totals of all of them; and then of each."""
+    keys = ("service", "queue")
+    now = F.lit(limits.now).cast("timestamp")
+    sums = ("items", "accepted", "dead", "open", "again")
+    return (
+        queues.groupingSets([keys, []], *keys)
+        .agg(
+            *(F.sum(name).alias(name) for name in sums),
+            seconds_between(F.min("oldest_open_at"), now).alias("oldest_s"),
+            *_percentiles("wait_sketch"),
+            F.grouping("queue").alias("whole"),
+        )
+        .where(F.col("items").isNotNull())
+        .orderBy(F.desc("whole"), F.desc("items"), "service", "queue")
+        .limit(1 + QUEUES_MAX)
+    )
+
+
+def _waits(queues: DataFrame, largest: Rows) -> DataFrame:
+    line: Column = F.lit(OTHERS)
+    for row in reversed(largest):
+        service, queue = row["service"], row["queue"]
+        is_it = (F.col("service") == service) & (F.col("queue") == queue)
+        line = F.when(is_it, f"{queue} at {service}").otherwise(line)
+    return _by_line(queues, line, "wait_sketch", "items")
+
+
+def _percentiles(sketch: str) -> list[Column]:
+    found = merged_percentiles(sketch)
+    return [found[i].alias(name) for i, name in enumerate(("p50", "p95", "p99"))]
+
+
+def _at_once(frames: Mapping[str, DataFrame]) -> dict[str, Rows]:
+    rows = at_once(*(partial(_rows, frame) for frame in frames.values()))
+    return dict(zip(frames, rows, strict=True))
+
+
+def _rows(frame: DataFrame) -> Rows:
+    rows = [row.asDict() for row in frame.collect()]
+    for row in rows:
+        if "moment" in row:
+            row["moment"] = datetime.fromtimestamp(row["moment"], UTC)
+    return rows

@@ -1,0 +1,44 @@
+"""Journals so small that to prepare for them takes longer than to read them.
+
+For each plan Spark writes Java code and compiles it. Rows pass it faster then, and so
+many rows as these take longer to prepare for than to read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from qos.audit.new_files import NewFile
+
+__all__ = ["are_small", "without_compiling"]
+
+#: Some 30,000 lines.
+_BYTES: Final = 8 * 2**20
+
+_NO_CODE: Final = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+
+
+def are_small(files: Sequence[NewFile]) -> bool:
+    """Whether files are small, all together."""
+    return sum(file.size for file in files) < _BYTES
+
+
+@contextmanager
+def without_compiling(spark: SparkSession, *, wanted: bool) -> Iterator[None]:
+    """Let Spark compile nothing for its plans meanwhile."""
+    given = {key: str(spark.conf.get(key)) for key in _NO_CODE}
+    if wanted:
+        for key, value in _NO_CODE.items():
+            spark.conf.set(key, value)
+    try:
+        yield
+    finally:
+        for key, value in given.items():
+            spark.conf.set(key, value)

@@ -1,0 +1,125 @@
+"""The tables of an audit, for whoever reads them beside audits that go on.
+
+An audit commits each table by itself, and then says in the table `audits` which
+versions belong together. What is read by these versions is the work of one whole audit,
+whatever is being written or was killed::
+
+    tables = snapshot("audit")
+    tables["deliveries"].to_pandas()
+    duckdb.from_arrow(tables["anomalies"].to_pyarrow_dataset())
+    spark_frame(spark, tables["routes_hourly"])
+
+They can be read for a week after a newer audit has replaced them. Needs no Spark, but
+for `spark_frame`.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import date
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+from deltalake.exceptions import TableNotFoundError
+
+from qos.audit.locations import delta_uri, spark_folder
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+__all__ = ["AUDITS", "NoAudit", "audits", "files", "snapshot", "spark_frame"]
+
+#: The table that has a row for each audit.
+AUDITS = "audits"
+
+
+class NoAudit(Exception):
+    """There is no table of a finished audit; in one line."""
+
+
+def snapshot(
+    out: str, *, storage_options: dict[str, str] | None = None
+) -> dict[str, DeltaTable]:
+    """The tables by name, as the last audit that was finished has left them.
+
+    Args:
+        out: the folder that was given to the audit, or its URI.
+        storage_options: see deltalake.DeltaTable.
+
+    Raises:
+        NoAudit: none was finished there.
+    """
+    try:
+        found = audits(DeltaTable(delta_uri(f"{out}/{AUDITS}"), None, storage_options))
+    except TableNotFoundError:
+        found = []
+    if not found:
+        raise NoAudit(f"{out}: no audit was finished there")
+    return {
+        name: DeltaTable(delta_uri(f"{out}/{name}"), version, storage_options)
+        for name, version in found[-1]["versions"]
+    }
+
+
+def audits(table: DeltaTable) -> list[dict[str, Any]]:
+    """The rows of `audits`, the oldest first.
+
+    Returns:
+        `number`, `finished_at`, `first_day` and `last_day` (null if there was no line)
+        and `versions`, pairs of the name of a table and its version.
+    """
+    rows = table.to_pyarrow_table().to_pylist()
+    return sorted(rows, key=lambda row: row["number"])
+
+
+def spark_frame(
+    spark: SparkSession,
+    table: DeltaTable,
+    *,
+    schema: StructType | None = None,
+    first: date | None = None,
+    last: date | None = None,
+) -> DataFrame:
+    """A table as Spark has it, at the version that was opened.
+
+    Args:
+        spark: the session.
+        table: of `snapshot`.
+        schema: its columns, if not all are wanted, or as Spark has named them.
+        first: the first day wanted; None: all. Only of a table that has days.
+        last: the last one.
+    """
+    from pyspark.sql.types import StructType
+
+    from qos.audit.read import literal
+
+    if schema is None:
+        schema = StructType.fromJson(json.loads(table.schema().to_json()))
+    folder = spark_folder(table.table_uri)
+    paths = files(table, first, last)["path"].to_pylist()
+    if not paths:
+        # Spark knows of it that it is empty, and begins no job to find out.
+        return spark.createDataFrame([], schema).limit(0)
+    # Spark knows the partition by the names of folders below this one.
+    reader = spark.read.option("basePath", folder).schema(schema)
+    names = [literal(f"{folder}/{path}") for path in paths]
+    return reader.parquet(*names).select(*schema.names)
+
+
+def files(
+    table: DeltaTable, first: date | None = None, last: date | None = None
+) -> pa.Table:
+    """The files of a table, of these days; see spark_frame.
+
+    Returns:
+        `path` within the folder of the table, `num_records`, and more.
+    """
+    found = pa.table(table.get_add_actions(flatten=True))
+    if first is not None:
+        found = found.filter(pc.field("partition.date") >= first)
+    if last is not None:
+        found = found.filter(pc.field("partition.date") <= last)
+    return found

@@ -1,0 +1,162 @@
+"""Whose word a line is: lines of other nodes, and lines about the messages of others.
+
+A folder of journals may be tied to a node (`NODE=DIR`). Then a line of any other node
+in it is a `foreign-node`: it changes nothing. In a folder that is not tied to a node,
+whoever can write there can speak for any node.
+
+Wherever it lies, a line of role sender counts only for messages of the account of its
+node, and one of role receiver only for messages to that account. Any other is a
+`foreign-word`: it counts as a line of its node, and changes no message.
+
+Runs in the Python workers of Spark, and knows nothing of Spark.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import unquote
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from qos.journal.schema import Role
+
+__all__ = ["FOREIGN_NODE", "FOREIGN_WORD", "NOBODY", "Tied", "marked"]
+
+FOREIGN_NODE: Final = "foreign-node"
+FOREIGN_WORD: Final = "foreign-word"
+
+_EXAMPLE_CHARS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Tied:
+    """Folders that are tied to nodes.
+
+    Attributes:
+        folders: each with a node: a full JID, or an account for all of its devices.
+    """
+
+    folders: Sequence[tuple[str, str]] = ()
+
+    def node_of(self, file: str) -> str | None:
+        """The node to which a file (a URI) is tied; of several folders the innermost."""
+        if not self.folders:
+            return None
+        path = _path(unquote(file))
+        found = [
+            (len(prefix), node)
+            for folder, node in self.folders
+            if path.startswith(prefix := f"{_path(folder).rstrip('/')}/")
+        ]
+        return max(found)[1] if found else None
+
+
+NOBODY: Final = Tied()
+
+
+def marked(
+    lines: pa.Table, blocks: Sequence[tuple[str, bytes]], tied: Tied
+) -> pa.Table:
+    """Lines of which those are problems that are not of whoever may say them.
+
+    Args:
+        lines: see qos.audit.lines.CHECKED; in the order of the blocks.
+        blocks: a file (a URI) and whole lines of it.
+        tied: the folders that are tied to nodes.
+    """
+    foreign = _foreign_nodes(lines, blocks, tied)
+    if foreign is not None:
+        lines = _with_problem(lines, foreign, FOREIGN_NODE, blocks)
+        for name in {*lines.column_names} - {"file", "problem", "example"}:
+            nothing = pa.scalar(None, lines[name].type)
+            values = pc.if_else(foreign, nothing, lines[name])
+            lines = lines.set_column(lines.column_names.index(name), name, values)
+    foreign = _foreign_words(lines)
+    if foreign is not None:
+        lines = _with_problem(lines, foreign, FOREIGN_WORD, blocks)
+    return lines
+
+
+def _foreign_nodes(
+    lines: pa.Table, blocks: Sequence[tuple[str, bytes]], tied: Tied
+) -> pa.ChunkedArray | None:
+    """Which lines are of another node than their file; None: none is."""
+    if not tied.folders:
+        return None
+    wanted = [tied.node_of(file) for file, _ in blocks]
+    nodes = lines["node"]
+    node = wanted[0] if len({*wanted}) == 1 else _of_lines(wanted, blocks)
+    node = pa.scalar(node, pa.string()) if not isinstance(node, pa.Array) else node
+    own = pc.or_(pc.equal(nodes, node), pc.equal(_bare(nodes), node))
+    # Null where a file is tied to no node, or a line has none.
+    return _some(pc.invert(own))
+
+
+def _of_lines(
+    values: Sequence[str | None], blocks: Sequence[tuple[str, bytes]]
+) -> pa.Array:
+    """What is of each block, for each line."""
+    counts = [lines.count(b"\n") for _, lines in blocks]
+    numbers = np.repeat(np.arange(len(blocks)), counts)
+    return pa.array(values, pa.string()).take(pa.array(numbers))
+
+
+def _foreign_words(lines: pa.Table) -> pa.Array | None:
+    """Which lines are about messages of other accounts; None: none is."""
+    sends = pc.equal(lines["role"], Role.SENDER.value)
+    receives = pc.equal(lines["role"], Role.RECEIVER.value)
+    nothing = pa.scalar(None, pa.string())
+    to = pc.if_else(receives, lines["to"], nothing)
+    whose = pc.if_else(sends, lines["source"], to)
+    # Nearly always they are the same text.
+    others = _some(pc.not_equal(lines["node"], whose))
+    if others is None:
+        return None
+    some = lines.filter(others)
+    accounts = [_bare(column.filter(others)) for column in (lines["node"], whose)]
+    foreign = pc.and_(pc.not_equal(*accounts), pc.is_null(some["problem"]))
+    if not pc.any(foreign).as_py():
+        return None
+    # The mask of the few, where those are among all.
+    return pc.replace_with_mask(
+        others.combine_chunks(), others.combine_chunks(), foreign.combine_chunks()
+    )
+
+
+def _some(mask: pa.ChunkedArray) -> pa.ChunkedArray | None:
+    mask = pc.fill_null(mask, False)
+    return mask if pc.any(mask).as_py() else None
+
+
+def _bare(jids: pa.ChunkedArray) -> pa.ChunkedArray:
+    return pc.replace_substring_regex(jids, "(?s)/.*", "")
+
+
+def _with_problem(
+    lines: pa.Table,
+    mask: pa.Array | pa.ChunkedArray,
+    problem: str,
+    blocks: Sequence[tuple[str, bytes]],
+) -> pa.Table:
+    said = pc.binary_join_element_wise(
+        *(lines[name] for name in ("node", "role", "event", "source", "to")),
+        " ",
+        null_handling="replace",
+        null_replacement="-",
+    )
+    example = pc.utf8_slice_codeunits(said, 0, _EXAMPLE_CHARS)
+    file = _of_lines([file for file, _ in blocks], blocks)
+    for name, value in (("file", file), ("problem", problem), ("example", example)):
+        values = pc.if_else(mask, value, lines[name])
+        lines = lines.set_column(lines.column_names.index(name), name, values)
+    return lines
+
+
+def _path(place: str) -> str:
+    """The path of a URI, or of a folder as people write it."""
+    return re.sub("^[A-Za-z][A-Za-z0-9+.-]*:(//[^/]*)?", "", place)

@@ -1,0 +1,236 @@
+"""Keeps what is in journals as Parquet, for all that is made of it.
+
+To read the journals again for each table would take longer, and so would Spark's own
+cache: where the folder is on this machine, the Python workers that have checked the
+lines write them, and nothing goes back to Java. Most lines are of messages: of those
+they write no more than what comes of them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time
+from functools import partial
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyspark import TaskContext
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from qos.audit import boot_runs, lines, read, told
+from qos.audit.schema import CHECKED, EVENT
+from qos.audit.speakers import NOBODY, Tied
+
+__all__ = ["Staged", "stage"]
+
+#: Of a row group, which a worker has in memory.
+_ROWS = 200_000
+
+#: Of a column in a row group: there are many ids of messages, and each comes often.
+_DICTIONARY_BYTES = 16 * 2**20
+
+#: The folders that are made, and what is in their files.
+_PARTS = {
+    "lines": lines.CHECKED,
+    "runs": boot_runs.stretches(lines.CHECKED.empty_table()).schema,
+    "told": told.in_arrow(lines.CHECKED.empty_table()).schema,
+    "late": boot_runs.stretches(lines.CHECKED.empty_table()).schema,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """What was written.
+
+    Attributes:
+        lines: see qos.audit.read.checked_lines; only those that are not of messages.
+        runs: see qos.audit.boot_runs; of all lines, the same perhaps twice.
+        told: of the lines of messages; see qos.audit.told.
+        late: the runs of lines that are in none of the other frames, as their day is
+            closed.
+    """
+
+    lines: DataFrame
+    runs: DataFrame
+    told: DataFrame
+    late: DataFrame
+
+
+def stage(
+    spark: SparkSession,
+    sizes: Mapping[str, int],
+    folder: str,
+    *,
+    open_from: date | None = None,
+    tied: Tied = NOBODY,
+) -> Staged:
+    """Check the lines of journals, and write what they are.
+
+    Args:
+        spark: the session.
+        sizes: of the files, by their paths.
+        folder: where; there must be none.
+        open_from: the lines of days before this one are late; None: none is.
+        tied: the folders that are tied to nodes.
+    """
+    if not sizes:
+        runs = spark.createDataFrame([], boot_runs.RUN)
+        by_teller = told.in_spark(spark.createDataFrame([], EVENT))
+        return Staged(spark.createDataFrame([], CHECKED), runs, by_teller, runs)
+    files, rest = read.read_these(spark, sizes, tied)
+    return _staged(spark, files, rest, folder, open_from, tied)
+
+
+def _staged(
+    spark: SparkSession,
+    files: DataFrame,
+    rest: DataFrame | None,
+    folder: str,
+    open_from: date | None,
+    tied: Tied,
+) -> Staged:
+    if "://" in folder:
+        checked = read.checked_files(files, tied)
+        if rest is not None:
+            checked = checked.unionByName(rest)
+        checked.write.parquet(folder)
+        checked = spark.read.schema(CHECKED).parquet(read.literal(folder))
+        is_late = F.lit(False)
+        if open_from is not None:
+            is_late = F.col("problem").isNull() & (F.to_date("at") < F.lit(open_from))
+        late = read.events_of(checked.where(is_late))
+        checked = checked.where(~is_late)
+        events = read.events_of(checked)
+        return Staged(
+            checked.where(~F.coalesce(told.is_of_message(), F.lit(False))),
+            checked.mapInArrow(_runs, boot_runs.RUN),
+            told.in_spark(events.where(told.is_of_message())),
+            late.mapInArrow(_runs, boot_runs.RUN).withColumn(
+                "kind", F.lit(boot_runs.LATE)
+            ),
+        )
+    for part in _PARTS:
+        Path(folder, part).mkdir(parents=True)
+    for name, frame, checked_in in (
+        ("files", files, partial(lines.checked_in, tied=tied)),
+        ("rest", rest, _are_checked),
+    ):
+        if frame is None:
+            continue
+        write = partial(_write, folder, name, checked_in, open_from)
+        written = frame.mapInArrow(write, "n long")
+        written.write.format("noop").mode("overwrite").save()
+    by_teller = told.in_spark(spark.createDataFrame([], EVENT))
+
+    def there(part: str, schema: StructType | str) -> DataFrame:
+        return spark.read.schema(schema).parquet(read.literal(f"{folder}/{part}"))
+
+    return Staged(
+        there("lines", CHECKED),
+        there("runs", boot_runs.RUN),
+        there("told", by_teller.schema),
+        there("late", boot_runs.RUN).withColumn("kind", F.lit(boot_runs.LATE)),
+    )
+
+
+def _are_checked(batch: pa.RecordBatch) -> Iterator[pa.Table]:
+    yield pa.Table.from_batches([batch]).cast(lines.CHECKED)
+
+
+def _runs(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        yield from boot_runs.stretches(pa.Table.from_batches([batch])).to_batches()
+
+
+def _write(
+    folder: str,
+    name: str,
+    checked_in: Callable[[pa.RecordBatch], Iterator[pa.Table]],
+    open_from: date | None,
+    batches: Iterator[pa.RecordBatch],
+) -> Iterator[pa.RecordBatch]:
+    """Write what is in a partition, and say how many lines there are."""
+    tables = (table for batch in batches for table in checked_in(batch))
+    others = [lines.CHECKED.empty_table()]
+    count = 0
+    with (
+        _part(folder, "lines", name) as kept,
+        _part(folder, "runs", name) as runs,
+        _part(folder, "told", name) as by_teller,
+        _part(folder, "late", name) as late,
+    ):
+        for group in _groups(tables):
+            count += len(group)
+            if open_from is not None:
+                is_late = _are_before(group, open_from)
+                late.write_table(boot_runs.stretches(group.filter(is_late)))
+                group = group.filter(pc.invert(is_late))
+            runs.write_table(boot_runs.stretches(group))
+            of_messages = told.are_of_messages(group)
+            by_teller.write_table(told.in_arrow(group.filter(of_messages)))
+            others.append(group.filter(pc.invert(of_messages)))
+        for same in _by_role(pa.concat_tables(others)):
+            kept.write_table(same)
+    yield pa.record_batch({"n": [count]})
+
+
+def _by_role(lines: pa.Table) -> Iterator[pa.Table]:
+    """The lines of each role: Spark does not read groups of rows of other roles."""
+    roles = lines["role"]
+    for role in pc.unique(roles):
+        yield lines.filter(
+            pc.equal(roles, role) if role.is_valid else pc.is_null(roles)
+        )
+
+
+def _are_before(lines: pa.Table, day: date) -> pa.ChunkedArray:
+    moment = datetime.combine(day, time(), UTC)
+    limit = pa.scalar(moment, lines.schema.field("at").type)
+    is_before = pc.fill_null(pc.less(lines["at"], limit), False)
+    return pc.and_(is_before, pc.is_null(lines["problem"]))
+
+
+@contextmanager
+def _part(folder: str, part: str, name: str) -> Iterator[pq.ParquetWriter]:
+    """A file of this task, which is there when all has been written."""
+    context = TaskContext.get()
+    assert context is not None
+    # A task that is tried again replaces what it has written before.
+    path = Path(folder, part, f"{name}-{context.partitionId():05}.parquet")
+    hidden = path.with_name(f".{path.name}.{context.taskAttemptId()}")
+    schema = _PARTS[part]
+    texts = [each.name for each in schema if pa.types.is_string(each.type)]
+    try:
+        with pq.ParquetWriter(
+            hidden,
+            schema,
+            compression="lz4",
+            # The same text comes often.
+            use_dictionary=texts,
+            dictionary_pagesize_limit=_DICTIONARY_BYTES,
+        ) as writer:
+            yield writer
+        os.replace(hidden, path)
+    finally:
+        hidden.unlink(missing_ok=True)
+
+
+def _groups(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    """Tables taken together, so that a group has some rows, and not too many."""
+    some: list[pa.Table] = []
+    rows = 0
+    for table in tables:
+        some.append(table)
+        rows += len(table)
+        if rows >= _ROWS:
+            yield pa.concat_tables(some)
+            some, rows = [], 0
+    if some:
+        yield pa.concat_tables(some)

@@ -1,0 +1,210 @@
+"""What a follower keeps between its steps, beside the state: by the number of the step.
+
+::
+
+    FOLDER/plan/upto=7        the files of step 7; written before any of them is read
+    FOLDER/seen/upto=4        all files up to step 4 that may be listed again
+    FOLDER/boots/upto=7       after step 7: the runs of all boots (see boot_runs),
+    FOLDER/problems/upto=7    the problems of lines and files,
+    FOLDER/pending/upto=7     the messages that may be judged in another way later,
+    FOLDER/again/upto=7       the same, as they were judged last,
+    FOLDER/marks/upto=7       and how far it is: see Marks
+
+A step that is done again has the files of its plan, and reads what was there before it,
+so that it comes to the same however often it is interrupted. It is over when its marks
+are there; what only an earlier step needs is removed when the next one begins.
+
+Knows neither tables nor what decides about lines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, astuple, dataclass
+from datetime import date
+from functools import partial
+from typing import Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from qos.audit import boot_runs, store
+from qos.audit.at_once import at_once
+from qos.audit.new_files import PROBLEM, NewFile
+from qos.audit.state import Part
+
+__all__ = ["Incomplete", "Marks", "Staging"]
+
+_MARKS: Final = (
+    "batch int, lines bigint, events bigint, first date, last date, latest date, "
+    "shown_from date, open_from date, parts array<struct<first:int,last:int,latest:date>>"
+)
+
+_FILE: Final = "path string, day string, problem string, size bigint"
+
+#: After so many steps their files are written together.
+_TOGETHER: Final = 64
+
+
+class Incomplete(Exception):
+    """Something of what was kept is not there any more; in one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """How far a follower is.
+
+    Attributes:
+        batch: its last step.
+        lines: all that were read; `events` of them are events.
+        first: the first day of an event that is in a table.
+        last: the last one.
+        latest: the last one that was not in the future.
+        shown_from: the first day that this step could change.
+        open_from: the first day that the next one can change; None: any.
+        parts: those of the state that count.
+    """
+
+    batch: int = -1
+    lines: int = 0
+    events: int = 0
+    first: date | None = None
+    last: date | None = None
+    latest: date | None = None
+    shown_from: date | None = None
+    open_from: date | None = None
+    parts: tuple[Part, ...] = ()
+
+
+class Staging:
+    """The folder of a follower."""
+
+    def __init__(self, spark: SparkSession, folder: str) -> None:
+        self._spark = spark
+        self._folder = folder
+
+    def marks(self, upto: int | None = None) -> Marks:
+        """The marks after the last step that is over. Before any: those of none.
+
+        Args:
+            upto: the last step that counts; None: any.
+
+        Raises:
+            Incomplete: there are none, though a step was over.
+        """
+        whole = [step for step in self._whole("marks") if upto is None or step <= upto]
+        last = max(whole, default=-1)
+        if last < 0:
+            # The plan of the first step may be there, and nothing else.
+            if max(self._numbers("plan"), default=0) > 0:
+                raise Incomplete(
+                    f"{self._folder} is not complete: its marks are not there. Remove "
+                    "it all, and it begins anew"
+                )
+            return Marks()
+        row = self._read("marks", last, _MARKS).first()
+        assert row is not None
+        values = row.asDict()
+        values["parts"] = tuple(Part(*part) for part in values["parts"])
+        return Marks(**values)
+
+    def boots(self, step: int) -> DataFrame:
+        """The runs of lines after a step."""
+        return self._read("boots", step, boot_runs.RUN)
+
+    def problems(self, step: int) -> DataFrame:
+        """The problems of lines and files after a step."""
+        return self._read("problems", step, PROBLEM)
+
+    def pending(self, step: int, schema: StructType) -> DataFrame:
+        """The messages that are not judged for good after a step."""
+        name = "again" if step in self._whole("again") else "pending"
+        return self._read(name, step, schema)
+
+    def save_again(self, pending: DataFrame, step: int) -> None:
+        """Keep these messages, as they were judged again without a new line."""
+        store.overwrite(pending, self._at("again", step))
+
+    def save(self, marks: Marks, runs: DataFrame, **frames: DataFrame) -> None:
+        """Keep what is known after a step, which is over then.
+
+        Args:
+            marks: after it.
+            runs: of all boots.
+            frames: `problems` and `pending`, if they are asked for later.
+        """
+        at_once(
+            *(
+                partial(store.overwrite, frame, self._at(name, marks.batch))
+                for name, frame in {"boots": runs, **frames}.items()
+            )
+        )
+        values = tuple(asdict(marks).values())
+        row = self._spark.createDataFrame([values], _MARKS)
+        store.overwrite(row, self._at("marks", marks.batch))
+
+    def plan(self, step: int) -> list[NewFile]:
+        """The files of a step that was begun; none: it was not."""
+        if step not in self._whole("plan"):
+            return []
+        return self._files("plan", step)
+
+    def save_plan(self, files: Sequence[NewFile], step: int) -> None:
+        """Keep the files of a step."""
+        self._write_files(files, "plan", step)
+
+    def seen(self) -> list[NewFile]:
+        """The files of all steps, but for those that were forgotten."""
+        whole = max(self._whole("seen"), default=-1)
+        found = self._files("seen", whole) if whole >= 0 else []
+        for step in sorted(self._whole("plan")):
+            if step > whole:
+                found += self._files("plan", step)
+        return found
+
+    def clean(self, marks: Marks, seen: Sequence[NewFile]) -> None:
+        """Remove what is not needed after a step that is over.
+
+        Args:
+            marks: after it.
+            seen: the files that are not to be forgotten, up to this step.
+        """
+        for name in ("boots", "problems", "pending", "again", "marks"):
+            self._remove(name, marks.batch)
+        whole = max(self._whole("seen"), default=-1)
+        if marks.batch - whole >= _TOGETHER:
+            self._write_files(seen, "seen", marks.batch)
+            self._remove("seen", marks.batch)
+            self._remove("plan", marks.batch + 1)
+
+    def _remove(self, name: str, needed: int) -> None:
+        for number in self._numbers(name):
+            if number < needed:
+                store.remove(self._spark, self._at(name, number))
+
+    def _numbers(self, name: str) -> Iterator[int]:
+        for child in store.children(self._spark, f"{self._folder}/{name}"):
+            if child.startswith("upto="):
+                yield int(child.removeprefix("upto="))
+
+    def _whole(self, name: str) -> Iterator[int]:
+        """Those that were written to the end."""
+        for number in self._numbers(name):
+            if "_SUCCESS" in store.children(self._spark, self._at(name, number)):
+                yield number
+
+    def _at(self, name: str, step: int) -> str:
+        return f"{self._folder}/{name}/upto={step}"
+
+    def _read(self, name: str, step: int, schema: str | StructType) -> DataFrame:
+        if step < 0:
+            return self._spark.createDataFrame([], schema)
+        folder = store.literal(self._at(name, step))
+        return self._spark.read.schema(schema).parquet(folder)
+
+    def _files(self, name: str, step: int) -> list[NewFile]:
+        return [NewFile(*row) for row in self._read(name, step, _FILE).collect()]
+
+    def _write_files(self, files: Sequence[NewFile], name: str, step: int) -> None:
+        rows = [astuple(file) for file in files]
+        store.overwrite(self._spark.createDataFrame(rows, _FILE), self._at(name, step))

@@ -1,0 +1,281 @@
+"""The state of an audit: what nodes have said of each message and item so far.
+
+A *part* has what one step of an audit knows of the subjects (qos.audit.subjects)
+that it touched: all that was known of them before, and what is new. So all of a subject
+is in the newest part that has it, and a step reads no more of former parts than the
+numbers of subjects, and of the steps found there the rows::
+
+    FOLDER/parts/7-7/told     what each node says of a message (qos.audit.told)
+    FOLDER/parts/7-7/lines    the lines of items, workers, refusals and counts
+    FOLDER/parts/1-6          parts of former steps, gathered in one
+
+Parts whose days are all closed become one, in which only what has not ended is left.
+Each row has the number of its step, and the rows of a part lie in the order of steps:
+to read those of few steps takes as long in a gathered part as in their own. Parts never
+change; which of them count is said by whoever has this state (see Part). A step that
+was interrupted is done again, and writes its part again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import date, timedelta
+from functools import partial
+from typing import Final, NamedTuple
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import IntegerType, LongType, StructField, StructType
+
+from qos.audit import store, told
+from qos.audit.at_once import at_once
+from qos.audit.schema import EVENT
+from qos.audit.subjects import is_open, message_is_open
+from qos.audit.tables import WRITTEN_WITHIN
+from qos.audit.tables.once import role_is
+from qos.journal.schema import Role
+
+__all__ = ["GATHERED", "Known", "Part", "State", "few", "gathered"]
+
+#: So many parts of about the same size become one.
+GATHERED: Final = 16
+
+_KINDS: Final = ("told", "lines")
+
+#: So many numbers of subjects, 8 bytes each, every task may have.
+_FEW: Final = 200_000
+
+
+class Part(NamedTuple):
+    """Which part it is: the first and the last step that it has rows of.
+
+    Attributes:
+        latest: the last day of them that was not in the future; None: not known.
+    """
+
+    first: int
+    last: int
+    latest: date | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is known of some subjects; each row has its `subject`.
+
+    Attributes:
+        told: see qos.audit.told.
+        lines: events that are not of messages.
+    """
+
+    told: DataFrame
+    lines: DataFrame
+
+    def __add__(self, other: Known) -> Known:
+        """Both; a line may be in both."""
+        return Known(
+            self.told.unionByName(other.told), self.lines.unionByName(other.lines)
+        )
+
+    def subjects(self) -> DataFrame:
+        """The subjects, each once."""
+        all_of_them = self.told.select("subject").union(self.lines.select("subject"))
+        return all_of_them.distinct()
+
+
+class State:
+    """The parts in a folder.
+
+    Args:
+        spark: the session.
+        folder: only for these parts.
+    """
+
+    def __init__(self, spark: SparkSession, folder: str) -> None:
+        self._spark = spark
+        self._folder = folder
+        self._schemas = {
+            name: StructType(
+                [
+                    StructField("subject", LongType()),
+                    StructField("step", IntegerType()),
+                    *schema.fields,
+                ]
+            )
+            for name, schema in _schemas(spark).items()
+        }
+
+    def nothing(self) -> Known:
+        """No row."""
+        return Known(*(self._read(name, ()).drop("step") for name in _KINDS))
+
+    def look_up(self, subjects: DataFrame, parts: Sequence[Part]) -> Known:
+        """All that is known of some subjects.
+
+        Args:
+            subjects: a column `subject`, each once; they are asked for several times.
+            parts: those that count.
+        """
+        if not parts:
+            return self.nothing()
+        keys = few(subjects)
+        return Known(
+            *at_once(*(partial(self._found, name, keys, parts) for name in _KINDS))
+        )
+
+    def write(self, known: Known, step: int) -> Part:
+        """Write the part of a step, and return it; it does not count yet.
+
+        Its last day is for the caller to say.
+        """
+        part = Part(step, step)
+        frames = zip(_KINDS, (known.told, known.lines), strict=True)
+        rows = [(frame.withColumn("step", F.lit(step)), name) for name, frame in frames]
+        at_once(*(partial(self._write, *each, part) for each in rows))
+        return part
+
+    def gather(
+        self, parts: Sequence[Part], all_parts: Sequence[Part], open_from: date | None
+    ) -> Part:
+        """Make one part of some that follow each other.
+
+        What a newer part has is left out, and subjects that have ended before a day.
+
+        Args:
+            parts: those, two or more.
+            all_parts: those that count, these among them.
+            open_from: the day; None: nothing is left out for its age.
+        """
+        whole = Part(parts[0].first, parts[-1].last, parts[-1].latest)
+        newest = [part for part in all_parts if part.last >= whole.first]
+        for name in _KINDS:
+            steps = self._newest(self._read(name, newest))
+            rows = self._read(name, parts).join(steps, ["subject", "step"], "left_semi")
+            if open_from is not None:
+                rows = _since(rows, name, open_from)
+            self._write(rows, name, whole)
+        return whole
+
+    def read(self, part: Part) -> Known:
+        """All that is in a part."""
+        return Known(*(self._read(name, [part]).drop("step") for name in _KINDS))
+
+    def lines(self, parts: Sequence[Part]) -> DataFrame:
+        """The lines of all subjects, some of them several times."""
+        return self._read("lines", parts).drop("step")
+
+    def lines_of(self, subjects: DataFrame, parts: Sequence[Part]) -> DataFrame:
+        """The lines of some subjects; see look_up."""
+        return self._found("lines", few(subjects), parts)
+
+    def clean(self, parts: Collection[Part]) -> None:
+        """Remove the parts that do not count."""
+        names = {_name(part) for part in parts}
+        for name in store.children(self._spark, f"{self._folder}/parts"):
+            if name not in names:
+                store.remove(self._spark, f"{self._folder}/parts/{name}")
+
+    def _found(
+        self, name: str, subjects: DataFrame, parts: Sequence[Part]
+    ) -> DataFrame:
+        rows = self._read(name, parts)
+        # Of all rows no more than two columns are read.
+        steps = self._newest(rows.join(subjects, "subject", "left_semi")).persist()
+        try:
+            found = [row["step"] for row in steps.select("step").distinct().collect()]
+            if not found:
+                return self._read(name, ()).drop("step")
+            some = [
+                part
+                for part in parts
+                if any(part.first <= step <= part.last for step in found)
+            ]
+            rows = self._read(name, some).where(F.col("step").isin(found))
+            rows = rows.join(steps, ["subject", "step"], "left_semi").drop("step")
+            return rows.localCheckpoint()
+        finally:
+            steps.unpersist()
+
+    @staticmethod
+    def _newest(rows: DataFrame) -> DataFrame:
+        return rows.groupBy("subject").agg(F.max("step").alias("step"))
+
+    def _write(self, rows: DataFrame, name: str, part: Part) -> None:
+        rows = rows.select(*self._schemas[name].names)
+        if part.first != part.last:
+            rows = rows.repartitionByRange("step").sortWithinPartitions("step")
+        rows.write.mode("overwrite").parquet(self._at(name, part))
+
+    def _read(self, name: str, parts: Iterable[Part]) -> DataFrame:
+        paths = [store.literal(self._at(name, part)) for part in parts]
+        if not paths:
+            return self._spark.createDataFrame([], self._schemas[name])
+        return self._spark.read.schema(self._schemas[name]).parquet(*paths)
+
+    def _at(self, name: str, part: Part) -> str:
+        return f"{self._folder}/parts/{_name(part)}/{name}"
+
+
+def few(subjects: DataFrame) -> DataFrame:
+    """The same; if they are few, all tasks have them, and no other row has to move.
+
+    Args:
+        subjects: computed already: Spark does not know how many they are.
+    """
+    subjects = subjects.select("subject")
+    return F.broadcast(subjects) if subjects.count() <= _FEW else subjects
+
+
+def gathered(parts: Sequence[Part], open_from: date | None) -> Sequence[Part]:
+    """The parts that are to become one; none: they are few enough.
+
+    Those of closed days, of which little is left then; or the newest ones, if there are
+    many. Each row is gathered as often as there are sizes of parts, and once more when
+    its day is closed: so what a step reads and writes depends on the open days, and not
+    on those before.
+
+    Args:
+        parts: those that count, the oldest first.
+        open_from: the first day that is open; None: any.
+    """
+    if open_from is not None:
+        closed = [part for part in parts if (part.latest or date.min) < open_from]
+        if len(closed) > 1:
+            return closed
+    size = 1
+    rest = list(parts)
+    while rest:
+        same = []
+        while rest and _steps(rest[-1]) <= size:
+            same.append(rest.pop())
+        if len(same) >= GATHERED:
+            return same[::-1]
+        size *= GATHERED
+    return []
+
+
+def _since(rows: DataFrame, name: str, day: date) -> DataFrame:
+    """The rows of subjects that were heard of since a day, or have not ended."""
+    # A count of a day may be of a window of half a day before, with which others are.
+    later = F.when(role_is(Role.JOURNAL), F.lit(4 * WRITTEN_WITHIN))
+    last, ended = F.col("at") + F.coalesce(later, F.lit(timedelta())), ~is_open()
+    if name == "told":
+        last, ended = F.col("last_at"), ~message_is_open()
+    of_each = rows.groupBy("subject").agg(
+        F.to_date(F.max(last)).alias("last"), ended.alias("ended")
+    )
+    over = of_each.where(F.col("ended") & (F.col("last") < F.lit(day)))
+    return rows.join(over, "subject", "left_anti")
+
+
+def _steps(part: Part) -> int:
+    return part.last - part.first + 1
+
+
+def _name(part: Part) -> str:
+    return f"{part.first}-{part.last}"
+
+
+def _schemas(spark: SparkSession) -> dict[str, StructType]:
+    events = spark.createDataFrame([], EVENT)
+    return {"told": told.in_spark(events).schema, "lines": EVENT}

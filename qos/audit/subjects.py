@@ -1,0 +1,88 @@
+"""Which lines belong together: those of a message, or of an item at one node.
+
+All lines of a subject make its rows; so what is kept of a stream, and which days are
+made again, goes by subjects, and not by the day of a line. Pure functions.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from qos.audit.tables.items import ENDS
+from qos.audit.tables.once import bare, event_is, role_is
+from qos.audit.told import OUTCOMES
+from qos.journal.schema import (
+    JournalEvent,
+    QueueEvent,
+    ReceiverEvent,
+    Role,
+    SenderEvent,
+)
+
+__all__ = ["begun", "is_open", "message_is_open", "message_subject", "subject"]
+
+_S, _R, _Q = SenderEvent, ReceiverEvent, QueueEvent
+
+
+def subject() -> Column:
+    """A number for what a line is about.
+
+    Two may have the same by chance: then more is kept, or made again, than need be.
+    """
+    refused = role_is(Role.RECEIVER) & event_is(_R.REFUSED)
+    of_message = role_is(Role.SENDER, Role.RECEIVER) & ~refused
+    item = F.xxhash64(F.lit("item"), "node", "queue", "item")
+    of_item = role_is(Role.QUEUE, Role.WORKER)
+    # Both ends of a route are told of by nodes that know nothing of each other.
+    is_count = role_is(Role.JOURNAL) & event_is(JournalEvent.COUNTED)
+    hour = F.xxhash64(F.lit("counted"), F.date_trunc("hour", "since"))
+    return (
+        F.when(of_message & F.col("msg_id").isNotNull(), message_subject())
+        .when(of_item & F.col("item").isNotNull(), item)
+        .when(is_count, hour)
+        .otherwise(F.xxhash64(F.lit("line"), "boot", "seq"))
+    )
+
+
+def message_subject() -> Column:
+    """The same for a message; also of a row of qos.audit.told."""
+    account = bare(
+        F.coalesce("source", F.when(role_is(Role.SENDER), F.col("node")), F.lit(""))
+    )
+    return F.xxhash64(F.lit("message"), account, "msg_id", "level")
+
+
+def begun() -> Column:
+    """An aggregate of a subject's lines: when it began, as its row has it."""
+    sends = role_is(Role.SENDER)
+    accepted = F.min(F.when(sends & event_is(_S.ACCEPTED), F.col("at")))
+    published = role_is(Role.QUEUE) & event_is(_Q.PUBLISHED)
+    return F.coalesce(
+        accepted,
+        F.min(F.when(sends, F.col("at"))),
+        # An id may be used again.
+        F.max(F.when(published, F.col("at"))),
+        F.min("at"),
+    )
+
+
+def is_open() -> Column:
+    """An aggregate of a subject's lines: whether it has not ended, at one side."""
+    sends, receives = role_is(Role.SENDER), role_is(Role.RECEIVER)
+    ended = F.bool_or(sends & event_is(*OUTCOMES))
+    held = F.bool_or(receives & ~event_is(_R.REFUSED))
+    done = F.bool_or(receives & event_is(_R.DONE, _R.EXPIRED))
+    at_queue = F.when(role_is(Role.QUEUE), F.struct("at", "boot", "seq"))
+    last = F.max_by("event", at_queue)
+    queued = F.coalesce(~last.isin(*(event.value for event in ENDS)), F.lit(False))
+    return (F.bool_or(sends) & ~ended) | (held & ~done) | queued
+
+
+def message_is_open() -> Column:
+    """An aggregate of a message's rows of qos.audit.told: the same."""
+    sends, receives = role_is(Role.SENDER), role_is(Role.RECEIVER)
+    done = F.coalesce("done_at", "expired_at").isNotNull()
+    return (F.bool_or(sends) & ~F.bool_or(F.col("end").isNotNull())) | (
+        F.bool_or(receives) & ~F.bool_or(receives & done)
+    )

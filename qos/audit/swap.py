@@ -1,0 +1,237 @@
+"""Rows of a table replaced by others with the same keys, whatever the size of the table.
+
+Only the files that have such rows are written again, each by itself: so a file stays
+with the hours that it has, and is found by them. All is one commit, and to do it again
+changes nothing. When nothing is going to change any more, few files are made of many.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Sequence
+from datetime import date
+from functools import reduce
+from typing import Final, TypeAlias
+from urllib.parse import unquote
+
+import pyarrow as pa
+from deltalake import DeltaTable
+from deltalake.transaction import RemoveAction
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from qos.audit import delta, store
+from qos.audit.locations import spark_folder
+from qos.audit.snapshot import files
+
+__all__ = ["Hour", "join_files", "read_hours", "swap"]
+
+#: A date and an hour: each table has these columns.
+Hour: TypeAlias = tuple[date, int]
+
+#: So many files, or bytes, are written again rather than looked through first.
+_FILES_FEW: Final = 2
+_BYTES_FEW: Final = 1_000_000
+
+#: More are not written each by itself.
+_KEPT_APART: Final = 32
+
+#: Of a file that is written again.
+_FILE_BYTES: Final = 128 * 2**20
+
+
+def swap(
+    rows: DataFrame,
+    folder: str,
+    *,
+    on: Sequence[str],
+    keys: DataFrame,
+    hours: Collection[Hour],
+) -> None:
+    """Replace the rows with some keys by others.
+
+    Args:
+        rows: those that come, all with such keys.
+        folder: of the table, which is made if need be.
+        on: the columns of the keys. A null is a value.
+        keys: those; they are asked for several times.
+        hours: of the rows, and of those that they replace.
+
+    Raises:
+        CannotWrite: see qos.audit.delta.replace.
+    """
+    spark = rows.sparkSession
+    table = delta.open_table(spark, folder)
+    if table is None:
+        table = delta.create(spark, folder, rows.schema, ["date"])
+    if not hours:
+        return
+    found = _files_of(table, hours)
+    if len(found) > _FILES_FEW and sum(found.values()) > _BYTES_FEW:
+        found = _with_keys(spark, table, rows.schema, found, on, keys)
+    without = [
+        _read(spark, table, rows.schema, some)
+        .join(_named(keys, on), _same(on), "left_anti")
+        .coalesce(1 + sum(found[path] for path in some) // _FILE_BYTES)
+        for some in _apart(found)
+    ]
+    # Few files, and no task that has all of a big day to itself.
+    parts = [rows.hint("rebalance", "date"), *without]
+    now_ms = round(time.time() * 1000)
+    delta.replace(
+        reduce(DataFrame.unionByName, parts),
+        folder,
+        partition_by=["date"],
+        removed=[RemoveAction(path, True, now_ms) for path in found],
+    )
+
+
+def join_files(
+    spark: SparkSession, folder: str, schema: StructType, first: date | None, last: date
+) -> None:
+    """Make few files of the many in which some days were written. No row changes.
+
+    Args:
+        spark: the session.
+        folder: of the table.
+        schema: of the table.
+        first: the first of the days; None: as early as there is any.
+        last: the last one.
+
+    Raises:
+        CannotWrite: see qos.audit.delta.replace.
+    """
+    table = delta.open_table(spark, folder)
+    if table is None:
+        return
+    groups = _groups(table, first, last)
+    now_ms = round(time.time() * 1000)
+    for start in range(0, len(groups), _KEPT_APART):
+        some = groups[start : start + _KEPT_APART]
+        parts = [_read(spark, table, schema, paths).coalesce(1) for paths in some]
+        delta.replace(
+            reduce(DataFrame.unionByName, parts),
+            folder,
+            partition_by=["date"],
+            removed=[
+                RemoveAction(path, False, now_ms) for paths in some for path in paths
+            ],
+            data_change=False,
+        )
+
+
+def read_hours(
+    spark: SparkSession, folder: str, schema: StructType, hours: Collection[Hour]
+) -> DataFrame:
+    """The rows of these hours; no other files are read."""
+    table = delta.open_table(spark, folder)
+    if table is None:
+        return spark.createDataFrame([], schema)
+    found = _read(spark, table, schema, list(_files_of(table, hours)))
+    return found.where(in_hours(hours))
+
+
+def in_hours(hours: Collection[Hour]) -> Column:
+    """Whether a row is of one of these hours."""
+    by_day: dict[date, list[int]] = {}
+    for day, hour in hours:
+        by_day.setdefault(day, []).append(hour)
+    each = [
+        (F.col("date") == F.lit(day)) & F.col("hour").isin(some)
+        for day, some in by_day.items()
+    ]
+    return reduce(Column.__or__, each, F.lit(False))
+
+
+def _files_of(table: DeltaTable, hours: Collection[Hour]) -> dict[str, int]:
+    """The files that may have rows of these hours, and their sizes."""
+    by_day: dict[date, list[int]] = {}
+    for day, hour in hours:
+        by_day.setdefault(day, []).append(hour)
+    names = ["path", "size_bytes", "partition.date", "min.hour", "max.hour"]
+    found: pa.Table = files(table)
+    if not len(found):
+        return {}
+    return {
+        row["path"]: row["size_bytes"]
+        for row in found.select(names).to_pylist()
+        if any(
+            row["min.hour"] <= hour <= row["max.hour"]
+            for hour in by_day.get(row["partition.date"], ())
+        )
+    }
+
+
+def _with_keys(
+    spark: SparkSession,
+    table: DeltaTable,
+    schema: StructType,
+    found: dict[str, int],
+    on: Sequence[str],
+    keys: DataFrame,
+) -> dict[str, int]:
+    """The files of those that have a row with such a key."""
+    place = F.col("_metadata.file_path").alias("place")
+    rows = _all_of(spark, table, schema, list(found)).select(place, *on)
+    hits = rows.join(_named(keys, on), _same(on), "left_semi")
+    places = [
+        unquote(row["place"]) for row in hits.select("place").distinct().collect()
+    ]
+    tails = {"/".join(place.split("/")[-3:]) for place in places}
+    return {path: size for path, size in found.items() if path in tails}
+
+
+def _groups(table: DeltaTable, first: date | None, last: date) -> list[list[str]]:
+    """The files that are to become one, two or more, each time.
+
+    They are of one day, and were written one after the other: so most of the rows in
+    each file are of few hours.
+    """
+    found: pa.Table = files(table, first, last)
+    if not len(found):
+        return []
+    # Many files may be written in the same second, of which `path` begins.
+    order = ["partition.date", "modification_time", "path"]
+    rows = found.sort_by([(name, "ascending") for name in order])
+    groups: list[list[str]] = []
+    day, size = None, 0
+    for row in rows.select([*order, "size_bytes"]).to_pylist():
+        size += row["size_bytes"]
+        if row["partition.date"] != day or size > _FILE_BYTES:
+            groups.append([])
+            day, size = row["partition.date"], row["size_bytes"]
+        groups[-1].append(row["path"])
+    return [paths for paths in groups if len(paths) > 1]
+
+
+def _apart(found: dict[str, int]) -> list[list[str]]:
+    """The files in groups, in the order in which they were written."""
+    paths = sorted(found)
+    size = -(-len(paths) // _KEPT_APART) or 1
+    return [paths[start : start + size] for start in range(0, len(paths), size)]
+
+
+def _read(
+    spark: SparkSession, table: DeltaTable, schema: StructType, paths: list[str]
+) -> DataFrame:
+    if not paths:
+        return spark.createDataFrame([], schema)
+    return _all_of(spark, table, schema, paths).select(*schema.names)
+
+
+def _all_of(
+    spark: SparkSession, table: DeltaTable, schema: StructType, paths: list[str]
+) -> DataFrame:
+    folder = spark_folder(table.table_uri)
+    names = [store.literal(f"{folder}/{path}") for path in paths]
+    return spark.read.option("basePath", folder).schema(schema).parquet(*names)
+
+
+def _named(keys: DataFrame, on: Sequence[str]) -> DataFrame:
+    return keys.select(*(F.col(name).alias(f"key {name}") for name in on))
+
+
+def _same(on: Sequence[str]) -> Column:
+    each: list[Column] = [F.col(name).eqNullSafe(F.col(f"key {name}")) for name in on]
+    return reduce(Column.__and__, each)

@@ -1,0 +1,33 @@
+"""The tables: pure functions from frames to frames, for batch and streaming alike.
+
+None has a session, reads a clock or knows a file. Times are in the time zone of the
+session, which has to be UTC.
+"""
+
+from qos.audit.tables.anomalies import Limits, anomalies, judged, revised
+from qos.audit.tables.deliveries import deliveries, deliveries_of
+from qos.audit.tables.items import queue_items
+from qos.audit.tables.once import once
+from qos.audit.tables.queues import queues_hourly
+from qos.audit.tables.refusals import refusals
+from qos.audit.tables.routes import routes_hourly, unproven_hourly
+from qos.audit.tables.windows import WRITTEN_WITHIN, windows_hourly
+from qos.audit.tables.workers import workers_hourly
+
+__all__ = [
+    "WRITTEN_WITHIN",
+    "Limits",
+    "anomalies",
+    "deliveries",
+    "deliveries_of",
+    "judged",
+    "once",
+    "queue_items",
+    "queues_hourly",
+    "refusals",
+    "revised",
+    "routes_hourly",
+    "unproven_hourly",
+    "windows_hourly",
+    "workers_hourly",
+]

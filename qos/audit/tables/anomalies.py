@@ -1,0 +1,219 @@
+"""Verdicts: which messages were lost, duplicated, orphaned, are stuck or in doubt.
+
+An audit says only what lines prove. Each message has one verdict:
+
+- `ok`: nothing is wrong, as far as the lines say.
+- `lost`: its sender's last outcome is delivered, the addressed device has no line of a
+  hand-over, and one run of that device covers the time from the first `released` to the
+  outcome (from `accepted` if the sender's own lines in between are not complete).
+- `duplicated`: handed over more than once, and not marked `redelivered`. If its sender
+  was not seen, who may use a msg_id again, one run of the receiver has to have all from
+  the first hold to the last hand-over.
+- `orphaned`: handed over, its sender's account has no line of it, and one run of the
+  sending device covers the time from the hold to the hand-over.
+- `stuck`: held or outstanding, and the node that says so has written on for
+  `stuck_after_s`, in the same run, without another line of it; and no other run
+  follows, as its end may be in between.
+- `in-doubt`: so says the sender; `ended` says how it really ended.
+- `unproven`: it looks as if it were one of those (`suspected`), and a run that would
+  prove it is not there; `reason` says why (qos.audit.tables.cover).
+
+The accusations are also rows of the table of anomalies; unproven messages never are.
+
+Times of two nodes are compared only to find out what a run covers, and may differ by up
+to `skew_s`; never to find out what came first. A device is a full JID, or a component
+that keeps a journal. A journal that was begun without a resource has the name of an
+account, that several devices may share: it speaks of a message that it has lines of.
+
+An acknowledged message arrives *at least* once, and its two sides do not join, so it
+can be stuck, or in doubt, and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from qos.audit.tables.deliveries import COLUMNS
+from qos.audit.tables.facts import Limits, cases, how_it_ended, with_cover
+
+__all__ = [
+    "KINDS",
+    "UNPROVEN",
+    "VERDICT",
+    "Limits",
+    "anomalies",
+    "judged",
+    "revised",
+]
+
+#: The accusations. Of several that are true of a message the first is its verdict.
+KINDS = ("lost", "duplicated", "orphaned", "stuck", "in-doubt")
+
+UNPROVEN = "unproven"
+
+#: The columns that `judged` adds.
+VERDICT = (
+    *("verdict", "reason", "rests_on", "suspected", "uncovered", "ended"),
+    "judged_at",
+)
+
+
+def judged(deliveries: DataFrame, boots: DataFrame, limits: Limits) -> DataFrame:
+    """Each message with its verdict.
+
+    Args:
+        deliveries: see qos.audit.tables.deliveries.
+        boots: runs that were merged; see qos.audit.boot_runs.
+        limits: see Limits.
+
+    Returns:
+        The columns of `deliveries`, and `verdict`, `reason` (of an unproven one),
+        `rests_on` (the nodes whose lines the verdict rests on; null where it is ok),
+        `suspected` (what an unproven message looks like), `uncovered` (the node of
+        which a run would prove it), `ended` (only of in-doubt: delivered, not-delivered
+        or unknown) and `judged_at` (`limits.now`).
+    """
+    found = cases()
+    rows = with_cover(deliveries, boots, limits).withColumns(
+        {
+            "proven": _first((case.proven, case.kind) for case in found),
+            "looks": _first((case.suspected, case.kind) for case in found),
+        }
+    )
+    is_unproven = F.col("proven").isNull() & F.col("looks").isNotNull()
+    in_doubt = F.col("proven") == "in-doubt"
+    return rows.select(
+        *COLUMNS,
+        F.coalesce("proven", F.when(is_unproven, UNPROVEN), F.lit("ok")).alias(
+            "verdict"
+        ),
+        F.when(is_unproven, _chosen("looks", {c.kind: c.reason for c in found})).alias(
+            "reason"
+        ),
+        _chosen(
+            F.coalesce("proven", "looks"), {c.kind: c.rests_on for c in found}
+        ).alias("rests_on"),
+        F.when(is_unproven, F.col("looks")).alias("suspected"),
+        F.when(
+            is_unproven, _chosen("looks", {c.kind: c.uncovered for c in found})
+        ).alias("uncovered"),
+        F.when(in_doubt, how_it_ended()).alias("ended"),
+        F.lit(limits.now).cast("timestamp").alias("judged_at"),
+    )
+
+
+def anomalies(messages: DataFrame) -> DataFrame:
+    """One row for each message that is accused.
+
+    Args:
+        messages: see `judged`.
+
+    Returns:
+        Columns `date`, `hour`, `kind`, `ended` (only of in-doubt), `level`, `sender`,
+        `receiver`, `msg_id`, `begun_at`, `rests_on`, `evidence` (all that is known of
+        the message, as JSON), `found_at`, `withdrawn_at` (null while it stands) and
+        `history`: its verdicts, with the moment of the audit and the reason.
+    """
+    # Not those that the frame says: to ask it is not allowed in every pipeline.
+    names = [name for name in COLUMNS if name not in {"date", "hour"}]
+    return messages.where(F.col("verdict").isin(*KINDS)).select(
+        "date",
+        "hour",
+        F.col("verdict").alias("kind"),
+        *("ended", "level", "sender", "receiver", "msg_id", "begun_at", "rests_on"),
+        F.to_json(F.struct(*names)).alias("evidence"),
+        F.col("judged_at").alias("found_at"),
+        F.lit(None).cast("timestamp").alias("withdrawn_at"),
+        F.array(_entry("judged_at", "verdict", F.lit(None))).alias("history"),
+    )
+
+
+def revised(
+    found: DataFrame,
+    before: DataFrame,
+    messages: DataFrame,
+    messages_before: DataFrame,
+    limits: Limits,
+) -> DataFrame:
+    """The anomalies with those of an earlier audit: none ever vanishes.
+
+    What stands still keeps its `found_at`; what is found no more is withdrawn.
+
+    Args:
+        found: by this audit; see `anomalies`.
+        before: the table of the same days, as it was.
+        messages: as they are judged now; see `judged`.
+        messages_before: as they were judged before.
+        limits: of this audit.
+    """
+    now = F.lit(limits.now).cast("timestamp")
+    was = messages_before.where(F.col("verdict") != "ok").select(
+        *_MESSAGE, _entry("judged_at", "verdict", "reason").alias("was")
+    )
+    was = was.dropDuplicates([*_MESSAGE])
+    known = before.select(
+        *_ACCUSATION,
+        F.col("found_at").alias("found_before"),
+        F.col("history").alias("known"),
+    )
+    rows = found.join(known, [*_ACCUSATION], "left").join(was, [*_MESSAGE], "left")
+    other = F.col("was").isNotNull() & (F.col("was.verdict") != F.col("kind"))
+    none = F.array().cast(_HISTORY)
+    earlier = F.coalesce("known", F.when(other, F.array("was")), none)
+    stands = F.coalesce(
+        F.try_element_at(earlier, F.lit(-1))["verdict"] == F.col("kind"), F.lit(False)
+    )
+    rows = rows.withColumns(
+        {
+            "found_at": F.coalesce("found_before", "found_at"),
+            "history": F.when(stands, earlier).otherwise(F.concat(earlier, "history")),
+        }
+    )
+    is_now = messages.select(*_MESSAGE, F.coalesce("reason", "verdict").alias("is_now"))
+    gone = before.join(found.select(*_ACCUSATION), [*_ACCUSATION], "left_anti")
+    gone = gone.join(is_now, [*_MESSAGE], "left")
+    reason = F.coalesce("is_now", F.lit("no lines"))
+    end = _entry(now, F.lit("withdrawn"), reason)
+    gone = gone.withColumns(
+        {
+            "history": F.when(
+                F.col("withdrawn_at").isNull(), F.concat("history", F.array(end))
+            ).otherwise(F.col("history")),
+            "withdrawn_at": F.coalesce("withdrawn_at", now),
+        }
+    )
+    return rows.select(*_ANOMALY).unionByName(gone.select(*_ANOMALY))
+
+
+_MESSAGE = ("level", "sender", "msg_id")
+_ACCUSATION = (*_MESSAGE, "kind")
+_ANOMALY = (
+    *("date", "hour", "kind", "ended", "level", "sender", "receiver", "msg_id"),
+    *("begun_at", "rests_on", "evidence", "found_at", "withdrawn_at", "history"),
+)
+_HISTORY = "array<struct<at:timestamp,verdict:string,reason:string>>"
+
+
+def _entry(at: Column | str, verdict: Column | str, reason: Column | str) -> Column:
+    """An entry of a history."""
+    return F.struct(
+        (F.col(at) if isinstance(at, str) else at).alias("at"),
+        (F.col(verdict) if isinstance(verdict, str) else verdict).alias("verdict"),
+        (F.col(reason) if isinstance(reason, str) else reason)
+        .cast("string")
+        .alias("reason"),
+    )
+
+
+def _first(cases: Iterable[tuple[Column, str]]) -> Column:
+    """The name of the first that is true, or null."""
+    return F.coalesce(*(F.when(is_true, name) for is_true, name in cases))
+
+
+def _chosen(key: Column | str, values: Mapping[str, Column]) -> Column:
+    """The value of the key, or null."""
+    key = F.col(key) if isinstance(key, str) else key
+    return F.coalesce(*(F.when(key == name, value) for name, value in values.items()))

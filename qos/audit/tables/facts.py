@@ -1,0 +1,315 @@
+"""The facts of a message, as columns: what it looks like, and what of that is proven.
+
+The rules are those of qos.audit.tables.anomalies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from qos.audit.tables.cover import Runs, by_device
+from qos.audit.tables.once import bare, seconds_between
+from qos.core.model import Level
+from qos.journal.schema import SenderEvent
+
+__all__ = ["Case", "Limits", "cases", "how_it_ended", "with_cover"]
+
+_S = SenderEvent
+
+#: The device of whose silence a verdict speaks, and the node that says the rest.
+_OTHER, _OWN = Runs("other"), Runs("own")
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """By what a message is judged.
+
+    Attributes:
+        now: the moment of the audit (with a time zone).
+        stuck_after_s: held or outstanding for longer is stuck.
+        skew_s: how far the clocks of two nodes may differ.
+    """
+
+    now: datetime
+    stuck_after_s: float = 3600.0
+    skew_s: float = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """Something that a message may be accused of.
+
+    Attributes:
+        kind: see qos.audit.tables.anomalies.KINDS.
+        suspected: whether the message looks so.
+        proven: whether the lines prove it.
+        reason: why they do not, if they do not.
+        rests_on: the nodes whose lines it rests on.
+        uncovered: the node of which a run would prove it.
+    """
+
+    kind: str
+    suspected: Column
+    proven: Column
+    reason: Column
+    rests_on: Column
+    uncovered: Column
+
+
+def with_cover(deliveries: DataFrame, boots: DataFrame, limits: Limits) -> DataFrame:
+    """The messages, and what the runs of two nodes say of each: for `cases`.
+
+    Each step has its columns before the next begins: in one they would be as large as
+    all of their combinations.
+    """
+    devices = by_device(boots)
+    rows = deliveries.withColumns({"device": _addressed(), **_looks(limits)})
+    rows = rows.withColumn("other", _other()).withColumn("own", _own())
+    rows = _OWN.joined(_OTHER.joined(rows, devices), devices)
+    rows = rows.withColumns(_own_interval(limits))
+    low, high = F.col("own_low"), F.col("own_high")
+    rows = rows.withColumns(
+        {
+            "own_covers": _OWN.covers(low, high),
+            "own_steady": _OWN.is_steady(low, high),
+            "own_last": _sure(_OWN.is_last(low)),
+            "own_reason_after": _OWN.reason_after(low),
+            "own_reason": F.when(low.isNull(), _OWN.reason_before(high))
+            .when(low > high, "clock")
+            .otherwise(_OWN.reason(low, high)),
+        }
+    )
+    # A message that is handed over before it was held was held before that.
+    held_first = _sure(F.col("held_at") <= F.col("handed_over_at"))
+    rows = rows.withColumns(
+        {
+            "has_first_hold": F.col("own_covers") & held_first,
+            "reason_of_hold": _OWN.reason_before(F.unix_micros("handed_over_at")),
+        }
+    )
+    rows = rows.withColumns(_other_interval(limits))
+    low, high = F.col("other_low"), F.col("other_high")
+    reason = _OTHER.reason(low, high)
+    is_known = ~_is_one_device() & (reason != "no-journal")
+    reason = F.when(is_known, "which-device").otherwise(reason)
+    covers = _is_one_device() & _OTHER.covers(low, high)
+    # Without the beginning of the message there is no time to ask the other for.
+    is_begun = F.col("own_low").isNotNull()
+    return rows.withColumns(
+        {
+            "silent": F.col("own_steady") & covers,
+            # Of a foreigner nothing is known, whatever the own lines say.
+            "own_fault": (reason != "no-journal")
+            & F.when(is_begun, covers).otherwise(_sender_seen() | _is_one_device()),
+            "other_reason": reason,
+        }
+    )
+
+
+def cases() -> Sequence[Case]:
+    """What a message may be accused of; of rows `with_cover`."""
+    own, other = F.col("own"), F.col("other")
+    own_fault = F.col("own_fault")
+    reason = F.when(own_fault, F.col("own_reason")).otherwise(F.col("other_reason"))
+    fault = F.when(own_fault, own).otherwise(other)
+    lost = _assured() & _is_outcome(_S.DELIVERED)
+    never = F.lit(None).cast("string")
+    return (
+        Case(
+            "lost",
+            lost & ~_handed_over(),
+            lost & ~_handed_over_there() & F.col("silent"),
+            reason,
+            F.array_compact(F.array("sender_node", other)),
+            fault,
+        ),
+        Case(
+            "duplicated",
+            F.col("looks_duplicated"),
+            F.col("looks_duplicated") & (_sender_seen() | F.col("has_first_hold")),
+            F.when(F.col("own_covers"), F.col("reason_of_hold")).otherwise(
+                F.col("own_reason")
+            ),
+            F.col("handed_over_by"),
+            own,
+        ),
+        Case(
+            "orphaned",
+            F.col("looks_orphaned"),
+            F.col("looks_orphaned") & F.col("silent"),
+            reason,
+            F.array_compact(F.array("receiver_node", other)),
+            fault,
+        ),
+        Case(
+            "stuck",
+            F.col("looks_stuck"),
+            F.col("looks_stuck") & F.col("own_covers") & F.col("own_last"),
+            F.when(F.col("own_covers"), F.col("own_reason_after")).otherwise(
+                F.col("own_reason")
+            ),
+            F.array(own),
+            own,
+        ),
+        Case(
+            "in-doubt",
+            F.lit(False),
+            _is_outcome(_S.IN_DOUBT),
+            never,
+            F.array("sender_node"),
+            never,
+        ),
+    )
+
+
+def how_it_ended() -> Column:
+    """How a message in doubt really ended: delivered, not-delivered or unknown."""
+    # What was released may be handed over at any time, if it did not expire.
+    may_come = F.col("to_hand_over_at").isNotNull() & F.col("expired_at").isNull()
+    return (
+        F.when(_handed_over(), "delivered")
+        .when(_assured() & F.col("silent") & ~may_come, "not-delivered")
+        .otherwise("unknown")
+    )
+
+
+# -- whose runs are asked --------------------------------------------------
+
+
+def _addressed() -> Column:
+    """The device that a message is for; null: nobody knows which of an account."""
+    to, by = F.col("to"), F.col("receiver_node")
+    # A journal without a resource speaks of a message that it has lines of.
+    by_account = _sure(by == bare(to))
+    return (
+        F.when(~to.contains("/") & ~to.contains("@"), to)
+        .when(~to.contains("/") | by_account, by)
+        .otherwise(to)
+    )
+
+
+def _other() -> Column:
+    """The device whose silence would prove something; or its account."""
+    of_sender = _is_outcome(_S.DELIVERED) | _is_outcome(_S.IN_DOUBT)
+    is_asked = _assured() & of_sender & ~_handed_over_there()
+    return F.when(is_asked, F.coalesce("device", bare(F.col("to")))).when(
+        F.col("looks_orphaned"), F.coalesce("source", "sender")
+    )
+
+
+def _own() -> Column:
+    """The node whose own lines have to be complete."""
+    told = F.col("looks_duplicated") | F.col("looks_orphaned") | F.col("looks_stuck")
+    node = F.when(_sender_seen(), F.col("sender_node"))
+    node = node.otherwise(F.col("receiver_node"))
+    return F.when(told | F.col("other").isNotNull(), node)
+
+
+def _own_interval(limits: Limits) -> dict[str, Column]:
+    """What that node has to have written without a hole, by its own clock."""
+    sent = F.coalesce("ended_at", "sender_last_at")
+    last = F.when(_sender_seen(), sent).otherwise(
+        F.coalesce("handed_over_last_at", "receiver_last_at")
+    )
+    waits = (_sender_seen() & F.col("ended_at").isNull()) | (
+        ~_sender_seen() & ~_handed_over()
+    )
+    first = F.when(_sender_seen(), F.col("accepted_at")).otherwise(F.col("held_at"))
+    # Of a message that is held, no line may be missing since it is.
+    since = F.when(_sender_seen(), last).otherwise(F.col("receiver_first_at"))
+    more = F.when(waits, _micros_of(limits.stuck_after_s)).otherwise(0)
+    return {
+        "own_low": F.unix_micros(F.when(waits, since).otherwise(first)),
+        "own_high": F.unix_micros(last) + more,
+    }
+
+
+def _other_interval(limits: Limits) -> dict[str, Column]:
+    """When the other device has to have written what is not there, by its clock."""
+    skew = _micros_of(limits.skew_s)
+    # Some `released` may be in a hole: then it may be any time since it was accepted.
+    released = F.when(F.col("own_covers"), F.col("released_at"))
+    first = F.when(_sender_seen(), F.coalesce(released, F.col("accepted_at")))
+    low = F.unix_micros(F.coalesce(first, F.col("held_at"))) - skew
+    # Which of the writers of an account it is, its own lines of the message tell.
+    begun = F.when(~_is_device(F.col("other")), F.unix_micros("receiver_first_at"))
+    last = F.when(_sender_seen(), F.col("ended_at"))
+    high = F.unix_micros(F.coalesce(last, F.col("handed_over_at"))) + skew
+    return {"other_low": F.least(low, begun), "other_high": high}
+
+
+def _is_one_device() -> Column:
+    """Whether it is known which device the other is, and not the account alone."""
+    is_its = _sender_seen() & (F.col("other") == F.col("receiver_node"))
+    return _sure(_is_device(F.col("other")) | is_its)
+
+
+def _is_device(jid: Column) -> Column:
+    """Whether a JID can be that of one device only."""
+    return jid.contains("/") | ~jid.contains("@")
+
+
+# -- what a message looks like ---------------------------------------------
+
+
+def _looks(limits: Limits) -> dict[str, Column]:
+    now = F.lit(limits.now).cast("timestamp")
+
+    def is_old(moment: Column) -> Column:
+        return seconds_between(moment, now) >= limits.stuck_after_s
+
+    # A stranger may use a msg_id again, once it has been delivered; and then it was
+    # held again.
+    again = ~_sender_seen() & (F.col("hand_overs") <= F.col("holds"))
+    outstanding = (
+        _sender_seen()
+        & F.col("outcome").isNull()
+        & is_old(F.coalesce("accepted_at", "begun_at"))
+        & is_old(F.col("sender_last_at"))
+    )
+    held = F.coalesce("held_again_at", "to_hand_over_at")
+    expired = _sure(F.col("expired_at") >= held)
+    is_over = _handed_over() | F.col("done_at").isNotNull() | expired
+    waits = ~_sender_seen() & ~is_over & is_old(held)
+    return {
+        "looks_duplicated": _sure(_assured() & (F.col("hand_overs") > 1) & ~again),
+        "looks_orphaned": _sure(_assured() & _handed_over() & ~_sender_seen()),
+        "looks_stuck": _sure(outstanding) | _sure(waits),
+    }
+
+
+def _handed_over_there() -> Column:
+    """Whether the addressed device says that it handed it over, or may say so."""
+    by, device = F.col("handed_over_by"), F.col("device")
+    among = (device >= F.array_min(by)) & (device <= F.array_max(by))
+    is_said = F.array_contains(by, device) | ((F.size(by) > 1) & among)
+    return F.coalesce(is_said, _handed_over())
+
+
+def _assured() -> Column:
+    return _sure(F.col("level") == Level.ASSURED.value)
+
+
+def _is_outcome(event: SenderEvent) -> Column:
+    return _sure(F.col("outcome") == event.value)
+
+
+def _sender_seen() -> Column:
+    return F.col("sender_last_at").isNotNull()
+
+
+def _handed_over() -> Column:
+    return F.col("handed_over_at").isNotNull()
+
+
+def _micros_of(seconds: float) -> int:
+    return round(seconds * 1e6)
+
+
+def _sure(condition: Column) -> Column:
+    return F.coalesce(condition, F.lit(False))

@@ -1,0 +1,111 @@
+"""The life of each item of a queue, as its service tells it."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from qos.audit.tables.once import (
+    bare,
+    by_hour,
+    event_is,
+    once,
+    role_is,
+    seconds_between,
+)
+from qos.journal.schema import QueueEvent, Role
+
+__all__ = ["ENDS", "queue_items"]
+
+_Q = QueueEvent
+
+#: After these an item is not in the queue any more.
+ENDS = (_Q.ACCEPTED, _Q.DEAD, _Q.WITHDRAWN, _Q.PURGED, _Q.EXPIRED)
+
+_GIVEN_BACK = (_Q.RELEASED, _Q.MODIFIED, _Q.REJECTED, _Q.TIMED_OUT, _Q.GONE)
+
+#: Of those who had an item; one that keeps failing is seen by many.
+_HOLDERS_MAX = 20
+
+_ITEM = ("node", "queue", "item")
+
+
+def queue_items(events: DataFrame) -> DataFrame:
+    """One row for each life of an item.
+
+    An id that is published again after the item has ended is another item: it has
+    the next `life`, from 1. A dead one that is requeued goes on living.
+
+    Returns:
+        Columns `date`, `hour` (of `published_at`, or else of the first time it is
+        heard of), `service`, `queue`, `item`, `life`, `publisher` (account),
+        `bytes`, `published_at`, `first_acquired_at`, `ended_at`, `outcome` (null: it
+        is still there), `reason`, `handled_by` (who accepted it), `holders`, all
+        who had it (at most 20), `deliveries` (how often it was given to somebody),
+        `released`, `modified`, `rejected`, `timed_out`, `gone`, `requeued` (how often);
+        `wait_s` (from published to first acquired) and `total_s` (to its end).
+    """
+    wanted = role_is(Role.QUEUE) & F.col("item").isNotNull()
+    lines = once(events.where(wanted), *_ITEM)
+    order = Window.partitionBy(*_ITEM).orderBy("at", "boot", "seq")
+    before = F.lag("event").over(order)
+    ended = before.isin(*(event.value for event in ENDS))
+    begins = F.coalesce(event_is(_Q.PUBLISHED) & ended, F.lit(False))
+    lines = lines.withColumn("begins", begins.cast("int"))
+    lines = lines.withColumn("life", F.sum("begins").over(order) + 1)
+    rows = lines.groupBy(*_ITEM, "life").agg(
+        *_times(),
+        *(_count(event).alias(event.value.replace("-", "_")) for event in _GIVEN_BACK),
+        _count(_Q.REQUEUED).alias("requeued"),
+        _count(_Q.ACQUIRED).alias("deliveries"),
+    )
+    is_ended = F.col("last.event").isin(*(event.value for event in ENDS))
+    accepted = F.col("last.event") == _Q.ACCEPTED.value
+    rows = rows.withColumns(
+        {
+            "service": F.col("node"),
+            "begun_at": F.coalesce("published_at", "first_at"),
+            "outcome": F.when(is_ended, F.col("last.event")),
+            "ended_at": F.when(is_ended, F.col("last.at")),
+            "reason": F.col("last.condition"),
+            "handled_by": F.when(accepted, F.col("last.source")),
+            "holders": F.slice(F.array_sort("all_holders"), 1, _HOLDERS_MAX),
+        }
+    )
+    rows = rows.withColumns(
+        {
+            "wait_s": seconds_between("published_at", "first_acquired_at"),
+            "total_s": seconds_between("published_at", "ended_at"),
+        }
+    )
+    return by_hour(rows, "begun_at").select(*_COLUMNS)
+
+
+_COLUMNS = (
+    *("date", "hour", "service", "queue", "item", "life", "publisher", "bytes"),
+    *("published_at", "first_acquired_at", "ended_at", "outcome", "reason"),
+    *("handled_by", "holders", "deliveries"),
+    *("released", "modified", "rejected", "timed_out", "gone", "requeued"),
+    *("wait_s", "total_s"),
+)
+
+
+def _times() -> list[Column]:
+    published = event_is(_Q.PUBLISHED)
+    acquired = event_is(_Q.ACQUIRED)
+    return [
+        F.min("at").alias("first_at"),
+        F.min(F.when(published, F.col("at"))).alias("published_at"),
+        F.min(F.when(acquired, F.col("at"))).alias("first_acquired_at"),
+        F.max(F.when(published, bare(F.col("source")))).alias("publisher"),
+        F.max(F.when(published, F.col("bytes"))).alias("bytes"),
+        F.collect_set(F.when(acquired, F.col("to"))).alias("all_holders"),
+        F.max_by(
+            F.struct("event", "at", "source", "condition"),
+            F.struct("at", "boot", "seq"),
+        ).alias("last"),
+    ]
+
+
+def _count(event: QueueEvent) -> Column:
+    return F.count_if(event_is(event))

@@ -1,0 +1,52 @@
+"""How each queue did in each hour: the items that were published then."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from qos.audit.tables.routes import HOUR, PERCENTILES, percentiles, sketch
+from qos.journal.schema import QueueEvent
+
+__all__ = ["queues_hourly"]
+
+_Q = QueueEvent
+
+
+def queues_hourly(items: DataFrame, when: Sequence[str] = HOUR) -> DataFrame:
+    """One row for each hour and queue.
+
+    Args:
+        items: see qos.audit.tables.queue_items.
+        when: the columns of another time than an hour.
+
+    Returns:
+        Columns `date`, `hour`, `service`, `queue`; the numbers of `items` published
+        then, of those that ended `accepted` or `dead`, that are `open` (still there),
+        and that were given to somebody `again`; `oldest_open_at`; and of the seconds
+        until an item was first acquired `wait_p50`, `wait_p95`, `wait_p99`, and
+        `wait_sketch` (see qos.audit.tables.routes.merged_percentiles).
+    """
+    keys = (*when, "service", "queue")
+    is_open = F.col("outcome").isNull()
+    rows = items.groupBy(*keys).agg(
+        F.count("*").alias("items"),
+        F.count_if(F.col("outcome") == _Q.ACCEPTED.value).alias("accepted"),
+        F.count_if(F.col("outcome") == _Q.DEAD.value).alias("dead"),
+        F.count_if(is_open).alias("open"),
+        F.count_if(F.col("deliveries") > 1).alias("again"),
+        F.min(F.when(is_open, F.col("published_at"))).alias("oldest_open_at"),
+        percentiles("wait_s").alias("wait"),
+        sketch("wait_s").alias("wait_sketch"),
+    )
+    return rows.select(
+        *keys,
+        *("items", "accepted", "dead", "open", "again", "oldest_open_at"),
+        *(
+            F.col("wait")[index].alias(f"wait_p{round(part * 100)}")
+            for index, part in enumerate(PERCENTILES)
+        ),
+        "wait_sketch",
+    )

@@ -1,0 +1,37 @@
+"""Who was refused, by whom and why."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from qos.audit.tables.once import bare, by_hour, event_is, once, role_is
+from qos.journal.schema import ReceiverEvent, Role
+
+__all__ = ["refusals"]
+
+
+def refusals(events: DataFrame) -> DataFrame:
+    """One row for each hour, source, receiver and reason.
+
+    Returns:
+        Columns `date`, `hour`, `source` and `receiver` (accounts), `reason`, `level`
+        (of what was refused, or null), `refusals`, `bytes`, `first_at`, `last_at`.
+    """
+    refused = events.where(
+        role_is(Role.RECEIVER) & event_is(ReceiverEvent.REFUSED)
+    ).withColumns(
+        {
+            "source": F.coalesce(bare(F.col("source")), F.lit("")),
+            "receiver": bare(F.coalesce("to", "node")),
+            "reason": F.coalesce("condition", F.lit("")),
+        }
+    )
+    keys = ("date", "hour", "source", "receiver", "reason", "level")
+    rows = by_hour(once(refused), "at").groupBy(*keys)
+    return rows.agg(
+        F.count("*").alias("refusals"),
+        F.coalesce(F.try_sum("bytes"), F.lit(0)).alias("bytes"),
+        F.min("at").alias("first_at"),
+        F.max("at").alias("last_at"),
+    )

@@ -1,0 +1,139 @@
+"""How each route did in each hour: from whom to whom, at which level, and proven by what."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from qos.audit.tables.anomalies import UNPROVEN
+from qos.journal.schema import SenderEvent
+
+__all__ = [
+    "HOUR",
+    "PERCENTILES",
+    "merged_percentiles",
+    "percentiles",
+    "routes_hourly",
+    "sketch",
+    "unproven_hourly",
+]
+
+#: The columns of the time that a row of most tables is for.
+HOUR = ("date", "hour")
+
+#: Their columns are named p50, p95 and p99.
+PERCENTILES = (0.5, 0.95, 0.99)
+
+#: Exact up to so many values in a group, and then within 1 of so many.
+_ACCURACY = 10_000
+
+#: A sketch has all values up to so many; and then its percentiles are within 0.7 % of
+#: the values beside the true one (KLL of Apache DataSketches).
+_SKETCH_SIZE = 400
+
+_S = SenderEvent
+
+
+def routes_hourly(deliveries: DataFrame, when: Sequence[str] = HOUR) -> DataFrame:
+    """One row for each hour and route.
+
+    Args:
+        deliveries: with their verdicts; see qos.audit.tables.judged.
+        when: the columns of another time than an hour.
+
+    Returns:
+        Columns `date`, `hour`, `sender`, `receiver`, `level`; the numbers of
+        `messages` that the sender tells of, and of how they ended: `delivered`,
+        `not_delivered`, `in_doubt`, `withdrawn`, `open` (not yet); `one_sided`: those
+        that only the receiver tells of; `judged` and `unproven`: those of both kinds by
+        whether the lines prove their verdict; `retried` (messages) and `retries` (iqs),
+        `retry_rate` (of messages, or null); `hand_overs`, `redeliveries`; `bytes`; and of the latency in seconds
+        `latency_p50`, `latency_p95`, `latency_p99`, and `latency_sketch`, of which
+        the percentiles of several rows are made (see merged_percentiles).
+    """
+    keys = (*when, "sender", "receiver", "level")
+    sent = F.col("sender_last_at").isNotNull()
+    rows = deliveries.groupBy(*keys).agg(
+        F.count_if(sent).alias("messages"),
+        *(_ended(outcome) for outcome in _OUTCOMES),
+        F.count_if(sent & F.col("outcome").isNull()).alias("open"),
+        F.count_if(~sent).alias("one_sided"),
+        F.count_if(F.col("verdict") != UNPROVEN).alias("judged"),
+        F.count_if(F.col("verdict") == UNPROVEN).alias("unproven"),
+        F.count_if(F.col("retries") > 0).alias("retried"),
+        F.coalesce(F.sum("retries"), F.lit(0)).alias("retries"),
+        F.sum("hand_overs").alias("hand_overs"),
+        F.sum("redeliveries").alias("redeliveries"),
+        F.coalesce(F.try_sum("bytes"), F.lit(0)).alias("bytes"),
+        percentiles("latency_s").alias("latency"),
+        sketch("latency_s").alias("latency_sketch"),
+    )
+    rate = F.try_divide("retried", "messages").alias("retry_rate")
+    return rows.select(
+        *keys,
+        *("messages", "delivered", "not_delivered", "in_doubt", "withdrawn", "open"),
+        *(
+            "one_sided",
+            "judged",
+            "unproven",
+            "retried",
+            "retries",
+            rate,
+            "hand_overs",
+            "redeliveries",
+            "bytes",
+        ),
+        *(
+            F.col("latency")[index].alias(f"latency_p{round(part * 100)}")
+            for index, part in enumerate(PERCENTILES)
+        ),
+        "latency_sketch",
+    )
+
+
+def unproven_hourly(deliveries: DataFrame) -> DataFrame:
+    """How many messages of each hour and route are not proven, and why.
+
+    Args:
+        deliveries: see routes_hourly.
+
+    Returns:
+        Columns `date`, `hour`, `sender`, `receiver`, `suspected` (what the messages look
+        like), `reason` (why that is not proven), `node` (of which a run would prove it)
+        and `messages`.
+    """
+    rows = deliveries.where(F.col("verdict") == UNPROVEN)
+    node = F.col("uncovered").alias("node")
+    keys = ("date", "hour", "sender", "receiver", "suspected", "reason")
+    return rows.groupBy(*keys, node).agg(F.count("*").alias("messages"))
+
+
+_OUTCOMES = (_S.DELIVERED, _S.NOT_DELIVERED, _S.IN_DOUBT, _S.WITHDRAWN)
+
+
+def _ended(outcome: SenderEvent) -> Column:
+    name = outcome.value.replace("-", "_")
+    return F.count_if(F.col("outcome") == outcome.value).alias(name)
+
+
+def percentiles(column: str) -> Column:
+    """The PERCENTILES of a column, as an array."""
+    parts = F.array(*(F.lit(part) for part in PERCENTILES))
+    return F.percentile_approx(column, parts, _ACCURACY)
+
+
+def sketch(column: str) -> Column:
+    """The values of a column, in few bytes: a KLL sketch of Apache DataSketches."""
+    return F.kll_sketch_agg_double(column, _SKETCH_SIZE)
+
+
+def merged_percentiles(column: str) -> list[Column]:
+    """The PERCENTILES of several sketches together, each by itself; null: no value."""
+    whole = F.kll_merge_agg_double(column, _SKETCH_SIZE)
+    has_values = F.kll_sketch_get_n_double(whole) > 0
+    return [
+        F.when(has_values, F.kll_sketch_get_quantile_double(whole, F.lit(part)))
+        for part in PERCENTILES
+    ]

@@ -1,0 +1,98 @@
+"""What the nodes at both ends of a route have counted: whether all of it is here.
+
+Each node counts the messages of each route in windows of time (see qos.journal.counts).
+The count of a window shows that something is missing also where the lines are lost.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from qos.audit.tables.once import (
+    bare,
+    by_hour,
+    event_is,
+    once,
+    role_is,
+    seconds_between,
+)
+from qos.journal.schema import JournalEvent, Role
+
+__all__ = ["WRITTEN_WITHIN", "windows_hourly"]
+
+#: A count is written when its window is over. One that lies further from its window, by
+#: the clock of its node, is left out: else any line could change any day.
+WRITTEN_WITHIN: Final = timedelta(hours=12)
+
+#: Nobody counts more in a window; so no sum overflows, whatever a line says.
+_COUNT_MAX: Final = 2**31
+
+
+def windows_hourly(events: DataFrame) -> DataFrame:
+    """One row for each hour and route; see `COUNTED` of qos.journal.schema.JournalEvent.
+
+    A window is complete when a node of either end has counted it. A node's word counts
+    only for its own end. Nobody is accused by these numbers: a message may be sent in
+    one window and be handed over in the next one, and of two devices of an account one
+    may have no journal. Where a node had more routes than it counts apart, its end of
+    that window is not there.
+
+    Returns:
+        Columns `date` and `hour` (in which the windows began), `level`, `sender` and
+        `receiver` (accounts); `sent` and `received`, as the two ends have counted;
+        `windows` in which one of them counted something, `complete` ones, and those
+        `without_sender` and `without_receiver`.
+    """
+    is_count = role_is(Role.JOURNAL) & event_is(JournalEvent.COUNTED)
+    apart_s = F.abs(seconds_between("since", "at"))
+    is_near = apart_s <= WRITTEN_WITHIN.total_seconds()
+    counts = once(events.where(is_count & is_near)).select(
+        F.col("since").alias("window"),
+        bare(F.col("node")).alias("account"),
+        "level",
+        bare(F.col("source")).alias("sender"),
+        bare(F.col("to")).alias("receiver"),
+        *(
+            F.least(name, F.lit(_COUNT_MAX)).alias(name)
+            for name in ("sent", "received")
+        ),
+    )
+    has_route = F.col("sender").isNotNull() & F.col("receiver").isNotNull()
+    is_part = ~has_route & (F.col("sent") + F.col("received") > 0)
+    ends = counts.groupBy("window", "account").agg(F.bool_or(is_part).alias("is_part"))
+    ends = ends.where(~F.col("is_part")).select("window", "account")
+    sends = F.col("sender") == F.col("account")
+    receives = F.col("receiver") == F.col("account")
+    rows = counts.where(has_route & (sends | receives))
+    rows = rows.groupBy("window", "level", "sender", "receiver").agg(
+        _sum(F.when(sends, F.col("sent"))).alias("sent"),
+        _sum(F.when(receives, F.col("received"))).alias("received"),
+    )
+    for end in ("sender", "receiver"):
+        is_here = F.lit(True).alias(f"has_{end}")
+        there = ends.select("window", F.col("account").alias(end), is_here)
+        rows = rows.join(there, ["window", end], "left")
+    has_sender, has_receiver = (
+        F.coalesce(name, F.lit(False)) for name in ("has_sender", "has_receiver")
+    )
+    keys = ("date", "hour", "level", "sender", "receiver")
+    return (
+        by_hour(rows, "window")
+        .groupBy(*keys)
+        .agg(
+            F.sum("sent").alias("sent"),
+            F.sum("received").alias("received"),
+            F.count("*").alias("windows"),
+            F.count_if(has_sender & has_receiver).alias("complete"),
+            F.count_if(~has_sender).alias("without_sender"),
+            F.count_if(~has_receiver).alias("without_receiver"),
+        )
+    )
+
+
+def _sum(column: Column) -> Column:
+    return F.coalesce(F.sum(column), F.lit(0))

@@ -1,0 +1,250 @@
+"""`write.format("xmpp-queue")` and `writeStream`: rows are published as items.
+
+A row is written when the service has its item on disk. A task that is done again, or a
+batch after a restart, publishes the same ids (see `xmpp_rows`), and the service knows
+them: nothing is in the queue twice, as long as the repeat comes within the node's
+`queue#dedupe_window`, which counts from the end of an item. There is no abort: what a
+task has published before it fails is in the queue, and the repeat adds the rest.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import random
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql.datasource import (
+    DataSourceStreamWriter,
+    DataSourceWriter,
+    WriterCommitMessage,
+)
+
+import xep_0254  # noqa: F401 - makes the plugin known
+from qos.core.backoff import Backoff
+from qos.errors import (
+    CannotConnect,
+    LocalProtocolError,
+    QosError,
+    RequestFailed,
+    RequestRefused,
+)
+from qos.spark.connection import Background
+from qos.spark.options import address_in, options_of, seconds
+from qos.spark.rows import (
+    NUMBERS,
+    TEXT,
+    RowFailed,
+    RowIds,
+    check_columns,
+    new_run,
+)
+from qos.stream.login import AccountSession
+from qos.worker.holding import passing
+from xep_0254.queueing import XEP_0254, NewItem
+
+if TYPE_CHECKING:
+    from pyspark.sql import Row
+    from pyspark.sql.types import StructType
+
+__all__ = ["Published", "QueueStreamWriter", "QueueWriter"]
+
+#: As `xmpp-qos queue publish` has it: a server's limit for a stanza is well above.
+_BATCH_ITEMS_MAX = 100
+_BATCH_BYTES_MAX = 100 * 1024
+_ITEM_BYTES = 150
+
+#: Publishes under way; the next rows are not asked for before one is answered.
+_WINDOW = 4
+
+_COLUMNS: Final = {
+    "payload": TEXT,
+    "item_id": TEXT,
+    "priority": NUMBERS,
+    "ttl": NUMBERS,
+    "delay": NUMBERS,
+}
+
+_RETRY = Backoff(first_s=0.2, max_s=5.0)
+
+
+def _declare(parser: argparse.ArgumentParser) -> None:
+    address_in(parser)
+    parser.add_argument("--deadline", type=seconds, default=60.0, metavar="S")
+    parser.add_argument("--run")
+
+
+@dataclass
+class Published(WriterCommitMessage):
+    """What a task has done."""
+
+    rows: int
+
+
+class _Writer:
+    """Both writers are this; made by the driver, and copied to the tasks."""
+
+    def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
+        self._options, self._login = options_of("xmpp-queue", options, _declare)
+        check_columns("xmpp-queue", schema, _COLUMNS, "payload")
+        self._run = new_run(self._options.run)
+
+    def write(self, rows: Iterator[Row]) -> Published:
+        """In a task: publish its rows.
+
+        Raises:
+            RowFailed: one was refused, or the service is away for longer than
+                `deadline`.
+        """
+        ids = RowIds(self._run)
+        publishing: _Publishing | None = None
+        count = 0
+        try:
+            for count, row in enumerate(rows, 1):
+                if publishing is None:
+                    publishing = _Publishing(self._options, self._login, ids.partition)
+                publishing.add(count, row, ids)
+            if publishing is not None:
+                publishing.flush()
+        finally:
+            if publishing is not None:
+                publishing.close()
+        return Published(count)
+
+
+class QueueWriter(_Writer, DataSourceWriter):
+    """Of a batch write."""
+
+
+class QueueStreamWriter(_Writer, DataSourceStreamWriter):
+    """Of a streaming query."""
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """All is published already."""
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """The batch is done again, and has the same ids."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    number: int
+    item: NewItem
+    size: int
+
+
+class _Publishing:
+    """Publishes in batches, with some of them under way."""
+
+    def __init__(self, options: argparse.Namespace, login: Any, partition: int) -> None:
+        self._service, self._node = options.service, options.node
+        self._deadline_s: float = options.deadline
+        self._partition = partition
+        self._batch: list[_Row] = []
+        self._size = 0
+        self._under_way: deque[Future[None]] = deque()
+
+        async def begin(session: AccountSession) -> None:
+            session.client.register_plugin("xep_0254")
+
+        try:
+            self._background = Background(
+                lambda: AccountSession(login, quiet=True), ready=begin
+            )
+        except CannotConnect as error:
+            raise self._failed(1, str(error)) from None
+
+    def add(self, number: int, row: Row, ids: RowIds) -> None:
+        """Publish a row, now or with those that follow."""
+        values = {name: row[name] for name in row.__fields__ if row[name] is not None}
+        if "payload" not in values:
+            raise self._failed(number, "its payload is null")
+        payload = values["payload"]
+        extras = {name: values.get(name) for name in ("priority", "ttl", "delay")}
+        item_id = values.get("item_id") or ids.of(payload, *extras.values())
+        priority, ttl, delay = extras.values()
+        try:
+            item = NewItem(
+                payload,
+                item_id,
+                priority=None if priority is None else int(priority),
+                ttl=None if ttl is None else float(ttl),
+                delay=None if delay is None else float(delay),
+            )
+        except LocalProtocolError as error:
+            raise self._failed(number, str(error)) from None
+        size = len(payload.encode()) + _ITEM_BYTES
+        full = len(self._batch) == _BATCH_ITEMS_MAX
+        same = any(each.item.item_id == item_id for each in self._batch)
+        if self._batch and (full or same or self._size + size > _BATCH_BYTES_MAX):
+            self._begin()
+        self._batch.append(_Row(number, item, size))
+        self._size += size
+
+    def flush(self) -> None:
+        """Return when all is published."""
+        if self._batch:
+            self._begin()
+        while self._under_way:
+            self._under_way.popleft().result()
+
+    def close(self) -> None:
+        """Log out."""
+        self._background.close()
+
+    def _begin(self) -> None:
+        if len(self._under_way) == _WINDOW:
+            self._under_way.popleft().result()
+        rows, self._batch, self._size = self._batch, [], 0
+        self._under_way.append(self._background.submit(self._publish(rows)))
+
+    async def _publish(self, rows: Sequence[_Row]) -> None:
+        """Publish them; one that is refused among others is found by halves."""
+        try:
+            await self._insist([row.item for row in rows])
+        except (RequestRefused, LocalProtocolError) as error:
+            if len(rows) == 1:
+                raise self._failed(rows[0].number, str(error)) from None
+            if not _may_be_one(error):
+                raise self._failed(rows[0].number, str(error)) from None
+            middle = len(rows) // 2
+            await self._publish(rows[:middle])
+            await self._publish(rows[middle:])
+        except QosError as error:
+            raise self._failed(rows[0].number, str(error)) from None
+
+    async def _insist(self, items: Sequence[NewItem]) -> None:
+        """Until there is an answer, and room in the queue, or the time is over."""
+        plugin = XEP_0254.of(self._background.session.client)
+        loop = asyncio.get_running_loop()
+        give_up_at = loop.time() + self._deadline_s
+        tries = 0
+        while True:
+            try:
+                await plugin.publish(self._service, self._node, items, attempts=1)
+            except RequestFailed as error:
+                tries += 1
+                delay_s = _RETRY.delay_s(tries, random.random())  # noqa: S311
+                if not passing(error) or loop.time() + delay_s >= give_up_at:
+                    raise
+                await asyncio.sleep(delay_s)
+            else:
+                return
+
+    def _failed(self, number: int, why: str) -> RowFailed:
+        return RowFailed(f"row {number} of partition {self._partition}: {why}")
+
+
+def _may_be_one(error: RequestRefused | LocalProtocolError) -> bool:
+    """Whether fewer of them might not be refused."""
+    if isinstance(error, RequestRefused):
+        return error.type == "modify" or error.condition in {
+            "conflict",
+            "policy-violation",
+            "resource-constraint",
+        }
+    return True

@@ -1,0 +1,298 @@
+"""A Spark session for an audit, or one clear line why there can be none.
+
+The one place that knows how Spark is started: on this machine, bound to loopback, or
+on a cluster. Imports pyspark when it is asked for a session, and not before.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from qos.spark.java import java_options
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["JAVA_LEAST", "NoSpark", "check_python", "check_spark", "spark_session"]
+
+_JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
+
+#: What Spark 4 runs on.
+JAVA_LEAST: Final = 17
+
+_EXTRA = ("pyspark", "pandas", "pyarrow", "matplotlib")
+
+_JAVA_ANSWERS_S = 30.0
+
+#: All that a worker of Spark needs, found without importing it.
+_IMPORTS = (
+    "import qos, importlib.metadata as m; m.version('slixmpp'); m.version('pyspark')"
+)
+_PYTHON_ANSWERS_S = 60.0
+
+#: Set for Python by spark-submit: then there is a JVM already.
+_SUBMITTED = "PYSPARK_GATEWAY_PORT"
+
+#: Of all: results must not depend on where they are computed.
+_ALWAYS = {
+    "spark.sql.session.timeZone": "UTC",
+    # The other one is deprecated, and takes several times as long to write.
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.ansi.enabled": "true",
+    # Or the frames of a union, each to be a file of its own, would become one file.
+    "spark.sql.unionOutputPartitioning": "false",
+    # Where in our code a column was made tells a user nothing, and to find it out, for
+    # each of thousands, takes as long as all else that is done before a query runs.
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
+}
+
+#: Of a session on this machine: nobody else can connect to it.
+_LOCAL = {
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+}
+
+#: Of such a session too, unless a spark-defaults.conf of the user's says otherwise: to
+#: be known when Java starts.
+_LOCAL_DEFAULTS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.memory": "1g",
+    # An audit has more plans than the 100 of which Spark keeps the code otherwise: the
+    # next look of a follower would compile all of it again.
+    "spark.sql.codegen.cache.maxEntries": "1000",
+}
+
+#: Likewise, and set once Java runs.
+_USUAL = {
+    "spark.sql.parquet.compression.codec": "zstd",
+    # More would be more files and tasks than two or four cores have use for.
+    "spark.sql.shuffle.partitions": "32",
+    # A journal has many small files, and a task for a few of them would be too many.
+    "spark.sql.files.openCostInBytes": str(256 * 1024),
+    # A job that looks for the files of a table takes longer than to look for them here.
+    "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000",
+}
+
+
+class NoSpark(Exception):
+    """Spark cannot be used here; the text says what is missing, in one line."""
+
+
+def check_spark() -> str:
+    """See that the extra and Java are here. Takes less than a second.
+
+    Returns:
+        What Java says of its version; "" if spark-submit has started one already.
+
+    Raises:
+        NoSpark: they are not.
+    """
+    missing = [name for name in _EXTRA if importlib.util.find_spec(name) is None]
+    if missing:
+        raise NoSpark(
+            f"this needs the extra `spark`, and there is no {' and no '.join(missing)}: "
+            "pip install 'xmpp-qos[spark]'"
+        )
+    return "" if _SUBMITTED in os.environ else _check_java()
+
+
+def check_python(spark: SparkSession) -> None:
+    """See that the Python that Spark starts on this machine can import this library.
+
+    Spark takes `python3` from the PATH unless it is told otherwise before its session is
+    made. In an environment that is not activated, that is another Python.
+
+    Raises:
+        NoSpark: it cannot.
+    """
+    jvm = getattr(spark, "_jvm", None)
+    if jvm is None:  # Spark Connect: its Python is on another machine
+        return
+    # As `PythonUtils.defaultPythonExec` of Spark, which Python cannot call.
+    names = ("PYSPARK_DRIVER_PYTHON", "PYSPARK_PYTHON")
+    said = [jvm.java.lang.System.getenv(name) for name in names]
+    python = next(filter(None, said), "python3")
+    if python == sys.executable:
+        return
+    try:
+        finished = subprocess.run(  # noqa: S603 - what Spark starts as well
+            (python, "-c", _IMPORTS),
+            capture_output=True,
+            text=True,
+            timeout=_PYTHON_ANSWERS_S,
+        )
+        if finished.returncode == 0:
+            return
+        problem = (finished.stderr.strip().splitlines() or ["no reason given"])[-1]
+    except (OSError, subprocess.SubprocessError) as error:
+        problem = str(error)
+    where = shutil.which(python) or python
+    raise NoSpark(
+        f"the Python that Spark starts, {where}, cannot import qos ({problem}): set "
+        f"PYSPARK_PYTHON={sys.executable} before the Spark session is made"
+    )
+
+
+@contextlib.contextmanager
+def spark_session(
+    name: str = "xmpp-qos",
+    *,
+    master: str | None = None,
+    quiet: bool = False,
+    short: bool = False,
+) -> Iterator[SparkSession]:
+    """A session, which is stopped at the end unless somebody else had begun it.
+
+    Args:
+        name: shown where Spark shows what runs.
+        master: as Spark has it: `local[2]`, `spark://host:port`…; None: what
+            spark-submit says, or else all cores of this machine.
+        quiet: keep what Java says to itself (its warnings at the start) out of our
+            stderr.
+        short: on this machine, for a minute at most: Java does not prepare for more.
+
+    Raises:
+        NoSpark: there can be none.
+    """
+    java = check_spark()
+    import pyspark
+    from py4j.protocol import Py4JError
+    from pyspark import SparkContext
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
+    # The active session is one of a thread, and that of another may be there.
+    ours = SparkContext._active_spark_context is None
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName(name)
+    submitted = _SUBMITTED in os.environ
+    if master is None and not submitted:
+        master = "local[*]"
+    if master is not None:
+        builder = builder.master(master)
+    options = dict(_ALWAYS)
+    local = master is not None and master.startswith("local")
+    if local:
+        options |= _LOCAL
+        by_user = _user_defaults()
+        defaults = dict(_LOCAL_DEFAULTS)
+        if ours and java:
+            of = (java, pyspark.__version__, pyspark.__file__)
+            defaults[_JAVA_OPTIONS] = java_options(*of, short=short)
+        for key, value in defaults.items():
+            if key not in by_user:
+                options[key] = value
+        if not submitted:
+            os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    for key, value in options.items():
+        builder = builder.config(key, value)
+    with _java_speaks_to_a_file(wanted=quiet and ours and not submitted) as said:
+        try:
+            spark = builder.getOrCreate()
+        except (PySparkException, OSError) as error:
+            raise NoSpark(f"Spark does not start: {_why(error, said)}") from None
+        except Exception as error:
+            # Py4J has no common base for what goes wrong while a JVM starts.
+            if not type(error).__module__.startswith("py4j"):
+                raise
+            raise NoSpark(f"Spark does not start: {_why(error, said)}") from None
+    try:
+        if ours:
+            spark.sparkContext.setLogLevel("ERROR")
+            given = spark.sparkContext.getConf()
+            for key, value in _USUAL.items() if local else ():
+                if not given.contains(key):
+                    spark.conf.set(key, value)
+        # One that was there already has its own.
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+        yield spark
+    finally:
+        if ours:
+            # Java may be gone before us.
+            with contextlib.suppress(Py4JError, OSError):
+                spark.stop()
+
+
+def _user_defaults() -> frozenset[str]:
+    """The keys in the user's spark-defaults.conf, which Spark itself reads."""
+    folder = os.environ.get("SPARK_CONF_DIR")
+    if not folder and (home := os.environ.get("SPARK_HOME")):
+        folder = f"{home}/conf"
+    if not folder:
+        return frozenset()
+    try:
+        text = Path(folder, "spark-defaults.conf").read_text(errors="replace")
+    except OSError:
+        return frozenset()
+    return frozenset(re.findall(r"^\s*(spark\.[^\s=:]+)", text, re.MULTILINE))
+
+
+def _check_java() -> str:
+    """Where Java is, and what it says of its version."""
+    home = os.environ.get("JAVA_HOME")
+    java = shutil.which("java", path=f"{home}/bin") if home else shutil.which("java")
+    advice = f"install Java {JAVA_LEAST} (Debian: openjdk-17-jre-headless)"
+    if java is None:
+        where = f"in JAVA_HOME, {home}" if home else "here"
+        raise NoSpark(f"Spark needs Java, and there is none {where}: {advice}")
+    try:
+        said = subprocess.run(  # noqa: S603 - the user's own Java
+            (java, "-version"),
+            check=True,
+            capture_output=True,
+            text=True,
+            timeout=_JAVA_ANSWERS_S,
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise NoSpark(f"{java} does not run ({error}): {advice}") from None
+    # `openjdk version "17.0.15" 2025-04-15`; before Java 9 it was "1.8.0_392".
+    text = said.stderr + said.stdout
+    found = re.search(r'version "(?:1\.)?([0-9]+)', text)
+    version = int(found[1]) if found else 0
+    if version < JAVA_LEAST:
+        shown = version or "of an unknown version"
+        raise NoSpark(f"Spark needs Java {JAVA_LEAST}, and {java} is {shown}: {advice}")
+    return f"{java}\n{text}"
+
+
+@contextlib.contextmanager
+def _java_speaks_to_a_file(*, wanted: bool) -> Iterator[Path | None]:
+    """While this is open our stderr is a file: a JVM that is started keeps it."""
+    if not wanted:
+        yield None
+        return
+    number, name = tempfile.mkstemp(prefix="xmpp-qos-spark-", suffix=".log")
+    path = Path(name)
+    sys.stderr.flush()
+    before = os.dup(2)
+    try:
+        os.dup2(number, 2)
+        yield path
+    finally:
+        sys.stderr.flush()
+        os.dup2(before, 2)
+        os.close(before)
+        os.close(number)
+        # Who has it open may go on writing.
+        path.unlink(missing_ok=True)
+
+
+def _why(error: Exception, said: Path | None) -> str:
+    """The line that says most."""
+    lines = said.read_text(errors="replace").splitlines() if said else []
+    telling = [
+        line for line in lines if re.search("error|exception", line, re.IGNORECASE)
+    ]
+    text = (telling or str(error).splitlines() or [type(error).__name__])[0]
+    return text.strip()
