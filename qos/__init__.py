@@ -11,7 +11,7 @@ Public are the names in `__all__`, and the packages `qos.stores`, `qos.worker`,
 from typing import TYPE_CHECKING
 
 from qos._version import __version__
-from qos.core.model import Incoming, Level, OutgoingState
+from qos.core.message.model import Incoming, Level, OutgoingState
 from qos.engine import Delivery, Handover, Outcome, Outstanding, OutstandingMessage
 from qos.errors import (
     AmbiguousMessage,

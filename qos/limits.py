@@ -78,10 +78,13 @@ LIMITS: Final = (
     Limit("xep_qos.settings:Settings.hold_ttl_s", "seconds that a message is held"),
     Limit("xep_qos.settings:Settings.tombstones_max", "ended messages remembered"),
     Limit("xep_qos.settings:Settings.tombstone_ttl_s", "seconds that they are"),
-    Limit("qos.core.model:ID_CHARS_MAX", "characters of a msgId, mark, hold or iq id"),
-    Limit("qos.core.model:_TEXT_CHARS_MAX", "characters of an error's text"),
-    Limit("qos.core.batch:ELEMENTS_MAX", "requests in a batch"),
-    Limit("qos.core.batch:BYTES_MAX", "bytes of answers in a batch"),
+    Limit(
+        "qos.core.strings:ID_CHARS_MAX",
+        "characters of a msgId, mark, hold or iq id",
+    ),
+    Limit("qos.core.message.model:_TEXT_CHARS_MAX", "characters of an error's text"),
+    Limit("qos.core.message.batch:ELEMENTS_MAX", "requests in a batch"),
+    Limit("qos.core.message.batch:BYTES_MAX", "bytes of answers in a batch"),
     Limit("qos.engine.inbox:_WAITING_MAX", "requests that wait for a write of theirs"),
     Limit("xep_qos.guard:_WAITING_MAX", "requests that wait for a decision on trust"),
     Limit("xep_qos.guard:_WAITING_BYTES_MAX", "bytes of their payloads"),
@@ -112,43 +115,61 @@ LIMITS: Final = (
     Limit("xep_qos.settings:Settings.outcome_ttl_s", "seconds that they are"),
     Limit("xep_qos.settings:Settings.stanza_bytes_max", "bytes of a stanza of ours"),
     Limit("xep_qos.settings:Settings.batch_max", "requests in a batch of ours"),
-    Limit("qos.core.batch:_UNDER_WAY_MAX", "batches unanswered while more gathers"),
-    Limit("qos.core.batch:_UNANSWERED_MAX", "batches whose answer is recognised"),
+    Limit(
+        "qos.core.message.batch:_UNDER_WAY_MAX", "batches unanswered while more gathers"
+    ),
+    Limit(
+        "qos.core.message.batch:_UNANSWERED_MAX", "batches whose answer is recognised"
+    ),
     # -- a queue service
-    Limit("qos.core.queue_service:QueueBounds.nodes", "nodes of a service"),
-    Limit("qos.core.queue_service:QueueBounds.nodes_per_account", "of one account"),
+    Limit("qos.core.queue.service:QueueBounds.nodes", "nodes of a service"),
+    Limit("qos.core.queue.service:QueueBounds.nodes_per_account", "of one account"),
     Limit(
-        "qos.core.queue_service:QueueBounds.nodes_per_domain", "of one foreign domain"
+        "qos.core.queue.service:QueueBounds.nodes_per_domain", "of one foreign domain"
     ),
-    Limit("qos.core.queue_owners:_AFFILIATIONS_MAX", "affiliations of a node"),
+    Limit("qos.core.queue.owner_requests:_AFFILIATIONS_MAX", "affiliations of a node"),
     Limit(
-        "qos.core.queue_service:QueueBounds.subscriptions", "subscriptions of a service"
-    ),
-    Limit(
-        "qos.core.queue_service:QueueBounds.subscriptions_per_account", "of one account"
+        "qos.core.queue.service:QueueBounds.subscriptions", "subscriptions of a service"
     ),
     Limit(
-        "qos.core.queue_service:QueueBounds.subscriptions_per_domain",
+        "qos.core.queue.service:QueueBounds.subscriptions_per_account", "of one account"
+    ),
+    Limit(
+        "qos.core.queue.service:QueueBounds.subscriptions_per_domain",
         "of one foreign domain",
     ),
     Limit(
-        "qos.core.queue_node:_DORMANT_S", "seconds that a dormant subscription stays"
+        "qos.core.queue.node:_DORMANT_S", "seconds that a dormant subscription stays"
     ),
-    Limit("qos.core.queue_users:_PAGE_MAX", "items in an answer to a browse"),
-    Limit("qos.core.queue_service:_RESOURCES_MAX", "devices of an account remembered"),
-    Limit("qos.core.node_options:NODE_FIELDS.queue#max_items", "items that wait"),
-    Limit("qos.core.node_options:NODE_FIELDS.queue#max_bytes", "their bytes"),
-    Limit("qos.core.node_options:NODE_FIELDS.queue#max_deliveries", "deliveries"),
-    Limit("qos.core.node_options:NODE_FIELDS.queue#dedupe_window", "seconds of an id"),
     Limit(
-        "qos.core.node_options:QUEUE_REQUESTS_MAX", "items that a worker has at a time"
+        "qos.core.queue.subscriber_requests:_PAGE_MAX", "items in an answer to a browse"
     ),
-    Limit("qos.core.node_options:BATCH_MAX", "items in one event"),
-    Limit("qos.core.node_options:_ITEMS_MAX", "items that an owner can let wait"),
-    Limit("qos.core.node_options:_BYTES_MAX", "bytes that an owner can let wait"),
-    Limit("qos.core.work_queue:HOLD_S_MAX", "seconds that a lock can be extended"),
-    Limit("qos.core.work_queue:_HISTORY_MAX", "failures in the history of an item"),
-    Limit("qos.core.work_queue:_EXCLUDED_MAX", "workers that an item excludes"),
+    Limit("qos.core.queue.service:_RESOURCES_MAX", "devices of an account remembered"),
+    Limit("qos.core.queue.node_options:NODE_FIELDS.queue#max_items", "items that wait"),
+    Limit("qos.core.queue.node_options:NODE_FIELDS.queue#max_bytes", "their bytes"),
+    Limit("qos.core.queue.node_options:NODE_FIELDS.queue#max_deliveries", "deliveries"),
+    Limit(
+        "qos.core.queue.node_options:NODE_FIELDS.queue#dedupe_window",
+        "seconds of an id",
+    ),
+    Limit(
+        "qos.core.queue.node_options:QUEUE_REQUESTS_MAX",
+        "items that a worker has at a time",
+    ),
+    Limit("qos.core.queue.node_options:BATCH_MAX", "items in one event"),
+    Limit("qos.core.queue.node_options:_ITEMS_MAX", "items that an owner can let wait"),
+    Limit("qos.core.queue.node_options:_BYTES_MAX", "bytes that an owner can let wait"),
+    Limit(
+        "qos.core.queue.item_lifecycle:HOLD_S_MAX",
+        "seconds that a lock can be extended",
+    ),
+    Limit(
+        "qos.core.queue.item_lifecycle:_HISTORY_MAX",
+        "failures in the history of an item",
+    ),
+    Limit(
+        "qos.core.queue.item_lifecycle:_EXCLUDED_MAX", "workers that an item excludes"
+    ),
     Limit("qos.engine.queue:_SENT_MAX", "events whose bounce is recognised"),
     Limit("xep_0254.service:_ID_CHARS_MAX", "characters of an id that is answered"),
     Limit("xep_0254.requests:NODE_CHARS_MAX", "characters of the name of a node"),

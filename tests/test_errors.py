@@ -2,7 +2,7 @@
 
 import pytest
 
-from qos.core.model import Level, OutgoingState
+from qos.core.message.model import Level, OutgoingState
 from qos.engine import Outcome
 from qos.errors import InDoubt, NotDelivered, why_not_delivered
 from qos.testing.store_contract import outgoing

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from qos.core.node_options import NODE_FIELDS
+from qos.core.queue.node_options import NODE_FIELDS
 from qos.testing import LoopbackServer, friends, logged_in, queue_service
 from xep_0254 import XEP_0254, NewItem
 

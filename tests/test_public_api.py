@@ -11,8 +11,8 @@ import pytest
 
 import qos
 import qos.errors
-from qos.core.model import Incoming, Level, Outgoing, OutgoingState
-from qos.core.receiver import Request
+from qos.core.message.model import Incoming, Level, Outgoing, OutgoingState
+from qos.core.message.receiver import Request
 from qos.engine import Delivery, Outcome
 from xep_0254 import BrowsedItem, DeliveredItem, NewItem
 

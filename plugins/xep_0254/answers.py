@@ -11,9 +11,13 @@ from collections.abc import Iterable, Mapping
 from typing import assert_never
 from xml.etree import ElementTree as ET
 
-from qos.core.item import Item, ItemOutcome, ItemState
-from qos.core.node_options import NODE_FIELDS, SUBSCRIBE_FIELDS, subscription_values
-from qos.core.queue_requests import (
+from qos.core.queue.item import Item, ItemOutcome, ItemState
+from qos.core.queue.node_options import (
+    NODE_FIELDS,
+    SUBSCRIBE_FIELDS,
+    subscription_values,
+)
+from qos.core.queue.requests import (
     AffiliationsResult,
     ConfigureResult,
     CreateResult,

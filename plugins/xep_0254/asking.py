@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from xml.etree import ElementTree as ET
 
 from qos import arguments
-from qos.core.item import PRIORITIES, Affiliation, Failure, ItemOutcome
-from qos.core.node_options import NODE_FIELDS, SUBSCRIBE_FIELDS, Field
+from qos.core.queue.item import PRIORITIES, Affiliation, Failure, ItemOutcome
+from qos.core.queue.node_options import NODE_FIELDS, SUBSCRIBE_FIELDS, Field
 from qos.errors import (
     InvalidArgument,
     NoAnswer,

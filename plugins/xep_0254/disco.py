@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from xml.etree import ElementTree as ET
 
-from qos.core.node_options import Field
+from qos.core.queue.node_options import Field
 from qos.xml import attribute, text
 from xep_0254.answers import ANSWER_BYTES_MAX, cut, render_iq
 from xep_0254.elements import attributes, decimal, whole

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from functools import cache
 from xml.etree import ElementTree as ET
 
-from qos.core.queue_requests import Refusal
+from qos.core.queue.requests import Refusal
 from qos.xml import attribute, render
 from xep_0254.namespaces import EXTENSIONS
 

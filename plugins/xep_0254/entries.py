@@ -1,6 +1,6 @@
 """The items inside a request: what is published, settled, extended or asked for.
 
-Reads elements and gives the values of `qos.core.queue_requests`; refuses what is
+Reads elements and gives the values of `qos.core.queue.requests`; refuses what is
 malformed or too large, and knows no node and no lock.
 """
 
@@ -10,8 +10,8 @@ import hashlib
 from collections.abc import Callable
 from xml.etree import ElementTree as ET
 
-from qos.core.item import PRIORITIES, ItemOutcome
-from qos.core.queue_requests import Entry, Refusal, Settlement
+from qos.core.queue.item import PRIORITIES, ItemOutcome
+from qos.core.queue.requests import Entry, Refusal, Settlement
 from qos.xml import XML_NAMESPACE, attribute
 from xep_0254.elements import (
     BOOLEANS,

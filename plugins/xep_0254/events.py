@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from xml.etree import ElementTree as ET
 
-from qos.core.item import PRIORITIES, PRIORITY, Item
+from qos.core.queue.item import PRIORITIES, PRIORITY, Item
 from qos.xml import attribute
 from xep_0254.elements import (
     BOOLEANS,

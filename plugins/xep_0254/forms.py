@@ -1,6 +1,6 @@
 """Data forms (XEP-0004), both ways.
 
-Knows how the tables of `qos.core.node_options` look as forms. Does not judge a
+Knows how the tables of `qos.core.queue.node_options` look as forms. Does not judge a
 value: that is up to the tables.
 """
 
@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Literal
 from xml.etree import ElementTree as ET
 
-from qos.core.node_options import QUEUE_REQUESTS, Field
-from qos.core.queue_requests import Refusal
+from qos.core.queue.node_options import QUEUE_REQUESTS, Field
+from qos.core.queue.requests import Refusal
 from qos.xml import attribute, text
 from xep_0254.elements import bad_request, seconds
 from xep_0254.namespaces import DATA_FORM, FORM_VALIDATION, SUBSCRIBE_OPTIONS

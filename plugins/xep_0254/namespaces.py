@@ -5,7 +5,7 @@ Constants only.
 
 from __future__ import annotations
 
-from qos.core.item import EXTENSIONS_NAMESPACE
+from qos.core.queue.item import EXTENSIONS_NAMESPACE
 
 __all__ = [
     "CLIENT",

@@ -17,8 +17,8 @@ from slixmpp.plugins.base import BasePlugin
 
 from qos import arguments
 from qos.core.backoff import Backoff
-from qos.core.item import Affiliation, ItemOutcome
-from qos.core.node_options import QUEUE_REQUESTS
+from qos.core.queue.item import Affiliation, ItemOutcome
+from qos.core.queue.node_options import QUEUE_REQUESTS
 from qos.errors import InvalidArgument, NoAnswer, RequestFailed
 from qos.jids import jid_of
 from xep_0254 import asking

@@ -1,6 +1,6 @@
 """Reads what a queue service is asked for (XEP-0060, XEP-0254, our extensions).
 
-From an iq to a value of `qos.core.queue_requests`, or a `Refusal` that says what is
+From an iq to a value of `qos.core.queue.requests`, or a `Refusal` that says what is
 wrong with it. Knows no node and no subscription, and does not judge JIDs.
 """
 
@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import TypeAlias
 from xml.etree import ElementTree as ET
 
-from qos.core.item import Affiliation
-from qos.core.node_options import NODE_FIELDS, SUBSCRIBE_FIELDS, Field
-from qos.core.queue_requests import (
+from qos.core.queue.item import Affiliation
+from qos.core.queue.node_options import NODE_FIELDS, SUBSCRIBE_FIELDS, Field
+from qos.core.queue.requests import (
     Affiliations,
     Configure,
     Create,

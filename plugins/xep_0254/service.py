@@ -24,16 +24,16 @@ from slixmpp.xmlstream.stanzabase import StanzaBase
 import xep_qos
 from qos import arguments
 from qos.core.backoff import Backoff
-from qos.core.item import Affiliation
-from qos.core.model import NAMESPACES, bare
-from qos.core.queue_effects import (
+from qos.core.message.model import NAMESPACES
+from qos.core.queue.effects import (
     Notification,
     NotifyNode,
     NotifyRetract,
     NotifySubscription,
     NotifyUnlock,
 )
-from qos.core.queue_requests import (
+from qos.core.queue.item import Affiliation
+from qos.core.queue.requests import (
     GetOptions,
     Publish,
     Refusal,
@@ -44,8 +44,9 @@ from qos.core.queue_requests import (
     Subscribe,
     Unsubscribe,
 )
-from qos.core.queue_service import MESSAGE_QUOTAS, QueueBounds
+from qos.core.queue.service import MESSAGE_QUOTAS, QueueBounds
 from qos.core.quota import Quotas, domain_of, own_domains
+from qos.core.strings import bare
 from qos.engine.clock import LoopClock
 from qos.engine.queue import Payloads, QueueEngine, Stats, Unwritten
 from qos.errors import InvalidArgument
@@ -370,7 +371,7 @@ class QueueService:
             return False
         # What is published without an id gets one that it has again when the message is
         # handed over again, and that no other message has: not even one with the same
-        # msgId, if its sender counts from 1 (see qos.core.model.Incoming.identity).
+        # msgId, if its sender counts from 1 (see qos.core.message.model.Incoming.identity).
         name = hashlib.sha256(info.identity.encode()).hexdigest()
         ids = (f"{name[:32]}{place or ''}" for place in itertools.count())
         done: asyncio.Future[None] = self._xmpp.loop.create_future()
@@ -604,7 +605,7 @@ def _from(jid: str) -> str:
 def _creators(
     creators: str | Collection[str], xmpp: ClientXMPP | ComponentXMPP
 ) -> frozenset[str] | None:
-    """Who may create nodes, as the core has it (`qos.core.queue_service.may_create`).
+    """Who may create nodes, as the core has it (`qos.core.queue.service.may_create`).
 
     Raises:
         InvalidArgument: that is neither a rule nor a list of accounts.

@@ -24,8 +24,8 @@ from slixmpp.xmlstream.handler import Callback
 from slixmpp.xmlstream.matcher import StanzaPath
 
 from qos import arguments
-from qos.core.model import bare
 from qos.core.rate import RateLimit
+from qos.core.strings import bare
 from qos.jids import jid_of
 from xep_0337 import stanza
 from xep_0337.stanza import (

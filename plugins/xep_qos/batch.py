@@ -1,7 +1,7 @@
 """Batches at one end: sends requests together, and answers those that came so.
 
 It chooses the carriage and nothing else: each request and each answer goes the way of
-one that came alone. The rules are in BATCH.md, and as code in `qos.core.batch`.
+one that came alone. The rules are in BATCH.md, and as code in `qos.core.message.batch`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields
 from functools import partial
 from xml.etree import ElementTree as ET
 
-from qos.core.batch import (
+from qos.core.message.batch import (
     ANSWER_WITHIN_S,
     BATCH_NAMESPACE,
     BYTES_MAX,
@@ -21,10 +21,11 @@ from qos.core.batch import (
     Loads,
     for_each,
 )
-from qos.core.effects import Answer, Transmit
-from qos.core.model import MARKS_NAMESPACE, bare
-from qos.core.receiver import Request
-from qos.core.sender import Reply
+from qos.core.message.effects import Answer, Transmit
+from qos.core.message.model import MARKS_NAMESPACE
+from qos.core.message.receiver import Request
+from qos.core.message.sender import Reply
+from qos.core.strings import bare
 from qos.engine import LoopClock
 from qos.engine.clock import Handle, Timers
 from qos.errors import RemoteProtocolError

@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from xml.etree import ElementTree as ET
 
-from qos.core.batch import BATCH_NAMESPACE, ELEMENTS_MAX
-from qos.core.effects import Answer, Transmit
-from qos.core.model import ID_CHARS_MAX, MARKS_NAMESPACE, Level
-from qos.core.sender import Reply
+from qos.core.message.batch import BATCH_NAMESPACE, ELEMENTS_MAX
+from qos.core.message.effects import Answer, Transmit
+from qos.core.message.model import MARKS_NAMESPACE, Level
+from qos.core.message.sender import Reply
+from qos.core.strings import ID_CHARS_MAX
 from qos.errors import RemoteProtocolError
 from qos.xml import attribute, text
 from xep_qos import stanza

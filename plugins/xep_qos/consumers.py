@@ -12,7 +12,8 @@ from slixmpp.xmlstream.matcher.base import MatcherBase
 
 from qos import arguments
 from qos.core.backoff import Backoff
-from qos.core.model import Incoming, bare
+from qos.core.message.model import Incoming
+from qos.core.strings import bare
 from qos.engine import Consumption, Handover
 from qos.errors import LocalProtocolError
 

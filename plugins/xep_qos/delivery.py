@@ -16,7 +16,7 @@ from slixmpp.xmlstream.stanzabase import StanzaBase
 
 from qos import arguments
 from qos.core.backoff import Backoff
-from qos.core.model import MARKS_NAMESPACE, NAMESPACES, Incoming, Level, only
+from qos.core.message.model import MARKS_NAMESPACE, NAMESPACES, Incoming, Level, only
 from qos.engine import Delivery, Outcome, Outstanding
 from qos.errors import InvalidArgument, LocalProtocolError
 from qos.jids import jid_of

@@ -13,8 +13,9 @@ from slixmpp import JID
 from slixmpp.basexmpp import BaseXMPP
 from slixmpp.exceptions import XMPPError
 
-from qos.core.model import ID_CHARS_MAX, Outgoing, Route, bare
-from qos.core.route import Resource, choose, namespace_for, to_jid
+from qos.core.message.model import Outgoing, Route
+from qos.core.message.route import Resource, choose, namespace_for, to_jid
+from qos.core.strings import ID_CHARS_MAX, bare
 
 __all__ = ["Discovery"]
 

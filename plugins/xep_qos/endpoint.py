@@ -22,13 +22,14 @@ from slixmpp.stanza import Message
 from slixmpp.xmlstream.stanzabase import StanzaBase
 
 from qos import arguments
-from qos.core.effects import Answer, Report, Transmit
-from qos.core.model import ID_CHARS_MAX, Incoming, Level, Outgoing, Route
-from qos.core.model import bare as account_of
+from qos.core.message.effects import Answer, Report, Transmit
+from qos.core.message.model import Incoming, Level, Outgoing, Route
+from qos.core.message.receiver import Request
+from qos.core.message.sender import Reply
+from qos.core.message.trust import Trusted
 from qos.core.quota import own_domains
-from qos.core.receiver import Request
-from qos.core.sender import Reply
-from qos.core.trust import Trusted
+from qos.core.strings import ID_CHARS_MAX
+from qos.core.strings import bare as account_of
 from qos.engine import Consumption, Delivery, Inbox, LoopClock, Outbox
 from qos.errors import (
     LocalProtocolError,

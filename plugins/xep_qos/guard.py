@@ -1,4 +1,4 @@
-"""Who is trusted: gathers the facts of the stream for `qos.core.trust`."""
+"""Who is trusted: gathers the facts of the stream for `qos.core.message.trust`."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from slixmpp.basexmpp import BaseXMPP
 from slixmpp.exceptions import XMPPError
 from slixmpp.stanza import Iq
 
-from qos.core.model import bare
-from qos.core.receiver import Request
-from qos.core.trust import Trusted, TrustPolicy
+from qos.core.message.receiver import Request
+from qos.core.message.trust import Trusted, TrustPolicy
+from qos.core.strings import bare
 from xep_qos.settings import TrustCallback
 
 __all__ = ["Guard"]

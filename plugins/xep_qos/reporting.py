@@ -13,9 +13,9 @@ from datetime import UTC, datetime
 from slixmpp import JID
 from slixmpp.basexmpp import BaseXMPP
 
-from qos.core.effects import Report
-from qos.core.model import bare
+from qos.core.message.effects import Report
 from qos.core.rate import RateLimit
+from qos.core.strings import bare
 
 __all__ = ["Reporter"]
 

@@ -9,10 +9,10 @@ from typing import Any, TypeAlias
 
 from qos import arguments
 from qos.core.backoff import Backoff
-from qos.core.batch import ELEMENTS_MAX
-from qos.core.model import NAMESPACES
+from qos.core.message.batch import ELEMENTS_MAX
+from qos.core.message.model import NAMESPACES
+from qos.core.message.trust import TrustPolicy
 from qos.core.quota import Quotas
-from qos.core.trust import TrustPolicy
 from qos.engine import InboxLimits, OutboxLimits
 from qos.errors import InvalidArgument
 from qos.jids import jid_of

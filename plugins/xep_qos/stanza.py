@@ -11,10 +11,11 @@ from typing import Literal, cast
 from xml.etree import ElementTree as ET
 
 from qos import arguments
-from qos.core.effects import Answer, Transmit
-from qos.core.model import ID_CHARS_MAX, MARKS_NAMESPACE, NAMESPACES, Level, one_line
-from qos.core.receiver import Request
-from qos.core.sender import Reply
+from qos.core.message.effects import Answer, Transmit
+from qos.core.message.model import MARKS_NAMESPACE, NAMESPACES, Level
+from qos.core.message.receiver import Request
+from qos.core.message.sender import Reply
+from qos.core.strings import ID_CHARS_MAX, one_line
 from qos.errors import InvalidArgument, LocalProtocolError, RemoteProtocolError
 from qos.xml import attribute, render, text
 

@@ -18,7 +18,7 @@ from xml.etree import ElementTree as ET
 from slixmpp.basexmpp import BaseXMPP
 from slixmpp.stanza import Iq, Message
 
-from qos.core.model import Incoming
+from qos.core.message.model import Incoming
 from qos.xml import render
 from xep_qos.stanza import CLIENT
 from xep_qos.tap import is_foreign

@@ -21,9 +21,9 @@ from qos.bench.pace import Window, keep_under_way
 from qos.bench.sample import Work
 from qos.bench.times import Times
 from qos.bench.ways import body
-from qos.core.effects import Answer, Transmit
-from qos.core.model import MARKS_NAMESPACE, NAMESPACES, Level, Outgoing, Route
-from qos.core.receiver import Request
+from qos.core.message.effects import Answer, Transmit
+from qos.core.message.model import MARKS_NAMESPACE, NAMESPACES, Level, Outgoing, Route
+from qos.core.message.receiver import Request
 from xep_qos.stanza import (
     CLIENT,
     message_with_body,

@@ -20,7 +20,7 @@ from qos.bench.rows import NO_LIMITS, with_resource
 from qos.bench.sample import BenchFailed
 from qos.bench.servers import Server
 from qos.bench.usage import Usage, usage_of
-from qos.core.model import Level
+from qos.core.message.model import Level
 
 __all__ = [
     "MB",

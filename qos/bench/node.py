@@ -19,7 +19,7 @@ from qos.bench.meter import Meter
 from qos.bench.sample import Work
 from qos.bench.ways import PluginReceiver, PluginSender, Receiver, Sender
 from qos.core.backoff import Backoff
-from qos.core.model import Level
+from qos.core.message.model import Level
 from qos.errors import CannotConnect
 from qos.stream.login import AccountSession
 from qos.stream.server import Login

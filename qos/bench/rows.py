@@ -17,7 +17,7 @@ from qos.bench.servers import Server
 from qos.bench.settings import Settings
 from qos.bench.times import sample_of, unpack
 from qos.bench.usage import Watch
-from qos.core.model import Level
+from qos.core.message.model import Level
 from qos.stream.server import Login
 
 __all__ = ["NO_LIMITS", "Row", "with_resource"]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from qos.bench.mosquitto import LIBRARIES, Mqtt
 from qos.bench.sample import Contender
 from qos.bench.settings import Settings
-from qos.core.model import Level
+from qos.core.message.model import Level
 
 __all__ = [
     "Section",

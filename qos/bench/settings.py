@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from qos.core.model import Level
+from qos.core.message.model import Level
 
 __all__ = ["FLOOR", "STORES", "Settings", "settings_for"]
 

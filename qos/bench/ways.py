@@ -14,7 +14,7 @@ from qos.bench.arrivals import Arrivals
 from qos.bench.pace import keep_under_way
 from qos.bench.sample import Work
 from qos.bench.times import Times
-from qos.core.model import Level
+from qos.core.message.model import Level
 from xep_qos import XEP_QOS
 
 __all__ = ["PluginReceiver", "PluginSender", "Receiver", "Sender", "body"]

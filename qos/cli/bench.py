@@ -13,7 +13,7 @@ from pathlib import Path
 from qos.bench.settings import STORES
 from qos.cli.options import Parser, add_login, jid, seconds, whole
 from qos.cli.plots import add_plot
-from qos.core.model import Level
+from qos.core.message.model import Level
 
 __all__ = ["FOOTPRINT", "WINDOWS", "parser", "run"]
 

@@ -48,7 +48,7 @@ async def _ratios() -> Mapping[str, float]:
     from qos.bench.sample import NotHere
     from qos.bench.servers import ProsodyServer
     from qos.bench.settings import FLOOR, STORES, settings_for
-    from qos.core.model import Level
+    from qos.core.message.model import Level
 
     ours = [each for each in settings_for(list(Level), STORES) if each.name in EXPECTED]
     bases = {each.floor for each in ours}

@@ -16,7 +16,7 @@ from qos.cli.demo_output import show
 from qos.cli.output import print_json
 from qos.cli.plots import check_plot, plotting
 from qos.cli.status import Status, UsageError
-from qos.core.model import Level
+from qos.core.message.model import Level
 
 if TYPE_CHECKING:
     from qos.bench.report import Results

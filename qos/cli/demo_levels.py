@@ -7,7 +7,7 @@ from pathlib import Path
 
 from qos.cli.demo_output import ProgressLine, is_bold, show
 from qos.cli.output import print_json, say
-from qos.core.model import Level
+from qos.core.message.model import Level
 from qos.demo.process import Spares
 from qos.demo.run import Conditions, Progress, run_level
 from qos.demo.table import Row, render

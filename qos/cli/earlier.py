@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from qos.cli.connection import Connection
 from qos.cli.output import note
-from qos.core.model import OutgoingState, bare
+from qos.core.message.model import OutgoingState
+from qos.core.strings import bare
 from qos.engine import Delivery
 from qos.errors import StillOutstanding
 

@@ -11,10 +11,10 @@ from qos.cli.options import Parser, add_store, address
 from qos.cli.output import print_json
 from qos.cli.status import CommandError, Status
 from qos.cli.stored import in_full, journal_of, opened, summary, write
-from qos.core import receiver
-from qos.core.effects import Save
-from qos.core.model import Incoming, IncomingState, only
-from qos.core.receiver import At, ReceiverInput
+from qos.core.message import receiver
+from qos.core.message.effects import Save
+from qos.core.message.model import Incoming, IncomingState, only
+from qos.core.message.receiver import At, ReceiverInput
 from qos.errors import AmbiguousMessage
 from qos.journal import messages as journaled
 from qos.journal.writer import JournalWriter

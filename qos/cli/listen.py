@@ -16,7 +16,7 @@ from qos.cli.options import Parser, add_connection
 from qos.cli.output import begin_on_new_line, is_file, note, print_json, sync_stdout
 from qos.cli.send import attended
 from qos.cli.status import Status, UsageError
-from qos.core.model import Level
+from qos.core.message.model import Level
 from qos.xml import render
 
 __all__ = ["parser", "run"]

@@ -15,7 +15,7 @@ from typing import Any, NoReturn, TypeAlias
 
 from qos.cli.status import UsageError
 from qos.core.backoff import Backoff
-from qos.core.model import NAMESPACES
+from qos.core.message.model import NAMESPACES
 from qos.core.quota import Quotas
 from qos.stream.server import PORT_DIRECT, PORT_STARTTLS
 

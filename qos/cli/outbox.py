@@ -14,11 +14,11 @@ from qos.cli.output import note, print_json
 from qos.cli.send import Results, attended
 from qos.cli.status import Status
 from qos.cli.stored import in_full, journal_of, opened, summary, write
-from qos.core import sender
 from qos.core.backoff import Backoff
-from qos.core.effects import End
-from qos.core.model import Ended, Outgoing
-from qos.core.sender import SenderInput
+from qos.core.message import sender
+from qos.core.message.effects import End
+from qos.core.message.model import Ended, Outgoing
+from qos.core.message.sender import SenderInput
 from qos.engine import Delivery, Outcome
 from qos.errors import UnknownMessage
 from qos.journal import messages as journaled

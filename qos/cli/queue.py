@@ -21,9 +21,9 @@ from qos.cli.options import (
     seconds,
     whole,
 )
-from qos.core.item import PRIORITIES, PRIORITY, Affiliation
-from qos.core.node_options import NODE_FIELDS, BadOption, Field
-from qos.core.queue_service import MESSAGE_QUOTAS, QueueBounds
+from qos.core.queue.item import PRIORITIES, PRIORITY, Affiliation
+from qos.core.queue.node_options import NODE_FIELDS, BadOption, Field
+from qos.core.queue.service import MESSAGE_QUOTAS, QueueBounds
 from qos.stream.server import PORT_COMPONENT
 
 __all__ = ["parser", "run"]

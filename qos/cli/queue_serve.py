@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from qos.cli.account import component_from, login_from, store_url
 from qos.cli.output import note
 from qos.cli.status import CommandError, Status, UsageError
-from qos.core.queue_service import QueueBounds
+from qos.core.queue.service import QueueBounds
 from qos.core.quota import Quotas
 from qos.errors import LocalProtocolError, StoreInUse
 from qos.stream.login import AccountSession, ComponentSession

@@ -20,7 +20,8 @@ from qos.cli.lines import stdin_lines
 from qos.cli.options import Parser, add_connection, address
 from qos.cli.output import ProgressBar, note, print_json
 from qos.cli.status import CommandError, Status, UsageError
-from qos.core.model import Level, OutgoingState, bare
+from qos.core.message.model import Level, OutgoingState
+from qos.core.strings import bare
 from qos.engine import Delivery, Outcome
 from qos.errors import (
     CannotConnect,

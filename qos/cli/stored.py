@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 
 from qos.cli.output import time_text
 from qos.cli.status import CommandError, Status, UsageError
-from qos.core.model import Ended, Incoming, Outgoing
+from qos.core.message.model import Ended, Incoming, Outgoing
 from qos.errors import LocalProtocolError, StoreError, StoreInUse
 from qos.journal.messages import not_stored
 from qos.journal.writer import JournalWriter

@@ -8,7 +8,7 @@ import shutil
 
 from qos.cli.options import Parser, add_journal, add_login, address, seconds, whole
 from qos.cli.status import UsageError
-from qos.core.node_options import QUEUE_REQUESTS_MAX
+from qos.core.queue.node_options import QUEUE_REQUESTS_MAX
 
 __all__ = ["parser", "run"]
 

@@ -12,7 +12,7 @@ from qos.cli.child import Exit, run_child
 from qos.cli.options import PASSWORD_VARIABLE
 from qos.cli.output import note, print_json
 from qos.cli.status import CommandError, Status
-from qos.core.item import ItemOutcome
+from qos.core.queue.item import ItemOutcome
 from qos.errors import JobLost
 from qos.journal.writer import JournalWriter
 from qos.stream.login import AccountSession

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, fields
 
-from qos.core.model import bare
+from qos.core.strings import bare
 
 __all__ = ["Ledger", "Quotas", "Share", "Tally", "domain_of", "own_domains"]
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from textwrap import fill
 
-from qos.core.model import bare
+from qos.core.strings import bare
 from qos.demo.bee import Run
 from qos.demo.orders import FAILING, KILLED, Order
 from qos.demo.text import number, table

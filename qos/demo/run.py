@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from qos.core.model import Level
+from qos.core.message.model import Level
 from qos.demo import counter, scenario
 from qos.demo.device import Device, jid_of, reporting
 from qos.demo.process import Spares, Supervisor

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from statistics import median
 
-from qos.core.model import Level
+from qos.core.message.model import Level
 from qos.demo.counter import Book
 from qos.demo.scenario import Passing, inside
 from qos.demo.text import table

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect
 from collections import deque
 
-from qos.core.model import Outgoing
+from qos.core.message.model import Outgoing
 from qos.stores.base import Store
 
 __all__ = ["Backlog"]

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from qos.core.backoff import Backoff
-from qos.core.model import Incoming
+from qos.core.message.model import Incoming
 from qos.errors import LocalProtocolError
 from qos.stores.base import Parameters, Store, Transaction
 

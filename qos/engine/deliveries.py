@@ -6,7 +6,7 @@ import asyncio
 import weakref
 from typing import NamedTuple
 
-from qos.core.model import Outgoing
+from qos.core.message.model import Outgoing
 from qos.engine.delivery import Delivery, Keeper, Outcome
 from qos.errors import StillOutstanding
 

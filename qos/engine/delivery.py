@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import Protocol
 
-from qos.core.model import Ended, Level, Outgoing, OutgoingState
+from qos.core.message.model import Ended, Level, Outgoing, OutgoingState
 from qos.errors import InDoubt, NotDelivered, UnknownMessage, why_not_delivered
 
 __all__ = ["Delivery", "Keeper", "Outcome"]

@@ -10,10 +10,11 @@ import logging
 from functools import partial
 from typing import Protocol
 
-from qos.core.effects import Consume, Deliver, Report
-from qos.core.lanes import Lanes
-from qos.core.model import Incoming, Level, Rejection, one_line
-from qos.core.receiver import NOT_NOW, At, ReceiverInput
+from qos.core.fifo_lanes import Lanes
+from qos.core.message.effects import Consume, Deliver, Report
+from qos.core.message.model import Incoming, Level, Rejection
+from qos.core.message.receiver import NOT_NOW, At, ReceiverInput
+from qos.core.strings import one_line
 from qos.engine.clock import Clock, Timers
 from qos.engine.consuming import Consuming, Consumption
 from qos.engine.held import Arrival, HeldMessage, InboxPort

@@ -7,9 +7,9 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Protocol
 
-from qos.core.effects import Answer, Report
-from qos.core.model import Incoming, IncomingState
-from qos.core.receiver import ReceiverInput, Request
+from qos.core.message.effects import Answer, Report
+from qos.core.message.model import Incoming, IncomingState
+from qos.core.message.receiver import ReceiverInput, Request
 from qos.engine.consuming import Consumption
 from qos.stores.base import Transaction
 

@@ -12,8 +12,8 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from functools import partial
 
-from qos.core import receiver
-from qos.core.effects import (
+from qos.core.message import receiver
+from qos.core.message.effects import (
     Answer,
     Consume,
     Defer,
@@ -26,10 +26,11 @@ from qos.core.effects import (
     Retry,
     Save,
 )
-from qos.core.model import Incoming, IncomingState, bare
+from qos.core.message.model import Incoming, IncomingState
+from qos.core.message.receiver import At, ReceiverInput, Request
+from qos.core.message.tombstones import Tombstones
 from qos.core.quota import Ledger, Quotas
-from qos.core.receiver import At, ReceiverInput, Request
-from qos.core.tombstones import Tombstones
+from qos.core.strings import bare
 from qos.engine.clock import Clock, Timers
 from qos.engine.handing_over import HandingOver
 from qos.engine.held import Arrival, HeldMessage, InboxPort

@@ -12,11 +12,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 
-from qos.core import sender as core
 from qos.core.backoff import Backoff
-from qos.core.effects import Save
-from qos.core.model import Level, Outgoing
-from qos.core.sender import Reply, SenderInput
+from qos.core.message import sender as core
+from qos.core.message.effects import Save
+from qos.core.message.model import Level, Outgoing
+from qos.core.message.sender import Reply, SenderInput
 from qos.engine.backlog import Backlog
 from qos.engine.clock import Clock, Timers
 from qos.engine.deliveries import Deliveries

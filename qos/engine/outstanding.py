@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from qos.core.model import Level, Outgoing, OutgoingState
+from qos.core.message.model import Level, Outgoing, OutgoingState
 
 __all__ = ["Outstanding", "OutstandingMessage"]
 

@@ -18,20 +18,20 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Protocol, TypeAlias, TypeVar
 
-from qos.core.access import may_publish, may_subscribe, may_use
-from qos.core.item import Item
-from qos.core.model import bare
-from qos.core.queue_effects import (
+from qos.core.queue.access import may_publish, may_subscribe, may_use
+from qos.core.queue.effects import (
     ForgetOld,
     Notification,
     NotifyItem,
     Probe,
     QueueEffect,
 )
-from qos.core.queue_handle import handle
-from qos.core.queue_node import QueueNode
-from qos.core.queue_requests import ItemsResult, Purge, Refusal, Request, Result
-from qos.core.queue_service import QueueBounds, QueueContents, Queues
+from qos.core.queue.handle import handle
+from qos.core.queue.item import Item
+from qos.core.queue.node import QueueNode
+from qos.core.queue.requests import ItemsResult, Purge, Refusal, Request, Result
+from qos.core.queue.service import QueueBounds, QueueContents, Queues
+from qos.core.strings import bare
 from qos.engine.clock import Clock, Timers
 from qos.engine.queue_memory import RecentMemory
 from qos.engine.queue_step import (

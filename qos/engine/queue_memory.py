@@ -9,8 +9,7 @@ import math
 from collections.abc import Collection, Sequence
 from typing import TypeVar
 
-from qos.core.item import Ended, Item, ItemOutcome
-from qos.core.queue_effects import (
+from qos.core.queue.effects import (
     Change,
     NotifyItem,
     QueueEffect,
@@ -19,6 +18,7 @@ from qos.core.queue_effects import (
     SaveEnded,
     SaveItem,
 )
+from qos.core.queue.item import Ended, Item, ItemOutcome
 from qos.stores.queue import QueueStore
 
 __all__ = ["RecentMemory"]
@@ -100,7 +100,7 @@ class RecentMemory:
     def ended(
         self, node: str, item_ids: Sequence[str], *, since: float
     ) -> dict[str, list[Ended]]:
-        """See qos.core.queue_service.Memory."""
+        """See qos.core.queue.service.Memory."""
         found: dict[str, list[Ended]] = {}
         if node not in self._deleted:
             found = self._store.all_ended(node, item_ids, since=since)
@@ -110,7 +110,7 @@ class RecentMemory:
         return found
 
     def settled(self, node: str, tokens: Sequence[tuple[str, str]]) -> dict[str, Ended]:
-        """See qos.core.queue_service.Memory."""
+        """See qos.core.queue.service.Memory."""
         found = {
             item_id: each
             for item_id, token in tokens
@@ -131,7 +131,7 @@ class RecentMemory:
         limit: int,
         now: float = -math.inf,
     ) -> list[Item]:
-        """See qos.core.queue_service.Memory."""
+        """See qos.core.queue.service.Memory."""
         changed = [
             item
             for item in self._items.values()
@@ -155,7 +155,7 @@ class RecentMemory:
     def find_archived(
         self, node: str, item_id: str, outcome: ItemOutcome
     ) -> list[Item]:
-        """See qos.core.queue_service.Memory."""
+        """See qos.core.queue.service.Memory."""
         wanted = (node, item_id, outcome)
         found = [
             item
@@ -170,7 +170,7 @@ class RecentMemory:
     def count_archived(
         self, node: str, outcome: ItemOutcome, *, now: float = -math.inf
     ) -> int:
-        """See qos.core.queue_service.Memory; as of the last commit."""
+        """See qos.core.queue.service.Memory; as of the last commit."""
         if node in self._deleted:
             return 0
         return self._store.count_archived(node, outcome, now=now)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from qos.core.queue_effects import (
+from qos.core.queue.effects import (
     Change,
     Notification,
     NotifyItem,
@@ -22,7 +22,7 @@ from qos.core.queue_effects import (
     SaveItem,
     SaveNode,
 )
-from qos.core.queue_requests import Refusal, Result
+from qos.core.queue.requests import Refusal, Result
 from qos.errors import StoreFull
 
 __all__ = ["NOTIFICATIONS", "Answer", "Reply", "Step", "Unwritten", "View", "unwritten"]

@@ -14,13 +14,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
-from qos.core import sender
 from qos.core.backoff import Backoff
-from qos.core.effects import Effect, End, Forget, Save, Transmit
-from qos.core.flow import Flow
-from qos.core.model import Outgoing, OutgoingState, Route
+from qos.core.message import sender
+from qos.core.message.effects import Effect, End, Forget, Save, Transmit
+from qos.core.message.flow import Flow
+from qos.core.message.model import Outgoing, OutgoingState, Route
+from qos.core.message.sender import Reply, SenderInput
 from qos.core.replace import replace
-from qos.core.sender import Reply, SenderInput
 from qos.engine.clock import Clock, Timers
 from qos.errors import CannotWithdraw, StillOutstanding
 from qos.journal import messages as journaled

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from qos.core.model import bare
+from qos.core.strings import bare
 from qos.journal.schema import (
     Entry,
     JournalEvent,

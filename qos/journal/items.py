@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
-from qos.core.item import Ended, Item, ItemOutcome, ItemState
-from qos.core.queue_effects import (
+from qos.core.queue.effects import (
     Change,
     RemoveItem,
     RemoveNode,
     SaveEnded,
     SaveItem,
 )
+from qos.core.queue.item import Ended, Item, ItemOutcome, ItemState
 from qos.journal.messages import NOT_STORED
 from qos.journal.schema import Entry, QueueEvent, Role
 from qos.journal.writer import JournalWriter

@@ -10,18 +10,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
-from qos.core.effects import Answer, Deliver, Effect, Save, Settle, Transmit
-from qos.core.model import (
+from qos.core.message.effects import Answer, Deliver, Effect, Save, Settle, Transmit
+from qos.core.message.model import (
     Incoming,
     IncomingState,
     Level,
     Outgoing,
     OutgoingState,
     Rejection,
-    bare,
 )
-from qos.core.receiver import NOT_NOW, ReceiverInput, Request
-from qos.core.sender import SenderInput
+from qos.core.message.receiver import NOT_NOW, ReceiverInput, Request
+from qos.core.message.sender import SenderInput
+from qos.core.strings import bare
 from qos.journal.files import Begun
 from qos.journal.schema import Entry, Event, ReceiverEvent, Role, SenderEvent
 

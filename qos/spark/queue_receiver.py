@@ -25,7 +25,7 @@ from typing import Final
 from slixmpp import ClientXMPP
 
 from qos.core.backoff import Backoff
-from qos.core.node_options import BATCH_MAX, QUEUE_REQUESTS_MAX
+from qos.core.queue.node_options import BATCH_MAX, QUEUE_REQUESTS_MAX
 from qos.errors import JobLost, RequestFailed, RequestRefused
 from qos.spark.queue_landing import Landing
 from qos.worker import Job, Worker

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Protocol, TypeAlias, TypeVar
 
-from qos.core.effects import End, Forget, Save
-from qos.core.model import (
+from qos.core.message.effects import End, Forget, Save
+from qos.core.message.model import (
     Ended,
     Incoming,
     IncomingState,

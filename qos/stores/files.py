@@ -39,8 +39,8 @@ from typing import Any, TypeVar
 
 import aiofiles.os
 
-from qos.core.effects import Save
-from qos.core.model import Ended, Incoming, Outgoing, OutgoingState
+from qos.core.message.effects import Save
+from qos.core.message.model import Ended, Incoming, Outgoing, OutgoingState
 from qos.errors import StoreDamaged, StoreError, StoreReadOnly, StoreTooNew
 from qos.stores.base import (
     Change,

@@ -13,8 +13,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, TypeAlias
 
-from qos.core.effects import End, Save
-from qos.core.model import Ended, Incoming, Outgoing
+from qos.core.message.effects import End, Save
+from qos.core.message.model import Ended, Incoming, Outgoing
 from qos.stores.base import (
     ENDED_FIELDS,
     INCOMING_FIELDS,

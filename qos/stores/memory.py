@@ -7,8 +7,8 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
-from qos.core.effects import End, Save
-from qos.core.model import Ended, Incoming, Outgoing, OutgoingState
+from qos.core.message.effects import End, Save
+from qos.core.message.model import Ended, Incoming, Outgoing, OutgoingState
 from qos.errors import StoreError, StoreInUse
 from qos.stores.base import (
     Change,

@@ -1,6 +1,6 @@
 """The store of a queue service: its nodes, items and memories, in one SQLite file.
 
-It keeps the values of `qos.core.item` as `qos.core.queue_effects` asks it to, and
+It keeps the values of `qos.core.queue.item` as `qos.core.queue.effects` asks it to, and
 decides nothing. The file can be read with any SQLite tool, also while it is in use;
 the payloads lie in a table of their own, so that a lock does not write one again.
 See queue_rows.py for the tables, sqlite_file.py for what they survive.
@@ -12,9 +12,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from qos.core.item import Ended, Item, ItemOutcome
-from qos.core.queue_effects import Change
-from qos.core.queue_service import QueueContents
+from qos.core.queue.effects import Change
+from qos.core.queue.item import Ended, Item, ItemOutcome
+from qos.core.queue.service import QueueContents
 from qos.errors import InvalidArgument
 from qos.stores.queue_rows import (
     APPLICATION_ID,

@@ -12,17 +12,7 @@ from functools import lru_cache
 from operator import attrgetter
 from typing import Any
 
-from qos.core.item import (
-    Affiliation,
-    Ended,
-    Failure,
-    Item,
-    ItemOutcome,
-    ItemState,
-    Node,
-    Subscription,
-)
-from qos.core.queue_effects import (
+from qos.core.queue.effects import (
     Change,
     ForgetOld,
     RemoveItem,
@@ -32,6 +22,16 @@ from qos.core.queue_effects import (
     SaveItem,
     SaveNode,
     SaveSubscription,
+)
+from qos.core.queue.item import (
+    Affiliation,
+    Ended,
+    Failure,
+    Item,
+    ItemOutcome,
+    ItemState,
+    Node,
+    Subscription,
 )
 from qos.stores.sqlite_changes import ChangesView, Kind, Value, insert
 from qos.stores.sqlite_file import ABOUT, Migrations

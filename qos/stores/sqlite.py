@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import attrgetter
 from weakref import WeakSet
 
-from qos.core.effects import End, Forget
-from qos.core.model import Ended, Incoming, Outgoing
+from qos.core.message.effects import End, Forget
+from qos.core.message.model import Ended, Incoming, Outgoing
 from qos.errors import StoreError
 from qos.stores.base import (
     ENDED_FIELDS,

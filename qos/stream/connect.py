@@ -21,7 +21,7 @@ from slixmpp.stanza import Message
 
 from qos import arguments
 from qos.core.backoff import Backoff
-from qos.core.model import Level
+from qos.core.message.model import Level
 from qos.engine import Delivery, Outcome
 from qos.errors import CannotConnect, InvalidArgument, LocalProtocolError
 from qos.jids import jid_of

@@ -35,8 +35,8 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from qos.core.effects import End, Forget, Save
-from qos.core.model import (
+from qos.core.message.effects import End, Forget, Save
+from qos.core.message.model import (
     Ended,
     Incoming,
     IncomingState,

@@ -25,8 +25,8 @@ from collections import OrderedDict, deque
 from collections.abc import Callable
 
 from qos.core.backoff import Backoff
-from qos.core.item import ItemOutcome
-from qos.core.model import bare
+from qos.core.queue.item import ItemOutcome
+from qos.core.strings import bare
 from qos.errors import (
     JobLost,
     LocalProtocolError,

@@ -21,7 +21,7 @@ from typing import Protocol, Self
 from xml.etree import ElementTree as ET
 
 from qos import arguments
-from qos.core.item import ItemOutcome
+from qos.core.queue.item import ItemOutcome
 from qos.errors import JobLost, LocalProtocolError, StoreFull, UnrecoverableError
 from qos.worker.effects import Effects
 from xep_0254.events import DeliveredItem

@@ -17,7 +17,7 @@ from qos.bench.sections import (
     of_the_same_promise,
 )
 from qos.bench.settings import FLOOR, STORES, settings_for
-from qos.core.model import Level
+from qos.core.message.model import Level
 
 
 def sample(rate: float = 100.0, p50_s: float = 0.01, **more: object) -> Sample:

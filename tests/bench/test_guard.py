@@ -9,7 +9,7 @@ from qos.bench.guard import EXPECTED, LOSS_MAX, regressions
 from qos.bench.settings import STORES, settings_for
 from qos.cli import bench_guard, main
 from qos.cli.status import CommandError, Status
-from qos.core.model import Level
+from qos.core.message.model import Level
 
 
 def test_what_is_as_fast_as_expected_is_no_regression() -> None:

@@ -23,7 +23,7 @@ from qos.bench.settings import FLOOR, STORES, Settings, settings_for
 from qos.cli import main
 from qos.cli.status import Status
 from qos.core.backoff import Backoff
-from qos.core.model import Level
+from qos.core.message.model import Level
 from qos.stream.login import AccountSession
 from qos.stream.server import Login
 from qos.testing import Link, LoopbackServer, friends

@@ -17,7 +17,7 @@ import pytest
 
 from journals import read_journal
 from qos.cli import main
-from qos.core.model import Level
+from qos.core.message.model import Level
 from qos.demo.counter import COUNTED, Book, Count
 from qos.demo.process import ProcessDied, Spares, Supervisor
 from qos.demo.scenario import ENTERED, LEFT, Passing, inside, kills, people

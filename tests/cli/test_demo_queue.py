@@ -5,7 +5,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from qos.core.item import Failure
+from qos.core.queue.item import Failure
 from qos.demo import queue_table
 from qos.demo.bee import Packed, Run
 from qos.demo.orders import KILLED, Order, fails, kill_after, orders, pieces_of

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from qos.cli import main
-from qos.core.node_options import NODE_FIELDS
+from qos.core.queue.node_options import NODE_FIELDS
 
 SERVICE = ("queue.example.org", "orders")
 JID = ("--jid", "a@example.org")

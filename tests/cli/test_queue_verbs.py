@@ -7,7 +7,7 @@ import signal
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from qos.core.node_options import NODE_FIELDS
+from qos.core.queue.node_options import NODE_FIELDS
 from qos.testing.server import LoopbackServer
 
 if TYPE_CHECKING:

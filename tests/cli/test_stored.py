@@ -11,8 +11,14 @@ import pytest
 
 from journals import read_journal
 from qos.cli import main, stored
-from qos.core.effects import Save
-from qos.core.model import Incoming, IncomingState, Level, Outgoing, OutgoingState
+from qos.core.message.effects import Save
+from qos.core.message.model import (
+    Incoming,
+    IncomingState,
+    Level,
+    Outgoing,
+    OutgoingState,
+)
 from qos.errors import (
     StoreDamaged,
     StoreError,

@@ -6,7 +6,7 @@ import pytest
 
 from qos.cli import main
 from qos.cli.entry import COMMANDS
-from qos.core.model import NAMESPACES
+from qos.core.message.model import NAMESPACES
 
 JID = ("--jid", "a@example.org")
 TO = "b@example.org/1"

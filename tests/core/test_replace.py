@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from qos.core.model import Incoming, Level, Outgoing, OutgoingState
+from qos.core.message.model import Incoming, Level, Outgoing, OutgoingState
 from qos.core.replace import replace
 
 OUTGOING = Outgoing(

@@ -5,9 +5,9 @@ import itertools
 from collections.abc import Callable
 from typing import Literal
 
-from qos.core.effects import Answer, Report
-from qos.core.model import Incoming
-from qos.core.receiver import Request
+from qos.core.message.effects import Answer, Report
+from qos.core.message.model import Incoming
+from qos.core.message.receiver import Request
 from qos.engine import Consumption, Inbox, InboxLimits
 from qos.testing.clock import ManualClock
 from simulation.disks import COMMIT_S

@@ -1,9 +1,9 @@
 """Whether memory and disk of a queue service are what the model says."""
 
-from qos.core.item import ItemState
-from qos.core.model import bare
-from qos.core.queue_effects import NotifyItem
-from qos.core.queue_node import QueueNode
+from qos.core.queue.effects import NotifyItem
+from qos.core.queue.item import ItemState
+from qos.core.queue.node import QueueNode
+from qos.core.strings import bare
 from queue_model import Model
 from queue_world import World
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from qos.core.item import Item, ItemOutcome, ItemState
-from qos.core.model import bare
+from qos.core.queue.item import Item, ItemOutcome, ItemState
+from qos.core.strings import bare
 
 LOCK_S = 10.0
 ITEMS_MAX = 2

@@ -12,8 +12,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
-from qos.core.item import Ended, Item, ItemOutcome
-from qos.core.queue_effects import (
+from qos.core.queue.effects import (
     Change,
     Notification,
     NotifyItem,
@@ -23,8 +22,9 @@ from qos.core.queue_effects import (
     SaveEnded,
     SaveItem,
 )
-from qos.core.queue_handle import handle
-from qos.core.queue_requests import (
+from qos.core.queue.handle import handle
+from qos.core.queue.item import Ended, Item, ItemOutcome
+from qos.core.queue.requests import (
     Create,
     Entry,
     Extend,
@@ -39,7 +39,7 @@ from qos.core.queue_requests import (
     Unlock,
     Unsubscribe,
 )
-from qos.core.queue_service import QueueBounds, Queues
+from qos.core.queue.service import QueueBounds, Queues
 from simulation.queue_disk import QueueDisk
 
 NODE = "orders"

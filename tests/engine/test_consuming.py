@@ -13,10 +13,10 @@ import pytest
 
 from inbox_bench import Bench, request
 from qos.core.backoff import Backoff
-from qos.core.effects import Answer, Save
-from qos.core.model import Incoming, IncomingState
+from qos.core.message.effects import Answer, Save
+from qos.core.message.model import Incoming, IncomingState
+from qos.core.message.receiver import NOT_NOW
 from qos.core.quota import Quotas
-from qos.core.receiver import NOT_NOW
 from qos.engine import Consumption, Handover, InboxLimits
 from qos.engine.consuming import Consuming
 from qos.errors import StoreError

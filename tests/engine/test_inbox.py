@@ -8,10 +8,10 @@ from typing import Literal
 import pytest
 
 from inbox_bench import PAYLOAD, Bench, request
-from qos.core.effects import Answer
-from qos.core.model import IncomingState
+from qos.core.message.effects import Answer
+from qos.core.message.model import IncomingState
+from qos.core.message.receiver import NOT_NOW, Request
 from qos.core.quota import Quotas
-from qos.core.receiver import NOT_NOW, Request
 from qos.engine import InboxLimits
 from qos.engine.held import Arrival
 from simulation.disks import COMMIT_S

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from qos.core.backoff import Backoff
-from qos.core.effects import Transmit
-from qos.core.flow import WINDOW_FIRST
-from qos.core.model import Level, Outgoing, OutgoingState, Route
-from qos.core.sender import Reply
+from qos.core.message.effects import Transmit
+from qos.core.message.flow import WINDOW_FIRST
+from qos.core.message.model import Level, Outgoing, OutgoingState, Route
+from qos.core.message.sender import Reply
 from qos.engine import Delivery, Outbox, OutboxLimits, under_way
 from qos.errors import (
     CannotWithdraw,

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from qos.core.item import ItemOutcome
-from qos.core.queue_effects import Notification, NotifyUnlock
-from qos.core.queue_requests import (
+from qos.core.queue.effects import Notification, NotifyUnlock
+from qos.core.queue.item import ItemOutcome
+from qos.core.queue.requests import (
     Configure,
     Create,
     CreateResult,

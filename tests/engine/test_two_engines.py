@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from qos.core.model import Level, OutgoingState
+from qos.core.message.model import Level, OutgoingState
 from qos.core.quota import Quotas
 from qos.engine import InboxLimits
 from qos.testing.link import Link

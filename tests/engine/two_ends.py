@@ -12,9 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from qos.core.backoff import Backoff
-from qos.core.effects import Answer, Report, Transmit
-from qos.core.model import Incoming, Level, Outgoing, OutgoingState, Route
-from qos.core.receiver import Request
+from qos.core.message.effects import Answer, Report, Transmit
+from qos.core.message.model import Incoming, Level, Outgoing, OutgoingState, Route
+from qos.core.message.receiver import Request
 from qos.engine import Delivery, Inbox, InboxLimits, Outbox, OutboxLimits
 from qos.errors import StoreFull
 from qos.testing.clock import ManualClock

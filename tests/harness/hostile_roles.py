@@ -13,7 +13,7 @@ from xml.sax.saxutils import quoteattr
 from slixmpp import ClientXMPP
 from slixmpp.xmlstream.stanzabase import StanzaBase
 
-from qos.core.item import Affiliation
+from qos.core.queue.item import Affiliation
 from qos.errors import RequestFailed
 from qos.worker import Job, Worker
 from role import Role, Say, ended_by_signal, open_log

@@ -35,7 +35,7 @@ from typing import Any, Literal
 
 from slixmpp import Message
 
-from qos.core.model import Level
+from qos.core.message.model import Level
 from qos.engine import Delivery, Handover, Outcome
 from qos.errors import CannotWithdraw, StoreError, UnknownMessage
 from role import Role, Say, ended_by_signal, open_log

@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from power_cut_writer import Weakness
-from qos.core.effects import End, Forget, Save
-from qos.core.item import Ended, Item, ItemOutcome, ItemState, Node, Subscription
-from qos.core.model import IncomingState, OutgoingState
-from qos.core.queue_effects import (
+from qos.core.message.effects import End, Forget, Save
+from qos.core.message.model import IncomingState, OutgoingState
+from qos.core.queue.effects import (
     ForgetOld,
     RemoveItem,
     RemoveNode,
@@ -24,6 +23,7 @@ from qos.core.queue_effects import (
     SaveNode,
     SaveSubscription,
 )
+from qos.core.queue.item import Ended, Item, ItemOutcome, ItemState, Node, Subscription
 from qos.stores.base import ForgetEnded, Remember
 from qos.stores.files import FilesStore
 from qos.stores.files_index import outgoing_name

@@ -22,8 +22,8 @@ from typing import Any, NoReturn, Self
 
 from slixmpp import ClientXMPP, ComponentXMPP
 
-from qos.core import work_queue
-from qos.core.queue_effects import Change
+from qos.core.queue import item_lifecycle
+from qos.core.queue.effects import Change
 from qos.errors import RequestFailed
 from qos.journal.writer import JournalWriter
 from qos.stores.queue import QueueStore
@@ -116,7 +116,7 @@ class Service(Role):
         if self.journal:
             await self._begin_journal()
         if self.remembers_s:
-            work_queue.SETTLEMENT_S_MIN = self.remembers_s
+            item_lifecycle.SETTLEMENT_S_MIN = self.remembers_s
         session = self.connect.as_component()
         assert isinstance(session.xmpp, ComponentXMPP)
         store = _DyingStore(self.store, say)

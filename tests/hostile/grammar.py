@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from random import Random
 from xml.sax.saxutils import escape
 
-from qos.core.batch import BATCH_NAMESPACE as BATCH
-from qos.core.item import EXTENSIONS_NAMESPACE as QUEUE
-from qos.core.model import MARKS_NAMESPACE as MARKS
-from qos.core.model import NAMESPACES
+from qos.core.message.batch import BATCH_NAMESPACE as BATCH
+from qos.core.message.model import MARKS_NAMESPACE as MARKS
+from qos.core.message.model import NAMESPACES
+from qos.core.queue.item import EXTENSIONS_NAMESPACE as QUEUE
 from xep_0254.namespaces import (
     DATA_FORM,
     DISCO_INFO,

@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from grammar import CONTENTS, QUEUE_REQUESTS, REQUESTS, Asked, Grammar, Written
-from qos.core.queue_service import QueueBounds
+from qos.core.queue.service import QueueBounds
 from qos.errors import QosError
 from siege import QUEUES, Siege, besieged_device, besieged_service, size_of
 from xep_0254 import XEP_0254, NewItem
@@ -196,7 +196,7 @@ BOUNDS = (
     *("qos.core.rate.SOURCES_MAX", "xep_qos.guard._ROOMS_MAX"),
     *("xep_qos.discovery._PRESENT_MAX", "qos.engine.queue._SENT_MAX"),
     "xep_qos.endpoint._SAID_MAX",
-    *("qos.engine.clock._OUTDATED_MAX", "qos.core.queue_service._RESOURCES_MAX"),
+    *("qos.engine.clock._OUTDATED_MAX", "qos.core.queue.service._RESOURCES_MAX"),
 )
 
 #: Of each kind: first so many, to fill what has a bound; then the others, after which all

@@ -20,7 +20,7 @@ import qos.stream
 import xep_0254
 import xep_0337
 import xep_qos
-from qos.core.node_options import NODE_FIELDS
+from qos.core.queue.node_options import NODE_FIELDS
 from qos.limits import LIMITS, Limit, main
 from xep_qos.settings import _LEAST
 
@@ -30,8 +30,8 @@ PACKAGES = (qos.core, qos.engine, qos.journal, qos.stream, xep_0254, xep_0337, x
 #: What is no limit on others, and why.
 NOT_OF_OTHERS = {
     "qos.core.backoff:_DOUBLINGS_MAX": "arithmetic",
-    "qos.core.node_options:_BACKOFF_S_MAX": "when we try again",
-    "qos.core.queue_users:_SEQ_CHARS_MAX": "SQLite's integers",
+    "qos.core.queue.node_options:_BACKOFF_S_MAX": "when we try again",
+    "qos.core.queue.subscriber_requests:_SEQ_CHARS_MAX": "SQLite's integers",
     "qos.engine.consuming:_TRANSACTION_S_MAX": "a handler of ours",
     "qos.journal.files:_NODE_CHARS_MAX": "our own name",
     "qos.journal.schema:_INT_MAX": "SQL's integers",
@@ -81,7 +81,7 @@ def test_every_limit_that_a_user_sets_is_in_the_table() -> None:
     prefix = "xep_qos.settings:Settings."
     assert {prefix + name for name in options} <= {limit.name for limit in LIMITS}
     bounds = {field.var for field in NODE_FIELDS if field.var.startswith("queue#max_")}
-    prefix = "qos.core.node_options:NODE_FIELDS."
+    prefix = "qos.core.queue.node_options:NODE_FIELDS."
     assert {prefix + name for name in bounds} <= {limit.name for limit in LIMITS}
 
 

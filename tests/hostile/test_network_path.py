@@ -22,7 +22,7 @@ from slixmpp.xmlstream.matcher import MatchXPath
 import qos
 from clients import connected_client
 from proxy import Injection, LinkFault, Proxy
-from qos.core.model import NAMESPACES
+from qos.core.message.model import NAMESPACES
 from qos.testing.prosody import Prosody, mutual
 from xep_qos import XEP_QOS
 from xep_qos.closing import close

@@ -8,7 +8,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from qos.core.model import NAMESPACES
+from qos.core.message.model import NAMESPACES
 from siege import QUEUES, Siege, besieged_device, besieged_service
 from xep_0254.namespaces import PUBSUB
 

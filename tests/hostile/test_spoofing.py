@@ -21,8 +21,8 @@ import pytest
 from slixmpp import Message
 
 from grammar import Asked
-from qos.core.model import MARKS_NAMESPACE as MARKS
-from qos.core.model import NAMESPACES, OutgoingState
+from qos.core.message.model import MARKS_NAMESPACE as MARKS
+from qos.core.message.model import NAMESPACES, OutgoingState
 from qos.engine import Delivery
 from qos.testing.prosody import Prosody, mutual
 from raw_client import RawClient, stanza

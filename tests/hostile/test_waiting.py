@@ -6,7 +6,7 @@ import asyncio
 from xml.etree import ElementTree as ET
 
 from grammar import Asked
-from qos.core.model import NAMESPACES
+from qos.core.message.model import NAMESPACES
 from siege import Siege, besieged_device
 from xep_qos import XEP_QOS
 

@@ -23,11 +23,13 @@ from pathlib import Path
 from typing import TypeVar
 
 from qos.core.backoff import Backoff
-from qos.core.effects import Answer, Report, Transmit
-from qos.core.item import ItemOutcome
-from qos.core.model import Incoming, Level, Outgoing, Route
-from qos.core.queue_effects import Notification
-from qos.core.queue_requests import (
+from qos.core.message.effects import Answer, Report, Transmit
+from qos.core.message.model import Incoming, Level, Outgoing, Route
+from qos.core.message.receiver import Request
+from qos.core.message.sender import Reply
+from qos.core.queue.effects import Notification
+from qos.core.queue.item import ItemOutcome
+from qos.core.queue.requests import (
     Create,
     Entry,
     Publish,
@@ -37,9 +39,7 @@ from qos.core.queue_requests import (
     Subscribe,
     Unlock,
 )
-from qos.core.queue_requests import Request as QueueRequest
-from qos.core.receiver import Request
-from qos.core.sender import Reply
+from qos.core.queue.requests import Request as QueueRequest
 from qos.engine import Inbox, InboxLimits, LoopClock, Outbox, OutboxLimits
 from qos.engine.queue import Payloads, QueueEngine, Stats
 from qos.journal.messages import not_stored

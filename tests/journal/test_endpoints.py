@@ -12,7 +12,7 @@ from slixmpp import ClientXMPP, ComponentXMPP
 
 from hive import NODE, QUEUE, SECRET, Handler, Queue, until
 from journals import read_journal
-from qos.core.model import Level
+from qos.core.message.model import Level
 from qos.errors import JournalError
 from qos.journal.writer import JournalWriter
 from qos.stores import store_from_url

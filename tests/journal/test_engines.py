@@ -14,12 +14,12 @@ import pytest
 
 from journals import read_journal
 from qos.core.backoff import Backoff
-from qos.core.effects import Answer, Report, Transmit
-from qos.core.model import Incoming, Level, Outgoing, Route
-from qos.core.queue_effects import Notification
-from qos.core.queue_requests import Create, Entry, Publish, Refusal, Result, Subscribe
-from qos.core.queue_requests import Request as QueueRequest
-from qos.core.receiver import Request
+from qos.core.message.effects import Answer, Report, Transmit
+from qos.core.message.model import Incoming, Level, Outgoing, Route
+from qos.core.message.receiver import Request
+from qos.core.queue.effects import Notification
+from qos.core.queue.requests import Create, Entry, Publish, Refusal, Result, Subscribe
+from qos.core.queue.requests import Request as QueueRequest
 from qos.engine import Inbox, InboxLimits, Outbox, OutboxLimits
 from qos.engine.queue import Payloads, QueueEngine
 from qos.errors import StoreFull

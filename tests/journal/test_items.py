@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from qos.core.item import ItemOutcome
-from qos.core.queue_effects import Change
-from qos.core.queue_requests import Delete, Purge, Request, Requeue
+from qos.core.queue.effects import Change
+from qos.core.queue.item import ItemOutcome
+from qos.core.queue.requests import Delete, Purge, Request, Requeue
 from qos.journal.items import ItemEvents
 from queue_world import ANT, BEE, NODE, OWNER, PLAIN, World
 
@@ -118,7 +118,7 @@ def test_an_item_whose_worker_is_slow_or_goes(world: Journaled) -> None:
 
 def test_an_item_whose_event_bounces(world: Journaled) -> None:
     """It has not been delivered: that is as if it were given back."""
-    from qos.core.queue_effects import NotifyItem
+    from qos.core.queue.effects import NotifyItem
 
     (event,) = world.told(NotifyItem)
     world.bounce(event)
@@ -205,7 +205,7 @@ def test_what_was_live_before_a_restart_is_known_after_it(world: Journaled) -> N
 
 def test_what_the_store_forgets_is_no_event(world: Journaled) -> None:
     """It has ended long ago."""
-    from qos.core.queue_effects import ForgetOld, RemoveItem
+    from qos.core.queue.effects import ForgetOld, RemoveItem
 
     changes: list[Change] = [ForgetOld(1e9), RemoveItem(12345)]
     assert world.events.of(changes) == []

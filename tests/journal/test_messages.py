@@ -7,9 +7,9 @@ from typing import Literal
 
 import pytest
 
-from qos.core import receiver, sender
 from qos.core.backoff import Backoff
-from qos.core.model import (
+from qos.core.message import receiver, sender
+from qos.core.message.model import (
     Incoming,
     IncomingState,
     Level,
@@ -17,8 +17,8 @@ from qos.core.model import (
     OutgoingState,
     Route,
 )
-from qos.core.receiver import At, ReceiverInput, Request
-from qos.core.sender import Reply, SenderInput, Step
+from qos.core.message.receiver import At, ReceiverInput, Request
+from qos.core.message.sender import Reply, SenderInput, Step
 from qos.journal import Entry, ReceiverEvent, SenderEvent
 from qos.journal import messages as journaled
 

@@ -12,8 +12,8 @@ from slixmpp import ClientXMPP, Message
 
 from crash_device import die
 from qos import Handover
-from qos.core.effects import Answer
-from qos.core.receiver import Request
+from qos.core.message.effects import Answer
+from qos.core.message.receiver import Request
 from qos.stores import SqliteStore
 from xep_qos import XEP_QOS
 

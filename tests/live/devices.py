@@ -17,7 +17,7 @@ from slixmpp import ClientXMPP, ComponentXMPP, Message
 from slixmpp.xmlstream.stanzabase import StanzaBase
 
 from clients import Plugins, Tls, be_available, log_in, make_client, make_component
-from qos.core.model import Level, OutgoingState
+from qos.core.message.model import Level, OutgoingState
 from qos.engine import Delivery, Outcome
 from qos.testing.xmpp_server import XmppServer
 from raw_client import TIMEOUT_S, local

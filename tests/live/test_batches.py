@@ -14,7 +14,7 @@ from slixmpp.xmlstream.stanzabase import StanzaBase
 
 from devices import Device, child, component, counters_agree, device, numbered, settle
 from qos import Delivery
-from qos.core.model import Level, OutgoingState
+from qos.core.message.model import Level, OutgoingState
 from qos.testing import Link
 from qos.testing.clients import friends, logged_in
 from qos.testing.prosody import Prosody

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from devices import child, device
-from qos.core.model import Level
+from qos.core.message.model import Level
 from qos.testing.prosody import Prosody
 from raw_batches import (
     BATCH,

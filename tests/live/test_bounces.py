@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from devices import device, error, outcome_of
-from qos.core.model import Level, OutgoingState
+from qos.core.message.model import Level, OutgoingState
 from qos.testing.ejabberd import Ejabberd
 from qos.testing.prosody import Prosody, mutual
 from qos.testing.xmpp_server import XmppServer

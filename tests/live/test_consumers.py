@@ -20,7 +20,7 @@ import consuming_device
 from consuming_device import PLACES
 from devices import Device, device, eventually, make_device, outcome_of
 from qos import Handover
-from qos.core.model import Level, OutgoingState
+from qos.core.message.model import Level, OutgoingState
 from qos.errors import (
     AmbiguousMessage,
     LocalProtocolError,

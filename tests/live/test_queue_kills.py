@@ -25,8 +25,8 @@ from slixmpp import ClientXMPP
 import xep_0254  # noqa: F401 - makes the plugin known
 from clients import Plugins, connected_client
 from devices import RETRY_FIRST_S, RETRY_MAX_S, eventually
-from qos.core.item import ItemOutcome
-from qos.core.model import OutgoingState
+from qos.core.message.model import OutgoingState
+from qos.core.queue.item import ItemOutcome
 from qos.engine import Outcome
 from qos.errors import RequestRefused
 from qos.testing.prosody import Prosody

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from qos.core.node_options import NODE_FIELDS
+from qos.core.queue.node_options import NODE_FIELDS
 from qos.testing.prosody import Prosody
 from queue_service import (
     CONFLICT,

@@ -13,7 +13,7 @@ import pytest
 import pytest_asyncio
 
 from clients import connected_client
-from qos.core.model import OutgoingState
+from qos.core.message.model import OutgoingState
 from qos.errors import NotDelivered
 from qos.stores import SqliteStore
 from qos.testing.prosody import Prosody

@@ -19,7 +19,7 @@ import pytest
 
 from devices import Device, component, device, eventually, make_device
 from qos import Delivery, Outcome
-from qos.core.model import Level, OutgoingState
+from qos.core.message.model import Level, OutgoingState
 from qos.errors import CannotWithdraw, MessageTooLarge, UnknownMessage
 from qos.testing.prosody import Prosody
 from raw_client import RawClient, RawComponent

@@ -18,7 +18,7 @@ from devices import (
     request,
 )
 from qos import Handover
-from qos.core.model import IncomingState, Level, OutgoingState
+from qos.core.message.model import IncomingState, Level, OutgoingState
 from qos.errors import InDoubt
 from qos.testing.prosody import Prosody
 from text_peer import TextReceiver, TextSender

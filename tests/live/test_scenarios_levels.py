@@ -22,7 +22,7 @@ from devices import (
     exchange_all_levels,
     request,
 )
-from qos.core.model import MARKS_NAMESPACE, NAMESPACES, Level, OutgoingState
+from qos.core.message.model import MARKS_NAMESPACE, NAMESPACES, Level, OutgoingState
 from qos.errors import NotDelivered, StillOutstanding
 from qos.testing.prosody import MakeProsody, Prosody
 from xep_qos import IncomingInfo

@@ -8,7 +8,7 @@ import pytest
 
 from clients import log_in
 from devices import answers, device, error, make_device, numbered, outcome_of, request
-from qos.core.model import IncomingState, Level, OutgoingState
+from qos.core.message.model import IncomingState, Level, OutgoingState
 from qos.errors import CannotWithdraw, NotDelivered, OutboxFull, UnknownMessage
 from qos.testing.prosody import Prosody
 from text_peer import TextReceiver

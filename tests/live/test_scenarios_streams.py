@@ -21,7 +21,7 @@ from devices import (
     outcome_of,
     settle,
 )
-from qos.core.model import Level, OutgoingState
+from qos.core.message.model import Level, OutgoingState
 from qos.testing.prosody import MakeProsody, Prosody
 from raw_client import TIMEOUT_S
 

@@ -20,7 +20,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from qos.core.queue_effects import Change
+from qos.core.queue.effects import Change
 from qos.stores.queue import QueueStore
 
 TABLES = ("node", "subscription", "item", "item_payload", "ended")

@@ -24,8 +24,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from qos.core.effects import Forget, Save
-from qos.core.model import OutgoingState
+from qos.core.message.effects import Forget, Save
+from qos.core.message.model import OutgoingState
 from qos.stores import Change, FilesStore, Remember, SqliteStore, store_from_url
 from qos.testing.store_contract import incoming, outgoing, write
 

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from qos.core.effects import Forget, Save
-from qos.core.model import Outgoing
+from qos.core.message.effects import Forget, Save
+from qos.core.message.model import Outgoing
 from qos.errors import (
     StoreDamaged,
     StoreError,

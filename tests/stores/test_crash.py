@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from qos.core.model import OutgoingState
+from qos.core.message.model import OutgoingState
 from qos.stores import Contents, store_from_url
 from qos.testing.store_contract import incoming, opened, outgoing
 

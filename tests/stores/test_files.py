@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from qos.core.effects import Forget, Save
-from qos.core.model import OutgoingState
+from qos.core.message.effects import Forget, Save
+from qos.core.message.model import OutgoingState
 from qos.errors import StoreError, StoreFull
 from qos.stores import FilesStore, Remember, Store
 from qos.testing.store_contract import (

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from qos.core.effects import Save
+from qos.core.message.effects import Save
 from qos.errors import StoreError, StoreFull
 from qos.stores import Change, Remember
 from qos.stores.group_commit import DurableStore, GroupCommit

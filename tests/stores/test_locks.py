@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from qos.core.effects import End, Forget, Save
+from qos.core.message.effects import End, Forget, Save
 from qos.errors import (
     StoreDamaged,
     StoreError,
@@ -24,7 +24,7 @@ from qos.testing.store_contract import ended, incoming, opened, outgoing, write
 
 _HOLD = """
 import asyncio, sys
-from qos.core.effects import Save
+from qos.core.message.effects import Save
 from qos.stores import store_from_url
 from qos.testing.store_contract import outgoing, write
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from qos.core.effects import Save
+from qos.core.message.effects import Save
 from qos.stores import MemoryStore, Store
 from qos.testing.store_contract import StoreContract, opened, outgoing
 

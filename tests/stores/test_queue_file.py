@@ -18,16 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from qos.core.item import (
-    Affiliation,
-    Ended,
-    Item,
-    ItemOutcome,
-    ItemState,
-    Node,
-    Subscription,
-)
-from qos.core.queue_effects import (
+from qos.core.queue.effects import (
     Change,
     ForgetOld,
     RemoveItem,
@@ -36,6 +27,15 @@ from qos.core.queue_effects import (
     SaveItem,
     SaveNode,
     SaveSubscription,
+)
+from qos.core.queue.item import (
+    Affiliation,
+    Ended,
+    Item,
+    ItemOutcome,
+    ItemState,
+    Node,
+    Subscription,
 )
 from qos.errors import (
     LocalProtocolError,

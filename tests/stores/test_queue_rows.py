@@ -2,14 +2,14 @@
 
 from dataclasses import replace
 
-from qos.core.item import Ended, Item, ItemState
-from qos.core.queue_effects import (
+from qos.core.queue.effects import (
     Change,
     RemoveItem,
     RemoveNode,
     SaveEnded,
     SaveItem,
 )
+from qos.core.queue.item import Ended, Item, ItemState
 from qos.stores.queue_rows import rows
 from qos.stores.sqlite_changes import _size
 

@@ -22,15 +22,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 import pytest
 
-from qos.core.item import (
-    Ended,
-    Item,
-    ItemOutcome,
-    ItemState,
-    Node,
-    Subscription,
-)
-from qos.core.queue_effects import (
+from qos.core.queue.effects import (
     Change,
     ForgetOld,
     RemoveItem,
@@ -41,7 +33,15 @@ from qos.core.queue_effects import (
     SaveNode,
     SaveSubscription,
 )
-from qos.core.queue_service import QueueContents
+from qos.core.queue.item import (
+    Ended,
+    Item,
+    ItemOutcome,
+    ItemState,
+    Node,
+    Subscription,
+)
+from qos.core.queue.service import QueueContents
 from qos.stores.queue import QueueStore
 from qos.testing.store_contract import NASTY_TEXTS
 

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from qos.core.effects import Forget, Save
-from qos.core.model import Incoming, IncomingState, Outgoing, OutgoingState
+from qos.core.message.effects import Forget, Save
+from qos.core.message.model import Incoming, IncomingState, Outgoing, OutgoingState
 from qos.errors import StoreDamaged, StoreError, StoreTooNew
 from qos.stores import SqliteStore, Store, sqlite, sqlite_file
 from qos.stores.base import INCOMING_FIELDS, OUTGOING_FIELDS

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from qos.core.effects import Save
-from qos.core.model import IncomingState
+from qos.core.message.effects import Save
+from qos.core.message.model import IncomingState
 from qos.errors import LocalProtocolError, StoreError
 from qos.stores import FilesStore, MemoryStore, SqliteStore
 from qos.stores.base import Transaction
@@ -378,8 +378,8 @@ def test_effect_and_mark_are_both_there_after_a_kill_or_neither(
         """
         import asyncio, os, signal, sys
         from pathlib import Path
-        from qos.core.effects import Save
-        from qos.core.model import IncomingState
+        from qos.core.message.effects import Save
+        from qos.core.message.model import IncomingState
         from qos.stores import SqliteStore
         from qos.testing.store_contract import incoming, write
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from qos.core.model import Level
+from qos.core.message.model import Level
 from simulation import Fault, Plan, invariants, plan_of, run, shrink
 from simulation.campaign import hunt, run_some
 from simulation.mutants import MUTANTS, Mutant

@@ -7,7 +7,7 @@ import pytest
 from slixmpp import ClientXMPP
 
 from hive import NODE, ByHand, Queue
-from qos.core.item import ItemOutcome
+from qos.core.queue.item import ItemOutcome
 from qos.errors import JobLost
 from qos.worker import Job, Worker, holding
 from raw_client import local

@@ -6,7 +6,7 @@ import pytest
 from slixmpp import ClientXMPP
 
 from hive import NODE, QUEUE, ByHand, LogIn, Queue, token_in, until
-from qos.core.item import ItemOutcome
+from qos.core.queue.item import ItemOutcome
 from qos.errors import JobLost, LocalProtocolError, NoAnswer, RequestRefused
 from qos.worker import Worker, holding
 from raw_client import local

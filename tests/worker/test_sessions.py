@@ -6,7 +6,7 @@ import pytest
 from slixmpp import ClientXMPP
 
 from hive import NODE, QUEUE, ByHand, Handler, Queue, until
-from qos.core.item import ItemOutcome
+from qos.core.queue.item import ItemOutcome
 from qos.testing import Link, LoopbackServer
 from qos.testing.clients import close
 from qos.worker import Worker

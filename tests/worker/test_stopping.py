@@ -19,7 +19,7 @@ from hive import (
     token_in,
     until,
 )
-from qos.core.item import ItemOutcome
+from qos.core.queue.item import ItemOutcome
 from qos.errors import JobLost, LocalProtocolError
 from qos.worker import Job, Worker
 from raw_client import local, stanza

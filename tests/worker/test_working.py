@@ -15,7 +15,7 @@ import pytest
 from slixmpp import ClientXMPP, ComponentXMPP
 
 from hive import BEES, NODE, QUEUE, SECRET, ByHand, Handler, LogIn, Queue, until
-from qos.core.item import ItemOutcome
+from qos.core.queue.item import ItemOutcome
 from qos.errors import JobLost, LocalProtocolError, RequestRefused
 from qos.testing import LoopbackServer
 from qos.testing.clients import close

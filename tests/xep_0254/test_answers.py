@@ -6,7 +6,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from qos.core.item import (
+from qos.core.queue.item import (
     Affiliation,
     Failure,
     Item,
@@ -15,7 +15,7 @@ from qos.core.item import (
     Node,
     Subscription,
 )
-from qos.core.queue_requests import (
+from qos.core.queue.requests import (
     AffiliationsResult,
     ConfigureResult,
     CreateResult,

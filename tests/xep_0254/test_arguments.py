@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from slixmpp import ClientXMPP
 
-from qos.core.item import Affiliation, ItemOutcome
+from qos.core.queue.item import Affiliation, ItemOutcome
 from qos.errors import InvalidArgument, NoAnswer
 from wrong_values import NO_JIDS, NO_SECONDS, accepted, parameters_of
 from xep_0254 import XEP_0254, Event, NewItem, QueueService

@@ -5,8 +5,8 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from qos.core.item import ItemOutcome
-from qos.core.queue_requests import (
+from qos.core.queue.item import ItemOutcome
+from qos.core.queue.requests import (
     Extend,
     Publish,
     Refusal,

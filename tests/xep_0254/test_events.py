@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from qos.core.item import Item, ItemState
+from qos.core.queue.item import Item, ItemState
 from xep_0254 import events
 from xep_0254.elements import payload_text
 from xep_0254.entries import ITEM_BYTES_MAX

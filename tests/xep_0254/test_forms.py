@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qos.core.node_options import (
+from qos.core.queue.node_options import (
     NODE_FIELDS,
     SUBSCRIBE_FIELDS,
     Field,
     node_options,
     subscribe_options,
 )
-from qos.core.queue_requests import Refusal
+from qos.core.queue.requests import Refusal
 from xep_0254.forms import Form, fields_of, parse_form, render_form
 from xep_0254.namespaces import NODE_CONFIG, SUBSCRIBE_OPTIONS
 

@@ -13,7 +13,7 @@ from xml.etree import ElementTree as ET
 import pytest
 from slixmpp import ClientXMPP, ComponentXMPP, Message
 
-from qos.core.item import Affiliation, ItemOutcome
+from qos.core.queue.item import Affiliation, ItemOutcome
 from qos.errors import (
     LocalProtocolError,
     MessageTooLarge,

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qos.core.node_options import SUBSCRIBE_FIELDS
-from qos.core.queue_requests import (
+from qos.core.queue.node_options import SUBSCRIBE_FIELDS
+from qos.core.queue.requests import (
     Refusal,
 )
 from qos.errors import ErrorType

@@ -6,8 +6,8 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from qos.core.item import Affiliation, ItemOutcome
-from qos.core.queue_requests import (
+from qos.core.queue.item import Affiliation, ItemOutcome
+from qos.core.queue.requests import (
     Affiliations,
     Configure,
     Create,

@@ -11,7 +11,7 @@ import pytest
 from slixmpp import ClientXMPP
 from slixmpp.xmlstream.matcher import StanzaPath
 
-from qos.core.model import Level
+from qos.core.message.model import Level
 from qos.errors import InvalidArgument, UnknownMessage
 from qos.stores import MemoryStore
 from qos.stores.base import Change

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qos.core.batch import Element
-from qos.core.effects import Answer, Transmit
-from qos.core.model import NAMESPACES, Level, Outgoing, Route
-from qos.core.receiver import Request
+from qos.core.message.batch import Element
+from qos.core.message.effects import Answer, Transmit
+from qos.core.message.model import NAMESPACES, Level, Outgoing, Route
+from qos.core.message.receiver import Request
 from xep_qos import batch_stanza, stanza
 
 CLIENT = "jabber:client"

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from slixmpp import ClientXMPP, Message
 
-from qos.core.effects import Save
-from qos.core.model import Incoming, IncomingState, Level
+from qos.core.message.effects import Save
+from qos.core.message.model import Incoming, IncomingState, Level
 from qos.engine import Handover
 from qos.errors import JournalError, StoreInUse
 from qos.stores import store_from_url

@@ -6,7 +6,7 @@ from unittest import mock
 import pytest
 from slixmpp import ClientXMPP
 
-from qos.core.model import NAMESPACES, Level, Outgoing
+from qos.core.message.model import NAMESPACES, Level, Outgoing
 from xep_qos.discovery import Discovery, _Known
 
 OWN = "door@localhost/a"

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from slixmpp import ClientXMPP, Iq, Message
 from slixmpp.xmlstream.stanzabase import StanzaBase
 
-from qos.core.batch import BATCH_NAMESPACE
-from qos.core.model import MARKS_NAMESPACE, NAMESPACES, OutgoingState, Route
+from qos.core.message.batch import BATCH_NAMESPACE
+from qos.core.message.model import MARKS_NAMESPACE, NAMESPACES, OutgoingState, Route
 from qos.testing.clients import close
 from xep_qos import XEP_QOS
 

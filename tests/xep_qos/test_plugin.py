@@ -20,8 +20,8 @@ from slixmpp import JID, ClientXMPP, ComponentXMPP, Iq, Message, Presence
 from slixmpp.basexmpp import BaseXMPP
 from slixmpp.xmlstream.stanzabase import StanzaBase
 
-from qos.core.batch import BATCH_NAMESPACE
-from qos.core.model import MARKS_NAMESPACE, NAMESPACES, Level, OutgoingState
+from qos.core.message.batch import BATCH_NAMESPACE
+from qos.core.message.model import MARKS_NAMESPACE, NAMESPACES, Level, OutgoingState
 from qos.errors import (
     LocalProtocolError,
     MessageTooLarge,

@@ -13,8 +13,8 @@ import pytest
 from slixmpp import ClientXMPP
 from slixmpp.exceptions import IqError
 
-from qos.core.batch import BATCH_NAMESPACE
-from qos.core.model import (
+from qos.core.message.batch import BATCH_NAMESPACE
+from qos.core.message.model import (
     MARKS_NAMESPACE,
     NAMESPACES,
     Incoming,

@@ -11,7 +11,7 @@ from unittest import mock
 import pytest
 from slixmpp import ClientXMPP
 
-from qos.core.effects import Report
+from qos.core.message.effects import Report
 from xep_0337 import XEP_0337
 from xep_qos.reporting import Reporter
 from xep_qos.wire import Wire

@@ -11,17 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qos.core.effects import Answer, Transmit
-from qos.core.model import (
-    ID_CHARS_MAX,
-    MARKS_NAMESPACE,
-    NAMESPACES,
-    Level,
-    Outgoing,
-    Route,
-)
-from qos.core.receiver import Request
-from qos.core.sender import Reply
+from qos.core.message.effects import Answer, Transmit
+from qos.core.message.model import MARKS_NAMESPACE, NAMESPACES, Level, Outgoing, Route
+from qos.core.message.receiver import Request
+from qos.core.message.sender import Reply
+from qos.core.strings import ID_CHARS_MAX
 from qos.errors import ErrorType, LocalProtocolError, RemoteProtocolError
 from xep_qos import stanza
 

@@ -14,7 +14,7 @@ from slixmpp.stanza import Message
 from slixmpp.xmlstream.handler import Callback, CoroutineCallback, Waiter
 from slixmpp.xmlstream.matcher import StanzaPath
 
-from qos.core.model import Level, OutgoingState
+from qos.core.message.model import Level, OutgoingState
 from qos.testing import LoopbackServer, friends, logged_in
 from xep_qos import XEP_QOS
 

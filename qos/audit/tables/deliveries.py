@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from qos.audit import told
 from qos.audit.tables.once import bare, by_hour, role_is, seconds_between
-from qos.core.model import Level
+from qos.core.message.model import Level
 from qos.journal.schema import Role, SenderEvent
 
 __all__ = ["COLUMNS", "deliveries", "deliveries_of"]

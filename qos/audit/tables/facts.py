@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from qos.audit.tables.cover import Runs, by_device
 from qos.audit.tables.once import bare, seconds_between
-from qos.core.model import Level
+from qos.core.message.model import Level
 from qos.journal.schema import SenderEvent
 
 __all__ = ["Case", "Limits", "cases", "how_it_ended", "with_cover"]

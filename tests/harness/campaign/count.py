@@ -16,7 +16,7 @@ from typing import Any
 
 from campaign.cast import NODE, WORKERS, Files
 from message_roles import EFFECTS, read_log
-from qos.core.model import OutgoingState
+from qos.core.message.model import OutgoingState
 from queue_roles import query, read_deeds
 
 __all__ = [

@@ -26,7 +26,7 @@ from campaign.printed import (
 )
 from proxy import Injection, LinkFault, Proxy
 from qos.cli.status import Status
-from qos.core.model import NAMESPACES
+from qos.core.message.model import NAMESPACES
 
 __all__ = ["EDGES", "Edges"]
 

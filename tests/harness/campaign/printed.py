@@ -17,7 +17,7 @@ from typing import Any
 from campaign.commands import BY_MESSAGE, ERRANDS, TRAP, VAULT, HomeFiles
 from campaign.count import Tally, compare, examples_of
 from message_roles import read_log
-from qos.core.model import Level, OutgoingState
+from qos.core.message.model import Level, OutgoingState
 from queue_roles import query
 
 __all__ = [

@@ -19,7 +19,7 @@ from campaign.growth import HANDLES, P99, RSS, STORE, TASKS, Measure, Series
 from message_roles import entries_of
 from qos.bench.figures import percentile
 from qos.bench.usage import usage_of
-from qos.core.model import OutgoingState
+from qos.core.message.model import OutgoingState
 from queue_roles import read_deeds
 
 __all__ = ["MEASURE_S", "PAUSE_S_MAX", "Soak", "elders", "half", "handled", "unlimited"]

@@ -10,7 +10,7 @@ import contextlib
 import hashlib
 import itertools
 
-from qos.core.queue_requests import Entry, Publish, Refusal, Request, Result
+from qos.core.queue.requests import Entry, Publish, Refusal, Request, Result
 from qos.errors import NoAnswer, RequestFailed, RequestRefused
 from simulation.hive import HIVE, NODE, Answered, Asked, Ping
 from simulation.items import ItemBook, ItemFacts

@@ -9,7 +9,8 @@ import itertools
 from collections.abc import Callable, Set
 from dataclasses import dataclass, field
 
-from qos.core.model import OutgoingState, bare
+from qos.core.message.model import OutgoingState
+from qos.core.strings import bare
 from simulation import invariants
 from simulation.plan import PlannedMessage
 

@@ -11,8 +11,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from qos.core.backoff import Backoff
-from qos.core.model import Incoming, bare
+from qos.core.message.model import Incoming
 from qos.core.replace import replace
+from qos.core.strings import bare
 from qos.engine import Consumption, Handover
 from simulation import invariants
 from simulation.book import Book, MessageFacts

@@ -17,12 +17,18 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from qos.core.effects import Save
-from qos.core.item import Ended as EndedItem
-from qos.core.item import Item, ItemOutcome
-from qos.core.model import Ended, Incoming, IncomingState, Outgoing, OutgoingState
-from qos.core.queue_effects import Change as QueueChange
-from qos.core.queue_service import QueueContents
+from qos.core.message.effects import Save
+from qos.core.message.model import (
+    Ended,
+    Incoming,
+    IncomingState,
+    Outgoing,
+    OutgoingState,
+)
+from qos.core.queue.effects import Change as QueueChange
+from qos.core.queue.item import Ended as EndedItem
+from qos.core.queue.item import Item, ItemOutcome
+from qos.core.queue.service import QueueContents
 from qos.engine.clock import Clock
 from qos.errors import StoreError, StoreFull
 from qos.stores.base import Change, Contents, Journal, Parameters

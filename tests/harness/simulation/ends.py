@@ -13,8 +13,8 @@ from collections import Counter
 from functools import partial
 
 from qos.core.backoff import Backoff
-from qos.core.effects import Answer, Report, Transmit
-from qos.core.model import (
+from qos.core.message.effects import Answer, Report, Transmit
+from qos.core.message.model import (
     MARKS_NAMESPACE,
     NAMESPACES,
     Incoming,
@@ -22,13 +22,13 @@ from qos.core.model import (
     Level,
     Outgoing,
     Route,
-    bare,
 )
+from qos.core.message.receiver import Request
+from qos.core.message.route import Resource, choose, to_jid
+from qos.core.message.sender import Reply
 from qos.core.quota import Quotas
-from qos.core.receiver import Request
 from qos.core.replace import replace
-from qos.core.route import Resource, choose, to_jid
-from qos.core.sender import Reply
+from qos.core.strings import bare
 from qos.engine import Consumption, Delivery, Inbox, InboxLimits, Outbox, OutboxLimits
 from qos.errors import (
     CannotWithdraw,

@@ -8,23 +8,23 @@ from dataclasses import dataclass
 from functools import partial
 from typing import cast
 
-from qos.core.item import Affiliation, Node
-from qos.core.model import bare
-from qos.core.queue_effects import (
+from qos.core.queue.effects import (
     Notification,
     NotifyNode,
     NotifyRetract,
     NotifySubscription,
     NotifyUnlock,
 )
-from qos.core.queue_requests import (
+from qos.core.queue.item import Affiliation, Node
+from qos.core.queue.requests import (
     Refusal,
     Request,
     Result,
     Retract,
     Unlock,
 )
-from qos.core.queue_service import QueueBounds
+from qos.core.queue.service import QueueBounds
+from qos.core.strings import bare
 from qos.engine.queue import Payloads, QueueEngine
 from qos.stores.queue import QueueStore
 from simulation.disks import QueueServiceDisk, SimulatedQueueStore

@@ -9,13 +9,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
-from qos.core.access import is_owner, may_publish
-from qos.core.model import Level, OutgoingState
-from qos.core.node_options import node_options
+from qos.core.message.model import Level, OutgoingState
+from qos.core.queue.access import is_owner, may_publish
+from qos.core.queue.node_options import node_options
 from simulation.plan import FAILS_MAX, HANDOVERS_MAX, SENDERS
 
 if TYPE_CHECKING:
-    from qos.core.item import Ended, Item, Node
+    from qos.core.queue.item import Ended, Item, Node
     from simulation.book import Book, MessageFacts
     from simulation.items import ItemFacts
 

@@ -7,10 +7,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from qos.core.item import Item, ItemOutcome, ItemState, Node
-from qos.core.model import bare
-from qos.core.queue_effects import Change, SaveEnded, SaveItem
-from qos.core.queue_requests import (
+from qos.core.queue.effects import Change, SaveEnded, SaveItem
+from qos.core.queue.item import Item, ItemOutcome, ItemState, Node
+from qos.core.queue.requests import (
     Create,
     Extend,
     ExtendResult,
@@ -21,6 +20,7 @@ from qos.core.queue_requests import (
     Settlement,
     Unlock,
 )
+from qos.core.strings import bare
 from qos.engine.queue_step import Unwritten
 from simulation import invariants
 from simulation.book import Book

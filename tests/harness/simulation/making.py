@@ -9,7 +9,8 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
-from qos.core.model import Level, bare
+from qos.core.message.model import Level
+from qos.core.strings import bare
 from simulation.plan import (
     ALWAYS,
     LONG_S,

@@ -9,7 +9,7 @@ __all__ = ["CONSUMER", "RECEIVER", "SENDER"]
 SENDER = (
     Mutant(
         "save-after-transmit",
-        "qos.core.sender",
+        "qos.core.message.sender",
         "(Save(record), transmit) if first or releasing",
         "(transmit, Save(record)) if first or releasing",
         "A step is on disk before it is sent.",
@@ -18,7 +18,7 @@ SENDER = (
     ),
     Mutant(
         "delivers-counted-late",
-        "qos.core.sender",
+        "qos.core.message.sender",
         "return record, (Save(record), transmit) if first or releasing",
         "before = replace(record, delivers=record.delivers - releasing)\n"
         "    return record, (Save(before), transmit) if first or releasing",
@@ -28,7 +28,7 @@ SENDER = (
     ),
     Mutant(
         "store-gone-is-never-doubt",
-        "qos.core.sender",
+        "qos.core.message.sender",
         "return _I.STORE_GONE_UNSEEN if record.delivers == 1 else _I.STORE_GONE",
         "return _I.STORE_GONE_UNSEEN",
         "What a lost store may have handed over is not offered again.",
@@ -37,7 +37,7 @@ SENDER = (
     ),
     Mutant(
         "not-mine-is-store-gone",
-        "qos.core.sender",
+        "qos.core.message.sender",
         "if reply.source != record.peer:",
         "if reply.source == '':",
         "Another device that does not hold a message says nothing about it.",
@@ -46,7 +46,7 @@ SENDER = (
     ),
     Mutant(
         "doubt-is-forgotten",
-        "qos.core.sender",
+        "qos.core.message.sender",
         "return record.doubted or record.unanswered",
         "return False",
         "What was sent at level acknowledged, and not answered, may have arrived.",
@@ -55,7 +55,7 @@ SENDER = (
     ),
     Mutant(
         "told-before-it-is-written",
-        "qos.core.sender",
+        "qos.core.message.sender",
         "return record, (End(Ended.of(record, at.now)), Settle(record))",
         "return record, (Settle(record), End(Ended.of(record, at.now)))",
         "A record is gone from the disk before the application learns the end.",
@@ -64,7 +64,7 @@ SENDER = (
     ),
     Mutant(
         "order-is-ignored",
-        "qos.core.flow",
+        "qos.core.message.flow",
         "return not record.ordered or self._ordered[0] == record.seq",
         "return True",
         "What is ordered is released in the order of its acceptance.",
@@ -73,7 +73,7 @@ SENDER = (
     ),
     Mutant(
         "order-is-ignored-at-first",
-        "qos.core.flow",
+        "qos.core.message.flow",
         "return not before",
         "return True",
         "What is handed over by its first step waits for all before it.",
@@ -82,7 +82,7 @@ SENDER = (
     ),
     Mutant(
         "window-leaks",
-        "qos.core.flow",
+        "qos.core.message.flow",
         "self._under_way.remove(record.msg_id)",
         "self._under_way.discard('')",
         "A message that has ended makes room for another.",
@@ -100,7 +100,7 @@ SENDER = (
     ),
     Mutant(
         "doubt-ends-with-the-process",
-        "qos.core.sender",
+        "qos.core.message.sender",
         "doubted=record.state is _S.OFFERED, due_at=math.inf)",
         "doubted=False, due_at=math.inf)",
         "What was offered before a restart may have arrived.",
@@ -109,7 +109,7 @@ SENDER = (
     ),
     Mutant(
         "doubt-is-forgotten-on-a-refusal",
-        "qos.core.sender",
+        "qos.core.message.sender",
         "doubted=record.doubted or unsure,",
         'doubted=record.doubted and reply.error != "resource-constraint",',
         "That one attempt was refused says nothing about those before it.",
@@ -118,7 +118,7 @@ SENDER = (
     ),
     Mutant(
         "bounce-taken-for-proof",
-        "qos.core.sender",
+        "qos.core.message.sender",
         '_UNSURE = _AWAY | {"undefined-condition"}',
         '_UNSURE = frozenset({"recipient-unavailable", "remote-server-timeout"})',
         "What a server returns may have arrived before the connection was lost.",
@@ -136,7 +136,7 @@ SENDER = (
     ),
     Mutant(
         "away-is-the-end",
-        "qos.core.sender",
+        "qos.core.message.sender",
         'if reply.error_type == "wait" or reply.error in _AWAY:',
         'if reply.error_type == "wait":',
         "That a peer is away ends nothing.",
@@ -145,7 +145,7 @@ SENDER = (
     ),
     Mutant(
         "no-room-is-the-end",
-        "qos.core.sender",
+        "qos.core.message.sender",
         """reply.error == "resource-constraint":
         return _I.CONSTRAINED
     if reply.error_type""",
@@ -191,15 +191,15 @@ RECEIVER = (
     Mutant(
         "quotas-of-devices",
         "qos.engine.inbox",
-        "from qos.core.model import Incoming, IncomingState, bare\n",
-        "from qos.core.model import Incoming, IncomingState\nbare = str\n",
+        "from qos.core.message.model import Incoming, IncomingState, bare\n",
+        "from qos.core.message.model import Incoming, IncomingState\nbare = str\n",
         "All devices of an account have one quota.",
         by=("quotas_hold",),
         seed=74,
     ),
     Mutant(
         "received-before-it-is-written",
-        "qos.core.receiver",
+        "qos.core.message.receiver",
         'return held, (Reserve(held), Save(held), Answer("received", held.hold))',
         'return held, (Reserve(held), Answer("received", held.hold), Save(held))',
         "What an answer says is on disk before it is sent.",
@@ -208,7 +208,7 @@ RECEIVER = (
     ),
     Mutant(
         "answer-before-the-hand-over",
-        "qos.core.receiver",
+        "qos.core.message.receiver",
         "return meant, (Save(meant), Deliver(meant))",
         'return meant, (Save(meant), Answer("result", request.hold), Deliver(meant))',
         "The result follows the hand-over.",
@@ -226,7 +226,7 @@ RECEIVER = (
     ),
     Mutant(
         "acknowledged-before-the-hand-over",
-        "qos.core.receiver",
+        "qos.core.message.receiver",
         "return record, (Reserve(record), Save(record), Deliver(record))",
         "return record, "
         '(Reserve(record), Save(record), Answer("result"), Deliver(record))',
@@ -236,7 +236,7 @@ RECEIVER = (
     ),
     Mutant(
         "hand-over-before-it-is-written",
-        "qos.core.receiver",
+        "qos.core.message.receiver",
         "return meant, (Save(meant), Deliver(meant))",
         "return meant, (Deliver(meant), Save(meant))",
         "Releasing is on disk before the hand-over.",
@@ -245,7 +245,7 @@ RECEIVER = (
     ),
     Mutant(
         "no-mark-after-a-restart",
-        "qos.core.receiver",
+        "qos.core.message.receiver",
         "record = replace(record, redelivered=True)",
         "record = replace(record, redelivered=False)",
         "What may have been handed over before is marked.",
@@ -254,7 +254,7 @@ RECEIVER = (
     ),
     Mutant(
         "no-tombstones",
-        "qos.core.receiver",
+        "qos.core.message.receiver",
         "if not record.mark:\n        return None,",
         "if record.mark or not record.mark:\n        return None,",
         "What was done lately is remembered.",
@@ -263,7 +263,7 @@ RECEIVER = (
     ),
     Mutant(
         "tombstones-for-everybody",
-        "qos.core.receiver",
+        "qos.core.message.receiver",
         "if not record.mark:\n        return None,",
         "if False:\n        return None,",
         "A peer that knows the text alone may use an id again after a success.",
@@ -272,7 +272,7 @@ RECEIVER = (
     ),
     Mutant(
         "hold-is-shared",
-        "qos.core.receiver",
+        "qos.core.message.receiver",
         'hold=at.token if assured else ""',
         'hold=at.token.partition(".")[0] if assured else ""',
         "A hold is of one held message.",
@@ -281,7 +281,7 @@ RECEIVER = (
     ),
     Mutant(
         "hold-is-not-checked",
-        "qos.core.receiver",
+        "qos.core.message.receiver",
         'if record is not None and request.hold not in {"", record.hold}:',
         "if record is None:",
         "A deliver releases what is held under its hold, and nothing else.",
@@ -290,7 +290,7 @@ RECEIVER = (
     ),
     Mutant(
         "looser-key",
-        "qos.core.receiver",
+        "qos.core.message.receiver",
         '_SEPARATOR.join(("u", request.source, request.msg_id))',
         '_SEPARATOR.join(("u", bare(request.source), request.msg_id))',
         "Two resources that both count from 1 are two senders.",
@@ -299,7 +299,7 @@ RECEIVER = (
     ),
     Mutant(
         "rejection-taken-for-delivery",
-        "qos.core.receiver",
+        "qos.core.message.receiver",
         "    if not record.mark:\n        return _handed_over(record, request, at)",
         "    if record.key:\n        return _handed_over(record, request, at)",
         "What the application rejects is not said to be delivered.",
@@ -308,7 +308,7 @@ RECEIVER = (
     ),
     Mutant(
         "rejection-told-before-it-is-written",
-        "qos.core.receiver",
+        "qos.core.message.receiver",
         "effects = (*effects, _rejection(rejected, request))",
         "effects = (_rejection(rejected, request), *effects)",
         "What may still be accepted after a restart is not said to be rejected.",
@@ -317,7 +317,7 @@ RECEIVER = (
     ),
     Mutant(
         "rejection-proves-too-much",
-        "qos.core.receiver",
+        "qos.core.message.receiver",
         "replace(at.rejection, redelivered=record.redelivered)",
         "replace(at.rejection, redelivered=False)",
         "What is rejected when it is redelivered may have been accepted before.",
@@ -326,7 +326,7 @@ RECEIVER = (
     ),
     Mutant(
         "released-twice",
-        "qos.core.receiver",
+        "qos.core.message.receiver",
         "if meant is not None and meant.state is _S.HELD:",
         "if meant is not None and meant.state in {_S.HELD, _S.DONE}:",
         "What is done is answered, and not handed over again.",
@@ -335,7 +335,7 @@ RECEIVER = (
     ),
     Mutant(
         "quota-is-not-checked",
-        "qos.core.receiver",
+        "qos.core.message.receiver",
         "    if at.exceeded:\n        return record,",
         "    if at.exceeded == '':\n        return record,",
         "No more is held than the quotas allow.",
@@ -344,7 +344,7 @@ RECEIVER = (
     ),
     Mutant(
         "quota-is-not-given-back",
-        "qos.core.receiver",
+        "qos.core.message.receiver",
         "effects = (*effects, Refund(record))",
         "effects = (*effects,)",
         "What is handed over is not counted any more.",
@@ -362,7 +362,7 @@ RECEIVER = (
     ),
     Mutant(
         "expired-is-released",
-        "qos.core.receiver",
+        "qos.core.message.receiver",
         "    (_S.HELD, _I.EXPIRE): _S.EXPIRED,",
         "    (_S.HELD, _I.EXPIRE): _S.DONE,",
         "What was held for too long is not handed over, and not said to be.",
@@ -374,7 +374,7 @@ RECEIVER = (
 CONSUMER = (
     Mutant(
         "told-before-what-was-consumed-is-written",
-        "qos.core.receiver",
+        "qos.core.message.receiver",
         "return done, (written, *told)",
         "return done, (*told, written)",
         "The sender is told when the effects are on disk.",
@@ -398,7 +398,7 @@ CONSUMER = (
     ),
     Mutant(
         "hand-overs-counted-late",
-        "qos.core.receiver",
+        "qos.core.message.receiver",
         "return record, (Save(record), Consume(record))",
         "return record, (Consume(record), Save(record))",
         "Each hand-over to a consumer is counted on disk before it begins.",
@@ -406,7 +406,7 @@ CONSUMER = (
     ),
     Mutant(
         "hand-overs-without-end",
-        "qos.core.receiver",
+        "qos.core.message.receiver",
         "if record.handovers >= at.handovers_max:",
         "if record.handovers > at.handovers_max:",
         "A message on which a consumer fails is parked in time.",
@@ -414,7 +414,7 @@ CONSUMER = (
     ),
     Mutant(
         "no-mark-for-a-consumer",
-        "qos.core.receiver",
+        "qos.core.message.receiver",
         "redelivered=record.redelivered or record.handovers > 0",
         "redelivered=record.redelivered",
         "What a consumer has failed on comes again with the mark.",

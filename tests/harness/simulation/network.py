@@ -11,7 +11,7 @@ from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from qos.core.model import bare
+from qos.core.strings import bare
 from simulation.loop import SimulatedLoop
 from simulation.machines import Machine
 from simulation.plan import STANZA_FAULTS, Fault

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from qos.core.model import Level
+from qos.core.message.model import Level
 
 __all__ = [
     "ALWAYS",

@@ -9,8 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from qos.core.item import Ended, Item, ItemOutcome, ItemState, Node, Subscription
-from qos.core.queue_effects import (
+from qos.core.queue.effects import (
     Change,
     ForgetOld,
     RemoveItem,
@@ -21,7 +20,8 @@ from qos.core.queue_effects import (
     SaveNode,
     SaveSubscription,
 )
-from qos.core.queue_service import QueueContents
+from qos.core.queue.item import Ended, Item, ItemOutcome, ItemState, Node, Subscription
+from qos.core.queue.service import QueueContents
 
 __all__ = ["QueueDisk"]
 

@@ -9,7 +9,7 @@ __all__ = ["QUEUE", "WORKER"]
 QUEUE = (
     Mutant(
         "token-is-not-checked",
-        "qos.core.work_queue",
+        "qos.core.queue.item_lifecycle",
         '        if token in {"", item.token}:',
         "        if token != '-':",
         "A settlement is of the delivery whose token it has.",
@@ -45,7 +45,7 @@ QUEUE = (
     ),
     Mutant(
         "count-is-not-kept",
-        "qos.core.work_queue",
+        "qos.core.queue.item_lifecycle",
         "count = item.delivery_count + counts",
         "count = int(counts)",
         "Failed deliveries are counted.",
@@ -54,7 +54,7 @@ QUEUE = (
     ),
     Mutant(
         "one-more-delivery",
-        "qos.core.work_queue",
+        "qos.core.queue.item_lifecycle",
         "count >= options.max_deliveries",
         "count > options.max_deliveries",
         "An item is dead after as many failed deliveries as the node allows.",
@@ -63,7 +63,7 @@ QUEUE = (
     ),
     Mutant(
         "settling-token-is-forgotten",
-        "qos.core.work_queue",
+        "qos.core.queue.item_lifecycle",
         'token=item.token if by else ""',
         'token=""',
         "A repeated retract is known by the token that settled the item.",
@@ -72,7 +72,7 @@ QUEUE = (
     ),
     Mutant(
         "no-dedupe",
-        "qos.core.publishing",
+        "qos.core.queue.publishing",
         "now < before.ended_at + options.dedupe_window",
         "now < before.ended_at",
         "An item that is published again is the same item.",
@@ -81,7 +81,7 @@ QUEUE = (
     ),
     Mutant(
         "lock-never-ends",
-        "qos.core.queue_node",
+        "qos.core.queue.node",
         "                if item.deadline <= now:",
         "                if item.deadline <= 0:",
         "A lock times out.",
@@ -90,7 +90,7 @@ QUEUE = (
     ),
     Mutant(
         "locks-are-not-counted",
-        "qos.core.holders",
+        "qos.core.queue.holders",
         "if load >= subscription.queue_requests:",
         "if load < 0:",
         "A worker has no more items than it has asked for.",
@@ -99,7 +99,7 @@ QUEUE = (
     ),
     Mutant(
         "extension-is-not-written",
-        "qos.core.queue_node",
+        "qos.core.queue.node",
         "            effects.append(SaveItem(after))\n        return effects, left_s",
         "        return effects, left_s",
         "A lock lasts as long as its holder was told, over a restart.",
@@ -108,7 +108,7 @@ QUEUE = (
     ),
     Mutant(
         "lock-goes-with-its-token",
-        "qos.core.work_queue",
+        "qos.core.queue.item_lifecycle",
         "return replace(item, holder=holder, last_holder=holder, token=token, order=order)",
         "return replace(item, holder=holder, last_holder=holder, order=order)",
         "Who takes a durable lock over has a token of his own.",
@@ -117,7 +117,7 @@ QUEUE = (
     ),
     Mutant(
         "lock-is-taken-from-the-living",
-        "qos.core.holders",
+        "qos.core.queue.holders",
         "if each in self._left]",
         "]",
         "A durable lock is taken over only from who has gone.",
@@ -126,7 +126,7 @@ QUEUE = (
     ),
     Mutant(
         "leave-takes-all-of-the-account",
-        "qos.core.queue_node",
+        "qos.core.queue.node",
         "for item_id in self.live.holders.held(jid):",
         "for item_id in self.live.holders.of_account(bare(jid)):",
         "Who goes gives back what he has, and nothing of his other workers.",
@@ -135,7 +135,7 @@ QUEUE = (
     ),
     Mutant(
         "bounce-takes-all",
-        "qos.core.queue_node",
+        "qos.core.queue.node",
         "if item.token in tokens:",
         "if item.token:",
         "An event that comes back ends the deliveries that were in it.",
@@ -144,7 +144,7 @@ QUEUE = (
     ),
     Mutant(
         "releases-are-counted",
-        "qos.core.work_queue",
+        "qos.core.queue.item_lifecycle",
         "counts = input_ in {ItemInput.FAIL, ItemInput.REJECT}",
         "counts = input_ in ItemInput",
         "What is given back unharmed does not count as failed.",
@@ -153,7 +153,7 @@ QUEUE = (
     ),
     Mutant(
         "gone-is-not-counted",
-        "qos.core.queue_node",
+        "qos.core.queue.node",
         'self.items[item_id], ItemInput.FAIL, now, reason="gone"',
         'self.items[item_id], ItemInput.RELEASE, now, reason="gone"',
         "A delivery whose worker has gone has failed.",
@@ -162,7 +162,7 @@ QUEUE = (
     ),
     Mutant(
         "timeout-is-not-counted",
-        "qos.core.queue_node",
+        "qos.core.queue.node",
         'self._give_back(item, ItemInput.FAIL, now, reason="timed out")',
         'self._give_back(item, ItemInput.RELEASE, now, reason="timed out")',
         "A delivery that has timed out has failed.",
@@ -171,7 +171,7 @@ QUEUE = (
     ),
     Mutant(
         "dead-letter-node-by-its-name",
-        "qos.core.dead_letters",
+        "qos.core.queue.dead_letters",
         "if target is None or target.node.identity != node.dead_letter:",
         "if target is None:",
         "A node that is created anew under a name is another node.",
@@ -180,7 +180,7 @@ QUEUE = (
     ),
     Mutant(
         "any-owner-lends-his-rights",
-        "qos.core.dead_letters",
+        "qos.core.queue.dead_letters",
         "    if is_owner(node, account) and may_publish(target.node, target.options, "
         "account):\n",
         "    owners = [each for each in node.affiliations if is_owner(node, each)]\n"

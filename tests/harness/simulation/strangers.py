@@ -11,8 +11,8 @@ from __future__ import annotations
 import asyncio
 import hashlib
 
-from qos.core.item import Affiliation
-from qos.core.queue_requests import (
+from qos.core.queue.item import Affiliation
+from qos.core.queue.requests import (
     Configure,
     Create,
     Delete,

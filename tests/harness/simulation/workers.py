@@ -16,9 +16,9 @@ from typing import Any, Literal, cast
 
 from slixmpp import JID, ClientXMPP
 
-from qos.core.item import ItemOutcome
-from qos.core.node_options import QUEUE_REQUESTS
-from qos.core.queue_requests import (
+from qos.core.queue.item import ItemOutcome
+from qos.core.queue.node_options import QUEUE_REQUESTS
+from qos.core.queue.requests import (
     Extend,
     ExtendResult,
     Retract,

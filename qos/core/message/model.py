@@ -1,0 +1,347 @@
+"""What a message is, on its way out and on its way in.
+
+Values only. Times are seconds since the epoch (UTC); JIDs are strings as they
+stand on the wire; sizes are bytes of UTF-8. `qos.limits` names every limit.
+"""
+
+from __future__ import annotations
+
+import enum
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Self
+
+from qos.core.strings import bare
+from qos.errors import AmbiguousMessage, ErrorType, UnknownMessage
+
+__all__ = [
+    "MARKS_NAMESPACE",
+    "NAMESPACES",
+    "Ended",
+    "Incoming",
+    "IncomingState",
+    "Level",
+    "Outgoing",
+    "OutgoingState",
+    "Rejection",
+    "Route",
+    "only",
+]
+
+#: The text's namespace first, then its two published successors.
+NAMESPACES = ("urn:xmpp:qos", "urn:ieee:iot:qos:1.0", "urn:nf:iot:qos:1.0")
+
+#: The marks by which two ends of ours close the gaps of the text.
+MARKS_NAMESPACE = "xmpp-qos:store:0"
+
+
+class Level(enum.Enum):
+    """The three levels of the text, by its own words."""
+
+    UNACKNOWLEDGED = "unacknowledged"
+    ACKNOWLEDGED = "acknowledged"
+    ASSURED = "assured"
+
+
+class OutgoingState(enum.Enum):
+    """Where a message stands at its sender; the values are what is stored."""
+
+    QUEUED = "queued"
+    OFFERED = "offered"
+    #: The peer holds it, and its turn to be released has not come. Not stored:
+    #: nobody relies on it, and after a restart it is offered again.
+    RECEIVED = "received"
+    RELEASING = "releasing"
+    DELIVERED = "delivered"
+    NOT_DELIVERED = "not delivered"
+    IN_DOUBT = "in doubt"
+    #: Level unacknowledged only, which is never stored: nothing more is known.
+    SENT = "sent"
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing can happen to the message any more."""
+        return self in _ENDED
+
+
+_ENDED = frozenset(
+    {
+        OutgoingState.DELIVERED,
+        OutgoingState.NOT_DELIVERED,
+        OutgoingState.IN_DOUBT,
+        OutgoingState.SENT,
+    }
+)
+
+
+class IncomingState(enum.Enum):
+    """Where a message stands at its receiver; the values are what is stored."""
+
+    ABSENT = "absent"
+    HELD = "held"
+    RELEASING = "releasing"
+    #: A consumer failed on it too often: it waits for an operator.
+    PARKED = "parked"
+    DONE = "done"
+    EXPIRED = "expired"
+    #: An operator has dropped it, when it was held or parked.
+    DROPPED = "dropped"
+    #: The application has got it and rejected it for good.
+    REJECTED = "rejected"
+
+    @property
+    def ended(self) -> bool:
+        """Whether it is the memory of a message alone."""
+        return self in _REMEMBERED
+
+
+_REMEMBERED = frozenset(
+    {
+        IncomingState.DONE,
+        IncomingState.EXPIRED,
+        IncomingState.DROPPED,
+        IncomingState.REJECTED,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """Why the receiving application has rejected a message.
+
+    Attributes:
+        condition: RFC 6120 §8.3.3.
+        type: RFC 6120 §8.3.2.
+        text: for people, one line; or ''.
+        redelivered: the message may have been handed over before, and accepted then.
+    """
+
+    condition: str
+    type: ErrorType
+    text: str = ""
+    redelivered: bool = False
+
+    def to_text(self) -> str:
+        """As it is stored."""
+        values = [self.condition, self.type, self.text, self.redelivered]
+        return json.dumps(values, ensure_ascii=False)
+
+    @classmethod
+    def from_text(cls, text: str) -> Self:
+        """What to_text has made.
+
+        Raises:
+            TypeError, ValueError: it was made by something else.
+        """
+        condition, type_, said, redelivered = json.loads(text)
+        return cls(str(condition), type_, str(said), bool(redelivered))
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Whom to address an attempt to, and how.
+
+    Attributes:
+        jid: the JID that gets the iq.
+        namespace: one of NAMESPACES.
+        marked: the JID has shown that it knows MARKS_NAMESPACE.
+        absent: its presence proves that the JID has no session now.
+    """
+
+    jid: str
+    namespace: str = NAMESPACES[0]
+    marked: bool = False
+    absent: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outgoing:
+    """A message at its sender.
+
+    The first group never changes; the second is stored at each step; the third
+    lives in memory and starts afresh after a restart.
+    """
+
+    msg_id: str
+    #: Order of acceptance; grows by one for each message of a store.
+    seq: int
+    #: As the application gave it: a full JID, or a bare one to follow.
+    to: str
+    level: Level
+    #: `<message xmlns='jabber:client'>…</message>` without to and from. Not shown: a
+    #: repr lands in logs.
+    payload: str = field(repr=False)
+    #: Bytes of payload in UTF-8.
+    size: int
+    created_at: float
+    #: The deadline as a moment; None: never.
+    expires_at: float | None = None
+    ordered: bool = False
+    #: The own JID to send from ('': the one that is bound).
+    sender: str = ""
+
+    state: OutgoingState = OutgoingState.QUEUED
+    #: The iq id of the first step, and of the second.
+    offer_id: str
+    deliver_id: str
+    #: Fixed once the peer has answered by QoS; until then each attempt may choose.
+    namespace: str | None = None
+    #: The full JID that gave `received`, the token it gave, and the own full
+    #: JID that got it.
+    peer: str | None = None
+    hold: str | None = None
+    own: str | None = None
+    #: iqs sent, repeats included; as far as it was stored.
+    attempts: int = 0
+    #: How many `deliver` may have been sent with this hold.
+    delivers: int = 0
+
+    #: Everyone that the present iq id was addressed to, and the namespace used
+    #: last.
+    addressed: frozenset[str] = frozenset()
+    asked_in: str = NAMESPACES[0]
+    #: Resources that have said, in the second step, that they do not hold it.
+    not_mine: frozenset[str] = frozenset()
+    #: The latest attempt has no answer yet.
+    unanswered: bool = False
+    #: The latest attempt went to a JID that had no session, and none has begun since.
+    absent: bool = False
+    #: An attempt may have arrived, whatever was answered. Counts at level acknowledged.
+    doubted: bool = False
+    #: Attempts since the last step forward, for the backoff.
+    tries: int = 0
+    #: When to try again.
+    due_at: float = 0.0
+    #: The latest stanza error, and the JID that sent it.
+    condition: str | None = None
+    condition_by: str | None = None
+    #: What this error says for people, one line.
+    condition_text: str | None = None
+
+    @property
+    def flow(self) -> str:
+        """What its window and its order are counted by: the account it goes to."""
+        return bare(self.to)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """What is kept of a message that has ended at its sender: see Outgoing.
+
+    Attributes:
+        state: how it ended.
+        ended_at: when.
+    """
+
+    seq: int
+    msg_id: str
+    to: str
+    level: Level
+    size: int
+    created_at: float
+    ended_at: float
+    state: OutgoingState
+    attempts: int
+    condition: str | None
+    condition_by: str | None
+    condition_text: str | None = None
+
+    @classmethod
+    def of(cls, record: Outgoing, now: float) -> Self:
+        """How this message has ended now."""
+        return cls(
+            seq=record.seq,
+            msg_id=record.msg_id,
+            to=record.to,
+            level=record.level,
+            size=record.size,
+            created_at=record.created_at,
+            ended_at=now,
+            state=record.state,
+            attempts=record.attempts,
+            condition=record.condition,
+            condition_by=record.condition_by,
+            condition_text=record.condition_text,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Incoming:
+    """A message at its receiver, or the memory of one that has ended.
+
+    Attributes:
+        key: what makes it this message and no other (see `receiver.key_of`).
+        msg_id: msgId of `assured`; the iq id of `acknowledged`.
+        source: the full JID of the iq that brought it.
+        to: the JID that this iq was addressed to.
+        mark: the store id of a sender of ours, or ''.
+        hold: our token for this one held message; '' at level acknowledged.
+        payload: as for Outgoing; '' once it has ended.
+        size: bytes of payload in UTF-8, kept when the payload is gone.
+        received_at: when it was first held.
+        changed_at: when it came into this state.
+        handovers: to a consumer, begun since it was released: by its sender, or by an
+            operator after it was parked.
+        rejection: of a message in state rejected, see Rejection.to_text; else ''.
+        redelivered: it may have been handed over before. Not stored.
+        counted: it counts against the quotas. Not stored.
+    """
+
+    key: str
+    msg_id: str
+    source: str
+    to: str
+    level: Level
+    payload: str = field(repr=False)
+    size: int
+    received_at: float
+    changed_at: float
+    state: IncomingState = IncomingState.HELD
+    mark: str = ""
+    hold: str = ""
+    handovers: int = 0
+    rejection: str = ""
+    redelivered: bool = False
+    counted: bool = True
+
+    @property
+    def identity(self) -> str:
+        """What this message has whenever it is handed over, and no other one has.
+
+        A sender of ours never gives a msgId twice but to say the same again, also from
+        another resource, or when it has lost its store: its account and msgId. Any other
+        may count its ids from 1 in each resource and after each start (the text: the
+        full JID is the sender, and an id is free when its message has succeeded): what
+        is held under this key, this time. So at level acknowledged, which has no mark:
+        one that comes twice is two, as it may be, and none is lost.
+        """
+        if self.mark:
+            return f"{bare(self.source)}\0{self.msg_id}"
+        # No sender can write these signs, so none of theirs is like one of ours.
+        return f"{self.key}\0{self.hold}"
+
+    def is_from(self, jid: str | None) -> bool:
+        """Whether this JID, full or bare, has sent it; None stands for any."""
+        return jid in {None, self.source, bare(self.source)}
+
+
+def only(records: Iterable[Incoming], msg_id: str, source: str | None) -> Incoming:
+    """The one of them with this id.
+
+    Args:
+        records: to choose from.
+        msg_id: its id.
+        source: the JID it came from, full or bare; None: whoever has sent it.
+
+    Raises:
+        UnknownMessage: there is none.
+        AmbiguousMessage: there are several.
+    """
+    found = [each for each in records if each.msg_id == msg_id and each.is_from(source)]
+    if not found:
+        raise UnknownMessage(msg_id)
+    if len(found) > 1:
+        senders = sorted({each.source for each in found})
+        raise AmbiguousMessage(msg_id, senders=senders)
+    return found[0]

@@ -1,0 +1,72 @@
+"""Whom to address an attempt to: a pure choice among known resources."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+
+from qos.core.message.model import MARKS_NAMESPACE, NAMESPACES, Outgoing, Route
+
+__all__ = ["Resource", "choose", "namespace_for"]
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """An available resource of an account.
+
+    Attributes:
+        jid: its full JID.
+        priority: of its presence.
+        features: what its disco#info lists.
+    """
+
+    jid: str
+    priority: int
+    features: AbstractSet[str]
+
+
+def namespace_for(features: AbstractSet[str], order: Sequence[str]) -> str | None:
+    """The first namespace of the order that the features list."""
+    return next((namespace for namespace in order if namespace in features), None)
+
+
+def to_jid(
+    record: Outgoing,
+    features: AbstractSet[str],
+    order: Sequence[str],
+    *,
+    absent: bool = False,
+) -> Route:
+    """How to address a JID that is given: always possible.
+
+    Without an answer to disco#info, or with one that lists no QoS, by the first
+    namespace of all: the peer may support it and not say so.
+    """
+    namespace = record.namespace or namespace_for(features, order) or NAMESPACES[0]
+    return Route(record.to, namespace, MARKS_NAMESPACE in features, absent)
+
+
+def choose(
+    record: Outgoing, resources: Iterable[Resource], order: Sequence[str]
+) -> Route | None:
+    """The resource of a bare JID that gets the next attempt, or None.
+
+    The one that gave `received` first, then those that have not said that they
+    do not hold it, then the highest priority. In the second step another resource may only be asked if a hold makes its answer
+    unmistakable, and if it knows what a hold is.
+    """
+    candidates = []
+    for resource in resources:
+        namespace = namespace_for(resource.features, order)
+        marked = MARKS_NAMESPACE in resource.features
+        first_choice = resource.jid == record.peer
+        if namespace is None and not first_choice:
+            continue
+        if record.delivers and not first_choice and not (record.hold and marked):
+            continue
+        route = Route(resource.jid, record.namespace or namespace or order[0], marked)
+        unasked = resource.jid not in record.not_mine
+        rank = (first_choice, unasked, resource.priority, resource.jid)
+        candidates.append((rank, route))
+    return max(candidates, key=lambda pair: pair[0])[1] if candidates else None

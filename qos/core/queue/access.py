@@ -1,0 +1,38 @@
+"""Who may do what at a node (XEP-0060 §4.1, §4.5)."""
+
+from __future__ import annotations
+
+from qos.core.queue.item import Affiliation, Node
+from qos.core.queue.node_options import NodeOptions
+
+__all__ = ["affiliation", "is_owner", "may_publish", "may_subscribe", "may_use"]
+
+
+def affiliation(node: Node, account: str) -> Affiliation:
+    """What this bare JID is to the node."""
+    return node.affiliations.get(account, Affiliation.NONE)
+
+
+def is_owner(node: Node, account: str) -> bool:
+    """Whether it may do everything."""
+    return affiliation(node, account) is Affiliation.OWNER
+
+
+def may_subscribe(node: Node, options: NodeOptions, account: str) -> bool:
+    """Access model open: all but outcasts; whitelist: who is something else."""
+    what = affiliation(node, account)
+    if what is Affiliation.NONE:
+        return options.access_model == "open"
+    return what is not Affiliation.OUTCAST
+
+
+def may_publish(node: Node, options: NodeOptions, account: str) -> bool:
+    """Owners and publishers; with the publish model open, all who may subscribe."""
+    if affiliation(node, account) in {Affiliation.OWNER, Affiliation.PUBLISHER}:
+        return True
+    return options.publish_model == "open" and may_subscribe(node, options, account)
+
+
+def may_use(node: Node, options: NodeOptions, account: str) -> bool:
+    """Whether the account may subscribe or publish: to all others it is not shown."""
+    return may_subscribe(node, options, account) or may_publish(node, options, account)

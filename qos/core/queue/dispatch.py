@@ -1,0 +1,209 @@
+"""Who gets which item next.
+
+First deliveries go in the order of publishing within a priority, and a redelivery
+behind the first deliveries of its priority. The receiver is the subscriber with the
+fewest items; among equals, the one that has waited longest.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from qos.core.queue.item import Item, ItemState, Subscription
+
+__all__ = ["Backlog", "Candidate", "Candidates", "Moments"]
+
+#: Outdated entries that a heap may hold beside as many as there are items.
+_SLACK = 1000
+
+_Live = Callable[[str], Item | None]
+
+
+class Backlog:
+    """The items that can be delivered now, in order.
+
+    One heap for each set of workers that cannot handle an item: few, as a rule
+    one. Entries of items that have gone elsewhere are dropped when they come up.
+    """
+
+    def __init__(self, live: _Live) -> None:
+        self._live = live
+        self._heaps: dict[frozenset[str], list[tuple[int, int, int, str]]] = {}
+        self._entries = 0
+
+    def add(self, item: Item, *, count: int) -> None:
+        """Take an item that is available and not held back.
+
+        Args:
+            item: which.
+            count: how many items there are, to tell when most is outdated.
+        """
+        heap = self._heaps.setdefault(item.excluded, [])
+        heapq.heappush(heap, (-item.priority, item.order, item.seq, item.item_id))
+        self._entries += 1
+        if self._entries > 2 * count + _SLACK:
+            self._clean()
+
+    def _clean(self) -> None:
+        """Drop what is outdated, and what is there twice."""
+        for excluded, heap in list(self._heaps.items()):
+            heap[:] = [entry for entry in set(heap) if self._item(entry, excluded)]
+            heapq.heapify(heap)
+            if not heap:
+                del self._heaps[excluded]
+        self._entries = sum(map(len, self._heaps.values()))
+
+    def any(self) -> bool:
+        """Whether there may be one."""
+        return bool(self._heaps)
+
+    def pop(self, free: Candidates) -> Item | None:
+        """The next item that one of these may have; None: there is none."""
+        best: frozenset[str] | None = None
+        for excluded in list(self._heaps):
+            heap = self._heaps[excluded]
+            while heap and self._item(heap[0], excluded) is None:
+                heapq.heappop(heap)
+                self._entries -= 1
+            if not heap:
+                del self._heaps[excluded]
+            elif free.any_but(excluded) and (
+                best is None or heap[0] < self._heaps[best][0]
+            ):
+                best = excluded
+        if best is None:
+            return None
+        self._entries -= 1
+        return self._item(heapq.heappop(self._heaps[best]), best)
+
+    def _item(
+        self, entry: tuple[int, int, int, str], excluded: frozenset[str]
+    ) -> Item | None:
+        _, order, seq, item_id = entry
+        item = self._live(item_id)
+        if (
+            item is not None
+            and item.state is ItemState.AVAILABLE
+            and (item.seq, item.order, item.excluded) == (seq, order, excluded)
+        ):
+            return item
+        return None
+
+
+@dataclass(slots=True)
+class Candidate:
+    """A subscriber that can take items.
+
+    Attributes:
+        subscription: of which it is.
+        holder: the full JID that will have the item.
+        load: how many it has.
+        turn: when it was served last; grows with each delivery.
+    """
+
+    subscription: Subscription
+    holder: str
+    load: int
+    turn: int
+
+
+class Candidates:
+    """Those who can take an item now."""
+
+    def __init__(self, candidates: Iterable[Candidate]) -> None:
+        self._tie = itertools.count()
+        self._heap: list[tuple[int, int, int, Candidate]] = []
+        for candidate in candidates:
+            self.put(candidate)
+
+    def __bool__(self) -> bool:
+        return bool(self._heap)
+
+    def any_but(self, excluded: frozenset[str]) -> bool:
+        """Whether there is one who is none of these."""
+        return not excluded or any(
+            entry[3].holder not in excluded for entry in self._heap
+        )
+
+    def take(self, item: Item) -> Candidate:
+        """The one to get an item that `Backlog.pop` gave for them; takes it out.
+
+        Not the one that had the item last, if there is another.
+        """
+        aside = []
+        while (
+            self._heap[0][3].holder in item.excluded
+            or self._heap[0][3].holder == item.last_holder
+        ):
+            aside.append(heapq.heappop(self._heap))
+            if not self._heap:
+                break
+        if self._heap:
+            chosen = heapq.heappop(self._heap)
+        else:
+            chosen = next(e for e in aside if e[3].holder not in item.excluded)
+            aside.remove(chosen)
+        for entry in aside:
+            heapq.heappush(self._heap, entry)
+        return chosen[3]
+
+    def put(self, candidate: Candidate) -> None:
+        """It can take another one."""
+        entry = (candidate.load, candidate.turn, next(self._tie), candidate)
+        heapq.heappush(self._heap, entry)
+
+
+class Moments:
+    """When to look at an item again: its delay, its ttl, its lock."""
+
+    def __init__(self, live: _Live) -> None:
+        self._live = live
+        self._heap: list[tuple[float, str]] = []
+
+    def expect(self, item: Item, now: float, *, count: int) -> None:
+        """Note what will happen to it by itself.
+
+        Args:
+            item: as it is now.
+            now: the time.
+            count: how many items there are, to tell when most is outdated.
+        """
+        for moment in _moments(item, now):
+            heapq.heappush(self._heap, (moment, item.item_id))
+        if len(self._heap) > 3 * count + _SLACK:
+            # A delay that has ended, and that nobody has looked at yet, counts.
+            self._heap = [entry for entry in set(self._heap) if self._counts(*entry)]
+            heapq.heapify(self._heap)
+
+    def _counts(self, moment: float, item_id: str) -> bool:
+        item = self._live(item_id)
+        if item is None:
+            return False
+        if item.state is ItemState.ACQUIRED:
+            return moment == item.deadline
+        return moment in (item.available_at, item.expires_at)
+
+    def next_at(self) -> float | None:
+        """The earliest; what it was noted for may have been settled meanwhile."""
+        return self._heap[0][0] if self._heap else None
+
+    def due(self, now: float) -> Iterator[Item]:
+        """The items to look at: a moment of theirs has come."""
+        while self._heap and self._heap[0][0] <= now:
+            _, item_id = heapq.heappop(self._heap)
+            item = self._live(item_id)
+            if item is not None:
+                yield item
+
+
+def _moments(item: Item, now: float) -> Iterator[float]:
+    if item.state is ItemState.ACQUIRED:
+        yield item.deadline
+        return
+    if item.is_held_back(now):
+        yield item.available_at
+    if item.expires_at is not None:
+        yield item.expires_at

@@ -1,0 +1,81 @@
+"""What each request to a queue service is handled by."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+from qos.core.queue import owner_requests, subscriber_requests
+from qos.core.queue.effects import QueueEffect
+from qos.core.queue.requests import (
+    Affiliations,
+    Configure,
+    Create,
+    DefaultConfig,
+    Delete,
+    Extend,
+    GetConfigure,
+    GetOptions,
+    Items,
+    Publish,
+    Purge,
+    Request,
+    Requeue,
+    Result,
+    Retract,
+    SetAffiliations,
+    SetOptions,
+    Subscribe,
+    Subscriptions,
+    Unlock,
+    Unsubscribe,
+)
+from qos.core.queue.service import Queues
+
+__all__ = ["handle"]
+
+_Handler: TypeAlias = Callable[
+    [Queues, Any, str, float], tuple[Result, list[QueueEffect]]
+]
+
+_HANDLERS: Mapping[type, _Handler] = {
+    Affiliations: owner_requests.affiliations,
+    Configure: owner_requests.configure,
+    Create: owner_requests.create,
+    DefaultConfig: owner_requests.default_config,
+    Delete: owner_requests.delete,
+    GetConfigure: owner_requests.get_configure,
+    Purge: owner_requests.purge,
+    Requeue: owner_requests.requeue,
+    SetAffiliations: owner_requests.set_affiliations,
+    Subscriptions: owner_requests.subscriptions,
+    Extend: subscriber_requests.extend,
+    GetOptions: subscriber_requests.get_options,
+    Items: subscriber_requests.items,
+    Publish: subscriber_requests.publish,
+    Retract: subscriber_requests.settle,
+    SetOptions: subscriber_requests.set_options,
+    Subscribe: subscriber_requests.subscribe,
+    Unlock: subscriber_requests.settle,
+    Unsubscribe: subscriber_requests.unsubscribe,
+}
+
+
+def handle(
+    service: Queues, request: Request, requester: str, now: float
+) -> tuple[Result, list[QueueEffect]]:
+    """Do what is asked for, all of it or nothing.
+
+    Args:
+        service: all nodes.
+        request: well-formed.
+        requester: the full JID that asks.
+        now: the time.
+
+    Returns:
+        What to answer when the effects, in this order, are done.
+
+    Raises:
+        Refusal: nothing was changed.
+    """
+    return _HANDLERS[type(request)](service, request, requester, now)

@@ -1,0 +1,666 @@
+"""One queue: its items, who works on them, and who gets the next.
+
+Holds all that is available or locked, without payloads; what has ended is in the
+store. Every method that changes something returns the effects, in order. It knows
+nothing of other nodes: what died is left in `died` for `queue_service` to place.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+from qos.core.queue import item_lifecycle
+from qos.core.queue.access import is_owner
+from qos.core.queue.dispatch import Candidates
+from qos.core.queue.effects import (
+    NotifyItem,
+    NotifyRetract,
+    NotifySubscription,
+    NotifyUnlock,
+    QueueEffect,
+    RemoveItem,
+    RemoveSubscription,
+    SaveEnded,
+    SaveItem,
+    SaveNode,
+    SaveSubscription,
+)
+from qos.core.queue.holders import Present, resources
+from qos.core.queue.item import (
+    Ended,
+    Item,
+    ItemOutcome,
+    ItemState,
+    Node,
+    Subscription,
+)
+from qos.core.queue.item_index import LiveItems
+from qos.core.queue.item_lifecycle import ItemInput
+from qos.core.queue.node_options import NodeOptions, node_options
+from qos.core.queue.publishing import has_room, new_items
+from qos.core.queue.requests import Entry, Settlement
+from qos.core.quota import Tally
+from qos.core.replace import replace
+from qos.core.strings import bare
+
+__all__ = ["QueueNode"]
+
+#: A dormant subscription ends after this time; see `QueueNode.absent`.
+_DORMANT_S = 24 * 3600.0
+
+_INPUTS = {
+    ItemOutcome.RELEASED: ItemInput.RELEASE,
+    ItemOutcome.MODIFIED: ItemInput.MODIFY,
+    ItemOutcome.REJECTED: ItemInput.REJECT,
+}
+
+
+class QueueNode:
+    """The items of a node and their subscribers.
+
+    Attributes:
+        node: as it is set up.
+        options: its configuration, as values.
+        subscriptions: by JID; changed by `keep_subscription` and `unsubscribe` only.
+        live: its items that are available or locked.
+        dead: how many items are kept here as dead.
+        died: what has died since this was emptied last, with what is remembered.
+        suspended: full JIDs whose lock timed out or whose event bounced, likewise.
+    """
+
+    def __init__(
+        self,
+        node: Node,
+        *,
+        items: Iterable[Item] = (),
+        subscriptions: Iterable[Subscription] = (),
+        dead: int = 0,
+        next_order: Callable[[], int],
+        subscribers: Tally,
+        now: float,
+    ) -> None:
+        """Take over what is in the store.
+
+        Args:
+            node: as it is set up.
+            items: its items that are available or locked.
+            subscriptions: its subscriptions.
+            dead: how many items are kept here as dead.
+            next_order: numbers redeliveries, for all nodes.
+            subscribers: counts the subscriptions of all nodes that are not dormant.
+            now: the time.
+        """
+        self.node = node
+        self.options: NodeOptions = node_options(node.config)
+        self.subscriptions: dict[str, Subscription] = {}
+        self._subscribers = subscribers
+        # When the first of the dormant subscriptions ends.
+        self._dormant_end: float | None = None
+        for each in subscriptions:
+            self.keep_subscription(each)
+        self.live = LiveItems()
+        self.dead = dead
+        self.died: list[Item] = []
+        self.suspended: list[str] = []
+        self._next_order = next_order
+        for item in items:
+            self.live.put(item, now)
+
+    def has_room(self, size: int) -> bool:
+        """Whether one more item of so many bytes is within the limits."""
+        return has_room(self.live, self.options, size)
+
+    # -- what there is -----------------------------------------------------
+
+    @property
+    def items(self) -> dict[str, Item]:
+        """Available or locked, by id."""
+        return self.live.items
+
+    def is_live(self, item: Item) -> bool:
+        """Whether this delivery has not ended yet."""
+        present = self.items.get(item.item_id)
+        return present is not None and present.token == item.token != ""
+
+    def set_up(self, node: Node) -> None:
+        """Its configuration or affiliations have changed; no deadline does."""
+        self.node = node
+        self.options = node_options(node.config)
+
+    # -- publishers --------------------------------------------------------
+
+    def publish(
+        self,
+        entries: Sequence[Entry],
+        publisher: str,
+        *,
+        ended: Mapping[str, Sequence[Ended]],
+        next_seq: Callable[[], int],
+        now: float,
+    ) -> list[QueueEffect]:
+        """Take the items, all or none.
+
+        Args:
+            entries: of different ids.
+            publisher: the bare JID; it may publish.
+            ended: what is remembered of their ids.
+            next_seq: names an item in the store.
+            now: the time.
+
+        Raises:
+            Refusal: an id is taken, or there is no room.
+        """
+        new = new_items(
+            self.live,
+            entries,
+            publisher,
+            node=self.node.name,
+            options=self.options,
+            ended=ended,
+            next_seq=next_seq,
+            now=now,
+        )
+        for item, _ in new:
+            self.live.put(item, now)
+        return [SaveItem(item, payload) for item, payload in new]
+
+    def take_in(self, item: Item, now: float) -> list[QueueEffect]:
+        """Take a dead letter, or one of our own that lives again; never refused."""
+        self.live.put(item, now)
+        return [SaveItem(item)]
+
+    def free_id(self, item_id: str, seq: int) -> str:
+        """An id for an item that comes from elsewhere: this one, if it is free."""
+        while item_id in self.items:
+            item_id = f"{item_id}#{seq}"
+        return item_id
+
+    def disown(self, origin: str, now: float) -> list[QueueEffect]:
+        """The node that dead letters came from is gone, and its name may be reused."""
+        effects: list[QueueEffect] = []
+        for item_id in sorted(self.live.letters.get(origin, ())):
+            item = self.items[item_id]
+            after = replace(item, origin="", origin_id="")
+            self.live.drop(item)
+            self.live.put(after, now)
+            effects.append(SaveItem(after))
+        return effects
+
+    # -- workers -----------------------------------------------------------
+
+    def settle(
+        self,
+        settlements: Sequence[Settlement],
+        requester: str,
+        *,
+        ended: Mapping[str, Ended],
+        now: float,
+    ) -> list[QueueEffect]:
+        """Retract or unlock items, all or none; see `item_lifecycle.check_settlement`.
+
+        Raises:
+            Refusal: of the first that is refused.
+        """
+        assert len({each.item_id for each in settlements}) == len(settlements)
+        account = bare(requester)
+        owns = is_owner(self.node, account)
+        to_do = []
+        for settlement in settlements:
+            item = self.items.get(settlement.item_id)
+            retracts = settlement.outcome is ItemOutcome.ACCEPTED
+            published = item is not None and item.publisher == account
+            if item_lifecycle.check_settlement(
+                item,
+                ended.get(settlement.item_id),
+                settlement,
+                requester=requester,
+                may_withdraw=retracts and (owns or published),
+            ):
+                assert item is not None
+                to_do.append((item, settlement))
+        effects: list[QueueEffect] = []
+        told: dict[tuple[str, bool], list[str]] = {}
+        accepted = 0
+        for item, settlement in to_do:
+            if item.state is ItemState.AVAILABLE:
+                effects += self._remove(item, now)
+                continue
+            effects += self._settled(item, settlement, requester, now)
+            retracts = settlement.outcome is ItemOutcome.ACCEPTED
+            accepted += retracts
+            told.setdefault((item.holder, retracts), []).append(item.item_id)
+        if accepted:
+            self.node = replace(self.node, accepted=self.node.accepted + accepted)
+            effects.append(SaveNode(self.node))
+        for (to, retracts), item_ids in told.items():
+            notify = NotifyRetract if retracts else NotifyUnlock
+            effects.append(notify(to, self.node.name, tuple(item_ids)))
+        return effects
+
+    def _settled(
+        self, item: Item, settlement: Settlement, by: str, now: float
+    ) -> list[QueueEffect]:
+        outcome = settlement.outcome
+        if outcome is ItemOutcome.ACCEPTED:
+            return self._accept(item, by, now)
+        input_ = _INPUTS[outcome]
+        reason = "rejected"
+        if settlement.delivery_failed:
+            input_, reason = ItemInput.FAIL, "failed"
+        if settlement.reason:
+            reason = f"{reason}: {settlement.reason}"
+        return self._give_back(
+            item,
+            input_,
+            now,
+            reason=reason,
+            excluded=settlement.undeliverable_here,
+            by=by,
+            outcome=outcome,
+        )
+
+    def _accept(self, item: Item, by: str, now: float) -> list[QueueEffect]:
+        self.live.drop(item)
+        end: QueueEffect = RemoveItem(item.seq)
+        if keep_s := self.options.keep_accepted:
+            end = SaveItem(item_lifecycle.accepted(item, now=now, keep_s=keep_s))
+        memory = self._ended(item, now, by, ItemOutcome.ACCEPTED)
+        return [end, SaveEnded(memory)]
+
+    def _give_back(
+        self,
+        item: Item,
+        input_: ItemInput,
+        now: float,
+        *,
+        reason: str = "",
+        excluded: bool = False,
+        by: str = "",
+        outcome: ItemOutcome | None = None,
+    ) -> list[QueueEffect]:
+        after = item_lifecycle.given_back(
+            item,
+            input_,
+            now=now,
+            order=self._next_order(),
+            options=self.options,
+            reason=reason,
+            excluded=excluded,
+        )
+        if after.state is ItemState.ARCHIVED:
+            return self._die(item, after, now, by, outcome)
+        self.live.drop(item)
+        self.live.put(after, now)
+        return [SaveItem(after)]
+
+    def _die(
+        self,
+        item: Item,
+        after: Item,
+        now: float,
+        by: str = "",
+        outcome: ItemOutcome | None = None,
+    ) -> list[QueueEffect]:
+        self.live.drop(item)
+        self.died.append(after)
+        return [SaveEnded(self._ended(item, now, by, outcome))]
+
+    def _ended(
+        self, item: Item, now: float, by: str = "", outcome: ItemOutcome | None = None
+    ) -> Ended:
+        return item_lifecycle.ended(
+            item,
+            now=now,
+            dedupe_s=self.options.dedupe_window,
+            by=by,
+            outcome=outcome,
+        )
+
+    def _remove(self, item: Item, now: float) -> list[QueueEffect]:
+        """Withdrawn: by its publisher or an owner, or by a purge."""
+        self.live.drop(item)
+        return [RemoveItem(item.seq), SaveEnded(self._ended(item, now))]
+
+    def extend(
+        self,
+        tokens: Sequence[tuple[str, str]],
+        requester: str,
+        *,
+        seconds: float,
+        now: float,
+    ) -> tuple[list[QueueEffect], float]:
+        """Move the deadlines of locks, all or none.
+
+        Returns:
+            Also how many seconds from now the first of them ends.
+
+        Raises:
+            Refusal: of the first that is refused.
+        """
+        items = []
+        for item_id, token in tokens:
+            item = self.items.get(item_id)
+            if item is not None and token != item.token:
+                # Whoever holds it now, this delivery has ended.
+                token = token or "-"
+            wanted = Settlement(item_id=item_id, token=token)
+            item_lifecycle.check_settlement(
+                item, None, wanted, requester=requester, may_withdraw=False
+            )
+            assert item is not None
+            items.append(item)
+        effects: list[QueueEffect] = []
+        left_s = math.inf
+        for item in items:
+            after = item_lifecycle.extended(
+                item,
+                seconds=seconds,
+                now=now,
+                timeout_s=self.options.lock_timeout,
+            )
+            self.live.drop(item)
+            self.live.put(after, now)
+            left_s = min(left_s, after.deadline - now)
+            effects.append(SaveItem(after))
+        return effects, left_s
+
+    def subscribe(
+        self,
+        subscription: Subscription,
+        requester: str,
+        *,
+        new_token: Callable[[], str],
+        now: float,
+    ) -> list[QueueEffect]:
+        """Take it, in the place of one of this JID; what it holds is sent again.
+
+        (AMQP 1.0 messaging: a receiver that comes back learns what is unsettled; a
+        worker that knows the token ignores the event.)
+        """
+        effects = self.keep_subscription(subscription)
+        if subscription.durable_locks:
+            room = subscription.queue_requests - self.live.holders.own(requester)
+            effects += self._take_over(requester, room, new_token, now)
+        return [*effects, *self.resend(requester)]
+
+    def _take_over(
+        self, jid: str, room: int, new_token: Callable[[], str], now: float
+    ) -> list[QueueEffect]:
+        """What is locked for its account is its own now, if who had it has gone.
+
+        Only if that was said: who is silent, or was not heard of since a start, may be
+        at work on it until the deadline.
+        """
+        effects: list[QueueEffect] = []
+        for item_id in self.live.holders.left(bare(jid)):
+            item = self.items[item_id]
+            if jid in item.excluded or len(effects) >= room:
+                continue
+            after = item_lifecycle.taken_over(
+                item, holder=jid, token=new_token(), order=self._next_order()
+            )
+            self.live.drop(item)
+            self.live.put(after, now)
+            effects.append(SaveItem(after))
+        return effects
+
+    def resend(self, jid: str) -> list[QueueEffect]:
+        """Send again what this full JID holds, which is there."""
+        self.live.holders.came_back(jid)
+        return [
+            self._notify(item, jid)
+            for item in self.live.locks(jid)
+            if item.holder == jid
+        ]
+
+    def unsubscribe(self, jid: str) -> list[RemoveSubscription]:
+        """Send it nothing new; its locks stay (XEP-0254 §4)."""
+        self._count(self.subscriptions.pop(jid), -1)
+        self.live.holders.forget_turn(jid)
+        return [RemoveSubscription(self.node.name, jid)]
+
+    def keep_subscription(self, subscription: Subscription) -> list[QueueEffect]:
+        """Have this subscription, in the place of the one of this JID."""
+        before = self.subscriptions.get(subscription.jid)
+        if before is not None:
+            self._count(before, -1)
+        self.subscriptions[subscription.jid] = subscription
+        self._count(subscription, 1)
+        return [SaveSubscription(subscription)]
+
+    def _count(self, subscription: Subscription, more: int) -> None:
+        if subscription.dormant_since is None:
+            self._subscribers.add(bare(subscription.jid), more)
+        elif more > 0:
+            self._expect_end(subscription.dormant_since + _DORMANT_S)
+
+    def _expect_end(self, at: float) -> None:
+        self._dormant_end = min(at, self._dormant_end or at)
+
+    def end_subscriptions(self) -> None:
+        """Count the subscriptions no more: the node is deleted, and they with it."""
+        for jid in list(self.subscriptions):
+            self.unsubscribe(jid)
+
+    # -- dormant subscriptions ---------------------------------------------
+
+    def absent(self, jid: str, present: Present, now: float) -> list[QueueEffect]:
+        """A probe of this full JID failed, and it has not been heard of since a start.
+
+        Its subscription is dormant: it does not count, and ends after a day. That is no
+        proof that its holder has gone: when it is heard of, the subscription is as it was.
+        """
+        effects: list[QueueEffect] = []
+        for each in self._of(jid):
+            probed = jid in {each.jid, each.via} and each.dormant_since is None
+            if probed and not resources(each, present):
+                effects += self.keep_subscription(replace(each, dormant_since=now))
+        return effects
+
+    def awake(self, jid: str, present: Present) -> list[QueueEffect]:
+        """This full JID was heard of: its subscription is not dormant any more."""
+        effects: list[QueueEffect] = []
+        for each in self._of(jid):
+            if each.dormant_since is not None and jid in resources(each, present):
+                effects += self.keep_subscription(replace(each, dormant_since=None))
+        return effects
+
+    def end_dormant(self, now: float) -> list[RemoveSubscription]:
+        """End the subscriptions that have been dormant for a day."""
+        if self._dormant_end is None or self._dormant_end > now:
+            return []
+        self._dormant_end = None
+        effects: list[RemoveSubscription] = []
+        for each in list(self.subscriptions.values()):
+            if each.dormant_since is None:
+                continue
+            if each.dormant_since + _DORMANT_S <= now:
+                effects += self.unsubscribe(each.jid)
+            else:
+                self._expect_end(each.dormant_since + _DORMANT_S)
+        return effects
+
+    def active(self) -> list[Subscription]:
+        """The subscriptions that are not dormant."""
+        return [
+            each for each in self.subscriptions.values() if each.dormant_since is None
+        ]
+
+    def _of(self, jid: str) -> list[Subscription]:
+        """The subscriptions by which this full JID may get items."""
+        found = map(self.subscriptions.get, dict.fromkeys((jid, bare(jid))))
+        return [each for each in found if each is not None]
+
+    def left(self, jid: str, there: Present, *, now: float) -> list[QueueEffect]:
+        """Unavailable presence of a full JID: unlock and unsubscribe (XEP-0254 §4).
+
+        Args:
+            jid: who went.
+            there: who has not, though it may be silent.
+            now: the time.
+        """
+        effects: list[QueueEffect] = []
+        for item_id in self.live.holders.held(jid):
+            effects += self._give_back(
+                self.items[item_id], ItemInput.FAIL, now, reason="gone"
+            )
+        self.live.holders.went(jid)
+        if jid in self.subscriptions:
+            effects += self.unsubscribe(jid)
+        of_all = self.subscriptions.get(bare(jid))
+        if of_all is not None and of_all.via == jid:
+            effects += self._pass_on(of_all, there)
+        self.live.holders.forget_turn(jid)
+        return effects
+
+    def _pass_on(self, subscription: Subscription, there: Present) -> list[QueueEffect]:
+        """The one that stands for a bare JID has gone: another does, or it ends.
+
+        Nobody else ends it: most of an account are no workers, and after a start it is
+        not known who of them is there.
+        """
+        jid = subscription.jid
+        heirs = resources(subscription, there)
+        if heirs:
+            return self.keep_subscription(replace(subscription, via=heirs[0]))
+        told = NotifySubscription(jid, self.node.name, jid, subscription.subid)
+        return [*self.unsubscribe(jid), told]
+
+    def bounced(
+        self, jid: str, tokens: Collection[str], now: float
+    ) -> list[QueueEffect]:
+        """An event came back: it has not received what was in it."""
+        effects: list[QueueEffect] = []
+        for item in self.live.locks(jid):
+            if item.token in tokens:
+                effects += self._give_back(item, ItemInput.RELEASE, now)
+                self.suspended.append(jid)
+        return effects
+
+    def release_all(self, account: str, now: float) -> list[QueueEffect]:
+        """Take every lock from an account that may not work here any more."""
+        effects: list[QueueEffect] = []
+        for item_id in self.live.holders.of_account(account):
+            item = self.items[item_id]
+            effects += self._give_back(item, ItemInput.RELEASE, now)
+            effects.append(NotifyUnlock(item.holder, self.node.name, (item_id,)))
+        return effects
+
+    def clear(self, now: float) -> list[QueueEffect]:
+        """Remove every item that is available or locked."""
+        effects: list[QueueEffect] = []
+        for item in list(self.items.values()):
+            effects += self._remove(item, now)
+        return effects
+
+    def holders(self) -> set[str]:
+        """The full JIDs that have items."""
+        return {item.holder for item in self.items.values() if item.holder}
+
+    def listens_to(self, jid: str) -> bool:
+        """Whether it matters that this full JID is there."""
+        account = bare(jid)
+        return (
+            jid in self.subscriptions
+            or account in self.subscriptions
+            or self.live.holders.holds(jid)
+            or any(
+                self.items[item_id].holder == jid
+                for item_id in self.live.holders.durable(account)
+            )
+        )
+
+    def knows(self, account: str) -> bool:
+        """Whether it has a subscription, or an item."""
+        return bool(self.live.holders.of_account(account)) or any(
+            bare(jid) == account for jid in self.subscriptions
+        )
+
+    def withdraw(self, item: Item) -> None:
+        """Give a dead letter away, to be requeued where it came from."""
+        self.live.drop(item)
+
+    # -- time --------------------------------------------------------------
+
+    def next_at(self) -> float | None:
+        """When something happens by itself; None: nothing does."""
+        at, end = self.live.moments.next_at(), self._dormant_end
+        if at is None or end is None:
+            return end if at is None else at
+        return min(at, end)
+
+    def due(self, now: float) -> list[QueueEffect]:
+        """What happens by itself: locks time out, items expire, delays end."""
+        effects: list[QueueEffect] = []
+        for item in self.live.moments.due(now):
+            if item.state is ItemState.ACQUIRED:
+                if item.deadline <= now:
+                    effects += self._time_out(item, now)
+            elif item.expires_at is not None and item.expires_at <= now:
+                effects += self._die(item, item_lifecycle.expired(item, now=now), now)
+            elif not item.is_held_back(now):
+                self.live.give_out(item)
+        return effects
+
+    def _time_out(self, item: Item, now: float) -> list[QueueEffect]:
+        self.suspended.append(item.holder)
+        told = NotifyUnlock(item.holder, self.node.name, (item.item_id,))
+        return [
+            *self._give_back(item, ItemInput.FAIL, now, reason="timed out"),
+            told,
+        ]
+
+    # -- dispatch ----------------------------------------------------------
+
+    def dispatch(
+        self, present: Present, *, new_token: Callable[[], str], now: float
+    ) -> list[QueueEffect]:
+        """Lock what can be worked on, and send it; `due` was called before.
+
+        Args:
+            present: by account, the full JIDs that were heard of.
+            new_token: random, never the same.
+            now: the time.
+        """
+        effects: list[QueueEffect] = []
+        backlog, holders = self.live.backlog, self.live.holders
+        if not backlog.any():
+            return effects
+        free = Candidates(
+            candidate
+            for each in self.subscriptions.values()
+            for candidate in holders.candidates(each, present)
+        )
+        while free and (item := backlog.pop(free)) is not None:
+            chosen = free.take(item)
+            subscription = chosen.subscription
+            fresh = holders.candidate(subscription, chosen.holder)
+            if fresh != chosen:
+                # Another one of its account has been served meanwhile.
+                self.live.give_out(item)
+                if fresh is not None:
+                    free.put(fresh)
+                continue
+            self.live.drop(item)
+            item = item_lifecycle.acquired(
+                item,
+                holder=chosen.holder,
+                token=new_token(),
+                durable=subscription.durable_locks,
+                now=now,
+                timeout_s=self.options.lock_timeout,
+            )
+            self.live.put(item, now)
+            holders.served(item.holder)
+            effects += (SaveItem(item), self._notify(item, item.holder))
+            again = holders.candidate(subscription, item.holder)
+            if again is not None:
+                free.put(again)
+        return effects
+
+    def _notify(self, item: Item, to: str) -> NotifyItem:
+        subscription = self.subscriptions.get(to) or self.subscriptions.get(bare(to))
+        if subscription is None:
+            return NotifyItem(to, item)
+        return NotifyItem(to, item, subscription.batch, subscription.acknowledged)

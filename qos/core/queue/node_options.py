@@ -1,0 +1,357 @@
+"""The options of a node and of a subscription: their names, values and limits.
+
+One table for the forms of the service, the command's `--set` and the documentation.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from qos.core.backoff import Backoff
+from qos.core.queue.item import Subscription
+
+__all__ = [
+    "ACCESS_MODEL",
+    "DEAD_LETTER_NODE",
+    "NODE_FIELDS",
+    "QUEUE_REQUESTS",
+    "SUBSCRIBE_FIELDS",
+    "BadOption",
+    "Field",
+    "NodeOptions",
+    "SubscribeOptions",
+    "node_options",
+    "subscribe_options",
+    "subscription_values",
+]
+
+#: Items that one subscriber may have at a time: what a worker can hold in memory.
+QUEUE_REQUESTS_MAX = 1000
+
+#: Items in one event. A server's limit for a stanza ends most events before that.
+BATCH_MAX = 100
+
+_DAY_S = 24 * 3600.0
+_YEAR_S = 365 * _DAY_S
+
+#: A queue that is longer is a leak: nobody works on it.
+_ITEMS_MAX = 100_000_000
+_BYTES_MAX = 1 << 40
+
+QUEUE_REQUESTS = "pubsub#queue_requests"
+ACCESS_MODEL = "pubsub#access_model"
+DEAD_LETTER_NODE = "queue#dead_letter_node"
+
+
+class BadOption(ValueError):
+    """A value that an option cannot have; the message names both."""
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A field of a form.
+
+    Attributes:
+        var: its name.
+        label: for people.
+        default: its value when none is given; None: it must be given.
+        choices: the values that it can have; () for any.
+        least: of a number; None: it is a text.
+        most: of a number.
+        whole: the number has no fraction.
+        optional: it may be empty: there is no such limit.
+        boolean: it is 0 or 1.
+    """
+
+    var: str
+    label: str
+    default: str | None
+    choices: tuple[str, ...] = ()
+    least: float | None = None
+    most: float = math.inf
+    whole: bool = True
+    optional: bool = False
+    boolean: bool = False
+
+    def check(self, value: str) -> str:
+        """The value in its normal form.
+
+        Raises:
+            BadOption: the field cannot have it.
+        """
+        value = value.strip()
+        if self.boolean:
+            if value not in _BOOLEANS:
+                raise BadOption(f"{self.var} must be 0 or 1, not {value!r}")
+            return _BOOLEANS[value]
+        if self.choices and value not in self.choices:
+            words = " or ".join(self.choices)
+            raise BadOption(f"{self.var} must be {words}, not {value!r}")
+        if self.least is None or (self.optional and not value):
+            return value
+        number = _number(value)
+        if not self.least <= number <= self.most or (
+            self.whole and not number.is_integer()
+        ):
+            kind = "a whole number" if self.whole else "a number"
+            empty = ", or empty" if self.optional else ""
+            raise BadOption(
+                f"{self.var} must be {kind} from {_text(self.least)} to "
+                f"{_text(self.most)}{empty}, not {value!r}"
+            )
+        return _text(number)
+
+
+_BOOLEANS = {"0": "0", "false": "0", "1": "1", "true": "1"}
+
+
+def _seconds(
+    var: str,
+    label: str,
+    default: str,
+    least: float,
+    most: float,
+    *,
+    optional: bool = False,
+) -> Field:
+    return Field(
+        var,
+        label,
+        default,
+        least=least,
+        most=most,
+        whole=False,
+        optional=optional,
+    )
+
+
+#: The configuration form of a node (XEP-0060 §8.2), in this order.
+NODE_FIELDS: tuple[Field, ...] = (
+    Field(
+        ACCESS_MODEL,
+        "Who may subscribe: owners, publishers and members (whitelist), or everybody "
+        "(open)",
+        "whitelist",
+        choices=("whitelist", "open"),
+    ),
+    Field(
+        "pubsub#publish_model",
+        "Who may publish: owners and publishers, or everybody who may subscribe (open)",
+        "publishers",
+        choices=("publishers", "open"),
+    ),
+    _seconds(
+        "queue#lock_timeout",
+        "Seconds that a worker has for an item, unless it asks for more",
+        "60",
+        0.1,
+        7 * _DAY_S,
+    ),
+    Field(
+        "queue#max_deliveries",
+        "Failed deliveries after which an item is dead",
+        "5",
+        least=1,
+        most=1_000_000,
+    ),
+    Field(
+        DEAD_LETTER_NODE,
+        "The node that dead items are moved to: one that exists, and to which whoever "
+        "sets this may publish (empty: they stay, as dead)",
+        "",
+    ),
+    _seconds(
+        "queue#ttl",
+        "Seconds that an item is good for, unless its publisher says (empty: for ever)",
+        "",
+        0.001,
+        10 * _YEAR_S,
+        optional=True,
+    ),
+    _seconds(
+        "queue#backoff",
+        "Seconds before an item that was given back is delivered again; doubles each time",
+        "1",
+        0,
+        _DAY_S,
+    ),
+    Field(
+        "queue#max_items",
+        "Items that may wait; more are refused (empty: no limit)",
+        "100000",
+        least=1,
+        most=_ITEMS_MAX,
+        optional=True,
+    ),
+    Field(
+        "queue#max_bytes",
+        "Bytes of payload that may wait; more are refused (empty: no limit)",
+        "1073741824",
+        least=1,
+        most=_BYTES_MAX,
+        optional=True,
+    ),
+    _seconds(
+        "queue#dedupe_window",
+        "Seconds after the end of an item in which its id is known again",
+        "3600",
+        0,
+        _YEAR_S,
+    ),
+    _seconds(
+        "queue#keep_accepted",
+        "Seconds that an accepted item is kept, to look at",
+        "0",
+        0,
+        _YEAR_S,
+    ),
+)
+
+#: The subscription options form (XEP-0254 §2.1).
+SUBSCRIBE_FIELDS: tuple[Field, ...] = (
+    Field(
+        QUEUE_REQUESTS,
+        "Items to have at a time, at most",
+        None,
+        least=1,
+        most=QUEUE_REQUESTS_MAX,
+    ),
+    Field("queue#batch", "Items in one event, at most", "1", least=1, most=BATCH_MAX),
+    Field(
+        "queue#durable_locks",
+        "Keep my items locked for my account when I am unavailable",
+        "0",
+        boolean=True,
+    ),
+    Field(
+        "queue#events",
+        "Send events as plain messages, or acknowledged (urn:xmpp:qos)",
+        "message",
+        choices=("message", "acknowledged"),
+    ),
+)
+
+#: Redeliveries of one item are never further apart than this, unless the backoff is.
+_BACKOFF_S_MAX = 3600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeOptions:
+    """The options of a node, as values; None: no limit. See NODE_FIELDS."""
+
+    access_model: str
+    publish_model: str
+    lock_timeout: float
+    max_deliveries: int
+    dead_letter_node: str
+    ttl: float | None
+    backoff: float
+    max_items: int | None
+    max_bytes: int | None
+    dedupe_window: float
+    keep_accepted: float
+
+    def delay_s(self, times: int) -> float:
+        """The delay before an item is delivered again that was given back so often."""
+        if not self.backoff:
+            return 0.0
+        longest = max(self.backoff, _BACKOFF_S_MAX)
+        # At a jitter of 1 the delay is the ceiling: there is no crowd to spread.
+        return Backoff(first_s=self.backoff, max_s=longest).delay_s(times, 1.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubscribeOptions:
+    """The options of a subscription, as values. See SUBSCRIBE_FIELDS."""
+
+    queue_requests: int
+    batch: int
+    durable_locks: bool
+    acknowledged: bool
+
+
+def node_options(config: Mapping[str, str]) -> NodeOptions:
+    """The options of a node that is set up so.
+
+    Args:
+        config: values by the names of the fields; the rest are defaults.
+
+    Raises:
+        BadOption: there is no such field, or it cannot have this value.
+    """
+    text = _checked(NODE_FIELDS, config)
+    values: dict[str, Any] = {}
+    for field in NODE_FIELDS:
+        values[field.var.partition("#")[2]] = _value(field, text[field.var])
+    return NodeOptions(**values)
+
+
+def subscribe_options(
+    given: Mapping[str, str], before: Subscription | None = None
+) -> SubscribeOptions | None:
+    """The options of a subscription; None when `queue_requests` is not given.
+
+    Args:
+        given: values by the names of the fields; unknown ones do not count.
+        before: what is not given stays as it was there.
+
+    Raises:
+        BadOption: a field cannot have this value.
+    """
+    known = {field.var for field in SUBSCRIBE_FIELDS}
+    given = {var: value for var, value in given.items() if var in known}
+    if before is not None:
+        given = {**subscription_values(before), **given}
+    if QUEUE_REQUESTS not in given:
+        return None
+    text = _checked(SUBSCRIBE_FIELDS, given)
+    return SubscribeOptions(
+        queue_requests=int(text[QUEUE_REQUESTS]),
+        batch=int(text["queue#batch"]),
+        durable_locks=text["queue#durable_locks"] == "1",
+        acknowledged=text["queue#events"] == "acknowledged",
+    )
+
+
+def subscription_values(subscription: Subscription) -> dict[str, str]:
+    """The options of a subscription as the fields of its form."""
+    return {
+        QUEUE_REQUESTS: str(subscription.queue_requests),
+        "queue#batch": str(subscription.batch),
+        "queue#durable_locks": "1" if subscription.durable_locks else "0",
+        "queue#events": "acknowledged" if subscription.acknowledged else "message",
+    }
+
+
+def _checked(table: Sequence[Field], given: Mapping[str, str]) -> dict[str, str]:
+    unknown = sorted(set(given) - {field.var for field in table})
+    if unknown:
+        raise BadOption(f"there is no field {unknown[0]!r}")
+    values = {}
+    for field in table:
+        value = given.get(field.var, field.default)
+        assert value is not None, field.var
+        values[field.var] = field.check(value)
+    return values
+
+
+def _value(field: Field, text: str) -> float | int | str | None:
+    if field.least is None:
+        return text
+    if not text:
+        return None
+    return int(text) if field.whole else float(text)
+
+
+def _number(text: str) -> float:
+    # float() knows more than a form should: 1_000, nan, infinity, blanks.
+    if not text or text.strip("0123456789.") or text.count(".") > 1 or text == ".":
+        return math.nan
+    return float(text)
+
+
+def _text(number: float) -> str:
+    return f"{number:.6f}".rstrip("0").rstrip(".")

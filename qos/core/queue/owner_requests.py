@@ -1,0 +1,356 @@
+"""What owners ask of a queue service (XEP-0060 §8): one function a request."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from qos.core.queue import item_lifecycle
+from qos.core.queue.access import affiliation, is_owner
+from qos.core.queue.dead_letters import bind, shown_config
+from qos.core.queue.effects import (
+    NotifyNode,
+    QueueEffect,
+    RemoveItem,
+    RemoveNode,
+    SaveNode,
+)
+from qos.core.queue.item import Affiliation, Item, ItemOutcome, ItemState, Node
+from qos.core.queue.node import QueueNode
+from qos.core.queue.node_options import (
+    DEAD_LETTER_NODE,
+    NODE_FIELDS,
+    BadOption,
+    node_options,
+)
+from qos.core.queue.requests import (
+    Affiliations,
+    AffiliationsResult,
+    Configure,
+    ConfigureResult,
+    Create,
+    CreateResult,
+    DefaultConfig,
+    Delete,
+    GetConfigure,
+    Ok,
+    Purge,
+    Refusal,
+    Requeue,
+    RequeueResult,
+    SetAffiliations,
+    Subscriptions,
+    SubscriptionsResult,
+)
+from qos.core.queue.service import Queues, may_create
+from qos.core.quota import domain_of
+from qos.core.replace import replace
+from qos.core.strings import bare
+
+__all__ = [
+    "affiliations",
+    "configure",
+    "create",
+    "default_config",
+    "delete",
+    "get_configure",
+    "purge",
+    "requeue",
+    "set_affiliations",
+    "subscriptions",
+]
+
+#: Affiliations of one node: each is written with the node.
+_AFFILIATIONS_MAX = 1000
+
+#: Dead items that are looked through at a time.
+_CHUNK = 500
+
+_Effects = list[QueueEffect]
+
+
+def create(
+    service: Queues, request: Create, requester: str, now: float
+) -> tuple[CreateResult, _Effects]:
+    """XEP-0060 §8.1."""
+    account = bare(requester)
+    if not may_create(service.creators, account):
+        raise Refusal(
+            f"{account} may not create nodes here (`xmpp-qos queue serve --creators` "
+            "says who may)",
+            condition="forbidden",
+            type="auth",
+        )
+    name = request.node or service.new_id()
+    if name in service.nodes:
+        raise Refusal(f"there is a node {name!r}", condition="conflict", type="cancel")
+    _check_bound(service, account)
+    node = Node(
+        name=name,
+        identity=service.new_id(),
+        created_at=now,
+        creator=account,
+        config=_config(request.config),
+        affiliations={account: Affiliation.OWNER},
+    )
+    node = bind(service.nodes, node, account)
+    service.add(node, now=now)
+    return CreateResult(name), [SaveNode(node)]
+
+
+def default_config(
+    _service: Queues, _request: DefaultConfig, _requester: str, _now: float
+) -> tuple[ConfigureResult, _Effects]:
+    """XEP-0060 §8.3."""
+    return ConfigureResult(None), []
+
+
+def get_configure(
+    service: Queues, request: GetConfigure, requester: str, _now: float
+) -> tuple[ConfigureResult, _Effects]:
+    """XEP-0060 §8.2.1."""
+    node = _owned(service, request.node, requester).node
+    return ConfigureResult(shown_config(service.nodes, node)), []
+
+
+def configure(
+    service: Queues, request: Configure, requester: str, now: float
+) -> tuple[Ok, _Effects]:
+    """XEP-0060 §8.2.4; no deadline that runs is changed."""
+    queue = _owned(service, request.node, requester)
+    config = _config({**queue.node.config, **request.config})
+    node = replace(queue.node, config=config)
+    if DEAD_LETTER_NODE in request.config:
+        node = bind(service.nodes, node, bare(requester))
+    queue.set_up(node)
+    return Ok(), [SaveNode(node), *service.enforce_access(request.node, now)]
+
+
+def delete(
+    service: Queues, request: Delete, requester: str, now: float
+) -> tuple[Ok, _Effects]:
+    """XEP-0060 §8.4, whatever is locked; every promise about its ids ends."""
+    queue = _owned(service, request.node, requester)
+    effects: _Effects = [RemoveNode(request.node)]
+    effects += _told_of(queue, "delete")
+    service.drop(request.node)
+    for other in service.nodes.values():
+        effects += other.disown(request.node, now)
+    return Ok(), effects
+
+
+def purge(
+    service: Queues, request: Purge, requester: str, now: float
+) -> tuple[Ok, _Effects]:
+    """XEP-0060 §8.5, whatever is locked, and what is kept as dead."""
+    queue = _owned(service, request.node, requester)
+    dead = _dead_here(service, queue)
+    queue.dead -= len(dead)
+    told = _told_of(queue, "purge")
+    effects: _Effects = [RemoveItem(item.seq) for item in dead]
+    return Ok(), [*effects, *queue.clear(now), *told]
+
+
+def affiliations(
+    service: Queues, request: Affiliations, requester: str, _now: float
+) -> tuple[AffiliationsResult, _Effects]:
+    """XEP-0060 §5.7 and §8.9.1."""
+    name = request.node
+    if request.owner:
+        node = _owned(service, name, requester).node
+        found = tuple((name, jid, what) for jid, what in node.affiliations.items())
+        return AffiliationsResult(name, found, owner=True), []
+    account = bare(requester)
+    queues = _asked(service, name, account)
+    found = tuple(
+        (queue.node.name, account, affiliation(queue.node, account))
+        for queue in queues
+        if account in queue.node.affiliations
+    )
+    return AffiliationsResult(name, found), []
+
+
+def set_affiliations(
+    service: Queues, request: SetAffiliations, requester: str, now: float
+) -> tuple[Ok, _Effects]:
+    """XEP-0060 §8.9.2; an outcast loses subscriptions and locks."""
+    queue = _owned(service, request.node, requester)
+    changed: dict[str, Affiliation] = dict(queue.node.affiliations)
+    for jid, what in request.affiliations.items():
+        if what is Affiliation.NONE:
+            changed.pop(bare(jid), None)
+        else:
+            changed[bare(jid)] = what
+    if Affiliation.OWNER not in changed.values():
+        raise _not_acceptable("a node needs an owner")
+    if len(changed) > _AFFILIATIONS_MAX:
+        raise _not_acceptable(f"a node has at most {_AFFILIATIONS_MAX} affiliations")
+    node = replace(queue.node, affiliations=changed)
+    queue.set_up(node)
+    return Ok(), [SaveNode(node), *service.enforce_access(request.node, now)]
+
+
+def subscriptions(
+    service: Queues, request: Subscriptions, requester: str, _now: float
+) -> tuple[SubscriptionsResult, _Effects]:
+    """XEP-0060 §5.6 and §8.8.1."""
+    name = request.node
+    if request.owner:
+        queue = _owned(service, name, requester)
+        found = tuple(queue.subscriptions.values())
+        return SubscriptionsResult(name, found, owner=True), []
+    account = bare(requester)
+    queues = _asked(service, name, account)
+    found = tuple(
+        each
+        for queue in queues
+        for each in queue.subscriptions.values()
+        if bare(each.jid) == account
+    )
+    return SubscriptionsResult(name, found), []
+
+
+def requeue(
+    service: Queues, request: Requeue, requester: str, now: float
+) -> tuple[RequeueResult, _Effects]:
+    """Give dead items a new life where they died: all that are named, or none.
+
+    Without names: all that can be, that is, but those that somebody has locked in the
+    dead-letter node and those whose id lives again.
+    """
+    queue = _owned(service, request.node, requester)
+    found = _dead_of(service, queue)
+    for item_id in request.item_ids:
+        if item_id not in found:
+            raise Refusal(
+                f"there is no dead item {item_id!r}",
+                condition="item-not-found",
+                type="cancel",
+            )
+        where, item = found[item_id]
+        if item.state is ItemState.ACQUIRED:
+            raise _conflict(f"{item_id!r} is locked in {where.node.name!r}")
+        if item_id in queue.items:
+            raise _conflict(f"another item {item_id!r} lives")
+    effects: _Effects = []
+    done = []
+    for item_id in request.item_ids or found:
+        where, item = found[item_id]
+        if item.state is ItemState.ACQUIRED or item_id in queue.items:
+            continue
+        effects += _live_again(service, queue, where, item, item_id, now)
+        done.append(item_id)
+    return RequeueResult(request.node, tuple(done)), effects
+
+
+def _live_again(
+    service: Queues,
+    queue: QueueNode,
+    where: QueueNode,
+    item: Item,
+    item_id: str,
+    now: float,
+) -> _Effects:
+    name = queue.node.name
+    if item.state is ItemState.AVAILABLE:
+        service.queue(where.node.name).withdraw(item)
+        alive = item_lifecycle.requeued(item, node=name, item_id=item_id, now=now)
+    else:
+        queue.dead -= 1
+        # A dead letter that died again lives here now: it is this node's own.
+        alive = item_lifecycle.requeued(item, node=name, item_id=item_id, now=now)
+    return queue.take_in(alive, now)
+
+
+def _dead_of(service: Queues, queue: QueueNode) -> dict[str, tuple[QueueNode, Item]]:
+    """What died in a node, by the ids it had there, the oldest first.
+
+    Of several with one id, which can be when the id was used again after the dedupe
+    window, the one that died last.
+    """
+    dead = [(item.item_id, queue, item) for item in _dead_here(service, queue)]
+    dead += [
+        (item.origin_id, where, item)
+        for where, item in service.letters(queue.node.name)
+    ]
+    dead.sort(key=lambda each: each[2].seq)
+    return {item_id: (where, item) for item_id, where, item in dead}
+
+
+def _dead_here(service: Queues, queue: QueueNode) -> list[Item]:
+    name, found, after = queue.node.name, list[Item](), 0
+    while chunk := service.memory.archived(
+        name, ItemOutcome.REJECTED, after=after, limit=_CHUNK
+    ):
+        found += chunk
+        after = chunk[-1].seq
+    return found
+
+
+def _told_of(queue: QueueNode, what: str) -> _Effects:
+    jids = {*queue.subscriptions, *queue.holders()}
+    return [NotifyNode(jid, queue.node.name, what) for jid in sorted(jids)]
+
+
+# -- checks ----------------------------------------------------------------
+
+
+def _asked(service: Queues, name: str, account: str) -> list[QueueNode]:
+    """The node that an account asks about; without a name, all nodes.
+
+    An outcast may see that it is one, wherever it is.
+    """
+    if not name:
+        return list(service.nodes.values())
+    queue = service.nodes.get(name)
+    if queue is not None and account in queue.node.affiliations:
+        return [queue]
+    return [service.shown(name, account)]
+
+
+def _owned(service: Queues, name: str, requester: str) -> QueueNode:
+    queue = service.queue(name)
+    account = bare(requester)
+    if not is_owner(queue.node, account):
+        raise Refusal(
+            f"{account} does not own {name!r}", condition="forbidden", type="auth"
+        )
+    return queue
+
+
+def _config(given: Mapping[str, str]) -> dict[str, str]:
+    """What is not the default, in normal form."""
+    try:
+        node_options(given)
+    except BadOption as error:
+        raise _not_acceptable(str(error)) from error
+    checked = {
+        field.var: field.check(given[field.var])
+        for field in NODE_FIELDS
+        if field.var in given
+    }
+    defaults = {field.var: field.default for field in NODE_FIELDS}
+    return {var: value for var, value in checked.items() if value != defaults[var]}
+
+
+def _check_bound(service: Queues, account: str) -> None:
+    bound = service.nodes_created.refusal(account)
+    if bound is None:
+        return
+    who = {
+        "account": f"{account} has created",
+        "domain": f"the accounts of {domain_of(account)} have created",
+        "total": "there are",
+    }[bound]
+    raise Refusal(
+        f"{who} as many nodes as are possible here; one must be deleted first",
+        condition="resource-constraint",
+        type="wait",
+    )
+
+
+def _not_acceptable(text: str) -> Refusal:
+    return Refusal(text, condition="not-acceptable", type="modify")
+
+
+def _conflict(text: str) -> Refusal:
+    return Refusal(text, condition="conflict", type="cancel")

@@ -1,0 +1,115 @@
+"""Which items a publish comes to: what is a repeat, what is taken, what finds room."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from qos.core.queue.item import PRIORITY, Ended, Item
+from qos.core.queue.item_index import LiveItems
+from qos.core.queue.node_options import NodeOptions
+from qos.core.queue.requests import Entry, Refusal
+
+__all__ = ["has_room", "new_items"]
+
+
+def new_items(
+    live: LiveItems,
+    entries: Sequence[Entry],
+    publisher: str,
+    *,
+    node: str,
+    options: NodeOptions,
+    ended: Mapping[str, Sequence[Ended]],
+    next_seq: Callable[[], int],
+    now: float,
+) -> list[tuple[Item, str]]:
+    """The new items, each with its payload. Dedupe comes before the limits.
+
+    Args:
+        live: what there is.
+        entries: of different ids.
+        publisher: the bare JID.
+        node: where.
+        options: of the node.
+        ended: what is remembered of their ids.
+        next_seq: names an item in the store.
+        now: the time.
+
+    Raises:
+        Refusal: an id is taken, or there is no room.
+    """
+    assert len({entry.item_id for entry in entries}) == len(entries)
+    new = []
+    for entry in entries:
+        # Several, where one that was dead has been requeued.
+        known: list[Item | Ended] = [
+            before
+            for before in ended.get(entry.item_id, ())
+            if now < before.ended_at + options.dedupe_window
+        ]
+        if entry.item_id in live.items:
+            known.append(live.items[entry.item_id])
+        if not known:
+            new.append(entry)
+        elif not any(_is_same(each, entry, publisher) for each in known):
+            raise Refusal(
+                f"there is another item {entry.item_id!r}",
+                condition="conflict",
+                type="cancel",
+            )
+    _check_room(live, new, node, options)
+    return [
+        (_item(entry, publisher, node, options, next_seq(), now), entry.payload)
+        for entry in new
+    ]
+
+
+def _is_same(known: Item | Ended, entry: Entry, publisher: str) -> bool:
+    return (known.publisher, known.digest) == (publisher, entry.digest)
+
+
+def has_room(live: LiveItems, options: NodeOptions, size: int) -> bool:
+    """Whether one more item of so many bytes is within the limits of the node."""
+    return _exceeded(len(live.items) + 1, live.size + size, options) is None
+
+
+def _check_room(
+    live: LiveItems, new: Sequence[Entry], node: str, options: NodeOptions
+) -> None:
+    items, size = len(live.items), live.size
+    for entry in new:
+        items, size = items + 1, size + entry.size
+        limit = _exceeded(items, size, options)
+        if limit is not None:
+            raise Refusal(
+                f"{entry.item_id!r} finds no room: the limit of {node!r} is {limit}",
+                condition="resource-constraint",
+                type="wait",
+            )
+
+
+def _exceeded(items: int, size: int, options: NodeOptions) -> str | None:
+    """The limit that so many items of so many bytes would exceed, in words."""
+    if options.max_items is not None and items > options.max_items:
+        return f"{options.max_items} items"
+    if options.max_bytes is not None and size > options.max_bytes:
+        return f"{options.max_bytes} bytes"
+    return None
+
+
+def _item(
+    entry: Entry, publisher: str, node: str, options: NodeOptions, seq: int, now: float
+) -> Item:
+    ttl = options.ttl if entry.ttl is None else entry.ttl
+    return Item(
+        seq=seq,
+        node=node,
+        item_id=entry.item_id,
+        publisher=publisher,
+        digest=entry.digest,
+        size=entry.size,
+        priority=PRIORITY if entry.priority is None else entry.priority,
+        published_at=now,
+        available_at=now + entry.delay,
+        expires_at=None if ttl is None else now + ttl,
+    )

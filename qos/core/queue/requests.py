@@ -1,0 +1,439 @@
+"""What a queue service is asked for, what it answers, and how it refuses.
+
+The words are those of XEP-0060, XEP-0254 and our extensions; see
+`xep_0254.requests` and `answers` for their XML.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from qos.core.queue.item import (
+    Affiliation,
+    Item,
+    ItemOutcome,
+    Node,
+    Subscription,
+)
+from qos.errors import ErrorType, RemoteProtocolError
+
+__all__ = [
+    "Affiliations",
+    "AffiliationsResult",
+    "Configure",
+    "ConfigureResult",
+    "Create",
+    "CreateResult",
+    "DefaultConfig",
+    "Delete",
+    "Entry",
+    "Extend",
+    "ExtendResult",
+    "GetConfigure",
+    "GetOptions",
+    "Items",
+    "ItemsResult",
+    "Ok",
+    "OptionsResult",
+    "Publish",
+    "PublishResult",
+    "Purge",
+    "Refusal",
+    "Request",
+    "Requeue",
+    "RequeueResult",
+    "Result",
+    "Retract",
+    "SetAffiliations",
+    "SetOptions",
+    "Settlement",
+    "Subscribe",
+    "SubscribeResult",
+    "Subscriptions",
+    "SubscriptionsResult",
+    "Unlock",
+    "Unsubscribe",
+]
+
+#: Values of a form, by the names of its fields.
+Fields: TypeAlias = Mapping[str, str]
+
+
+class Refusal(RemoteProtocolError):
+    """The request is refused; answered with a stanza error, and nothing is changed.
+
+    Attributes:
+        pubsub: the condition of XEP-0060 that goes beside, such as `invalid-options`.
+        feature: of `unsupported`, which.
+        form: answer with the subscription options form, empty (XEP-0254 listing 1).
+    """
+
+    def __init__(
+        self,
+        text: str,
+        *,
+        condition: str,
+        type: ErrorType,  # noqa: A002 - as in RFC 6120
+        pubsub: str = "",
+        feature: str = "",
+        form: bool = False,
+    ) -> None:
+        super().__init__(text, condition=condition, type=type)
+        self.pubsub = pubsub
+        self.feature = feature
+        self.form = form
+
+
+# -- what publishers and subscribers ask -----------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """An item to be published.
+
+    Attributes:
+        item_id: as its publisher names it, or one that was made for it.
+        payload: XML, one element or ''.
+        digest: of the payload (SHA-256, hex).
+        size: bytes of the payload.
+        priority: 0 to 9; None: the usual one.
+        ttl: seconds it is good for; None: as the node says.
+        delay: seconds before it is delivered.
+    """
+
+    item_id: str
+    payload: str
+    digest: str
+    size: int
+    priority: int | None = None
+    ttl: float | None = None
+    delay: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Publish:
+    """Publish these items, all or none (XEP-0060 §7.1)."""
+
+    node: str
+    entries: tuple[Entry, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribe:
+    """Subscribe (XEP-0254 §2.1); options None: none were sent."""
+
+    node: str
+    jid: str
+    options: Fields | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Unsubscribe:
+    """Unsubscribe (XEP-0060 §6.2); the locks stay."""
+
+    node: str
+    jid: str
+    subid: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class GetOptions:
+    """Show the options of a subscription (XEP-0060 §6.3.2)."""
+
+    node: str
+    jid: str
+    subid: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SetOptions:
+    """Change the options of a subscription (XEP-0060 §6.3.5)."""
+
+    node: str
+    jid: str
+    options: Fields
+    subid: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settlement:
+    """How the delivery of one item ends.
+
+    Attributes:
+        item_id: of which.
+        token: fence of the delivery that is meant; '': whichever.
+        outcome: accepted (retract); released, modified or rejected (unlock).
+        delivery_failed: modified: it counts.
+        undeliverable_here: modified: not to this worker again.
+        reason: rejected: why.
+    """
+
+    item_id: str
+    token: str = ""
+    outcome: ItemOutcome = ItemOutcome.ACCEPTED
+    delivery_failed: bool = False
+    undeliverable_here: bool = False
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Retract:
+    """Delete items, all or none (XEP-0254 §2.3); each outcome is accepted."""
+
+    node: str
+    settlements: tuple[Settlement, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Unlock:
+    """Unlock items, all or none (XEP-0254 §2.4)."""
+
+    node: str
+    settlements: tuple[Settlement, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Extend:
+    """Move the deadline of locks to so many seconds from now; token by item id."""
+
+    node: str
+    seconds: float
+    tokens: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Items:
+    """Browse (XEP-0060 §6.5), which locks nothing.
+
+    Attributes:
+        node: where.
+        item_ids: only these; () for all.
+        max_items: at most so many; None: as many as go into an answer.
+        after: RSM (XEP-0059): only what comes after this one, '' for all.
+        state: `live` (available, delayed and acquired), `accepted` (those that are
+            kept) or `dead`.
+    """
+
+    node: str
+    item_ids: tuple[str, ...] = ()
+    max_items: int | None = None
+    after: str = ""
+    state: str = "live"
+
+
+@dataclass(frozen=True, slots=True)
+class Subscriptions:
+    """List the requester's subscriptions, to a node or ('') to all (XEP-0060 §5.6).
+
+    With `owner`, everybody's to this node, for its owner (§8.8.1).
+    """
+
+    node: str
+    owner: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Affiliations:
+    """List affiliations, likewise (XEP-0060 §5.7, §8.9.1)."""
+
+    node: str
+    owner: bool = False
+
+
+# -- what owners ask -------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """Create a node (XEP-0060 §8.1); name '': make one up."""
+
+    node: str
+    config: Fields = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class DefaultConfig:
+    """Show the default configuration (XEP-0060 §8.3)."""
+
+
+@dataclass(frozen=True, slots=True)
+class GetConfigure:
+    """Show the configuration of a node (XEP-0060 §8.2.1)."""
+
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class Configure:
+    """Change the configuration of a node; what is not given stays (XEP-0060 §8.2.4)."""
+
+    node: str
+    config: Fields
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Delete a node, with all that is in it (XEP-0060 §8.4)."""
+
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class Purge:
+    """Remove all items of a node, locked and dead ones too (XEP-0060 §8.5)."""
+
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetAffiliations:
+    """Change affiliations, by bare JID (XEP-0060 §8.9.2)."""
+
+    node: str
+    affiliations: Mapping[str, Affiliation]
+
+
+@dataclass(frozen=True, slots=True)
+class Requeue:
+    """Give dead items of a node a new life; () for all that there are."""
+
+    node: str
+    item_ids: tuple[str, ...] = ()
+
+
+Request: TypeAlias = (
+    Affiliations
+    | Configure
+    | Create
+    | DefaultConfig
+    | Delete
+    | Extend
+    | GetConfigure
+    | GetOptions
+    | Items
+    | Publish
+    | Purge
+    | Requeue
+    | Retract
+    | SetAffiliations
+    | SetOptions
+    | Subscribe
+    | Subscriptions
+    | Unlock
+    | Unsubscribe
+)
+
+
+# -- what is answered ------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Ok:
+    """Done; an empty result."""
+
+
+@dataclass(frozen=True, slots=True)
+class PublishResult:
+    """The ids under which the items are known."""
+
+    node: str
+    item_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SubscribeResult:
+    """The subscription, with its options (XEP-0254 listing 3)."""
+
+    subscription: Subscription
+
+
+@dataclass(frozen=True, slots=True)
+class OptionsResult:
+    """The options of a subscription, as a form to fill in."""
+
+    subscription: Subscription
+
+
+@dataclass(frozen=True, slots=True)
+class ExtendResult:
+    """How many seconds from now the locks last."""
+
+    node: str
+    seconds: float
+    item_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ItemsResult:
+    """Items of a node; their payloads are in the store.
+
+    Attributes:
+        node: where they are.
+        items: in the order of delivery, as far as one is known.
+        count: how many there are in all (XEP-0059).
+        now: the moment for which this is true.
+        owner: the requester owned the node then: he sees who has an item, or had it.
+    """
+
+    node: str
+    items: tuple[Item, ...]
+    count: int
+    now: float
+    owner: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionsResult:
+    """Subscriptions; owner: as an owner sees them."""
+
+    node: str
+    subscriptions: tuple[Subscription, ...]
+    owner: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AffiliationsResult:
+    """Affiliations: (node, bare JID, what)."""
+
+    node: str
+    affiliations: tuple[tuple[str, str, Affiliation], ...]
+    owner: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CreateResult:
+    """The name of the new node."""
+
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigureResult:
+    """The configuration of a node, as a form; None: the default one."""
+
+    node: Node | None
+
+
+@dataclass(frozen=True, slots=True)
+class RequeueResult:
+    """The ids of the items that live again."""
+
+    node: str
+    item_ids: tuple[str, ...]
+
+
+Result: TypeAlias = (
+    AffiliationsResult
+    | ConfigureResult
+    | CreateResult
+    | ExtendResult
+    | ItemsResult
+    | Ok
+    | OptionsResult
+    | PublishResult
+    | RequeueResult
+    | SubscribeResult
+    | SubscriptionsResult
+)

@@ -1,0 +1,528 @@
+"""A queue service: its nodes, who is there, what died, and what happens by itself.
+
+What a request comes to is in `queue_owners` and `queue_users`; either a result with
+the effects, in order, or a Refusal, and then nothing has changed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+import itertools
+import math
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+from urllib.parse import quote
+
+from qos.core.queue import item_lifecycle
+from qos.core.queue.access import may_publish, may_subscribe, may_use
+from qos.core.queue.dead_letters import dead_letter_node
+from qos.core.queue.effects import (
+    NotifyItem,
+    NotifySubscription,
+    Probe,
+    QueueEffect,
+    SaveItem,
+)
+from qos.core.queue.item import Ended, Item, ItemOutcome, Node, Subscription
+from qos.core.queue.node import QueueNode
+from qos.core.queue.requests import Refusal
+from qos.core.queue.stats import stats
+from qos.core.quota import Quotas, Share, Tally, domain_of
+from qos.core.strings import ID_CHARS_MAX, bare
+
+__all__ = [
+    "MESSAGE_QUOTAS",
+    "Memory",
+    "QueueBounds",
+    "QueueContents",
+    "Queues",
+    "may_create",
+]
+
+#: What `QueueNode.free_id` may put behind an id.
+_SEQ_CHARS = 20
+
+#: Full JIDs of one account that are remembered as present; of more, the latest. As
+#: many can subscribe, and a bare subscription may have some more.
+_RESOURCES_MAX = 2000
+
+
+#: Of messages that are held at a service until they are published, which takes no time:
+#: much less than for a device that may be away. Whoever is refused repeats it later.
+MESSAGE_QUOTAS = Quotas(messages=100, bytes=1024 * 1024)
+
+
+class Memory(Protocol):
+    """What is not held in memory, and can be looked up."""
+
+    def ended(
+        self, node: str, item_ids: Sequence[str], *, since: float
+    ) -> dict[str, list[Ended]]:
+        """What is remembered of items that ended after that, by id; of no others."""
+
+    def settled(self, node: str, tokens: Sequence[tuple[str, str]]) -> dict[str, Ended]:
+        """What was ended with these tokens, each with its item's id, by id."""
+
+    def archived(
+        self,
+        node: str,
+        outcome: ItemOutcome,
+        *,
+        after: int,
+        limit: int,
+        now: float = -math.inf,
+    ) -> list[Item]:
+        """Accepted items that are kept then, or (rejected) dead ones, by seq."""
+
+    def find_archived(
+        self, node: str, item_id: str, outcome: ItemOutcome
+    ) -> list[Item]:
+        """Those that had this id, by seq, kept or not removed yet."""
+
+    def count_archived(
+        self, node: str, outcome: ItemOutcome, *, now: float = -math.inf
+    ) -> int:
+        """How many of them are kept then."""
+
+
+@dataclass(slots=True)
+class QueueContents:
+    """What a queue service needs to know of its store when it starts.
+
+    Attributes:
+        nodes: all of them, by name.
+        subscriptions: all of them, by node and JID.
+        items: those that are available or acquired, by seq.
+        dead: how many items each node keeps as dead; no node that has none.
+        next_seq: one more than the largest seq that was ever there.
+        next_order: one more than the largest `Item.order` that is there.
+    """
+
+    nodes: list[Node] = field(default_factory=list)
+    subscriptions: list[Subscription] = field(default_factory=list)
+    items: list[Item] = field(default_factory=list)
+    dead: dict[str, int] = field(default_factory=dict)
+    next_seq: int = 1
+    next_order: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueBounds:
+    """How many nodes and subscriptions one account, foreign domain, and all may have.
+
+    All of them are in memory. A node counts for the account that created it, whoever owns
+    it later: nobody is asked before he is made an owner. A subscription that is dormant
+    does not count.
+
+    Attributes:
+        nodes_per_account: created by one account.
+        nodes_per_domain: created by all accounts of one foreign domain.
+        nodes: in all.
+        subscriptions_per_account: of one account; each worker has one to each node.
+        subscriptions_per_domain: of all accounts of one foreign domain.
+        subscriptions: in all.
+        own_domains: the domains whose accounts no bound of a domain concerns.
+    """
+
+    nodes_per_account: int = 100
+    nodes_per_domain: int = 1_000
+    nodes: int = 10_000
+    subscriptions_per_account: int = 1_000
+    subscriptions_per_domain: int = 10_000
+    subscriptions: int = 100_000
+    own_domains: frozenset[str] = frozenset()
+
+    def of_nodes(self) -> Tally:
+        """Counts nodes."""
+        share = Share(self.nodes_per_account, self.nodes_per_domain, self.nodes)
+        return Tally(share, self.own_domains)
+
+    def of_subscriptions(self) -> Tally:
+        """Counts subscriptions."""
+        share = Share(
+            self.subscriptions_per_account,
+            self.subscriptions_per_domain,
+            self.subscriptions,
+        )
+        return Tally(share, self.own_domains)
+
+
+def may_create(creators: Collection[str] | None, account: str) -> bool:
+    """Whether an account may create nodes; see `Queues.creators`."""
+    if creators is None:
+        return True
+    return account in creators or f"@{domain_of(account)}" in creators
+
+
+class Queues:
+    """All nodes of a service.
+
+    Attributes:
+        nodes: by name.
+        present: by account, its full JIDs that were heard of since the start, and
+            whether by available presence.
+        silent: those of them that have failed to answer, likewise: they get nothing
+            until a stanza of theirs comes, which need not be presence again.
+        memory: what has ended.
+        creators: who may create nodes: bare JIDs, and `@` with a domain for all accounts
+            of it; None: everybody.
+        nodes_created: counts the nodes by the accounts that created them.
+        subscribers: counts the subscriptions that are not dormant by their accounts.
+        new_id: 128 random bits as text, never given before.
+    """
+
+    def __init__(
+        self,
+        start: QueueContents,
+        memory: Memory,
+        *,
+        creators: Collection[str] | None,
+        bounds: QueueBounds,
+        new_id: Callable[[], str],
+        now: float,
+    ) -> None:
+        self.memory = memory
+        self.creators = creators
+        self.nodes_created = bounds.of_nodes()
+        self.subscribers = bounds.of_subscriptions()
+        self.new_id = new_id
+        self.nodes: dict[str, QueueNode] = {}
+        self.present: dict[str, dict[str, bool]] = {}
+        self.silent: dict[str, dict[str, bool]] = {}
+        self.next_seq = itertools.count(start.next_seq).__next__
+        self._next_order = itertools.count(start.next_order).__next__
+        # By account, the nodes where it subscribes, or has something.
+        self._nodes_of: dict[str, set[str]] = {}
+        # What has changed since the last dispatch.
+        self._touched: set[str] = set()
+        self._expected: dict[str, float] = {}
+        self._wakes: list[tuple[float, str]] = []
+        items: dict[str, list[Item]] = {}
+        for item in start.items:
+            items.setdefault(item.node, []).append(item)
+        subscriptions: dict[str, list[Subscription]] = {}
+        for each in start.subscriptions:
+            subscriptions.setdefault(each.node, []).append(each)
+        for node in start.nodes:
+            queue = self.add(
+                node,
+                items=items.get(node.name, ()),
+                subscriptions=subscriptions.get(node.name, ()),
+                dead=start.dead.get(node.name, 0),
+                now=now,
+            )
+            for jid in (*queue.subscriptions, *queue.holders()):
+                self._nodes_of.setdefault(bare(jid), set()).add(node.name)
+
+    # -- nodes -------------------------------------------------------------
+
+    def queue(self, name: str) -> QueueNode:
+        """The node of this name; it counts as changed.
+
+        Raises:
+            Refusal: there is none.
+        """
+        queue = self.nodes.get(name)
+        if queue is None:
+            raise _not_found(name)
+        self._touched.add(name)
+        return queue
+
+    def shown(self, name: str, account: str) -> QueueNode:
+        """The node of this name, if the account may use it.
+
+        Raises:
+            Refusal: there is none, or the account may not: it gets the same answer.
+        """
+        queue = self.nodes.get(name)
+        if queue is not None and may_use(queue.node, queue.options, account):
+            return self.queue(name)
+        raise _not_found(name)
+
+    def publishes(self, account: str) -> bool:
+        """Whether there is a node that this account may publish to."""
+        return any(
+            may_publish(queue.node, queue.options, account)
+            for queue in self.nodes.values()
+        )
+
+    def add(
+        self,
+        node: Node,
+        *,
+        items: Iterable[Item] = (),
+        subscriptions: Iterable[Subscription] = (),
+        dead: int = 0,
+        now: float,
+    ) -> QueueNode:
+        """Have a node, with what is in it."""
+        queue = self.nodes[node.name] = QueueNode(
+            node,
+            items=items,
+            subscriptions=subscriptions,
+            dead=dead,
+            next_order=self._next_order,
+            subscribers=self.subscribers,
+            now=now,
+        )
+        self.nodes_created.add(node.creator)
+        self._touched.add(node.name)
+        return queue
+
+    def drop(self, name: str) -> None:
+        """Have a node no more."""
+        queue = self.nodes.pop(name)
+        queue.end_subscriptions()
+        self.nodes_created.add(queue.node.creator, -1)
+        self._touched.discard(name)
+        self._expected.pop(name, None)
+        for account in list(self._nodes_of):
+            self.forget(account, name)
+
+    def stats(
+        self, name: str, requester: str, now: float
+    ) -> dict[str, int | float | None]:
+        """What there is in a node; its dead items are counted wherever they are.
+
+        Raises:
+            Refusal: there is no such node, or none that the requester may use.
+        """
+        queue = self.shown(name, bare(requester))
+        letters = sum(1 for _ in self.letters(name))
+        return stats(queue, self.present, letters=letters, now=now)
+
+    # -- who is there ------------------------------------------------------
+
+    def heard(self, jid: str, *, available: bool = False) -> list[QueueEffect]:
+        """A stanza came from this full JID, or it has answered a probe.
+
+        Args:
+            jid: who is there.
+            available: it was available presence.
+        """
+        account = bare(jid)
+        resources = self.present.get(account, {})
+        before = resources.get(jid)
+        if before or (before is not None and not available):
+            return []
+        available = self.silent.get(account, {}).pop(jid, False) or available
+        effects: list[QueueEffect] = []
+        for name in self._nodes_of.get(account, ()):
+            if not self.nodes[name].listens_to(jid):
+                continue
+            self.present.setdefault(account, resources)[jid] = available
+            if before is None:
+                effects += self.nodes[name].resend(jid)
+            effects += self.nodes[name].awake(jid, self.present)
+            self._touched.add(name)
+        _limit(resources)
+        return effects
+
+    def absent(self, jid: str, now: float) -> list[QueueEffect]:
+        """A probe of this full JID has failed."""
+        account = bare(jid)
+        if any(jid in known for known in self._of(account)):
+            return []
+        effects: list[QueueEffect] = []
+        for name in self._nodes_of.get(account, ()):
+            effects += self.queue(name).absent(jid, self.present, now)
+        return effects
+
+    def works_at(self, jid: str, name: str) -> list[QueueEffect]:
+        """It has subscribed to a node: from now on it is listened for."""
+        self._nodes_of.setdefault(bare(jid), set()).add(name)
+        return self.heard(jid)
+
+    def went(self, jid: str, now: float) -> list[QueueEffect]:
+        """Unavailable presence from a full JID (XEP-0254 §4)."""
+        account = bare(jid)
+        present, silent = self._of(account)
+        present.pop(jid, None)
+        silent.pop(jid, None)
+        # Who is silent has not gone.
+        there = {account: {**present, **silent}}
+        effects: list[QueueEffect] = []
+        for name in list(self._nodes_of.get(account, ())):
+            effects += self.queue(name).left(jid, there, now=now)
+            effects += self.place_dead(name, now)
+            self.forget(account, name)
+        return effects
+
+    def bounced(
+        self, jid: str, name: str, tokens: Collection[str], now: float
+    ) -> list[QueueEffect]:
+        """An event with these deliveries came back from this full JID."""
+        if name not in self.nodes:
+            return []
+        effects = self.queue(name).bounced(jid, tokens, now)
+        self._suspend(name)
+        return effects + self.place_dead(name, now)
+
+    def probes(self) -> list[QueueEffect]:
+        """After a start: ask every subscriber whether it is there."""
+        via = {
+            each.via if each.jid == bare(each.jid) else each.jid
+            for queue in self.nodes.values()
+            for each in queue.subscriptions.values()
+        }
+        return [Probe(jid) for jid in sorted(via)]
+
+    def forget(self, account: str, name: str) -> None:
+        """Do not listen for an account that has nothing to do with a node any more."""
+        queue = self.nodes.get(name)
+        if queue is None or not queue.knows(account):
+            names = self._nodes_of.get(account, set())
+            names.discard(name)
+            if not names:
+                self._nodes_of.pop(account, None)
+                self.present.pop(account, None)
+                self.silent.pop(account, None)
+
+    def forget_presence(self) -> None:
+        """There was no session: nobody is known to be there, or gone, until heard of."""
+        self.present.clear()
+        self.silent.clear()
+        for queue in self.nodes.values():
+            queue.live.holders.forget_who_went()
+
+    def enforce_access(self, name: str, now: float) -> list[QueueEffect]:
+        """Take subscription and locks from everybody who may not have them any more."""
+        queue = self.queue(name)
+        effects: list[QueueEffect] = []
+        workers = (*queue.subscriptions, *queue.holders())
+        for account in {bare(jid) for jid in workers}:
+            if may_subscribe(queue.node, queue.options, account):
+                continue
+            for each in list(queue.subscriptions.values()):
+                if bare(each.jid) == account:
+                    effects += queue.unsubscribe(each.jid)
+                    told = NotifySubscription(each.jid, name, each.jid, each.subid)
+                    effects.append(told)
+            effects += queue.release_all(account, now)
+            self.forget(account, name)
+        return effects + self.place_dead(name, now)
+
+    def _suspend(self, name: str) -> None:
+        suspended = self.nodes[name].suspended
+        for jid in suspended:
+            present, _ = self._of(bare(jid))
+            if jid in present:
+                silent = self.silent.setdefault(bare(jid), {})
+                silent[jid] = present.pop(jid)
+                _limit(silent)
+        suspended.clear()
+
+    def _of(self, account: str) -> tuple[dict[str, bool], dict[str, bool]]:
+        """Who of an account is present, and who is silent."""
+        return self.present.get(account, {}), self.silent.get(account, {})
+
+    # -- dead letters ------------------------------------------------------
+
+    def place_dead(self, name: str, now: float) -> list[QueueEffect]:
+        """Move what has died in a node to its dead-letter node, or keep it there.
+
+        It goes as a dead letter once: one that dies again stays where it is, or two
+        nodes that name each other would pass it on for ever.
+        """
+        queue = self.nodes[name]
+        effects: list[QueueEffect] = []
+        for item in queue.died:
+            target = None
+            if not item.origin:
+                target = dead_letter_node(self.nodes, queue, item)
+            if target is None:
+                queue.dead += 1
+                effects.append(SaveItem(item))
+                continue
+            letter = item_lifecycle.requeued(
+                item,
+                node=target.node.name,
+                item_id=target.free_id(_letter_id(item), item.seq),
+                origin=name,
+                origin_id=item.item_id,
+                now=now,
+            )
+            self._touched.add(target.node.name)
+            effects += target.take_in(letter, now)
+        queue.died.clear()
+        return effects
+
+    def letters(self, origin: str) -> Iterable[tuple[QueueNode, Item]]:
+        """The dead letters that came from a node, and where they are."""
+        for queue in self.nodes.values():
+            for item_id in queue.live.letters.get(origin, ()):
+                yield queue, queue.items[item_id]
+
+    # -- time and dispatch -------------------------------------------------
+
+    def next_at(self) -> float | None:
+        """When `due` is to be called, at the latest; None: nothing is waited for."""
+        while (
+            self._wakes and self._expected.get(self._wakes[0][1]) != self._wakes[0][0]
+        ):
+            heapq.heappop(self._wakes)
+        return self._wakes[0][0] if self._wakes else None
+
+    def due(self, now: float) -> list[QueueEffect]:
+        """What happens by itself up to now."""
+        effects: list[QueueEffect] = []
+        while (at := self.next_at()) is not None and at <= now:
+            _, name = heapq.heappop(self._wakes)
+            del self._expected[name]
+            self._touched.add(name)
+            effects += self._pass_time(name, now)
+        return effects
+
+    def _pass_time(self, name: str, now: float) -> list[QueueEffect]:
+        queue = self.nodes[name]
+        effects = queue.due(now)
+        effects += self.place_dead(name, now)
+        self._suspend(name)
+        for ended in queue.end_dormant(now):
+            effects.append(ended)
+            self.forget(bare(ended.jid), name)
+        return effects
+
+    def dispatch(self, now: float) -> list[QueueEffect]:
+        """Give out what can be given out. Call it after all else, before the commit."""
+        effects = self.due(now)
+        while self._touched:
+            name = self._touched.pop()
+            queue = self.nodes[name]
+            # What has just been put there may be over already.
+            effects += self._pass_time(name, now)
+            effects += queue.dispatch(self.present, new_token=self.new_id, now=now)
+            at = queue.next_at()
+            if at is not None and at != self._expected.get(name):
+                self._expected[name] = at
+                heapq.heappush(self._wakes, (at, name))
+        return effects
+
+    def is_live(self, notification: NotifyItem) -> bool:
+        """Whether the delivery that is to be told of has not ended yet."""
+        queue = self.nodes.get(notification.item.node)
+        return queue is not None and queue.is_live(notification.item)
+
+
+def _not_found(name: str) -> Refusal:
+    return Refusal(
+        f"there is no node {name!r}", condition="item-not-found", type="cancel"
+    )
+
+
+def _limit(resources: dict[str, bool]) -> None:
+    if len(resources) > _RESOURCES_MAX:
+        del resources[next(iter(resources))]
+
+
+def _letter_id(item: Item) -> str:
+    """The id of a dead letter: tells where it is from, and of two nodes never the same.
+
+    A slash in the node's name is quoted. What would be too long for an id is made short.
+    """
+    item_id = f"{quote(item.node, safe='')}/{item.item_id}"
+    if len(item_id) <= ID_CHARS_MAX - _SEQ_CHARS:
+        return item_id
+    return hashlib.sha256(item_id.encode()).hexdigest()

@@ -1,0 +1,51 @@
+"""How many there are of what in a queue: what `xmpp-qos queue stats` shows."""
+
+from __future__ import annotations
+
+from qos.core.queue.holders import Present, resources
+from qos.core.queue.item import Item, ItemState
+from qos.core.queue.node import QueueNode
+from qos.core.strings import bare
+
+__all__ = ["stats"]
+
+
+def stats(
+    queue: QueueNode, present: Present, *, letters: int, now: float
+) -> dict[str, int | float | None]:
+    """Counts of items, seconds and bytes; None: there is no such thing now.
+
+    Args:
+        queue: of which node.
+        present: by account, the full JIDs that were heard of.
+        letters: dead letters of this node, in others.
+        now: the time.
+    """
+    live = queue.items.values()
+    waiting = [item for item in live if item.state is ItemState.AVAILABLE]
+    delayed = sum(item.is_held_back(now) for item in waiting)
+    oldest = min((item.published_at for item in live), default=None)
+    return {
+        "available": len(waiting) - delayed,
+        "acquired": len(live) - len(waiting),
+        "delayed": delayed,
+        "dead": queue.dead + letters,
+        "accepted": queue.node.accepted,
+        "subscribers": len(queue.active()),
+        "oldest_seconds": None if oldest is None else round(now - oldest, 3),
+        "bytes": queue.live.size,
+        "excluded": sum(_is_stuck(queue, item, present) for item in waiting),
+        "releases_most": max((item.releases for item in waiting), default=0),
+    }
+
+
+def _is_stuck(queue: QueueNode, item: Item, present: Present) -> bool:
+    """Whether there are subscribers, and none of them can handle the item."""
+    if not item.excluded or not (subscribers := queue.active()):
+        return False
+    return all(
+        item.excluded >= {each.jid}
+        if each.jid != bare(each.jid)
+        else item.excluded.issuperset(resources(each, present) or [each.jid])
+        for each in subscribers
+    )

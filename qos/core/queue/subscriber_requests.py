@@ -1,0 +1,399 @@
+"""What publishers and subscribers ask of a queue service (XEP-0254, XEP-0060 §6, §7)."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from qos.core.queue.access import is_owner, may_publish, may_subscribe
+from qos.core.queue.effects import NotifyItem, QueueEffect
+from qos.core.queue.item import (
+    Affiliation,
+    Ended,
+    Item,
+    ItemOutcome,
+    Subscription,
+)
+from qos.core.queue.node import QueueNode
+from qos.core.queue.node_options import (
+    BadOption,
+    SubscribeOptions,
+    subscribe_options,
+)
+from qos.core.queue.requests import (
+    Extend,
+    ExtendResult,
+    Fields,
+    GetOptions,
+    Items,
+    ItemsResult,
+    Ok,
+    OptionsResult,
+    Publish,
+    PublishResult,
+    Refusal,
+    Retract,
+    SetOptions,
+    Subscribe,
+    SubscribeResult,
+    Unlock,
+    Unsubscribe,
+)
+from qos.core.queue.service import Queues
+from qos.core.quota import domain_of
+from qos.core.strings import bare
+
+__all__ = [
+    "extend",
+    "get_options",
+    "items",
+    "publish",
+    "set_options",
+    "settle",
+    "subscribe",
+    "unsubscribe",
+]
+
+#: Items in one answer to a browse, at most.
+_PAGE_MAX = 1000
+
+#: SQLite's integers have 64 bits.
+_SEQ_CHARS_MAX = 18
+
+_Effects = list[QueueEffect]
+
+
+def publish(
+    service: Queues, request: Publish, requester: str, now: float
+) -> tuple[PublishResult, _Effects]:
+    """XEP-0060 §7.1; see `QueueNode.publish`."""
+    queue, account = service.queue(request.node), bare(requester)
+    if not may_publish(queue.node, queue.options, account):
+        raise Refusal(
+            f"{account} may not publish to {request.node!r}",
+            condition="forbidden",
+            type="auth",
+        )
+    item_ids = tuple(entry.item_id for entry in request.entries)
+    unsure = [
+        entry.item_id
+        for entry in request.entries
+        if (item := queue.items.get(entry.item_id)) is None
+        or (item.publisher, item.digest) != (account, entry.digest)
+    ]
+    effects = queue.publish(
+        request.entries,
+        account,
+        ended=_ended(service, queue, unsure, now),
+        next_seq=service.next_seq,
+        now=now,
+    )
+    return PublishResult(request.node, item_ids), effects
+
+
+def settle(
+    service: Queues, request: Retract | Unlock, requester: str, now: float
+) -> tuple[Ok, _Effects]:
+    """XEP-0254 §2.3 and §2.4; see `work_queue.check_settlement`."""
+    queue = service.queue(request.node)
+    late = [
+        (each.item_id, each.token)
+        for each in request.settlements
+        if each.token
+        and (
+            (item := queue.items.get(each.item_id)) is None or item.token != each.token
+        )
+    ]
+    with _not_shown(service, request.node, requester):
+        effects = queue.settle(
+            request.settlements,
+            requester,
+            ended=service.memory.settled(request.node, late) if late else {},
+            now=now,
+        )
+    return Ok(), effects + service.place_dead(request.node, now)
+
+
+@contextmanager
+def _not_shown(service: Queues, name: str, requester: str) -> Iterator[None]:
+    """Where no such item is found, who may not use the node finds no such node."""
+    try:
+        yield
+    except Refusal as refusal:
+        if refusal.condition == "item-not-found":
+            service.shown(name, bare(requester))
+        raise
+
+
+def _ended(
+    service: Queues, queue: QueueNode, item_ids: Sequence[str], now: float
+) -> dict[str, list[Ended]]:
+    window = queue.options.dedupe_window
+    if not item_ids or not window:
+        return {}
+    # Which of them count is said by `publishing`; none is to be missing by rounding.
+    since = now - window - 1.0
+    return service.memory.ended(queue.node.name, item_ids, since=since)
+
+
+def extend(
+    service: Queues, request: Extend, requester: str, now: float
+) -> tuple[ExtendResult, _Effects]:
+    """Our extension: still working."""
+    queue = service.queue(request.node)
+    with _not_shown(service, request.node, requester):
+        effects, left_s = queue.extend(
+            request.tokens, requester, seconds=request.seconds, now=now
+        )
+    item_ids = tuple(item_id for item_id, _ in request.tokens)
+    return ExtendResult(request.node, left_s, item_ids), effects
+
+
+# -- subscriptions ---------------------------------------------------------
+
+
+def subscribe(
+    service: Queues, request: Subscribe, requester: str, now: float
+) -> tuple[SubscribeResult, _Effects]:
+    """XEP-0254 §2.1: never without `queue_requests`."""
+    queue, account = service.queue(request.node), bare(requester)
+    _check_jid(request.jid, account)
+    _check_access(queue, account)
+    options = None
+    if request.options is not None:
+        options = _options(request.options)
+    if options is None:
+        raise Refusal(
+            "the subscription needs its options",
+            condition="not-acceptable",
+            type="modify",
+            pubsub="configuration-required",
+            form=True,
+        )
+    before = queue.subscriptions.get(request.jid)
+    if before is None or before.dormant_since is not None:
+        _check_bound(service, account)
+    # Subscribing again changes the options, and nothing else.
+    subid = service.new_id() if before is None else before.subid
+    subscription = _subscription(request.node, request.jid, subid, requester, options)
+    effects = queue.subscribe(
+        subscription, requester, new_token=service.new_id, now=now
+    )
+    sent = {each.item.seq for each in effects if isinstance(each, NotifyItem)}
+    heard = service.works_at(requester, request.node)
+    # What it has is sent once, though it subscribes and is heard of.
+    effects += [
+        each
+        for each in heard
+        if not isinstance(each, NotifyItem) or each.item.seq not in sent
+    ]
+    return SubscribeResult(subscription), effects
+
+
+def unsubscribe(
+    service: Queues, request: Unsubscribe, requester: str, _now: float
+) -> tuple[Ok, _Effects]:
+    """XEP-0060 §6.2; the locks stay (XEP-0254 §4)."""
+    queue = service.queue(request.node)
+    _found(queue, request.jid, request.subid, requester)
+    effects = queue.unsubscribe(request.jid)
+    service.forget(bare(requester), request.node)
+    return Ok(), [*effects]
+
+
+def get_options(
+    service: Queues, request: GetOptions, requester: str, _now: float
+) -> tuple[OptionsResult, _Effects]:
+    """XEP-0060 §6.3.2."""
+    queue = service.queue(request.node)
+    return OptionsResult(_found(queue, request.jid, request.subid, requester)), []
+
+
+def set_options(
+    service: Queues, request: SetOptions, requester: str, _now: float
+) -> tuple[Ok, _Effects]:
+    """XEP-0060 §6.3.5; what is not given stays."""
+    queue = service.queue(request.node)
+    before = _found(queue, request.jid, request.subid, requester)
+    options = _options(request.options, before)
+    assert options is not None
+    after = _subscription(before.node, before.jid, before.subid, before.via, options)
+    return Ok(), queue.keep_subscription(after)
+
+
+def _check_bound(service: Queues, account: str) -> None:
+    bound = service.subscribers.refusal(account)
+    if bound is None:
+        return
+    who = {
+        "account": f"{account} has",
+        "domain": f"the accounts of {domain_of(account)} have",
+        "total": "there are",
+    }[bound]
+    raise Refusal(
+        f"{who} as many subscriptions as are possible here; one must end first",
+        condition="policy-violation",
+        type="wait",
+        pubsub="too-many-subscriptions",
+    )
+
+
+def _subscription(
+    node: str, jid: str, subid: str, via: str, options: SubscribeOptions
+) -> Subscription:
+    return Subscription(
+        node=node,
+        jid=jid,
+        subid=subid,
+        via=via,
+        queue_requests=options.queue_requests,
+        batch=options.batch,
+        durable_locks=options.durable_locks,
+        acknowledged=options.acknowledged,
+    )
+
+
+def _options(
+    given: Fields, before: Subscription | None = None
+) -> SubscribeOptions | None:
+    try:
+        return subscribe_options(given, before)
+    except BadOption as error:
+        raise Refusal(
+            str(error),
+            condition="bad-request",
+            type="modify",
+            pubsub="invalid-options",
+        ) from error
+
+
+def _found(queue: QueueNode, jid: str, subid: str, requester: str) -> Subscription:
+    """The subscription that is meant."""
+    _check_jid(jid, bare(requester))
+    subscription = queue.subscriptions.get(jid)
+    if subscription is None:
+        raise Refusal(
+            f"{jid} is not subscribed to {queue.node.name!r}",
+            condition="unexpected-request",
+            type="cancel",
+            pubsub="not-subscribed",
+        )
+    if subid not in {"", subscription.subid}:
+        raise Refusal(
+            f"{subid!r} is not the subscription of {jid}",
+            condition="not-acceptable",
+            type="modify",
+            pubsub="invalid-subid",
+        )
+    return subscription
+
+
+def _check_jid(jid: str, account: str) -> None:
+    # XEP-0060 §6.1.3.1: only for oneself.
+    if bare(jid) != account:
+        raise Refusal(
+            f"{account} does not speak for {jid}",
+            condition="bad-request",
+            type="modify",
+            pubsub="invalid-jid",
+        )
+
+
+def _check_access(queue: QueueNode, account: str) -> None:
+    if may_subscribe(queue.node, queue.options, account):
+        return
+    name = queue.node.name
+    if queue.node.affiliations.get(account) is Affiliation.OUTCAST:
+        raise Refusal(
+            f"{account} is an outcast of {name!r}", condition="forbidden", type="auth"
+        )
+    # XEP-0060 §6.1.3.4.
+    raise Refusal(
+        f"{name!r} is for those on its whitelist, and {account} is not: an owner can make "
+        "it a member",
+        condition="not-allowed",
+        type="cancel",
+        pubsub="closed-node",
+    )
+
+
+# -- browsing --------------------------------------------------------------
+
+
+def items(
+    service: Queues, request: Items, requester: str, now: float
+) -> tuple[ItemsResult, _Effects]:
+    """XEP-0060 §6.5: look, and lock nothing; in the order of publishing."""
+    queue, account = service.queue(request.node), bare(requester)
+    if request.state == "live":
+        if not may_publish(queue.node, queue.options, account):
+            _check_access(queue, account)
+    elif not is_owner(queue.node, account):
+        raise Refusal(
+            f"{account} does not own {request.node!r}",
+            condition="forbidden",
+            type="auth",
+        )
+    limit = _PAGE_MAX if request.max_items is None else request.max_items
+    limit = min(limit, _PAGE_MAX)
+    after = int(request.after) if _is_seq(request.after) else 0
+    found, count = _page(service, queue, request, after=after, limit=limit, now=now)
+    result = ItemsResult(
+        node=request.node,
+        items=tuple(found),
+        count=count,
+        now=now,
+        # Now: when it is answered, another node may have the name.
+        owner=is_owner(queue.node, account),
+    )
+    return result, []
+
+
+def _page(
+    service: Queues,
+    queue: QueueNode,
+    request: Items,
+    *,
+    after: int,
+    limit: int,
+    now: float,
+) -> tuple[list[Item], int]:
+    """Some items by seq, and how many there are in all."""
+    if request.state == "live":
+        live = list(queue.items.values())
+        if request.item_ids:
+            named = map(queue.items.get, request.item_ids)
+            live = [each for each in named if each is not None]
+        return _first(live, after, limit), len(live)
+    outcome = ItemOutcome.ACCEPTED
+    letters: list[Item] = []
+    if request.state == "dead":
+        outcome = ItemOutcome.REJECTED
+        letters = [item for _, item in service.letters(request.node)]
+    memory, name = service.memory, queue.node.name
+    if request.item_ids:
+        wanted = frozenset(request.item_ids)
+        found = [each for each in letters if each.origin_id in wanted]
+        for item_id in wanted:
+            archived = memory.find_archived(name, item_id, outcome)
+            found += [each for each in archived if each.is_kept(now)]
+        return _first(found, after, limit), len(found)
+    if request.state == "dead":
+        count = queue.dead + len(letters)
+    else:
+        count = memory.count_archived(name, outcome, now=now)
+    # Not taken out of the page: it would not be full, or even empty.
+    kept = memory.archived(name, outcome, after=after, limit=limit, now=now)
+    return _first([*kept, *letters], after, limit), count
+
+
+def _is_seq(text: str) -> bool:
+    # What SQLite can compare with; a cursor of ours is always one.
+    return text.isascii() and text.isdecimal() and len(text) <= _SEQ_CHARS_MAX
+
+
+def _first(found: list[Item], after: int, limit: int) -> list[Item]:
+    return heapq.nsmallest(
+        limit, (each for each in found if each.seq > after), key=lambda each: each.seq
+    )

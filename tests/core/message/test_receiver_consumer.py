@@ -1,0 +1,158 @@
+"""The receiver's machine where a consumer takes the message."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from qos.core.message.effects import (
+    Answer,
+    Consume,
+    Deliver,
+    Forget,
+    Refund,
+    Retry,
+    Save,
+)
+from qos.core.message.model import Incoming, Level
+from qos.core.message.model import IncomingState as S
+from qos.core.message.receiver import At, Request, key_of, step
+from qos.core.message.receiver import ReceiverInput as I
+
+NOW, LATER = 1_000.0, 1_007.0
+MAX = 3
+
+DELIVER = Request(
+    kind="deliver",
+    iq_id="iq-1",
+    source="door@example.org/a",
+    to="lamp@example.org/1",
+    namespace="urn:xmpp:qos",
+    msg_id="m1",
+    mark="store-1",
+    hold="h1",
+)
+
+
+def releasing(handovers: int = 1, *, mark: str = "store-1") -> Incoming:
+    """A message that has been handed over so often."""
+    return Incoming(
+        key=key_of(replace(DELIVER, mark=mark)),
+        msg_id="m1",
+        source=DELIVER.source,
+        to=DELIVER.to,
+        level=Level.ASSURED,
+        payload="<message/>",
+        size=10,
+        received_at=500.0,
+        changed_at=500.0,
+        state=S.RELEASING,
+        mark=mark,
+        hold="h1",
+        handovers=handovers,
+    )
+
+
+def at(handovers_max: int = MAX) -> At:
+    """The circumstances."""
+    return At(NOW, handovers_max=handovers_max, retry_at=LATER)
+
+
+@pytest.mark.parametrize("mark", ["store-1", ""])
+@pytest.mark.parametrize("asked", [True, False])
+def test_what_a_consumer_did_is_on_disk_before_the_sender_is_told(
+    asked: bool, mark: str
+) -> None:
+    """Told before, a process that dies in between has done nothing, and never will."""
+    record = releasing(mark=mark)
+    deliver = replace(DELIVER, mark=mark) if asked else None
+    after, effects = step(record, I.CONSUMED, at(), deliver)
+    told = (Answer("result", "h1"),) if asked else ()
+    if mark:
+        assert after == replace(record, state=S.DONE, payload="", changed_at=NOW)
+        assert effects == (Save(after), *told, Refund(record))
+    else:
+        assert after is None
+        assert effects == (Forget(record), *told, Refund(record))
+
+
+def test_a_hand_over_that_failed_is_tried_again_later() -> None:
+    """Its payload and its place stay; only time has to pass."""
+    after, effects = step(releasing(MAX - 1), I.FAILED, at())
+    assert after == releasing(MAX - 1)
+    assert effects == (Retry(LATER),)
+
+
+@pytest.mark.parametrize("before", [0, 1])
+def test_each_hand_over_is_counted_on_disk_before_it_begins(before: int) -> None:
+    """A message that kills its process each time would kill it for ever."""
+    record = releasing(before)
+    after, effects = step(record, I.CONSUME, at())
+    assert after == replace(record, handovers=before + 1, redelivered=before > 0)
+    assert effects == (Save(after), Consume(after))
+
+
+def test_neither_its_release_nor_a_restart_counts_as_a_hand_over() -> None:
+    """It may wait behind another, and must not be parked for what that one does."""
+    held = replace(releasing(0), state=S.HELD)
+    after, _ = step(held, I.DELIVER, at(), DELIVER)
+    assert after is not None
+    after, effects = step(after, I.RESTART, at())
+    assert after is not None
+    assert after.handovers == 0
+    assert effects == (Deliver(after),)
+
+
+def test_its_place_among_the_others_is_that_of_its_release() -> None:
+    """`changed_at` orders them after a restart: a retry must not move it back."""
+    after, _ = step(releasing(1), I.CONSUME, at())
+    assert after is not None
+    assert after.changed_at == releasing(1).changed_at
+
+
+@pytest.mark.parametrize("input_", [I.FAILED, I.CONSUME])
+def test_it_is_parked_after_so_many_hand_overs(input_: I) -> None:
+    """And not handed over once more, however it has ended."""
+    record = releasing(MAX)
+    after, effects = step(record, input_, at())
+    assert after == replace(record, state=S.PARKED, changed_at=NOW)
+    assert effects == (Save(after),)
+
+
+def parked() -> Incoming:
+    """A message on which a consumer has failed too often."""
+    record, _ = step(releasing(MAX), I.FAILED, at())
+    assert record is not None
+    return record
+
+
+def test_a_parked_message_is_released_as_if_it_were_new() -> None:
+    """Whoever has mended the consumer wants all attempts again."""
+    after, effects = step(parked(), I.RELEASE, at())
+    assert after is not None
+    assert (after.state, after.handovers) == (S.RELEASING, 0)
+    assert after.redelivered
+    assert effects == (Save(after), Deliver(after))
+    after, effects = step(after, I.CONSUME, at(1))
+    assert after is not None
+    assert after.redelivered, "it was handed over before it was parked"
+    assert effects == (Save(after), Consume(after))
+
+
+@pytest.mark.parametrize("state", [S.HELD, S.PARKED])
+def test_a_message_that_is_dropped_leaves_a_memory_and_gives_its_room_back(
+    state: S,
+) -> None:
+    """Its sender asks still: it must not hear that it was delivered, nor get it in."""
+    record = replace(parked(), state=state)
+    dropped, effects = step(record, I.DROP, at())
+    assert dropped == replace(record, state=S.DROPPED, payload="", changed_at=NOW)
+    assert effects == (Refund(record), Save(dropped))
+
+    _, effects = step(dropped, I.DELIVER, at(), DELIVER)
+    assert effects[0] == Answer("error", "h1", "item-not-found", "cancel")
+    offer = replace(DELIVER, kind="assured", hold="", payload="<message/>", size=10)
+    again, effects = step(dropped, I.ASSURED, at(), offer)
+    assert again == dropped, "offered again, it would be handed over again"
+    assert effects[0] == Answer("error", "", "not-allowed", "cancel")

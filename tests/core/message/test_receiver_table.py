@@ -1,0 +1,634 @@
+"""The receiver's machine: every state, every input, every kind of sender."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qos.core.message.effects import (
+    Answer,
+    Defer,
+    Deliver,
+    Effect,
+    Refund,
+    Reserve,
+    Retry,
+    Save,
+)
+from qos.core.message.effects import Forget as ForgetEffect
+from qos.core.message.effects import Report as ReportEffect
+from qos.core.message.model import Incoming, Level, Rejection
+from qos.core.message.model import IncomingState as S
+from qos.core.message.receiver import (
+    NOT_NOW,
+    TRANSITIONS,
+    At,
+    Request,
+    key_of,
+    step,
+)
+from qos.core.message.receiver import ReceiverInput as I
+
+SOURCE = "door@example.org/a"
+OWN = "lamp@example.org/1"
+NAMESPACE = "urn:xmpp:qos"
+HOLD = "h1"
+NOW = 1_000.0
+HOLDS = {"right": HOLD, "wrong": "h2", "absent": ""}
+MARKS = {"marked": "store-1", "unmarked": ""}
+WHY = Rejection("conflict", "cancel", "another item has this id")
+QUOTAS = ("messages", "bytes", "total_messages", "total_bytes")
+
+
+def request(kind: str, mark: str = "store-1", hold: str = "") -> Request:
+    """A request as it comes from the wire."""
+    plain = Request(
+        kind="deliver",
+        iq_id="iq-1",
+        source=SOURCE,
+        to=OWN,
+        namespace=NAMESPACE,
+        msg_id="m1",
+        mark=mark,
+        hold=hold,
+    )
+    if kind == "deliver":
+        return plain
+    if kind == "assured":
+        return replace(plain, kind="assured", payload="<message/>", size=10, hold="")
+    return replace(
+        plain, kind="acknowledged", payload="<message/>", size=10, msg_id="", hold=""
+    )
+
+
+def incoming(state: S, mark: str = "store-1") -> Incoming | None:
+    """A message as it stands in a state; None for the absent one."""
+    if state is S.ABSENT:
+        return None
+    return Incoming(
+        key=key_of(request("assured", mark)),
+        msg_id="m1",
+        source=SOURCE,
+        to=OWN,
+        level=Level.ASSURED,
+        payload="" if state.ended else "<message/>",
+        size=10,
+        received_at=500.0,
+        changed_at=500.0,
+        state=state,
+        mark=mark,
+        hold=HOLD,
+        rejection=WHY.to_text() if state is S.REJECTED else "",
+    )
+
+
+def at(trusted: bool = True, exceeded: str | None = None, written: bool = True) -> At:
+    """The circumstances under which an input comes."""
+    return At(
+        now=NOW,
+        token="fresh",  # noqa: S106
+        trusted=trusted,
+        why="because",
+        exceeded=exceeded,
+        written=written,
+    )
+
+
+def names(effects: tuple[Effect, ...]) -> tuple[str, ...]:
+    """The effects in words."""
+    words = []
+    for effect in effects:
+        word = type(effect).__name__
+        if isinstance(effect, Answer):
+            word = effect.condition or effect.kind
+        words.append(word)
+    return tuple(words)
+
+
+NEXT = {
+    (S.ABSENT, I.ACKNOWLEDGED): S.RELEASING,
+    (S.ABSENT, I.ASSURED): S.HELD,
+    (S.HELD, I.ASSURED): S.HELD,
+    (S.RELEASING, I.ASSURED): S.RELEASING,
+    (S.DONE, I.ASSURED): S.DONE,
+    (S.EXPIRED, I.ASSURED): S.HELD,
+    (S.ABSENT, I.DELIVER): S.ABSENT,
+    (S.HELD, I.DELIVER): S.RELEASING,
+    (S.RELEASING, I.DELIVER): S.RELEASING,
+    (S.DONE, I.DELIVER): S.DONE,
+    (S.EXPIRED, I.DELIVER): S.EXPIRED,
+    (S.RELEASING, I.IN_HAND): S.RELEASING,
+    (S.RELEASING, I.HANDED_OVER): S.DONE,
+    (S.RELEASING, I.NOT_TAKEN): S.HELD,
+    (S.RELEASING, I.RESTART): S.RELEASING,
+    (S.RELEASING, I.CONSUMED): S.DONE,
+    (S.RELEASING, I.FAILED): S.RELEASING,
+    (S.RELEASING, I.CONSUME): S.RELEASING,
+    (S.PARKED, I.ASSURED): S.PARKED,
+    (S.PARKED, I.DELIVER): S.PARKED,
+    (S.PARKED, I.RELEASE): S.RELEASING,
+    (S.HELD, I.DROP): S.DROPPED,
+    (S.PARKED, I.DROP): S.DROPPED,
+    (S.DROPPED, I.ASSURED): S.DROPPED,
+    (S.DROPPED, I.DELIVER): S.DROPPED,
+    (S.HELD, I.EXPIRE): S.EXPIRED,
+    (S.DONE, I.FORGET): S.ABSENT,
+    (S.EXPIRED, I.FORGET): S.ABSENT,
+    (S.DROPPED, I.FORGET): S.ABSENT,
+    (S.RELEASING, I.REJECTED): S.REJECTED,
+    (S.REJECTED, I.ASSURED): S.REJECTED,
+    (S.REJECTED, I.DELIVER): S.REJECTED,
+    (S.REJECTED, I.FORGET): S.ABSENT,
+}
+
+
+def test_the_table_has_these_rows_and_no_others() -> None:
+    """A row that no test knows is a behaviour that nobody decided."""
+    assert NEXT == TRANSITIONS
+
+
+@pytest.mark.parametrize(
+    ("state", "input_"),
+    [pair for pair in itertools.product(S, I) if pair not in NEXT],
+)
+def test_an_input_that_the_table_lacks_has_no_effect(state: S, input_: I) -> None:
+    """A timer that comes late, a record that was dropped: nothing to do."""
+    record = incoming(state)
+    kinds = {I.ASSURED: "assured", I.DELIVER: "deliver"}
+    asked = request(kinds.get(input_, "acknowledged"))
+    assert step(record, input_, at(), asked) == (record, ())
+
+
+# --- assured -----------------------------------------------------------------
+
+
+def _assured(
+    state: S, *, marked: bool, trusted: bool, exceeded: str | None
+) -> tuple[S, tuple[str, ...]]:
+    """Section 3, the order of the rules for `assured`."""
+    if state is S.RELEASING:
+        return state, ("Defer",)  # 3, "just being released"
+    if not trusted or (state is S.DROPPED and marked):
+        return state, ("not-allowed", "Report")  # 2
+    if state in {S.HELD, S.PARKED, S.DONE, S.REJECTED}:
+        return state, ("received",)  # 3 and 4
+    if exceeded:
+        return state, ("resource-constraint", "Report")  # 5
+    return S.HELD, ("Reserve", "Save", "received")  # 6
+
+
+@pytest.mark.parametrize("exceeded", [None, *QUOTAS])
+@pytest.mark.parametrize("trusted", [True, False])
+@pytest.mark.parametrize("mark", MARKS)
+@pytest.mark.parametrize("state", S)
+def test_assured_follows_the_order_of_the_rules(
+    state: S, mark: str, trusted: bool, exceeded: str | None
+) -> None:
+    """The order decides what a stranger learns and what an answer promises."""
+    before = incoming(state, MARKS[mark])
+    after, effects = step(
+        before, I.ASSURED, at(trusted, exceeded), request("assured", MARKS[mark])
+    )
+    expected, words = _assured(
+        state, marked=bool(MARKS[mark]), trusted=trusted, exceeded=exceeded
+    )
+    assert (after.state if after else S.ABSENT) is expected
+    assert names(effects) == words
+    if "Save" not in words:
+        assert after == before, "what is not written is not changed"
+
+
+@pytest.mark.parametrize("mark", MARKS)
+@pytest.mark.parametrize("state", [S.ABSENT, S.EXPIRED])
+def test_a_message_is_counted_and_written_before_it_is_called_received(
+    state: S, mark: str
+) -> None:
+    """Whoever has seen `received` will never send the message again."""
+    asked = request("assured", MARKS[mark])
+    after, effects = step(incoming(state, MARKS[mark]), I.ASSURED, at(), asked)
+    held = Incoming(
+        key=key_of(asked),
+        msg_id="m1",
+        source=SOURCE,
+        to=OWN,
+        level=Level.ASSURED,
+        payload="<message/>",
+        size=10,
+        received_at=NOW,
+        changed_at=NOW,
+        state=S.HELD,
+        mark=MARKS[mark],
+        hold="fresh",
+    )
+    assert after == held
+    assert effects == (Reserve(held), Save(held), Answer("received", "fresh"))
+
+
+@pytest.mark.parametrize("state", [S.HELD, S.DONE])
+def test_a_repeated_assured_gets_the_same_hold_and_keeps_the_first_payload(
+    state: S,
+) -> None:
+    """The text: one with the same msgId is ignored, and answered as normal."""
+    record = incoming(state)
+    again = replace(request("assured"), payload="<message>2</message>", size=20)
+    # A quota that is full by now has no say: nothing more gets held.
+    result = step(record, I.ASSURED, at(exceeded="messages"), again)
+    assert result == (record, (Answer("received", HOLD),))
+
+
+@pytest.mark.parametrize(
+    ("circumstances", "answer"),
+    [
+        (at(trusted=False), Answer("error", "", "not-allowed", "cancel")),
+        (at(exceeded="bytes"), Answer("error", "", "resource-constraint", "wait")),
+    ],
+)
+@pytest.mark.parametrize("kind", ["assured", "acknowledged"])
+def test_a_refusal_names_its_condition_and_is_reported_without_the_payload(
+    kind: str, circumstances: At, answer: Answer
+) -> None:
+    """The sender acts on the type; the operator must find the source."""
+    inputs = {"assured": I.ASSURED, "acknowledged": I.ACKNOWLEDGED}
+    record, effects = step(None, inputs[kind], circumstances, request(kind))
+    assert record is None
+    assert effects[0] == answer
+    report = effects[1]
+    assert isinstance(report, ReportEffect)
+    assert report.condition == answer.condition
+    assert kind in report.text
+    assert "<message" not in report.text
+
+
+# --- deliver -----------------------------------------------------------------
+
+
+def _deliver(state: S, hold: str) -> tuple[S, tuple[str, ...]]:
+    """Section 3, `deliver` with a hold and without."""
+    not_found = ("item-not-found", "Report")
+    if state is S.RELEASING:
+        return state, ("Defer",)
+    if hold == "wrong" or (hold == "right" and state is S.ABSENT):
+        return state, not_found
+    if state is S.HELD:
+        return S.RELEASING, ("Save", "Deliver")
+    if state is S.PARKED:
+        return state, ("unexpected-request",)
+    if state is S.DONE:
+        return state, ("result",)
+    if state is S.REJECTED:
+        return state, ("result" if hold == "absent" else "conflict",)
+    if state in {S.EXPIRED, S.DROPPED}:
+        return state, not_found
+    return state, ("result", "Report")
+
+
+@pytest.mark.parametrize("exceeded", [None, *QUOTAS])
+@pytest.mark.parametrize("trusted", [True, False])
+@pytest.mark.parametrize("hold", HOLDS)
+@pytest.mark.parametrize("mark", MARKS)
+@pytest.mark.parametrize("state", S)
+def test_deliver_is_answered_for_the_message_that_it_means(
+    state: S, mark: str, hold: str, trusted: bool, exceeded: str | None
+) -> None:
+    """What was accepted is released, whatever trust and quotas say by now."""
+    before = incoming(state, MARKS[mark])
+    asked = request("deliver", MARKS[mark], HOLDS[hold])
+    after, effects = step(before, I.DELIVER, at(trusted, exceeded), asked)
+    expected, words = _deliver(state, hold)
+    assert (after.state if after else S.ABSENT) is expected
+    assert names(effects) == words
+    if "Save" not in words:
+        assert after == before
+    for effect in effects:
+        if isinstance(effect, Answer):
+            asked_for = "" if effect == NOT_NOW else HOLDS[hold]
+            assert effect.hold == asked_for, "an answer echoes what was asked"
+
+
+@pytest.mark.parametrize("hold", ["right", "absent"])
+def test_a_message_is_releasing_on_disk_before_it_is_handed_over(hold: str) -> None:
+    """A restart between the two must know that the application may have acted."""
+    record = incoming(S.HELD)
+    assert record is not None
+    asked = request("deliver", hold=HOLDS[hold])
+    after, effects = step(record, I.DELIVER, at(), asked)
+    assert after == replace(record, state=S.RELEASING, changed_at=NOW)
+    assert effects == (Save(after), Deliver(after))
+
+
+@pytest.mark.parametrize("kind", ["assured", "deliver"])
+def test_a_request_about_a_message_that_is_being_handed_over_waits(kind: str) -> None:
+    """Whatever was said now could be wrong in a moment."""
+    record = incoming(S.RELEASING)
+    input_ = I.ASSURED if kind == "assured" else I.DELIVER
+    assert step(record, input_, at(), request(kind)) == (record, (Defer(),))
+
+
+# --- rejected ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("redelivered", [False, True])
+def test_a_rejection_is_on_disk_before_the_sender_is_told(redelivered: bool) -> None:
+    """A process that dies before hands over again, and the message may be accepted."""
+    record = incoming(S.RELEASING)
+    assert record is not None
+    record = replace(record, redelivered=redelivered)
+    asked = request("deliver", hold=HOLD)
+    why = at()._replace(rejection=WHY)
+    after, effects = step(record, I.REJECTED, why, asked)
+    assert after is not None
+    assert (after.state, after.payload, after.changed_at) == (S.REJECTED, "", NOW)
+    answer = Answer("rejected", HOLD, WHY.condition, WHY.type, WHY.text, redelivered)
+    assert effects == (Save(after), Refund(record), answer)
+    # After a restart it is the same answer, to whoever asks by the hold.
+    stored = replace(after, redelivered=False)
+    assert step(stored, I.DELIVER, at(), asked) == (stored, (answer,))
+
+
+def test_a_rejection_after_a_restart_has_nobody_to_be_told_yet() -> None:
+    """The sender asks again, and gets it from the memory."""
+    after, effects = step(
+        incoming(S.RELEASING), I.REJECTED, at()._replace(rejection=WHY)
+    )
+    assert after is not None
+    assert after.state is S.REJECTED
+    assert names(effects) == ("Save", "Refund")
+
+
+def test_a_sender_by_the_text_is_told_that_a_rejected_message_was_delivered() -> None:
+    """The text knows no other answer to a `deliver` that was taken."""
+    asked = request("deliver", mark="")
+    after, effects = step(
+        incoming(S.RELEASING, mark=""), I.REJECTED, at()._replace(rejection=WHY), asked
+    )
+    assert after is None
+    assert names(effects) == ("result", "Refund", "Forget")
+
+
+# --- acknowledged ------------------------------------------------------------
+
+
+@pytest.mark.parametrize("exceeded", [None, *QUOTAS])
+@pytest.mark.parametrize("trusted", [True, False])
+@pytest.mark.parametrize("mark", MARKS)
+def test_acknowledged_is_written_before_it_is_handed_over_and_not_answered_before(
+    mark: str, trusted: bool, exceeded: str | None
+) -> None:
+    """Else a receiver has acknowledged what nobody saw, and nobody may ever see."""
+    asked = request("acknowledged", MARKS[mark])
+    after, effects = step(None, I.ACKNOWLEDGED, at(trusted, exceeded), asked)
+    if not trusted:
+        assert (after, names(effects)) == (None, ("not-allowed", "Report"))
+    elif exceeded:
+        assert (after, names(effects)) == (None, ("resource-constraint", "Report"))
+    else:
+        assert after is not None
+        assert after.state is S.RELEASING
+        assert after.level is Level.ACKNOWLEDGED
+        assert after.msg_id == "iq-1"
+        assert (after.mark, after.hold) == ("", "")
+        assert effects == (Reserve(after), Save(after), Deliver(after))
+
+
+def test_unwritten_acknowledged_is_handed_over_and_answered_without_the_disk() -> None:
+    """The option for those who want the text's speed."""
+    asked = request("acknowledged")
+    after, effects = step(None, I.ACKNOWLEDGED, at(written=False), asked)
+    assert names(effects) == ("Deliver",)
+    assert step(after, I.HANDED_OVER, at(), asked) == (None, (Answer("result"),))
+
+
+def test_unwritten_acknowledged_never_exceeds_a_quota() -> None:
+    """What is not on disk fills memory all the same while it is handed over.
+
+    Either it is not counted at all, or it is refused like everything else.
+    """
+    _, effects = step(
+        None,
+        I.ACKNOWLEDGED,
+        at(written=False, exceeded="total_bytes"),
+        request("acknowledged"),
+    )
+    assert "Reserve" not in names(effects)
+
+
+# --- handing over, restart, expiry -------------------------------------------
+
+
+@pytest.mark.parametrize("hold", ["right", "absent"])
+@pytest.mark.parametrize("asked", [True, False])
+def test_a_marked_message_that_was_handed_over_is_answered_and_remembered(
+    asked: bool, hold: str
+) -> None:
+    """The tombstone answers every repetition; it needs no payload."""
+    record = incoming(S.RELEASING)
+    assert record is not None
+    deliver = request("deliver", hold=HOLDS[hold]) if asked else None
+    after, effects = step(record, I.HANDED_OVER, at(), deliver)
+    assert after == replace(record, state=S.DONE, payload="", changed_at=NOW)
+    answer = (Answer("result", HOLDS[hold]),) if asked else ()
+    assert effects == (*answer, Refund(record), Save(after))
+
+
+@pytest.mark.parametrize("level", [Level.ASSURED, Level.ACKNOWLEDGED])
+@pytest.mark.parametrize("asked", [True, False])
+def test_an_unmarked_message_that_was_handed_over_is_forgotten(
+    asked: bool, level: Level
+) -> None:
+    """The text: its msgId may be used again for another message."""
+    record = incoming(S.RELEASING, mark="")
+    assert record is not None
+    record = replace(record, level=level)
+    deliver = request("deliver", mark="") if asked else None
+    after, effects = step(record, I.HANDED_OVER, at(), deliver)
+    answer = (Answer("result"),) if asked else ()
+    assert after is None
+    assert effects == (*answer, Refund(record), ForgetEffect(record))
+
+
+@pytest.mark.parametrize("mark", MARKS)
+@pytest.mark.parametrize("redelivered", [True, False])
+def test_an_assured_message_that_nobody_takes_is_held_again_and_its_sender_told(
+    mark: str, redelivered: bool
+) -> None:
+    """No taker, no confirmation; and nobody has had it, so it gets no mark for that."""
+    record = incoming(S.RELEASING, MARKS[mark])
+    assert record is not None
+    record = replace(record, redelivered=redelivered)
+    asked = request("deliver", MARKS[mark], HOLD)
+    held = replace(record, state=S.HELD, changed_at=NOW)
+    assert step(record, I.NOT_TAKEN, at(), asked) == (held, (NOT_NOW, Save(held)))
+    assert (NOT_NOW.kind, NOT_NOW.error_type) == ("error", "wait"), "it is repeated"
+    again, effects = step(held, I.DELIVER, at(), asked)
+    assert again == replace(held, state=S.RELEASING)
+    assert effects == (Save(again), Deliver(again))
+
+
+def acknowledged() -> Incoming:
+    """A message at level acknowledged while it is handed over."""
+    record, _ = step(None, I.ACKNOWLEDGED, at(), request("acknowledged"))
+    assert record is not None
+    return record
+
+
+def test_an_acknowledged_message_that_nobody_takes_is_gone_before_it_is_refused() -> (
+    None
+):
+    """The error says that it has not arrived: no restart may hand it over after that."""
+    record, asked = acknowledged(), request("acknowledged")
+    effects = (Refund(record), ForgetEffect(record), NOT_NOW)
+    assert step(record, I.NOT_TAKEN, at(), asked) == (None, effects)
+    unwritten = replace(record, counted=False)
+    assert step(unwritten, I.NOT_TAKEN, at(), asked) == (None, (NOT_NOW,))
+
+
+@pytest.mark.parametrize("level", Level)
+def test_what_nobody_takes_and_nobody_asks_for_is_handed_over_again(
+    level: Level,
+) -> None:
+    """Its sender may have been told that it has arrived, and does not repeat it."""
+    record = replace(acknowledged(), level=level)
+    again = at()._replace(retry_at=NOW + 10)
+    assert step(record, I.NOT_TAKEN, again) == (record, (Retry(NOW + 10),))
+
+
+def test_only_level_acknowledged_is_answered_when_somebody_has_it_in_hand() -> None:
+    """An assured message may still be refused by whoever has it in hand."""
+    record, asked = acknowledged(), request("acknowledged")
+    assert step(record, I.IN_HAND, at(), asked) == (record, (Answer("result"),))
+    assert step(record, I.IN_HAND, at()) == (record, ())
+    assured = incoming(S.RELEASING)
+    assert step(assured, I.IN_HAND, at(), request("deliver")) == (assured, ())
+
+
+@pytest.mark.parametrize("state", [S.ABSENT, S.EXPIRED, S.DROPPED])
+def test_an_offer_without_its_payload_is_not_held(state: S) -> None:
+    """It has waited for an earlier one, of which nothing is left: it comes again."""
+    record = incoming(state, mark="")
+    waiting = request("assured", mark="").waiting()
+    assert waiting.payload == ""
+    assert waiting.size == 10
+    refused = Answer("error", "", "resource-constraint", "wait")
+    assert step(record, I.ASSURED, at(), waiting) == (record, (refused,))
+    deliver = request("deliver")
+    assert deliver.waiting() is deliver
+
+
+@pytest.mark.parametrize("mark", MARKS)
+def test_a_message_that_was_being_handed_over_is_handed_over_again_with_the_mark(
+    mark: str,
+) -> None:
+    """Only the application can know whether it acted before the restart."""
+    record = incoming(S.RELEASING, MARKS[mark])
+    assert record is not None
+    after, effects = step(record, I.RESTART, at())
+    assert after == replace(record, redelivered=True)
+    assert effects == (Deliver(after),)
+
+
+@pytest.mark.parametrize("mark", MARKS)
+def test_an_expired_message_gives_its_room_back_and_is_remembered(mark: str) -> None:
+    """Else a message that was withdrawn fills a quota for ever."""
+    record = incoming(S.HELD, MARKS[mark])
+    assert record is not None
+    after, effects = step(record, I.EXPIRE, at())
+    assert after == replace(record, state=S.EXPIRED, payload="", changed_at=NOW)
+    assert effects == (Refund(record), Save(after))
+
+
+@pytest.mark.parametrize("state", [S.DONE, S.EXPIRED, S.DROPPED])
+def test_a_memory_that_is_forgotten_leaves_nothing(state: S) -> None:
+    """It was counted against no quota, so there is nothing to give back."""
+    record = incoming(state)
+    assert record is not None
+    assert step(record, I.FORGET, at()) == (None, (ForgetEffect(record),))
+
+
+def test_a_new_hold_removes_the_memory_of_an_expired_one() -> None:
+    """A deliver for the old hold must not release the new message."""
+    held, _ = step(incoming(S.EXPIRED), I.ASSURED, at(), request("assured"))
+    after, effects = step(held, I.DELIVER, at(), request("deliver", hold=HOLD))
+    assert after == held
+    assert names(effects) == ("item-not-found", "Report")
+
+
+# --- keys --------------------------------------------------------------------
+
+PARTS = st.text(
+    st.characters(codec="utf-8", categories=("L", "N", "P", "S", "Zs")), max_size=6
+)
+REQUESTS = st.builds(
+    Request,
+    kind=st.sampled_from(("assured", "deliver")),
+    iq_id=st.just("iq"),
+    source=st.builds("{}@{}/{}".format, PARTS, PARTS, PARTS),
+    to=st.just(OWN),
+    namespace=st.just(NAMESPACE),
+    msg_id=PARTS,
+    mark=PARTS,
+)
+
+
+def _identity(asked: Request) -> tuple[str, ...]:
+    """What section 3 says a message is known by."""
+    if asked.mark:
+        return ("marked", asked.source.partition("/")[0], asked.mark, asked.msg_id)
+    return ("unmarked", asked.source, asked.msg_id)
+
+
+@given(REQUESTS, REQUESTS)
+def test_two_requests_have_one_key_only_when_they_mean_one_message(
+    one: Request, other: Request
+) -> None:
+    """No choice of JID, mark and msgId may reach a message of somebody else."""
+    assert (key_of(one) == key_of(other)) is (_identity(one) == _identity(other))
+
+
+def test_two_resources_without_marks_are_two_senders() -> None:
+    """Small devices count from 1, each for itself."""
+    one = request("assured", mark="")
+    assert key_of(one) != key_of(replace(one, source="door@example.org/b"))
+
+
+def test_two_resources_with_one_mark_are_one_sender() -> None:
+    """A device of ours comes back under another resource."""
+    one = request("assured")
+    assert key_of(one) == key_of(replace(one, source="door@example.org/b"))
+
+
+def test_the_same_mark_in_two_accounts_is_two_senders() -> None:
+    """A mark is no secret: somebody else may copy it."""
+    one = request("assured")
+    assert key_of(one) != key_of(replace(one, source="eve@example.org/a"))
+
+
+def test_assured_and_its_deliver_have_one_key() -> None:
+    """Whatever else differs between the two."""
+    for mark in MARKS.values():
+        deliver = request("deliver", mark, HOLD)
+        assert key_of(request("assured", mark)) == key_of(deliver, "token")
+
+
+def test_two_acknowledged_requests_are_never_one() -> None:
+    """A peer that counts its iq ids from 1 after each start would lose messages."""
+    asked = request("acknowledged")
+    assert key_of(asked, "token-1") != key_of(asked, "token-2")
+    assert key_of(asked, "token-1") != key_of(request("assured"), "token-1")
+
+
+def test_parts_cannot_run_into_each_other() -> None:
+    """Two senders whose names and ids concatenate alike stay two."""
+    one = replace(request("assured", mark=""), source="a@b/c", msg_id="dm1")
+    other = replace(one, source="a@b/cd", msg_id="m1")
+    assert key_of(one) != key_of(other)
+
+
+def test_unwritten_acknowledged_leaves_nothing_behind() -> None:
+    """Neither on disk nor in the ledger: it was in neither."""
+    record, _ = step(None, I.ACKNOWLEDGED, at(written=False), request("acknowledged"))
+    assert record is not None
+    assert step(record, I.HANDED_OVER, at()) == (None, ())

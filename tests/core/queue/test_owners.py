@@ -1,0 +1,367 @@
+"""Creating, configuring, purging and deleting nodes; XEP-0060 §8."""
+
+import pytest
+
+from qos.core.queue import owner_requests
+from qos.core.queue.effects import NotifyNode
+from qos.core.queue.item import Affiliation, ItemOutcome, Node
+from qos.core.queue.requests import (
+    Affiliations,
+    AffiliationsResult,
+    Configure,
+    ConfigureResult,
+    Create,
+    CreateResult,
+    DefaultConfig,
+    Delete,
+    GetConfigure,
+    Purge,
+    Request,
+    Requeue,
+    SetAffiliations,
+    Subscriptions,
+)
+from qos.core.queue.service import QueueBounds
+from queue_world import (
+    ANT,
+    BEE,
+    NODE,
+    OWNER,
+    PLAIN,
+    PUBLISHER,
+    STRANGER,
+    World,
+    entry,
+    retraction,
+)
+
+FORBIDDEN = ("forbidden", "auth", "")
+NOT_FOUND = ("item-not-found", "cancel", "")
+NOT_ACCEPTABLE = ("not-acceptable", "modify", "")
+
+OWNERS_ONLY: tuple[Request, ...] = (
+    GetConfigure(NODE),
+    Configure(NODE, {}),
+    Delete(NODE),
+    Purge(NODE),
+    SetAffiliations(NODE, {"cat@z": Affiliation.OWNER}),
+    Affiliations(NODE, owner=True),
+    Subscriptions(NODE, owner=True),
+    Requeue(NODE),
+)
+
+
+@pytest.mark.parametrize("request_", OWNERS_ONLY)
+@pytest.mark.parametrize(
+    "what", [each for each in Affiliation if each is not Affiliation.OWNER]
+)
+def test_only_an_owner_may(request_: Request, what: Affiliation) -> None:
+    """XEP-0060 §8: everything else is somebody else's."""
+    it = World(PLAIN)
+    it.ask(SetAffiliations(NODE, {"cat@z": what}), OWNER)
+    assert it.refused(request_, STRANGER) == FORBIDDEN
+
+
+@pytest.mark.parametrize("request_", OWNERS_ONLY)
+def test_what_is_not_there_is_not_found(request_: Request) -> None:
+    """By the owner of others too."""
+    it = World()
+    assert it.refused(request_, OWNER) == NOT_FOUND
+
+
+# -- create ----------------------------------------------------------------
+
+
+def test_who_creates_a_node_owns_it() -> None:
+    """And nobody else is anything."""
+    it = World()
+    assert it.ask(Create("n", {"queue#ttl": "60"}), OWNER) == CreateResult("n")
+    assert it.disk.nodes == {
+        "n": Node(
+            name="n",
+            identity="id-1",
+            created_at=1000.0,
+            creator="boss@x",
+            config={"queue#ttl": "60"},
+            affiliations={"boss@x": Affiliation.OWNER},
+        )
+    }
+
+
+def test_a_node_without_a_name_gets_one() -> None:
+    """XEP-0060 §8.1.2: instant nodes."""
+    it = World()
+    result = it.ask(Create(""), OWNER)
+    assert isinstance(result, CreateResult)
+    assert result.node in it.disk.nodes
+
+
+def test_a_name_is_taken_once() -> None:
+    """Even by its owner."""
+    it = World(PLAIN)
+    assert it.refused(Create(NODE), OWNER) == ("conflict", "cancel", "")
+
+
+def test_who_may_create_nodes_can_be_said() -> None:
+    """By account; nobody, if the list is empty."""
+    it = World(creators={"boss@x"})
+    it.create("n")
+    assert it.refused(Create("m"), STRANGER) == FORBIDDEN
+    it = World(creators=set())
+    assert it.refused(Create("n"), OWNER) == FORBIDDEN
+
+
+def test_all_accounts_of_a_domain_may_create_nodes_if_that_is_said() -> None:
+    """The default of the service: those of its own domain, and no stranger."""
+    it = World(creators={"@x", "ant@y"})
+    it.create("n")
+    it.create("m", by=ANT)
+    assert it.refused(Create("o"), "bee@y/1") == FORBIDDEN
+    assert it.refused(Create("o"), "bee@sub.x/1") == FORBIDDEN
+
+
+def test_an_account_a_foreign_domain_and_all_have_so_many_nodes() -> None:
+    """All are in memory: who takes what he can get takes no room of the others."""
+    bounds = QueueBounds(
+        nodes_per_account=2,
+        nodes_per_domain=3,
+        nodes=6,
+        own_domains=frozenset({"x"}),
+    )
+    it = World(bounds=bounds)
+    no_room = ("resource-constraint", "wait", "")
+    for name in ("a", "b"):
+        it.create(name, by=STRANGER)
+    assert it.refused(Create("c"), STRANGER) == no_room
+    it.create("c", by="dog@z/1")
+    assert it.refused(Create("d"), "dog@z/1") == no_room
+    for name, by in (("d", OWNER), ("e", OWNER), ("f", PUBLISHER)):
+        it.create(name, by=by)
+    assert it.refused(Create("g"), PUBLISHER) == no_room
+    it.boot()
+    assert it.refused(Create("g"), PUBLISHER) == no_room
+    it.ask(Delete("a"), STRANGER)
+    assert it.refused(Create("g"), OWNER) == no_room
+    it.create("g", by=PUBLISHER)
+
+
+def test_a_node_counts_for_who_created_it_whoever_owns_it_later() -> None:
+    """Nobody is asked before he is made an owner: it must not take his room."""
+    it = World(bounds=QueueBounds(nodes_per_account=1))
+    it.create("a", by=STRANGER)
+    it.ask(SetAffiliations("a", {"boss@x": Affiliation.OWNER}), STRANGER)
+    it.ask(SetAffiliations("a", {"cat@z": Affiliation.NONE}), OWNER)
+    it.create("b", by=OWNER)
+    assert it.refused(Create("c"), STRANGER) == ("resource-constraint", "wait", "")
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"pubsub#access_model": "authorize"},
+        {"queue#ttl": "-1"},
+        {"queue#max_items": "text"},
+        {"queue#no_such": "1"},
+    ],
+)
+def test_a_bad_configuration_is_refused_and_nothing_is_made(
+    config: dict[str, str],
+) -> None:
+    """A clear error for what is not offered."""
+    it = World(PLAIN)
+    assert it.refused(Create("n", config), OWNER) == NOT_ACCEPTABLE
+    assert it.refused(Configure(NODE, config), OWNER) == NOT_ACCEPTABLE
+    assert set(it.disk.nodes) == {NODE}
+
+
+# -- configure -------------------------------------------------------------
+
+
+def test_what_is_not_given_stays_and_what_is_the_default_is_not_kept() -> None:
+    """So a default that we change is changed for who did not choose."""
+    it = World({"queue#ttl": "60", "queue#backoff": "3"})
+    it.ask(Configure(NODE, {"queue#backoff": "1.0", "queue#max_items": "7"}), OWNER)
+    node = it.disk.nodes[NODE]
+    assert node.config == {"queue#ttl": "60", "queue#max_items": "7"}
+    assert it.ask(GetConfigure(NODE), OWNER) == ConfigureResult(node)
+    assert it.ask(DefaultConfig(), STRANGER) == ConfigureResult(None)
+
+
+def test_a_configuration_holds_from_then_on_and_after_a_start() -> None:
+    """What is answered is on disk."""
+    it = World(PLAIN)
+    it.ask(Configure(NODE, {"queue#lock_timeout": "5"}), OWNER)
+    it.boot()
+    it.subscribe(BEE)
+    it.publish("a")
+    assert it.item("a").deadline == 1005.0
+
+
+@pytest.mark.parametrize("request_", [Affiliations(NODE), Subscriptions(NODE)])
+def test_who_may_not_use_a_node_does_not_learn_that_it_is_there(
+    request_: Affiliations | Subscriptions,
+) -> None:
+    """Where XEP-0060 has no other answer for him; an outcast learns what he is."""
+    it = World({})
+    assert it.refused(request_, STRANGER) == NOT_FOUND
+    for what in (Affiliation.OUTCAST, Affiliation.MEMBER):
+        it.ask(SetAffiliations(NODE, {"cat@z": what}), OWNER)
+        it.ask(request_, STRANGER)
+
+
+# -- affiliations ----------------------------------------------------------
+
+
+def test_affiliations_are_changed_by_account_and_listed() -> None:
+    """XEP-0060 §8.9; NONE takes one away."""
+    it = World(PLAIN)
+    it.create("other", PLAIN, by=ANT)
+    given = {
+        "ant@y/1": Affiliation.PUBLISHER,
+        "bee@x": Affiliation.MEMBER,
+        "cat@z": Affiliation.OUTCAST,
+    }
+    it.ask(SetAffiliations(NODE, given), OWNER)
+    it.ask(
+        SetAffiliations(
+            NODE, {"bee@x": Affiliation.NONE, "nobody@x": Affiliation.NONE}
+        ),
+        OWNER,
+    )
+    expected = {
+        (NODE, "boss@x", Affiliation.OWNER),
+        (NODE, "ant@y", Affiliation.PUBLISHER),
+        (NODE, "cat@z", Affiliation.OUTCAST),
+    }
+    listed = it.ask(Affiliations(NODE, owner=True), OWNER)
+    assert isinstance(listed, AffiliationsResult)
+    assert set(listed.affiliations) == expected
+    assert listed.owner
+    assert it.disk.nodes[NODE].affiliations.keys() == {"boss@x", "ant@y", "cat@z"}
+    mine = it.ask(Affiliations(""), ANT)
+    assert isinstance(mine, AffiliationsResult)
+    assert set(mine.affiliations) == {
+        (NODE, "ant@y", Affiliation.PUBLISHER),
+        ("other", "ant@y", Affiliation.OWNER),
+    }
+    here = it.ask(Affiliations(NODE), ANT)
+    assert isinstance(here, AffiliationsResult)
+    assert here.affiliations == ((NODE, "ant@y", Affiliation.PUBLISHER),)
+
+
+def test_a_node_keeps_an_owner() -> None:
+    """Or nobody could delete it."""
+    it = World(PLAIN)
+    request = SetAffiliations(NODE, {"boss@x": Affiliation.MEMBER})
+    assert it.refused(request, OWNER) == NOT_ACCEPTABLE
+    it.ask(
+        SetAffiliations(NODE, {"boss@x": Affiliation.NONE, "ant@y": Affiliation.OWNER}),
+        OWNER,
+    )
+    assert it.refused(GetConfigure(NODE), OWNER) == FORBIDDEN
+    it.ask(GetConfigure(NODE), ANT)
+
+
+def test_affiliations_have_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is written with the node."""
+    monkeypatch.setattr(owner_requests, "_AFFILIATIONS_MAX", 2)
+    it = World(PLAIN)
+    it.ask(SetAffiliations(NODE, {"ant@y": Affiliation.MEMBER}), OWNER)
+    request = SetAffiliations(NODE, {"bee@x": Affiliation.MEMBER})
+    assert it.refused(request, OWNER) == NOT_ACCEPTABLE
+
+
+# -- purge and delete ------------------------------------------------------
+
+
+def test_a_purge_takes_all_that_is_there() -> None:
+    """Queue decisions §5: locked items too; a later retract does not find them."""
+    it = World(PLAIN)
+    it.subscribe(BEE, 2)
+    it.publish("dead", "locked", "waits", entry("later", delay=9.0))
+    it.reject("dead", BEE)
+    it.unsubscribe(BEE)
+    it.subscribe(ANT)
+    token = it.item("locked").token
+    it.sent.clear()
+    it.ask(Purge(NODE), OWNER)
+    assert (it.live(), it.disk.items, it.disk.payloads) == ({}, {}, {})
+    assert (it.stats()["dead"], it.stats()["bytes"]) == (0, 0)
+    assert set(it.told(NotifyNode)) == {
+        NotifyNode(BEE, NODE, "purge"),
+        NotifyNode(ANT, NODE, "purge"),
+    }
+    assert it.refused(retraction("locked", token), BEE) == NOT_FOUND
+    it.publish("locked")
+    assert it.live() == {}
+    it.publish("new")
+    assert it.item("new").holder == ANT
+
+
+def test_a_purge_that_cannot_read_has_changed_nothing() -> None:
+    """What is purged in memory and not on disk is back after the next start."""
+    it = World(PLAIN)
+    it.publish("a")
+
+    class Broken(Exception):
+        pass
+
+    class Unreadable:
+        def __getattr__(self, name: str) -> object:
+            raise Broken
+
+    it.core.memory = Unreadable()  # type: ignore[assignment]  # it fails at any read
+    for request in (Purge(NODE), Requeue(NODE)):
+        with pytest.raises(Broken):
+            it.ask(request, OWNER)
+        assert list(it.live().values()) == it.disk.live(NODE)
+
+
+def test_a_deleted_node_is_gone_with_all_that_was_in_it() -> None:
+    """Whatever is locked; and a new one of its name begins empty."""
+    it = World(PLAIN)
+    it.create("other", PLAIN)
+    it.publish("kept", node="other")
+    it.subscribe(BEE)
+    it.publish("a", "b")
+    it.retract("a", BEE)
+    assert it.item("b").holder == BEE
+    it.ask(Delete(NODE), OWNER)
+    assert set(it.disk.nodes) == {"other"}
+    assert [item.item_id for item in it.disk.items.values()] == ["kept"]
+    assert (it.disk.subscriptions, it.disk.ended) == ({}, {})
+    assert it.refused(retraction("b"), BEE) == NOT_FOUND
+    it.create(NODE, PLAIN, by=STRANGER)
+    assert it.stats()["accepted"] == 0
+    it.publish("a", by=PUBLISHER)
+    assert set(it.live()) == {"a"}
+
+
+def test_a_delete_tells_subscribers_and_holders() -> None:
+    """Who has unsubscribed and still has an item is at work for nothing."""
+    it = World(PLAIN)
+    it.subscribe(BEE)
+    it.publish("a")
+    it.unsubscribe(BEE)
+    it.subscribe("ant@y", by=ANT)
+    assert it.item("a").holder == BEE
+    it.sent.clear()
+    it.ask(Delete(NODE), OWNER)
+    assert it.told(NotifyNode) == [
+        NotifyNode("ant@y", NODE, "delete"),
+        NotifyNode(BEE, NODE, "delete"),
+    ]
+
+
+def test_an_accepted_item_is_kept_if_it_is_to_be() -> None:
+    """For inspection; it is at its end all the same."""
+    it = World({**PLAIN, "queue#keep_accepted": "30"})
+    it.subscribe(BEE)
+    it.publish("a")
+    it.retract("a", BEE)
+    (kept,) = it.disk.items.values()
+    assert (kept.outcome, kept.forget_at) == (ItemOutcome.ACCEPTED, 1030.0)
+    assert it.refused(retraction("a"), BEE) == NOT_FOUND
+    assert it.stats()["accepted"] == 1
+    it.boot()
+    assert (it.live(), it.stats()["accepted"]) == ({}, 1)

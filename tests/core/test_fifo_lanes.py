@@ -1,0 +1,58 @@
+"""Lanes: one after another in each, and none waits for those of another."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qos.core.fifo_lanes import Lanes
+
+
+def test_the_first_goes_on_and_the_others_wait_in_their_order() -> None:
+    """The order in which they came is that of their sender."""
+    lanes: Lanes[str] = Lanes()
+    assert lanes.enter("a", "1")
+    assert not lanes.enter("a", "2")
+    assert not lanes.enter("a", "3")
+    assert lanes.leave("a") == "2"
+    assert lanes.leave("a") == "3"
+    assert lanes.leave("a") is None
+
+
+def test_one_that_is_first_already_goes_on_again() -> None:
+    """A retry keeps its place."""
+    lanes: Lanes[str] = Lanes()
+    assert lanes.enter("a", "1")
+    assert not lanes.enter("a", "2")
+    assert lanes.enter("a", "1")
+    assert not lanes.enter("a", "2"), "it waits once, however often it asks"
+    assert lanes.leave("a") == "2"
+    assert lanes.leave("a") is None
+
+
+def test_nobody_waits_for_another_lane() -> None:
+    """One sender's bad message is not the other's trouble."""
+    lanes: Lanes[str] = Lanes()
+    assert lanes.enter("a", "1")
+    assert lanes.enter("b", "1")
+
+
+@given(st.lists(st.tuples(st.sampled_from("ab"), st.booleans()), max_size=30))
+def test_each_lane_goes_on_in_order_and_leaves_nothing_behind(
+    moves: list[tuple[str, bool]],
+) -> None:
+    """Whatever comes and goes in between."""
+    lanes: Lanes[int] = Lanes()
+    waiting: dict[str, list[int]] = {"a": [], "b": []}
+    for number, (lane, comes) in enumerate(moves):
+        line = waiting[lane]
+        if comes:
+            line.append(number)
+            assert lanes.enter(lane, number) is (line[0] == number)
+        elif line:
+            del line[0]
+            assert lanes.leave(lane) == (line[0] if line else None)
+    for lane, line in waiting.items():
+        for _ in line:
+            lanes.leave(lane)
+        assert lanes.enter(lane, -1), "it is empty"
