@@ -43,7 +43,7 @@ from qos.errors import (
 )
 
 if TYPE_CHECKING:
-    from qos.stream.connect import Device, connect
+    from qos.client.connect import Device, connect
 
 __all__ = [
     "AmbiguousMessage",
@@ -95,7 +95,7 @@ if not TYPE_CHECKING:  # else every name would be known to a type checker
     def __getattr__(name: str) -> object:
         """Import what needs slixmpp when it is asked for (PEP 562)."""
         if name in {"Device", "connect"}:
-            from qos.stream import connect
+            from qos.client import connect
 
             return getattr(connect, name)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

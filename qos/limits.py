@@ -82,7 +82,7 @@ LIMITS: Final = (
         "qos.core.strings:ID_CHARS_MAX",
         "characters of a msgId, mark, hold or iq id",
     ),
-    Limit("qos.core.message.model:_TEXT_CHARS_MAX", "characters of an error's text"),
+    Limit("qos.core.strings:_TEXT_CHARS_MAX", "characters of an error's text"),
     Limit("qos.core.message.batch:ELEMENTS_MAX", "requests in a batch"),
     Limit("qos.core.message.batch:BYTES_MAX", "bytes of answers in a batch"),
     Limit("qos.engine.inbox:_WAITING_MAX", "requests that wait for a write of theirs"),
@@ -90,8 +90,8 @@ LIMITS: Final = (
     Limit("xep_qos.guard:_WAITING_BYTES_MAX", "bytes of their payloads"),
     Limit("xep_qos.guard:_ROOMS_MAX", "rooms remembered by their occupants"),
     Limit("xep_qos.discovery:_PRESENT_MAX", "peers remembered as available"),
-    Limit("qos.stream.messages:PLAIN_MAX", "plain messages that wait for a loop"),
-    Limit("qos.stream.messages:PLAIN_BYTES_MAX", "their bytes"),
+    Limit("qos.client.messages:PLAIN_MAX", "plain messages that wait for a loop"),
+    Limit("qos.client.messages:PLAIN_BYTES_MAX", "their bytes"),
     # -- what is said of peers
     Limit(
         "xep_qos.endpoint:_SAID_MAX", "accounts of whom it is said that nobody takes"

@@ -24,11 +24,11 @@ from qos import arguments
 from qos.errors import MessageTooLarge, NoAnswer
 from qos.ids import new_id
 from qos.jids import jid_of
+from qos.stream.tap import Tap
+from qos.stream.wire import Wire
 from xep_0254 import asking
 from xep_0254.events import Event, parse_event
 from xep_0254.namespaces import EVENT
-from xep_qos.tap import Tap
-from xep_qos.wire import Wire
 
 __all__ = ["Channel", "Listener"]
 

@@ -54,6 +54,9 @@ from qos.ids import new_id
 from qos.jids import account_or_domain, normal_jid
 from qos.journal.writer import JournalWriter, check_folder
 from qos.stores.queue import QueueStore, queue_store_from_url
+from qos.stream.closing import close_at_once
+from qos.stream.tap import Tap
+from qos.stream.wire import Wire
 from qos.xml import attribute
 from xep_0254 import disco, events
 from xep_0254.answers import render_iq, render_refusal, render_result
@@ -61,11 +64,8 @@ from xep_0254.elements import bad_request
 from xep_0254.namespaces import CLIENT, DISCO_INFO, DISCO_ITEMS, STANZAS
 from xep_0254.requests import is_request, parse_publish_message, parse_request
 from xep_qos import XEP_QOS
-from xep_qos.closing import close_at_once
 from xep_qos.settings import Settings, TrustCallback
 from xep_qos.stanza import request_element
-from xep_qos.tap import Tap
-from xep_qos.wire import Wire
 
 __all__ = ["QueueService"]
 

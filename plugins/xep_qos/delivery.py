@@ -21,9 +21,9 @@ from qos.engine import Delivery, Outcome, Outstanding
 from qos.errors import InvalidArgument, LocalProtocolError
 from qos.jids import jid_of
 from qos.stores.base import Store
+from qos.stream.caps import PromptCaps
 from xep_qos import stanza
 from xep_qos.batch import features as batch_features
-from xep_qos.caps import PromptCaps
 from xep_qos.consumers import Consumer, HandlerT, Match
 from xep_qos.endpoint import Endpoint, IncomingInfo
 from xep_qos.settings import Settings

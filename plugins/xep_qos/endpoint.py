@@ -42,17 +42,17 @@ from qos.jids import jid_of
 from qos.journal import messages as journaled
 from qos.journal.writer import JournalWriter, check_folder
 from qos.stores.base import Contents, Remember
+from qos.stream.closing import close_at_once
+from qos.stream.tap import Tap
+from qos.stream.wire import Wire
 from xep_qos import batch_stanza, stanza
 from xep_qos.batch import BatchedRequest, BatchReceiver, BatchSender
-from xep_qos.closing import close_at_once
 from xep_qos.consumers import Consumers
 from xep_qos.discovery import Discovery
 from xep_qos.guard import Guard
 from xep_qos.reporting import Reporter
 from xep_qos.settings import Settings, policy_of, store_of
 from xep_qos.takers import Takers
-from xep_qos.tap import Tap
-from xep_qos.wire import Wire
 
 __all__ = ["Endpoint", "IncomingInfo"]
 

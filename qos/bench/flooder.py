@@ -18,7 +18,7 @@ from slixmpp import ComponentXMPP
 from qos.bench.child import obey
 from qos.bench.ways import body
 from qos.core.message.model import NAMESPACES
-from xep_qos.closing import close
+from qos.stream.closing import close
 
 __all__ = ["Flooder"]
 

@@ -7,8 +7,8 @@ from typing import Self
 
 from qos.cli.account import Account
 from qos.cli.status import CommandError, Status, UsageError
+from qos.client import connection
 from qos.errors import LocalProtocolError, StoreInUse
-from qos.stream import connection
 
 __all__ = ["Connection"]
 

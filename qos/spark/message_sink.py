@@ -29,6 +29,7 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
+from qos.client.connection import Connection
 from qos.errors import CannotConnect, DeliveryFailed, OutboxFull, QosError, StoreError
 from qos.private import make_private
 from qos.spark.connection import Background
@@ -41,7 +42,6 @@ from qos.spark.rows import (
     check_columns,
     new_run,
 )
-from qos.stream.connection import Connection
 from qos.stream.server import Login
 from xep_qos import XEP_QOS
 

@@ -11,7 +11,7 @@ from slixmpp.xmlstream.stanzabase import StanzaBase
 
 from qos.stream.server import Component, Login
 from qos.stream.session import Session
-from xep_qos.tap import passes_iqs
+from qos.stream.tap import passes_iqs
 
 __all__ = ["AccountSession", "ComponentSession"]
 

@@ -24,10 +24,10 @@ from slixmpp.xmlstream.stanzabase import StanzaBase
 
 from qos.core.backoff import Backoff
 from qos.errors import CannotConnect
+from qos.stream.closing import close
+from qos.stream.gate import Gate, is_confidential
 from qos.stream.server import Server
-from xep_qos.closing import close
-from xep_qos.gate import Gate, is_confidential
-from xep_qos.tap import passes_iqs
+from qos.stream.tap import passes_iqs
 
 __all__ = ["Session"]
 

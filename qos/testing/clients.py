@@ -14,8 +14,8 @@ from slixmpp import ClientXMPP
 
 import xep_qos  # noqa: F401 - makes the plugin known
 from qos import arguments
+from qos.stream.closing import close
 from qos.testing.server import LoopbackServer
-from xep_qos.closing import close
 
 __all__ = ["Plugins", "close", "friends", "logged_in", "new_client"]
 

@@ -12,9 +12,9 @@ from slixmpp import ComponentXMPP
 
 from qos import arguments
 from qos.jids import jid_of
+from qos.stream.closing import close
 from qos.testing.server import LoopbackServer
 from xep_0254.service import QueueService
-from xep_qos.closing import close
 
 __all__ = ["queue_service"]
 

@@ -85,7 +85,7 @@ async def test_what_cannot_be_imported_is_one_line(
 #: Half a millisecond for each stanza that the plugin sees.
 SLOW_TAP = """
 import time
-from xep_qos.tap import Tap
+from qos.stream.tap import Tap
 safely = Tap._safely
 def slow(self, take, stanza):
     until = time.process_time() + 0.0005

@@ -26,9 +26,9 @@ from qos.core.backoff import Backoff
 from qos.core.message.model import Level
 from qos.stream.login import AccountSession
 from qos.stream.server import Login
+from qos.stream.tap import is_foreign
 from qos.testing import Link, LoopbackServer, friends
 from qos.testing.prosody import Prosody
-from xep_qos.tap import is_foreign
 
 STANZAS = {
     "floor of one": 2,

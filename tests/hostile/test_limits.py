@@ -13,7 +13,10 @@ from pathlib import Path
 
 import pytest
 
+import qos.client
 import qos.core
+import qos.core.message
+import qos.core.queue
 import qos.engine
 import qos.journal
 import qos.stream
@@ -25,7 +28,10 @@ from qos.limits import LIMITS, Limit, main
 from xep_qos.settings import _LEAST
 
 #: Their modules decide what a peer can make us do.
-PACKAGES = (qos.core, qos.engine, qos.journal, qos.stream, xep_0254, xep_0337, xep_qos)
+PACKAGES = (
+    *(qos.core, qos.core.message, qos.core.queue, qos.engine, qos.journal),
+    *(qos.stream, qos.client, xep_0254, xep_0337, xep_qos),
+)
 
 #: What is no limit on others, and why.
 NOT_OF_OTHERS = {
@@ -41,7 +47,7 @@ NOT_OF_OTHERS = {
     "xep_0254.queueing:_RETRY_S_MAX": "when we try again",
     "xep_0337.stanza:_OFFSET_MAX": "of a time zone",
     "xep_qos.endpoint:_JID_BYTES_MAX": "of any JID, says RFC 7622",
-    "xep_qos.wire:_COUNT_MAX": "where a counter begins anew",
+    "qos.stream.wire:_COUNT_MAX": "where a counter begins anew",
 }
 
 #: Options of ours that are numbers, and limit nobody.
@@ -55,6 +61,8 @@ def constants() -> dict[str, bool]:
     read: set[str] = set()
     for package in PACKAGES:
         for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+            if module.ispkg:
+                continue
             path = Path(package.__path__[0], f"{module.name.rpartition('.')[2]}.py")
             tree = ast.parse(path.read_text())
             for node in tree.body:

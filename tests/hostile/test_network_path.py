@@ -23,9 +23,9 @@ import qos
 from clients import connected_client
 from proxy import Injection, LinkFault, Proxy
 from qos.core.message.model import NAMESPACES
+from qos.stream.closing import close
 from qos.testing.prosody import Prosody, mutual
 from xep_qos import XEP_QOS
-from xep_qos.closing import close
 
 LIMIT_S = 20.0
 QOS = NAMESPACES[0]

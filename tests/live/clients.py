@@ -13,8 +13,8 @@ from typing import Literal
 
 from slixmpp import ClientXMPP, ComponentXMPP
 
+from qos.stream.closing import close
 from qos.testing.xmpp_server import XmppServer
-from xep_qos.closing import close
 
 # A login on loopback takes milliseconds; the rest is for a machine under load.
 LOGIN_S_MAX = 15.0

@@ -19,10 +19,10 @@ from slixmpp.xmlstream.stanzabase import StanzaBase
 from clients import Plugins, Tls, be_available, log_in, make_client, make_component
 from qos.core.message.model import Level, OutgoingState
 from qos.engine import Delivery, Outcome
+from qos.stream.closing import close
 from qos.testing.xmpp_server import XmppServer
 from raw_client import TIMEOUT_S, local
 from xep_qos import XEP_QOS, IncomingInfo
-from xep_qos.closing import close
 
 # What the plugin would wait 2 and 300 s for.
 RETRY_FIRST_S = 0.2

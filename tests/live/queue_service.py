@@ -24,11 +24,11 @@ from slixmpp import ClientXMPP, ComponentXMPP
 
 from clients import log_in, make_client, make_component
 from qos.core.queue.service import QueueBounds
+from qos.stream.closing import close
 from qos.testing.prosody import Prosody, mutual
 from qos.testing.xmpp_server import XmppServer
 from raw_client import TIMEOUT_S, RawClient, local
 from xep_0254 import QueueService
-from xep_qos.closing import close
 
 PUBSUB: Final = "http://jabber.org/protocol/pubsub"
 OWNER: Final = f"{PUBSUB}#owner"

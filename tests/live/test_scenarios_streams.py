@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-import xep_qos.wire
+import qos.stream.wire
 from devices import (
     Device,
     counters_agree,
@@ -291,7 +291,7 @@ async def test_nagle_at_the_server_does_not_slow_an_exchange_down(
 
         await measure(3)
         cured = await measure(20)
-        monkeypatch.setattr(xep_qos.wire, "_QUICKACK", None)
+        monkeypatch.setattr(qos.stream.wire, "_QUICKACK", None)
         await measure(3)
         uncured = await measure(6)
     # 43 ms apart, on any machine.

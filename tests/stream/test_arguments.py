@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from qos.stream.connect import connect
+from qos.client.connect import connect
 from wrong_values import NO_JIDS, NO_SECONDS, accepted
 
 

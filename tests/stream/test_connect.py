@@ -481,7 +481,7 @@ async def test_plain_messages_over_the_bound_are_dropped_and_it_is_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """At level unacknowledged nobody is told; memory is bounded."""
-    monkeypatch.setattr(f"qos.stream.messages.PLAIN_{limit}", value)
+    monkeypatch.setattr(f"qos.client.messages.PLAIN_{limit}", value)
     async with (
         device(server, LAMP) as lamp,
         device(server, CONTROLLER) as controller,
@@ -543,7 +543,7 @@ async def test_a_message_that_no_loop_asks_for_is_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """A program with handlers that forgot `setup` would wonder why nobody is told."""
-    monkeypatch.setattr("qos.stream.messages._FORGOTTEN_S", 0.01)
+    monkeypatch.setattr("qos.client.messages._FORGOTTEN_S", 0.01)
     caplog.set_level(logging.WARNING)
     async with (
         device(server, LAMP),

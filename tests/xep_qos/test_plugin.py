@@ -33,6 +33,7 @@ from qos.errors import (
 )
 from qos.stores import MemoryStore
 from qos.stores.base import Change
+from qos.stream.gate import Gate
 from qos.testing.clients import close
 from qos.testing.server import LoopbackServer
 from raw_client import RawClient, stanza
@@ -56,7 +57,6 @@ from test_raw_peers import (
     say_received,
 )
 from xep_qos import XEP_QOS, IncomingInfo, Settings
-from xep_qos.gate import Gate
 from xep_qos.guard import Guard
 
 USERS = ("alice", "bob", "carol", "mallory")

@@ -12,9 +12,9 @@ import pytest
 from slixmpp import ClientXMPP
 
 from qos.core.message.effects import Report
+from qos.stream.wire import Wire
 from xep_0337 import XEP_0337
 from xep_qos.reporting import Reporter
-from xep_qos.wire import Wire
 
 
 @pytest.fixture

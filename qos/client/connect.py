@@ -20,13 +20,13 @@ from slixmpp import JID, ClientXMPP
 from slixmpp.stanza import Message
 
 from qos import arguments
+from qos.client.connection import Connection
+from qos.client.messages import Messages, Reception
 from qos.core.backoff import Backoff
 from qos.core.message.model import Level
 from qos.engine import Delivery, Outcome
 from qos.errors import CannotConnect, InvalidArgument, LocalProtocolError
 from qos.jids import jid_of
-from qos.stream.connection import Connection
-from qos.stream.messages import Messages, Reception
 from qos.stream.server import Login
 from xep_qos import XEP_QOS, Settings
 

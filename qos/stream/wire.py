@@ -19,9 +19,9 @@ from slixmpp.basexmpp import BaseXMPP
 from slixmpp.stanza import Iq, Message
 
 from qos.core.message.model import Incoming
+from qos.stream.tap import is_foreign
 from qos.xml import render
 from xep_qos.stanza import CLIENT
-from xep_qos.tap import is_foreign
 
 __all__ = ["Wire"]
 

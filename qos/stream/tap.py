@@ -13,7 +13,7 @@ from xml.etree import ElementTree as ET
 from slixmpp.basexmpp import BaseXMPP
 from slixmpp.xmlstream.stanzabase import StanzaBase
 
-from xep_qos.gate import Gate
+from qos.stream.gate import Gate
 
 __all__ = ["Handlers", "Tap", "is_foreign", "passes_iqs"]
 
