@@ -109,7 +109,7 @@ LIMITS: Final = (
     Limit("xep_qos.settings:Settings.outbox_bytes_max", "bytes outstanding"),
     Limit("xep_qos.settings:Settings.window_max", "messages under way to one account"),
     Limit(
-        "qos.engine.under_way:_IDLE_FLOWS_MAX", "accounts whose window is remembered"
+        "qos.engine.in_flight:_IDLE_FLOWS_MAX", "accounts whose window is remembered"
     ),
     Limit("xep_qos.settings:Settings.outcomes_max", "outcomes remembered"),
     Limit("xep_qos.settings:Settings.outcome_ttl_s", "seconds that they are"),
@@ -170,23 +170,27 @@ LIMITS: Final = (
     Limit(
         "qos.core.queue.item_lifecycle:_EXCLUDED_MAX", "workers that an item excludes"
     ),
-    Limit("qos.engine.queue:_SENT_MAX", "events whose bounce is recognised"),
+    Limit("qos.engine.queue_engine:_SENT_MAX", "events whose bounce is recognised"),
     Limit("xep_0254.service:_ID_CHARS_MAX", "characters of an id that is answered"),
     Limit("xep_0254.requests:NODE_CHARS_MAX", "characters of the name of a node"),
     Limit("xep_0254.requests:_JID_CHARS_MAX", "characters of a JID in a request"),
     Limit(
         "xep_0254.requests:EXTEND_S_MAX", "seconds that a lock is extended at a time"
     ),
-    Limit("xep_0254.entries:ITEM_BYTES_MAX", "bytes of an item"),
-    Limit("xep_0254.entries:ITEM_ID_CHARS_MAX", "characters of the id of an item"),
-    Limit("xep_0254.entries:TOKEN_CHARS_MAX", "characters of a token"),
-    Limit("xep_0254.entries:ITEMS_MAX", "items in a request"),
-    Limit("xep_0254.entries:IDS_BYTES_MAX", "bytes of their ids"),
-    Limit("xep_0254.entries:REASON_CHARS_MAX", "characters of a worker's reason"),
-    Limit("xep_0254.entries:TIME_S_MAX", "seconds of a ttl or a delay"),
-    Limit("xep_0254.answers:ANSWER_BYTES_MAX", "bytes of items in an answer"),
-    Limit("xep_0254.answers:_HISTORY_BYTES_MAX", "bytes of a history in an answer"),
-    Limit("xep_0254.answers:_ECHO_BYTES_MAX", "bytes of a request in an error"),
+    Limit("xep_0254.request_items:ITEM_BYTES_MAX", "bytes of an item"),
+    Limit(
+        "xep_0254.request_items:ITEM_ID_CHARS_MAX", "characters of the id of an item"
+    ),
+    Limit("xep_0254.request_items:TOKEN_CHARS_MAX", "characters of a token"),
+    Limit("xep_0254.request_items:ITEMS_MAX", "items in a request"),
+    Limit("xep_0254.request_items:IDS_BYTES_MAX", "bytes of their ids"),
+    Limit("xep_0254.request_items:REASON_CHARS_MAX", "characters of a worker's reason"),
+    Limit("xep_0254.request_items:TIME_S_MAX", "seconds of a ttl or a delay"),
+    Limit("xep_0254.service_stanza:ANSWER_BYTES_MAX", "bytes of items in an answer"),
+    Limit(
+        "xep_0254.service_stanza:_HISTORY_BYTES_MAX", "bytes of a history in an answer"
+    ),
+    Limit("xep_0254.service_stanza:_ECHO_BYTES_MAX", "bytes of a request in an error"),
     Limit("xep_0254.events:EVENT_BYTES_MAX", "bytes of items in an event"),
     Limit("xep_0254.elements:_NUMBER_CHARS_MAX", "characters of a number"),
     Limit("xep_0254.elements:_LEGAL_CHARS_MAX", "characters of a text in an error"),

@@ -26,7 +26,7 @@ from qos.ids import new_id
 from qos.jids import jid_of
 from qos.stream.tap import Tap
 from qos.stream.wire import Wire
-from xep_0254 import asking
+from xep_0254 import client_stanza
 from xep_0254.events import Event, parse_event
 from xep_0254.namespaces import EVENT
 
@@ -110,7 +110,7 @@ class Channel:
         iq_id = new_id()
         # A component has to say who it is, for a client it is known.
         sender = self.own if self._xmpp.is_component else ""
-        text = asking.iq(kind, iq_id, to, sender, content)
+        text = client_stanza.iq(kind, iq_id, to, sender, content)
         size = len(text.encode())
         if size > self._stanza_bytes_max:
             raise MessageTooLarge(to, size=size, limit=self._stanza_bytes_max)
@@ -128,7 +128,7 @@ class Channel:
         if received is None:
             raise NoAnswer("the session was lost", to=to, what=what)
         if received.get("type") == "error":
-            raise asking.refusal(received, to=to, what=what)
+            raise client_stanza.refusal(received, to=to, what=what)
         return received
 
     async def pause(self, delay_s: float) -> None:

@@ -11,7 +11,6 @@ from xml.etree import ElementTree as ET
 
 from qos.core.queue.node_options import Field
 from qos.xml import attribute, text
-from xep_0254.answers import ANSWER_BYTES_MAX, cut, render_iq
 from xep_0254.elements import attributes, decimal, whole
 from xep_0254.forms import parse_form, render_form
 from xep_0254.namespaces import (
@@ -25,6 +24,7 @@ from xep_0254.namespaces import (
     QUEUEING,
     RSM,
 )
+from xep_0254.service_stanza import ANSWER_BYTES_MAX, cut, render_iq
 
 __all__ = [
     "SERVICE_FEATURES",

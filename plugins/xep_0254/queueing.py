@@ -21,9 +21,9 @@ from qos.core.queue.item import Affiliation, ItemOutcome
 from qos.core.queue.node_options import QUEUE_REQUESTS
 from qos.errors import InvalidArgument, NoAnswer, RequestFailed
 from qos.jids import jid_of
-from xep_0254 import asking
-from xep_0254.asking import BrowsedItem, NewItem, Page, unreachable
+from xep_0254 import client_stanza
 from xep_0254.channel import Channel, Listener
+from xep_0254.client_stanza import BrowsedItem, NewItem, Page, unreachable
 from xep_0254.events import DeliveredItem, Event
 from xep_0254.namespaces import QUEUEING
 
@@ -98,55 +98,59 @@ class XEP_0254(BasePlugin):
             config: values by the full names of the form's fields, such as
                 `queue#lock_timeout`; the rest are defaults.
         """
-        content = asking.create(node, {} if config is None else config)
-        return asking.created(await self._set(service, content, "create"), node)
+        content = client_stanza.create(node, {} if config is None else config)
+        return client_stanza.created(await self._set(service, content, "create"), node)
 
     async def configure(
         self, service: str | JID, node: str, config: Mapping[str, str]
     ) -> None:
         """Change the configuration of a queue; what is not given stays."""
-        await self._set(service, asking.configure(node, config), "configure")
+        await self._set(service, client_stanza.configure(node, config), "configure")
 
     async def configuration(self, service: str | JID, node: str) -> dict[str, str]:
         """The configuration of a queue, by the full names of the form's fields."""
-        content = asking.of_owner("configure", node)
-        return asking.configuration(await self._get(service, content, "show options"))
+        content = client_stanza.of_owner("configure", node)
+        return client_stanza.configuration(
+            await self._get(service, content, "show options")
+        )
 
     async def delete(self, service: str | JID, node: str) -> None:
         """Delete a queue, with all that is in it, and every promise about it."""
-        await self._set(service, asking.of_owner("delete", node), "delete")
+        await self._set(service, client_stanza.of_owner("delete", node), "delete")
 
     async def purge(self, service: str | JID, node: str) -> None:
         """Remove all items of a queue, locked and dead ones too."""
-        await self._set(service, asking.of_owner("purge", node), "purge")
+        await self._set(service, client_stanza.of_owner("purge", node), "purge")
 
     async def affiliations(
         self, service: str | JID, node: str
     ) -> dict[str, Affiliation]:
         """Who is what to a queue, by bare JID, for its owner."""
-        content = asking.of_owner("affiliations", node)
+        content = client_stanza.of_owner("affiliations", node)
         answer = await self._get(service, content, "show affiliations")
-        return asking.affiliations(answer)
+        return client_stanza.affiliations(answer)
 
     async def set_affiliations(
         self, service: str | JID, node: str, affiliations: Mapping[str, Affiliation]
     ) -> None:
         """Change what these bare JIDs are to a queue; NONE: nothing any more."""
-        content = asking.set_affiliations(node, affiliations)
+        content = client_stanza.set_affiliations(node, affiliations)
         await self._set(service, content, "change affiliations")
 
     async def supports_queueing(self, service: str | JID) -> bool:
         """Whether the service says that it has queues (XEP-0254 §3)."""
-        answer = await self._get(service, asking.info(), "say what it is")
-        return QUEUEING in asking.features(answer)
+        answer = await self._get(service, client_stanza.info(), "say what it is")
+        return QUEUEING in client_stanza.features(answer)
 
     async def nodes(self, service: str | JID) -> list[str]:
         """The names of the queues that the service shows us (XEP-0060 §5.2)."""
         names: list[str] = []
         after = ""
         while True:
-            answer = await self._get(service, asking.nodes(after), "list its queues")
-            page, last = asking.node_names(answer)
+            answer = await self._get(
+                service, client_stanza.nodes(after), "list its queues"
+            )
+            page, last = client_stanza.node_names(answer)
             names += page
             if last in {"", after}:
                 return names
@@ -161,8 +165,8 @@ class XEP_0254(BasePlugin):
         service has no such extension.
         """
         arguments.text("node", node, empty=False)
-        answer = await self._get(service, asking.info(node), "show numbers")
-        return asking.statistics(answer)
+        answer = await self._get(service, client_stanza.info(node), "show numbers")
+        return client_stanza.statistics(answer)
 
     # -- publishers --------------------------------------------------------
 
@@ -194,7 +198,7 @@ class XEP_0254(BasePlugin):
                 to be sure, within the dedupe window.
         """
         arguments.whole("attempts", attempts, least=1)
-        content = asking.publish(node, entries)
+        content = client_stanza.publish(node, entries)
         backoff = Backoff(first_s=self.retry_s, max_s=max(self.retry_s, _RETRY_S_MAX))
         unanswered: NoAnswer | None = None
         tries = 0
@@ -212,7 +216,9 @@ class XEP_0254(BasePlugin):
                 jitter = random.random()  # noqa: S311 - spreads load, guards nothing
                 await self.pause(backoff.delay_s(tries, jitter))
             else:
-                return asking.published(answer, [each.item_id for each in entries])
+                return client_stanza.published(
+                    answer, [each.item_id for each in entries]
+                )
 
     async def items(
         self,
@@ -233,8 +239,8 @@ class XEP_0254(BasePlugin):
             max_items: at most so many; None: as many as go into an answer.
             after: `last` of the page before.
         """
-        content = asking.items(node, state, max_items, after)
-        return asking.page(await self._get(service, content, "show items"))
+        content = client_stanza.items(node, state, max_items, after)
+        return client_stanza.page(await self._get(service, content, "show items"))
 
     async def browse(
         self,
@@ -257,8 +263,8 @@ class XEP_0254(BasePlugin):
         self, service: str | JID, node: str, item_ids: Sequence[str] = ()
     ) -> list[str]:
         """Give dead items a new life, () for all; returns their ids."""
-        content = asking.requeue(node, item_ids)
-        return asking.requeued(await self._set(service, content, "requeue"))
+        content = client_stanza.requeue(node, item_ids)
+        return client_stanza.requeued(await self._set(service, content, "requeue"))
 
     # -- workers -----------------------------------------------------------
 
@@ -298,9 +304,9 @@ class XEP_0254(BasePlugin):
             "queue#durable_locks": "1" if durable_locks else "0",
             "queue#events": events,
         }
-        content = asking.subscribe(node, self._subscriber(jid), options)
+        content = client_stanza.subscribe(node, self._subscriber(jid), options)
         answer = await self._set(service, content, "subscribe", timeout_s)
-        return asking.subscribed(answer)
+        return client_stanza.subscribed(answer)
 
     async def unsubscribe(
         self,
@@ -312,7 +318,7 @@ class XEP_0254(BasePlugin):
         timeout_s: float | None = None,
     ) -> None:
         """Ask for no more items; those that are locked stay so."""
-        content = asking.unsubscribe(node, self._subscriber(jid), subid)
+        content = client_stanza.unsubscribe(node, self._subscriber(jid), subid)
         await self._set(service, content, "unsubscribe", timeout_s)
 
     async def retract(
@@ -329,7 +335,7 @@ class XEP_0254(BasePlugin):
         With the token it can be repeated until there is an answer: a service of ours
         knows which one settled an item.
         """
-        content = asking.retract(node, [(item_id, token)])
+        content = client_stanza.retract(node, [(item_id, token)])
         await self._set(service, content, f"retract {item_id!r}", timeout_s)
 
     async def retract_all(
@@ -349,7 +355,7 @@ class XEP_0254(BasePlugin):
             timeout_s: how long to wait for an answer; None: the option.
         """
         arguments.sequence("items", items, "pair of id and token", empty=False)
-        content = asking.retract(node, items)
+        content = client_stanza.retract(node, items)
         await self._set(service, content, f"retract {len(items)} items", timeout_s)
 
     async def unlock(
@@ -378,7 +384,7 @@ class XEP_0254(BasePlugin):
             reason: of rejected.
             timeout_s: how long to wait for an answer; None: the option.
         """
-        content = asking.unlock(
+        content = client_stanza.unlock(
             node,
             item_id,
             token,
@@ -400,10 +406,10 @@ class XEP_0254(BasePlugin):
         timeout_s: float | None = None,
     ) -> float:
         """Keep an item so many seconds from now; returns how many there will be."""
-        content = asking.extend(node, item_id, token, seconds)
+        content = client_stanza.extend(node, item_id, token, seconds)
         what = f"extend {item_id!r}"
         answer = await self._set(service, content, what, timeout_s)
-        return asking.extended_by(answer, seconds)
+        return client_stanza.extended_by(answer, seconds)
 
     # -- events ------------------------------------------------------------
 

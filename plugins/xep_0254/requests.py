@@ -37,14 +37,6 @@ from qos.core.queue.requests import (
     Unsubscribe,
 )
 from xep_0254.elements import bad_request, decimal, extended, local, unsupported, whole
-from xep_0254.entries import (
-    ITEM_BYTES_MAX,
-    ITEM_ID_CHARS_MAX,
-    read_entries,
-    read_ids,
-    read_settlements,
-    read_tokens,
-)
 from xep_0254.forms import fields_of, parse_form
 from xep_0254.namespaces import (
     CLIENT,
@@ -56,6 +48,14 @@ from xep_0254.namespaces import (
     RSM,
     SUBSCRIBE_OPTIONS,
     UNLOCKS,
+)
+from xep_0254.request_items import (
+    ITEM_BYTES_MAX,
+    ITEM_ID_CHARS_MAX,
+    read_entries,
+    read_ids,
+    read_settlements,
+    read_tokens,
 )
 
 __all__ = [

@@ -1,7 +1,7 @@
 """A queue service on a stream: a component's, or that of an ordinary account.
 
 It takes what is for it out in a filter, below all handlers, has it parsed, decided
-and written (`qos.engine.queue`), and sends text. It decides nothing itself.
+and written (`qos.engine.queue_engine`), and sends text. It decides nothing itself.
 """
 
 from __future__ import annotations
@@ -48,21 +48,21 @@ from qos.core.queue.service import MESSAGE_QUOTAS, QueueBounds
 from qos.core.quota import Quotas, domain_of, own_domains
 from qos.core.strings import bare
 from qos.engine.clock import LoopClock
-from qos.engine.queue import Payloads, QueueEngine, Stats, Unwritten
+from qos.engine.queue_engine import Payloads, QueueEngine, Stats, Unwritten
 from qos.errors import InvalidArgument
 from qos.ids import new_id
 from qos.jids import account_or_domain, normal_jid
 from qos.journal.writer import JournalWriter, check_folder
-from qos.stores.queue import QueueStore, queue_store_from_url
+from qos.stores.queue_store import QueueStore, queue_store_from_url
 from qos.stream.closing import close_at_once
 from qos.stream.tap import Tap
 from qos.stream.wire import Wire
 from qos.xml import attribute
 from xep_0254 import disco, events
-from xep_0254.answers import render_iq, render_refusal, render_result
 from xep_0254.elements import bad_request
 from xep_0254.namespaces import CLIENT, DISCO_INFO, DISCO_ITEMS, STANZAS
 from xep_0254.requests import is_request, parse_publish_message, parse_request
+from xep_0254.service_stanza import render_iq, render_refusal, render_result
 from xep_qos import XEP_QOS
 from xep_qos.settings import Settings, TrustCallback
 from xep_qos.stanza import request_element
@@ -446,7 +446,7 @@ class QueueService:
             self._engine.absent(sender)
         return True
 
-    # -- what goes out (see qos.engine.queue.QueuePort) --------------------
+    # -- what goes out (see qos.engine.queue_engine.QueuePort) --------------------
 
     @property
     def _sender(self) -> str:

@@ -69,7 +69,7 @@ class Consumers:
         self._consumers.append(consumer)
 
     def consumption(self, record: Incoming) -> Consumption | None:
-        """See qos.engine.held.InboxPort: by the first that takes it."""
+        """See qos.engine.inbox_message.InboxPort: by the first that takes it."""
         if not self._consumers:
             return None
         message = self._stanza_of(record)

@@ -517,7 +517,7 @@ class Endpoint:
         return stanza.render_request(transmit, store_id=store_id, sender=sender)
 
     def answer(self, request: Request, answer: Answer) -> None:
-        """See qos.engine.held.InboxPort."""
+        """See qos.engine.inbox_message.InboxPort."""
         if self.own is None:
             return
         if isinstance(request, BatchedRequest):
@@ -527,7 +527,7 @@ class Endpoint:
             self._wire.send(stanza.render_answer(request, answer, sender=sender))
 
     def hand_over(self, record: Incoming) -> asyncio.Future[None] | bool:
-        """See qos.engine.held.InboxPort.
+        """See qos.engine.inbox_message.InboxPort.
 
         Somebody has taken a message if a handler of the application matched it, or is
         registered for an event that slixmpp raised for it, or has called `take_until`,
@@ -570,7 +570,7 @@ class Endpoint:
             )
 
     def consumption(self, record: Incoming) -> Consumption | None:
-        """See qos.engine.held.InboxPort."""
+        """See qos.engine.inbox_message.InboxPort."""
         try:
             return self.consumers.consumption(record)
         except ET.ParseError:
@@ -600,7 +600,7 @@ class Endpoint:
         self._until[message.xml] = done
 
     def report(self, source: str, report: Report) -> None:
-        """See qos.engine.held.InboxPort."""
+        """See qos.engine.inbox_message.InboxPort."""
         self._reporter.report(source, report, online=self.own is not None)
 
     def new_id(self) -> str:

@@ -58,7 +58,7 @@ _COLUMNS: Final = (
 
 
 class Audits:
-    """The snapshots in a folder. Nobody else may write there: see qos.audit.claim.
+    """The snapshots in a folder. Nobody else may write there: see qos.audit.follow_lock.
 
     Args:
         spark: the session.

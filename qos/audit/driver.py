@@ -20,7 +20,7 @@ from qos.audit.at_once import at_once
 from qos.audit.audits import STAGED, Audits
 from qos.audit.boot_runs import CLOCK_BACK_S
 from qos.audit.carry_over import CarryOver, known_of
-from qos.audit.claim import alone
+from qos.audit.follow_lock import alone
 from qos.audit.journals import tied_folders
 from qos.audit.lines import LineProblem
 from qos.audit.locations import local_path

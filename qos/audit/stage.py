@@ -24,7 +24,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from qos.audit import boot_runs, lines, read, told
+from qos.audit import boot_runs, endpoint_summary, lines, read
 from qos.audit.schema import CHECKED, EVENT
 from qos.audit.speakers import NOBODY, Tied
 
@@ -40,7 +40,7 @@ _DICTIONARY_BYTES = 16 * 2**20
 _PARTS = {
     "lines": lines.CHECKED,
     "runs": boot_runs.stretches(lines.CHECKED.empty_table()).schema,
-    "told": told.in_arrow(lines.CHECKED.empty_table()).schema,
+    "told": endpoint_summary.in_arrow(lines.CHECKED.empty_table()).schema,
     "late": boot_runs.stretches(lines.CHECKED.empty_table()).schema,
 }
 
@@ -52,7 +52,7 @@ class Staged:
     Attributes:
         lines: see qos.audit.read.checked_lines; only those that are not of messages.
         runs: see qos.audit.boot_runs; of all lines, the same perhaps twice.
-        told: of the lines of messages; see qos.audit.told.
+        told: of the lines of messages; see qos.audit.endpoint_summary.
         late: the runs of lines that are in none of the other frames, as their day is
             closed.
     """
@@ -82,7 +82,7 @@ def stage(
     """
     if not sizes:
         runs = spark.createDataFrame([], boot_runs.RUN)
-        by_teller = told.in_spark(spark.createDataFrame([], EVENT))
+        by_teller = endpoint_summary.in_spark(spark.createDataFrame([], EVENT))
         return Staged(spark.createDataFrame([], CHECKED), runs, by_teller, runs)
     files, rest = read.read_these(spark, sizes, tied)
     return _staged(spark, files, rest, folder, open_from, tied)
@@ -109,9 +109,9 @@ def _staged(
         checked = checked.where(~is_late)
         events = read.events_of(checked)
         return Staged(
-            checked.where(~F.coalesce(told.is_of_message(), F.lit(False))),
+            checked.where(~F.coalesce(endpoint_summary.is_of_message(), F.lit(False))),
             checked.mapInArrow(_runs, boot_runs.RUN),
-            told.in_spark(events.where(told.is_of_message())),
+            endpoint_summary.in_spark(events.where(endpoint_summary.is_of_message())),
             late.mapInArrow(_runs, boot_runs.RUN).withColumn(
                 "kind", F.lit(boot_runs.LATE)
             ),
@@ -127,7 +127,7 @@ def _staged(
         write = partial(_write, folder, name, checked_in, open_from)
         written = frame.mapInArrow(write, "n long")
         written.write.format("noop").mode("overwrite").save()
-    by_teller = told.in_spark(spark.createDataFrame([], EVENT))
+    by_teller = endpoint_summary.in_spark(spark.createDataFrame([], EVENT))
 
     def there(part: str, schema: StructType | str) -> DataFrame:
         return spark.read.schema(schema).parquet(read.literal(f"{folder}/{part}"))
@@ -173,8 +173,8 @@ def _write(
                 late.write_table(boot_runs.stretches(group.filter(is_late)))
                 group = group.filter(pc.invert(is_late))
             runs.write_table(boot_runs.stretches(group))
-            of_messages = told.are_of_messages(group)
-            by_teller.write_table(told.in_arrow(group.filter(of_messages)))
+            of_messages = endpoint_summary.are_of_messages(group)
+            by_teller.write_table(endpoint_summary.in_arrow(group.filter(of_messages)))
             others.append(group.filter(pc.invert(of_messages)))
         for same in _by_role(pa.concat_tables(others)):
             kept.write_table(same)

@@ -5,7 +5,7 @@ that it touched: all that was known of them before, and what is new. So all of a
 is in the newest part that has it, and a step reads no more of former parts than the
 numbers of subjects, and of the steps found there the rows::
 
-    FOLDER/parts/7-7/told     what each node says of a message (qos.audit.told)
+    FOLDER/parts/7-7/told     what each node says of a message (qos.audit.endpoint_summary)
     FOLDER/parts/7-7/lines    the lines of items, workers, refusals and counts
     FOLDER/parts/1-6          parts of former steps, gathered in one
 
@@ -28,7 +28,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, LongType, StructField, StructType
 
-from qos.audit import store, told
+from qos.audit import endpoint_summary, store
 from qos.audit.at_once import at_once
 from qos.audit.schema import EVENT
 from qos.audit.subjects import is_open, message_is_open
@@ -64,7 +64,7 @@ class Known:
     """What is known of some subjects; each row has its `subject`.
 
     Attributes:
-        told: see qos.audit.told.
+        told: see qos.audit.endpoint_summary.
         lines: events that are not of messages.
     """
 
@@ -278,4 +278,4 @@ def _name(part: Part) -> str:
 
 def _schemas(spark: SparkSession) -> dict[str, StructType]:
     events = spark.createDataFrame([], EVENT)
-    return {"told": told.in_spark(events).schema, "lines": EVENT}
+    return {"told": endpoint_summary.in_spark(events).schema, "lines": EVENT}

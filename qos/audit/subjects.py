@@ -9,9 +9,9 @@ from __future__ import annotations
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+from qos.audit.endpoint_summary import OUTCOMES
 from qos.audit.tables.items import ENDS
 from qos.audit.tables.once import bare, event_is, role_is
-from qos.audit.told import OUTCOMES
 from qos.journal.schema import (
     JournalEvent,
     QueueEvent,
@@ -46,7 +46,7 @@ def subject() -> Column:
 
 
 def message_subject() -> Column:
-    """The same for a message; also of a row of qos.audit.told."""
+    """The same for a message; also of a row of qos.audit.endpoint_summary."""
     account = bare(
         F.coalesce("source", F.when(role_is(Role.SENDER), F.col("node")), F.lit(""))
     )
@@ -80,7 +80,7 @@ def is_open() -> Column:
 
 
 def message_is_open() -> Column:
-    """An aggregate of a message's rows of qos.audit.told: the same."""
+    """An aggregate of a message's rows of qos.audit.endpoint_summary: the same."""
     sends, receives = role_is(Role.SENDER), role_is(Role.RECEIVER)
     done = F.coalesce("done_at", "expired_at").isNotNull()
     return (F.bool_or(sends) & ~F.bool_or(F.col("end").isNotNull())) | (

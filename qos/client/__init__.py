@@ -1,0 +1,1 @@
+"""`qos.connect`: one end of assured messaging that stays connected."""

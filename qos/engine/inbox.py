@@ -32,8 +32,8 @@ from qos.core.message.tombstones import Tombstones
 from qos.core.quota import Ledger, Quotas
 from qos.core.strings import bare
 from qos.engine.clock import Clock, Timers
-from qos.engine.handing_over import HandingOver
-from qos.engine.held import Arrival, HeldMessage, InboxPort
+from qos.engine.handover import HandingOver
+from qos.engine.inbox_message import Arrival, HeldMessage, InboxPort
 from qos.journal import messages as journaled
 from qos.journal.writer import JournalWriter
 from qos.stores.base import Contents, Store
@@ -274,7 +274,7 @@ class Inbox:
         at: At,
         arrival: Arrival | None = None,
     ) -> None:
-        """See qos.engine.handing_over: a hand-over has ended."""
+        """See qos.engine.handover: a hand-over has ended."""
         self._step(message, input_, at, arrival)
         self._drain(message)
 

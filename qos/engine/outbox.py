@@ -21,8 +21,8 @@ from qos.engine.backlog import Backlog
 from qos.engine.clock import Clock, Timers
 from qos.engine.deliveries import Deliveries
 from qos.engine.delivery import Delivery, Outcome
+from qos.engine.in_flight import Message, Port, UnderWay
 from qos.engine.outstanding import Outstanding
-from qos.engine.under_way import Message, Port, UnderWay
 from qos.errors import (
     CannotWithdraw,
     LocalProtocolError,

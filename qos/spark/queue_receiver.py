@@ -29,7 +29,7 @@ from qos.core.queue.node_options import BATCH_MAX, QUEUE_REQUESTS_MAX
 from qos.errors import JobLost, RequestFailed, RequestRefused
 from qos.spark.queue_landing import Landing
 from qos.worker import Job, Worker
-from qos.worker.holding import passing
+from qos.worker.leases import passing
 from xep_0254.events import DeliveredItem
 from xep_0254.queueing import XEP_0254
 

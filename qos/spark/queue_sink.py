@@ -44,7 +44,7 @@ from qos.spark.rows import (
     new_run,
 )
 from qos.stream.login import AccountSession
-from qos.worker.holding import passing
+from qos.worker.leases import passing
 from xep_0254.queueing import XEP_0254, NewItem
 
 if TYPE_CHECKING:

@@ -29,9 +29,9 @@ from qos.errors import (
 from qos.jids import jid_of
 from qos.journal.writer import JournalWriter
 from qos.worker import effects, signals
-from qos.worker.company import Company
-from qos.worker.holding import Holding, passing
+from qos.worker.client_workers import Company
 from qos.worker.job import Job, cancelled, unrecoverable
+from qos.worker.leases import Holding, passing
 from xep_0254.events import Event
 from xep_0254.queueing import XEP_0254
 
@@ -70,7 +70,7 @@ class Worker:
             and are sent again.
         events: `acknowledged`: by xep_qos, which the application loads, and whose
             `trust_acknowledged` lets the service in.
-        lock_timeout_s: the node's, where it is known; see qos.worker.holding.
+        lock_timeout_s: the node's, where it is known; see qos.worker.leases.
         resubscribe_s: subscribe again at this interval, which brings lost events.
         grace_s: for the jobs that run to end, when the worker is stopped.
         extend: extend the locks of jobs that take long.

@@ -13,7 +13,7 @@ from qos.core.message.model import IncomingState
 from qos.core.message.receiver import NOT_NOW, Request
 from qos.core.quota import Quotas
 from qos.engine import InboxLimits
-from qos.engine.held import Arrival
+from qos.engine.inbox_message import Arrival
 from simulation.disks import COMMIT_S
 from two_ends import settle
 

@@ -15,7 +15,7 @@ from qos.core.message.effects import Transmit
 from qos.core.message.flow import WINDOW_FIRST
 from qos.core.message.model import Level, Outgoing, OutgoingState, Route
 from qos.core.message.sender import Reply
-from qos.engine import Delivery, Outbox, OutboxLimits, under_way
+from qos.engine import Delivery, Outbox, OutboxLimits, in_flight
 from qos.errors import (
     CannotWithdraw,
     LocalProtocolError,
@@ -450,7 +450,7 @@ async def test_memory_holds_no_account_for_ever(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Some are sent to once; how much an account takes is worth knowing for a while."""
-    monkeypatch.setattr(under_way, "_IDLE_FLOWS_MAX", 3)
+    monkeypatch.setattr(in_flight, "_IDLE_FLOWS_MAX", 3)
     bench.outbox.session_started(OWN)
     for number in range(10):
         for _ in range(WINDOW_FIRST + 2):

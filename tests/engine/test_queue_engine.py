@@ -37,8 +37,8 @@ from qos.core.queue.requests import (
     SubscribeResult,
     Unlock,
 )
-from qos.engine.queue import Payloads, QueueEngine, Stats, Unwritten
-from qos.stores.queue import QueueStore
+from qos.engine.queue_engine import Payloads, QueueEngine, Stats, Unwritten
+from qos.stores.queue_store import QueueStore
 from qos.testing.clock import ManualClock
 
 OWNER = "owner@example.org/1"

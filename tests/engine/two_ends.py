@@ -20,7 +20,7 @@ from qos.errors import StoreFull
 from qos.testing.clock import ManualClock
 from qos.testing.link import Link
 from simulation.disks import COMMIT_S, MessageDisk, SimulatedStore
-from simulation.ends import reply_to, request_of
+from simulation.endpoints import reply_to, request_of
 
 SENDER = "controller@example.org/1"
 RECEIVER = "lamp@example.org/1"

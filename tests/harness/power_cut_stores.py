@@ -28,7 +28,7 @@ from qos.stores.base import ForgetEnded, Remember
 from qos.stores.files import FilesStore
 from qos.stores.files_index import outgoing_name
 from qos.stores.group_commit import DurableStore
-from qos.stores.queue import QueueStore
+from qos.stores.queue_store import QueueStore
 from qos.stores.sqlite import SqliteStore
 from qos.testing.store_contract import ended, incoming, outgoing
 

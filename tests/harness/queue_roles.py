@@ -26,10 +26,10 @@ from qos.core.queue import item_lifecycle
 from qos.core.queue.effects import Change
 from qos.errors import RequestFailed
 from qos.journal.writer import JournalWriter
-from qos.stores.queue import QueueStore
+from qos.stores.queue_store import QueueStore
 from qos.testing.xmpp_server import XmppServer
 from qos.worker import Job, Worker
-from qos.worker.holding import passing
+from qos.worker.leases import passing
 from role import Connect, Role, Say, ended_by_signal, open_log
 from xep_0254 import QueueService
 from xep_0254.queueing import XEP_0254, NewItem

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from qos.errors import StoreInUse
 from qos.stores import store_from_url
-from qos.stores.queue import queue_store_from_url
+from qos.stores.queue_store import queue_store_from_url
 from role import Role, Say
 
 __all__ = ["Intruder"]

@@ -41,11 +41,11 @@ from qos.core.queue.requests import (
 )
 from qos.core.queue.requests import Request as QueueRequest
 from qos.engine import Inbox, InboxLimits, LoopClock, Outbox, OutboxLimits
-from qos.engine.queue import Payloads, QueueEngine, Stats
+from qos.engine.queue_engine import Payloads, QueueEngine, Stats
 from qos.journal.messages import not_stored
 from qos.journal.writer import JournalWriter
 from qos.stores import SqliteStore
-from qos.stores.queue import QueueStore
+from qos.stores.queue_store import QueueStore
 
 NODE = "node@example.org/1"
 BEE = "bee@example.org/1"

@@ -21,11 +21,11 @@ from qos.core.queue.effects import Notification
 from qos.core.queue.requests import Create, Entry, Publish, Refusal, Result, Subscribe
 from qos.core.queue.requests import Request as QueueRequest
 from qos.engine import Inbox, InboxLimits, Outbox, OutboxLimits
-from qos.engine.queue import Payloads, QueueEngine
+from qos.engine.queue_engine import Payloads, QueueEngine
 from qos.errors import StoreFull
 from qos.journal.writer import JournalWriter
 from qos.stores import SqliteStore
-from qos.stores.queue import QueueStore
+from qos.stores.queue_store import QueueStore
 from qos.testing.clock import ManualClock
 
 NODE = "node@example.org/1"

@@ -16,10 +16,10 @@ from frames import NOON, Lines, write_journal
 from parquet import SKETCHES
 from qos.audit import boot_runs, step
 from qos.audit import follow as following
-from qos.audit.claim import FOLDER, CannotFollow, alone, check_options
 from qos.audit.delta import CannotWrite
 from qos.audit.driver import TABLES, audit
 from qos.audit.follow import LATE_LINE, Follower
+from qos.audit.follow_lock import FOLDER, CannotFollow, alone, check_options
 from qos.audit.new_files import NewFile
 from qos.audit.snapshot import files, snapshot, spark_frame
 from qos.audit.staging import Incomplete, Marks, Staging

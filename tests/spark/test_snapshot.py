@@ -17,8 +17,8 @@ from pyspark.sql import DataFrame, SparkSession
 from qos.audit import audits as audits_module
 from qos.audit import store
 from qos.audit.audits import Audits
-from qos.audit.claim import alone
 from qos.audit.delta import CannotWrite
+from qos.audit.follow_lock import alone
 from qos.audit.snapshot import AUDITS, NoAudit, audits, snapshot, spark_frame
 from qos.cli import main
 

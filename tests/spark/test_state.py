@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from frames import NOON, Lines
-from qos.audit import told
+from qos.audit import endpoint_summary
 from qos.audit.state import GATHERED, Known, Part, State, gathered
 from qos.audit.subjects import message_subject, subject
 from qos.audit.tables import deliveries, deliveries_of, queue_items
@@ -27,8 +27,8 @@ DAY_S = 86_400.0
 def known(spark: SparkSession, lines: Lines) -> Known:
     """What a step is given of some lines."""
     events = lines.frame(spark)
-    messages = told.in_spark(events.where(told.is_of_message()))
-    others = events.where(~F.coalesce(told.is_of_message(), F.lit(False)))
+    messages = endpoint_summary.in_spark(events.where(endpoint_summary.is_of_message()))
+    others = events.where(~F.coalesce(endpoint_summary.is_of_message(), F.lit(False)))
     return Known(
         messages.withColumn("subject", message_subject()),
         others.withColumn("subject", subject()),

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from frames import Lines
-from qos.audit import boot_runs, told
+from qos.audit import boot_runs, endpoint_summary
 from qos.audit.lines import CHECKED
 from qos.audit.tables import deliveries_of
 from qos.journal.schema import EVENTS, Role
@@ -66,9 +66,13 @@ def test_a_node_tells_the_same_of_a_message_in_spark_and_in_arrow(
 ) -> None:
     """An audit has its deliveries of the one, a follower of the other."""
     some = random_lines(random.Random(1), 2000)
-    frame = told.in_spark(some.frame(spark).where(told.is_of_message()))
+    frame = endpoint_summary.in_spark(
+        some.frame(spark).where(endpoint_summary.is_of_message())
+    )
     table = in_arrow(some)
-    made = told.in_arrow(table.filter(told.are_of_messages(table)))
+    made = endpoint_summary.in_arrow(
+        table.filter(endpoint_summary.are_of_messages(table))
+    )
     assert made.column_names == frame.columns
     # In Spark each end of a message has a row.
     assert 100 < len(made) < frame.count() < 1500
@@ -94,9 +98,12 @@ def test_a_line_that_is_given_twice_changes_no_message(spark: SparkSession) -> N
         parts[(number + 1) % 3].rows.append(row)
     tables = [in_arrow(part) for part in parts]
     given = pa.concat_tables(
-        told.in_arrow(table.filter(told.are_of_messages(table))) for table in tables
+        endpoint_summary.in_arrow(table.filter(endpoint_summary.are_of_messages(table)))
+        for table in tables
     )
-    once = told.in_spark(some.frame(spark).where(told.is_of_message()))
+    once = endpoint_summary.in_spark(
+        some.frame(spark).where(endpoint_summary.is_of_message())
+    )
     twice = spark.createDataFrame(rows_of(given), once.schema)
     assert twice.count() > once.count()
     assert messages(twice) == messages(once)

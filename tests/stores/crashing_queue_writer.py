@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from qos.core.queue.effects import Change
-from qos.stores.queue import QueueStore
+from qos.stores.queue_store import QueueStore
 
 TABLES = ("node", "subscription", "item", "item_payload", "ended")
 

@@ -11,7 +11,7 @@ import pytest
 import qos.stores
 from qos.errors import InvalidArgument
 from qos.stores import FilesStore, SqliteStore, store_from_url
-from qos.stores.queue import QueueStore, queue_store_from_url
+from qos.stores.queue_store import QueueStore, queue_store_from_url
 from wrong_values import accepted
 
 #: Not meant to be called by applications: values, and the protocol of a store.

@@ -46,8 +46,8 @@ from qos.errors import (
     StoreReadOnly,
     StoreTooNew,
 )
-from qos.stores import SqliteStore, queue, sqlite_file
-from qos.stores.queue import QueueStore, queue_store_from_url
+from qos.stores import SqliteStore, queue_store, sqlite_file
+from qos.stores.queue_store import QueueStore, queue_store_from_url
 
 if TYPE_CHECKING:
     from tests.stores.conftest import Disk, Place
@@ -120,7 +120,7 @@ def query(path: Path, sql: str) -> list[tuple[Any, ...]]:
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    return tmp_path / "queue.db"
+    return tmp_path / "queue_store.db"
 
 
 # -- what it promises beyond the dicts --------------------------------------
@@ -181,7 +181,7 @@ async def test_what_is_written_at_once_is_one_commit(path: Path) -> None:
 
 async def test_a_lock_does_not_write_the_payload_again(path: Path) -> None:
     """A delivery of an item of 1 MB writes some kilobytes."""
-    store, wal = QueueStore(path), path.with_name("queue.db-wal")
+    store, wal = QueueStore(path), path.with_name("queue_store.db-wal")
     store.open()
     assert store._writer is not None
     store._writer.execute("PRAGMA wal_autocheckpoint = 0")
@@ -303,7 +303,7 @@ def test_the_file_says_whose_it_is_and_which_version(path: Path) -> None:
     """By the means that SQLite has for it."""
     run(QueueStore(path))
     assert query(path, "PRAGMA application_id") == [(int.from_bytes(b"QoSq"),)]
-    assert query(path, "PRAGMA user_version") == [(len(queue.MIGRATIONS),)]
+    assert query(path, "PRAGMA user_version") == [(len(queue_store.MIGRATIONS),)]
 
 
 def test_the_tables_have_what_the_values_have(path: Path) -> None:
@@ -321,9 +321,9 @@ def test_an_older_file_is_brought_forward(
     """And this program leaves a newer one alone."""
     store = QueueStore(path)
     run(store, [SaveItem(item(1), "x")])
-    more = (*queue.MIGRATIONS, ("CREATE TABLE audit (note TEXT)",))
+    more = (*queue_store.MIGRATIONS, ("CREATE TABLE audit (note TEXT)",))
     with monkeypatch.context() as patch:
-        patch.setattr(queue, "MIGRATIONS", more)
+        patch.setattr(queue_store, "MIGRATIONS", more)
         assert store.open().items == [item(1)]
         asyncio.run(store.close())
     assert query(path, "PRAGMA user_version") == [(len(more),)]
@@ -337,11 +337,11 @@ def _file_of_version_2(
     """The nodes, by name, that are read of a file with these: name, config, owners."""
     store = QueueStore(path)
     with patch.context() as older:
-        older.setattr(queue, "MIGRATIONS", queue.MIGRATIONS[:2])
-        older.setattr(queue, "NODE", ("name",))
-        older.setattr(queue, "node_from", lambda plain: plain)
-        older.setattr(queue, "SUBSCRIPTION", ("jid",))
-        older.setattr(queue, "subscription_from", lambda plain: plain)
+        older.setattr(queue_store, "MIGRATIONS", queue_store.MIGRATIONS[:2])
+        older.setattr(queue_store, "NODE", ("name",))
+        older.setattr(queue_store, "node_from", lambda plain: plain)
+        older.setattr(queue_store, "SUBSCRIPTION", ("jid",))
+        older.setattr(queue_store, "subscription_from", lambda plain: plain)
         run(store)
     with closing(sqlite3.connect(path)) as db, db:
         for node in nodes:
@@ -419,9 +419,9 @@ def test_a_file_of_version_1_keeps_what_it_remembers(
     """It knew one end of an id, and not of which item; now it knows them all."""
     store = QueueStore(path)
     with monkeypatch.context() as patch:
-        patch.setattr(queue, "MIGRATIONS", queue.MIGRATIONS[:1])
-        patch.setattr(queue, "NODE", ("name",))
-        patch.setattr(queue, "SUBSCRIPTION", ("jid",))
+        patch.setattr(queue_store, "MIGRATIONS", queue_store.MIGRATIONS[:1])
+        patch.setattr(queue_store, "NODE", ("name",))
+        patch.setattr(queue_store, "SUBSCRIPTION", ("jid",))
         run(store)
     query(
         path,
@@ -465,7 +465,8 @@ def test_a_store_of_messages_is_none_of_a_queue(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["", "memory:", "files:x", "sqlite:", "sqlite:a\0b", "redis:x", "queue.db"]
+    "url",
+    ["", "memory:", "files:x", "sqlite:", "sqlite:a\0b", "redis:x", "queue_store.db"],
 )
 def test_a_url_that_names_no_store_of_a_queue_is_the_callers_fault(url: str) -> None:
     """What a queue has confirmed must survive, so `memory:` is none."""
@@ -489,7 +490,7 @@ def test_a_url_names_a_store_and_does_not_open_it(path: Path) -> None:
 
 HOLDS = """
 import sys
-from qos.stores.queue import queue_store_from_url
+from qos.stores.queue_store import queue_store_from_url
 queue_store_from_url(sys.argv[1]).open()
 print("open", flush=True)
 sys.stdin.read()
@@ -564,7 +565,7 @@ def overwrite(path: Path, table: str) -> None:
 
 def test_a_full_disk_loses_nothing_and_is_no_end(disk: Disk) -> None:
     """What does not fit is refused whole, and the queue goes on when there is space."""
-    store = QueueStore(disk.folder / "queue.db")
+    store = QueueStore(disk.folder / "queue_store.db")
 
     async def scenario() -> None:
         store.open()
@@ -586,7 +587,7 @@ def test_a_full_disk_loses_nothing_and_is_no_end(disk: Disk) -> None:
 
 def test_a_store_that_cannot_be_written_is_said_to_be_one(place: Place) -> None:
     """When it is opened, not when the first item comes."""
-    store = QueueStore(place.folder / "queue.db")
+    store = QueueStore(place.folder / "queue_store.db")
     run(store, [SaveItem(item(1), "x")])
     with place.read_only(), pytest.raises(StoreReadOnly, match=store.url):
         store.open()

@@ -42,7 +42,7 @@ from qos.core.queue.item import (
     Subscription,
 )
 from qos.core.queue.service import QueueContents
-from qos.stores.queue import QueueStore
+from qos.stores.queue_store import QueueStore
 from qos.testing.store_contract import NASTY_TEXTS
 
 NODES = ("jobs", "dead jobs", NASTY_TEXTS[1])

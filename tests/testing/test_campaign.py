@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from campaign.audit import Audited, audit
-from campaign.cast import WORKERS, Files
 from campaign.count import count_items, count_messages
 from campaign.disk import SmallDisk
 from campaign.faults import KINDS
+from campaign.supervisor import WORKERS, Files
 from message_roles import EFFECTS
 from qos.cli.status import Status
 from qos.spark.session import NoSpark, check_spark

@@ -2,9 +2,9 @@
 
 import pytest
 
-from campaign.cast import BATCH, Traffic
 from campaign.growth import HANDLES, MEASURES, P99, RSS, Measure, Series
 from campaign.soak import elders, half
+from campaign.supervisor import BATCH, Traffic
 
 SECONDS = 100.0
 

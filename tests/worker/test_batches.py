@@ -9,7 +9,7 @@ from slixmpp import ClientXMPP
 from hive import NODE, ByHand, Queue
 from qos.core.queue.item import ItemOutcome
 from qos.errors import JobLost
-from qos.worker import Job, Worker, holding
+from qos.worker import Job, Worker, leases
 from raw_client import local
 
 ITEM, *_REST = [f"<item id='i{n}' q:token='t{n}'/>" for n in range(3)]
@@ -96,7 +96,7 @@ async def test_a_batch_without_an_answer_is_repeated(
     bee: ClientXMPP, by_hand: ByHand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The tokens tell the service what it has done before."""
-    monkeypatch.setattr(holding, "_ANSWER_S_MIN", 0.1)
+    monkeypatch.setattr(leases, "_ANSWER_S_MIN", 0.1)
     async with by_hand.worker(bee, parallel=3, batch=3) as worker:
         jobs = await three(worker, by_hand)
         accepting = accept(jobs)
@@ -118,7 +118,7 @@ async def test_a_batch_is_repeated_at_once_when_its_items_are_sent_again(
         began = clock()
         await by_hand.event(f"<items node='{NODE}'>{ITEMS}</items>")
         second = await by_hand.asked("retract")
-        assert clock() - began < holding._ANSWER_S_MIN
+        assert clock() - began < leases._ANSWER_S_MIN
         assert len(ids_in(second)) == 3
         await by_hand.answer(second)
         await asyncio.gather(*accepting)

@@ -8,7 +8,7 @@ from slixmpp import ClientXMPP
 from hive import NODE, QUEUE, ByHand, LogIn, Queue, token_in, until
 from qos.core.queue.item import ItemOutcome
 from qos.errors import JobLost, LocalProtocolError, NoAnswer, RequestRefused
-from qos.worker import Worker, holding
+from qos.worker import Worker, leases
 from raw_client import local
 from xep_0254 import XEP_0254
 from xep_0254.events import DeliveredItem, Event
@@ -48,7 +48,7 @@ async def test_the_first_extension_does_not_need_to_know_how_long_a_lock_is(
     bee: ClientXMPP, by_hand: ByHand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No event says so, and only owners can look it up."""
-    monkeypatch.setattr(holding, "_EXTEND_AFTER_S", 0.05)
+    monkeypatch.setattr(leases, "_EXTEND_AFTER_S", 0.05)
     async with by_hand.worker(bee) as worker:
         await by_hand.subscribe()
         await by_hand.deliver("i", "t")
@@ -299,7 +299,7 @@ async def test_an_accept_is_repeated_at_once_when_the_item_is_sent_again(
         began = clock()
         await by_hand.deliver("i", "t")
         await by_hand.answer(await by_hand.asked("retract"))
-        assert clock() - began < holding._ANSWER_S_MIN
+        assert clock() - began < leases._ANSWER_S_MIN
         await accepting
     assert job.outcome is ItemOutcome.ACCEPTED
 
@@ -376,7 +376,7 @@ async def test_an_accept_that_is_never_answered_is_in_doubt_at_the_end(
 ) -> None:
     """A worker cannot wait for ever, and must not say what it does not know."""
     XEP_0254.of(bee).timeout_s = 0.1
-    monkeypatch.setattr(holding, "_SETTLE_S_MIN", 0.2)
+    monkeypatch.setattr(leases, "_SETTLE_S_MIN", 0.2)
     async with by_hand.worker(bee, lock_timeout_s=0.3) as worker:
         await by_hand.subscribe()
         await by_hand.deliver("i", "t")

@@ -29,9 +29,9 @@ from qos.core.queue.requests import (
     SubscribeResult,
     SubscriptionsResult,
 )
-from xep_0254.answers import render_result
-from xep_0254.entries import ITEM_BYTES_MAX
 from xep_0254.forms import parse_form
+from xep_0254.request_items import ITEM_BYTES_MAX
+from xep_0254.service_stanza import render_result
 
 PUBSUB = "http://jabber.org/protocol/pubsub"
 OWNER = f"{PUBSUB}#owner"

@@ -16,7 +16,7 @@ from qos.core.queue.requests import (
     Unlock,
 )
 from xep_0254.elements import decimal, whole
-from xep_0254.entries import (
+from xep_0254.request_items import (
     IDS_BYTES_MAX,
     ITEM_BYTES_MAX,
     ITEM_ID_CHARS_MAX,

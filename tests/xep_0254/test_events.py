@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from qos.core.queue.item import Item, ItemState
 from xep_0254 import events
 from xep_0254.elements import payload_text
-from xep_0254.entries import ITEM_BYTES_MAX
 from xep_0254.events import DeliveredItem, Event, parse_event
+from xep_0254.request_items import ITEM_BYTES_MAX
 
 EVENT = "http://jabber.org/protocol/pubsub#event"
 QUEUEING, QUEUEING_OLD = "urn:xmpp:pubsub:queueing:0", "urn:xmpp:queueing:0"

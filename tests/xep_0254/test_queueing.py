@@ -34,7 +34,7 @@ from xep_0254 import (
     NewItem,
     QueueService,
 )
-from xep_0254.asking import unreachable
+from xep_0254.client_stanza import unreachable
 from xep_0254.disco import render_items
 
 QUEUE = "queue.localhost"

@@ -11,9 +11,9 @@ from qos.core.queue.requests import (
     Refusal,
 )
 from qos.errors import ErrorType
-from xep_0254.answers import render_refusal
 from xep_0254.elements import bad_request, unsupported
 from xep_0254.forms import parse_form
+from xep_0254.service_stanza import render_refusal
 
 PUBSUB = "http://jabber.org/protocol/pubsub"
 OWNER, ERRORS = f"{PUBSUB}#owner", f"{PUBSUB}#errors"

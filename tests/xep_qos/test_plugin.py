@@ -403,7 +403,7 @@ async def test_importing_the_package_makes_the_plugin_known() -> None:
     client = make_client()
     client.register_plugin("xep_qos")
     qos = XEP_QOS.of(client)
-    assert type(qos).__module__ == "xep_qos.delivery"
+    assert type(qos).__module__ == "xep_qos.plugin"
     assert qos.store.url == "memory:"
     await close(client)
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from qos.audit import told
+from qos.audit import endpoint_summary
 from qos.audit.tables.once import bare, by_hour, role_is, seconds_between
 from qos.core.message.model import Level
 from qos.journal.schema import Role, SenderEvent
@@ -53,11 +53,13 @@ def deliveries(events: DataFrame) -> DataFrame:
           `redeliveries`: those that were
         - `latency_s`: from accepted to delivered, by the clock of the sender
     """
-    return deliveries_of(told.in_spark(events.where(told.is_of_message())))
+    return deliveries_of(
+        endpoint_summary.in_spark(events.where(endpoint_summary.is_of_message()))
+    )
 
 
 def deliveries_of(by_teller: DataFrame) -> DataFrame:
-    """The same, of what each node says of a message; see qos.audit.told."""
+    """The same, of what each node says of a message; see qos.audit.endpoint_summary."""
     rows = _by_message(by_teller)
     rows = rows.withColumns(
         {
@@ -154,8 +156,8 @@ def _receiver() -> list[Column]:
         F.min(hands_over).alias("first_by"),
         F.max(hands_over).alias("last_by"),
         *(
-            F.size(told.merged_sets(name)).cast("long").alias(name)
-            for name in told.SETS
+            F.size(endpoint_summary.merged_sets(name)).cast("long").alias(name)
+            for name in endpoint_summary.SETS
         ),
         F.max(F.when(_receives(), F.col("bytes"))).alias("bytes_held"),
     ]

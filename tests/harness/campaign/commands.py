@@ -23,8 +23,8 @@ import signal
 from dataclasses import dataclass
 from pathlib import Path
 
-from campaign.cast import Member
 from campaign.disk import SmallDisk
+from campaign.supervisor import Member
 from command_roles import Shipped
 from hostile_roles import Greedy, Squatter
 from message_roles import End

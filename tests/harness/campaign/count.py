@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from campaign.cast import NODE, WORKERS, Files
+from campaign.supervisor import NODE, WORKERS, Files
 from message_roles import EFFECTS, read_log
 from qos.core.message.model import OutgoingState
 from queue_roles import query, read_deeds

@@ -13,7 +13,6 @@ import signal
 from collections.abc import Callable, Coroutine
 from functools import partial
 
-from campaign.cast import Cast, Kind, Member
 from campaign.commands import Home
 from campaign.disk import SmallDisk
 from campaign.faults import Ways
@@ -24,6 +23,7 @@ from campaign.printed import (
     LINE_TORN,
     SQUATTED,
 )
+from campaign.supervisor import Cast, Kind, Member
 from proxy import Injection, LinkFault, Proxy
 from qos.cli.status import Status
 from qos.core.message.model import NAMESPACES

@@ -13,8 +13,8 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TypeAlias
 
-from campaign.cast import Cast, Kind, Member
 from campaign.disk import SmallDisk
+from campaign.supervisor import Cast, Kind, Member
 from proxy import LinkFault, Proxy
 from qos.testing.xmpp_server import XmppServer
 from role_processes import Processes

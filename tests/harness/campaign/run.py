@@ -10,16 +10,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from campaign.cast import (
-    LOCK_S,
-    NODE,
-    Cast,
-    Files,
-    Traffic,
-    accounts,
-    queue_jid,
-    rosters,
-)
 from campaign.commands import (
     ERRANDS,
     HOME_ACCOUNTS,
@@ -43,13 +33,23 @@ from campaign.soak import (
     handled,
     unlimited,
 )
+from campaign.supervisor import (
+    LOCK_S,
+    NODE,
+    Cast,
+    Files,
+    Traffic,
+    accounts,
+    queue_jid,
+    rosters,
+)
 from proxy import Proxy
 from qos.cli.status import CommandError, Status
 from qos.errors import RequestFailed
 from qos.testing.ejabberd import Ejabberd
 from qos.testing.prosody import Prosody
 from qos.testing.xmpp_server import ServerError, XmppServer
-from qos.worker.holding import passing
+from qos.worker.leases import passing
 from role import Connect
 from role_processes import Processes
 from xep_0254.queueing import XEP_0254

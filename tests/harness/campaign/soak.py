@@ -14,8 +14,8 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
-from campaign.cast import BATCH, WORKERS, Cast, Files, Traffic
 from campaign.growth import HANDLES, P99, RSS, STORE, TASKS, Measure, Series
+from campaign.supervisor import BATCH, WORKERS, Cast, Files, Traffic
 from message_roles import entries_of
 from qos.bench.figures import percentile
 from qos.bench.usage import usage_of

@@ -8,8 +8,8 @@ From a shell: `PYTHONPATH=tests/harness python -m simulation --help`.
 """
 
 from simulation.invariants import Violation
-from simulation.making import plan_of
 from simulation.plan import Fault, Plan
+from simulation.planner import plan_of
 from simulation.shrinking import described, shrink
 from simulation.world import Result, run
 

@@ -12,11 +12,11 @@ import itertools
 
 from qos.core.queue.requests import Entry, Publish, Refusal, Request, Result
 from qos.errors import NoAnswer, RequestFailed, RequestRefused
-from simulation.hive import HIVE, NODE, Answered, Asked, Ping
 from simulation.items import ItemBook, ItemFacts
 from simulation.loop import SimulatedLoop
 from simulation.machines import Machine
 from simulation.network import Network
+from simulation.queue_machine import HIVE, NODE, Answered, Asked, Ping
 
 __all__ = ["Asker", "Asking", "Shop"]
 

@@ -13,9 +13,9 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from simulation.making import plan_of
 from simulation.mutants import Mutant
 from simulation.mutation import die_with_parent
+from simulation.planner import plan_of
 from simulation.world import run
 
 __all__ = ["Hunted", "Totals", "campaign", "hunt", "run_mutated", "run_some"]

@@ -23,8 +23,8 @@ from simulation.campaign import (
     hunt,
     run_mutated,
 )
-from simulation.making import plan_of
 from simulation.mutants import MUTANTS, Mutant
+from simulation.planner import plan_of
 from simulation.shrinking import described, shrink
 from simulation.world import run
 

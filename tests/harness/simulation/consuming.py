@@ -16,12 +16,12 @@ from qos.core.replace import replace
 from qos.core.strings import bare
 from qos.engine import Consumption, Handover
 from simulation import invariants
-from simulation.book import Book, MessageFacts
+from simulation.ledger import Book, MessageFacts
 from simulation.loop import current
 from simulation.plan import HANDOVERS_MAX
 
 if TYPE_CHECKING:
-    from simulation.ends import End
+    from simulation.endpoints import End
 
 __all__ = ["Consumer"]
 

@@ -371,7 +371,7 @@ class QueueServiceDisk(Disk[QueueChange]):
 
 
 class SimulatedQueueStore:
-    """What `qos.stores.queue.QueueStore` is, on a simulated disk."""
+    """What `qos.stores.queue_store.QueueStore` is, on a simulated disk."""
 
     def __init__(
         self, disk: QueueServiceDisk, clock: Clock, effect: Callable[[], None]

@@ -16,8 +16,8 @@ from simulation.plan import FAILS_MAX, HANDOVERS_MAX, SENDERS
 
 if TYPE_CHECKING:
     from qos.core.queue.item import Ended, Item, Node
-    from simulation.book import Book, MessageFacts
     from simulation.items import ItemFacts
+    from simulation.ledger import Book, MessageFacts
 
 __all__ = ["Violation"]
 

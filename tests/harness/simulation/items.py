@@ -21,9 +21,9 @@ from qos.core.queue.requests import (
     Unlock,
 )
 from qos.core.strings import bare
-from qos.engine.queue_step import Unwritten
+from qos.engine.queue_commit import Unwritten
 from simulation import invariants
-from simulation.book import Book
+from simulation.ledger import Book
 from simulation.plan import PlannedItem
 from simulation.queue_disk import QueueDisk
 

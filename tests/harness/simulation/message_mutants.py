@@ -127,7 +127,7 @@ SENDER = (
     ),
     Mutant(
         "withdrawn-in-doubt",
-        "qos.engine.under_way",
+        "qos.engine.in_flight",
         "            if record.state is OutgoingState.NOT_DELIVERED:",
         "            if record.state.ended:",
         "What is taken back has not been handed over.",
@@ -217,7 +217,7 @@ RECEIVER = (
     ),
     Mutant(
         "confirmed-without-a-taker",
-        "qos.engine.handing_over",
+        "qos.engine.handover",
         "        else:\n            self._not_taken(message, arrival)\n",
         "        else:\n            self._taken(message, arrival, True)\n",
         "What nobody takes is not confirmed.",
@@ -382,7 +382,7 @@ CONSUMER = (
     ),
     Mutant(
         "consumed-though-it-failed",
-        "qos.engine.handing_over",
+        "qos.engine.handover",
         "if error is None:\n            message.transaction",
         "if True:\n            message.transaction",
         "What a consumer has written is undone when it fails.",
@@ -422,7 +422,7 @@ CONSUMER = (
     ),
     Mutant(
         "lanes-are-ignored",
-        "qos.engine.handing_over",
+        "qos.engine.handover",
         "if lane is None or self._lanes.enter(lane, message.key):",
         'if self._lanes.enter(lane or "", message.key) or True:',
         "A consumer has one message of an account at a time.",

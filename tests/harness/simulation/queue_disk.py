@@ -1,4 +1,4 @@
-"""The disk of a queue service, as dictionaries: what `qos.stores.queue` writes, plainly.
+"""The disk of a queue service, as dictionaries: what `qos.stores.queue_store` writes, plainly.
 
 It applies changes as the tables do, and decides nothing.
 """

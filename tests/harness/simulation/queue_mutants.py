@@ -18,7 +18,7 @@ QUEUE = (
     ),
     Mutant(
         "told-before-the-lock-is-written",
-        "qos.engine.queue",
+        "qos.engine.queue_engine",
         "        self._busy = True\n",
         "        self._busy = True\n        self._perform(step)\n",
         "The event goes out after the commit of the lock.",
@@ -27,7 +27,7 @@ QUEUE = (
     ),
     Mutant(
         "answered-before-the-commit",
-        "qos.engine.queue",
+        "qos.engine.queue_engine",
         "self._step.outputs.append(Reply(answer, result))",
         "answer(result, {})",
         "An answer leaves when what it says is on disk.",
@@ -36,7 +36,7 @@ QUEUE = (
     ),
     Mutant(
         "failed-commit-is-kept",
-        "qos.engine.queue",
+        "qos.engine.queue_engine",
         "        self._core = None\n        self._timers",
         "        self._timers",
         "A commit that fails takes back all that was decided since.",

@@ -23,7 +23,7 @@ from qos.core.queue.requests import (
 )
 from qos.errors import NoAnswer, RequestRefused
 from simulation.asking import Asker
-from simulation.hive import BOSS
+from simulation.queue_machine import BOSS
 
 __all__ = ["Owner", "Stranger"]
 

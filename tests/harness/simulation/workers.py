@@ -32,11 +32,11 @@ from qos.errors import StoreError, StoreFull
 from qos.worker import Job, Worker
 from simulation.asking import Asker, Asking
 from simulation.disks import Disk
-from simulation.hive import HIVE, NODE, Presence, Sent
 from simulation.items import PARALLEL, ItemBook
 from simulation.loop import SimulatedLoop
 from simulation.network import Network
 from simulation.plan import Settings
+from simulation.queue_machine import HIVE, NODE, Presence, Sent
 from xep_0254.channel import Listener
 from xep_0254.queueing import XEP_0254
 

@@ -19,12 +19,11 @@ from qos.errors import StoreError, StoreFull
 from qos.testing.clock import ManualClock
 from simulation import invariants
 from simulation.asking import Shop
-from simulation.book import Book
 from simulation.disks import Disk
-from simulation.ends import End
-from simulation.hive import BOSS, HIVE, Hive, Presence
+from simulation.endpoints import End
 from simulation.invariants import Violation
 from simulation.items import ItemBook
+from simulation.ledger import Book
 from simulation.loop import SimulatedLoop
 from simulation.machines import Machine
 from simulation.network import LATENCY_S, Network
@@ -39,6 +38,7 @@ from simulation.plan import (
     Plan,
     jid_of,
 )
+from simulation.queue_machine import BOSS, HIVE, Hive, Presence
 from simulation.strangers import Owner, Stranger
 from simulation.workers import WorkerMachine
 

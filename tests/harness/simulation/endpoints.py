@@ -38,9 +38,9 @@ from qos.errors import (
     StoreFull,
     UnknownMessage,
 )
-from simulation.book import Book, HandOver, MessageFacts
 from simulation.consuming import Consumer
 from simulation.disks import MessageDisk, SimulatedStore
+from simulation.ledger import Book, HandOver, MessageFacts
 from simulation.loop import SimulatedLoop
 from simulation.machines import Machine
 from simulation.network import Network

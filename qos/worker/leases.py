@@ -37,8 +37,8 @@ from qos.errors import (
 from qos.journal.schema import Entry, WorkerEvent
 from qos.journal.writer import JournalWriter
 from qos.worker.job import Job, Settling
-from qos.worker.retracting import Retracting
-from xep_0254.asking import unreachable
+from qos.worker.retract_batcher import Retracting
+from xep_0254.client_stanza import unreachable
 from xep_0254.events import DeliveredItem, Event
 from xep_0254.queueing import XEP_0254
 

@@ -19,7 +19,7 @@ from qos.core.queue.effects import (
     SaveItem,
 )
 from qos.core.queue.item import Ended, Item, ItemOutcome
-from qos.stores.queue import QueueStore
+from qos.stores.queue_store import QueueStore
 
 __all__ = ["RecentMemory"]
 

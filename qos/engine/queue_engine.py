@@ -33,8 +33,8 @@ from qos.core.queue.requests import ItemsResult, Purge, Refusal, Request, Result
 from qos.core.queue.service import QueueBounds, QueueContents, Queues
 from qos.core.strings import bare
 from qos.engine.clock import Clock, Timers
-from qos.engine.queue_memory import RecentMemory
-from qos.engine.queue_step import (
+from qos.engine.pending_ended import RecentMemory
+from qos.engine.queue_commit import (
     NOTIFICATIONS,
     Answer,
     Reply,
@@ -46,7 +46,7 @@ from qos.engine.queue_step import (
 from qos.errors import StoreError
 from qos.journal.items import ItemJournal
 from qos.journal.writer import JournalWriter
-from qos.stores.queue import QueueStore
+from qos.stores.queue_store import QueueStore
 
 __all__ = ["Answer", "Payloads", "QueueEngine", "QueuePort", "Stats", "Unwritten"]
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from weakref import WeakKeyDictionary
 
 from qos.errors import LocalProtocolError, RequestRefused
-from qos.worker.holding import passing
+from qos.worker.leases import passing
 from xep_0254.queueing import XEP_0254
 
 __all__ = ["Company"]

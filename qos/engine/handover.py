@@ -17,7 +17,7 @@ from qos.core.message.receiver import NOT_NOW, At, ReceiverInput
 from qos.core.strings import one_line
 from qos.engine.clock import Clock, Timers
 from qos.engine.consuming import Consuming, Consumption
-from qos.engine.held import Arrival, HeldMessage, InboxPort
+from qos.engine.inbox_message import Arrival, HeldMessage, InboxPort
 from qos.errors import RemoteProtocolError
 from qos.journal import messages as journaled
 from qos.journal.writer import JournalWriter
