@@ -12,7 +12,11 @@ from functools import cache, lru_cache
 from itertools import zip_longest
 from xml.etree import ElementTree as ET
 
-__all__ = ["attribute", "render", "same_message", "text"]
+__all__ = ["CLIENT", "COMPONENT", "attribute", "render", "same_message", "text"]
+
+#: RFC 6120 §4.8.2 and XEP-0114: what stanzas are in, by the kind of a stream.
+CLIENT = "jabber:client"
+COMPONENT = "jabber:component:accept"
 
 #: XEP-0359 §3.2: another place for the id that the sender has given to a stanza.
 _ORIGIN_ID = "{urn:xmpp:sid:0}origin-id"

@@ -8,8 +8,6 @@ from __future__ import annotations
 from qos.core.queue.item import EXTENSIONS_NAMESPACE
 
 __all__ = [
-    "CLIENT",
-    "COMPONENT",
     "DATA_FORM",
     "DISCO_INFO",
     "DISCO_ITEMS",
@@ -31,8 +29,6 @@ __all__ = [
     "UNLOCKS",
 ]
 
-CLIENT = "jabber:client"
-COMPONENT = "jabber:component:accept"
 STANZAS = "urn:ietf:params:xml:ns:xmpp-stanzas"
 
 PUBSUB = "http://jabber.org/protocol/pubsub"

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from xml.etree import ElementTree as ET
 
 from qos.core.queue.item import PRIORITIES, ItemOutcome
-from qos.core.queue.requests import Entry, Refusal, Settlement
+from qos.core.queue.requests import PublishedItem, Refusal, Settlement
 from qos.xml import XML_NAMESPACE, attribute
 from xep_0254.elements import (
     BOOLEANS,
@@ -74,7 +74,7 @@ _REJECTED = extended("rejected")
 
 def read_entries(
     publish: ET.Element, *, new_id: Callable[[], str], item_bytes_max: int
-) -> tuple[Entry, ...]:
+) -> tuple[PublishedItem, ...]:
     """What is to be published.
 
     Args:
@@ -95,7 +95,7 @@ def read_entries(
     )
 
 
-def _entry(item: ET.Element, item_id: str, bytes_max: int) -> Entry:
+def _entry(item: ET.Element, item_id: str, bytes_max: int) -> PublishedItem:
     payload = _payload(item)
     content = payload.encode()
     if len(content) > bytes_max:
@@ -108,7 +108,7 @@ def _entry(item: ET.Element, item_id: str, bytes_max: int) -> Entry:
     ttl = _time(item, _TTL)
     if ttl == 0:
         raise bad_request("ttl is 0: the item would have expired")
-    return Entry(
+    return PublishedItem(
         item_id=item_id,
         payload=payload,
         digest=hashlib.sha256(content).hexdigest(),

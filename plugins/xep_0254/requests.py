@@ -36,11 +36,10 @@ from qos.core.queue.requests import (
     Unlock,
     Unsubscribe,
 )
+from qos.xml import CLIENT, COMPONENT
 from xep_0254.elements import bad_request, decimal, extended, local, unsupported, whole
 from xep_0254.forms import fields_of, parse_form
 from xep_0254.namespaces import (
-    CLIENT,
-    COMPONENT,
     DATA_FORM,
     NODE_CONFIG,
     OWNER,

@@ -57,10 +57,10 @@ from qos.stores.queue_store import QueueStore, queue_store_from_url
 from qos.stream.closing import close_at_once
 from qos.stream.tap import Tap
 from qos.stream.wire import Wire
-from qos.xml import attribute
+from qos.xml import CLIENT, attribute
 from xep_0254 import disco, events
 from xep_0254.elements import bad_request
-from xep_0254.namespaces import CLIENT, DISCO_INFO, DISCO_ITEMS, STANZAS
+from xep_0254.namespaces import DISCO_INFO, DISCO_ITEMS, STANZAS
 from xep_0254.requests import is_request, parse_publish_message, parse_request
 from xep_0254.service_stanza import render_iq, render_refusal, render_result
 from xep_qos import XEP_QOS

@@ -17,8 +17,8 @@ from qos.core.message.batch import (
     BYTES_MAX,
     PATIENCE_S,
     Answers,
+    BatchQueue,
     Element,
-    Loads,
     for_each,
 )
 from qos.core.message.effects import Answer, Transmit
@@ -79,7 +79,7 @@ class BatchSender:
         self._send = send
         self._soon = soon
         self._new_id = new_id
-        self._loads: dict[_Peer, Loads] = {}
+        self._loads: dict[_Peer, BatchQueue] = {}
         # The stanzas under way, by their ids.
         self._peers: dict[str, _Peer] = {}
         # Those that something has to be sent to in this turn of the loop.
@@ -112,10 +112,10 @@ class BatchSender:
         self._flush_soon(peer)
         return True
 
-    def _loads_of(self, peer: _Peer) -> Loads:
+    def _loads_of(self, peer: _Peer) -> BatchQueue:
         loads = self._loads.get(peer)
         if loads is None:
-            loads = self._loads[peer] = Loads(
+            loads = self._loads[peer] = BatchQueue(
                 count_max=self._count_max,
                 bytes_max=self._bytes_max,
                 patience_s=self._patience_s,
@@ -194,7 +194,7 @@ class BatchSender:
         self._timers.set(peer, loads.next_at())
 
     def _send_load(
-        self, peer: _Peer, loads: Loads, load: tuple[Element, ...], now: float
+        self, peer: _Peer, loads: BatchQueue, load: tuple[Element, ...], now: float
     ) -> None:
         if len(load) == 1:
             iq_id = load[0].iq_id

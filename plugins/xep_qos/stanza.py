@@ -17,10 +17,9 @@ from qos.core.message.receiver import Request
 from qos.core.message.sender import Reply
 from qos.core.strings import ID_CHARS_MAX, one_line
 from qos.errors import InvalidArgument, LocalProtocolError, RemoteProtocolError
-from qos.xml import attribute, render, text
+from qos.xml import CLIENT, attribute, render, text
 
 __all__ = [
-    "CLIENT",
     "OVERHEAD_BYTES",
     "check_msg_id",
     "embedded",
@@ -35,7 +34,6 @@ __all__ = [
     "request_element",
 ]
 
-CLIENT = "jabber:client"
 
 #: More than an iq of ours adds to its payload and the two JIDs.
 OVERHEAD_BYTES = 512

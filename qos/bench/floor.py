@@ -17,19 +17,15 @@ from slixmpp.xmlstream.handler import Callback
 from slixmpp.xmlstream.matcher import MatchXPath
 from slixmpp.xmlstream.stanzabase import StanzaBase
 
-from qos.bench.pace import Window, keep_under_way
+from qos.bench.pace import Window, keep_in_flight
 from qos.bench.sample import Work
 from qos.bench.times import Times
 from qos.bench.ways import body
 from qos.core.message.effects import Answer, Transmit
 from qos.core.message.model import MARKS_NAMESPACE, NAMESPACES, Level, Outgoing, Route
 from qos.core.message.receiver import Request
-from xep_qos.stanza import (
-    CLIENT,
-    message_with_body,
-    render_answer,
-    render_request,
-)
+from qos.xml import CLIENT
+from xep_qos.stanza import message_with_body, render_answer, render_request
 
 __all__ = ["IqReceiver", "IqSender", "RawReceiver", "RawSender"]
 
@@ -131,7 +127,7 @@ class IqSender:
             steps=self._steps, to=self._peer, payload_bytes=work.payload_bytes
         )
         self._elements = [each for each in map(_content, texts) if each is not None]
-        return await keep_under_way(
+        return await keep_in_flight(
             self._one, window=work.window, seconds=work.seconds, pause_s=pause_s
         )
 

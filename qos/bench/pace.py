@@ -1,7 +1,7 @@
 """Keeps messages under way, and notes their times. Knows not what a message is.
 
 There are two forms, with the same rules: `Window` for what calls back at the end of a
-message, and `keep_under_way` for what is awaited.
+message, and `keep_in_flight` for what is awaited.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 
 from qos.bench.times import Times
 
-__all__ = ["Window", "keep_under_way"]
+__all__ = ["Window", "keep_in_flight"]
 
 
 class Window:
@@ -89,7 +89,7 @@ class Window:
             self._over.set_exception(error)
 
 
-async def keep_under_way(
+async def keep_in_flight(
     one: Callable[[int], Awaitable[object]],
     *,
     window: int,

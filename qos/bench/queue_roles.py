@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from qos.bench.child import obey
-from qos.bench.pace import keep_under_way
+from qos.bench.pace import keep_in_flight
 from qos.bench.times import pack
 
 __all__ = ["NUMBER_BYTES", "WORKERS", "Library", "main"]
@@ -96,5 +96,5 @@ class _Roles:
             item = number.to_bytes(NUMBER_BYTES, "big") + filling
             await self._library.publish(item)
 
-        times = await keep_under_way(one, window=window, seconds=seconds)
+        times = await keep_in_flight(one, window=window, seconds=seconds)
         return times.packed()

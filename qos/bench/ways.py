@@ -11,7 +11,7 @@ from slixmpp import ClientXMPP
 from slixmpp.stanza import Message
 
 from qos.bench.arrivals import Arrivals
-from qos.bench.pace import keep_under_way
+from qos.bench.pace import keep_in_flight
 from qos.bench.sample import Work
 from qos.bench.times import Times
 from qos.core.message.model import Level
@@ -77,7 +77,7 @@ class PluginSender:
         message["to"] = self._peer
         message["body"] = body(work.payload_bytes)
         one = self._one if self._arrivals is None else self._one_plain
-        return await keep_under_way(
+        return await keep_in_flight(
             partial(one, message),
             window=work.window,
             seconds=work.seconds,

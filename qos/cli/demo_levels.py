@@ -72,7 +72,7 @@ async def _run_levels(
                         conditions,
                         stores,
                         spares,
-                        lambda now: progress.tell(_under_way(now)),
+                        lambda now: progress.tell(_in_flight(now)),
                         journal,
                     )
                     progress.close()
@@ -99,7 +99,7 @@ def _story(conditions: Conditions) -> str:
     )
 
 
-def _under_way(now: Progress) -> str:
+def _in_flight(now: Progress) -> str:
     return (
         f"{now.level.value:14}  {now.sent}/{now.messages} sent, {now.counted} counted; "
         f"{_luck(now)}"

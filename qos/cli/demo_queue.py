@@ -61,7 +61,7 @@ async def show_queue(
                     items,
                     folder,
                     spares,
-                    lambda now: progress.tell(_under_way(now)),
+                    lambda now: progress.tell(_in_flight(now)),
                     journal,
                 )
         finally:
@@ -74,7 +74,7 @@ async def show_queue(
     return result.exact
 
 
-def _under_way(now: QueueProgress) -> str:
+def _in_flight(now: QueueProgress) -> str:
     return (
         f"{now.published}/{now.orders} published, {now.accepted} accepted; "
         f"{number(now.kills, 'kill')}"

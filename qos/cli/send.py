@@ -30,6 +30,7 @@ from qos.errors import (
     OutboxFull,
     StoreError,
 )
+from qos.xml import CLIENT
 from qos.xml import text as xml_text
 
 __all__ = ["Results", "attended", "parser", "run"]
@@ -42,7 +43,6 @@ _LINE_BYTES_MAX = 1024 * 1024
 
 _BAR_INTERVAL_S = 0.1
 
-_CLIENT = "jabber:client"
 
 _EPILOG = """\
 examples:
@@ -372,8 +372,8 @@ def _message_with(body: str) -> ET.Element:
         ValueError: XML cannot carry it.
     """
     xml_text(body)
-    message = ET.Element(f"{{{_CLIENT}}}message")
-    ET.SubElement(message, f"{{{_CLIENT}}}body").text = body
+    message = ET.Element(f"{{{CLIENT}}}message")
+    ET.SubElement(message, f"{{{CLIENT}}}body").text = body
     return message
 
 
@@ -387,7 +387,7 @@ def _message_from(path: Path) -> ET.Element:
         raise UsageError(f"--xml {path}: not well-formed: {error}") from None
     for element in message.iter():
         if not element.tag.startswith("{"):
-            element.tag = f"{{{_CLIENT}}}{element.tag}"
-    if message.tag != f"{{{_CLIENT}}}message":
+            element.tag = f"{{{CLIENT}}}{element.tag}"
+    if message.tag != f"{{{CLIENT}}}message":
         raise UsageError(f"--xml {path}: the outermost element must be <message>")
     return message

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Generic, TypeVar
 
-__all__ = ["Lanes"]
+__all__ = ["FifoLanes"]
 
 _T = TypeVar("_T", bound=Hashable)
 
 
-class Lanes(Generic[_T]):
+class FifoLanes(Generic[_T]):
     """In each lane the first goes on, and the others wait in the order they came."""
 
     def __init__(self) -> None:

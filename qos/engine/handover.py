@@ -10,7 +10,7 @@ import logging
 from functools import partial
 from typing import Protocol
 
-from qos.core.fifo_lanes import Lanes
+from qos.core.fifo_lanes import FifoLanes
 from qos.core.message.effects import Consume, Deliver, Report
 from qos.core.message.model import Incoming, Level, Rejection
 from qos.core.message.receiver import NOT_NOW, At, ReceiverInput
@@ -23,7 +23,7 @@ from qos.journal import messages as journaled
 from qos.journal.writer import JournalWriter
 from qos.stores.base import Store, Transaction
 
-__all__ = ["HandingOver"]
+__all__ = ["Handovers"]
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ class Takes(Protocol):
         """Take this step of a message, and then what has waited for it."""
 
 
-class HandingOver:
+class Handovers:
     """The hand-overs of an inbox."""
 
     def __init__(
@@ -69,7 +69,7 @@ class HandingOver:
         #: Messages on their way to a consumer, by key; whose turn it is, and when those
         #: that have failed get theirs again.
         self._consumable: dict[str, HeldMessage] = {}
-        self._lanes: Lanes[str] = Lanes()
+        self._lanes: FifoLanes[str] = FifoLanes()
         #: Messages that nobody has taken after a restart, by key.
         self._untaken: dict[str, HeldMessage] = {}
         self._retries: Timers[str] = Timers(clock, self._retry)

@@ -27,7 +27,7 @@ from qos.journal import messages as journaled
 from qos.journal.writer import JournalWriter
 from qos.stores.base import Store
 
-__all__ = ["Message", "Port", "UnderWay"]
+__all__ = ["InFlight", "Message", "Port"]
 
 log = logging.getLogger(__name__)
 
@@ -86,7 +86,7 @@ class Message:
         self.unqueued = False
 
 
-class UnderWay:
+class InFlight:
     """The messages under way, at most a window for each account (flow)."""
 
     def __init__(

@@ -32,7 +32,7 @@ from qos.core.message.tombstones import Tombstones
 from qos.core.quota import Ledger, Quotas
 from qos.core.strings import bare
 from qos.engine.clock import Clock, Timers
-from qos.engine.handover import HandingOver
+from qos.engine.handover import Handovers
 from qos.engine.inbox_message import Arrival, HeldMessage, InboxPort
 from qos.journal import messages as journaled
 from qos.journal.writer import JournalWriter
@@ -116,7 +116,7 @@ class Inbox:
         self._stopped = self._closed = False
         self._expiry: Timers[str] = Timers(clock, self._expire)
         self._forgetting: Timers[None] = Timers(clock, self._forget_old)
-        self._handing_over = HandingOver(store, port, clock, journal, take=self._go_on)
+        self._handover = Handovers(store, port, clock, journal, take=self._go_on)
         #: Memories that are too many since the start.
         self._excess: list[Incoming] = []
         for record in contents.incoming:
@@ -197,7 +197,7 @@ class Inbox:
         self._stopped = True
         self._expiry.stop()
         self._forgetting.stop()
-        self._handing_over.stop()
+        self._handover.stop()
         for message in list(self._messages.values()):
             waiting = [each for each in message.inputs if isinstance(each, Arrival)]
             message.inputs.clear()
@@ -209,12 +209,12 @@ class Inbox:
 
     def is_consuming(self) -> bool:
         """Whether it is a consumer that asks: it cannot wait for `aclose`."""
-        return self._handing_over.is_consuming()
+        return self._handover.is_consuming()
 
     async def aclose(self) -> None:
         """Stop, and end the handlers of consumers that are under way."""
         self.stop()
-        await self._handing_over.aclose()
+        await self._handover.aclose()
         self._closed = True
 
     def used(self, account: str | None = None) -> tuple[int, int]:
@@ -320,7 +320,7 @@ class Inbox:
                         written.add_done_callback(then)
                     return
             elif isinstance(effect, Deliver | Consume):
-                self._handing_over.begin(message, effect, arrival)
+                self._handover.begin(message, effect, arrival)
                 return
             else:
                 self._at_once(message, effect, arrival)
@@ -335,14 +335,14 @@ class Inbox:
         elif isinstance(effect, Refund):
             self._ledger.refund(bare(effect.record.source), effect.record.size)
         elif isinstance(effect, Retry):
-            self._handing_over.retry_at(message, effect.at)
+            self._handover.retry_at(message, effect.at)
         elif arrival is not None:
             if isinstance(effect, Answer):
                 self._port.answer(arrival.request, effect)
             elif isinstance(effect, Report):
                 self._port.report(arrival.request.source, effect)
             elif isinstance(effect, Defer):
-                self._handing_over.defer(message, arrival)
+                self._handover.defer(message, arrival)
 
     def _written(
         self,
@@ -382,8 +382,8 @@ class Inbox:
         record = message.record
         rejected = record is not None and record.state is IncomingState.REJECTED
         if rejected:
-            self._handing_over.hand_over_later(message, arrival)
-        if rejected or self._handing_over.not_written(message, arrival):
+            self._handover.hand_over_later(message, arrival)
+        if rejected or self._handover.not_written(message, arrival):
             if self._journal is not None and before is not None:
                 self._journal.note(journaled.released(before))
             message.record = before
@@ -418,7 +418,7 @@ class Inbox:
         if before is not None and record is not before:
             self._tombstones.discard(before)
         if state is not IncomingState.RELEASING:
-            self._handing_over.leave(message)
+            self._handover.leave(message)
         if record is None or state.ended:
             self._expiry.clear(message.key)
             if not message.inputs:

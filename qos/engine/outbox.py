@@ -21,7 +21,7 @@ from qos.engine.backlog import Backlog
 from qos.engine.clock import Clock, Timers
 from qos.engine.deliveries import Deliveries
 from qos.engine.delivery import Delivery, Outcome
-from qos.engine.in_flight import Message, Port, UnderWay
+from qos.engine.in_flight import InFlight, Message, Port
 from qos.engine.outstanding import Outstanding
 from qos.errors import (
     CannotWithdraw,
@@ -99,7 +99,7 @@ class Outbox:
         self._bytes = contents.outbox_bytes
         self._backlog = Backlog(store, contents.queued)
         self._deliveries = Deliveries(self, durable=store.durable)
-        self._under_way = UnderWay(
+        self._in_flight = InFlight(
             store,
             port,
             clock=clock,
@@ -118,7 +118,7 @@ class Outbox:
         # of them was long enough.
         self._kept = self._kept_max = max(_KEPT_MIN, limits.outcomes // 4)
         for record in contents.outgoing:
-            self._under_way.begin(Message(core.resumed(record, clock.now())))
+            self._in_flight.begin(Message(core.resumed(record, clock.now())))
         self._expect_expiry(0.0)
 
     # -- the application ---------------------------------------------------
@@ -218,13 +218,13 @@ class Outbox:
         accepting = self._deliveries.accepting(msg_id)
         if accepting is not None:
             return accepting
-        message = self._under_way.get(msg_id)
+        message = self._in_flight.get(msg_id)
         record = message.record if message else self._store.find_outgoing(msg_id)
         return None if record is None or record.state.ended else record
 
     def _ending(self, msg_id: str) -> Delivery | None:
         """The delivery of a message whose end is being written; None: there is none."""
-        message = self._under_way.get(msg_id)
+        message = self._in_flight.get(msg_id)
         if message is None or not message.record.state.ended:
             return None
         return self._deliveries.of(message.record)
@@ -252,7 +252,7 @@ class Outbox:
         """See Delivery.withdraw."""
         await self._deliveries.until_accepted(msg_id)
         self._check_running()
-        message = self._under_way.get(msg_id)
+        message = self._in_flight.get(msg_id)
         if message is None:
             record = self._store.find_outgoing(msg_id)
             if record is None:
@@ -261,7 +261,7 @@ class Outbox:
         if message.withdrawn is None:
             message.withdrawn = asyncio.get_running_loop().create_future()
             waiting = message.withdrawn
-            self._under_way.feed(message, SenderInput.WITHDRAW)
+            self._in_flight.feed(message, SenderInput.WITHDRAW)
         else:
             waiting = message.withdrawn
         await asyncio.shield(waiting)
@@ -296,7 +296,7 @@ class Outbox:
 
     def _outstanding_records(self) -> Iterator[Outgoing]:
         for record in self._store.outgoing():
-            message = self._under_way.get(record.msg_id)
+            message = self._in_flight.get(record.msg_id)
             present = message.record if message else record
             if not present.state.ended:
                 yield present
@@ -305,29 +305,29 @@ class Outbox:
 
     def session_started(self, own: str) -> None:
         """There is a session under this full JID: everything is due again."""
-        self._under_way.session_started(own)
+        self._in_flight.session_started(own)
         for flow in self._backlog.flows:
             self._pump(flow)
 
     def session_lost(self) -> None:
         """Nothing is attempted until there is a session. Deadlines go on."""
-        self._under_way.own = None
+        self._in_flight.own = None
 
     def awaits(self, iq_id: str) -> bool:
         """Whether a message under way has this iq id."""
-        return self._under_way.awaits(iq_id)
+        return self._in_flight.awaits(iq_id)
 
     def reply(self, reply: Reply) -> None:
         """Take an iq result or error; one that is not awaited is ignored."""
-        self._under_way.reply(reply)
+        self._in_flight.reply(reply)
 
     def route_found(self, flow: str) -> None:
         """It may now be known whom to address the messages of a flow to."""
-        self._under_way.route_found(flow)
+        self._in_flight.route_found(flow)
 
     def peer_came(self, flow: str) -> None:
         """The account has become available: what waits for it is due soon."""
-        self._under_way.peer_came(flow)
+        self._in_flight.peer_came(flow)
 
     def stop(self) -> None:
         """Do nothing more, for good; what is outstanding stays in the store.
@@ -335,7 +335,7 @@ class Outbox:
         Whoever waits for an end is told so; what is being accepted still is, or not.
         """
         self._stopped = True
-        self._under_way.stop()
+        self._in_flight.stop()
         self._deliveries.stop()
         self._queue_timer.stop()
         self._forgetting.stop()
@@ -352,7 +352,7 @@ class Outbox:
         self._bytes += record.size
         accepted = self._deliveries.begin(record)
         flow = record.flow
-        admitted = self._under_way.flow(flow).admits(record)
+        admitted = self._in_flight.flow(flow).admits(record)
         if self._backlog.waiting(flow) or not admitted:
             self._backlog.add(flow)
             if self._journal is not None:
@@ -367,7 +367,7 @@ class Outbox:
         self._backlog.passed(record)
         message = Message(record)
         message.accepted = partial(self._deliveries.decided, record)
-        self._under_way.start(message)
+        self._in_flight.start(message)
         return accepted
 
     def _queued(self, record: Outgoing, written: asyncio.Future[None] | None) -> None:
@@ -389,10 +389,10 @@ class Outbox:
 
     def _pump(self, flow: str) -> None:
         """Take queued messages into the window while there is room."""
-        under_way = self._under_way
-        state = under_way.flow(flow)
+        in_flight = self._in_flight
+        state = in_flight.flow(flow)
         now = self._clock.now()
-        while under_way.own is not None and state.room and self._backlog.waiting(flow):
+        while in_flight.own is not None and state.room and self._backlog.waiting(flow):
             record = self._backlog.head(flow)
             if record is None or not state.admits(record):
                 return
@@ -400,15 +400,15 @@ class Outbox:
                 return  # it ends with all that are, and then the next has its turn
             self._backlog.take(record)
             message = Message(core.clamped(record, now))
-            under_way.begin(message)
-            under_way.attempt(message)
+            in_flight.begin(message)
+            in_flight.attempt(message)
 
     def _unqueue(self, record: Outgoing) -> Message:
         """Take a message out of the queue although it is not its turn, to end it."""
         self._backlog.discard(record)
         message = Message(record)
         message.unqueued = True
-        self._under_way.begin(message)
+        self._in_flight.begin(message)
         return message
 
     def _expire_queued(self, _key: None) -> None:
@@ -421,8 +421,8 @@ class Outbox:
         # Those that are under way come to their deadline by themselves.
         self._expiring = {record.seq for record in overdue}
         for record in overdue:
-            if self._under_way.get(record.msg_id) is None:
-                self._under_way.feed(self._unqueue(record), SenderInput.DEADLINE)
+            if self._in_flight.get(record.msg_id) is None:
+                self._in_flight.feed(self._unqueue(record), SenderInput.DEADLINE)
 
     def _expect_expiry(self, earliest: float) -> None:
         expiry = self._store.next_expiry()
@@ -445,7 +445,7 @@ class Outbox:
             self._expiring.remove(record.seq)
             if not self._expiring:
                 self._expect_expiry(self._clock.now() + _EXPIRE_PAUSE_S)
-        idle = not self._under_way.flow(record.flow).under_way
+        idle = not self._in_flight.flow(record.flow).in_flight
         if idle and not self._backlog.waiting(record.flow):
             self._backlog.forget(record.flow)
         self._pump(record.flow)

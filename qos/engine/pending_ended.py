@@ -18,7 +18,7 @@ from qos.core.queue.effects import (
     SaveEnded,
     SaveItem,
 )
-from qos.core.queue.item import Ended, Item, ItemOutcome
+from qos.core.queue.item import EndedItem, Item, ItemOutcome
 from qos.stores.queue_store import QueueStore
 
 __all__ = ["RecentMemory"]
@@ -33,7 +33,7 @@ class RecentMemory:
 
     def clear(self) -> None:
         """Nothing is on its way."""
-        self._ended: dict[tuple[str, str], list[Ended]] = {}
+        self._ended: dict[tuple[str, str], list[EndedItem]] = {}
         # Items that are being changed, and how often; nodes that are being deleted.
         self._items: dict[int, Item | None] = {}
         self._seqs: dict[int, int] = {}
@@ -89,7 +89,7 @@ class RecentMemory:
         if not _one_less(self._seqs, seq):
             del self._items[seq]
 
-    def _end_written(self, ended: Ended) -> None:
+    def _end_written(self, ended: EndedItem) -> None:
         key = (ended.node, ended.item_id)
         left = [each for each in self._ended.get(key, ()) if each is not ended]
         if left:
@@ -99,9 +99,9 @@ class RecentMemory:
 
     def ended(
         self, node: str, item_ids: Sequence[str], *, since: float
-    ) -> dict[str, list[Ended]]:
+    ) -> dict[str, list[EndedItem]]:
         """See qos.core.queue.service.Memory."""
-        found: dict[str, list[Ended]] = {}
+        found: dict[str, list[EndedItem]] = {}
         if node not in self._deleted:
             found = self._store.all_ended(node, item_ids, since=since)
         for item_id in item_ids:
@@ -109,7 +109,9 @@ class RecentMemory:
                 found[item_id] = [*found.get(item_id, ()), *recent]
         return found
 
-    def settled(self, node: str, tokens: Sequence[tuple[str, str]]) -> dict[str, Ended]:
+    def settled(
+        self, node: str, tokens: Sequence[tuple[str, str]]
+    ) -> dict[str, EndedItem]:
         """See qos.core.queue.service.Memory."""
         found = {
             item_id: each

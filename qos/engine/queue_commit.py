@@ -25,7 +25,15 @@ from qos.core.queue.effects import (
 from qos.core.queue.requests import Refusal, Result
 from qos.errors import StoreFull
 
-__all__ = ["NOTIFICATIONS", "Answer", "Reply", "Step", "Unwritten", "View", "unwritten"]
+__all__ = [
+    "NOTIFICATIONS",
+    "Answer",
+    "PendingAnswer",
+    "QueueCommit",
+    "Unwritten",
+    "View",
+    "unwritten",
+]
 
 T = TypeVar("T")
 
@@ -44,7 +52,7 @@ Answer = Callable[[Result | Refusal, Mapping[int, str]], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class PendingAnswer:
     """An answer that waits for its commit."""
 
     answer: Answer
@@ -60,7 +68,7 @@ class View(Generic[T]):
 
 
 @dataclass(slots=True)
-class Step:
+class QueueCommit:
     """What goes into one commit, and out after it.
 
     Attributes:
@@ -71,7 +79,9 @@ class Step:
     """
 
     changes: list[Change] = field(default_factory=list)
-    outputs: list[Notification | Reply | View[Any]] = field(default_factory=list)
+    outputs: list[Notification | PendingAnswer | View[Any]] = field(
+        default_factory=list
+    )
     payloads: dict[int, str] = field(default_factory=dict)
     purged: set[str] = field(default_factory=set)
 

@@ -37,8 +37,8 @@ from qos.engine.pending_ended import RecentMemory
 from qos.engine.queue_commit import (
     NOTIFICATIONS,
     Answer,
-    Reply,
-    Step,
+    PendingAnswer,
+    QueueCommit,
     Unwritten,
     View,
     unwritten,
@@ -137,7 +137,7 @@ class QueueEngine:
         # While there is no core: the nodes that there may be, and names of others.
         self._former: Mapping[str, QueueNode] = {}
         self._deleted: Collection[str] = ()
-        self._step = Step()
+        self._commit = QueueCommit()
         # Until the first session nobody could be told of anything.
         self._began = False
         self._busy = False
@@ -188,15 +188,15 @@ class QueueEngine:
             result, more = handle(core, request, requester, self._clock.now())
             effects += more
             if isinstance(request, Purge):
-                self._step.purged.add(request.node)
+                self._commit.purged.add(request.node)
         except Refusal as refusal:
             result = refusal
         except StoreError as error:
             log.error("the store could not be read: %s", error)
             result = unwritten(error)
         # Before the events that come of it: the answer is the truth (XEP-0254 §2.3).
-        self._step.outputs.append(Reply(answer, result))
-        self._step.add(effects)
+        self._commit.outputs.append(PendingAnswer(answer, result))
+        self._commit.add(effects)
         self._memory.note(effects)
         self._flush_soon()
 
@@ -300,7 +300,7 @@ class QueueEngine:
         if self._core is None:
             view.tell(view.seen)
         elif not self._stopped:
-            self._step.outputs.append(view)
+            self._commit.outputs.append(view)
             self._flush_soon()
 
     def now(self) -> float:
@@ -322,7 +322,7 @@ class QueueEngine:
 
     def _did(self, effects: Sequence[QueueEffect]) -> None:
         if effects:
-            self._step.add(effects)
+            self._commit.add(effects)
             self._memory.note(effects)
         # Even without effects of its own: who was heard of may get something now.
         self._flush_soon()
@@ -340,55 +340,55 @@ class QueueEngine:
         if core is None or self._stopped or not self._began:
             return
         effects = core.dispatch(self._clock.now())
-        self._step.add(effects)
+        self._commit.add(effects)
         self._memory.note(effects)
         self._arm(core)
-        step, self._step = self._step, Step()
+        commit, self._commit = self._commit, QueueCommit()
         if self._journal is not None:
-            self._journal.note(step.changes, step.purged)
+            self._journal.note(commit.changes, commit.purged)
         try:
-            written = self.store.write(step.final())
+            written = self.store.write(commit.final())
         except StoreError as error:
-            self._failed(step, error)
+            self._failed(commit, error)
             return
         if written is None:
-            self._perform(step)
+            self._perform(commit)
             return
         self._busy = True
         self._idle.clear()
-        written.add_done_callback(lambda done: self._written(step, done.exception()))
+        written.add_done_callback(lambda done: self._written(commit, done.exception()))
 
-    def _written(self, step: Step, error: BaseException | None) -> None:
+    def _written(self, commit: QueueCommit, error: BaseException | None) -> None:
         self._busy = False
         self._idle.set()
         if self._stopped:
             return
         if error is not None:
-            self._failed(step, error)
+            self._failed(commit, error)
             return
-        self._memory.written(step.changes)
-        self._perform(step)
+        self._memory.written(commit.changes)
+        self._perform(commit)
         # Also for what happened meanwhile and has no effects of its own yet: who was
         # heard of, and what is due.
         self._flush_soon()
 
-    def _failed(self, step: Step, error: BaseException) -> None:
+    def _failed(self, commit: QueueCommit, error: BaseException) -> None:
         """Take back all that was decided since: it was built upon this.
 
         After a while, not at once: a disk that is full stays so.
         """
         log.error("the queues could not be written: %s", error)
         if self._journal is not None:
-            self._journal.failed(step.changes)
-        outputs = [*step.outputs, *self._step.outputs]
-        self._step = Step()
+            self._journal.failed(commit.changes)
+        outputs = [*commit.outputs, *self._commit.outputs]
+        self._commit = QueueCommit()
         assert self._core is not None
         self._former, self._deleted = self._core.nodes, {*self._memory.deleted}
         self._memory.clear()
         self._core = None
         self._timers.set("read", self._clock.now() + _READ_AGAIN_S)
         for output in outputs:
-            if isinstance(output, Reply):
+            if isinstance(output, PendingAnswer):
                 # What it was refused with may have come of this.
                 output.answer(unwritten(error), {})
             elif isinstance(output, View):
@@ -419,22 +419,22 @@ class QueueEngine:
             return
         if what == "forget":
             now = self._clock.now()
-            self._step.changes.append(ForgetOld(now))
+            self._commit.changes.append(ForgetOld(now))
             self._timers.set("forget", now + _FORGET_EVERY_S)
         self._flush_soon()
 
     # -- what goes out -----------------------------------------------------
 
-    def _perform(self, step: Step) -> None:
+    def _perform(self, commit: QueueCommit) -> None:
         core = self._core
         assert core is not None
         items: dict[tuple[str, str], NotifyItem] = {}
-        for output in step.outputs:
+        for output in commit.outputs:
             if isinstance(output, NotifyItem):
                 if core.is_live(output):
                     # Once, though it was heard of and subscribes.
                     items[output.to, output.item.token] = output
-            elif isinstance(output, Reply):
+            elif isinstance(output, PendingAnswer):
                 self._answer(output)
             elif isinstance(output, Probe):
                 self._port.probe(output.to)
@@ -443,9 +443,9 @@ class QueueEngine:
             else:
                 output.tell(output.seen)
         if items:
-            self._notify_items(list(items.values()), step.payloads)
+            self._notify_items(list(items.values()), commit.payloads)
 
-    def _answer(self, reply: Reply) -> None:
+    def _answer(self, reply: PendingAnswer) -> None:
         result, payloads = reply.result, {}
         if isinstance(result, ItemsResult):
             try:

@@ -16,7 +16,7 @@ from qos.core.queue.effects import (
     SaveEnded,
     SaveItem,
 )
-from qos.core.queue.item import Ended, Item, ItemOutcome, ItemState
+from qos.core.queue.item import EndedItem, Item, ItemOutcome, ItemState
 from qos.journal.messages import NOT_STORED
 from qos.journal.schema import Entry, QueueEvent, Role
 from qos.journal.writer import JournalWriter
@@ -164,7 +164,7 @@ def _given_back(before: Item, item: Item) -> list[Entry]:
     return [_entry(event, before, source=before.holder, condition=condition)]
 
 
-def _removed(item: Item, memory: Ended | None, purged: bool) -> Entry:
+def _removed(item: Item, memory: EndedItem | None, purged: bool) -> Entry:
     if memory is not None and memory.outcome is ItemOutcome.ACCEPTED:
         return _entry(_Q.ACCEPTED, item, source=item.holder)
     return _entry(_Q.PURGED if purged else _Q.WITHDRAWN, item)

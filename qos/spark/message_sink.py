@@ -134,7 +134,7 @@ class _Sending:
     ) -> None:
         self._partition = partition
         self._deadline_s: float = options.deadline
-        self._under_way: deque[Future[None]] = deque()
+        self._in_flight: deque[Future[None]] = deque()
         account, _, resource = login.jid.partition("/")
         jid = f"{account}/{resource or 'spark'}-{partition}"
         folder: Path = options.store
@@ -159,16 +159,16 @@ class _Sending:
 
     def send(self, number: int, to: str, kind: str, content: str, msg_id: str) -> None:
         """Send a row; waits while too many are under way."""
-        if len(self._under_way) == _WINDOW:
-            self._under_way.popleft().result()
+        if len(self._in_flight) == _WINDOW:
+            self._in_flight.popleft().result()
         payload = _with_body(content) if kind == "body" else content
         work = self._send(number, to, payload, msg_id)
-        self._under_way.append(self._background.submit(work))
+        self._in_flight.append(self._background.submit(work))
 
     def flush(self) -> None:
         """Return when all are delivered."""
-        while self._under_way:
-            self._under_way.popleft().result()
+        while self._in_flight:
+            self._in_flight.popleft().result()
 
     def close(self) -> None:
         """Log out; what is under way stays in the store, for the next attempt."""

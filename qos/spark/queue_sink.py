@@ -146,7 +146,7 @@ class _Publishing:
         self._partition = partition
         self._batch: list[_Row] = []
         self._size = 0
-        self._under_way: deque[Future[None]] = deque()
+        self._in_flight: deque[Future[None]] = deque()
 
         async def begin(session: AccountSession) -> None:
             session.client.register_plugin("xep_0254")
@@ -189,18 +189,18 @@ class _Publishing:
         """Return when all is published."""
         if self._batch:
             self._begin()
-        while self._under_way:
-            self._under_way.popleft().result()
+        while self._in_flight:
+            self._in_flight.popleft().result()
 
     def close(self) -> None:
         """Log out."""
         self._background.close()
 
     def _begin(self) -> None:
-        if len(self._under_way) == _WINDOW:
-            self._under_way.popleft().result()
+        if len(self._in_flight) == _WINDOW:
+            self._in_flight.popleft().result()
         rows, self._batch, self._size = self._batch, [], 0
-        self._under_way.append(self._background.submit(self._publish(rows)))
+        self._in_flight.append(self._background.submit(self._publish(rows)))
 
     async def _publish(self, rows: Sequence[_Row]) -> None:
         """Publish them; one that is refused among others is found by halves."""

@@ -25,7 +25,7 @@ from qos.core.queue.effects import (
 )
 from qos.core.queue.item import (
     Affiliation,
-    Ended,
+    EndedItem,
     Failure,
     Item,
     ItemOutcome,
@@ -194,7 +194,7 @@ MIGRATIONS: Migrations = (
 
 #: The columns of each table, as the fields of the values are.
 ITEM = tuple(field.name for field in fields(Item))
-ENDED = tuple(field.name for field in fields(Ended))
+ENDED = tuple(field.name for field in fields(EndedItem))
 NODE = tuple(field.name for field in fields(Node))
 SUBSCRIPTION = tuple(field.name for field in fields(Subscription))
 
@@ -344,7 +344,7 @@ def _row(change: Change | tuple[RemoveItem, SaveEnded]) -> tuple[Value, ...]:
             return ("forget old", now)
 
 
-def _ended_row(ended: Ended) -> tuple[Value, ...]:
+def _ended_row(ended: EndedItem) -> tuple[Value, ...]:
     return (ended.outcome and ended.outcome.value, *_ended_values(ended))
 
 
@@ -397,10 +397,10 @@ def _list_from(text: str) -> list[Any]:
     return [] if text == "[]" else list(json.loads(text))
 
 
-def ended_from(plain: dict[str, Any]) -> Ended:
+def ended_from(plain: dict[str, Any]) -> EndedItem:
     """See item_from."""
     plain["outcome"] = _outcome_from(plain["outcome"])
-    return Ended(**plain)
+    return EndedItem(**plain)
 
 
 def _outcome_from(plain: str | None) -> ItemOutcome | None:

@@ -13,7 +13,7 @@ import math
 from collections.abc import Sequence
 
 from qos.core.queue.effects import Change
-from qos.core.queue.item import Ended, Item, ItemOutcome
+from qos.core.queue.item import EndedItem, Item, ItemOutcome
 from qos.core.queue.service import QueueContents
 from qos.errors import InvalidArgument
 from qos.stores.queue_rows import (
@@ -83,13 +83,13 @@ class QueueStore(SqliteFile[QueueContents, Change]):
         items = self._items("WHERE seq = ?", seq)
         return items[0] if items else None
 
-    def ended(self, node: str, item_id: str) -> list[Ended]:
+    def ended(self, node: str, item_id: str) -> list[EndedItem]:
         """What is remembered of the items that had this id."""
         return self.all_ended(node, [item_id]).get(item_id, [])
 
     def all_ended(
         self, node: str, item_ids: Sequence[str], *, since: float = -math.inf
-    ) -> dict[str, list[Ended]]:
+    ) -> dict[str, list[EndedItem]]:
         """What is remembered of the items that had these ids, by id; of no others.
 
         Args:
@@ -97,7 +97,7 @@ class QueueStore(SqliteFile[QueueContents, Change]):
             item_ids: their ids.
             since: only of those that ended after that.
         """
-        found: dict[str, list[Ended]] = {}
+        found: dict[str, list[EndedItem]] = {}
         for start in range(0, len(item_ids), _IDS):
             some = item_ids[start : start + _IDS]
             marks = ", ".join("?" * len(some))
@@ -107,9 +107,11 @@ class QueueStore(SqliteFile[QueueContents, Change]):
                 found.setdefault(each.item_id, []).append(each)
         return found
 
-    def settled(self, node: str, tokens: Sequence[tuple[str, str]]) -> dict[str, Ended]:
+    def settled(
+        self, node: str, tokens: Sequence[tuple[str, str]]
+    ) -> dict[str, EndedItem]:
         """What was ended with these tokens, each with its item's id, by id."""
-        found: dict[str, Ended] = {}
+        found: dict[str, EndedItem] = {}
         for item_id, token in tokens:
             sql = f"{_SELECT_ENDED} item_id = ? AND token = ?"
             records = self._records(ended_from, ENDED, sql, node, item_id, token)

@@ -24,6 +24,8 @@ from xml.etree import ElementTree as ET
 
 from slixmpp.basexmpp import BaseXMPP
 
+from qos.xml import CLIENT, COMPONENT
+
 __all__ = ["Gate", "Take", "is_confidential"]
 
 log = logging.getLogger(__name__)
@@ -36,8 +38,8 @@ _ATTRIBUTE = "_xep_qos_gate"
 
 _STREAM = "{http://etherx.jabber.org/streams}"
 _TLS = "{urn:ietf:params:xml:ns:xmpp-tls}"
-_CLIENT = "{jabber:client}"
-_COMPONENT = "{jabber:component:accept}"
+_CLIENT = f"{{{CLIENT}}}"
+_COMPONENT = f"{{{COMPONENT}}}"
 
 _PROCEED = f"{_TLS}proceed"
 _HANDSHAKE = f"{_COMPONENT}handshake"

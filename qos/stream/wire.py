@@ -20,8 +20,7 @@ from slixmpp.stanza import Iq, Message
 
 from qos.core.message.model import Incoming
 from qos.stream.tap import is_foreign
-from qos.xml import render
-from xep_qos.stanza import CLIENT
+from qos.xml import CLIENT, render
 
 __all__ = ["Wire"]
 

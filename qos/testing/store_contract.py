@@ -378,13 +378,13 @@ class StoreContract:
     def test_queued_messages_come_by_flow_and_seq(self, tmp_path: Path) -> None:
         """It is read in pieces, each beginning after the last."""
         sent = [outgoing(seq) for seq in (1, 2, 3, 5, 8, 13)]
-        under_way = outgoing(4, state=OutgoingState.OFFERED)
+        in_flight = outgoing(4, state=OutgoingState.OFFERED)
         even, odd = sent[1].flow, sent[0].flow
 
         async def scenario() -> None:
             store = self.new_store(tmp_path)
             async with opened(store):
-                await write(store, *map(Save, reversed(sent)), Save(under_way))
+                await write(store, *map(Save, reversed(sent)), Save(in_flight))
                 seqs = [
                     [record.seq for record in store.queued(flow, after=after, limit=3)]
                     for flow, after in ((odd, 0), (odd, 3), (odd, 13), (even, 0))

@@ -17,10 +17,10 @@ from qos.errors import LocalProtocolError, RequestRefused
 from qos.worker.leases import passing
 from xep_0254.queueing import XEP_0254
 
-__all__ = ["Company"]
+__all__ = ["ClientWorkers"]
 
 
-class Company:
+class ClientWorkers:
     """Who works for one service, through one client.
 
     Attributes:
@@ -32,7 +32,7 @@ class Company:
         self._nodes: set[str] = set()
 
     @classmethod
-    def of(cls, plugin: XEP_0254, service: str) -> Company:
+    def of(cls, plugin: XEP_0254, service: str) -> ClientWorkers:
         """The one of this client at this service."""
         companies = _companies.setdefault(plugin, {})
         return companies.setdefault(service, cls())
@@ -79,4 +79,4 @@ class Company:
             self.left.discard(node)
 
 
-_companies: WeakKeyDictionary[XEP_0254, dict[str, Company]] = WeakKeyDictionary()
+_companies: WeakKeyDictionary[XEP_0254, dict[str, ClientWorkers]] = WeakKeyDictionary()

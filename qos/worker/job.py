@@ -221,14 +221,14 @@ class Job:
     async def _settle(self, how: Settling) -> None:
         if self.outcome is how.outcome:
             return
-        under_way = None if self._ending is None else self._ending[0]
-        state = self.outcome or under_way
+        in_flight = None if self._ending is None else self._ending[0]
+        state = self.outcome or in_flight
         if state not in {None, how.outcome}:
             raise LocalProtocolError(
                 f"item {self.id!r} cannot be {how.outcome.value}: "
-                f"it is {'being ' if under_way else ''}{state.value}"
+                f"it is {'being ' if in_flight else ''}{state.value}"
             )
-        if under_way is None:
+        if in_flight is None:
             self.check_held()
             ending = asyncio.get_running_loop().create_task(self._end(how))
             # Nobody may be there any more to hear of it.

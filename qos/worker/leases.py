@@ -37,12 +37,12 @@ from qos.errors import (
 from qos.journal.schema import Entry, WorkerEvent
 from qos.journal.writer import JournalWriter
 from qos.worker.job import Job, Settling
-from qos.worker.retract_batcher import Retracting
+from qos.worker.retract_batcher import RetractBatcher
 from xep_0254.client_stanza import unreachable
 from xep_0254.events import DeliveredItem, Event
 from xep_0254.queueing import XEP_0254
 
-__all__ = ["Holding", "passing"]
+__all__ = ["Leases", "passing"]
 
 log = logging.getLogger(__name__)
 
@@ -93,7 +93,7 @@ _OUTCOMES = {
 }
 
 
-class Holding:
+class Leases:
     """What a worker holds of one node.
 
     Attributes:
@@ -118,7 +118,7 @@ class Holding:
         self.node = node
         self.jobs: dict[str, Job] = {}
         self._plugin = plugin
-        self._retracting = Retracting(plugin, service, node, batch=batch)
+        self._retracting = RetractBatcher(plugin, service, node, batch=batch)
         self._lock_s = lock_s
         self._extends = extend
         self._given_up = given_up

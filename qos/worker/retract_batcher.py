@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from qos.errors import LocalProtocolError, RequestFailed, RequestRefused
 from xep_0254.queueing import XEP_0254
 
-__all__ = ["Retracting"]
+__all__ = ["RetractBatcher"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class _Waiting:
     alone: asyncio.Future[bool]
 
 
-class Retracting:
+class RetractBatcher:
     """Retracts items of one node, by their tokens.
 
     Args:

@@ -29,9 +29,9 @@ from qos.errors import (
 from qos.jids import jid_of
 from qos.journal.writer import JournalWriter
 from qos.worker import effects, signals
-from qos.worker.client_workers import Company
+from qos.worker.client_workers import ClientWorkers
 from qos.worker.job import Job, cancelled, unrecoverable
-from qos.worker.leases import Holding, passing
+from qos.worker.leases import Leases, passing
 from xep_0254.events import Event
 from xep_0254.queueing import XEP_0254
 
@@ -135,7 +135,7 @@ class Worker:
         if XEP_0254.name not in client.plugin:
             client.register_plugin(XEP_0254.name)
         self._plugin = XEP_0254.of(client)
-        self._holding = Holding(
+        self._holding = Leases(
             self._plugin,
             self.service,
             node,
@@ -145,7 +145,7 @@ class Worker:
             given_up=self._give_up,
             journal=journal,
         )
-        self._company = Company.of(self._plugin, self.service)
+        self._company = ClientWorkers.of(self._plugin, self.service)
         self._failure: BaseException | None = None
         self._subscribed = asyncio.Event()
         # As far as is known: its answer may never have come.

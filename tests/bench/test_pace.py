@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from qos.bench.pace import Window, keep_under_way
+from qos.bench.pace import Window, keep_in_flight
 from qos.bench.sample import BenchFailed, Sample
 from qos.bench.times import Times, pack, sample_of, unpack
 from qos.bench.usage import Watch
@@ -53,7 +53,7 @@ async def awaited(
         await asyncio.sleep(ENDS_S)
         flying -= 1
 
-    times = await keep_under_way(one, window=window, seconds=seconds, pause_s=pause_s)
+    times = await keep_in_flight(one, window=window, seconds=seconds, pause_s=pause_s)
     return times, most
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qos.core.fifo_lanes import Lanes
+from qos.core.fifo_lanes import FifoLanes
 
 
 def test_the_first_goes_on_and_the_others_wait_in_their_order() -> None:
     """The order in which they came is that of their sender."""
-    lanes: Lanes[str] = Lanes()
+    lanes: FifoLanes[str] = FifoLanes()
     assert lanes.enter("a", "1")
     assert not lanes.enter("a", "2")
     assert not lanes.enter("a", "3")
@@ -21,7 +21,7 @@ def test_the_first_goes_on_and_the_others_wait_in_their_order() -> None:
 
 def test_one_that_is_first_already_goes_on_again() -> None:
     """A retry keeps its place."""
-    lanes: Lanes[str] = Lanes()
+    lanes: FifoLanes[str] = FifoLanes()
     assert lanes.enter("a", "1")
     assert not lanes.enter("a", "2")
     assert lanes.enter("a", "1")
@@ -32,7 +32,7 @@ def test_one_that_is_first_already_goes_on_again() -> None:
 
 def test_nobody_waits_for_another_lane() -> None:
     """One sender's bad message is not the other's trouble."""
-    lanes: Lanes[str] = Lanes()
+    lanes: FifoLanes[str] = FifoLanes()
     assert lanes.enter("a", "1")
     assert lanes.enter("b", "1")
 
@@ -42,7 +42,7 @@ def test_each_lane_goes_on_in_order_and_leaves_nothing_behind(
     moves: list[tuple[str, bool]],
 ) -> None:
     """Whatever comes and goes in between."""
-    lanes: Lanes[int] = Lanes()
+    lanes: FifoLanes[int] = FifoLanes()
     waiting: dict[str, list[int]] = {"a": [], "b": []}
     for number, (lane, comes) in enumerate(moves):
         line = waiting[lane]

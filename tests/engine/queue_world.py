@@ -23,13 +23,13 @@ from qos.core.queue.effects import (
     SaveItem,
 )
 from qos.core.queue.handle import handle
-from qos.core.queue.item import Ended, Item, ItemOutcome
+from qos.core.queue.item import EndedItem, Item, ItemOutcome
 from qos.core.queue.requests import (
     Create,
-    Entry,
     Extend,
     ExtendResult,
     Publish,
+    PublishedItem,
     Refusal,
     Request,
     Result,
@@ -67,11 +67,11 @@ def entry(
     priority: int | None = None,
     ttl: float | None = None,
     delay: float = 0.0,
-) -> Entry:
+) -> PublishedItem:
     """An item to publish; its payload is its id, unless a text is given."""
     payload = f"<x>{text or item_id}</x>"
     digest = hashlib.sha256(payload.encode()).hexdigest()
-    return Entry(
+    return PublishedItem(
         item_id=item_id,
         payload=payload,
         digest=digest,
@@ -204,7 +204,7 @@ class World:
         self.ask(Create(node, config or {}), by)
 
     def publish(
-        self, *entries: Entry | str, by: str = PUBLISHER, node: str = NODE
+        self, *entries: PublishedItem | str, by: str = PUBLISHER, node: str = NODE
     ) -> Result:
         """Publish, all in one request; an id alone is an item as well."""
         made = tuple(entry(one) if isinstance(one, str) else one for one in entries)
@@ -319,10 +319,12 @@ class _Memory:
 
     def ended(
         self, node: str, item_ids: Sequence[str], *, since: float
-    ) -> dict[str, list[Ended]]:
+    ) -> dict[str, list[EndedItem]]:
         return self._soon().all_ended(node, item_ids, since=since)
 
-    def settled(self, node: str, tokens: Sequence[tuple[str, str]]) -> dict[str, Ended]:
+    def settled(
+        self, node: str, tokens: Sequence[tuple[str, str]]
+    ) -> dict[str, EndedItem]:
         return self._soon().settled(node, tokens)
 
     def _soon(self) -> QueueDisk:

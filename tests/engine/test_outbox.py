@@ -440,7 +440,7 @@ async def test_what_does_not_fit_the_window_waits_on_disk(bench: Bench) -> None:
     await bench.run()
     assert len(bench.port.sent) == WINDOW_FIRST
     assert bench.outbox.outstanding == 100
-    assert len(bench.outbox._under_way) == WINDOW_FIRST
+    assert len(bench.outbox._in_flight) == WINDOW_FIRST
     await bench.answer_all()
     assert bench.outbox.outstanding == 0
     assert not list(bench.store.outgoing())
@@ -457,7 +457,7 @@ async def test_memory_holds_no_account_for_ever(
             await bench.submit(to=f"user{number}@example.org/1")
         await bench.run()
         await bench.answer_all()
-    held = bench.outbox._under_way
+    held = bench.outbox._in_flight
     assert not held._flows
     assert list(held._idle) == [f"user{number}@example.org" for number in (7, 8, 9)]
     assert held.flow("user9@example.org").window > WINDOW_FIRST
@@ -698,7 +698,7 @@ async def test_a_queued_message_whose_end_cannot_be_written_ends_when_it_can(
     bench.store.disk.full = True
     await bench.run(10)
     assert not delivery.ended
-    assert len(bench.outbox._under_way) == WINDOW_FIRST
+    assert len(bench.outbox._in_flight) == WINDOW_FIRST
     bench.store.disk.full = False
     await bench.run(5)
     assert (await delivery.outcome()).status is OutgoingState.NOT_DELIVERED
@@ -828,7 +828,7 @@ async def test_withdrawing(bench: Bench) -> None:
     with pytest.raises(CannotWithdraw):
         await releasing.withdraw()
     # The one that waited has the place of the one that was offered.
-    assert len(bench.outbox._under_way) == WINDOW_FIRST
+    assert len(bench.outbox._in_flight) == WINDOW_FIRST
     with pytest.raises(UnknownMessage):
         await bench.outbox.withdraw("nobody")
 
@@ -917,9 +917,9 @@ async def test_what_is_put_back_is_not_offered_beside_those_that_passed_it() -> 
     taken_back = asyncio.ensure_future(waiting[0].withdraw())
     await settle()
     # Room for all that wait: they pass it while its end is being written.
-    bench.outbox._under_way.flow("lamp@example.org")._window = 20.0
+    bench.outbox._in_flight.flow("lamp@example.org")._window = 20.0
     bench.outbox.session_started(OWN)
-    assert len(bench.outbox._under_way) == 8
+    assert len(bench.outbox._in_flight) == 8
     await bench.run()
     with pytest.raises(StoreFull):
         await taken_back

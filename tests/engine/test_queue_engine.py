@@ -19,11 +19,11 @@ from qos.core.queue.requests import (
     Create,
     CreateResult,
     Delete,
-    Entry,
     Items,
     ItemsResult,
     Ok,
     Publish,
+    PublishedItem,
     PublishResult,
     Purge,
     Refusal,
@@ -47,9 +47,11 @@ OTHER_BEE = "bee@example.org/2"
 NODE = "orders"
 
 
-def entry(item_id: str, payload: str = "<x xmlns='urn:x'/>") -> Entry:
+def entry(item_id: str, payload: str = "<x xmlns='urn:x'/>") -> PublishedItem:
     digest = hashlib.sha256(payload.encode()).hexdigest()
-    return Entry(item_id=item_id, payload=payload, digest=digest, size=len(payload))
+    return PublishedItem(
+        item_id=item_id, payload=payload, digest=digest, size=len(payload)
+    )
 
 
 class Disk:

@@ -23,7 +23,14 @@ from qos.core.queue.effects import (
     SaveNode,
     SaveSubscription,
 )
-from qos.core.queue.item import Ended, Item, ItemOutcome, ItemState, Node, Subscription
+from qos.core.queue.item import (
+    EndedItem,
+    Item,
+    ItemOutcome,
+    ItemState,
+    Node,
+    Subscription,
+)
 from qos.stores.base import ForgetEnded, Remember
 from qos.stores.files import FilesStore
 from qos.stores.files_index import outgoing_name
@@ -114,7 +121,7 @@ def _queue_writes() -> list[list[Any]]:
         via="bee@example.org/1",
         queue_requests=3,
     )
-    gone = Ended(
+    gone = EndedItem(
         seq=1,
         node="jobs",
         item_id="item 1",

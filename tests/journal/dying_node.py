@@ -31,8 +31,8 @@ from qos.core.queue.effects import Notification
 from qos.core.queue.item import ItemOutcome
 from qos.core.queue.requests import (
     Create,
-    Entry,
     Publish,
+    PublishedItem,
     Refusal,
     Retract,
     Settlement,
@@ -235,7 +235,7 @@ class Service:
     async def _publish(self, item_id: str) -> None:
         payload = "<secret xmlns='urn:x'/>"
         digest = hashlib.sha256(payload.encode()).hexdigest()
-        entry = Entry(
+        entry = PublishedItem(
             item_id=item_id, payload=payload, digest=digest, size=len(payload)
         )
         await self._ask(Publish(QUEUE, (entry,)))

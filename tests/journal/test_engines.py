@@ -18,7 +18,14 @@ from qos.core.message.effects import Answer, Report, Transmit
 from qos.core.message.model import Incoming, Level, Outgoing, Route
 from qos.core.message.receiver import Request
 from qos.core.queue.effects import Notification
-from qos.core.queue.requests import Create, Entry, Publish, Refusal, Result, Subscribe
+from qos.core.queue.requests import (
+    Create,
+    Publish,
+    PublishedItem,
+    Refusal,
+    Result,
+    Subscribe,
+)
 from qos.core.queue.requests import Request as QueueRequest
 from qos.engine import Inbox, InboxLimits, Outbox, OutboxLimits
 from qos.engine.queue_engine import Payloads, QueueEngine
@@ -246,8 +253,8 @@ async def test_an_item_that_was_not_stored_was_withdrawn(tmp_path: Path) -> None
         engine.request(request, by, answer)
         return await done
 
-    def entry(item_id: str) -> Entry:
-        return Entry(item_id=item_id, payload="<x/>", digest=item_id, size=4)
+    def entry(item_id: str) -> PublishedItem:
+        return PublishedItem(item_id=item_id, payload="<x/>", digest=item_id, size=4)
 
     engine.online()
     times = {"queue#lock_timeout": "10", "queue#backoff": "0"}

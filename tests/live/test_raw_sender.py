@@ -991,12 +991,12 @@ async def test_the_window_starts_at_5_doubles_and_is_halved_by_a_refusal(
             await say_error(iq, bob, "resource-constraint", "wait")
         await finish(bob, offers[3:])
         offers = await window_of(alice, bob)
-        under_way = 3 + len(offers)
-        assert 10 <= under_way <= 12
+        in_flight = 3 + len(offers)
+        assert 10 <= in_flight <= 12
         # From now on by one for each window delivered.
         await finish(bob, offers)
         later = 3 + len(await window_of(alice, bob))
-        assert under_way <= later <= under_way + 1
+        assert in_flight <= later <= in_flight + 1
         assert sum(delivery.ended for delivery in deliveries) >= 5 + 10 + 17
 
 

@@ -30,7 +30,7 @@ from qos.core.queue.effects import (
 )
 from qos.core.queue.item import (
     Affiliation,
-    Ended,
+    EndedItem,
     Item,
     ItemOutcome,
     ItemState,
@@ -79,8 +79,8 @@ def accepted(seq: int) -> Item:
     )
 
 
-def ended(item_id: str) -> Ended:
-    return Ended(
+def ended(item_id: str) -> EndedItem:
+    return EndedItem(
         seq=1,
         node="jobs",
         item_id=item_id,
@@ -309,8 +309,14 @@ def test_the_file_says_whose_it_is_and_which_version(path: Path) -> None:
 def test_the_tables_have_what_the_values_have(path: Path) -> None:
     """A field without a column would fail every write; a column without one too."""
     run(QueueStore(path))
-    for kind in (Item, Ended, Node, Subscription):
-        columns = query(path, f"PRAGMA table_info({kind.__name__.lower()})")
+    tables = {
+        "item": Item,
+        "ended": EndedItem,
+        "node": Node,
+        "subscription": Subscription,
+    }
+    for table, kind in tables.items():
+        columns = query(path, f"PRAGMA table_info({table})")
         names = {field.name for field in fields(kind)}
         assert {column[1] for column in columns} == names
 

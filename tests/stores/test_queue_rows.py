@@ -9,7 +9,7 @@ from qos.core.queue.effects import (
     SaveEnded,
     SaveItem,
 )
-from qos.core.queue.item import Ended, Item, ItemState
+from qos.core.queue.item import EndedItem, Item, ItemState
 from qos.stores.queue_rows import rows
 from qos.stores.sqlite_changes import _size
 
@@ -25,7 +25,7 @@ ITEM = Item(
 )
 LOCKED = replace(ITEM, state=ItemState.ACQUIRED, holder="w@b/1")
 OTHER = replace(ITEM, seq=8, item_id="o")
-ENDED = Ended(
+ENDED = EndedItem(
     seq=7,
     node="n",
     item_id="i",

@@ -34,7 +34,7 @@ from qos.core.queue.effects import (
     SaveSubscription,
 )
 from qos.core.queue.item import (
-    Ended,
+    EndedItem,
     Item,
     ItemOutcome,
     ItemState,
@@ -84,7 +84,7 @@ class Model:
     subscriptions: dict[tuple[str, str], Subscription] = field(default_factory=dict)
     items: dict[int, Item] = field(default_factory=dict)
     payloads: dict[int, str] = field(default_factory=dict)
-    ended: dict[tuple[str, str, str, int], Ended] = field(default_factory=dict)
+    ended: dict[tuple[str, str, str, int], EndedItem] = field(default_factory=dict)
     next_seq: int = 1
 
     def change(self, change: Change) -> None:
@@ -233,12 +233,12 @@ class Chance:
             return RemoveItem(self._chance.randint(1, model.next_seq))
         if kind == 8:
             seq, known = self._chance.randint(1, model.next_seq), sorted(model.ended)
-            ended = self._any(Ended, seq=seq, node=node, item_id=item_id)
+            ended = self._any(EndedItem, seq=seq, node=node, item_id=item_id)
             if known and self._chance.randrange(2):
                 # What is remembered already.
                 node, item_id, token, seq = pick(known)
                 ended = self._any(
-                    Ended, node=node, item_id=item_id, seq=seq, token=token
+                    EndedItem, node=node, item_id=item_id, seq=seq, token=token
                 )
             return SaveEnded(ended)
         if kind == 9:

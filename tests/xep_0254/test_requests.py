@@ -13,11 +13,11 @@ from qos.core.queue.requests import (
     Create,
     DefaultConfig,
     Delete,
-    Entry,
     GetConfigure,
     GetOptions,
     Items,
     Publish,
+    PublishedItem,
     Purge,
     Refusal,
     Request,
@@ -90,9 +90,9 @@ def form(*fields: tuple[str, str], form_type: str = "", kind: str = "submit") ->
     return f"<x xmlns='jabber:x:data' type='{kind}'>{content}</x>"
 
 
-def entry(item_id: str, payload: str) -> Entry:
+def entry(item_id: str, payload: str) -> PublishedItem:
     digest = hashlib.sha256(payload.encode()).hexdigest()
-    return Entry(
+    return PublishedItem(
         item_id=item_id, payload=payload, digest=digest, size=len(payload.encode())
     )
 

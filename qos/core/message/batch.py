@@ -23,8 +23,8 @@ __all__ = [
     "ELEMENTS_MAX",
     "PATIENCE_S",
     "Answers",
+    "BatchQueue",
     "Element",
-    "Loads",
     "for_each",
 ]
 
@@ -85,7 +85,7 @@ class _Sent:
     at: float
 
 
-class Loads:
+class BatchQueue:
     """What goes to one peer, cut into loads: each is one stanza.
 
     What has gathered goes when the peer has less than two of our stanzas to answer,

@@ -33,7 +33,7 @@ class Flow:
         # After a refusal the other messages of the same window are likely to be
         # refused as well: they do not halve it again.
         self._settling = 0
-        self._under_way: set[str] = set()
+        self._in_flight: set[str] = set()
         self._ordered: list[int] = []
         # Those of them that the peer does not hold yet.
         self._unheld: set[int] = set()
@@ -44,14 +44,14 @@ class Flow:
         return int(self._window)
 
     @property
-    def under_way(self) -> int:
+    def in_flight(self) -> int:
         """How many messages are."""
-        return len(self._under_way)
+        return len(self._in_flight)
 
     @property
     def room(self) -> int:
         """How many more may be."""
-        return max(0, self.window - len(self._under_way))
+        return max(0, self.window - len(self._in_flight))
 
     def admits(self, record: Outgoing) -> bool:
         """Whether a queued message may be offered now.
@@ -71,7 +71,7 @@ class Flow:
 
     def begin(self, record: Outgoing) -> None:
         """Count a message as under way."""
-        self._under_way.add(record.msg_id)
+        self._in_flight.add(record.msg_id)
         if record.ordered:
             bisect.insort(self._ordered, record.seq)
             self.update(record)
@@ -89,9 +89,9 @@ class Flow:
 
     def end(self, record: Outgoing) -> None:
         """Stop counting a message, however it ended."""
-        if record.msg_id not in self._under_way:
+        if record.msg_id not in self._in_flight:
             return
-        self._under_way.remove(record.msg_id)
+        self._in_flight.remove(record.msg_id)
         if record.ordered:
             self._ordered.remove(record.seq)
             self._unheld.discard(record.seq)
@@ -109,4 +109,4 @@ class Flow:
             return
         self._doubling = False
         self._window = max(1.0, self._window / 2)
-        self._settling = max(0, len(self._under_way) - 1)
+        self._settling = max(0, len(self._in_flight) - 1)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from qos.core.queue.item import Item, ItemState, Subscription
 
-__all__ = ["Backlog", "Candidate", "Candidates", "Moments"]
+__all__ = ["Candidate", "Candidates", "ItemTimers", "ReadyItems"]
 
 #: Outdated entries that a heap may hold beside as many as there are items.
 _SLACK = 1000
@@ -22,7 +22,7 @@ _SLACK = 1000
 _Live = Callable[[str], Item | None]
 
 
-class Backlog:
+class ReadyItems:
     """The items that can be delivered now, in order.
 
     One heap for each set of workers that cannot handle an item: few, as a rule
@@ -156,7 +156,7 @@ class Candidates:
         heapq.heappush(self._heap, entry)
 
 
-class Moments:
+class ItemTimers:
     """When to look at an item again: its delay, its ttl, its lock."""
 
     def __init__(self, live: _Live) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from qos.core.queue.item import Ended, Item, Node, Subscription
+from qos.core.queue.item import EndedItem, Item, Node, Subscription
 
 __all__ = [
     "Change",
@@ -60,7 +60,7 @@ class SaveEnded:
     In the place of one with the same token and seq: both ended without a token.
     """
 
-    ended: Ended
+    ended: EndedItem
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ __all__ = [
     "PRIORITIES",
     "PRIORITY",
     "Affiliation",
-    "Ended",
+    "EndedItem",
     "Failure",
     "Item",
     "ItemOutcome",
@@ -158,7 +158,7 @@ class Item:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
+class EndedItem:
     """What is remembered of the end of an item.
 
     Of one id there can be several: it is used again, or the item is requeued.

@@ -6,15 +6,15 @@ An item is a value: what has changed is dropped as it was and put as it is.
 
 from __future__ import annotations
 
-from qos.core.queue.dispatch import Backlog, Moments
+from qos.core.queue.dispatch import ItemTimers, ReadyItems
 from qos.core.queue.holders import Holders
 from qos.core.queue.item import Item, ItemState
 from qos.core.strings import bare
 
-__all__ = ["LiveItems"]
+__all__ = ["ItemIndex"]
 
 
-class LiveItems:
+class ItemIndex:
     """The items of one node.
 
     Attributes:
@@ -31,8 +31,8 @@ class LiveItems:
         self.size = 0
         self.letters: dict[str, set[str]] = {}
         self.holders = Holders()
-        self.backlog = Backlog(self.items.get)
-        self.moments = Moments(self.items.get)
+        self.backlog = ReadyItems(self.items.get)
+        self.moments = ItemTimers(self.items.get)
 
     def put(self, item: Item, now: float) -> None:
         """Hold an item that is not held."""

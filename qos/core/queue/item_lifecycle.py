@@ -28,7 +28,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 
-from qos.core.queue.item import Ended, Failure, Item, ItemOutcome, ItemState
+from qos.core.queue.item import EndedItem, Failure, Item, ItemOutcome, ItemState
 from qos.core.queue.node_options import NodeOptions
 from qos.core.queue.requests import Refusal, Settlement
 from qos.core.replace import replace
@@ -269,7 +269,7 @@ def ended(
     dedupe_s: float,
     by: str = "",
     outcome: ItemOutcome | None = None,
-) -> Ended:
+) -> EndedItem:
     """What is remembered of it.
 
     Args:
@@ -279,7 +279,7 @@ def ended(
         by: the full JID that settled it, with its token; '': nobody did.
         outcome: the one it asked for.
     """
-    return Ended(
+    return EndedItem(
         seq=item.seq,
         node=item.node,
         item_id=item.item_id,
@@ -298,7 +298,7 @@ def ended(
 
 def check_settlement(
     item: Item | None,
-    ended: Ended | None,
+    ended: EndedItem | None,
     settlement: Settlement,
     *,
     requester: str,
@@ -348,7 +348,7 @@ def check_settlement(
     raise _unexpected(name)
 
 
-def _is_repeat(ended: Ended, settlement: Settlement, account: str) -> bool:
+def _is_repeat(ended: EndedItem, settlement: Settlement, account: str) -> bool:
     return (
         settlement.token != ""
         and settlement.token == ended.token

@@ -28,18 +28,18 @@ from qos.core.queue.effects import (
 )
 from qos.core.queue.holders import Present, resources
 from qos.core.queue.item import (
-    Ended,
+    EndedItem,
     Item,
     ItemOutcome,
     ItemState,
     Node,
     Subscription,
 )
-from qos.core.queue.item_index import LiveItems
+from qos.core.queue.item_index import ItemIndex
 from qos.core.queue.item_lifecycle import ItemInput
 from qos.core.queue.node_options import NodeOptions, node_options
 from qos.core.queue.publishing import has_room, new_items
-from qos.core.queue.requests import Entry, Settlement
+from qos.core.queue.requests import PublishedItem, Settlement
 from qos.core.quota import Tally
 from qos.core.replace import replace
 from qos.core.strings import bare
@@ -99,7 +99,7 @@ class QueueNode:
         self._dormant_end: float | None = None
         for each in subscriptions:
             self.keep_subscription(each)
-        self.live = LiveItems()
+        self.live = ItemIndex()
         self.dead = dead
         self.died: list[Item] = []
         self.suspended: list[str] = []
@@ -132,10 +132,10 @@ class QueueNode:
 
     def publish(
         self,
-        entries: Sequence[Entry],
+        entries: Sequence[PublishedItem],
         publisher: str,
         *,
-        ended: Mapping[str, Sequence[Ended]],
+        ended: Mapping[str, Sequence[EndedItem]],
         next_seq: Callable[[], int],
         now: float,
     ) -> list[QueueEffect]:
@@ -194,7 +194,7 @@ class QueueNode:
         settlements: Sequence[Settlement],
         requester: str,
         *,
-        ended: Mapping[str, Ended],
+        ended: Mapping[str, EndedItem],
         now: float,
     ) -> list[QueueEffect]:
         """Retract or unlock items, all or none; see `item_lifecycle.check_settlement`.
@@ -308,7 +308,7 @@ class QueueNode:
 
     def _ended(
         self, item: Item, now: float, by: str = "", outcome: ItemOutcome | None = None
-    ) -> Ended:
+    ) -> EndedItem:
         return item_lifecycle.ended(
             item,
             now=now,

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from qos.core.queue.item import PRIORITY, Ended, Item
-from qos.core.queue.item_index import LiveItems
+from qos.core.queue.item import PRIORITY, EndedItem, Item
+from qos.core.queue.item_index import ItemIndex
 from qos.core.queue.node_options import NodeOptions
-from qos.core.queue.requests import Entry, Refusal
+from qos.core.queue.requests import PublishedItem, Refusal
 
 __all__ = ["has_room", "new_items"]
 
 
 def new_items(
-    live: LiveItems,
-    entries: Sequence[Entry],
+    live: ItemIndex,
+    entries: Sequence[PublishedItem],
     publisher: str,
     *,
     node: str,
     options: NodeOptions,
-    ended: Mapping[str, Sequence[Ended]],
+    ended: Mapping[str, Sequence[EndedItem]],
     next_seq: Callable[[], int],
     now: float,
 ) -> list[tuple[Item, str]]:
@@ -42,7 +42,7 @@ def new_items(
     new = []
     for entry in entries:
         # Several, where one that was dead has been requeued.
-        known: list[Item | Ended] = [
+        known: list[Item | EndedItem] = [
             before
             for before in ended.get(entry.item_id, ())
             if now < before.ended_at + options.dedupe_window
@@ -64,17 +64,17 @@ def new_items(
     ]
 
 
-def _is_same(known: Item | Ended, entry: Entry, publisher: str) -> bool:
+def _is_same(known: Item | EndedItem, entry: PublishedItem, publisher: str) -> bool:
     return (known.publisher, known.digest) == (publisher, entry.digest)
 
 
-def has_room(live: LiveItems, options: NodeOptions, size: int) -> bool:
+def has_room(live: ItemIndex, options: NodeOptions, size: int) -> bool:
     """Whether one more item of so many bytes is within the limits of the node."""
     return _exceeded(len(live.items) + 1, live.size + size, options) is None
 
 
 def _check_room(
-    live: LiveItems, new: Sequence[Entry], node: str, options: NodeOptions
+    live: ItemIndex, new: Sequence[PublishedItem], node: str, options: NodeOptions
 ) -> None:
     items, size = len(live.items), live.size
     for entry in new:
@@ -98,7 +98,12 @@ def _exceeded(items: int, size: int, options: NodeOptions) -> str | None:
 
 
 def _item(
-    entry: Entry, publisher: str, node: str, options: NodeOptions, seq: int, now: float
+    entry: PublishedItem,
+    publisher: str,
+    node: str,
+    options: NodeOptions,
+    seq: int,
+    now: float,
 ) -> Item:
     ttl = options.ttl if entry.ttl is None else entry.ttl
     return Item(

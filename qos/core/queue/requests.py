@@ -28,7 +28,6 @@ __all__ = [
     "CreateResult",
     "DefaultConfig",
     "Delete",
-    "Entry",
     "Extend",
     "ExtendResult",
     "GetConfigure",
@@ -39,6 +38,7 @@ __all__ = [
     "OptionsResult",
     "Publish",
     "PublishResult",
+    "PublishedItem",
     "Purge",
     "Refusal",
     "Request",
@@ -90,7 +90,7 @@ class Refusal(RemoteProtocolError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class PublishedItem:
     """An item to be published.
 
     Attributes:
@@ -117,7 +117,7 @@ class Publish:
     """Publish these items, all or none (XEP-0060 §7.1)."""
 
     node: str
-    entries: tuple[Entry, ...]
+    entries: tuple[PublishedItem, ...]
 
 
 @dataclass(frozen=True, slots=True)

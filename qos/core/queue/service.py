@@ -1,6 +1,6 @@
 """A queue service: its nodes, who is there, what died, and what happens by itself.
 
-What a request comes to is in `queue_owners` and `queue_users`; either a result with
+What a request comes to is in `owner_requests` and `subscriber_requests`; either a result with
 the effects, in order, or a Refusal, and then nothing has changed.
 """
 
@@ -25,7 +25,7 @@ from qos.core.queue.effects import (
     QueueEffect,
     SaveItem,
 )
-from qos.core.queue.item import Ended, Item, ItemOutcome, Node, Subscription
+from qos.core.queue.item import EndedItem, Item, ItemOutcome, Node, Subscription
 from qos.core.queue.node import QueueNode
 from qos.core.queue.requests import Refusal
 from qos.core.queue.stats import stats
@@ -59,10 +59,12 @@ class Memory(Protocol):
 
     def ended(
         self, node: str, item_ids: Sequence[str], *, since: float
-    ) -> dict[str, list[Ended]]:
+    ) -> dict[str, list[EndedItem]]:
         """What is remembered of items that ended after that, by id; of no others."""
 
-    def settled(self, node: str, tokens: Sequence[tuple[str, str]]) -> dict[str, Ended]:
+    def settled(
+        self, node: str, tokens: Sequence[tuple[str, str]]
+    ) -> dict[str, EndedItem]:
         """What was ended with these tokens, each with its item's id, by id."""
 
     def archived(

@@ -10,7 +10,7 @@ from qos.core.queue.access import is_owner, may_publish, may_subscribe
 from qos.core.queue.effects import NotifyItem, QueueEffect
 from qos.core.queue.item import (
     Affiliation,
-    Ended,
+    EndedItem,
     Item,
     ItemOutcome,
     Subscription,
@@ -95,7 +95,7 @@ def publish(
 def settle(
     service: Queues, request: Retract | Unlock, requester: str, now: float
 ) -> tuple[Ok, _Effects]:
-    """XEP-0254 §2.3 and §2.4; see `work_queue.check_settlement`."""
+    """XEP-0254 §2.3 and §2.4; see `item_lifecycle.check_settlement`."""
     queue = service.queue(request.node)
     late = [
         (each.item_id, each.token)
@@ -128,7 +128,7 @@ def _not_shown(service: Queues, name: str, requester: str) -> Iterator[None]:
 
 def _ended(
     service: Queues, queue: QueueNode, item_ids: Sequence[str], now: float
-) -> dict[str, list[Ended]]:
+) -> dict[str, list[EndedItem]]:
     window = queue.options.dedupe_window
     if not item_ids or not window:
         return {}

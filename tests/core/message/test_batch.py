@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qos.core.message.batch import Answers, Element, Loads, for_each
+from qos.core.message.batch import Answers, BatchQueue, Element, for_each
 from qos.core.message.effects import Transmit
 from qos.core.message.model import Level, Outgoing, Route
 from qos.core.message.sender import Reply
@@ -37,11 +37,11 @@ def request(iq_id: str, text: str) -> Element:
     return Element(iq_id, text, Transmit("offer", record, Route(record.to)))
 
 
-def loads(*, count_max: int = 4, bytes_max: int = 1_000) -> Loads:
-    return Loads(count_max=count_max, bytes_max=bytes_max, patience_s=PATIENCE_S)
+def loads(*, count_max: int = 4, bytes_max: int = 1_000) -> BatchQueue:
+    return BatchQueue(count_max=count_max, bytes_max=bytes_max, patience_s=PATIENCE_S)
 
 
-def gathered(gathering: Loads, numbers: range, size: int = 10) -> Loads:
+def gathered(gathering: BatchQueue, numbers: range, size: int = 10) -> BatchQueue:
     for number in numbers:
         gathering.add(element(number, size))
     return gathering
@@ -51,7 +51,7 @@ def ids(load: tuple[Element, ...]) -> list[str]:
     return [each.iq_id for each in load]
 
 
-def busy(gathering: Loads, *, at: float = 0.0) -> Loads:
+def busy(gathering: BatchQueue, *, at: float = 0.0) -> BatchQueue:
     """As many stanzas are unanswered as may be, the second of them a little later."""
     gathering.sent("b1", (), at)
     gathering.sent("b2", (), at + 0.1)

@@ -32,7 +32,7 @@ def outgoing(
 
 def filled(flow: Flow) -> Flow:
     """The flow with as many messages under way as it takes."""
-    for seq in range(flow.under_way + 1, flow.window + 1):
+    for seq in range(flow.in_flight + 1, flow.window + 1):
         flow.begin(outgoing(seq))
     return flow
 
@@ -44,21 +44,21 @@ EVENTS = st.lists(st.sampled_from(("begin", "end", "delivered", "constrained")))
 def test_the_window_never_leaves_one_to_max(window_max: int, events: list[str]) -> None:
     """At 0 nothing would ever move again; above max the peer is flooded."""
     flow = Flow(window_max)
-    under_way: list[Outgoing] = []
+    in_flight: list[Outgoing] = []
     for seq, event in enumerate(events):
         record = outgoing(seq)
         if event == "begin" and flow.admits(record):
             flow.begin(record)
-            under_way.append(record)
-        elif event == "end" and under_way:
-            flow.end(under_way.pop(0))
+            in_flight.append(record)
+        elif event == "end" and in_flight:
+            flow.end(in_flight.pop(0))
         elif event == "delivered":
             flow.delivered()
         elif event == "constrained":
             flow.constrained()
         assert 1 <= flow.window <= window_max
-        assert flow.under_way == len(under_way)
-        assert flow.room == max(0, flow.window - len(under_way))
+        assert flow.in_flight == len(in_flight)
+        assert flow.room == max(0, flow.window - len(in_flight))
         assert flow.admits(outgoing(-1)) is (flow.room > 0)
 
 
@@ -131,7 +131,7 @@ def test_a_window_that_has_shrunk_below_what_is_under_way_has_no_room() -> None:
     """And no negative one."""
     flow = filled(Flow(100))
     flow.constrained()
-    assert (flow.under_way, flow.window, flow.room) == (5, 2, 0)
+    assert (flow.in_flight, flow.window, flow.room) == (5, 2, 0)
 
 
 @pytest.mark.parametrize("ordered", [True, False])
@@ -139,7 +139,7 @@ def test_ending_what_was_never_begun_does_nothing(ordered: bool) -> None:
     """A message may be withdrawn, or meet its deadline, before its first attempt."""
     flow = Flow(5)
     flow.end(outgoing(1, ordered=ordered))
-    assert flow.under_way == 0
+    assert flow.in_flight == 0
 
 
 @given(st.permutations(range(6)), st.permutations(range(6)))
@@ -207,7 +207,7 @@ def test_two_messages_that_differ_in_state_only_are_one() -> None:
     record = outgoing(1, ordered=True)
     flow.begin(record)
     flow.end(replace(record, attempts=3))
-    assert flow.under_way == 0
+    assert flow.in_flight == 0
 
 
 def test_the_flow_of_a_message_is_the_account_it_goes_to() -> None:

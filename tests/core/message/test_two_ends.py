@@ -792,7 +792,7 @@ class EitherPeer(RuleBasedStateMachine):
             assert truth.outcome
             if truth.outcome is OutgoingState.DELIVERED:
                 assert truth.handed or truth.lost, "delivered, but nobody had it"
-        assert self.sender.flow.under_way == 0
+        assert self.sender.flow.in_flight == 0
 
 
 class OurPeer(EitherPeer):

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from qos.core.queue import item_lifecycle
-from qos.core.queue.item import Ended, Failure, Item, ItemOutcome, ItemState
+from qos.core.queue.item import EndedItem, Failure, Item, ItemOutcome, ItemState
 from qos.core.queue.item_lifecycle import HOLD_S_MAX, TRANSITIONS, ItemInput
 from qos.core.queue.node_options import NodeOptions, node_options
 
@@ -286,7 +286,7 @@ def test_a_memory_has_the_token_only_of_one_who_settled_it() -> None:
     settled = item_lifecycle.ended(
         LOCKED, now=200.0, dedupe_s=10.0, by="bee@x/2", outcome=ItemOutcome.ACCEPTED
     )
-    assert settled == Ended(
+    assert settled == EndedItem(
         seq=LOCKED.seq,
         node="orders",
         item_id="a",

@@ -10,7 +10,7 @@ import contextlib
 import hashlib
 import itertools
 
-from qos.core.queue.requests import Entry, Publish, Refusal, Request, Result
+from qos.core.queue.requests import Publish, PublishedItem, Refusal, Request, Result
 from qos.errors import NoAnswer, RequestFailed, RequestRefused
 from simulation.items import ItemBook, ItemFacts
 from simulation.loop import SimulatedLoop
@@ -181,7 +181,7 @@ class Shop(Asker):
         item_id = facts.planned.item_id
         payload = f"<work>{item_id}</work>"
         digest = hashlib.sha256(payload.encode()).hexdigest()
-        entry = Entry(
+        entry = PublishedItem(
             item_id=item_id, payload=payload, digest=digest, size=len(payload)
         )
         asking = self.asking

@@ -26,8 +26,7 @@ from qos.core.message.model import (
     OutgoingState,
 )
 from qos.core.queue.effects import Change as QueueChange
-from qos.core.queue.item import Ended as EndedItem
-from qos.core.queue.item import Item, ItemOutcome
+from qos.core.queue.item import EndedItem, Item, ItemOutcome
 from qos.core.queue.service import QueueContents
 from qos.engine.clock import Clock
 from qos.errors import StoreError, StoreFull
@@ -162,9 +161,9 @@ class MessageDisk(Disk[Change | Effect]):
         for record in outgoing:
             if record.state is OutgoingState.QUEUED:
                 queued[record.flow] = queued.get(record.flow, 0) + 1
-        under_way = {OutgoingState.OFFERED, OutgoingState.RELEASING}
+        in_flight = {OutgoingState.OFFERED, OutgoingState.RELEASING}
         return Contents(
-            outgoing=[record for record in outgoing if record.state in under_way],
+            outgoing=[record for record in outgoing if record.state in in_flight],
             queued=queued,
             outbox_messages=len(outgoing),
             outbox_bytes=sum(record.size for record in outgoing),

@@ -15,7 +15,7 @@ from qos.core.queue.node_options import node_options
 from simulation.plan import FAILS_MAX, HANDOVERS_MAX, SENDERS
 
 if TYPE_CHECKING:
-    from qos.core.queue.item import Ended, Item, Node
+    from qos.core.queue.item import EndedItem, Item, Node
     from simulation.items import ItemFacts
     from simulation.ledger import Book, MessageFacts
 
@@ -276,7 +276,9 @@ def no_more_than_wanted(to: str, held: int, wanted: int) -> str | None:
     return f"{to} has {held} items, and asked for {wanted}" if held > wanted else None
 
 
-def settled_by_its_token(item_id: str, token: str, ended: Ended | None) -> str | None:
+def settled_by_its_token(
+    item_id: str, token: str, ended: EndedItem | None
+) -> str | None:
     """Who is told that his delivery was accepted, has ended the item by it."""
     if ended is not None and ended.token == token:
         return None

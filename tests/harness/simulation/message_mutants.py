@@ -83,8 +83,8 @@ SENDER = (
     Mutant(
         "window-leaks",
         "qos.core.message.flow",
-        "self._under_way.remove(record.msg_id)",
-        "self._under_way.discard('')",
+        "self._in_flight.remove(record.msg_id)",
+        "self._in_flight.discard('')",
         "A message that has ended makes room for another.",
         by=("everything_ends",),
         seed=15,
@@ -191,8 +191,8 @@ RECEIVER = (
     Mutant(
         "quotas-of-devices",
         "qos.engine.inbox",
-        "from qos.core.message.model import Incoming, IncomingState, bare\n",
-        "from qos.core.message.model import Incoming, IncomingState\nbare = str\n",
+        "from qos.core.strings import bare\n",
+        "bare = str\n",
         "All devices of an account have one quota.",
         by=("quotas_hold",),
         seed=74,

@@ -20,7 +20,14 @@ from qos.core.queue.effects import (
     SaveNode,
     SaveSubscription,
 )
-from qos.core.queue.item import Ended, Item, ItemOutcome, ItemState, Node, Subscription
+from qos.core.queue.item import (
+    EndedItem,
+    Item,
+    ItemOutcome,
+    ItemState,
+    Node,
+    Subscription,
+)
 from qos.core.queue.service import QueueContents
 
 __all__ = ["QueueDisk"]
@@ -43,7 +50,7 @@ class QueueDisk:
     subscriptions: dict[tuple[str, str], Subscription] = field(default_factory=dict)
     items: dict[int, Item] = field(default_factory=dict)
     payloads: dict[int, str] = field(default_factory=dict)
-    ended: dict[tuple[str, str, str, int], Ended] = field(default_factory=dict)
+    ended: dict[tuple[str, str, str, int], EndedItem] = field(default_factory=dict)
     last_seq: int = 0
 
     def apply(self, change: Change) -> None:
@@ -92,15 +99,17 @@ class QueueDisk:
 
     def all_ended(
         self, node: str, item_ids: Sequence[str], *, since: float = -math.inf
-    ) -> dict[str, list[Ended]]:
+    ) -> dict[str, list[EndedItem]]:
         """What is remembered of the items that had these ids, by id."""
-        found: dict[str, list[Ended]] = {}
+        found: dict[str, list[EndedItem]] = {}
         for (at, item_id, *_), each in self.ended.items():
             if at == node and item_id in item_ids and each.ended_at > since:
                 found.setdefault(item_id, []).append(each)
         return found
 
-    def settled(self, node: str, tokens: Sequence[tuple[str, str]]) -> dict[str, Ended]:
+    def settled(
+        self, node: str, tokens: Sequence[tuple[str, str]]
+    ) -> dict[str, EndedItem]:
         """What was ended with these tokens, each with its item's id, by id."""
         return {
             item_id: each

@@ -20,7 +20,7 @@ QUEUE = (
         "told-before-the-lock-is-written",
         "qos.engine.queue_engine",
         "        self._busy = True\n",
-        "        self._busy = True\n        self._perform(step)\n",
+        "        self._busy = True\n        self._perform(commit)\n",
         "The event goes out after the commit of the lock.",
         by=("told_what_is_on_disk", "published_is_stored"),
         seed=0,
@@ -28,7 +28,7 @@ QUEUE = (
     Mutant(
         "answered-before-the-commit",
         "qos.engine.queue_engine",
-        "self._step.outputs.append(Reply(answer, result))",
+        "self._commit.outputs.append(PendingAnswer(answer, result))",
         "answer(result, {})",
         "An answer leaves when what it says is on disk.",
         by=("settled_by_its_token", "published_is_stored", "failures_are_counted"),

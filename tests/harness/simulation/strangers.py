@@ -16,8 +16,8 @@ from qos.core.queue.requests import (
     Configure,
     Create,
     Delete,
-    Entry,
     Publish,
+    PublishedItem,
     Request,
     SetAffiliations,
 )
@@ -74,7 +74,7 @@ class _Scripted(Asker):
     async def _publish(self, node: str, item_id: str) -> None:
         payload = f"<of>{self.name}</of>"
         digest = hashlib.sha256(payload.encode()).hexdigest()
-        entry = Entry(
+        entry = PublishedItem(
             item_id=item_id, payload=payload, digest=digest, size=len(payload)
         )
         await self._ask(Publish(node, (entry,)))
