@@ -12,7 +12,7 @@ import pytest
 import qos
 import qos.errors
 from qos.core.message.model import Incoming, Level, Outgoing, OutgoingState
-from qos.core.message.receiver import Request
+from qos.core.message.receiver_table import Request
 from qos.engine import Delivery, Outcome
 from xep_0254 import BrowsedItem, DeliveredItem, NewItem
 

@@ -24,7 +24,7 @@ from slixmpp.xmlstream.stanzabase import StanzaBase
 from qos import arguments
 from qos.core.message.effects import Answer, Report, Transmit
 from qos.core.message.model import Incoming, Level, Outgoing, Route
-from qos.core.message.receiver import Request
+from qos.core.message.receiver_table import Request
 from qos.core.message.sender import Reply
 from qos.core.message.trust import Trusted
 from qos.core.quota import own_domains

@@ -13,7 +13,7 @@ from slixmpp.basexmpp import BaseXMPP
 from slixmpp.exceptions import XMPPError
 from slixmpp.stanza import Iq
 
-from qos.core.message.receiver import Request
+from qos.core.message.receiver_table import Request
 from qos.core.message.trust import Trusted, TrustPolicy
 from qos.core.strings import bare
 from xep_qos.settings import TrustCallback

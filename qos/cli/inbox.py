@@ -7,17 +7,18 @@ import time
 from collections.abc import Iterator
 
 from qos.cli.account import store_url
-from qos.cli.options import Parser, add_store, address
+from qos.cli.options import add_store
 from qos.cli.output import print_json
 from qos.cli.status import CommandError, Status
 from qos.cli.stored import in_full, journal_of, opened, summary, write
 from qos.core.message import receiver
 from qos.core.message.effects import Save
 from qos.core.message.model import Incoming, IncomingState, only
-from qos.core.message.receiver import At, ReceiverInput
+from qos.core.message.receiver_table import At, ReceiverInput
 from qos.errors import AmbiguousMessage
 from qos.journal import messages as journaled
 from qos.journal.writer import JournalWriter
+from qos.options.parser import Parser, address
 from qos.stores.base import Store
 
 __all__ = ["parser", "run"]

@@ -13,7 +13,8 @@ from typing import Protocol
 from qos.core.fifo_lanes import FifoLanes
 from qos.core.message.effects import Consume, Deliver, Report
 from qos.core.message.model import Incoming, Level, Rejection
-from qos.core.message.receiver import NOT_NOW, At, ReceiverInput
+from qos.core.message.receiver import NOT_NOW
+from qos.core.message.receiver_table import At, ReceiverInput
 from qos.core.strings import one_line
 from qos.engine.clock import Clock, Timers
 from qos.engine.consuming import Consuming, Consumption

@@ -27,7 +27,7 @@ from qos.core.message.effects import (
     Save,
 )
 from qos.core.message.model import Incoming, IncomingState
-from qos.core.message.receiver import At, ReceiverInput, Request
+from qos.core.message.receiver_table import At, ReceiverInput, Request
 from qos.core.message.tombstones import Tombstones
 from qos.core.quota import Ledger, Quotas
 from qos.core.strings import bare

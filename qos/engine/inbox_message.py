@@ -9,7 +9,7 @@ from typing import Protocol
 
 from qos.core.message.effects import Answer, Report
 from qos.core.message.model import Incoming, IncomingState
-from qos.core.message.receiver import ReceiverInput, Request
+from qos.core.message.receiver_table import ReceiverInput, Request
 from qos.engine.consuming import Consumption
 from qos.stores.base import Transaction
 

@@ -19,7 +19,8 @@ from qos.core.message.model import (
     OutgoingState,
     Rejection,
 )
-from qos.core.message.receiver import NOT_NOW, ReceiverInput, Request
+from qos.core.message.receiver import NOT_NOW
+from qos.core.message.receiver_table import ReceiverInput, Request
 from qos.core.message.sender import SenderInput
 from qos.core.strings import bare
 from qos.journal.files import Begun

@@ -7,7 +7,7 @@ from typing import Literal
 
 from qos.core.message.effects import Answer, Report
 from qos.core.message.model import Incoming
-from qos.core.message.receiver import Request
+from qos.core.message.receiver_table import Request
 from qos.engine import Consumption, Inbox, InboxLimits
 from qos.testing.clock import ManualClock
 from simulation.disks import COMMIT_S

@@ -10,7 +10,8 @@ import pytest
 from inbox_bench import PAYLOAD, Bench, request
 from qos.core.message.effects import Answer
 from qos.core.message.model import IncomingState
-from qos.core.message.receiver import NOT_NOW, Request
+from qos.core.message.receiver import NOT_NOW
+from qos.core.message.receiver_table import Request
 from qos.core.quota import Quotas
 from qos.engine import InboxLimits
 from qos.engine.inbox_message import Arrival

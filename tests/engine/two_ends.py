@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from qos.core.backoff import Backoff
 from qos.core.message.effects import Answer, Report, Transmit
 from qos.core.message.model import Incoming, Level, Outgoing, OutgoingState, Route
-from qos.core.message.receiver import Request
+from qos.core.message.receiver_table import Request
 from qos.engine import Delivery, Inbox, InboxLimits, Outbox, OutboxLimits
 from qos.errors import StoreFull
 from qos.testing.clock import ManualClock

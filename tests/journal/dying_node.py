@@ -25,7 +25,7 @@ from typing import TypeVar
 from qos.core.backoff import Backoff
 from qos.core.message.effects import Answer, Report, Transmit
 from qos.core.message.model import Incoming, Level, Outgoing, Route
-from qos.core.message.receiver import Request
+from qos.core.message.receiver_table import Request
 from qos.core.message.sender import Reply
 from qos.core.queue.effects import Notification
 from qos.core.queue.item import ItemOutcome

@@ -16,7 +16,7 @@ from journals import read_journal
 from qos.core.backoff import Backoff
 from qos.core.message.effects import Answer, Report, Transmit
 from qos.core.message.model import Incoming, Level, Outgoing, Route
-from qos.core.message.receiver import Request
+from qos.core.message.receiver_table import Request
 from qos.core.queue.effects import Notification
 from qos.core.queue.requests import (
     Create,

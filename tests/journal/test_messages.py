@@ -17,7 +17,7 @@ from qos.core.message.model import (
     OutgoingState,
     Route,
 )
-from qos.core.message.receiver import At, ReceiverInput, Request
+from qos.core.message.receiver_table import At, ReceiverInput, Request
 from qos.core.message.sender import Reply, SenderInput, Step
 from qos.journal import Entry, ReceiverEvent, SenderEvent
 from qos.journal import messages as journaled

@@ -13,7 +13,7 @@ from slixmpp import ClientXMPP, Message
 from crash_device import die
 from qos import Handover
 from qos.core.message.effects import Answer
-from qos.core.message.receiver import Request
+from qos.core.message.receiver_table import Request
 from qos.stores import SqliteStore
 from xep_qos import XEP_QOS
 

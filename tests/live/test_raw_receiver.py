@@ -18,7 +18,8 @@ from slixmpp.xmlstream.stanzabase import StanzaBase
 from devices import component, device, eventually
 from qos.core.message.effects import Save
 from qos.core.message.model import Incoming, IncomingState, Level
-from qos.core.message.receiver import Request, key_of
+from qos.core.message.receiver import key_of
+from qos.core.message.receiver_table import Request
 from qos.errors import StoreFull
 from qos.stores import MemoryStore, SqliteStore
 from qos.stores.base import Change

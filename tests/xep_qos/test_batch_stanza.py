@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from qos.core.message.batch import Element
 from qos.core.message.effects import Answer, Transmit
 from qos.core.message.model import NAMESPACES, Level, Outgoing, Route
-from qos.core.message.receiver import Request
+from qos.core.message.receiver_table import Request
 from xep_qos import batch_stanza, stanza
 
 CLIENT = "jabber:client"

@@ -17,8 +17,9 @@ from qos.core.message.effects import (
 )
 from qos.core.message.model import Incoming, Level
 from qos.core.message.model import IncomingState as S
-from qos.core.message.receiver import At, Request, key_of, step
-from qos.core.message.receiver import ReceiverInput as I
+from qos.core.message.receiver import key_of, step
+from qos.core.message.receiver_table import At, Request
+from qos.core.message.receiver_table import ReceiverInput as I
 
 NOW, LATER = 1_000.0, 1_007.0
 MAX = 3

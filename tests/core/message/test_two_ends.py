@@ -57,7 +57,8 @@ from qos.core.message.model import (
     Outgoing,
     OutgoingState,
 )
-from qos.core.message.receiver import At, ReceiverInput, Request, key_of
+from qos.core.message.receiver import key_of
+from qos.core.message.receiver_table import At, ReceiverInput, Request
 from qos.core.message.route import Resource, choose, to_jid
 from qos.core.message.sender import Reply, SenderInput, Step
 from qos.core.message.tombstones import Tombstones

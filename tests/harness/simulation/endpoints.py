@@ -23,7 +23,7 @@ from qos.core.message.model import (
     Outgoing,
     Route,
 )
-from qos.core.message.receiver import Request
+from qos.core.message.receiver_table import Request
 from qos.core.message.route import Resource, choose, to_jid
 from qos.core.message.sender import Reply
 from qos.core.quota import Quotas
