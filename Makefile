@@ -55,7 +55,7 @@ help:
 	@echo 'make flood        50 senders at 10 times their quotas, and an honest one; a minute'
 	@echo 'make scale        what an audit costs as files, bytes or days of history grow'
 	@echo 'make looks        what the hundredth look of audit --follow costs; half an hour'
-	@echo 'make check        format, lint and types only'
+	@echo 'make check        format, lint, types and the order of imports only'
 	@echo 'make format       rewrite the sources as check wants them'
 	@echo 'make clean        remove all that was built, .venv included'
 
@@ -116,6 +116,7 @@ check: .venv/dev.stamp
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
 
 format: .venv/dev.stamp
 	$(BIN)/ruff format

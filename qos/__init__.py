@@ -5,7 +5,7 @@ slixmpp is `xep_qos`, for programs that keep up their own connection. `import qo
 imports neither.
 
 Public are the names in `__all__`, and the packages `qos.stores`, `qos.worker`,
-`qos.testing` and `qos.audit`.
+`qos.testing`, `qos.audit` and `qos.spark`.
 """
 
 from typing import TYPE_CHECKING
@@ -40,6 +40,7 @@ from qos.errors import (
     StoreTooNew,
     UnknownMessage,
     UnrecoverableError,
+    UsageError,
 )
 
 if TYPE_CHECKING:
@@ -81,6 +82,7 @@ __all__ = [
     "StoreTooNew",
     "UnknownMessage",
     "UnrecoverableError",
+    "UsageError",
     "__version__",
     "connect",
 ]

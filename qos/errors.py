@@ -21,6 +21,7 @@
     │   └── NoAnswer              it said nothing: it may have done it
     ├── JobLost                   a worker's item is not its own any more
     ├── UnrecoverableError        for a worker's handler to raise: it cannot go on
+    ├── UsageError                an option of a command, or of a format of Spark
     ├── JournalError              the folder of the journal; names the file
     └── StoreError                the disk; always names the store
         ├── StoreInUse            another process has it open
@@ -63,6 +64,7 @@ __all__ = [
     "StoreTooNew",
     "UnknownMessage",
     "UnrecoverableError",
+    "UsageError",
 ]
 
 #: A value in the text of an error: long enough for a JID or a path.
@@ -327,6 +329,10 @@ class CannotConnect(QosError):
     the certificate, or there was no session within the time-out. Messages that were
     accepted stay in the store.
     """
+
+
+class UsageError(QosError):
+    """The command line, the environment, a config file or an option makes no sense."""
 
 
 class StillOutstanding(QosError):

@@ -20,7 +20,10 @@ from slixmpp.xmlstream.stanzabase import StanzaBase
 __all__ = ["HandOver", "Takers"]
 
 #: Handlers in these modules take nothing: they raise events for an application.
-_NOT_THE_APPLICATION = ("slixmpp.", "xep_qos.", "xep_0254.", "xep_0337.")
+_NOT_THE_APPLICATION = (
+    *("slixmpp.", "qos.stream.", "xep_qos."),
+    *("xep_0254.", "xep_0337."),
+)
 
 #: Plugins of slixmpp whose handlers give what comes to streams, requests and devices of the
 #: application, without an event: XEP-0047, XEP-0323 and XEP-0325.

@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import TypeAlias
 
 from qos.bench.processes import LINE_BYTES_MAX
-from qos.cli.status import CommandError, Status
+from qos.bench.sample import BenchFailed
 from qos.errors import CannotConnect, QosError
 
 __all__ = ["Command", "obey"]
@@ -60,15 +60,14 @@ async def obey(commands: Collection[Command]) -> None:
 def _described(error: BaseException) -> dict[str, object]:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
-    if isinstance(error, CommandError):
-        return {"error": str(error), "status": error.status}
-    if isinstance(error, CannotConnect):
-        return {"error": str(error), "status": Status.UNREACHABLE}
+    if isinstance(error, BenchFailed):
+        return {"error": str(error), "unreachable": error.unreachable}
     if isinstance(error, QosError):
-        return {"error": str(error), "status": Status.INTERNAL}
+        unreachable = isinstance(error, CannotConnect)
+        return {"error": str(error), "unreachable": unreachable}
     # To the log: only somebody who knows the code can tell what that was.
     traceback.print_exception(error)
-    return {"error": f"{type(error).__name__}: {error}", "status": Status.INTERNAL}
+    return {"error": f"{type(error).__name__}: {error}", "unreachable": False}
 
 
 def _write(file: int, data: bytes) -> None:

@@ -242,7 +242,8 @@ class Child(Process):
             raise self.error(f"ended with status {self._process.returncode}")
         answer: dict[str, Any] = json.loads(line)
         if "error" in answer:
-            raise BenchFailed(f"{self.name}: {answer['error']}", answer["status"])
+            text = f"{self.name}: {answer['error']}"
+            raise BenchFailed(text, unreachable=answer["unreachable"])
         return answer
 
     async def end(self) -> None:

@@ -119,7 +119,8 @@ def _named(contender: Contender) -> Iterator[None]:
     try:
         yield
     except BenchFailed as error:
-        raise BenchFailed(f"{contender.name}: {error}", error.status) from None
+        text = f"{contender.name}: {error}"
+        raise BenchFailed(text, unreachable=error.unreachable) from None
 
 
 @contextlib.asynccontextmanager

@@ -7,16 +7,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from qos.cli.status import CommandError, Status
-
 __all__ = ["BenchFailed", "Contender", "NotHere", "Sample", "Work"]
 
 
-class BenchFailed(CommandError):
-    """Nothing can be measured; the text says why, in one line."""
+class BenchFailed(Exception):
+    """Nothing can be measured; the text says why, in one line.
 
-    def __init__(self, text: str, status: int = Status.INTERNAL) -> None:
-        super().__init__(text, Status(status))
+    Attributes:
+        unreachable: there is no session with the server, or none any more.
+    """
+
+    def __init__(self, text: str, *, unreachable: bool = False) -> None:
+        super().__init__(text)
+        self.unreachable = unreachable
 
 
 class NotHere(Exception):

@@ -9,10 +9,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from qos.cli.options import PASSWORD_VARIABLE
-from qos.cli.status import UsageError
-from qos.core.backoff import Backoff
-from qos.errors import StoreError
+from qos.errors import StoreError, UsageError
+from qos.options.login import backoff_from, login_from, password_from
 from qos.private import make_private
 from qos.stream.server import PORT_COMPONENT, Component, Login, is_loopback
 
@@ -20,7 +18,6 @@ __all__ = [
     "Account",
     "account_from",
     "component_from",
-    "login_from",
     "store_url",
 ]
 
@@ -68,36 +65,6 @@ def account_from(arguments: argparse.Namespace) -> Account:
     )
 
 
-def login_from(arguments: argparse.Namespace, password: str | None = None) -> Login:
-    """Check the options of a command that connects, and read the password.
-
-    Args:
-        arguments: as `options.add_login` has made them.
-        password: that is known already; None: it is read.
-
-    Raises:
-        UsageError: they make no sense together.
-    """
-    if arguments.jid is None:
-        raise UsageError("--jid is needed: the account to log in to")
-    try:
-        return Login.of(
-            arguments.jid,
-            password or _password(arguments.password_file),
-            host=arguments.host,
-            port=arguments.port,
-            tls=arguments.tls,
-            ca_file=arguments.ca_file,
-            connect_timeout_s=arguments.connect_timeout,
-            backoff=_backoff(arguments),
-        )
-    except ValueError as error:
-        name, _, rest = str(error).partition(" ")
-        option = name.replace("_", "-")
-        text = f"--{option} {rest}" if hasattr(arguments, name) else str(error)
-        raise UsageError(text) from None
-
-
 def component_from(arguments: argparse.Namespace) -> Component:
     """Check the options of a component, and read its secret.
 
@@ -112,11 +79,11 @@ def component_from(arguments: argparse.Namespace) -> Component:
         )
     return Component(
         jid=arguments.component,
-        secret=_password(arguments.password_file),
+        secret=password_from(arguments.password_file),
         host=host.strip("[]"),
         port=arguments.port or PORT_COMPONENT,
         connect_timeout_s=arguments.connect_timeout,
-        backoff=_backoff(arguments),
+        backoff=backoff_from(arguments),
     )
 
 
@@ -159,28 +126,3 @@ def store_url(
             text = f"{error.strerror} ({folder})"
             raise StoreError(url, text) from None
     return url
-
-
-def _backoff(arguments: argparse.Namespace) -> Backoff:
-    try:
-        return Backoff(first_s=arguments.retry_first, max_s=arguments.retry_max)
-    except ValueError as error:
-        raise UsageError(str(error)) from None
-
-
-def _password(path: Path | None) -> str:
-    if path is None:
-        password = os.environ.get(PASSWORD_VARIABLE, "")
-        where = f"{PASSWORD_VARIABLE} is not set, and there is no --password-file"
-    else:
-        where = f"--password-file {path}"
-        try:
-            password = path.read_text("utf-8").partition("\n")[0].rstrip("\r")
-        except OSError as error:
-            raise UsageError(f"{where}: {error.strerror}") from None
-        except UnicodeError:
-            raise UsageError(f"{where}: the password is not UTF-8") from None
-        where = f"{where}: its first line is empty"
-    if not password:
-        raise UsageError(f"no password: {where}")
-    return password

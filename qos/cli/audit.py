@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING
 from qos.cli.audit_follow import EVERY_S, LATE_DAYS, FollowRun, check, said
 from qos.cli.audit_run import AuditRun
 from qos.cli.demo_output import show
-from qos.cli.options import Parser, seconds
 from qos.cli.output import note, print_json
-from qos.cli.status import Status, UsageError
+from qos.cli.status import Status
 from qos.cli.synth import day
+from qos.errors import UsageError
 from qos.jids import normal_jid
+from qos.options.parser import Parser, seconds
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

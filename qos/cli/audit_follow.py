@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from qos.cli.audit_run import AuditRun
 from qos.cli.output import note
-from qos.cli.status import UsageError
+from qos.errors import UsageError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

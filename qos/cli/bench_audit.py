@@ -17,7 +17,8 @@ from qos.cli.demo_output import show
 from qos.cli.output import print_json
 from qos.cli.plots import check_plot, plotting
 from qos.cli.spark_run import SparkRun
-from qos.cli.status import CommandError, Status, UsageError
+from qos.cli.status import CommandError, Status
+from qos.errors import UsageError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -14,7 +14,8 @@ from qos.cli.bench import FOOTPRINT
 from qos.cli.bench_run import folders
 from qos.cli.demo_output import ProgressLine, show
 from qos.cli.output import print_json
-from qos.cli.status import Status, UsageError
+from qos.cli.status import Status
+from qos.errors import UsageError
 
 if TYPE_CHECKING:
     from qos.bench.footprint import Part, Plan, Progress

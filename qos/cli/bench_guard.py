@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from qos.cli.bench_run import measured_on
 from qos.cli.demo_output import show
 from qos.cli.output import note
-from qos.cli.status import CommandError, Status, UsageError
+from qos.cli.status import CommandError, Status
+from qos.errors import UsageError
 
 __all__ = ["run"]
 

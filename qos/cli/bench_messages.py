@@ -9,14 +9,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from qos.cli.account import login_from
 from qos.cli.bench import WINDOWS
 from qos.cli.bench_run import measured_on
 from qos.cli.demo_output import show
 from qos.cli.output import print_json
 from qos.cli.plots import check_plot, plotting
-from qos.cli.status import Status, UsageError
+from qos.cli.status import Status
 from qos.core.message.model import Level
+from qos.errors import UsageError
+from qos.options.login import login_from
 
 if TYPE_CHECKING:
     from qos.bench.report import Results

@@ -6,9 +6,9 @@ import asyncio
 from typing import Self
 
 from qos.cli.account import Account
-from qos.cli.status import CommandError, Status, UsageError
+from qos.cli.status import CommandError, Status
 from qos.client import connection
-from qos.errors import LocalProtocolError, StoreInUse
+from qos.errors import LocalProtocolError, StoreInUse, UsageError
 
 __all__ = ["Connection"]
 

@@ -10,11 +10,11 @@ from pathlib import Path
 from qos.cli.demo_audit import Journals
 from qos.cli.demo_levels import show_levels
 from qos.cli.demo_queue import show_queue
-from qos.cli.options import Parser, whole
-from qos.cli.status import CommandError, Status, UsageError
+from qos.cli.status import CommandError, Status
 from qos.demo.process import ProcessDied
 from qos.demo.run import Conditions
-from qos.errors import RequestFailed
+from qos.errors import RequestFailed, UsageError
+from qos.options.parser import Parser, whole
 
 __all__ = ["parser", "run"]
 

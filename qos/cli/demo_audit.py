@@ -10,7 +10,8 @@ from typing import Self
 
 from qos.cli import audit
 from qos.cli.output import say
-from qos.cli.status import Status, UsageError
+from qos.cli.status import Status
+from qos.errors import UsageError
 
 __all__ = ["Journals"]
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import Any, Protocol, TypeAlias, cast
 
 from qos._version import __version__
-from qos.cli.options import Parser, parse
+from qos.cli.options import parse
 from qos.cli.output import NoteHandler, note
 from qos.cli.status import CommandError, Status
 from qos.errors import (
@@ -26,7 +26,9 @@ from qos.errors import (
     QosError,
     StillOutstanding,
     StoreError,
+    UsageError,
 )
+from qos.options.parser import Parser
 
 __all__ = ["COMMANDS", "Command", "run", "run_found"]
 
@@ -120,6 +122,9 @@ def run_found(find: Callable[[], Found]) -> int:
     except CommandError as error:
         note(str(error))
         status = error.status
+    except UsageError as error:
+        note(str(error))
+        status = Status.USAGE
     except (StoreError, JournalError) as error:
         note(str(error))
         status = Status.STORE

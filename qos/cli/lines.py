@@ -7,7 +7,7 @@ import os
 import threading
 from collections.abc import AsyncIterator
 
-from qos.cli.status import UsageError
+from qos.cli.status import CommandError, Status
 
 __all__ = ["stdin_lines"]
 
@@ -18,7 +18,7 @@ async def stdin_lines(bytes_max: int) -> AsyncIterator[bytes | None]:
     """The lines of stdin as they come; None for one that is too long to be kept.
 
     Raises:
-        UsageError: stdin cannot be read.
+        CommandError: stdin cannot be read.
     """
     # A thread reads: files, pipes and terminals want it in different ways, and no
     # loop can wait for a file. It is a daemon and reads without a buffer, so that
@@ -44,7 +44,8 @@ async def stdin_lines(bytes_max: int) -> AsyncIterator[bytes | None]:
     line, too_long = bytearray(), False
     while chunk := await chunks.get():
         if isinstance(chunk, OSError):
-            raise UsageError(f"cannot read stdin: {chunk.strerror}")
+            text = f"cannot read stdin: {chunk.strerror}"
+            raise CommandError(text, Status.USAGE)
         for index, part in enumerate(chunk.split(b"\n")):
             if index:
                 yield None if too_long else bytes(line)

@@ -12,11 +12,13 @@ from slixmpp.xmlstream.stanzabase import StanzaBase
 
 from qos.cli.account import account_from
 from qos.cli.connection import Connection
-from qos.cli.options import Parser, add_connection
+from qos.cli.options import add_connection
 from qos.cli.output import begin_on_new_line, is_file, note, print_json, sync_stdout
 from qos.cli.send import attended
-from qos.cli.status import Status, UsageError
+from qos.cli.status import Status
 from qos.core.message.model import Level
+from qos.errors import UsageError
+from qos.options.parser import Parser
 from qos.xml import render
 
 __all__ = ["parser", "run"]

@@ -9,7 +9,7 @@ from operator import attrgetter
 
 from qos.cli.account import account_from, store_url
 from qos.cli.connection import Connection
-from qos.cli.options import Parser, add_connection, add_store
+from qos.cli.options import add_connection, add_store
 from qos.cli.output import note, print_json
 from qos.cli.send import Results, attended
 from qos.cli.status import Status
@@ -23,6 +23,7 @@ from qos.engine import Delivery, Outcome
 from qos.errors import UnknownMessage
 from qos.journal import messages as journaled
 from qos.journal.writer import JournalWriter
+from qos.options.parser import Parser
 from qos.stores.base import Store
 
 __all__ = ["parser", "run"]

@@ -8,7 +8,8 @@ import importlib.util
 from collections.abc import Iterator
 from pathlib import Path
 
-from qos.cli.status import CommandError, Status, UsageError
+from qos.cli.status import CommandError, Status
+from qos.errors import UsageError
 
 __all__ = ["add_plot", "check_plot", "plotting"]
 

@@ -11,19 +11,12 @@ import importlib
 from pathlib import Path
 from typing import TypeAlias
 
-from qos.cli.options import (
-    Parser,
-    add_journal,
-    add_login,
-    add_quotas,
-    address,
-    jid,
-    seconds,
-    whole,
-)
+from qos.cli.options import add_journal, add_quotas
 from qos.core.queue.item import PRIORITIES, PRIORITY, Affiliation
 from qos.core.queue.node_options import NODE_FIELDS, BadOption, Field
 from qos.core.queue.service import MESSAGE_QUOTAS, QueueBounds
+from qos.options.login import add_login
+from qos.options.parser import Parser, address, jid, seconds, whole
 from qos.stream.server import PORT_COMPONENT
 
 __all__ = ["parser", "run"]

@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 import xep_0254  # noqa: F401 - makes the plugin known
-from qos.cli.account import login_from
 from qos.cli.output import note
+from qos.options.login import login_from
 from qos.stream.login import AccountSession
 from xep_0254.queueing import XEP_0254
 

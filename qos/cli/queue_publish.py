@@ -14,11 +14,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from xml.etree import ElementTree as ET
 
-from qos.cli.account import login_from
 from qos.cli.lines import stdin_lines
 from qos.cli.output import ProgressBar, note, print_json
 from qos.cli.queue_client import asked
-from qos.cli.status import CommandError, Status, UsageError
+from qos.cli.status import CommandError, Status
 from qos.core.backoff import Backoff
 from qos.errors import (
     LocalProtocolError,
@@ -26,7 +25,9 @@ from qos.errors import (
     NoAnswer,
     RequestFailed,
     RequestRefused,
+    UsageError,
 )
+from qos.options.login import login_from
 from qos.stream.login import AccountSession
 from qos.xml import text as xml_text
 from xep_0254.client_stanza import unreachable

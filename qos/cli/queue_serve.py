@@ -7,12 +7,13 @@ import asyncio
 import dataclasses
 from collections.abc import Sequence
 
-from qos.cli.account import component_from, login_from, store_url
+from qos.cli.account import component_from, store_url
 from qos.cli.output import note
-from qos.cli.status import CommandError, Status, UsageError
+from qos.cli.status import CommandError, Status
 from qos.core.queue.service import QueueBounds
 from qos.core.quota import Quotas
-from qos.errors import LocalProtocolError, StoreInUse
+from qos.errors import LocalProtocolError, StoreInUse, UsageError
+from qos.options.login import login_from
 from qos.stream.login import AccountSession, ComponentSession
 from qos.stream.session import Session
 from xep_0254.service import QueueService

@@ -17,9 +17,9 @@ from qos.cli.account import account_from
 from qos.cli.connection import Connection
 from qos.cli.earlier import following_earlier, saying_what_is_awaited
 from qos.cli.lines import stdin_lines
-from qos.cli.options import Parser, add_connection, address
+from qos.cli.options import add_connection
 from qos.cli.output import ProgressBar, note, print_json
-from qos.cli.status import CommandError, Status, UsageError
+from qos.cli.status import CommandError, Status
 from qos.core.message.model import Level, OutgoingState
 from qos.core.strings import bare
 from qos.engine import Delivery, Outcome
@@ -29,7 +29,9 @@ from qos.errors import (
     MessageTooLarge,
     OutboxFull,
     StoreError,
+    UsageError,
 )
+from qos.options.parser import Parser, address
 from qos.xml import CLIENT
 from qos.xml import text as xml_text
 

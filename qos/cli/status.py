@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 
-__all__ = ["CommandError", "Status", "UsageError"]
+__all__ = ["CommandError", "Status"]
 
 
 class Status(enum.IntEnum):
@@ -34,10 +34,3 @@ class CommandError(Exception):
     def __init__(self, text: str, status: Status) -> None:
         super().__init__(text)
         self.status = status
-
-
-class UsageError(CommandError):
-    """The command line, the environment or the config file makes no sense."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__(text, Status.USAGE)

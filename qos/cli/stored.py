@@ -7,9 +7,9 @@ import contextlib
 from collections.abc import AsyncIterator
 
 from qos.cli.output import time_text
-from qos.cli.status import CommandError, Status, UsageError
+from qos.cli.status import CommandError, Status
 from qos.core.message.model import Ended, Incoming, Outgoing
-from qos.errors import LocalProtocolError, StoreError, StoreInUse
+from qos.errors import LocalProtocolError, StoreError, StoreInUse, UsageError
 from qos.journal.messages import not_stored
 from qos.journal.writer import JournalWriter
 from qos.stores import FilesStore, SqliteStore, store_from_url

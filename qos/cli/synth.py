@@ -11,9 +11,10 @@ from pathlib import Path
 
 from qos.audit.synth import EXPECTED, FIRST_DAY, Plan, Synthesised, synthesise
 from qos.cli.demo_output import ProgressLine
-from qos.cli.options import Parser, whole
 from qos.cli.output import note, print_json
-from qos.cli.status import CommandError, Status, UsageError
+from qos.cli.status import CommandError, Status
+from qos.errors import UsageError
+from qos.options.parser import Parser, whole
 
 __all__ = ["parser", "run"]
 

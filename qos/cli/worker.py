@@ -6,9 +6,11 @@ import argparse
 import importlib
 import shutil
 
-from qos.cli.options import Parser, add_journal, add_login, address, seconds, whole
-from qos.cli.status import UsageError
+from qos.cli.options import add_journal
 from qos.core.queue.node_options import QUEUE_REQUESTS_MAX
+from qos.errors import UsageError
+from qos.options.login import add_login
+from qos.options.parser import Parser, address, seconds, whole
 
 __all__ = ["parser", "run"]
 

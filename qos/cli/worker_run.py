@@ -7,14 +7,13 @@ import asyncio
 import os
 from collections.abc import Sequence
 
-from qos.cli.account import login_from
 from qos.cli.child import Exit, run_child
-from qos.cli.options import PASSWORD_VARIABLE
 from qos.cli.output import note, print_json
 from qos.cli.status import CommandError, Status
 from qos.core.queue.item import ItemOutcome
 from qos.errors import JobLost
 from qos.journal.writer import JournalWriter
+from qos.options.login import PASSWORD_VARIABLE, login_from
 from qos.stream.login import AccountSession
 from qos.worker import Job, Worker
 

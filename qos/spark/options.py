@@ -11,9 +11,9 @@ import argparse
 from collections.abc import Callable, Mapping
 from typing import NoReturn
 
-from qos.cli.account import login_from
-from qos.cli.options import Parser, add_login, seconds
-from qos.cli.status import UsageError
+from qos.errors import UsageError
+from qos.options.login import add_login, login_from
+from qos.options.parser import Parser, seconds
 from qos.stream.server import Login
 
 __all__ = ["BadOption", "address_in", "options_of", "seconds"]

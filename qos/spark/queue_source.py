@@ -35,8 +35,8 @@ from pyspark.sql.types import (
 )
 
 import xep_0254  # noqa: F401 - makes the plugin known
-from qos.cli.options import whole
 from qos.errors import RequestFailed
+from qos.options.parser import whole
 from qos.spark.connection import Background
 from qos.spark.options import address_in, options_of, seconds
 from qos.spark.queue_checkpoint import LANDING, NEXT, Checkpoint

@@ -135,4 +135,4 @@ def is_foreign(filter_: object) -> bool:
     if getattr(filter_, _MARK, False):
         return False
     module = str(getattr(filter_, "__module__", ""))
-    return not module.startswith(("slixmpp.", "xep_qos.", "xep_0254."))
+    return not module.startswith(("slixmpp.", "qos.stream.", "xep_qos.", "xep_0254."))

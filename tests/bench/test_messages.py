@@ -21,7 +21,6 @@ from qos.bench.sample import BenchFailed, NotHere, Sample, Work
 from qos.bench.servers import NamedServer
 from qos.bench.settings import FLOOR, STORES, Settings, settings_for
 from qos.cli import main
-from qos.cli.status import Status
 from qos.core.backoff import Backoff
 from qos.core.message.model import Level
 from qos.stream.login import AccountSession
@@ -467,7 +466,7 @@ async def test_an_error_says_of_whom_it_is(tmp_path: Path) -> None:
             pass
 
         async def measure(self, work: Work) -> Sample:
-            raise BenchFailed("sender: no word", Status.UNREACHABLE)
+            raise BenchFailed("sender: no word", unreachable=True)
 
         async def stop(self) -> None:
             stopped.append(self.name)
@@ -481,7 +480,7 @@ async def test_an_error_says_of_whom_it_is(tmp_path: Path) -> None:
             progress=lambda text, done: None,
             absent=lambda name, why: None,
         )
-    assert error.value.status == Status.UNREACHABLE
+    assert error.value.unreachable
     assert stopped == ["failing"]
 
 

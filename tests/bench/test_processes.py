@@ -14,7 +14,6 @@ from qos.bench import processes
 from qos.bench.processes import Child, Process, find_program, need_modules
 from qos.bench.sample import BenchFailed, NotHere
 from qos.bench.usage import Watch
-from qos.cli.status import Status
 from qos.testing.ports import ADDRESS, free_ports
 
 HERE = Path(__file__).parent
@@ -57,13 +56,13 @@ async def test_a_child_that_has_died_is_an_error_and_not_a_wait(child: Child) ->
             await child.do(command)
 
 
-async def test_what_a_user_can_do_something_about_keeps_its_status(
+async def test_what_a_user_can_do_something_about_is_told_apart(
     child: Child,
 ) -> None:
     """A script tells by it that there is no server, whichever process missed it."""
     with pytest.raises(BenchFailed, match=r"^talking_child: there is no server$") as it:
         await child.do("refuse")
-    assert it.value.status == Status.UNREACHABLE
+    assert it.value.unreachable
     assert child.log == ""
 
 

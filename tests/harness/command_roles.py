@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from campaign.mutants import apply_mutant
 from parents import die_with_parent
 from qos.cli import main
-from qos.cli.options import PASSWORD_VARIABLE
+from qos.options.login import PASSWORD_VARIABLE
 from role import Role, Say, open_log
 
 __all__ = ["Shipped"]

@@ -22,11 +22,12 @@ from campaign.mutants import MUTANTS
 from campaign.run import SERVERS, Result, Run
 from campaign.soak import elders
 from qos.cli.demo_output import ProgressLine, is_bold, show
-from qos.cli.options import Parser
 from qos.cli.output import note
 from qos.cli.plots import add_plot, check_plot, plotting
-from qos.cli.status import CommandError, Status, UsageError
+from qos.cli.status import CommandError, Status
 from qos.demo.text import number, table
+from qos.errors import UsageError
+from qos.options.parser import Parser
 
 __all__ = ["parser", "run"]
 

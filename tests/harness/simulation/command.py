@@ -13,9 +13,10 @@ import time
 from collections.abc import Sequence
 
 from qos.cli.demo_output import ProgressLine
-from qos.cli.options import Parser
 from qos.cli.output import note
-from qos.cli.status import Status, UsageError
+from qos.cli.status import Status
+from qos.errors import UsageError
+from qos.options.parser import Parser
 from simulation.campaign import (
     Hunted,
     Totals,

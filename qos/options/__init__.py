@@ -1,0 +1,1 @@
+"""Options by their names, as the commands and the formats of Spark have them."""

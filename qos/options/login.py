@@ -1,0 +1,193 @@
+"""The options of a login: what they are, and what they come to."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+from typing import TypeAlias
+
+from qos.core.backoff import Backoff
+from qos.errors import UsageError
+from qos.options.parser import jid, port, seconds
+from qos.stream.server import PORT_DIRECT, PORT_STARTTLS, Login
+
+__all__ = [
+    "PASSWORD_VARIABLE",
+    "Group",
+    "add_backoff",
+    "add_general",
+    "add_login",
+    "add_server",
+    "backoff_from",
+    "login_from",
+    "password_from",
+]
+
+PASSWORD_VARIABLE = "XMPP_QOS_PASSWORD"  # noqa: S105 - the name, not the password
+
+_BACKOFF = Backoff()
+
+#: What argparse makes of add_argument_group.
+Group: TypeAlias = "argparse._ArgumentGroup"
+
+
+def add_login(parser: argparse.ArgumentParser, *, jid_help: str) -> Group:
+    """Add the options of the commands that connect, and have no messages.
+
+    Args:
+        parser: of the command.
+        jid_help: what is logged in to.
+
+    Returns:
+        The group of those for the connection.
+    """
+    add_general(parser.add_argument_group("account"), jid_help=jid_help)
+    group = add_server(parser)
+    add_backoff(group, of="of a lost connection")
+    return group
+
+
+def add_general(group: Group, *, jid_help: str) -> None:
+    """Add --jid, --config and --debug."""
+    group.add_argument("--jid", type=jid, metavar="JID", help=jid_help)
+    group.add_argument(
+        "--config",
+        type=Path,
+        metavar="FILE.toml",
+        help="a file with any of these options by their names, such as "
+        'retry-first = 5 or trust = ["a@example.org"]; the command line wins',
+    )
+    group.add_argument(
+        "--debug", action="store_true", help="say more, and show tracebacks"
+    )
+
+
+def add_server(parser: argparse.ArgumentParser) -> Group:
+    """Add the options of a connection; returns their group."""
+    group = parser.add_argument_group(
+        "connection",
+        f"The password comes from the variable {PASSWORD_VARIABLE} or a file.",
+    )
+    group.add_argument(
+        "--password-file",
+        type=Path,
+        metavar="FILE",
+        help="a file whose first line is the password; before the variable",
+    )
+    group.add_argument(
+        "--host", metavar="HOST", help="the server (default: as DNS says for the JID)"
+    )
+    group.add_argument(
+        "--port",
+        type=port,
+        metavar="PORT",
+        help=f"its port (default: as DNS says, or {PORT_STARTTLS}; {PORT_DIRECT} for "
+        "--tls direct)",
+    )
+    group.add_argument(
+        "--tls",
+        choices=("starttls", "direct", "off"),
+        default="starttls",
+        help="the server's certificate must be valid for the JID's domain; off: no "
+        "encryption, to a loopback address only (default: %(default)s)",
+    )
+    group.add_argument(
+        "--ca-file",
+        type=Path,
+        metavar="FILE",
+        help="trust the certificates in this PEM file (default: those of the system)",
+    )
+    group.add_argument(
+        "--connect-timeout",
+        type=seconds,
+        default=30.0,
+        metavar="S",
+        help="give up if there is no first connection after this time; one that is "
+        "lost later is always tried again (default: %(default)g)",
+    )
+    return group
+
+
+def add_backoff(group: Group, *, of: str) -> None:
+    """Add the times of repetitions, and say of what."""
+    group.add_argument(
+        "--retry-first",
+        type=seconds,
+        default=_BACKOFF.first_s,
+        metavar="S",
+        help=f"seconds before the first repetition, {of} (default: %(default)g)",
+    )
+    group.add_argument(
+        "--retry-max",
+        type=seconds,
+        default=_BACKOFF.max_s,
+        metavar="S",
+        help="the delay doubles from one to the next, up to this (default: "
+        "%(default)g)",
+    )
+
+
+def login_from(arguments: argparse.Namespace, password: str | None = None) -> Login:
+    """Check the options of a command that connects, and read the password.
+
+    Args:
+        arguments: as `add_login` has made them.
+        password: that is known already; None: it is read.
+
+    Raises:
+        UsageError: they make no sense together.
+    """
+    if arguments.jid is None:
+        raise UsageError("--jid is needed: the account to log in to")
+    try:
+        return Login.of(
+            arguments.jid,
+            password or password_from(arguments.password_file),
+            host=arguments.host,
+            port=arguments.port,
+            tls=arguments.tls,
+            ca_file=arguments.ca_file,
+            connect_timeout_s=arguments.connect_timeout,
+            backoff=backoff_from(arguments),
+        )
+    except ValueError as error:
+        name, _, rest = str(error).partition(" ")
+        option = name.replace("_", "-")
+        text = f"--{option} {rest}" if hasattr(arguments, name) else str(error)
+        raise UsageError(text) from None
+
+
+def backoff_from(arguments: argparse.Namespace) -> Backoff:
+    """The times of the option --retry-first and its like.
+
+    Raises:
+        UsageError: they make no sense together.
+    """
+    try:
+        return Backoff(first_s=arguments.retry_first, max_s=arguments.retry_max)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+
+
+def password_from(path: Path | None) -> str:
+    """The first line of a file; None: what the variable has.
+
+    Raises:
+        UsageError: there is none.
+    """
+    if path is None:
+        password = os.environ.get(PASSWORD_VARIABLE, "")
+        where = f"{PASSWORD_VARIABLE} is not set, and there is no --password-file"
+    else:
+        where = f"--password-file {path}"
+        try:
+            password = path.read_text("utf-8").partition("\n")[0].rstrip("\r")
+        except OSError as error:
+            raise UsageError(f"{where}: {error.strerror}") from None
+        except UnicodeError:
+            raise UsageError(f"{where}: the password is not UTF-8") from None
+        where = f"{where}: its first line is empty"
+    if not password:
+        raise UsageError(f"no password: {where}")
+    return password

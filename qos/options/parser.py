@@ -1,0 +1,112 @@
+"""A parser of options, and the values that an option may have."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+from qos.errors import UsageError
+
+__all__ = ["Parser", "address", "amount", "jid", "port", "seconds", "whole"]
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser that raises UsageError, and explains itself by example."""
+
+    def __init__(self, **settings: Any) -> None:
+        settings.setdefault("allow_abbrev", False)
+        settings.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
+        super().__init__(**settings)
+        # A subparser's replaces that of its parent.
+        self.set_defaults(leaf=self)
+
+    def error(self, message: str) -> NoReturn:
+        """Called by argparse."""
+        raise UsageError(f"{message} (see `{self.prog} --help`)")
+
+    def parse_known_args(  # type: ignore[override]  # of the overloads, one is used
+        self,
+        args: Sequence[str] | None = None,
+        namespace: argparse.Namespace | None = None,
+    ) -> tuple[argparse.Namespace, list[str]]:
+        """Called by argparse, which forgets some words of those it is given.
+
+        Before Python 3.13 an argument that takes any number of words gets none of
+        those that stand behind an option.
+        """
+        known, unknown = super().parse_known_args(args, namespace)
+        actions = self._get_positional_actions()
+        if not actions or actions[-1].nargs != "*":
+            return known, unknown
+        if any(word.startswith("-") for word in unknown):
+            return known, unknown
+        action = actions[-1]
+        try:
+            words = self._get_values(action, unknown) if unknown else []
+        except argparse.ArgumentError as error:
+            self.error(str(error))
+        setattr(known, action.dest, [*getattr(known, action.dest), *words])
+        return known, []
+
+    def long_option(self, name: str) -> argparse.Action | None:
+        """The option `--name`, if there is one."""
+        return self._option_string_actions.get(f"--{name}")
+
+
+def address(text: str) -> str:
+    """A JID, as it is written."""
+    jid(text)
+    return text
+
+
+def jid(text: str) -> str:
+    """A JID in its normal form."""
+    # Only the commands that meet a JID pay for the import.
+    from qos.jids import normal_jid
+
+    try:
+        return normal_jid(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def seconds(text: str) -> float:
+    """A length of time."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time in seconds")
+    return value
+
+
+def whole(least: int, most: int = sys.maxsize) -> Callable[[str], int]:
+    """A whole number of these."""
+    wanted = f"from {least}" if most == sys.maxsize else f"from {least} to {most}"
+
+    def value(text: str) -> int:
+        number = int(text) if text.isdecimal() else -1
+        if not least <= number <= most:
+            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number {wanted}")
+        return number
+
+    return value
+
+
+def amount(text: str) -> int:
+    """A whole number, not negative."""
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
+    return int(text)
+
+
+def port(text: str) -> int:
+    """A port of TCP."""
+    value = amount(text)
+    if not 0 < value < 65536:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port")
+    return value
