@@ -12,7 +12,15 @@ from functools import cache, lru_cache
 from itertools import zip_longest
 from xml.etree import ElementTree as ET
 
-__all__ = ["CLIENT", "COMPONENT", "attribute", "render", "same_message", "text"]
+__all__ = [
+    "CLIENT",
+    "COMPONENT",
+    "attribute",
+    "render",
+    "render_iq",
+    "same_message",
+    "text",
+]
 
 #: RFC 6120 §4.8.2 and XEP-0114: what stanzas are in, by the kind of a stream.
 CLIENT = "jabber:client"
@@ -121,6 +129,26 @@ def _escaped(value: str, escapes: Iterable[tuple[str, str]]) -> str:
     for character, escaped in escapes:
         value = value.replace(character, escaped)
     return value
+
+
+def render_iq(
+    kind: str, iq_id: str, content: str, *, to: str = "", sender: str = ""
+) -> str:
+    """An iq in the namespace of its stream (RFC 6120 §8.2.3).
+
+    Args:
+        kind: its type.
+        iq_id: its id.
+        content: what stands in it, as XML.
+        to: whom it is for; '': whoever the stream is with.
+        sender: who says it; '': whoever the stream is for.
+    """
+    head = f"<iq type='{kind}' id={attribute(iq_id)}"
+    if to:
+        head += f" to={attribute(to)}"
+    if sender:
+        head += f" from={attribute(sender)}"
+    return f"{head}>{content}</iq>" if content else f"{head}/>"
 
 
 def render(

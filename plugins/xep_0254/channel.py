@@ -26,6 +26,7 @@ from qos.ids import new_id
 from qos.jids import jid_of
 from qos.stream.tap import Tap
 from qos.stream.wire import Wire
+from qos.xml import render_iq
 from xep_0254 import client_stanza
 from xep_0254.events import Event, parse_event
 from xep_0254.namespaces import EVENT
@@ -110,7 +111,7 @@ class Channel:
         iq_id = new_id()
         # A component has to say who it is, for a client it is known.
         sender = self.own if self._xmpp.is_component else ""
-        text = client_stanza.iq(kind, iq_id, to, sender, content)
+        text = render_iq(kind, iq_id, content, to=to, sender=sender)
         size = len(text.encode())
         if size > self._stanza_bytes_max:
             raise MessageTooLarge(to, size=size, limit=self._stanza_bytes_max)

@@ -22,7 +22,7 @@ from qos.errors import (
 )
 from qos.ids import new_id
 from qos.jids import jid_of
-from qos.xml import attribute, text
+from qos.xml import text
 from xep_0254.disco import STATS_FIELDS, parse_stats
 from xep_0254.elements import attributes as attributes_of
 from xep_0254.elements import (
@@ -414,12 +414,6 @@ def nodes(after: str) -> str:
     """Ask for the names of the nodes of a service (XEP-0060 §5.2), those behind a name."""
     page = f"<set xmlns='{RSM}'><after>{text(after)}</after></set>" if after else ""
     return f"<query xmlns='{DISCO_ITEMS}'>{page}</query>"
-
-
-def iq(kind: str, iq_id: str, to: str, sender: str, content: str) -> str:
-    """The whole request, in the namespace of its stream."""
-    source = f" from={attribute(sender)}" if sender else ""
-    return f"<iq type='{kind}' id='{iq_id}' to={attribute(to)}{source}>{content}</iq>"
 
 
 # -- what is answered ------------------------------------------------------

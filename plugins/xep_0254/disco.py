@@ -24,7 +24,7 @@ from xep_0254.namespaces import (
     QUEUEING,
     RSM,
 )
-from xep_0254.service_stanza import ANSWER_BYTES_MAX, cut, render_iq
+from xep_0254.service_stanza import ANSWER_BYTES_MAX, answer_to, cut
 
 __all__ = [
     "SERVICE_FEATURES",
@@ -102,7 +102,7 @@ def render_node_info(
         iq: the request.
         node: its name.
         stats: numbers by name, such as `available`; None: there is none now.
-        sender: as for render_iq.
+        sender: as for answer_to.
     """
     identity = "<identity category='pubsub' type='leaf'/>"
     values = {f"{_STAT}{name}": _number(value) for name, value in stats.items()}
@@ -112,7 +112,7 @@ def render_node_info(
     )
     query = f"<query xmlns='{DISCO_INFO}'{attributes(node=node)}>"
     content = f"{query}{identity}{listed}{form}</query>"
-    return render_iq(iq, "result", content, sender=sender)
+    return answer_to(iq, "result", content, sender=sender)
 
 
 def _number(value: float | None) -> str:
@@ -151,7 +151,7 @@ def render_items(
         iq: the request, with or without pages.
         nodes: the names of those that there are, sorted.
         service: the JID of the service.
-        sender: as for render_iq.
+        sender: as for answer_to.
         answer_bytes_max: the page ends there.
     """
     asked = iq.find(f"{{{DISCO_ITEMS}}}query/{{{RSM}}}set")
@@ -172,4 +172,4 @@ def render_items(
         count = f"<count>{len(nodes)}</count>"
         pages = f"<set xmlns='{RSM}'>{first_last}{count}</set>"
     content = f"<query xmlns='{DISCO_ITEMS}'>{''.join(shown)}{pages}</query>"
-    return render_iq(iq, "result", content, sender=sender)
+    return answer_to(iq, "result", content, sender=sender)

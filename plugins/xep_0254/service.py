@@ -57,12 +57,12 @@ from qos.stores.queue_store import QueueStore, queue_store_from_url
 from qos.stream.closing import close_at_once
 from qos.stream.tap import Tap
 from qos.stream.wire import Wire
-from qos.xml import CLIENT, attribute
+from qos.xml import CLIENT, attribute, render_iq
 from xep_0254 import disco, events
 from xep_0254.elements import bad_request
 from xep_0254.namespaces import DISCO_INFO, DISCO_ITEMS, STANZAS
 from xep_0254.requests import is_request, parse_publish_message, parse_request
-from xep_0254.service_stanza import render_iq, render_refusal, render_result
+from xep_0254.service_stanza import render_error, render_refusal, render_result
 from xep_qos import XEP_QOS
 from xep_qos.settings import Settings, TrustCallback
 from xep_qos.stanza import request_element
@@ -423,11 +423,12 @@ class QueueService:
 
     def _send_refusal(self, xml: ET.Element, to: str, refusal: Refusal) -> None:
         """RFC 6120 §8.3: a message is answered by a message of type error."""
-        iq = ET.Element("iq", {"from": to, "id": xml.get("id", "")[:_ID_CHARS_MAX]})
-        text = self._refusal(iq, refusal)
-        self._send(
-            f"<message{text.removeprefix('<iq').removesuffix('</iq>')}</message>"
+        head = (
+            f"<message type='error' id={attribute(xml.get('id', '')[:_ID_CHARS_MAX])}"
         )
+        sender = f" from={attribute(self._sender)}" if self._sender else ""
+        error = render_error(refusal, by=str(self._own or ""))
+        self._send(f"{head} to={attribute(to)}{sender}>{error}</message>")
 
     def _probe_answered(self, xml: ET.Element, sender: str) -> bool:
         iq_id = xml.get("id", "")
@@ -509,9 +510,8 @@ class QueueService:
         """See QueuePort."""
         iq_id = self.new_id()
         self._probes[iq_id] = jid
-        request = ET.Element("iq", {"from": jid, "id": iq_id})
         ping = f"<ping xmlns='{_PING}'/>"
-        self._send(render_iq(request, "get", ping, sender=self._sender))
+        self._send(render_iq("get", iq_id, ping, to=jid, sender=self._sender))
 
     def new_id(self) -> str:
         """See QueuePort."""
@@ -526,13 +526,12 @@ class QueueService:
         and after a restart, when the engine sends what is still locked by itself.
         """
         content = text.partition(">")[2]
-        request = ET.Element("iq", {"from": to, "id": event_id})
         acknowledged = (
             f"<acknowledged xmlns='{NAMESPACES[0]}'>"
             f"<message xmlns='{CLIENT}' id={attribute(event_id)}>{content}"
             "</acknowledged>"
         )
-        iq = render_iq(request, "set", acknowledged, sender=self._sender)
+        iq = render_iq("set", event_id, acknowledged, to=to, sender=self._sender)
         self._unanswered[event_id] = to
         self._send(iq)
         self._repeat_later(iq, event_id, 1)

@@ -32,7 +32,7 @@ from qos.core.queue.requests import (
     SubscribeResult,
     SubscriptionsResult,
 )
-from qos.xml import attribute, text
+from qos.xml import attribute, render_iq, text
 from xep_0254.elements import (
     attributes,
     extended,
@@ -55,7 +55,14 @@ from xep_0254.namespaces import (
     UNLOCKS,
 )
 
-__all__ = ["ANSWER_BYTES_MAX", "cut", "render_iq", "render_refusal", "render_result"]
+__all__ = [
+    "ANSWER_BYTES_MAX",
+    "answer_to",
+    "cut",
+    "render_error",
+    "render_refusal",
+    "render_result",
+]
 
 #: What there may be of items in an answer; Prosody takes 256 KiB for a stanza.
 ANSWER_BYTES_MAX = 200 * 1024
@@ -74,7 +81,7 @@ _ECHOED = frozenset(
 _Q = f" xmlns:q='{EXTENSIONS}'"
 
 
-def render_iq(iq: ET.Element, kind: str, content: str, *, sender: str = "") -> str:
+def answer_to(iq: ET.Element, kind: str, content: str, *, sender: str = "") -> str:
     """The answer to an iq.
 
     Args:
@@ -83,12 +90,8 @@ def render_iq(iq: ET.Element, kind: str, content: str, *, sender: str = "") -> s
         content: of the answer, as XML.
         sender: who says it; '': whoever the stream is for.
     """
-    head = f"<iq type='{kind}' id={attribute(iq.get('id', ''))}"
-    if (to := iq.get("from")) is not None:
-        head += f" to={attribute(to)}"
-    if sender:
-        head += f" from={attribute(sender)}"
-    return f"{head}>{content}</iq>" if content else f"{head}/>"
+    iq_id, to = iq.get("id", ""), iq.get("from", "")
+    return render_iq(kind, iq_id, content, to=to, sender=sender)
 
 
 # -- refusals --------------------------------------------------------------
@@ -102,21 +105,25 @@ def render_refusal(
     Args:
         iq: the request, which may be malformed.
         refusal: why.
-        sender: as for render_iq.
+        sender: as for answer_to.
         by: the JID that refuses (RFC 6120 §8.3.1). A server speaks in the place of
             who is away, from the same address; by this alone they can be told apart.
     """
     echo = _form_to_fill_in(iq) if refusal.form else _echo(iq)
+    return answer_to(iq, "error", echo + render_error(refusal, by=by), sender=sender)
+
+
+def render_error(refusal: Refusal, *, by: str = "") -> str:
+    """The error element of a refusal; `by` as for render_refusal."""
     pubsub = ""
     if refusal.pubsub:
         feature = attributes(feature=refusal.feature or None)
         pubsub = f"<{refusal.pubsub} xmlns='{ERRORS}'{feature}/>"
-    error = (
+    return (
         f"<error type='{refusal.type}'{attributes(by=by or None)}>"
         f"<{refusal.condition} xmlns='{STANZAS}'/>{pubsub}"
         f"<text xmlns='{STANZAS}'>{text(legal(str(refusal)))}</text></error>"
     )
-    return render_iq(iq, "error", echo + error, sender=sender)
 
 
 def _form_to_fill_in(iq: ET.Element) -> str:
@@ -175,7 +182,7 @@ def render_result(
     Args:
         iq: the request.
         result: what came of it.
-        sender: as for render_iq.
+        sender: as for answer_to.
         payloads: of items, by their seq.
         answer_bytes_max: of a list; it is cut to whole elements, one at least.
     """
@@ -212,7 +219,7 @@ def render_result(
             content = _configure(result)
         case _:
             assert_never(result)
-    return render_iq(iq, "result", content, sender=sender)
+    return answer_to(iq, "result", content, sender=sender)
 
 
 def _ids(item_ids: Iterable[str]) -> str:

@@ -15,8 +15,7 @@ from qos.core.message.effects import Answer, Transmit
 from qos.core.message.model import MARKS_NAMESPACE, Level
 from qos.core.message.sender import Reply
 from qos.core.strings import ID_CHARS_MAX
-from qos.errors import RemoteProtocolError
-from qos.xml import attribute, text
+from qos.xml import attribute, render_iq, text
 from xep_qos import stanza
 
 __all__ = [
@@ -54,9 +53,9 @@ def parse_batch(iq: ET.Element, batch: ET.Element) -> list[ET.Element]:
         RemoteProtocolError: it is no batch: bad-request/modify.
     """
     if not iq.get("id"):
-        raise _bad_request("an iq without an id")
+        raise stanza.bad_request("an iq without an id")
     if not 0 < len(batch) <= ELEMENTS_MAX:
-        raise _bad_request(f"a batch of {len(batch)}, not 1 to {ELEMENTS_MAX}")
+        raise stanza.bad_request(f"a batch of {len(batch)}, not 1 to {ELEMENTS_MAX}")
     requests, ids, names = [], set(), set()
     source, to, mark = iq.get("from", ""), iq.get("to", ""), batch.get("sender", "")
     for element in batch:
@@ -66,19 +65,17 @@ def parse_batch(iq: ET.Element, batch: ET.Element) -> list[ET.Element]:
         alone = ET.Element(iq.tag, {"from": source, "to": to, "id": iq_id})
         alone.append(element)
         if stanza.request_element(alone) is None:
-            raise _bad_request("something else than a request in a batch")
+            raise stanza.bad_request("something else than a request in a batch")
         if not 0 < len(iq_id) <= ID_CHARS_MAX:
-            raise _bad_request(f"an id in a batch has 1 to {ID_CHARS_MAX} characters")
+            raise stanza.bad_request(
+                f"an id in a batch has 1 to {ID_CHARS_MAX} characters"
+            )
         if iq_id in ids or (msg_id and (element.tag, msg_id) in names):
-            raise _bad_request("the same id or msgId twice in a batch")
+            raise stanza.bad_request("the same id or msgId twice in a batch")
         ids.add(iq_id)
         names.add((element.tag, msg_id))
         requests.append(alone)
     return requests
-
-
-def _bad_request(problem: str) -> RemoteProtocolError:
-    return RemoteProtocolError(problem, condition="bad-request", type="modify")
 
 
 def parse_answers(iq: ET.Element) -> Iterator[Reply]:
@@ -101,21 +98,13 @@ def parse_answers(iq: ET.Element) -> Iterator[Reply]:
             yield Reply(
                 iq_id,
                 source,
-                _condition(answer),
+                stanza.condition_of(answer),
                 answer.get("type", "cancel"),
                 hold=hold,
                 rejected=tag == _REJECTED,
                 redelivered=answer.get("redelivered") in {"true", "1"},
                 text=stanza.error_text(answer),
             )
-
-
-def _condition(error: ET.Element) -> str:
-    for child in error:
-        namespace, _, name = child.tag[1:].partition("}")
-        if namespace == _STANZAS and name != "text":
-            return name
-    return "undefined-condition"
 
 
 # -- what goes out ---------------------------------------------------------
@@ -156,7 +145,7 @@ def render_batch(
         store_id: the mark of our store.
     """
     mark = f" sender={attribute(store_id)}"
-    return _iq("set", iq_id, to, sender, mark, elements)
+    return render_iq("set", iq_id, _batch(elements, mark), to=to, sender=sender)
 
 
 def render_answer(iq_id: str, msg_id: str, answer: Answer) -> str:
@@ -176,15 +165,8 @@ def render_answer(iq_id: str, msg_id: str, answer: Answer) -> str:
 
 def render_answers(iq_id: str, to: str, sender: str, answers: Iterable[str]) -> str:
     """The result for a batch, with what render_answer gave."""
-    return _iq("result", iq_id, to, sender, "", answers)
+    return render_iq("result", iq_id, _batch(answers), to=to, sender=sender)
 
 
-def _iq(
-    kind: str, iq_id: str, to: str, sender: str, mark: str, content: Iterable[str]
-) -> str:
-    source = f" from={attribute(sender)}" if sender else ""
-    target = f" to={attribute(to)}" if to else ""
-    return (
-        f"<iq type='{kind}' id={attribute(iq_id)}{target}{source}>"
-        f"<batch xmlns='{BATCH_NAMESPACE}'{mark}>{''.join(content)}</batch></iq>"
-    )
+def _batch(content: Iterable[str], mark: str = "") -> str:
+    return f"<batch xmlns='{BATCH_NAMESPACE}'{mark}>{''.join(content)}</batch>"

@@ -17,11 +17,13 @@ from qos.core.message.receiver_table import Request
 from qos.core.message.sender import Reply
 from qos.core.strings import ID_CHARS_MAX, one_line
 from qos.errors import InvalidArgument, LocalProtocolError, RemoteProtocolError
-from qos.xml import CLIENT, attribute, render, text
+from qos.xml import CLIENT, attribute, render, render_iq, text
 
 __all__ = [
     "OVERHEAD_BYTES",
+    "bad_request",
     "check_msg_id",
+    "condition_of",
     "embedded",
     "error_text",
     "message_with_body",
@@ -80,7 +82,7 @@ def parse_request(iq: ET.Element, element: ET.Element) -> Request:
     namespace, _, kind = element.tag[1:].partition("}")
     msg_id = mark = hold = payload = ""
     if not iq.get("id"):
-        raise _bad_request("an iq without an id")
+        raise bad_request("an iq without an id")
     if kind != "acknowledged":
         msg_id = _identifier(element, "msgId", required=True)
         mark = _identifier(element, _SENDER)
@@ -106,22 +108,23 @@ def _identifier(element: ET.Element, name: str, *, required: bool = False) -> st
     value = element.get(name, "")
     word = name.rpartition("}")[2]
     if required and not value:
-        raise _bad_request(f"{word} is missing or empty")
+        raise bad_request(f"{word} is missing or empty")
     if len(value) > ID_CHARS_MAX:
-        raise _bad_request(f"{word} is longer than {ID_CHARS_MAX} characters")
+        raise bad_request(f"{word} is longer than {ID_CHARS_MAX} characters")
     return value
 
 
 def _message_in(element: ET.Element) -> ET.Element:
     messages = [child for child in element if _local(child) == "message"]
     if len(messages) != 1:
-        raise _bad_request(f"{len(messages)} message elements instead of one")
+        raise bad_request(f"{len(messages)} message elements instead of one")
     if any(child.tag in _REQUEST_TAGS for child in messages[0]):
-        raise _bad_request("a request inside the message of a request")
+        raise bad_request("a request inside the message of a request")
     return messages[0]
 
 
-def _bad_request(problem: str) -> RemoteProtocolError:
+def bad_request(problem: str) -> RemoteProtocolError:
+    """What a peer has asked for is malformed."""
     return RemoteProtocolError(problem, condition="bad-request", type="modify")
 
 
@@ -159,7 +162,7 @@ def parse_reply(iq: ET.Element) -> Reply:
             hold = child.text or ""
         elif name == "error" and iq.get("type") == "error":
             error_type = child.get("type", "cancel")
-            error = _condition(child)
+            error = condition_of(child)
             said, by = error_text(child), child.get("by")
             for mark in child:
                 if mark.tag in {_HOLD, _REJECTED}:
@@ -191,7 +194,8 @@ def error_text(error: ET.Element) -> str | None:
     return one_line(error.findtext(f"{{{_STANZAS}}}text", "")) or None
 
 
-def _condition(error: ET.Element) -> str:
+def condition_of(error: ET.Element) -> str:
+    """The condition of a stanza error (RFC 6120 §8.3.3)."""
     for child in error:
         name = _local(child)
         if child.tag == f"{{{_STANZAS}}}{name}" and name != "text":
@@ -281,12 +285,12 @@ def render_request(transmit: Transmit, *, store_id: str, sender: str = "") -> st
         content = (
             f"<acknowledged xmlns='{route.namespace}'>{record.payload}</acknowledged>"
         )
-    return _iq("set", iq_id, route.jid, sender, content)
+    return render_iq("set", iq_id, content, to=route.jid, sender=sender)
 
 
 def render_answer(request: Request, answer: Answer, *, sender: str = "") -> str:
     """The answer to a request."""
-    content = ""
+    kind, content = "result", ""
     if answer.kind == "received":
         hold = f"{_MARKS}hold={attribute(answer.hold)}" if answer.hold else ""
         content = f"<received msgId={attribute(request.msg_id)}{hold}/>"
@@ -297,14 +301,16 @@ def render_answer(request: Request, answer: Answer, *, sender: str = "") -> str:
         content = f"<{name} xmlns='{MARKS_NAMESPACE}'{again}>{token}</{name}>"
     if answer.kind in {"error", "rejected"}:
         content = _error(answer.condition, answer.error_type, answer.text, content)
-        return _iq("error", request.iq_id, request.source, sender, content)
-    return _iq("result", request.iq_id, request.source, sender, content)
+        kind = "error"
+    return render_iq(kind, request.iq_id, content, to=request.source, sender=sender)
 
 
 def render_error(iq: ET.Element, error: RemoteProtocolError, *, sender: str) -> str:
     """The answer to a request that could not be read. Echoes nothing of it."""
     content = _error(error.condition, error.type)
-    return _iq("error", iq.get("id", ""), iq.get("from", ""), sender, content)
+    return render_iq(
+        "error", iq.get("id", ""), content, to=iq.get("from", ""), sender=sender
+    )
 
 
 def _error(condition: str, error_type: str, said: str = "", mark: str = "") -> str:
@@ -314,10 +320,3 @@ def _error(condition: str, error_type: str, said: str = "", mark: str = "") -> s
         f"<error type='{error_type}'><{condition} xmlns='{_STANZAS}'/>"
         f"{said}{mark}</error>"
     )
-
-
-def _iq(kind: str, iq_id: str, to: str, sender: str, content: str) -> str:
-    source = f" from={attribute(sender)}" if sender else ""
-    target = f" to={attribute(to)}" if to else ""
-    head = f"<iq type='{kind}' id={attribute(iq_id)}{target}{source}"
-    return f"{head}>{content}</iq>" if content else f"{head}/>"
