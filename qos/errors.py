@@ -374,6 +374,35 @@ class RequestFailed(QosError):
         self.to = to
         self.what = what
 
+    @property
+    def unreachable(self) -> bool:
+        """Whether the service has said no word: the same request may succeed, repeated."""
+        return False
+
+    @property
+    def may_pass(self) -> bool:
+        """Whether the same request may succeed when it is repeated."""
+        return self.unreachable
+
+
+#: Who was asked is away, or cannot be reached; the request was not read.
+_AWAY = frozenset(
+    {
+        "recipient-unavailable",
+        "remote-server-not-found",
+        "remote-server-timeout",
+        "service-unavailable",
+    }
+)
+
+#: What else is said of who is away, where the error does not name who says it:
+#: ejabberd looks for a component that is away at other servers, and says that it may
+#: not, if it may not. A service that is not ours may mean it; then a repeat only takes
+#: time, and to believe it of one of ours would lose an item that it has accepted. Not
+#: so `item-not-found` and the like: no server is known to say that in another's place,
+#: and a service that is not ours says it of every item whose lock has ended.
+_AWAY_OR_NOT = frozenset({"forbidden"})
+
 
 class RequestRefused(RequestFailed):
     """The answer was a stanza error (RFC 6120 §8.3). Nothing was changed.
@@ -412,6 +441,25 @@ class RequestRefused(RequestFailed):
         self.text = text
         self.by = by
 
+    @property
+    def unreachable(self) -> bool:
+        """Whether the service has said no word: the same request may succeed, repeated.
+
+        What a server says in its place is no decision about the request, whatever the
+        condition: the service, when it was there, may even have done it.
+        """
+        if self.by == self.to:
+            return self.condition in _AWAY
+        return bool(self.by) or self.condition in _AWAY | _AWAY_OR_NOT
+
+    @property
+    def may_pass(self) -> bool:
+        """Whether the same request may succeed when it is repeated."""
+        if self.unreachable:
+            return True
+        # queue.md §2
+        return self.type == "wait" and self.condition != "unexpected-request"
+
 
 class NoAnswer(RequestFailed):
     """No answer came in time, or the session was lost: it may have been done.
@@ -427,6 +475,11 @@ class NoAnswer(RequestFailed):
             what=what,
         )
         self.reason = reason
+
+    @property
+    def unreachable(self) -> bool:
+        """Whether the service has said no word: the same request may succeed, repeated."""
+        return True
 
 
 class JobLost(QosError):

@@ -16,8 +16,6 @@ from qos.core.queue.item import PRIORITIES, Affiliation, Failure, ItemOutcome
 from qos.core.queue.node_options import NODE_FIELDS, SUBSCRIBE_FIELDS, Field
 from qos.errors import (
     InvalidArgument,
-    NoAnswer,
-    RequestFailed,
     RequestRefused,
 )
 from qos.ids import new_id
@@ -52,25 +50,7 @@ from xep_0254.namespaces import (
     SUBSCRIBE_OPTIONS,
 )
 
-__all__ = ["BrowsedItem", "NewItem", "Page", "unreachable"]
-
-#: Who was asked is away, or cannot be reached; the request was not read.
-_AWAY = frozenset(
-    {
-        "recipient-unavailable",
-        "remote-server-not-found",
-        "remote-server-timeout",
-        "service-unavailable",
-    }
-)
-
-#: What else is said of who is away, where the error does not name who says it:
-#: ejabberd looks for a component that is away at other servers, and says that it may
-#: not, if it may not. A service that is not ours may mean it; then a repeat only takes
-#: time, and to believe it of one of ours would lose an item that it has accepted. Not
-#: so `item-not-found` and the like: no server is known to say that in another's place,
-#: and a service that is not ours says it of every item whose lock has ended.
-_AWAY_OR_NOT = frozenset({"forbidden"})
+__all__ = ["BrowsedItem", "NewItem", "Page"]
 
 
 #: Of the items that can be browsed.
@@ -158,19 +138,6 @@ class Page:
     items: list[BrowsedItem]
     count: int
     last: str
-
-
-def unreachable(error: RequestFailed) -> bool:
-    """Whether the service has said no word: the same request may succeed, repeated.
-
-    What a server says in its place is no decision about the request, whatever the
-    condition: the service, when it was there, may even have done it.
-    """
-    if not isinstance(error, RequestRefused):
-        return isinstance(error, NoAnswer)
-    if error.by == error.to:
-        return error.condition in _AWAY
-    return bool(error.by) or error.condition in _AWAY | _AWAY_OR_NOT
 
 
 # -- what is asked ---------------------------------------------------------

@@ -23,7 +23,7 @@ from qos.errors import InvalidArgument, NoAnswer, RequestFailed
 from qos.jids import jid_of
 from xep_0254 import client_stanza
 from xep_0254.channel import Channel, Listener
-from xep_0254.client_stanza import BrowsedItem, NewItem, Page, unreachable
+from xep_0254.client_stanza import BrowsedItem, NewItem, Page
 from xep_0254.events import DeliveredItem, Event
 from xep_0254.namespaces import QUEUEING
 
@@ -209,7 +209,7 @@ class XEP_0254(BasePlugin):
             except RequestFailed as error:
                 if isinstance(error, NoAnswer):
                     unanswered = error
-                if not unreachable(error):
+                if not error.unreachable:
                     raise
                 if tries >= attempts:
                     raise (unanswered or error) from None

@@ -30,7 +30,6 @@ from qos.errors import (
 from qos.options.login import login_from
 from qos.stream.login import AccountSession
 from qos.xml import text as xml_text
-from xep_0254.client_stanza import unreachable
 from xep_0254.queueing import XEP_0254, NewItem
 
 __all__ = ["run"]
@@ -134,7 +133,7 @@ class _Publishing:
             except RequestFailed as error:
                 if isinstance(error, NoAnswer):
                     unanswered = error
-                elif not unreachable(error) or not (self._met or unanswered):
+                elif not error.unreachable or not (self._met or unanswered):
                     raise
                 delay_s = self._backoff.delay_s(tries, random.random())  # noqa: S311
                 if not await self._online_again(loop.time() + delay_s, give_up_at):

@@ -29,7 +29,6 @@ from qos.core.queue.node_options import BATCH_MAX, QUEUE_REQUESTS_MAX
 from qos.errors import JobLost, RequestFailed, RequestRefused
 from qos.spark.queue_landing import Landing
 from qos.worker import Job, Worker
-from qos.worker.leases import passing
 from xep_0254.events import DeliveredItem
 from xep_0254.queueing import XEP_0254
 
@@ -340,7 +339,7 @@ class Receiver:
                         item.token,
                     )
             except RequestFailed as error:
-                if isinstance(error, RequestRefused) and not passing(error):
+                if isinstance(error, RequestRefused) and not error.may_pass:
                     return False
                 tries += 1
                 delay_s = _RETRY.delay_s(tries, random.random())  # noqa: S311

@@ -44,7 +44,6 @@ from qos.spark.rows import (
     new_run,
 )
 from qos.stream.login import AccountSession
-from qos.worker.leases import passing
 from xep_0254.queueing import XEP_0254, NewItem
 
 if TYPE_CHECKING:
@@ -229,7 +228,7 @@ class _Publishing:
             except RequestFailed as error:
                 tries += 1
                 delay_s = _RETRY.delay_s(tries, random.random())  # noqa: S311
-                if not passing(error) or loop.time() + delay_s >= give_up_at:
+                if not error.may_pass or loop.time() + delay_s >= give_up_at:
                     raise
                 await asyncio.sleep(delay_s)
             else:

@@ -14,7 +14,6 @@ from __future__ import annotations
 from weakref import WeakKeyDictionary
 
 from qos.errors import LocalProtocolError, RequestRefused
-from qos.worker.leases import passing
 from xep_0254.queueing import XEP_0254
 
 __all__ = ["ClientWorkers"]
@@ -74,7 +73,7 @@ class ClientWorkers:
             try:
                 await plugin.unsubscribe(service, node)
             except RequestRefused as error:
-                if passing(error):
+                if error.may_pass:
                     raise
             self.left.discard(node)
 

@@ -38,11 +38,10 @@ from qos.journal.schema import Entry, WorkerEvent
 from qos.journal.writer import JournalWriter
 from qos.worker.job import Job, Settling
 from qos.worker.retract_batcher import RetractBatcher
-from xep_0254.client_stanza import unreachable
 from xep_0254.events import DeliveredItem, Event
 from xep_0254.queueing import XEP_0254
 
-__all__ = ["Leases", "passing"]
+__all__ = ["Leases"]
 
 log = logging.getLogger(__name__)
 
@@ -74,15 +73,6 @@ _TOKENS_MAX = 10_000
 
 #: The lock is not ours. Any other refusal of an extension: there are none here.
 _GONE = frozenset({"conflict", "forbidden", "item-not-found", "unexpected-request"})
-
-
-def passing(error: RequestFailed) -> bool:
-    """Whether the same request may succeed when it is repeated."""
-    if unreachable(error):
-        return True
-    if not isinstance(error, RequestRefused) or error.type != "wait":
-        return False
-    return error.condition != "unexpected-request"  # queue.md §2
 
 
 _OUTCOMES = {
@@ -278,7 +268,7 @@ class Leases:
                 log.info("%s", lost)
                 return
             except RequestFailed as error:
-                if not passing(error):
+                if not error.may_pass:
                     log.warning("locks cannot be extended: %s", error)
                     self._extends, extend_at = False, math.inf
                     continue
@@ -307,7 +297,7 @@ class Leases:
                 timeout_s=min(_ANSWER_S, max(_RETRY.first_s, seconds / 3)),
             )
         except RequestRefused as error:
-            if passing(error) or error.condition not in _GONE:
+            if error.may_pass or error.condition not in _GONE:
                 raise
             reason = f"it cannot be extended: {error}"
             self._lose(job, reason, condition=error.condition)
@@ -340,7 +330,7 @@ class Leases:
                 continue
             except RequestFailed as error:
                 refused = error if isinstance(error, RequestRefused) else None
-                if not passing(error):
+                if not error.may_pass:
                     condition = refused.condition if refused else None
                     reason = f"it was not {how.outcome.value}: {error}"
                     raise self._lost(job, reason, condition) from error

@@ -31,7 +31,7 @@ from qos.journal.writer import JournalWriter
 from qos.worker import effects, signals
 from qos.worker.client_workers import ClientWorkers
 from qos.worker.job import Job, cancelled, unrecoverable
-from qos.worker.leases import Leases, passing
+from qos.worker.leases import Leases
 from xep_0254.events import Event
 from xep_0254.queueing import XEP_0254
 
@@ -365,7 +365,7 @@ class Worker:
         """
         is_first = not self._subscribed.is_set()
         if isinstance(error, RequestRefused):
-            is_final = is_first and not passing(error)
+            is_final = is_first and not error.may_pass
             if is_final:
                 self._may_be_subscribed = False
             return is_final
@@ -415,7 +415,7 @@ class Worker:
                     own.service, own.node, key.item_id, key.token
                 )
             except RequestRefused as error:
-                if passing(error):
+                if error.may_pass:
                     raise
                 if error.condition in effects.FINAL:
                     effects.drop(db, key)
@@ -473,7 +473,7 @@ class Worker:
         try:
             await self._plugin.unsubscribe(self.service, self.node, timeout_s=_STOP_S)
         except RequestFailed as error:
-            self._may_be_subscribed = passing(error)
+            self._may_be_subscribed = error.may_pass
             log.warning("not unsubscribed: %s", error)
         else:
             self._may_be_subscribed = False

@@ -29,7 +29,6 @@ from qos.journal.writer import JournalWriter
 from qos.stores.queue_store import QueueStore
 from qos.testing.xmpp_server import XmppServer
 from qos.worker import Job, Worker
-from qos.worker.leases import passing
 from role import Connect, Role, Say, ended_by_signal, open_log
 from xep_0254 import QueueService
 from xep_0254.queueing import XEP_0254, NewItem
@@ -346,7 +345,7 @@ async def _insist(
         try:
             return await plugin.publish(service, node, items, attempts=1)
         except RequestFailed as error:
-            if not passing(error):
+            if not error.may_pass:
                 raise
         await plugin.pause(_AGAIN_S)
 

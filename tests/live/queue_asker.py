@@ -12,7 +12,7 @@ from clients import connected_client
 from qos.errors import RequestFailed
 from qos.testing.xmpp_server import XmppServer
 from role_processes import Process
-from xep_0254.client_stanza import BrowsedItem, unreachable
+from xep_0254.client_stanza import BrowsedItem
 from xep_0254.queueing import XEP_0254
 
 QUEUE = "comp.localhost"
@@ -53,7 +53,7 @@ async def insist(ask: Callable[[], Awaitable[T]]) -> T:
         try:
             return await ask()
         except RequestFailed as error:
-            if not unreachable(error):
+            if not error.unreachable:
                 raise
         await asyncio.sleep(0.05)
 

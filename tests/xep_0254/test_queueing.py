@@ -34,7 +34,6 @@ from xep_0254 import (
     NewItem,
     QueueService,
 )
-from xep_0254.client_stanza import unreachable
 from xep_0254.disco import render_items
 
 QUEUE = "queue.localhost"
@@ -328,7 +327,7 @@ def test_what_another_says_is_not_the_services_word(
 ) -> None:
     """A server speaks for one who is away, and knows nothing of what that has done."""
     error = RequestRefused(condition, to=QUEUE, what="publish", type="cancel", by=by)
-    assert unreachable(error) is not is_its_word
+    assert error.unreachable is not is_its_word
 
 
 async def test_a_publish_waits_for_the_session_to_come_back(

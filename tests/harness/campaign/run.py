@@ -49,7 +49,6 @@ from qos.errors import RequestFailed
 from qos.testing.ejabberd import Ejabberd
 from qos.testing.prosody import Prosody
 from qos.testing.xmpp_server import ServerError, XmppServer
-from qos.worker.leases import passing
 from role import Connect
 from role_processes import Processes
 from xep_0254.queueing import XEP_0254
@@ -336,7 +335,7 @@ class Run:
                 await plugin.create(queue_jid(self._name), node, options)
                 return
             except RequestFailed as error:
-                if not passing(error):
+                if not error.may_pass:
                     raise
             await asyncio.sleep(0.1)
         text = f"the queue service on {self._name} does not answer"
