@@ -40,6 +40,7 @@ from qos.errors import (
 from qos.ids import new_id
 from qos.jids import jid_of
 from qos.journal import messages as journaled
+from qos.journal.recorder import recorder_of
 from qos.journal.writer import JournalWriter, check_folder
 from qos.stores.base import Contents, Remember
 from qos.stream.closing import close_at_once
@@ -134,6 +135,7 @@ class Endpoint:
         with contextlib.ExitStack() as undo:
             undo.callback(lambda: close_at_once(xmpp.loop, self._close_store()))
             self._journal = self._new_journal(node)
+            self._recorder = recorder_of(self._journal)
             self._step_in(contents, undo)
             undo.pop_all()
 
@@ -458,8 +460,7 @@ class Endpoint:
     def _malformed(self, xml: ET.Element, error: RemoteProtocolError) -> str:
         """Note it; returns the answer."""
         source, to = xml.get("from", ""), xml.get("to", "")
-        if self._journal is not None:
-            self._journal.note(journaled.malformed(source, to, error.condition))
+        self._recorder.malformed(source, to, error.condition)
         self.report(source, Report(error.condition, f"malformed request: {error}"))
         return stanza.render_error(xml, error, sender=self._sender_of_answer(to))
 

@@ -20,8 +20,7 @@ from qos.engine.clock import Clock, Timers
 from qos.engine.consuming import Consuming, Consumption
 from qos.engine.inbox_message import Arrival, HeldMessage, InboxPort
 from qos.errors import RemoteProtocolError
-from qos.journal import messages as journaled
-from qos.journal.writer import JournalWriter
+from qos.journal.recorder import Recorder
 from qos.stores.base import Store, Transaction
 
 __all__ = ["Handovers"]
@@ -58,13 +57,13 @@ class Handovers:
         store: Store,
         port: InboxPort,
         clock: Clock,
-        journal: JournalWriter | None,
+        recorder: Recorder,
         *,
         take: Takes,
     ) -> None:
         self._port = port
         self._clock = clock
-        self._journal = journal
+        self._recorder = recorder
         self._take = take
         self._consuming = Consuming(store)
         #: Messages on their way to a consumer, by key; whose turn it is, and when those
@@ -173,8 +172,7 @@ class Handovers:
         self.retry_at(message, self._clock.now() + _WRITE_AGAIN_S)
 
     def _note(self, record: Incoming) -> None:
-        if self._journal is not None:
-            self._journal.note(journaled.handed_over(record))
+        self._recorder.handed_over(record)
 
     # -- handlers ----------------------------------------------------------
 

@@ -23,8 +23,7 @@ from qos.core.message.sender import Reply, SenderInput
 from qos.core.replace import replace
 from qos.engine.clock import Clock, Timers
 from qos.errors import CannotWithdraw, StillOutstanding
-from qos.journal import messages as journaled
-from qos.journal.writer import JournalWriter
+from qos.journal.recorder import Recorder
 from qos.stores.base import Store
 
 __all__ = ["InFlight", "Message", "Port"]
@@ -100,7 +99,7 @@ class InFlight:
         remember: bool,
         left: Callable[[Message], None],
         held: Callable[[str], None],
-        journal: JournalWriter | None = None,
+        recorder: Recorder,
     ) -> None:
         """Nothing is under way yet.
 
@@ -116,9 +115,9 @@ class InFlight:
                 written.
             held: called with the account when it holds an ordered message: the
                 next one may be offered.
-            journal: where each step is noted first.
+            recorder: is told of each step first.
         """
-        self._journal = journal
+        self._recorder = recorder
         self._store = store
         self._port = port
         self._clock = clock
@@ -180,9 +179,7 @@ class InFlight:
     def start(self, message: Message) -> None:
         """Begin with a message that is not on disk yet: write it, or offer it."""
         self.begin(message)
-        if self._journal is not None:
-            node = self._journal.node
-            self._journal.note(journaled.accepted(message.record, node=node))
+        self._recorder.accepted(message.record)
         route = self._port.route(message.record) if self.own is not None else None
         if route is not None:
             self._step(message, SenderInput.ATTEMPT, route=route)
@@ -309,11 +306,7 @@ class InFlight:
         except CannotWithdraw as error:
             self._not_withdrawn(message, error)
             return
-        if self._journal is not None:
-            node = self._journal.node
-            self._journal.note(
-                *journaled.sent(message.record, input_, effects, node=node)
-            )
+        self._recorder.sent(message.record, input_, effects)
         if message.record.offer_id != before.offer_id:
             self._index(message, before)
         if before.ordered and message.record.state is not before.state:
@@ -381,9 +374,7 @@ class InFlight:
         failed, message.record = message.record, before
         self._index(message, failed)
         if message.accepted is not None:
-            if self._journal is not None:
-                node = self._journal.node
-                self._journal.note(journaled.not_accepted(before, node=node))
+            self._recorder.not_accepted(before)
             self._drop(message)
             message.accepted(error)
             return

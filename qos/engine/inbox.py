@@ -34,7 +34,7 @@ from qos.core.strings import bare
 from qos.engine.clock import Clock, Timers
 from qos.engine.handover import Handovers
 from qos.engine.inbox_message import Arrival, HeldMessage, InboxPort
-from qos.journal import messages as journaled
+from qos.journal.recorder import recorder_of
 from qos.journal.writer import JournalWriter
 from qos.stores.base import Contents, Store
 
@@ -103,7 +103,7 @@ class Inbox:
         own_domains: Collection[str] = (),
         journal: JournalWriter | None = None,
     ) -> None:
-        self._journal = journal
+        self._recorder = recorder_of(journal)
         self._store = store
         self._port = port
         self._clock = clock
@@ -116,7 +116,7 @@ class Inbox:
         self._stopped = self._closed = False
         self._expiry: Timers[str] = Timers(clock, self._expire)
         self._forgetting: Timers[None] = Timers(clock, self._forget_old)
-        self._handover = Handovers(store, port, clock, journal, take=self._go_on)
+        self._handover = Handovers(store, port, clock, self._recorder, take=self._go_on)
         #: Memories that are too many since the start.
         self._excess: list[Incoming] = []
         for record in contents.incoming:
@@ -163,8 +163,7 @@ class Inbox:
 
     def _refuse(self, request: Request, answer: Answer) -> None:
         """Answer a request that does not come as far as its message."""
-        if self._journal is not None:
-            self._journal.note(journaled.refused(request, answer.condition))
+        self._recorder.refused(request, answer.condition)
         self._port.answer(request, answer)
 
     def parked(self) -> list[Incoming]:
@@ -288,9 +287,8 @@ class Inbox:
         before = message.record
         request = arrival.request if arrival else None
         message.record, effects = receiver.step(before, input_, at, request)
-        if self._journal is not None:
-            record = before if input_ in _TAKEN else message.record
-            self._journal.note(*journaled.received(record, input_, effects, request))
+        record = before if input_ in _TAKEN else message.record
+        self._recorder.received(record, input_, effects, request)
         self._perform(message, before, effects, 0, arrival)
 
     def _perform(
@@ -384,15 +382,13 @@ class Inbox:
         if rejected:
             self._handover.hand_over_later(message, arrival)
         if rejected or self._handover.not_written(message, arrival):
-            if self._journal is not None and before is not None:
-                self._journal.note(journaled.released(before))
+            if before is not None:
+                self._recorder.released(before)
             message.record = before
         elif not handed_over:
-            if self._journal is not None:
-                self._journal.note(*journaled.not_kept(before, message.record))
-                if arrival is not None:
-                    request, condition = arrival.request, "resource-constraint"
-                    self._journal.note(journaled.refused(request, condition))
+            self._recorder.not_kept(before, message.record)
+            if arrival is not None:
+                self._recorder.refused(arrival.request, "resource-constraint")
             message.record = before
             for effect in effects:
                 if isinstance(effect, Reserve):

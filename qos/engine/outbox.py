@@ -31,7 +31,7 @@ from qos.errors import (
     StoreError,
     UnknownMessage,
 )
-from qos.journal import messages as journaled
+from qos.journal.recorder import recorder_of
 from qos.journal.writer import JournalWriter
 from qos.stores.base import Contents, ForgetEnded, Store
 from qos.xml import same_message
@@ -87,7 +87,7 @@ class Outbox:
         limits: OutboxLimits,
         journal: JournalWriter | None = None,
     ) -> None:
-        self._journal = journal
+        self._recorder = recorder_of(journal)
         self._store = store
         self._port = port
         self._clock = clock
@@ -108,7 +108,7 @@ class Outbox:
             remember=limits.outcomes > 0,
             left=self._left,
             held=self._pump,
-            journal=journal,
+            recorder=self._recorder,
         )
         # Those of the queued messages, by seq, that are just ended by their deadline.
         self._expiring: set[int] = set()
@@ -355,9 +355,7 @@ class Outbox:
         admitted = self._in_flight.flow(flow).admits(record)
         if self._backlog.waiting(flow) or not admitted:
             self._backlog.add(flow)
-            if self._journal is not None:
-                node = self._journal.node
-                self._journal.note(journaled.accepted(record, node=node))
+            self._recorder.accepted(record)
             written = self._store.write((Save(record),))
             if written is None:
                 self._queued(record, None)
@@ -373,9 +371,7 @@ class Outbox:
     def _queued(self, record: Outgoing, written: asyncio.Future[None] | None) -> None:
         error = written.exception() if written is not None else None
         if error is not None:
-            if self._journal is not None:
-                node = self._journal.node
-                self._journal.note(journaled.not_accepted(record, node=node))
+            self._recorder.not_accepted(record)
             self._backlog.remove(record.flow)
             self._uncount(record)
             self._deliveries.decided(record, error)
