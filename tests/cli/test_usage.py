@@ -1,9 +1,12 @@
 """What is refused before anything happens, and what the help says."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from qos import __version__
 from qos.cli import main
 from qos.cli.entry import COMMANDS
 from qos.core.message.model import NAMESPACES
@@ -218,6 +221,19 @@ def test_help_shows_the_defaults(capsys: pytest.CaptureFixture[str]) -> None:
     for default in ("starttls", "roster", "never", "any order"):
         assert f"default: {default}" in out or f"(default: in {default})" in out
     assert all(namespace in out.replace(" ", "") for namespace in NAMESPACES)
+
+
+def test_the_package_is_the_command_too(tmp_path: Path) -> None:
+    """Where pip has put scripts is not in everybody's PATH."""
+    done = subprocess.run(
+        (sys.executable, "-m", "qos", "--version"),
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == f"{__version__}\n"
 
 
 def test_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
