@@ -44,7 +44,7 @@ from qos.engine.queue_commit import (
     unwritten,
 )
 from qos.errors import StoreError
-from qos.journal.items import ItemJournal
+from qos.journal.items import ItemJournal, ItemRecorder
 from qos.journal.writer import JournalWriter
 from qos.stores.queue_store import QueueStore
 
@@ -130,7 +130,7 @@ class QueueEngine:
         self._bounds = bounds or QueueBounds()
         self._memory = RecentMemory(store)
         contents = store.open()
-        self._journal: ItemJournal | None = None
+        self._journal = ItemRecorder()
         if journal is not None:
             self._journal = ItemJournal(journal(store.store_id), store, contents.items)
         self._core: Queues | None = self._new_core(contents)
@@ -317,8 +317,7 @@ class QueueEngine:
         try:
             await self.store.close()
         finally:
-            if self._journal is not None:
-                await self._journal.close()
+            await self._journal.close()
 
     def _did(self, effects: Sequence[QueueEffect]) -> None:
         if effects:
@@ -344,8 +343,7 @@ class QueueEngine:
         self._memory.note(effects)
         self._arm(core)
         commit, self._commit = self._commit, QueueCommit()
-        if self._journal is not None:
-            self._journal.note(commit.changes, commit.purged)
+        self._journal.note(commit.changes, commit.purged)
         try:
             written = self.store.write(commit.final())
         except StoreError as error:
@@ -378,8 +376,7 @@ class QueueEngine:
         After a while, not at once: a disk that is full stays so.
         """
         log.error("the queues could not be written: %s", error)
-        if self._journal is not None:
-            self._journal.failed(commit.changes)
+        self._journal.failed(commit.changes)
         outputs = [*commit.outputs, *self._commit.outputs]
         self._commit = QueueCommit()
         assert self._core is not None
@@ -398,8 +395,7 @@ class QueueEngine:
         try:
             contents = self.store.contents()
             self._core = self._new_core(contents)
-            if self._journal is not None:
-                self._journal.start_again(contents.items)
+            self._journal.start_again(contents.items)
         except StoreError as error:
             log.error("the queues could not be read: %s", error)
             self._timers.set("read", self._clock.now() + _READ_AGAIN_S)

@@ -22,7 +22,7 @@ from qos.journal.schema import Entry, QueueEvent, Role
 from qos.journal.writer import JournalWriter
 from qos.stores.queue_store import QueueStore
 
-__all__ = ["ItemEvents", "ItemJournal"]
+__all__ = ["ItemEvents", "ItemJournal", "ItemRecorder"]
 
 _Q = QueueEvent
 
@@ -36,8 +36,24 @@ _FAILURES = {
 }
 
 
-class ItemJournal:
-    """The journal of a queue service; what its engine tells of each commit."""
+class ItemRecorder:
+    """Is told of each commit of a queue service, and keeps nothing."""
+
+    def start_again(self, items: Iterable[Item]) -> None:
+        """The service goes on with what is on disk."""
+
+    def note(self, changes: Sequence[Change], purged: Collection[str]) -> None:
+        """These are about to be written; see ItemEvents.of."""
+
+    def failed(self, changes: Sequence[Change]) -> None:
+        """These could not be written."""
+
+    async def close(self) -> None:
+        """When the store is closed."""
+
+
+class ItemJournal(ItemRecorder):
+    """The journal of a queue service."""
 
     def __init__(
         self, writer: JournalWriter, store: QueueStore, items: Iterable[Item]
