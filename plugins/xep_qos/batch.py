@@ -25,7 +25,7 @@ from qos.core.message.effects import Answer, Transmit
 from qos.core.message.model import MARKS_NAMESPACE
 from qos.core.message.receiver_table import Request
 from qos.core.message.sender import Reply
-from qos.core.strings import bare
+from qos.core.strings import own_servers
 from qos.engine import LoopClock
 from qos.engine.clock import Handle, Timers
 from qos.errors import RemoteProtocolError
@@ -139,9 +139,8 @@ class BatchSender:
         """
         reply = stanza.parse_reply(xml)
         peer = self._peers[reply.iq_id]
-        servers = {"", bare(own), bare(own).rpartition("@")[2]}
         if reply.source != peer[0] and (
-            reply.error is None or reply.source not in servers
+            reply.error is None or reply.source not in own_servers(own)
         ):
             return []
         ids = self._end(reply.iq_id, peer)

@@ -11,8 +11,6 @@ from generator import Fault, Plan, fleet
 from layout import Layout, lay_out
 from nodes import SECOND
 from oracle import Key, Verdict, verdicts
-from qos.audit.driver import audit
-from qos.audit.tables import Limits
 from qos.journal.schema import SCHEMA_VERSION
 from recount import Recount
 

@@ -49,7 +49,7 @@ from qos.core.message.model import (
     Route,
 )
 from qos.core.replace import replace
-from qos.core.strings import bare
+from qos.core.strings import own_servers
 from qos.errors import CannotWithdraw, LocalProtocolError
 
 __all__ = [
@@ -202,9 +202,8 @@ def classify(record: Outgoing, reply: Reply, *, own: str) -> SenderInput | None:
     an error may also come from the own server. What does not answer the
     question that was asked is ignored, and the question repeated in time.
     """
-    servers = {"", bare(own), bare(own).rpartition("@")[2]}
     if reply.source not in record.addressed and (
-        reply.error is None or reply.source not in servers
+        reply.error is None or reply.source not in own_servers(own)
     ):
         return None
     if record.state is _S.OFFERED and reply.iq_id == record.offer_id:
