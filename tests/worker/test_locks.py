@@ -92,7 +92,7 @@ async def test_a_job_whose_extension_is_refused_is_lost(
     bee: ClientXMPP, by_hand: ByHand, condition: str
 ) -> None:
     """Nobody told the worker that its lock had ended, but now it knows."""
-    async with by_hand.worker(bee, lock_timeout_s=0.1) as worker:
+    async with by_hand.worker(bee, lock_timeout_s=0.9) as worker:
         await by_hand.subscribe()
         await by_hand.deliver("i", "t")
         job = await anext(worker)
