@@ -1,4 +1,4 @@
-"""What a publisher or a worker asks a queue service for, as XML; and its answers.
+"""Requests of publishers and workers to a queue service as XML, and its answers.
 
 Pure functions: what is asked is text, to be put into an iq; what is answered is the
 iq. Source: XEP-0060, XEP-0254, and our extensions, which a service may not have.

@@ -1,4 +1,4 @@
-"""What a queue service says of itself and of its nodes (XEP-0030), as text.
+"""Service discovery (XEP-0030) of a queue service and its nodes, as text.
 
 Knows which features of XEP-0060 are offered; the numbers of a node come from
 outside.

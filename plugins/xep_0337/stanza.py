@@ -1,4 +1,4 @@
-"""What an event is, and how it is written in XML (XEP-0337 §3 and its schema).
+"""An event and its XML (XEP-0337 §3 and its schema).
 
 `LogEvent` and its parts are plain values; `Log` and `Tag` are slixmpp's view of the
 XML. Nothing here sends, receives or knows a stream.

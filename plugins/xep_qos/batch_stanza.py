@@ -1,4 +1,4 @@
-"""What stands in a batch: requests and answers, both ways, as pure functions.
+"""The XML of a batch: requests and answers, both ways, as pure functions.
 
 A request in a batch is that of the text, with the marks where they cost a server less.
 It is read by `xep_qos.stanza`, as the iq that it would be alone. The rules are in

@@ -1,4 +1,4 @@
-"""What is known of the peers: which are available, and what they support."""
+"""The known peers: which are available, and what they support."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is trusted: gathers the facts of the stream for `qos.core.message.trust`."""
+"""A guard that gathers the facts of the stream for `qos.core.message.trust`."""
 
 from __future__ import annotations
 

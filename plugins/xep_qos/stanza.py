@@ -1,4 +1,4 @@
-"""What stands on the wire: requests and answers, both ways, as pure functions.
+"""The XML of requests and answers, both ways, as pure functions.
 
 Source: the proto-XEP Quality of Service, Use Cases and XML Schema; the marks
 are our own. Elements are matched by local name where the text's examples and

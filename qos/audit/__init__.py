@@ -1,4 +1,4 @@
-"""What the journals of many nodes say together, found out with Spark.
+"""The audit: joins the journals of many nodes with Spark, and finds what went wrong.
 
 The extra `[spark]`. Nothing outside of this package and `qos.cli.audit` may import
 its modules, but for `synth`, which needs no Spark; nothing here is imported by

@@ -1,4 +1,4 @@
-"""What an audit costs, next to what it costs to read and count the same journals.
+"""A benchmark of the audit, beside reading and counting the same journals.
 
 Both are done in the same session, in turns, so that the ratio means something on a
 machine that is busy, too. Knows the session that it is given, and no terminal.

@@ -1,4 +1,4 @@
-"""What one audit leaves to the next: messages and items that have not ended.
+"""Messages and items without an end, which one audit leaves to the next.
 
 An audit of a day does not read the days long before it. So it keeps, of what it leaves
 without an end or without a verdict that is for good, all that is known; and the next

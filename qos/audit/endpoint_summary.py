@@ -1,4 +1,4 @@
-"""What each node says of a message: the few rows that are made of its many lines.
+"""A summary of what each node says of a message: few rows, made of its many lines.
 
 They can be made in Spark, or in Arrow where lines are checked. Which lines they are of,
 and what is made of those, is said here once, for both. Rows of the same are merged by

@@ -1,4 +1,4 @@
-"""What the report shows: some numbers of each table, few whatever there is of data.
+"""The numbers that the report shows: few of each table, however much data there is.
 
 Knows neither Spark nor how the report looks.
 """

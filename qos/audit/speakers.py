@@ -1,4 +1,4 @@
-"""Whose word a line is: lines of other nodes, and lines about the messages of others.
+"""The speaker of a line: finds lines of other nodes, and lines about messages of others.
 
 A folder of journals may be tied to a node (`NODE=DIR`). Then a line of any other node
 in it is a `foreign-node`: it changes nothing. In a folder that is not tied to a node,

@@ -1,4 +1,4 @@
-"""What a follower keeps between its steps, beside the state: by the number of the step.
+"""Storage of a follower between its steps, beside the state: by the number of the step.
 
 ::
 

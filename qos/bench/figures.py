@@ -1,4 +1,4 @@
-"""What the samples of a run come to. Pure: no I/O, no clock."""
+"""The figures that the samples of a run come to. Pure: no I/O, no clock."""
 
 from __future__ import annotations
 

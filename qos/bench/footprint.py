@@ -1,4 +1,4 @@
-"""What the plugin costs an application beside its messages: words, and processes.
+"""The footprint: the plugin's cost to an application beside its messages.
 
 What is measured is in `footprint_import`, `footprint_stanzas`, `footprint_outstanding`
 and `footprint_flat`; here is what they share.

@@ -1,4 +1,4 @@
-"""Whether a message costs as much after many others as after a few."""
+"""A test that a message costs as much after many others as after a few."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long it takes to import the plugin, beyond slixmpp's own import."""
+"""The time that importing the plugin takes, beyond slixmpp's own import."""
 
 from __future__ import annotations
 

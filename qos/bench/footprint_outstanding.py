@@ -1,4 +1,4 @@
-"""What it costs to have many messages in the outbox for somebody who is not there."""
+"""The cost of many messages in the outbox for a peer that is not there."""
 
 from __future__ import annotations
 

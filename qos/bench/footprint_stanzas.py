@@ -1,4 +1,4 @@
-"""How much more every other stanza costs an application that has the plugin loaded."""
+"""The cost of the loaded plugin for every other stanza of an application."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether this library is still as near to its floor as it was. Pure.
+"""A guard that compares this library with its floor. Pure.
 
 What is compared are ratios to the floor, measured in the same turns: an absolute time
 says more of the machine than of the code.

@@ -1,4 +1,4 @@
-"""What a reply needs of MQTT 5, as paho writes it; aiomqtt takes and gives the same."""
+"""The properties of an MQTT 5 reply, as paho writes them; aiomqtt has the same."""
 
 from __future__ import annotations
 

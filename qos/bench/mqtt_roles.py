@@ -1,4 +1,4 @@
-"""What an MQTT sender and an MQTT receiver do, whatever the library.
+"""An MQTT sender and an MQTT receiver, whatever the library.
 
 These are the programs of the child processes: a module for each library has a `Library`,
 and calls `main` with it. Knows nothing of brokers and of what is made of the figures.

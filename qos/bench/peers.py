@@ -1,4 +1,4 @@
-"""What else brings messages from one process to another: for `--peers` and `--queue`."""
+"""The peers: other systems that deliver messages, for `--peers` and `--queue`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the publisher of a queue and its workers do, whatever the library.
+"""The publisher of a queue and its workers, whatever the library.
 
 These are the programs of the child processes: a module for each library has a `Library`,
 and calls `main` with it. Knows nothing of brokers and of what is made of the figures.

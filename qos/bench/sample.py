@@ -1,4 +1,4 @@
-"""What is measured, of what, and in which words. Pure: no I/O, no clock."""
+"""A sample: what is measured, and its units. Pure: no I/O, no clock."""
 
 from __future__ import annotations
 

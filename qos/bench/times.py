@@ -1,4 +1,4 @@
-"""When each message was given, and when it ended: noted, sent between processes, judged.
+"""The start and the end of each message: noted, sent between processes, judged.
 
 All clocks are `time.monotonic`, which is one clock for all processes of a machine.
 Knows nothing of libraries, servers and brokers.

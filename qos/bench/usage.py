@@ -1,4 +1,4 @@
-"""What a process has used so far, as Linux tells everybody."""
+"""The processor time and memory of a process, from Linux's /proc."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How our own rows send and receive: through the plugin, as an application does."""
+"""Our own rows: how they send and receive through the plugin, as an application does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who to be and how to get there: what the options of a command come to."""
+"""The account and the store that the options of a command name."""
 
 from __future__ import annotations
 

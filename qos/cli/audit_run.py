@@ -1,4 +1,4 @@
-"""What an audit is told by its command, whether it is done once or goes on."""
+"""The parameters of an audit that its command gives, for one audit or a follower."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a command measures: on a server that it starts, with progress on the terminal."""
+"""Measures on a server that the command starts, with progress on the terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How `xmpp-qos demo` shows a part: its progress, its rows, and what came of it."""
+"""The output of a part of `xmpp-qos demo`: its progress, its rows, its result."""
 
 from __future__ import annotations
 

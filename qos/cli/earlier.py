@@ -1,4 +1,4 @@
-"""What `send` says of messages that take long, and of those that it found in the outbox."""
+"""Notes of `send` about slow messages, and about those that the outbox had already."""
 
 from __future__ import annotations
 

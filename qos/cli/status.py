@@ -1,4 +1,4 @@
-"""How the command ends: the exit statuses, and the errors that carry one."""
+"""The exit statuses of the command, and the errors that carry one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whose turn it is, where things go on one after another in lanes."""
+"""FIFO lanes: in a lane only the first entry is active, the others wait in order."""
 
 from __future__ import annotations
 

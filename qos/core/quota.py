@@ -1,4 +1,4 @@
-"""How much one account, one foreign domain, and all together may take of something.
+"""Quotas: of one account, of one foreign domain, and of all together.
 
 What is bounded counts by bare JID: a full JID costs its owner nothing, so he could have
 as many shares as he likes. A foreign domain has a bound of its own, since its accounts

@@ -1,4 +1,4 @@
-"""How often a source may be written about in our log."""
+"""A rate limit on log lines about one source."""
 
 from __future__ import annotations
 

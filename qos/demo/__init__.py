@@ -1,1 +1,1 @@
-"""What `xmpp-qos demo` shows; the command itself is in `qos.cli.demo`."""
+"""The demo behind `xmpp-qos demo`; the command itself is in `qos.cli.demo`."""

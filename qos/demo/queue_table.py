@@ -1,4 +1,4 @@
-"""What came of the queue: by the service's word and by the bees' books, and shown.
+"""The result of the queue demo, by the service's word and by the bees' books.
 
 It knows no network and no files.
 """

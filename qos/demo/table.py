@@ -1,4 +1,4 @@
-"""What came of the runs: counted from what was sent and what the counter has, and shown.
+"""The result of the runs, counted from what was sent and what the counter has.
 
 It knows no network; whoever has another thing to show makes another `Row`.
 """

@@ -1,4 +1,4 @@
-"""How the demo shows things: tables and numbers as text."""
+"""Tables and numbers as text, for the demo."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is to be told whether a message is accepted, and how it has ended."""
+"""The deliveries that wait to be told of acceptance and of the end."""
 
 from __future__ import annotations
 

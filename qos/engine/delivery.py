@@ -1,4 +1,4 @@
-"""What the application holds of a message that it has sent."""
+"""A delivery: the application's handle on a message that it has sent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What has ended in a queue, as of now: the store, and what is on its way there.
+"""The ended items of a queue, as of now: in the store, or on their way there.
 
 The core decides upon what it has decided before, also while that is being written.
 """

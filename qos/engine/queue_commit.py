@@ -1,4 +1,4 @@
-"""What goes into one commit of a queue service, and out after it.
+"""One commit of a queue service: the changes in it, and the outputs after it.
 
 Nothing is told before what it says is on disk; and if that fails, the truth is told.
 """

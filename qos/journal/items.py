@@ -1,4 +1,4 @@
-"""What the changes of a queue service mean for the journal.
+"""The lines that the changes of a queue service write into the journal.
 
 From the values that the core has decided on, and what each live item was before; it
 decides nothing and knows no files. What a worker said of a failure is cut off: it may

@@ -1,4 +1,4 @@
-"""What a step of a message means for the journal: pure functions of the core's values.
+"""The lines that a step of a message writes: pure functions of the core's values.
 
 A step is noted before its first effect, but a hand-over when it is made: what is in a
 line may come true later or not at all, and to hand over twice is what a journal is

@@ -1,4 +1,4 @@
-"""What an engine tells the journal of its messages; with a journal or without one.
+"""A recorder of messages: an engine tells it each step, with a journal or without.
 
 Nobody asks whether there is a journal: without one a `Recorder` is told, and keeps nothing.
 """

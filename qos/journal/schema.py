@@ -1,4 +1,4 @@
-"""What a line of the journal is: the one place that says so.
+"""The schema of a line of the journal: the one place that says so.
 
 A journal is a folder of JSON Lines::
 

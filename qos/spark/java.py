@@ -1,4 +1,4 @@
-"""How Java is started for a session on this machine, so that it need not begin anew.
+"""The start of Java for a session on this machine, from an archive of its classes.
 
 A third of what a small audit takes, Java spends on finding classes in Spark's 250
 archives. It can write down what it has loaded when it ends (class data sharing), and the

@@ -1,4 +1,4 @@
-"""What is done, as Spark's own checkpoint says.
+"""The items that are done, as Spark's own checkpoint says.
 
 Spark tells a source only of the batch before the one that begins, and nothing of the
 last one. But what it has done is on disk: `offsets/N` is what batch N was to do, and

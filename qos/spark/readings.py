@@ -1,4 +1,4 @@
-"""What sensors measured: the payloads of a queue or of messages, value by value.
+"""Sensor readings (XEP-0323) in the payloads of a queue or of messages, one row each.
 
 Payloads are never in a journal: their frame comes from the source `xmpp-queue`, or
 from wherever an application keeps them.

@@ -1,4 +1,4 @@
-"""What the sinks share: the columns they take, and ids that a repeat has again.
+"""The rows that both sinks take: their columns, and ids that a repeat has again.
 
 An id derives from what Spark repeats when it does a task or a batch again: the query,
 the number of the batch and of the partition, and the row. The row stands for itself, by

@@ -1,4 +1,4 @@
-"""Where messages are kept until they have ended."""
+"""The stores, which keep messages until they have ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a folder of messages holds, kept in memory, and what changes mean for its files.
+"""An index in memory of a folder of messages, and of the files that a change writes.
 
 Ids, moments and how messages have ended; the messages themselves are in the files. Pure:
 it reads and writes none of them. See `qos.stores.files` for the folder.

@@ -1,4 +1,4 @@
-"""What the stores on disk share: group commit, the lock, what an errno means.
+"""Group commit, the lock, and the meaning of an errno: shared by the stores on disk.
 
 A commit waits for the disk, and the disk does not care whether it takes one
 change or a hundred. So there is one commit at a time, and everything that is

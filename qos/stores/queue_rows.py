@@ -1,4 +1,4 @@
-"""How the values and changes of a queue service stand in its database.
+"""The rows of a queue service's values and changes in its database.
 
 The tables, and what makes rows of values and values of rows.
 """

@@ -1,4 +1,4 @@
-"""How the changes of a commit reach SQLite: as one INSERT into a view.
+"""The changes of a commit on their way to SQLite: one INSERT into a view.
 
 Its triggers make them. So the writer's thread gives the GIL away once in a commit.
 With a statement for each change it would have to get it back after each, and a

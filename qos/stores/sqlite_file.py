@@ -1,4 +1,4 @@
-"""What every SQLite file of ours has, whatever it keeps.
+"""The base of every SQLite file of ours, whatever it keeps.
 
 Told from others by its application id, made whole or not at all, checked and
 brought forward when it is opened, and written by a thread of its own. What is

@@ -1,4 +1,4 @@
-"""Where to connect to, and as whom: the settings of a session."""
+"""The settings of a session: server, account, and security."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What applications need to test their own use of this library.
+"""The kit with which applications test their own use of this library.
 
 Each part is imported when it is asked for: the server needs most of this library, and
 whoever wants to know a free port needs nothing.

@@ -1,4 +1,4 @@
-"""What a bad network does to each stanza, decided by a seed.
+"""A bad network: decided by a seed, for each stanza.
 
 It decides only, and does nothing itself: no I/O and no clock. So one link serves the
 embedded server and tests in memory alike.

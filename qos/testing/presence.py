@@ -1,4 +1,4 @@
-"""Who sees whom at the embedded server: accounts, rosters, subscriptions, presence.
+"""Presence at the embedded server: accounts, rosters, subscriptions.
 
 RFC 6121 as far as clients of a test need it. Rosters live in memory, as long as the server
 object does.

@@ -1,4 +1,4 @@
-"""Where the embedded server sends a stanza, and what it answers itself.
+"""Routing at the embedded server: where a stanza goes, and what the server answers.
 
 RFC 6121 §8 with the choices of Prosody 0.12, so that a client meets here what it meets
 there: an iq to who is away or unknown is answered ``service-unavailable``, and a message to

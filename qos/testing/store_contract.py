@@ -1,4 +1,4 @@
-"""What every store must do, as tests that a store of yours can inherit.
+"""The contract of a store, as tests that a store of yours can inherit.
 
 ::
 

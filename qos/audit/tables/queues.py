@@ -1,4 +1,4 @@
-"""How each queue did in each hour: the items that were published then."""
+"""The table of queues by the hour: the items that were published then."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who was refused, by whom and why."""
+"""The table of refused requests: sender, refuser and reason."""
 
 from __future__ import annotations
 

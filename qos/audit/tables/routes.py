@@ -1,4 +1,4 @@
-"""How each route did in each hour: from whom to whom, at which level, and proven by what."""
+"""The table of routes by the hour: sender, receiver, level, and what proves them."""
 
 from __future__ import annotations
 

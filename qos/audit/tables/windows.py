@@ -1,4 +1,4 @@
-"""What the nodes at both ends of a route have counted: whether all of it is here.
+"""The table of counted windows: whether the lines of both ends of a route are complete.
 
 Each node counts the messages of each route in windows of time (see qos.journal.counts).
 The count of a window shows that something is missing also where the lines are lost.

@@ -1,4 +1,4 @@
-"""How each worker did in each hour."""
+"""The table of workers by the hour."""
 
 from __future__ import annotations
 

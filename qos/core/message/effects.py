@@ -1,4 +1,4 @@
-"""What a machine may ask for.
+"""The effects that a machine may ask for.
 
 A step returns its effects in order, and the engine performs them in that
 order: a Save is on disk before the next effect begins. That order *is* the

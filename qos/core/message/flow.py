@@ -1,4 +1,4 @@
-"""How many messages may be under way to one account, and in which order.
+"""A flow: the window of messages in flight to one account, and their order.
 
 The receiver counts what it holds by the sender's account, so the window is per
 account that is sent to. It starts at what the strictest receivers take, doubles

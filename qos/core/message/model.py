@@ -1,4 +1,4 @@
-"""What a message is, on its way out and on its way in.
+"""A message as the sender keeps it, and as the receiver keeps it.
 
 Values only. Times are seconds since the epoch (UTC); JIDs are strings as they
 stand on the wire; sizes are bytes of UTF-8. `qos.limits` names every limit.

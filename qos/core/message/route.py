@@ -1,4 +1,4 @@
-"""Whom to address an attempt to: a pure choice among known resources."""
+"""The address of an attempt: a pure choice among known resources."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may have messages held: a pure decision on given facts."""
+"""Trust: a pure decision, from given facts, on whose messages are held."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may do what at a node (XEP-0060 §4.1, §4.5)."""
+"""Access to a node: which affiliation may do what (XEP-0060 §4.1, §4.5)."""
 
 from __future__ import annotations
 

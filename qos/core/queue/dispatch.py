@@ -1,4 +1,4 @@
-"""Who gets which item next.
+"""Dispatch: the order of the items, and the choice of a worker for each.
 
 First deliveries go in the order of publishing within a priority, and a redelivery
 behind the first deliveries of its priority. The receiver is the subscriber with the

@@ -1,4 +1,4 @@
-"""What the queue service may ask for: what to write, and whom to notify.
+"""The effects that a queue service may ask for: writes and notifications.
 
 The order is the crash argument. All changes of a step go into one commit, with
 those of the steps around it; a notification, like the answer to a request, leaves

@@ -1,4 +1,4 @@
-"""What each request to a queue service is handled by."""
+"""The handler of each request to a queue service."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who has which items, and who can take another.
+"""The holders of items, and the workers that can take another.
 
 Locks are counted by holder, a full JID, whatever became of its subscription; durable
 ones by account, since whoever of it comes next has them. But who wants no durable locks

@@ -1,4 +1,4 @@
-"""What a queue item, a node and a subscription are (XEP-0254, AMQP 1.0 messaging §3).
+"""A queue item, a node and a subscription (XEP-0254, AMQP 1.0 messaging §3).
 
 Values only. Times are seconds since the epoch (UTC), lengths of time are seconds,
 sizes are bytes of UTF-8, JIDs are strings as they stand on the wire.

@@ -1,4 +1,4 @@
-"""What owners ask of a queue service (XEP-0060 §8): one function a request."""
+"""Requests of owners to a queue service (XEP-0060 §8): one function each."""
 
 from __future__ import annotations
 

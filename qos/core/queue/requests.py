@@ -1,4 +1,4 @@
-"""What a queue service is asked for, what it answers, and how it refuses.
+"""The requests to a queue service, their results and refusals.
 
 The words are those of XEP-0060, XEP-0254 and our extensions; see
 `xep_0254.requests` and `answers` for their XML.

@@ -1,4 +1,4 @@
-"""How many there are of what in a queue: what `xmpp-qos queue stats` shows."""
+"""The counts of a queue that `xmpp-qos queue stats` shows."""
 
 from __future__ import annotations
 

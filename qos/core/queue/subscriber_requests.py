@@ -1,4 +1,4 @@
-"""What publishers and subscribers ask of a queue service (XEP-0254, XEP-0060 §6, §7)."""
+"""Requests of publishers and subscribers (XEP-0254, XEP-0060 §6, §7)."""
 
 from __future__ import annotations
 
