@@ -206,7 +206,7 @@ class RemoteProtocolError(QosError):
 
 
 class DeliveryFailed(QosError):
-    """How a message ended when it was not delivered.
+    """A message ended, and was not delivered.
 
     Attributes:
         msg_id: its id.

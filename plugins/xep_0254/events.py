@@ -250,7 +250,7 @@ class DeliveredItem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """What an event says about a node.
+    """An event of a node: items, retractions, subscriptions.
 
     Attributes:
         node: which.

@@ -141,7 +141,7 @@ def parse_publish_message(
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """What a reader gets.
+    """The request that a reader is given.
 
     Attributes:
         element: the child of `<pubsub/>` that says what is asked.

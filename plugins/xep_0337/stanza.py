@@ -43,7 +43,7 @@ _RANK = {
 
 
 class EventType(StrEnum):
-    """What kind of event it is; the severities of syslog (XEP-0337 §5.1)."""
+    """The kind of an event; the severities of syslog (XEP-0337 §5.1)."""
 
     DEBUG = "Debug"
     INFORMATIONAL = "Informational"
@@ -56,7 +56,7 @@ class EventType(StrEnum):
 
 
 class EventLevel(StrEnum):
-    """How much the event concerns, given its type (XEP-0337 §5.2)."""
+    """The weight of an event, given its type (XEP-0337 §5.2)."""
 
     MINOR = "Minor"
     MEDIUM = "Medium"

@@ -34,7 +34,7 @@ _V = TypeVar("_V")
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What a JID supports, and until when that is believed (None: it is present)."""
+    """The features of a JID, and until when they are believed (None: it is present)."""
 
     features: AbstractSet[str]
     until: float | None = None

@@ -79,7 +79,7 @@ _MUC_USER = "{http://jabber.org/protocol/muc#user}x"
 
 @dataclass(frozen=True, slots=True)
 class IncomingInfo:
-    """How a message was delivered.
+    """The way in which a message was delivered.
 
     Attributes:
         level: acknowledged or assured.

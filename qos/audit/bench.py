@@ -66,7 +66,7 @@ class WrongResult(Exception):
 
 @dataclass(slots=True)
 class Measured:
-    """What journals of one size took, in seconds, each time.
+    """The times of journals of one size, in seconds, each turn.
 
     Attributes:
         lines: of the journals.

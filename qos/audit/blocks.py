@@ -50,7 +50,7 @@ class Block:
 
 
 class _Stream(Protocol):
-    """What is asked of an open file."""
+    """The methods that are asked of an open file."""
 
     def read(self, size: int, /) -> bytes:
         """Up to so many bytes; none at the end."""

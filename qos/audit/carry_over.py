@@ -42,7 +42,7 @@ def known_of(staged: Staged) -> Known:
 
 
 class CarryOver:
-    """What is carried into an audit, and out of it.
+    """Messages and items that are carried into an audit, and out of it.
 
     Args:
         spark: the session.

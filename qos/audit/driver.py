@@ -75,7 +75,7 @@ NEVER: Days = date(1970, 1, 2), date(1970, 1, 1)
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What came of an audit.
+    """The result of an audit.
 
     Attributes:
         first: the first day.

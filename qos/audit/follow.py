@@ -52,7 +52,7 @@ _AHEAD = timedelta(days=1)
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What came of looking for new journals once.
+    """The result of looking for new journals once.
 
     Attributes:
         batch: the last batch that there was; -1: none yet.

@@ -26,7 +26,7 @@ _VERSION = 2
 
 
 class CannotFollow(CannotWrite):
-    """What is there does not belong to these journals; in one line."""
+    """The output folder does not belong to these journals; in one line."""
 
 
 @contextlib.contextmanager

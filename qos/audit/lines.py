@@ -46,7 +46,7 @@ __all__ = [
 
 
 class LineProblem(enum.Enum):
-    """What may be wrong with a line."""
+    """The problems that a line may have."""
 
     #: JSON no more, or not yet.
     TORN_LINE = "torn-line"

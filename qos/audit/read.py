@@ -48,7 +48,7 @@ __all__ = [
 
 
 class Problem(enum.Enum):
-    """What may be wrong with a journal; none of it stops an audit."""
+    """The problems that a journal may have; none of them stops an audit."""
 
     #: Of a line; see LineProblem.
     TORN_LINE = LineProblem.TORN_LINE.value

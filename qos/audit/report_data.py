@@ -24,7 +24,7 @@ Rows = list[dict[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """How much of the traffic the journals allow to judge.
+    """The share of the traffic that the journals allow to judge.
 
     Attributes:
         judged: messages of which the lines prove what is wrong, or show nothing wrong.
@@ -47,7 +47,7 @@ class Proof:
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """What nodes have counted, and of which windows both ends are there.
+    """The counts of the nodes, and the windows of which both ends are there.
 
     Attributes:
         windows: of all routes: those in which somebody counted something.
@@ -84,7 +84,7 @@ class DayTotals:
 
 @dataclass(slots=True)
 class ReportData:
-    """What the report shows; each list is short.
+    """The data of the report; each list is short.
 
     Attributes:
         outcomes: messages by how they ended.

@@ -47,7 +47,7 @@ _PARTS = {
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """What was written.
+    """The files that were written.
 
     Attributes:
         lines: see qos.audit.read.checked_lines; only those that are not of messages.

@@ -52,7 +52,7 @@ class Incomplete(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """How far a follower is.
+    """The progress of a follower.
 
     Attributes:
         batch: its last step.

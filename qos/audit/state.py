@@ -61,7 +61,7 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What is known of some subjects; each row has its `subject`.
+    """The state of some subjects; each row has its `subject`.
 
     Attributes:
         told: see qos.audit.endpoint_summary.

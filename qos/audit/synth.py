@@ -37,7 +37,7 @@ _MESSAGES_A_SLICE = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to make.
+    """The parameters of the journals to make.
 
     Attributes:
         devices: of the fleet.
@@ -72,7 +72,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Synthesised:
-    """What was made.
+    """The journals that were made.
 
     Attributes:
         lines: of the journals.

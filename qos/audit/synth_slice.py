@@ -57,7 +57,7 @@ _WORKERS = 3
 
 @dataclass(frozen=True, slots=True)
 class Anomaly:
-    """What an audit has to find."""
+    """An anomaly that an audit has to find."""
 
     kind: str
     level: str
@@ -68,7 +68,7 @@ class Anomaly:
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """What to make; see qos.audit.synth.Plan.
+    """A part of the journals to make; see qos.audit.synth.Plan.
 
     Attributes:
         seed: of all.

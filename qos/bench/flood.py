@@ -49,7 +49,7 @@ _OVERHEAD_BYTES = 16 * MB
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flood:
-    """What is done.
+    """The parameters of a flood.
 
     Attributes:
         senders: that keep to no quota.
@@ -74,7 +74,7 @@ class Flood:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flooded:
-    """What came of it.
+    """The result of a flood.
 
     Attributes:
         before: how long each message of the honest peer took without a flood, seconds,

@@ -32,7 +32,7 @@ _LOGIN_S_MAX = 20.0
 
 
 class Flooder:
-    """What it can do: `connect`, then `flood`, once."""
+    """The commands of a flooder: `connect`, then `flood`, once."""
 
     def __init__(self) -> None:
         self._answers: Counter[str] = Counter()

@@ -46,7 +46,7 @@ Progress: TypeAlias = Callable[[str], object]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """How much is done.
+    """The extent of the measurements.
 
     Attributes:
         repeat: interpreters for `import`, sets of processes for `stanzas`, and turns for
@@ -104,7 +104,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Where values lie: the half of them in the middle is from `low` to `high`."""
+    """A spread of values: the half of them in the middle is from `low` to `high`."""
 
     median: float
     low: float
@@ -194,7 +194,7 @@ class End:
 
 
 class Place:
-    """Where ends live: at a server, with their files in a folder, until it is left."""
+    """A place where ends live: at a server, with their files in a folder, until it is left."""
 
     def __init__(self, server: Server, folder: Path) -> None:
         self._server = server

@@ -26,7 +26,7 @@ _ANSWER_S_MAX = 30.0
 
 
 class _FootprintNode(Node):
-    """What it can do beyond a Node."""
+    """The commands of a node, and those of the footprint."""
 
     @property
     def commands(self) -> list[Command]:

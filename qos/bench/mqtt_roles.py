@@ -31,7 +31,7 @@ OnMessage = Callable[[Any], None]
 
 
 class Library(Protocol):
-    """What the two roles need of a library, used the way its documentation has it."""
+    """The methods that the two roles need of a library, used as its documentation says."""
 
     async def connect(self, port: int, *, replies: bool) -> None:
         """Connect to the broker, with TCP_NODELAY, by the library's usual protocol.

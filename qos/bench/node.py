@@ -31,7 +31,7 @@ _MANAGED_S_MAX = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """What a process is to be.
+    """The task of a process.
 
     Attributes:
         login: who to log in as.
@@ -69,7 +69,7 @@ class Task:
 
 
 class Node:
-    """What it can do: `connect`, `begin`, and then as its task is.
+    """The commands of a node: `connect`, `begin`, and then those of its task.
 
     Args:
         stack: what is to be closed in the end.

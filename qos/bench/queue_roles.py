@@ -25,7 +25,7 @@ NUMBER_BYTES = 8
 
 
 class Library(Protocol):
-    """What the two roles need of a library, used the way its documentation has it."""
+    """The methods that the two roles need of a library, used as its documentation says."""
 
     async def connect(self, port: int, **options: Any) -> None:
         """Connect to the broker."""

@@ -16,7 +16,7 @@ _LOGIN_S_MAX = 20.0
 
 
 class Serving:
-    """What the process can be told."""
+    """The commands of the process."""
 
     def __init__(self) -> None:
         self._service: QueueService

@@ -20,7 +20,7 @@ _COLUMNS_MAX = 120
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Results:
-    """What a run has found out.
+    """The results of a run.
 
     Attributes:
         measured: see qos.bench.run.measure.
@@ -58,7 +58,7 @@ class Results:
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """What the tables have of a row.
+    """A column of the tables.
 
     Attributes:
         head: two lines.

@@ -25,7 +25,7 @@ Progress = Callable[[str, float], object]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What is to be measured of each.
+    """The measurements of each contender.
 
     Attributes:
         windows: messages under way at once.

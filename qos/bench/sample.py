@@ -23,12 +23,12 @@ class BenchFailed(Exception):
 
 
 class NotHere(Exception):
-    """What is needed for it is not installed; the text says what, in one line."""
+    """A program or library for it is not installed; the text says which, in one line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What is to be done for one sample.
+    """The work of one sample.
 
     Attributes:
         window: messages under way at once.
@@ -43,7 +43,7 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What came of it.
+    """The result of one sample.
 
     Attributes:
         messages: that came to their end.

@@ -15,7 +15,7 @@ STORES = ("memory", "sqlite", "files")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What a row is.
+    """The settings of a row.
 
     Attributes:
         name: of the row.

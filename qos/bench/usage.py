@@ -21,7 +21,7 @@ _RESIDENT = 1
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What a process has used.
+    """The resources that a process has used.
 
     Attributes:
         cpu_s: processor time of all its threads.

@@ -65,7 +65,7 @@ def folders(*names: str) -> Iterator[list[Path]]:
 
 
 class _Progress:
-    """What is being done, and how long it will go on."""
+    """The progress: the step at hand, and the time it will take."""
 
     def __init__(self) -> None:
         self._line = ProgressLine()

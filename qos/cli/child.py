@@ -27,7 +27,7 @@ _LINE_BYTES_MAX = 4096
 
 @dataclass(frozen=True, slots=True)
 class Exit:
-    """How a command has ended.
+    """The end of a child: its status or its signal.
 
     Attributes:
         status: its exit status; None: a signal has ended it.

@@ -25,7 +25,7 @@ _STRICT = ("--skew", "0.001", "--stuck-after", "1")
 
 
 class Journals:
-    """Where the journals are kept, and what is made of them.
+    """The journals of the demo: where they are kept, and their audit.
 
     As a context manager it takes away what nobody could find.
 

@@ -10,7 +10,7 @@ __all__ = ["ProgressLine", "is_bold", "show"]
 
 
 class ProgressLine(ProgressBar):
-    """What is going on, on stderr where that is a terminal."""
+    """A line of progress on stderr, where that is a terminal."""
 
     def tell(self, text: str) -> None:
         """Draw it anew."""

@@ -73,7 +73,7 @@ exit status:
 
 
 class Command(Protocol):
-    """What the module of a command has."""
+    """The functions of the module of a command."""
 
     def parser(self, prog: str) -> Parser:
         """Its arguments; `prog` is how the user calls it."""

@@ -98,7 +98,7 @@ async def run(arguments: argparse.Namespace) -> int:
 
 
 class _Publishing:
-    """What one run of `publish` has to do."""
+    """One run of `publish`."""
 
     def __init__(
         self,

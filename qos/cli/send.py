@@ -216,7 +216,7 @@ _BAD = {
 
 
 class _Sending:
-    """What one run of `send` has to do."""
+    """One run of `send`."""
 
     def __init__(self, connection: Connection, arguments: argparse.Namespace) -> None:
         self.results = Results()

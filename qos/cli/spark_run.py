@@ -27,7 +27,7 @@ _LOOK_S = 0.3
 
 
 class SparkRun(abc.ABC, Generic[_T]):
-    """What a command does with Spark.
+    """The work of a command with Spark.
 
     Args:
         master: see qos.spark.session.spark_session.

@@ -34,7 +34,7 @@ def own_domains(jid: str, *, component: bool) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """How much of something may be taken.
+    """The amount of something that may be taken.
 
     Attributes:
         account: by one account.
@@ -58,7 +58,7 @@ def _check(bounds: Share | Quotas) -> None:
 
 
 class Tally:
-    """How much of something each account, each domain and all together have now.
+    """The amounts that each account, each domain and all together have now.
 
     Whoever has none has no entry.
     """
@@ -133,7 +133,7 @@ class Quotas:
 
 
 class Ledger:
-    """Who holds how much at the moment. An account without messages has no entry."""
+    """The amounts that each holder has at the moment. An account without messages has none."""
 
     def __init__(self, quotas: Quotas, own_domains: Collection[str] = ()) -> None:
         self._messages = Tally(

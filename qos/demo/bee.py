@@ -53,7 +53,7 @@ class Packed:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What a bee has written down from a start to its end, or to the next start.
+    """A run of a bee as it has written it down: from a start to its end, or to the next start.
 
     Attributes:
         received: how many items it has begun.

@@ -63,7 +63,7 @@ class Count:
 
 @dataclass(frozen=True, slots=True)
 class Book:
-    """What the counter has written down.
+    """The notes of the counter.
 
     Attributes:
         counts: all that it has counted, in this order.

@@ -46,7 +46,7 @@ _NAMESPACE = "xmpp-qos:demo:0"
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What is to be packed.
+    """An order to be packed.
 
     Attributes:
         item_id: of the item that it is in.

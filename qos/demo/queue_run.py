@@ -44,7 +44,7 @@ _LOOK_EVERY_S = 0.1
 
 @dataclass(frozen=True, slots=True)
 class QueueProgress:
-    """How far it is."""
+    """The progress of the queue demo."""
 
     published: int
     accepted: int

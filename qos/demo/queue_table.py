@@ -21,7 +21,7 @@ __all__ = ["BeeRow", "Dead", "QueueRow", "bee_rows", "reckon", "render", "verdic
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BeeRow:
-    """What a bee did from a start to its end.
+    """The work of a bee from a start to its end.
 
     Attributes:
         bee: its name.
@@ -61,7 +61,7 @@ class Dead:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueRow:
-    """What became of the orders.
+    """The result of the orders.
 
     Attributes:
         published: items, the poisoned one included.

@@ -44,7 +44,7 @@ _SHOW_EVERY_S = 0.1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conditions:
-    """What all levels are subject to alike.
+    """The conditions that all levels are subject to alike.
 
     Attributes:
         seed: decides who passes when, what the link does to the n-th stanza, and at
@@ -66,7 +66,7 @@ class Conditions:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a run is."""
+    """The progress of a run."""
 
     level: Level
     sent: int

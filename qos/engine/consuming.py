@@ -29,7 +29,7 @@ _TRANSACTION_S_MAX = 10.0
 
 
 class Handover:
-    """What the handler of a consumer gets beside the message.
+    """The transaction that the handler of a consumer gets beside the message.
 
     Attributes:
         msg_id: the sender's id for the message.
@@ -104,7 +104,7 @@ Ended: TypeAlias = Callable[[Transaction | None, BaseException | None], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Consumption:
-    """How a message is consumed.
+    """The terms on which a message is consumed.
 
     Attributes:
         name: of the consumer, for the log.

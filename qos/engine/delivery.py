@@ -14,7 +14,7 @@ __all__ = ["Delivery", "Keeper", "Outcome"]
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a message ended.
+    """The end of a message.
 
     Attributes:
         status: a `qos.OutgoingState`: DELIVERED, NOT_DELIVERED or IN_DOUBT; SENT at

@@ -37,7 +37,7 @@ _NOT_TAKEN_AGAIN_S = 10.0
 
 
 class Takes(Protocol):
-    """What takes the steps: the inbox."""
+    """The inbox, which takes the steps."""
 
     def __call__(
         self,

@@ -36,7 +36,7 @@ _IDLE_FLOWS_MAX = 1024
 
 
 class Port(Protocol):
-    """What the outbox asks of the connection."""
+    """The methods that the outbox asks of the connection."""
 
     def route(self, record: Outgoing) -> Route | None:
         """Whom to address an attempt to, by what is known now.

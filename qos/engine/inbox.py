@@ -71,7 +71,7 @@ _TAKEN = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class InboxLimits:
-    """What may be held, and how long.
+    """The limits on messages held, and on the time.
 
     Attributes:
         quotas: how much may be held.

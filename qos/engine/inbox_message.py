@@ -17,7 +17,7 @@ __all__ = ["Arrival", "HeldMessage", "InboxPort"]
 
 
 class InboxPort(Protocol):
-    """What the inbox asks of the connection."""
+    """The methods that the inbox asks of the connection."""
 
     def answer(self, request: Request, answer: Answer) -> None:
         """Answer the iq. The port drops it when there is no session."""
@@ -59,7 +59,7 @@ class Arrival:
 
 
 class HeldMessage:
-    """What is held under one key, and what has still to be done about it."""
+    """The message that is held under one key, and the inputs that it still has to take."""
 
     __slots__ = (
         "busy",

@@ -55,7 +55,7 @@ _PURGE_CHUNK = 256
 
 @dataclass(frozen=True, slots=True)
 class OutboxLimits:
-    """How much may be outstanding, and how much of it under way.
+    """The limits on messages outstanding, and on those in flight.
 
     Attributes:
         messages: in the outbox.

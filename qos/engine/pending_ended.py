@@ -25,7 +25,7 @@ __all__ = ["RecentMemory"]
 
 
 class RecentMemory:
-    """What has ended, as of now: the store, and what is on its way there."""
+    """The ended items as of now: in the store, or on their way there."""
 
     def __init__(self, store: QueueStore) -> None:
         self._store = store

@@ -61,7 +61,7 @@ class PendingAnswer:
 
 @dataclass(frozen=True, slots=True)
 class View(Generic[T]):
-    """What somebody sees who has looked, when all before it is on disk."""
+    """The view of somebody who looks, to be told when all before it is on disk."""
 
     tell: Callable[[T | Refusal], object]
     seen: T | Refusal
@@ -69,7 +69,7 @@ class View(Generic[T]):
 
 @dataclass(slots=True)
 class QueueCommit:
-    """What goes into one commit, and out after it.
+    """The changes of one commit, and the outputs after it.
 
     Attributes:
         changes: in order.

@@ -71,7 +71,7 @@ Payloads: TypeAlias = Sequence[tuple[Item, str]]
 
 
 class QueuePort(Protocol):
-    """What the engine asks of the connection. It drops what cannot be sent."""
+    """The methods that the engine asks of the connection. It drops a stanza that cannot be sent."""
 
     def notify_items(
         self, to: str, items: Payloads, *, acknowledged: bool

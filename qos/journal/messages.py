@@ -320,7 +320,7 @@ def not_stored(begun: Sequence[Begun], store: Messages) -> list[Entry]:
 
 
 class Messages(Protocol):
-    """What has to be known of a store; see qos.stores.Store."""
+    """The messages of a store, as the journal needs them; see qos.stores.Store."""
 
     def find_outgoing(self, msg_id: str) -> Outgoing | None:
         """See Store."""

@@ -71,7 +71,7 @@ LINE_BYTES_MAX: Final = 256 * 1024
 
 
 class Role(enum.Enum):
-    """What the node does in this line."""
+    """The role of the node in this line."""
 
     SENDER = "sender"
     RECEIVER = "receiver"
@@ -270,7 +270,7 @@ FIELDS: Final = (
 
 
 class Entry(NamedTuple):
-    """What happened, as it is given to the writer; the rest of the line is its own.
+    """An event as it is given to the writer; the rest of the line is the writer's own.
 
     See FIELDS and REQUIRED. `source` is the field `from`. None: nothing to say.
     """

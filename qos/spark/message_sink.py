@@ -69,7 +69,7 @@ def _declare(parser: argparse.ArgumentParser) -> None:
 
 @dataclass
 class Sent(WriterCommitMessage):
-    """What a task has done."""
+    """The messages that a task has sent."""
 
     rows: int
 

@@ -60,7 +60,7 @@ _RETRY = Backoff(first_s=0.2, max_s=5.0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Queue:
-    """What is read, and how.
+    """The queue that is read, and the terms.
 
     Attributes:
         service: the JID of the service.

@@ -79,7 +79,7 @@ def _declare(parser: argparse.ArgumentParser) -> None:
 
 @dataclass
 class Published(WriterCommitMessage):
-    """What a task has done."""
+    """The items that a task has published."""
 
     rows: int
 

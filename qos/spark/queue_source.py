@@ -95,14 +95,14 @@ def check_source_options(options: Mapping[str, str]) -> None:
 
 
 class _Part(InputPartition):
-    """What one task reads."""
+    """The part that one task reads."""
 
     def __init__(self, part: Slice) -> None:
         super().__init__(part)
 
 
 class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """What Spark asks; see queue_receiver for what is promised."""
+    """The methods that Spark asks of a source; see queue_receiver for the promise."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         """Check the options; nothing is opened yet.

@@ -63,7 +63,7 @@ class Reading(NamedTuple):
 
 
 class SensorData(NamedTuple):
-    """What a payload has: all readings that can be read, and why others cannot."""
+    """A payload: all its readings that can be read, and the first problem of the others."""
 
     readings: list[Reading]
     problem: str | None

@@ -120,7 +120,7 @@ Change: TypeAlias = Save | Forget | End | ForgetEnded | Remember
 
 @dataclass(slots=True)
 class Contents:
-    """What an endpoint needs to know of its store when it starts.
+    """The contents of the store that an endpoint needs when it starts.
 
     Attributes:
         outgoing: the messages in state offered or releasing, by seq.
@@ -145,7 +145,7 @@ class Contents:
 
 
 class Journal(Protocol):
-    """What a store has to tell a journal; see `qos.stores.group_commit`."""
+    """The methods of a journal that a store calls; see `qos.stores.group_commit`."""
 
     def commit_wanted(self) -> None:
         """There will be a commit."""
@@ -163,7 +163,7 @@ class Journal(Protocol):
 
 
 class Transaction(Protocol):
-    """What an application writes into the file of a store, with what the store writes.
+    """A transaction of an application in the file of a store, with what the store writes.
 
     It begins with the first statement, and ends by `write` or `rollback`. Until then
     nothing else is written into the store: what others write waits, and what the code

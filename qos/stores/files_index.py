@@ -52,7 +52,7 @@ Move: TypeAlias = tuple[str, str | None]
 
 
 class FilesIndex:
-    """What is in the folder.
+    """The index of the folder.
 
     Attributes:
         queue: which messages wait for their turn.

@@ -17,7 +17,7 @@ __all__ = ["PromptCaps"]
 
 
 class PromptCaps:
-    """What takes the place of the filter of slixmpp's plugin."""
+    """A replacement for the filter of slixmpp's plugin."""
 
     def __init__(self, xmpp: BaseXMPP) -> None:
         """Take it; the plugin `xep_0115` is loaded."""

@@ -36,7 +36,7 @@ _BACKOFF = Backoff()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Server:
-    """Where to connect, and how patiently.
+    """The address of a server, and the patience with it.
 
     Attributes:
         host: the server; None: as DNS says.

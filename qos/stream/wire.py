@@ -35,7 +35,7 @@ _QUICKACK = getattr(socket, "TCP_QUICKACK", None)
 
 
 class Wire:
-    """What the plugin does to one slixmpp stream."""
+    """The wire of one slixmpp stream, below the handlers."""
 
     def __init__(self, xmpp: BaseXMPP) -> None:
         self._xmpp = xmpp
@@ -243,7 +243,7 @@ class _OwnMessage(Message):
 
 
 class SentText(str):
-    """What was sent, in the queue of XEP-0198: text again, to be read as a stanza."""
+    """A sent text in the queue of XEP-0198: to be read as a stanza when it is sent again."""
 
     __slots__ = ()
 

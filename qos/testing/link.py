@@ -13,7 +13,7 @@ from qos.errors import InvalidArgument
 
 @dataclass(frozen=True, slots=True)
 class Fate:
-    """What becomes of one stanza.
+    """The fate of one stanza.
 
     Deliver ``copies`` of it (0 when it is lost) after ``delay_s``. If ``cut``, the
     receiver's connection ends as soon as this has been decided: a stanza that was cut and
@@ -28,7 +28,7 @@ class Fate:
 
 @dataclass(slots=True)
 class LinkCounts:
-    """What a link has done so far; one stanza may count as several of these."""
+    """The counts of a link so far; one stanza may count as several of these."""
 
     stanzas: int = 0
     lost: int = 0

@@ -43,7 +43,7 @@ RESOURCE_BYTES_MAX = 1023
 
 
 class Connection(asyncio.Protocol):
-    """What clients and components have in common: a stream each way over TCP."""
+    """The common part of clients and components: a stream each way over TCP."""
 
     namespace: ClassVar[str]
 

@@ -36,7 +36,7 @@ class ServerError(RuntimeError):
 
 
 class ServerOptions(TypedDict, total=False):
-    """What a server is to be like.
+    """The options of a server.
 
     Attributes:
         accounts: Passwords by user name (the part before the @).

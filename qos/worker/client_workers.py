@@ -20,7 +20,7 @@ __all__ = ["ClientWorkers"]
 
 
 class ClientWorkers:
-    """Who works for one service, through one client.
+    """The workers of one client at one service.
 
     Attributes:
         left: the nodes whose worker has gone, and whose subscription may be there yet.

@@ -111,7 +111,7 @@ class Key:
 
 
 class Effects:
-    """What is to be done in the database when, and only when, the job is accepted.
+    """The effects of a job: in the database when, and only when, the job is accepted.
 
     On a clean exit of the block the job is accepted, and the effects are there. On
     an exception nothing is recorded.

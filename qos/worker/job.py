@@ -34,7 +34,7 @@ _NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 class Settling:
-    """How a delivery is to end.
+    """The wanted end of a delivery.
 
     Attributes:
         outcome: AMQP 1.0 messaging §3.4.

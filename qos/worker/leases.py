@@ -84,7 +84,7 @@ _OUTCOMES = {
 
 
 class Leases:
-    """What a worker holds of one node.
+    """The leases of a worker at one node.
 
     Attributes:
         jobs: held, or being settled, by item id.

@@ -21,7 +21,7 @@ __all__ = ["RetractBatcher"]
 
 @dataclass(frozen=True, slots=True)
 class _Waiting:
-    """Who waits; the result says whether it has to be asked for alone."""
+    """A waiting caller; the result says whether to ask for the item alone."""
 
     item: tuple[str, str]
     timeout_s: float

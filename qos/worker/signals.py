@@ -16,7 +16,7 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class Stoppable(Protocol):
-    """What a signal stops."""
+    """An object that a signal stops."""
 
     def stop(self) -> None:
         """Stop in order; the second time at once."""

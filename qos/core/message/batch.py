@@ -86,7 +86,7 @@ class _Sent:
 
 
 class BatchQueue:
-    """What goes to one peer, cut into loads: each is one stanza.
+    """The requests to one peer, cut into loads: each load is one stanza.
 
     What has gathered goes when the peer has less than two of our stanzas to answer,
     or when it is as much as a stanza takes. So on an idle link nothing waits, and on a

@@ -45,7 +45,7 @@ class Level(enum.Enum):
 
 
 class OutgoingState(enum.Enum):
-    """Where a message stands at its sender; the values are what is stored."""
+    """The state of a message at its sender; the values are stored."""
 
     QUEUED = "queued"
     OFFERED = "offered"
@@ -76,7 +76,7 @@ _ENDED = frozenset(
 
 
 class IncomingState(enum.Enum):
-    """Where a message stands at its receiver; the values are what is stored."""
+    """The state of a message at its receiver; the values are stored."""
 
     ABSENT = "absent"
     HELD = "held"
@@ -140,7 +140,7 @@ class Rejection:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Whom to address an attempt to, and how.
+    """The address of an attempt, and the namespace to use.
 
     Attributes:
         jid: the JID that gets the iq.
@@ -227,7 +227,7 @@ class Outgoing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """What is kept of a message that has ended at its sender: see Outgoing.
+    """The memory of a message that has ended at its sender: see Outgoing.
 
     Attributes:
         state: how it ended.

@@ -71,7 +71,7 @@ __all__ = ["TRANSITIONS", "At", "ReceiverInput", "Request", "classify", "is_drop
 
 
 class ReceiverInput(enum.Enum):
-    """What can happen to a message at its receiver.
+    """The inputs of a message at its receiver.
 
     Some of these depend on the circumstances: `classify` makes another one of them.
     """
@@ -214,7 +214,7 @@ class Request:
 
 
 class At(NamedTuple):
-    """What a step may need beside the record and the input.
+    """The circumstances of a step, beside the record and the input.
 
     Attributes:
         now: the time, seconds.

@@ -71,7 +71,7 @@ __all__ = [
 
 
 class SenderInput(enum.Enum):
-    """What can happen to a message that is under way."""
+    """The inputs of a message in flight."""
 
     #: It is time for an attempt, and there is a route.
     ATTEMPT = "attempt"
@@ -314,7 +314,7 @@ def overdue(record: Outgoing, now: float) -> bool:
 
 
 class Step(NamedTuple):
-    """What a step may need beside the record and the input.
+    """The circumstances of a step, beside the record and the input.
 
     Attributes:
         now: the time, seconds.

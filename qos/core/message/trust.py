@@ -68,7 +68,7 @@ class TrustPolicy:
 
 @dataclass(frozen=True, slots=True)
 class Trusted:
-    """Whether a sender is trusted, and why.
+    """The decision on a sender, and its reason.
 
     Attributes:
         trusted: the decision.

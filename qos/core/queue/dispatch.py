@@ -157,7 +157,7 @@ class Candidates:
 
 
 class ItemTimers:
-    """When to look at an item again: its delay, its ttl, its lock."""
+    """The times at which to look at an item again: its delay, its ttl, its lock."""
 
     def __init__(self, live: _Live) -> None:
         self._live = live

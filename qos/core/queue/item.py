@@ -32,7 +32,7 @@ PRIORITY = 4
 
 
 class ItemState(enum.Enum):
-    """Where an item stands (AMQP 1.0 messaging §3.3); the values are stored."""
+    """The state of an item (AMQP 1.0 messaging §3.3); the values are stored."""
 
     AVAILABLE = "available"
     ACQUIRED = "acquired"
@@ -40,7 +40,7 @@ class ItemState(enum.Enum):
 
 
 class ItemOutcome(enum.Enum):
-    """How a delivery of an item ends (AMQP 1.0 messaging §3.4); the values are stored."""
+    """The end of a delivery of an item (AMQP 1.0 messaging §3.4); the values are stored."""
 
     ACCEPTED = "accepted"
     RELEASED = "released"
@@ -49,7 +49,7 @@ class ItemOutcome(enum.Enum):
 
 
 class Affiliation(enum.Enum):
-    """What an account is to a node (XEP-0060 §4.1); who is nothing is NONE."""
+    """The affiliation of an account with a node (XEP-0060 §4.1); without one it is NONE."""
 
     OWNER = "owner"
     PUBLISHER = "publisher"
@@ -159,7 +159,7 @@ class Item:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndedItem:
-    """What is remembered of the end of an item.
+    """The memory of an item that has ended.
 
     Of one id there can be several: it is used again, or the item is requeued.
 

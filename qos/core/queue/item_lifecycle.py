@@ -67,7 +67,7 @@ _EXCLUDED_MAX = 100
 
 
 class ItemInput(enum.Enum):
-    """What can happen to an item."""
+    """The inputs of an item."""
 
     ACQUIRE = "acquire"
     ACCEPT = "accept"

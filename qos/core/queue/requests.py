@@ -159,7 +159,7 @@ class SetOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settlement:
-    """How the delivery of one item ends.
+    """The end of the delivery of one item, as a worker asks for it.
 
     Attributes:
         item_id: of which.
@@ -358,7 +358,7 @@ class OptionsResult:
 
 @dataclass(frozen=True, slots=True)
 class ExtendResult:
-    """How many seconds from now the locks last."""
+    """The seconds from now for which the locks last."""
 
     node: str
     seconds: float

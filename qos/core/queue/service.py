@@ -55,7 +55,7 @@ MESSAGE_QUOTAS = Quotas(messages=100, bytes=1024 * 1024)
 
 
 class Memory(Protocol):
-    """What is not held in memory, and can be looked up."""
+    """The part of the state that is not held in memory, and can be looked up."""
 
     def ended(
         self, node: str, item_ids: Sequence[str], *, since: float
@@ -91,7 +91,7 @@ class Memory(Protocol):
 
 @dataclass(slots=True)
 class QueueContents:
-    """What a queue service needs to know of its store when it starts.
+    """The contents of the store that a queue service needs when it starts.
 
     Attributes:
         nodes: all of them, by name.
@@ -112,7 +112,7 @@ class QueueContents:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueBounds:
-    """How many nodes and subscriptions one account, foreign domain, and all may have.
+    """The limits on nodes and subscriptions of one account, of a foreign domain, and of all.
 
     All of them are in memory. A node counts for the account that created it, whoever owns
     it later: nobody is asked before he is made an owner. A subscription that is dormant
