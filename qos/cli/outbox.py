@@ -152,7 +152,7 @@ async def _withdraw(
 ) -> None:
     """Take it back by the rules of the sender: certainly not delivered, or not at all."""
     now = time.time()
-    at = sender.Step(now=now, jitter=0.0, backoff=Backoff(), new_id=str, remember=True)
+    at = sender.At(now=now, jitter=0.0, backoff=Backoff(), new_id=str, remember=True)
     withdraw = SenderInput.WITHDRAW
     ended, effects = sender.step(sender.resumed(record, now), withdraw, at)
     if journal is not None:

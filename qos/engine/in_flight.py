@@ -291,7 +291,7 @@ class InFlight:
         reply: Reply | None = None,
     ) -> None:
         before = message.record
-        at = sender.Step(
+        at = sender.At(
             now=self._clock.now(),
             jitter=self._port.jitter(),
             backoff=self._backoff,

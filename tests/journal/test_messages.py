@@ -18,7 +18,8 @@ from qos.core.message.model import (
     Route,
 )
 from qos.core.message.receiver_table import At, ReceiverInput, Request
-from qos.core.message.sender import Reply, SenderInput, Step
+from qos.core.message.sender import At as SenderAt
+from qos.core.message.sender import Reply, SenderInput
 from qos.journal import Entry, ReceiverEvent, SenderEvent
 from qos.journal import messages as journaled
 
@@ -54,7 +55,7 @@ def sent(
     reply = None if error is None else Reply("o", LAMP, error=error)
     if input_ is _I.RECEIVED:
         reply = Reply("o", LAMP, received="m1", hold="h")
-    at = Step(
+    at = SenderAt(
         now=1.0,
         jitter=0.5,
         backoff=Backoff(),

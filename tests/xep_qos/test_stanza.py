@@ -79,7 +79,7 @@ HOSTILE = st.text(
 )
 NAMESPACE = st.sampled_from(NAMESPACES)
 
-Step = Literal["offer", "deliver"]
+At = Literal["offer", "deliver"]
 
 
 def parse(xml: str) -> ET.Element:
@@ -135,7 +135,7 @@ def outgoing(**changes: object) -> Outgoing:
 
 def write(
     record: Outgoing,
-    step: Step = "offer",
+    step: At = "offer",
     *,
     namespace: str = QOS,
     store_id: str = "s1",
@@ -611,7 +611,7 @@ def test_a_component_says_who_it_is() -> None:
 
 @pytest.mark.parametrize("step", ["offer", "deliver"])
 @pytest.mark.parametrize("level", [Level.ASSURED, Level.ACKNOWLEDGED])
-def test_a_retry_has_the_same_bytes(step: Step, level: Level) -> None:
+def test_a_retry_has_the_same_bytes(step: At, level: Level) -> None:
     """protocol.md §2: whatever has been counted since; a new step has a new id."""
     record = outgoing(level=level, hold="h")
     later = replace(

@@ -54,9 +54,9 @@ from qos.errors import CannotWithdraw, LocalProtocolError
 
 __all__ = [
     "TRANSITIONS",
+    "At",
     "Reply",
     "SenderInput",
-    "Step",
     "came",
     "clamped",
     "classify",
@@ -313,7 +313,7 @@ def overdue(record: Outgoing, now: float) -> bool:
     return record.expires_at is not None and record.expires_at <= now
 
 
-class Step(NamedTuple):
+class At(NamedTuple):
     """The circumstances of a step, beside the record and the input.
 
     Attributes:
@@ -338,7 +338,7 @@ class Step(NamedTuple):
 
 
 def step(
-    record: Outgoing, input_: SenderInput, at: Step
+    record: Outgoing, input_: SenderInput, at: At
 ) -> tuple[Outgoing, tuple[Effect, ...]]:
     """Take a message one step further.
 
@@ -369,7 +369,7 @@ def step(
 
 
 def _end(
-    record: Outgoing, state: OutgoingState, at: Step
+    record: Outgoing, state: OutgoingState, at: At
 ) -> tuple[Outgoing, tuple[Effect, ...]]:
     record = replace(record, state=state)
     if at.remember:
@@ -402,7 +402,7 @@ def _noted(record: Outgoing, reply: Reply) -> Outgoing:
 
 
 def _attempt(
-    record: Outgoing, state: OutgoingState, at: Step
+    record: Outgoing, state: OutgoingState, at: At
 ) -> tuple[Outgoing, tuple[Effect, ...]]:
     if state is _S.RECEIVED:
         return replace(record, due_at=math.inf), ()
@@ -413,7 +413,7 @@ def _attempt(
 def _send(
     record: Outgoing,
     state: OutgoingState,
-    at: Step,
+    at: At,
     route: Route,
     addressed: frozenset[str],
 ) -> tuple[Outgoing, tuple[Effect, ...]]:
@@ -439,7 +439,7 @@ def _send(
 
 
 def _received(
-    record: Outgoing, state: OutgoingState, at: Step
+    record: Outgoing, state: OutgoingState, at: At
 ) -> tuple[Outgoing, tuple[Effect, ...]]:
     reply = at.reply
     assert reply is not None
@@ -459,7 +459,7 @@ def _received(
 
 
 def _release(
-    record: Outgoing, state: OutgoingState, at: Step
+    record: Outgoing, state: OutgoingState, at: At
 ) -> tuple[Outgoing, tuple[Effect, ...]]:
     assert record.peer is not None
     assert record.namespace is not None
@@ -468,7 +468,7 @@ def _release(
 
 
 def _offer_again(
-    record: Outgoing, state: OutgoingState, at: Step
+    record: Outgoing, state: OutgoingState, at: At
 ) -> tuple[Outgoing, tuple[Effect, ...]]:
     """From the start, under ids that no old answer can meet."""
     record = replace(
@@ -490,7 +490,7 @@ def _offer_again(
 
 
 def _no_route(
-    record: Outgoing, state: OutgoingState, at: Step
+    record: Outgoing, state: OutgoingState, at: At
 ) -> tuple[Outgoing, tuple[Effect, ...]]:
     tries = record.tries + 1
     due_at = at.now + at.backoff.delay_s(tries, at.jitter)
@@ -500,7 +500,7 @@ def _no_route(
 
 
 def _wake(
-    record: Outgoing, state: OutgoingState, at: Step
+    record: Outgoing, state: OutgoingState, at: At
 ) -> tuple[Outgoing, tuple[Effect, ...]]:
     if state is _S.RECEIVED:
         return record, ()
@@ -513,14 +513,14 @@ def _wake(
 
 
 def _constrained(
-    record: Outgoing, _state: OutgoingState, _at: Step
+    record: Outgoing, _state: OutgoingState, _at: At
 ) -> tuple[Outgoing, tuple[Effect, ...]]:
     """An answer by QoS: from now on this namespace and no other."""
     return replace(record, namespace=record.namespace or record.asked_in), ()
 
 
 def _not_mine(
-    record: Outgoing, _state: OutgoingState, at: Step
+    record: Outgoing, _state: OutgoingState, at: At
 ) -> tuple[Outgoing, tuple[Effect, ...]]:
     """Others are asked first, until somebody new has come."""
     assert at.reply is not None
@@ -528,7 +528,7 @@ def _not_mine(
 
 
 def _wait(
-    record: Outgoing, _state: OutgoingState, _at: Step
+    record: Outgoing, _state: OutgoingState, _at: At
 ) -> tuple[Outgoing, tuple[Effect, ...]]:
     """The delay that began with the attempt goes on."""
     return record, ()
@@ -536,7 +536,7 @@ def _wait(
 
 _STEPS: dict[
     SenderInput,
-    Callable[[Outgoing, OutgoingState, Step], tuple[Outgoing, tuple[Effect, ...]]],
+    Callable[[Outgoing, OutgoingState, At], tuple[Outgoing, tuple[Effect, ...]]],
 ] = {
     _I.ATTEMPT: _attempt,
     _I.NO_ROUTE: _no_route,

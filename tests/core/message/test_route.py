@@ -16,7 +16,7 @@ from qos.core.message.model import (
     Route,
 )
 from qos.core.message.route import Resource, choose, namespace_for, to_jid
-from qos.core.message.sender import Reply, SenderInput, Step, classify, step
+from qos.core.message.sender import At, Reply, SenderInput, classify, step
 
 TEXT, IEEE, NEURO = NAMESPACES
 OURS = frozenset({TEXT, MARKS_NAMESPACE})
@@ -151,7 +151,7 @@ def test_every_resource_that_may_hold_the_message_is_asked_in_turn() -> None:
     has a high one: asking only the latter would leave the message in doubt.
     """
     resources = [resource("new", 9), resource("old")]
-    at = Step(now=0.0, jitter=0.5, backoff=Backoff(), new_id=lambda: "unused")
+    at = At(now=0.0, jitter=0.5, backoff=Backoff(), new_id=lambda: "unused")
     asked = set()
     record = RELEASING
     for _ in range(4):

@@ -15,8 +15,8 @@ from qos.core.message.model import NAMESPACES, Ended, Level, Outgoing, Route
 from qos.core.message.model import OutgoingState as S
 from qos.core.message.sender import (
     TRANSITIONS,
+    At,
     Reply,
-    Step,
     came,
     clamped,
     classify,
@@ -111,13 +111,13 @@ ERRORS = {
 }
 
 
-def at(input_: I | None = None, **changes: object) -> Step:
+def at(input_: I | None = None, **changes: object) -> At:
     """The circumstances under which an input comes."""
     numbers = itertools.count(1)
     reply = RECEIVED_REPLY if input_ is I.RECEIVED else None
     if input_ in ERRORS:
         reply = Reply("any", PEER, error=ERRORS[input_])
-    circumstances = Step(
+    circumstances = At(
         now=NOW,
         jitter=JITTER,
         backoff=Backoff(first_s=2.0, max_s=300.0),

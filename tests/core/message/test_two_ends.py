@@ -60,7 +60,8 @@ from qos.core.message.model import (
 from qos.core.message.receiver import key_of
 from qos.core.message.receiver_table import At, ReceiverInput, Request
 from qos.core.message.route import Resource, choose, to_jid
-from qos.core.message.sender import Reply, SenderInput, Step
+from qos.core.message.sender import At as SenderAt
+from qos.core.message.sender import Reply, SenderInput
 from qos.core.message.tombstones import Tombstones
 from qos.core.quota import Ledger, Quotas
 from qos.core.strings import bare
@@ -261,7 +262,7 @@ class Sender(Process):
 
     def act(self, record: Outgoing, input_: SenderInput, **more: object) -> None:
         """Take one step, effect by effect."""
-        at = Step(
+        at = SenderAt(
             now=self.world.now,
             jitter=JITTER,
             backoff=BACKOFF,
