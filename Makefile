@@ -116,7 +116,7 @@ check: .venv/dev.stamp
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy
-	$(BIN)/lint-imports --no-cache
+	$(BIN)/lint-imports --no-cache --no-logo
 
 format: .venv/dev.stamp
 	$(BIN)/ruff format
