@@ -1,1 +1,1 @@
-"""A queue service (XEP-0254): its nodes, their items, and who gets the next."""
+"""A queue service (XEP-0254): its nodes, their items, and the choice of workers."""

@@ -1,4 +1,4 @@
-"""Access to a node: which affiliation may do what (XEP-0060 §4.1, §4.5)."""
+"""Access to a node: what each affiliation allows (XEP-0060 §4.1, §4.5)."""
 
 from __future__ import annotations
 
@@ -9,17 +9,21 @@ __all__ = ["affiliation", "is_owner", "may_publish", "may_subscribe", "may_use"]
 
 
 def affiliation(node: Node, account: str) -> Affiliation:
-    """What this bare JID is to the node."""
+    """The affiliation of this bare JID with the node."""
     return node.affiliations.get(account, Affiliation.NONE)
 
 
 def is_owner(node: Node, account: str) -> bool:
-    """Whether it may do everything."""
+    """Whether the account owns the node, and so may do everything."""
     return affiliation(node, account) is Affiliation.OWNER
 
 
 def may_subscribe(node: Node, options: NodeOptions, account: str) -> bool:
-    """Access model open: all but outcasts; whitelist: who is something else."""
+    """Whether the account may subscribe.
+
+    With access model open, every account may except an outcast. With a whitelist, every
+    account that has another affiliation than none or outcast.
+    """
     what = affiliation(node, account)
     if what is Affiliation.NONE:
         return options.access_model == "open"
@@ -27,12 +31,19 @@ def may_subscribe(node: Node, options: NodeOptions, account: str) -> bool:
 
 
 def may_publish(node: Node, options: NodeOptions, account: str) -> bool:
-    """Owners and publishers; with the publish model open, all who may subscribe."""
+    """Whether the account may publish.
+
+    Owners and publishers may. With publish model open, so may every account that may
+    subscribe.
+    """
     if affiliation(node, account) in {Affiliation.OWNER, Affiliation.PUBLISHER}:
         return True
     return options.publish_model == "open" and may_subscribe(node, options, account)
 
 
 def may_use(node: Node, options: NodeOptions, account: str) -> bool:
-    """Whether the account may subscribe or publish: to all others it is not shown."""
+    """Whether the account may subscribe or publish.
+
+    The node is hidden from all others.
+    """
     return may_subscribe(node, options, account) or may_publish(node, options, account)

@@ -1,8 +1,9 @@
-"""Dead-letter nodes: which node takes the dead items of another, by whose authority.
+"""Dead-letter nodes: the node that takes the dead items of another, and who allows it.
 
-An owner names the node; the name is looked up once, then. What is kept is the identity
-of the node that had the name, and the account that set it. At each use that account must
-still own the one node, and still be allowed to publish to the other.
+An owner names the dead-letter node in the configuration. The name is looked up once, at
+that moment. The node remembers the identity of the named node and the account that set
+it. At each use that account must still own this node, and must still be allowed to
+publish to the dead-letter node.
 """
 
 from __future__ import annotations
@@ -22,18 +23,10 @@ Nodes = Mapping[str, QueueNode]
 
 
 def bind(nodes: Nodes, node: Node, account: str) -> Node:
-    """The node, with the dead-letter node that its configuration names now.
+    """The node, bound to the dead-letter node that its configuration names now.
 
-    What is in force for this name stays as it is: an owner who sends the whole form
-    back changes nothing.
-
-    Args:
-        nodes: all nodes, by name.
-        node: with its new configuration, and the old `dead_letter`.
-        account: the bare JID that configures it, an owner.
-
-    Raises:
-        Refusal: there is no such node, or the account may not publish to it.
+    A binding that is in force for this name stays as it is: an owner who sends the
+    whole form back unchanged changes nothing.
     """
     name = node.config.get(DEAD_LETTER_NODE, "")
     if not name:
@@ -44,7 +37,7 @@ def bind(nodes: Nodes, node: Node, account: str) -> Node:
         return node
     target = nodes.get(name)
     if target is None or not may_publish(target.node, target.options, account):
-        # One answer to both: a stranger does not learn which nodes there are.
+        # One answer for both cases: a stranger does not learn which nodes exist.
         raise Refusal(
             f"there is no node {name!r} to which {account} may publish: create the "
             "dead-letter node first, or have its owner make you a publisher of it",
@@ -55,10 +48,10 @@ def bind(nodes: Nodes, node: Node, account: str) -> Node:
 
 
 def dead_letter_node(nodes: Nodes, queue: QueueNode, item: Item) -> QueueNode | None:
-    """Where an item goes that has died in this node; None: it stays there, as dead.
+    """The node to which an item that died here moves; None: it stays here, as dead.
 
-    Who set it moves no more to a node of others than he could publish there: only for
-    an owner of both nodes, the limits of the second do not count.
+    The limits of the dead-letter node count, as they would for a publish by the account
+    that set it. They do not count if that account owns both nodes.
     """
     target = _in_force(nodes, queue.node)
     if target is None or target is queue:
@@ -69,7 +62,10 @@ def dead_letter_node(nodes: Nodes, queue: QueueNode, item: Item) -> QueueNode | 
 
 
 def shown_config(nodes: Nodes, node: Node) -> Node:
-    """The node as its owner is to see it: a dead-letter node not in force is none."""
+    """The node as its owner sees it.
+
+    A dead-letter node that is not in force is left out.
+    """
     if _in_force(nodes, node) is not None:
         return node
     config = {var: each for var, each in node.config.items() if var != DEAD_LETTER_NODE}
@@ -78,7 +74,7 @@ def shown_config(nodes: Nodes, node: Node) -> Node:
 
 def _in_force(nodes: Nodes, node: Node) -> QueueNode | None:
     target = nodes.get(node.config.get(DEAD_LETTER_NODE, ""))
-    # A node that was deleted and created anew is another one.
+    # A node that was deleted and created again is another node.
     if target is None or target.node.identity != node.dead_letter:
         return None
     account = node.dead_letter_by

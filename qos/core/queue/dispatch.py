@@ -1,8 +1,8 @@
 """Dispatch: the order of the items, and the choice of a worker for each.
 
-First deliveries go in the order of publishing within a priority, and a redelivery
-behind the first deliveries of its priority. The receiver is the subscriber with the
-fewest items; among equals, the one that has waited longest.
+Within a priority, first deliveries go out in the order of publishing, and redeliveries
+after them. The worker with the fewest items gets the next one; among equals, the worker
+that has waited longest.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from qos.core.queue.item import Item, ItemState, Subscription
 
 __all__ = ["Candidate", "Candidates", "ItemTimers", "ReadyItems"]
 
-#: Outdated entries that a heap may hold beside as many as there are items.
+#: The number of outdated entries that a heap may hold, beyond one for each item.
 _SLACK = 1000
 
 _Live = Callable[[str], Item | None]
@@ -25,8 +25,9 @@ _Live = Callable[[str], Item | None]
 class ReadyItems:
     """The items that can be delivered now, in order.
 
-    One heap for each set of workers that cannot handle an item: few, as a rule
-    one. Entries of items that have gone elsewhere are dropped when they come up.
+    There is one heap for each set of workers that cannot handle an item, so as a rule
+    there is one heap. An entry whose item is no longer ready is dropped when it comes
+    to the top.
     """
 
     def __init__(self, live: _Live) -> None:
@@ -35,11 +36,11 @@ class ReadyItems:
         self._entries = 0
 
     def add(self, item: Item, *, count: int) -> None:
-        """Take an item that is available and not held back.
+        """Add an item that is available and not delayed.
 
         Args:
-            item: which.
-            count: how many items there are, to tell when most is outdated.
+            item: the item.
+            count: how many items the node has; shows when most entries are outdated.
         """
         heap = self._heaps.setdefault(item.excluded, [])
         heapq.heappush(heap, (-item.priority, item.order, item.seq, item.item_id))
@@ -48,7 +49,7 @@ class ReadyItems:
             self._clean()
 
     def _clean(self) -> None:
-        """Drop what is outdated, and what is there twice."""
+        """Drop outdated and duplicate entries."""
         for excluded, heap in list(self._heaps.items()):
             heap[:] = [entry for entry in set(heap) if self._item(entry, excluded)]
             heapq.heapify(heap)
@@ -57,11 +58,11 @@ class ReadyItems:
         self._entries = sum(map(len, self._heaps.values()))
 
     def any(self) -> bool:
-        """Whether there may be one."""
+        """Whether an item may be ready; True can be wrong, False cannot."""
         return bool(self._heaps)
 
     def pop(self, free: Candidates) -> Item | None:
-        """The next item that one of these may have; None: there is none."""
+        """The next item that one of these workers can take; None: there is none."""
         best: frozenset[str] | None = None
         for excluded in list(self._heaps):
             heap = self._heaps[excluded]
@@ -95,13 +96,13 @@ class ReadyItems:
 
 @dataclass(slots=True)
 class Candidate:
-    """A subscriber that can take items.
+    """A worker that can take an item.
 
     Attributes:
-        subscription: of which it is.
-        holder: the full JID that will have the item.
-        load: how many it has.
-        turn: when it was served last; grows with each delivery.
+        subscription: the subscription by which it gets items.
+        holder: the full JID that will hold the item.
+        load: how many items it holds.
+        turn: when it was served last, as a number that grows with each delivery.
     """
 
     subscription: Subscription
@@ -111,7 +112,7 @@ class Candidate:
 
 
 class Candidates:
-    """Those who can take an item now."""
+    """The workers that can take an item now."""
 
     def __init__(self, candidates: Iterable[Candidate]) -> None:
         self._tie = itertools.count()
@@ -123,15 +124,15 @@ class Candidates:
         return bool(self._heap)
 
     def any_but(self, excluded: frozenset[str]) -> bool:
-        """Whether there is one who is none of these."""
+        """Whether at least one worker is not among the excluded ones."""
         return not excluded or any(
             entry[3].holder not in excluded for entry in self._heap
         )
 
     def take(self, item: Item) -> Candidate:
-        """The one to get an item that `Backlog.pop` gave for them; takes it out.
+        """Take out the worker that gets this item, which `ReadyItems.pop` has returned.
 
-        Not the one that had the item last, if there is another.
+        Another worker than the last holder is preferred, if there is one.
         """
         aside = []
         while (
@@ -151,30 +152,30 @@ class Candidates:
         return chosen[3]
 
     def put(self, candidate: Candidate) -> None:
-        """It can take another one."""
+        """Add a worker that can take an item."""
         entry = (candidate.load, candidate.turn, next(self._tie), candidate)
         heapq.heappush(self._heap, entry)
 
 
 class ItemTimers:
-    """The times at which to look at an item again: its delay, its ttl, its lock."""
+    """The times at which an item needs attention: its delay, its ttl, its lock."""
 
     def __init__(self, live: _Live) -> None:
         self._live = live
         self._heap: list[tuple[float, str]] = []
 
     def expect(self, item: Item, now: float, *, count: int) -> None:
-        """Note what will happen to it by itself.
+        """Note when this item needs attention next.
 
         Args:
             item: as it is now.
             now: the time.
-            count: how many items there are, to tell when most is outdated.
+            count: how many items the node has; shows when most entries are outdated.
         """
         for moment in _moments(item, now):
             heapq.heappush(self._heap, (moment, item.item_id))
         if len(self._heap) > 3 * count + _SLACK:
-            # A delay that has ended, and that nobody has looked at yet, counts.
+            # A delay that is over still counts until it has been acted on.
             self._heap = [entry for entry in set(self._heap) if self._counts(*entry)]
             heapq.heapify(self._heap)
 
@@ -187,11 +188,11 @@ class ItemTimers:
         return moment in (item.available_at, item.expires_at)
 
     def next_at(self) -> float | None:
-        """The earliest; what it was noted for may have been settled meanwhile."""
+        """The earliest time; its reason may be gone by now."""
         return self._heap[0][0] if self._heap else None
 
     def due(self, now: float) -> Iterator[Item]:
-        """The items to look at: a moment of theirs has come."""
+        """The items whose time has come."""
         while self._heap and self._heap[0][0] <= now:
             _, item_id = heapq.heappop(self._heap)
             item = self._live(item_id)

@@ -1,8 +1,8 @@
 """The effects that a queue service may ask for: writes and notifications.
 
-The order is the crash argument. All changes of a step go into one commit, with
-those of the steps around it; a notification, like the answer to a request, leaves
-when the commit with everything that was decided before it is on disk.
+Their order is the crash argument. All writes of a step go into one commit, together
+with those of neighbouring steps. A notification, or the answer to a request, is sent
+only when the commit with everything that was decided before it is on disk.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class SaveItem:
-    """Write the item, in the place of what was there under its seq.
+    """Write the item, replacing any item with its seq.
 
     Attributes:
-        item: all of it.
-        payload: of an item that is new; None: it is there already, and stays.
+        item: the whole item.
+        payload: of a new item; None: the stored payload stays.
     """
 
     item: Item
@@ -55,9 +55,9 @@ class RemoveItem:
 
 @dataclass(frozen=True, slots=True)
 class SaveEnded:
-    """Remember the end of an item, beside others of its id.
+    """Remember the end of an item, beside other ends of the same id.
 
-    In the place of one with the same token and seq: both ended without a token.
+    An end with the same token and seq is replaced: both ended without a token.
     """
 
     ended: EndedItem
@@ -65,7 +65,7 @@ class SaveEnded:
 
 @dataclass(frozen=True, slots=True)
 class SaveSubscription:
-    """Write the subscription, in the place of the one of this JID to this node."""
+    """Write the subscription, replacing the one of this JID to this node."""
 
     subscription: Subscription
 
@@ -80,16 +80,16 @@ class RemoveSubscription:
 
 @dataclass(frozen=True, slots=True)
 class SaveNode:
-    """Write the node, with its affiliations; not what is in it."""
+    """Write the node and its affiliations, without its items and subscriptions."""
 
     node: Node
 
 
 @dataclass(frozen=True, slots=True)
 class RemoveNode:
-    """Remove the node, with everything in it: items, subscriptions, memories.
+    """Remove the node and everything in it: items, subscriptions, remembered ends.
 
-    Dead letters that came from it stay where they are.
+    Dead letters that came from it stay in their dead-letter node.
     """
 
     name: str
@@ -97,7 +97,7 @@ class RemoveNode:
 
 @dataclass(frozen=True, slots=True)
 class ForgetOld:
-    """Remove every memory and every item whose `forget_at` is at or before now."""
+    """Remove every remembered end and every item whose `forget_at` is not after now."""
 
     now: float
 
@@ -116,12 +116,12 @@ Change: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class NotifyItem:
-    """Send the item to its holder, if the lock with this token still is one then.
+    """Send the item to its holder, if this delivery has not ended by then.
 
     Attributes:
         to: the full JID to send it to.
-        item: as it was locked.
-        batch: items in one event, at most.
+        item: as it was when it was locked, with the token of this delivery.
+        batch: how many items one event may carry at most.
         acknowledged: send the event at level acknowledged.
     """
 
@@ -133,7 +133,7 @@ class NotifyItem:
 
 @dataclass(frozen=True, slots=True)
 class NotifyRetract:
-    """Tell the subscriber that had the items that they are deleted."""
+    """Tell the former holder that the items are deleted."""
 
     to: str
     node: str
@@ -142,7 +142,7 @@ class NotifyRetract:
 
 @dataclass(frozen=True, slots=True)
 class NotifyUnlock:
-    """Tell the subscriber that had the items that they are unlocked."""
+    """Tell the former holder that the items are unlocked."""
 
     to: str
     node: str
@@ -151,12 +151,12 @@ class NotifyUnlock:
 
 @dataclass(frozen=True, slots=True)
 class NotifyNode:
-    """Tell a subscriber that the node was purged, or deleted.
+    """Tell a subscriber that the node was purged or deleted.
 
     Attributes:
-        to: whom.
-        node: which.
-        what: `purge` or `delete`, as the element of the event is called.
+        to: the JID of the subscriber.
+        node: the name of the node.
+        what: `purge` or `delete`, the name of the element in the event.
     """
 
     to: str
@@ -166,7 +166,7 @@ class NotifyNode:
 
 @dataclass(frozen=True, slots=True)
 class NotifySubscription:
-    """Tell somebody that the subscription has been taken from him."""
+    """Tell a subscriber that its subscription was ended by the service."""
 
     to: str
     node: str
@@ -176,7 +176,10 @@ class NotifySubscription:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """Ask a subscriber whether it is there (XEP-0199): nobody knows after a start."""
+    """Ask a subscriber whether it is there (XEP-0199).
+
+    After a start, that is not known.
+    """
 
     to: str
 

@@ -1,4 +1,4 @@
-"""The handler of each request to a queue service."""
+"""The dispatcher of requests: from the type of a request to its handler."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ _HANDLERS: Mapping[type, _Handler] = {
 def handle(
     service: Queues, request: Request, requester: str, now: float
 ) -> tuple[Result, list[QueueEffect]]:
-    """Do what is asked for, all of it or nothing.
+    """Do what the request asks for, completely or not at all.
 
     Args:
         service: all nodes.
@@ -73,9 +73,10 @@ def handle(
         now: the time.
 
     Returns:
-        What to answer when the effects, in this order, are done.
+        The answer, and the effects. The answer is sent when the effects are done, in
+        this order.
 
     Raises:
-        Refusal: nothing was changed.
+        Refusal: the request is refused, and nothing was changed.
     """
     return _HANDLERS[type(request)](service, request, requester, now)

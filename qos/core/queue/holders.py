@@ -1,8 +1,8 @@
-"""The holders of items, and the workers that can take another.
+"""The holders of locked items, and the workers that can take another item.
 
-Locks are counted by holder, a full JID, whatever became of its subscription; durable
-ones by account, since whoever of it comes next has them. But who wants no durable locks
-has only those of its own.
+Ordinary locks are counted by full JID, even after its subscription has ended. Durable
+locks are counted by account, since the next worker of that account takes them over. A
+subscription without durable locks counts only the locks of its own JID.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from qos.core.strings import bare
 
 __all__ = ["Holders", "Present", "resources"]
 
-#: By account, its full JIDs that were heard of, and whether by available presence.
+#: For each account, its full JIDs that were heard of; True: by available presence.
 Present: TypeAlias = Mapping[str, Mapping[str, bool]]
 
 
 class Holders:
-    """The locks of one node, by who has them."""
+    """The locks of one node, by holder."""
 
     def __init__(self) -> None:
-        # Ids in the order in which they were locked.
+        # Item ids in the order of locking, by account and full JID.
         self._held: dict[str, dict[str, dict[str, None]]] = {}
-        # By account, the holder of each.
+        # By account, the holder of each durable lock.
         self._durable: dict[str, dict[str, str]] = {}
-        # Ids of those among them whose holder has gone.
+        # The ids of the durable locks whose holder has left.
         self._left: set[str] = set()
         self._turns: dict[str, int] = {}
         self._turn = 0
 
     def add(self, item: Item) -> None:
-        """It has been locked."""
+        """Count an item that has been locked."""
         account = bare(item.holder)
         if item.durable:
             self._durable.setdefault(account, {})[item.item_id] = item.holder
@@ -43,9 +43,9 @@ class Holders:
             held.setdefault(item.holder, {})[item.item_id] = None
 
     def discard(self, item: Item) -> None:
-        """It is not locked any more; as it was then."""
+        """Stop counting an item, given as it was while it was locked."""
         account = bare(item.holder)
-        # Whoever settles or extends it has it.
+        # A new holder, by settling or extending, has it.
         self._left.discard(item.item_id)
         if item.durable:
             del self._durable[account][item.item_id]
@@ -60,19 +60,19 @@ class Holders:
                 del self._held[account]
 
     def held(self, jid: str) -> list[str]:
-        """The ids of what this full JID has by itself."""
+        """The ids of the items that this full JID holds with ordinary locks."""
         return list(self._held.get(bare(jid), {}).get(jid, ()))
 
     def holds(self, jid: str) -> bool:
-        """Whether this full JID has something by itself."""
+        """Whether this full JID holds an item with an ordinary lock."""
         return jid in self._held.get(bare(jid), ())
 
     def durable(self, account: str) -> list[str]:
-        """The ids of what is locked for this account."""
+        """The ids of the items that this account holds with durable locks."""
         return list(self._durable.get(account, ()))
 
     def own(self, jid: str) -> int:
-        """How many this full JID has, durable ones too."""
+        """How many items this full JID holds, with either kind of lock."""
         account = bare(jid)
         durable = self._durable.get(account, {}).values()
         held = self._held.get(account, {}).get(jid, ())
@@ -81,19 +81,22 @@ class Holders:
     # -- whose holder has gone ---------------------------------------------
 
     def went(self, jid: str) -> None:
-        """This full JID has gone; its durable locks stay, for whoever comes next."""
+        """Note that the full JID has left.
+
+        Its durable locks stay for the next worker of its account.
+        """
         self._left |= self._durable_of(jid)
 
     def came_back(self, jid: str) -> None:
-        """It was heard of: its locks are its own."""
+        """Note that the full JID is back: its durable locks are its own again."""
         self._left -= self._durable_of(jid)
 
     def forget_who_went(self) -> None:
-        """Who has gone may be back, and was not heard."""
+        """Forget which holders left: some may be back without having been heard of."""
         self._left.clear()
 
     def left(self, account: str) -> list[str]:
-        """The ids of what is locked for this account, and nobody has."""
+        """The ids of this account's durable locks whose holder has left."""
         return [each for each in self._durable.get(account, ()) if each in self._left]
 
     def _durable_of(self, jid: str) -> set[str]:
@@ -101,7 +104,7 @@ class Holders:
         return {item_id for item_id, holder in durable.items() if holder == jid}
 
     def of_account(self, account: str) -> list[str]:
-        """The ids of all that the account has, by itself or through a resource."""
+        """The ids of all items that the account holds, through any of its full JIDs."""
         held = self._held.get(account, {}).values()
         return [*self.durable(account), *(each for ids in held for each in ids)]
 
@@ -110,14 +113,17 @@ class Holders:
     def candidates(
         self, subscription: Subscription, present: Present
     ) -> Iterator[Candidate]:
-        """Who of a subscriber would take an item; nobody, if it has enough."""
+        """The workers of a subscription that can take an item.
+
+        There are none if it has enough.
+        """
         for holder in resources(subscription, present):
             candidate = self.candidate(subscription, holder)
             if candidate is not None:
                 yield candidate
 
     def candidate(self, subscription: Subscription, holder: str) -> Candidate | None:
-        """This full JID of a subscriber; None: the subscriber has enough."""
+        """This full JID as a candidate; None: the subscription has enough."""
         load = self._load(subscription, holder)
         if load >= subscription.queue_requests:
             return None
@@ -130,24 +136,26 @@ class Holders:
             return len(durable) + sum(map(len, held.values()))
         if subscription.durable_locks:
             return len(held.get(holder, ())) + len(durable)
-        # What another one of the account has will never be its own.
+        # Without durable locks, it never takes over the items of its account's other
+        # workers.
         return self.own(holder)
 
     def served(self, holder: str) -> None:
-        """It is the last in turn now."""
+        """Put the full JID last in turn."""
         self._turn += 1
         self._turns[holder] = self._turn
 
     def forget_turn(self, holder: str) -> None:
-        """It has gone."""
+        """Forget the turn of a full JID that has left."""
         self._turns.pop(holder, None)
 
 
 def resources(subscription: Subscription, present: Present) -> list[str]:
-    """The full JIDs of a subscriber that events can be sent to."""
+    """The full JIDs to which the events of a subscription can go."""
     jid = subscription.jid
     heard = present.get(bare(jid), {})
     if jid != bare(jid):
         return [jid] if jid in heard else []
-    # Not one that has said something else, as a publisher: it may be deaf.
+    # A resource that never sent available presence may not handle events: it may only
+    # publish.
     return [each for each in heard if heard[each] or each == subscription.via]

@@ -23,7 +23,7 @@ __all__ = [
     "Subscription",
 ]
 
-#: Our extensions of XEP-0254; optional to a stranger.
+#: The namespace of our extensions of XEP-0254; no client needs them.
 EXTENSIONS_NAMESPACE = "xmpp-qos:queue:0"
 
 #: AMQP 1.0 messaging §3.2.1: ten distinct priorities, and 4 is the usual one.
@@ -63,10 +63,10 @@ class Failure:
     """A delivery that failed, or the end of an item that died.
 
     Attributes:
-        at: when.
-        by: the full JID that had it, or ''.
-        reason: `rejected`, `failed`, `timed out`, `gone` or `expired`, and after
-            a colon what the worker said of it.
+        at: the time.
+        by: the full JID that held the item, or ''.
+        reason: `rejected`, `failed`, `timed out`, `gone` or `expired`; after a colon,
+            the reason that the worker gave.
     """
 
     at: float
@@ -76,39 +76,41 @@ class Failure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
-    """An item of a queue; its payload lies in the store.
+    """An item of a queue; its payload is in the store.
 
     Attributes:
-        seq: names it in the store; grows in the order of publishing.
-        node: where it is.
-        item_id: its id there.
+        seq: its number in the store; grows in the order of publishing.
+        node: the name of its node.
+        item_id: its id in that node.
         origin: of a dead letter, the node where it died; else ''.
         origin_id: its id there.
         publisher: the bare JID that published it.
         digest: of the payload (SHA-256, hex).
         size: bytes of the payload.
-        priority: one of PRIORITIES; more is earlier.
-        published_at: when.
-        available_at: not before; a delay, or a backoff.
+        priority: one of PRIORITIES; a larger number is delivered earlier.
+        published_at: the time of publishing.
+        available_at: the earliest time of delivery, because of a delay or a backoff.
         expires_at: when its ttl ends; None: never.
         state: see ItemState.
         delivery_count: prior unsuccessful deliveries (AMQP 1.0 messaging §3.2.1).
         releases: how many times in a row it was released.
-        order: 0 before its first redelivery (`first-acquirer`), be it to another of its
-            account that takes its lock over; then grows with each.
-        receivers: the bare JIDs that received it, in this life.
+        order: 0 before the first redelivery (`first-acquirer`); then a number that
+            grows with each redelivery. A take-over of its lock by another worker of the
+            same account is a redelivery too.
+        receivers: the bare JIDs that have received it since it was published or
+            requeued.
         excluded: the full JIDs that cannot handle it (`undeliverable-here`).
-        last_holder: the full JID that had it last, or ''.
-        token: fence of the present delivery, '' when it is not locked.
-        holder: the full JID that has it.
-        durable: the lock outlives the presence of its holder, and is its account's.
+        last_holder: the full JID that held it last, or ''.
+        token: fence of the present delivery; '' when the item is not locked.
+        holder: the full JID that holds it, or ''.
+        durable: the lock belongs to the holder's account and outlives its presence.
         locked_at: when it was locked.
         deadline: when the lock times out.
-        outcome: how it ended, when it is kept after its end: accepted or rejected
-            (dead); else None.
-        ended_at: when.
-        forget_at: when an accepted item is not kept any longer; None: kept.
-        history: what failed, the oldest first, and the first always among them.
+        outcome: of an item that is kept after its end, accepted or rejected (dead);
+            else None.
+        ended_at: the time of its end.
+        forget_at: when an accepted item is no longer kept; None: it is kept.
+        history: its failures, oldest first; the first one is never dropped.
     """
 
     seq: int
@@ -143,9 +145,10 @@ class Item:
     def is_held_back(self, now: float) -> bool:
         """Whether its delay or backoff is not over yet.
 
-        A clock that was set back makes no delay where there was none, or newer items
-        would overtake. There is one if the publisher said so, or after a redelivery;
-        not in a second life, which has a history from its beginning.
+        Only a delay set by the publisher or a redelivery holds an item back. Without
+        either, an `available_at` in the future means that the clock was set back, and
+        newer items must not overtake this one. A requeued item, which has a history
+        from its beginning, has no delay either until its first redelivery.
         """
         never = not self.order and (
             self.history or self.available_at <= self.published_at
@@ -153,28 +156,31 @@ class Item:
         return not never and self.available_at > now
 
     def is_kept(self, now: float) -> bool:
-        """Whether it is there to look at; what is not is removed from time to time."""
+        """Whether it can still be browsed.
+
+        Items that cannot are removed from time to time.
+        """
         return self.forget_at is None or self.forget_at > now
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndedItem:
-    """The memory of an item that has ended.
+    """The remembered end of an item.
 
-    Of one id there can be several: it is used again, or the item is requeued.
+    One id can have several: the id was used again, or the item was requeued.
 
     Attributes:
-        seq: of the item; 0: of an end that an older version has written.
-        node: where it was.
+        seq: of the item; 0: an older version wrote this record.
+        node: the name of its node.
         item_id: its id.
         publisher: the bare JID that had published it.
         digest: of its payload.
-        ended_at: when; the dedupe window counts from here.
-        forget_at: when this memory ends.
-        token: that settled it, or ''.
+        ended_at: the time of its end; the dedupe window begins here.
+        forget_at: when this record is forgotten.
+        token: the token that settled it, or ''.
         account: the bare JID that settled it, or ''.
-        outcome: the one it was settled with; None: purged, expired or retracted
-            by its owner or publisher.
+        outcome: the outcome that it was settled with; None: it was purged, it expired,
+            or its owner or publisher retracted it.
     """
 
     seq: int
@@ -194,15 +200,16 @@ class Node:
     """A queue, as its owner has set it up.
 
     Attributes:
-        name: its name. After a delete, another node may have it.
-        identity: random, made at creation; no other node ever has it.
-        created_at: when.
-        creator: the bare JID that created the node, which counts in its bound; '' for
-            a node of an older version, which counts in no account's bound.
-        config: the values of the configuration form that are not the default, by
-            the names of the form's fields, as text.
-        affiliations: by bare JID; nobody that has none.
-        accepted: how many items were accepted here, ever.
+        name: its name. After this node is deleted, a new node may use the name.
+        identity: random, made at creation, never used by another node.
+        created_at: the time of creation.
+        creator: the bare JID that created the node; the node counts towards the limit
+            of this account. '': an older version created it, and it counts for no
+            account.
+        config: the values of the configuration form that differ from the default, as
+            text, by the names of the form's fields.
+        affiliations: by bare JID; affiliation NONE is left out.
+        accepted: how many items have ever been accepted here.
         dead_letter: the identity of the node that `queue#dead_letter_node` names, or
             ''. See `qos.core.queue.dead_letters`.
         dead_letter_by: the bare JID that set it, or ''.
@@ -221,20 +228,21 @@ class Node:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subscription:
-    """A worker's wish for items of a node.
+    """A subscription: a worker that asks for items of a node.
 
     Attributes:
-        node: of which node.
-        jid: a full JID, or a bare one: then any of its resources gets items.
-        subid: names it.
-        via: the full JID that asked for it; of a bare JID, when that one has gone, one
-            that works on.
-        queue_requests: items it will have at a time, at most.
-        batch: items in one event, at most.
-        durable_locks: its locks outlive its presence, and are its account's.
+        node: the name of the node.
+        jid: a full JID; or a bare one, and then each of its resources may get items.
+        subid: identifies the subscription.
+        via: the full JID that subscribed. For a bare JID: after that one has left,
+            another resource that works on.
+        queue_requests: how many items it will hold at a time at most.
+        batch: how many items one event may carry at most.
+        durable_locks: its locks belong to its account and outlive its presence.
         acknowledged: events go out at level acknowledged.
-        dormant_since: when a probe of its holder failed who had not been heard of
-            since a start; None: the holder has been heard of, or was not probed yet.
+        dormant_since: when a probe of its holder failed, and the holder had not been
+            heard of since a start of the service; None: it has been heard of, or was
+            not probed yet.
     """
 
     node: str

@@ -1,7 +1,8 @@
-"""The items of a node that are available or locked, found in every way they are asked for.
+"""An index of the items of a node that are available or locked.
 
-By id, by holder, by who is next, by when something happens to them, by where they died.
-An item is a value: what has changed is dropped as it was and put as it is.
+The items are found by id, by holder, by order of delivery, by the time at which they
+need attention, and by the node where they died. Items are immutable: to change one,
+drop the old value and put the new one.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ class ItemIndex:
         items: by id.
         size: bytes of their payloads.
         letters: the ids of dead letters, by the node that they came from.
-        holders: who has what.
-        backlog: what can be given out.
-        moments: when something happens by itself.
+        holders: the locks, by holder.
+        backlog: the items that can be delivered now.
+        moments: the times at which items need attention.
     """
 
     def __init__(self) -> None:
@@ -35,7 +36,7 @@ class ItemIndex:
         self.moments = ItemTimers(self.items.get)
 
     def put(self, item: Item, now: float) -> None:
-        """Hold an item that is not held."""
+        """Add an item whose id is not in the index."""
         self.items[item.item_id] = item
         self.size += item.size
         if item.origin:
@@ -47,7 +48,7 @@ class ItemIndex:
         self.moments.expect(item, now, count=len(self.items))
 
     def drop(self, item: Item) -> None:
-        """Do not hold it any more, in this state."""
+        """Remove an item, given as it was put."""
         del self.items[item.item_id]
         self.size -= item.size
         if item.origin:
@@ -59,11 +60,11 @@ class ItemIndex:
             self.holders.discard(item)
 
     def give_out(self, item: Item) -> None:
-        """It can be delivered now."""
+        """Mark an item as ready for delivery."""
         self.backlog.add(item, count=len(self.items))
 
     def locks(self, jid: str) -> list[Item]:
-        """What this full JID has, with what is locked for its account."""
+        """The items that this full JID holds, and those locked for its account."""
         ids = (*self.holders.held(jid), *self.holders.durable(bare(jid)))
         items = (self.items[item_id] for item_id in ids)
         return sorted(items, key=lambda item: (item.locked_at, item.seq))

@@ -11,16 +11,18 @@
       │     └──────────────── expire, withdraw ────────────────┘ │
       └─────────────────────────── requeue ──────────────────────┘
 
-A *fail* is a modified outcome that says so, a lock that timed out, or a holder that
-went: it counts. Only an item that is not locked can expire (AMQP 1.0 messaging §3.2.1
-says otherwise, but a worker must be able to finish what it has begun).
+A *fail* is a failed delivery: a modified outcome with delivery-failed, a lock that
+timed out, or a holder that left. It counts towards the maximum. A locked item does not
+expire, since a worker must be able to finish what it has begun (AMQP 1.0 messaging
+§3.2.1 says otherwise).
 
-The crash argument: each function returns what to write, and nobody is told before
-that is on disk (`qos.core.queue.effects`). A lock that was written and not told of
-times out; one that was told of has been written, token included, so whoever comes
-back with it is recognized.
+The crash argument: each function returns what to write, and no worker is notified
+before that is on disk (`qos.core.queue.effects`). A lock that was written but never
+announced times out. A lock that was announced has been written with its token, so a
+worker that returns with this token is recognized.
 
-What belongs to several items, such as who gets one next, is in `queue_node`.
+Everything that concerns several items, such as the choice of the next worker, is in
+`qos.core.queue.node`.
 """
 
 from __future__ import annotations
@@ -50,19 +52,19 @@ __all__ = [
     "taken_over",
 ]
 
-#: How long an item can be held in all, by extending the lock again and again; where
-#: the lock time-out is longer, that. A worker that needs more time is not alive.
+#: The longest time that an item can be held, with any number of extensions; or the lock
+#: time-out, if that is longer. A worker that needs more time is taken to be hung.
 HOLD_S_MAX = 24 * 3600.0
 
-#: The settling token of an ended item is remembered at least so long, however short
-#: the dedupe window: a worker repeats its retract until it has an answer.
+#: The settling token of an ended item is remembered for at least this long, even if the
+#: dedupe window is shorter: a worker repeats its retract until it has an answer.
 SETTLEMENT_S_MIN = 3600.0
 
-#: Failures kept in an item's history: the first, and the latest.
+#: The number of failures kept in an item's history: the first one, and the latest ones.
 _HISTORY_MAX = 20
 
-#: Workers that an item may exclude. Resources change: the oldest exclusions are of
-#: workers that do not come back, and which they are is not known.
+#: The number of workers that an item may exclude. Resources change, so most exclusions
+#: become stale; at the maximum all earlier ones are dropped, since nothing tells which.
 _EXCLUDED_MAX = 100
 
 
@@ -83,7 +85,8 @@ class ItemInput(enum.Enum):
 
 _AVAILABLE, _ACQUIRED, _ARCHIVED = ItemState
 
-#: A pair that is not here cannot be; the caller has looked (`check_settlement`).
+#: The transitions. A missing pair cannot happen: the caller checks first
+#: (`check_settlement`).
 TRANSITIONS: Mapping[tuple[ItemState, ItemInput], ItemState] = {
     (_AVAILABLE, ItemInput.ACQUIRE): _ACQUIRED,
     (_AVAILABLE, ItemInput.EXPIRE): _ARCHIVED,
@@ -91,11 +94,11 @@ TRANSITIONS: Mapping[tuple[ItemState, ItemInput], ItemState] = {
     (_ACQUIRED, ItemInput.ACCEPT): _ARCHIVED,
     (_ACQUIRED, ItemInput.RELEASE): _AVAILABLE,
     (_ACQUIRED, ItemInput.MODIFY): _AVAILABLE,
-    # At the last of them it is dead: see given_back.
+    # If this was the last delivery allowed, the item is dead: see given_back.
     (_ACQUIRED, ItemInput.FAIL): _AVAILABLE,
     (_ACQUIRED, ItemInput.REJECT): _ARCHIVED,
     (_ACQUIRED, ItemInput.EXTEND): _ACQUIRED,
-    # Purge and delete take locked items too.
+    # Purge and delete remove locked items too.
     (_ACQUIRED, ItemInput.WITHDRAW): _ARCHIVED,
     (_ARCHIVED, ItemInput.REQUEUE): _AVAILABLE,
 }
@@ -107,7 +110,7 @@ TRANSITIONS: Mapping[tuple[ItemState, ItemInput], ItemState] = {
 def acquired(
     item: Item, *, holder: str, token: str, durable: bool, now: float, timeout_s: float
 ) -> Item:
-    """Locked for a worker.
+    """The item, locked for a worker.
 
     Args:
         item: available.
@@ -115,7 +118,7 @@ def acquired(
         token: random, never used before.
         durable: the lock outlives the holder's presence.
         now: the time.
-        timeout_s: how long the lock lasts.
+        timeout_s: how long the lock lasts, in seconds.
     """
     return replace(
         item,
@@ -131,10 +134,10 @@ def acquired(
 
 
 def taken_over(item: Item, *, holder: str, token: str, order: int) -> Item:
-    """A durable lock, now with another full JID of its account.
+    """The item with its durable lock moved to another full JID of the same account.
 
-    Under a new token, or two of them could settle it, and each would be told that it
-    has. The deadline stays.
+    The lock gets a new token. With the old one both workers could settle the item, and
+    each would be told that it did. The deadline stays.
 
     Args:
         item: locked.
@@ -146,14 +149,18 @@ def taken_over(item: Item, *, holder: str, token: str, order: int) -> Item:
 
 
 def extended(item: Item, *, seconds: float, now: float, timeout_s: float) -> Item:
-    """Locked for so many seconds from now, as far as the total hold allows; never less."""
+    """The item, locked for this many seconds from now.
+
+    The total time of the hold limits the new deadline, which is never earlier than the
+    old one.
+    """
     cap = item.locked_at + max(HOLD_S_MAX, timeout_s)
     deadline = max(item.deadline, min(now + seconds, cap))
     return replace(item, state=_next(item, ItemInput.EXTEND), deadline=deadline)
 
 
 def accepted(item: Item, *, now: float, keep_s: float) -> Item:
-    """Done with; kept for a while to be looked at."""
+    """The item as accepted; it can be browsed for `keep_s` seconds."""
     return _unlocked(
         item,
         state=_next(item, ItemInput.ACCEPT),
@@ -173,26 +180,26 @@ def given_back(
     reason: str = "",
     excluded: bool = False,
 ) -> Item:
-    """Not done: available again after a while, or dead.
+    """The item, given back by its worker: available again, perhaps later, or dead.
 
-    AMQP 1.0 messaging §3.4: released does not count, modified does if the delivery
-    failed, rejected is the end.
+    AMQP 1.0 messaging §3.4: released does not count as a delivery, modified counts if
+    the delivery failed, and rejected ends the item.
 
     Args:
         item: locked.
         input_: RELEASE, MODIFY, FAIL or REJECT.
         now: the time.
-        order: a number larger than that of any redelivery before.
+        order: a number larger than that of any earlier redelivery.
         options: of its node.
         reason: of a FAIL or REJECT.
-        excluded: it is not for this holder again.
+        excluded: do not deliver it to this holder again.
     """
     counts = input_ in {ItemInput.FAIL, ItemInput.REJECT}
     count = item.delivery_count + counts
     state = _next(item, input_)
     if counts:
         item = _failed(item, reason, now)
-    # Also where this one does not count: the maximum may be lower than it was.
+    # This applies to a release too: the maximum may have been lowered meanwhile.
     if state is _ARCHIVED or count >= options.max_deliveries:
         return dead(replace(item, delivery_count=count), now=now)
     releases = 0 if counts else item.releases + 1
@@ -208,13 +215,13 @@ def given_back(
 
 
 def expired(item: Item, *, now: float) -> Item:
-    """Dead, since its ttl is over."""
+    """The item as dead, since its ttl is over."""
     _next(item, ItemInput.EXPIRE)
     return dead(_failed(item, "expired", now), now=now)
 
 
 def dead(item: Item, *, now: float) -> Item:
-    """At its end without having been accepted, and kept where it is."""
+    """The item as dead: it ended without being accepted, and is kept where it is."""
     return _unlocked(item, state=_ARCHIVED, outcome=ItemOutcome.REJECTED, ended_at=now)
 
 
@@ -227,14 +234,16 @@ def requeued(
     origin: str = "",
     origin_id: str = "",
 ) -> Item:
-    """Alive again, in a life of its own; payload, publisher and history are the same.
+    """The item as available again, for a new life.
+
+    Payload, publisher and history stay the same.
 
     Args:
-        item: dead, or a dead letter that nobody has locked.
-        node: where it is to live.
+        item: dead, or a dead letter that is not locked.
+        node: the node where it is to live.
         item_id: its id there.
         now: the time.
-        origin: of a dead letter, where it died.
+        origin: of a dead letter, the node where it died.
         origin_id: its id there.
     """
     assert item.state is not _ACQUIRED
@@ -248,7 +257,7 @@ def requeued(
         origin_id=origin_id,
         state=_AVAILABLE,
         available_at=now,
-        # What has waited so long is not to expire at once.
+        # The ttl is over or nearly over by now, and the item must not expire at once.
         expires_at=None,
         delivery_count=0,
         releases=0,
@@ -270,14 +279,14 @@ def ended(
     by: str = "",
     outcome: ItemOutcome | None = None,
 ) -> EndedItem:
-    """What is remembered of it.
+    """The record of the item's end.
 
     Args:
         item: as it was when it was settled.
         now: the time of its end.
-        dedupe_s: the node's dedupe window.
-        by: the full JID that settled it, with its token; '': nobody did.
-        outcome: the one it asked for.
+        dedupe_s: the node's dedupe window, in seconds.
+        by: the full JID that settled it with its token; '': no worker did.
+        outcome: the outcome that the worker asked for.
     """
     return EndedItem(
         seq=item.seq,
@@ -306,23 +315,24 @@ def check_settlement(
 ) -> bool:
     """Whether a retract or unlock is still to be done (XEP-0254 §2.3, §2.4).
 
-    One order, the first that matches; it is section 2 of our decisions, since the
-    text's own conditions overlap.
+    The conditions of the XEP overlap. They are checked in one fixed order, and the
+    first that matches decides.
 
     Args:
-        item: of this id, if it is available or locked; else None.
-        ended: what is remembered of an end by this token, were it of another item that
-            had this id, or in another life.
-        settlement: what is asked for.
+        item: the item of this id, if it is available or locked; else None.
+        ended: the remembered end with this token. It may be of an earlier item with
+            this id, or of an earlier life of this item.
+        settlement: the request.
         requester: the full JID that asks.
-        may_withdraw: it owns the node, or has published the item, and asks for a
-            retract. With a token it means a delivery, and withdraws nothing.
+        may_withdraw: the requester owns the node or published the item, and asks for a
+            retract. A retract with a token means one delivery, and withdraws nothing.
 
     Returns:
-        False when it was done before, for the same token: the same result again.
+        False when it was already done with the same token: the answer is the same
+        again.
 
     Raises:
-        Refusal: it cannot be.
+        Refusal: the request is not allowed, or comes too late.
     """
     token, account = settlement.token, bare(requester)
     name = settlement.item_id

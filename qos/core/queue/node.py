@@ -1,8 +1,9 @@
-"""One queue: its items, who works on them, and who gets the next.
+"""One queue: its items, its subscriptions, and the choice of the next worker.
 
-Holds all that is available or locked, without payloads; what has ended is in the
-store. Every method that changes something returns the effects, in order. It knows
-nothing of other nodes: what died is left in `died` for `queue_service` to place.
+A node holds all items that are available or locked, without their payloads. Items that
+have ended are in the store. Every method that changes something returns the effects, in
+order. A node knows no other node: dead items are left in `died`, for
+`qos.core.queue.service` to place.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ from qos.core.strings import bare
 
 __all__ = ["QueueNode"]
 
-#: A dormant subscription ends after this time; see `QueueNode.absent`.
+#: Seconds after which a dormant subscription ends; see `QueueNode.absent`.
 _DORMANT_S = 24 * 3600.0
 
 _INPUTS = {
@@ -65,8 +66,9 @@ class QueueNode:
         subscriptions: by JID; changed by `keep_subscription` and `unsubscribe` only.
         live: its items that are available or locked.
         dead: how many items are kept here as dead.
-        died: what has died since this was emptied last, with what is remembered.
-        suspended: full JIDs whose lock timed out or whose event bounced, likewise.
+        died: the items that have died since this list was last emptied.
+        suspended: the full JIDs whose lock timed out or whose event bounced since this
+            list was last emptied.
     """
 
     def __init__(
@@ -80,7 +82,7 @@ class QueueNode:
         subscribers: Tally,
         now: float,
     ) -> None:
-        """Take over what is in the store.
+        """Start with the contents of the store.
 
         Args:
             node: as it is set up.
@@ -95,7 +97,7 @@ class QueueNode:
         self.options: NodeOptions = node_options(node.config)
         self.subscriptions: dict[str, Subscription] = {}
         self._subscribers = subscribers
-        # When the first of the dormant subscriptions ends.
+        # The time at which the first dormant subscription ends.
         self._dormant_end: float | None = None
         for each in subscriptions:
             self.keep_subscription(each)
@@ -108,23 +110,26 @@ class QueueNode:
             self.live.put(item, now)
 
     def has_room(self, size: int) -> bool:
-        """Whether one more item of so many bytes is within the limits."""
+        """Whether one more item of this many bytes is within the limits."""
         return has_room(self.live, self.options, size)
 
     # -- what there is -----------------------------------------------------
 
     @property
     def items(self) -> dict[str, Item]:
-        """Available or locked, by id."""
+        """The items that are available or locked, by id."""
         return self.live.items
 
     def is_live(self, item: Item) -> bool:
-        """Whether this delivery has not ended yet."""
+        """Whether the delivery that this item value describes has not ended yet."""
         present = self.items.get(item.item_id)
         return present is not None and present.token == item.token != ""
 
     def set_up(self, node: Node) -> None:
-        """Its configuration or affiliations have changed; no deadline does."""
+        """Apply a changed configuration or affiliation.
+
+        Running deadlines do not change.
+        """
         self.node = node
         self.options = node_options(node.config)
 
@@ -144,8 +149,8 @@ class QueueNode:
         Args:
             entries: of different ids.
             publisher: the bare JID; it may publish.
-            ended: what is remembered of their ids.
-            next_seq: names an item in the store.
+            ended: the remembered ends, by id.
+            next_seq: gives the next item number of the store.
             now: the time.
 
         Raises:
@@ -166,18 +171,27 @@ class QueueNode:
         return [SaveItem(item, payload) for item, payload in new]
 
     def take_in(self, item: Item, now: float) -> list[QueueEffect]:
-        """Take a dead letter, or one of our own that lives again; never refused."""
+        """Take a dead letter, or a requeued item of this node.
+
+        Neither is ever refused.
+        """
         self.live.put(item, now)
         return [SaveItem(item)]
 
     def free_id(self, item_id: str, seq: int) -> str:
-        """An id for an item that comes from elsewhere: this one, if it is free."""
+        """An id for an item from another node.
+
+        Its own id gets a suffix if that is taken.
+        """
         while item_id in self.items:
             item_id = f"{item_id}#{seq}"
         return item_id
 
     def disown(self, origin: str, now: float) -> list[QueueEffect]:
-        """The node that dead letters came from is gone, and its name may be reused."""
+        """Clear the origin of dead letters whose node is gone.
+
+        Its name may be used again.
+        """
         effects: list[QueueEffect] = []
         for item_id in sorted(self.live.letters.get(origin, ())):
             item = self.items[item_id]
@@ -200,7 +214,7 @@ class QueueNode:
         """Retract or unlock items, all or none; see `item_lifecycle.check_settlement`.
 
         Raises:
-            Refusal: of the first that is refused.
+            Refusal: of the first item that is refused.
         """
         assert len({each.item_id for each in settlements}) == len(settlements)
         account = bare(requester)
@@ -318,7 +332,7 @@ class QueueNode:
         )
 
     def _remove(self, item: Item, now: float) -> list[QueueEffect]:
-        """Withdrawn: by its publisher or an owner, or by a purge."""
+        """Remove an item that its publisher, an owner or a purge withdraws."""
         self.live.drop(item)
         return [RemoveItem(item.seq), SaveEnded(self._ended(item, now))]
 
@@ -333,16 +347,18 @@ class QueueNode:
         """Move the deadlines of locks, all or none.
 
         Returns:
-            Also how many seconds from now the first of them ends.
+            The effects, and the number of seconds from now until the first lock ends.
 
         Raises:
-            Refusal: of the first that is refused.
+            Refusal: of the first item that is refused.
         """
         items = []
         for item_id, token in tokens:
             item = self.items.get(item_id)
             if item is not None and token != item.token:
-                # Whoever holds it now, this delivery has ended.
+                # Even if the requester holds the item again, under another token, this
+                # delivery has ended. An empty token would match any delivery, so it is
+                # replaced.
                 token = token or "-"
             wanted = Settlement(item_id=item_id, token=token)
             item_lifecycle.check_settlement(
@@ -373,10 +389,12 @@ class QueueNode:
         new_token: Callable[[], str],
         now: float,
     ) -> list[QueueEffect]:
-        """Take it, in the place of one of this JID; what it holds is sent again.
+        """Add the subscription, replacing the one of this JID.
 
-        (AMQP 1.0 messaging: a receiver that comes back learns what is unsettled; a
-        worker that knows the token ignores the event.)
+        The items that this JID holds are sent again.
+
+        A receiver that comes back learns what is unsettled (AMQP 1.0 messaging). A
+        worker that knows the token ignores the event.
         """
         effects = self.keep_subscription(subscription)
         if subscription.durable_locks:
@@ -387,10 +405,11 @@ class QueueNode:
     def _take_over(
         self, jid: str, room: int, new_token: Callable[[], str], now: float
     ) -> list[QueueEffect]:
-        """What is locked for its account is its own now, if who had it has gone.
+        """Give a worker the durable locks of its account whose holder has left.
 
-        Only if that was said: who is silent, or was not heard of since a start, may be
-        at work on it until the deadline.
+        Only a holder that sent unavailable presence has left. One that is silent, or
+        has not been heard of since a start, may still be working on the item until the
+        deadline.
         """
         effects: list[QueueEffect] = []
         for item_id in self.live.holders.left(bare(jid)):
@@ -406,7 +425,7 @@ class QueueNode:
         return effects
 
     def resend(self, jid: str) -> list[QueueEffect]:
-        """Send again what this full JID holds, which is there."""
+        """Send again what this full JID holds; it is present."""
         self.live.holders.came_back(jid)
         return [
             self._notify(item, jid)
@@ -415,13 +434,13 @@ class QueueNode:
         ]
 
     def unsubscribe(self, jid: str) -> list[RemoveSubscription]:
-        """Send it nothing new; its locks stay (XEP-0254 §4)."""
+        """End the subscription: no new items; its locks stay (XEP-0254 §4)."""
         self._count(self.subscriptions.pop(jid), -1)
         self.live.holders.forget_turn(jid)
         return [RemoveSubscription(self.node.name, jid)]
 
     def keep_subscription(self, subscription: Subscription) -> list[QueueEffect]:
-        """Have this subscription, in the place of the one of this JID."""
+        """Store the subscription, replacing the one of this JID."""
         before = self.subscriptions.get(subscription.jid)
         if before is not None:
             self._count(before, -1)
@@ -439,17 +458,22 @@ class QueueNode:
         self._dormant_end = min(at, self._dormant_end or at)
 
     def end_subscriptions(self) -> None:
-        """Count the subscriptions no more: the node is deleted, and they with it."""
+        """Stop counting the subscriptions.
+
+        The node is deleted, and they end with it.
+        """
         for jid in list(self.subscriptions):
             self.unsubscribe(jid)
 
     # -- dormant subscriptions ---------------------------------------------
 
     def absent(self, jid: str, present: Present, now: float) -> list[QueueEffect]:
-        """A probe of this full JID failed, and it has not been heard of since a start.
+        """Mark the subscriptions of this full JID as dormant.
 
-        Its subscription is dormant: it does not count, and ends after a day. That is no
-        proof that its holder has gone: when it is heard of, the subscription is as it was.
+        A probe of it failed, and it has not been heard of since a start of the service.
+        A dormant subscription does not count, and ends after a day. The failed probe
+        does not prove that the worker has left: when it is heard of again, the
+        subscription is as before.
         """
         effects: list[QueueEffect] = []
         for each in self._of(jid):
@@ -459,7 +483,7 @@ class QueueNode:
         return effects
 
     def awake(self, jid: str, present: Present) -> list[QueueEffect]:
-        """This full JID was heard of: its subscription is not dormant any more."""
+        """End dormancy of the subscriptions of this full JID, which was heard of."""
         effects: list[QueueEffect] = []
         for each in self._of(jid):
             if each.dormant_since is not None and jid in resources(each, present):
@@ -493,11 +517,11 @@ class QueueNode:
         return [each for each in found if each is not None]
 
     def left(self, jid: str, there: Present, *, now: float) -> list[QueueEffect]:
-        """Unavailable presence of a full JID: unlock and unsubscribe (XEP-0254 §4).
+        """Unlock and unsubscribe after unavailable presence (XEP-0254 §4).
 
         Args:
-            jid: who went.
-            there: who has not, though it may be silent.
+            jid: the full JID that left.
+            there: the full JIDs that have not left, though they may be silent.
             now: the time.
         """
         effects: list[QueueEffect] = []
@@ -515,10 +539,11 @@ class QueueNode:
         return effects
 
     def _pass_on(self, subscription: Subscription, there: Present) -> list[QueueEffect]:
-        """The one that stands for a bare JID has gone: another does, or it ends.
+        """Give a bare JID's subscription another resource, or end it.
 
-        Nobody else ends it: most of an account are no workers, and after a start it is
-        not known who of them is there.
+        The resource that stood for it has left. This is the only way in which the
+        service ends such a subscription: most resources of an account are no workers,
+        and after a start it is not known which of them are there.
         """
         jid = subscription.jid
         heirs = resources(subscription, there)
@@ -530,7 +555,10 @@ class QueueNode:
     def bounced(
         self, jid: str, tokens: Collection[str], now: float
     ) -> list[QueueEffect]:
-        """An event came back: it has not received what was in it."""
+        """Release the items of an event that bounced.
+
+        The worker has not received them.
+        """
         effects: list[QueueEffect] = []
         for item in self.live.locks(jid):
             if item.token in tokens:
@@ -539,7 +567,7 @@ class QueueNode:
         return effects
 
     def release_all(self, account: str, now: float) -> list[QueueEffect]:
-        """Take every lock from an account that may not work here any more."""
+        """Release every lock of an account that may no longer work here."""
         effects: list[QueueEffect] = []
         for item_id in self.live.holders.of_account(account):
             item = self.items[item_id]
@@ -559,7 +587,7 @@ class QueueNode:
         return {item.holder for item in self.items.values() if item.holder}
 
     def listens_to(self, jid: str) -> bool:
-        """Whether it matters that this full JID is there."""
+        """Whether the presence of this full JID matters to this node."""
         account = bare(jid)
         return (
             jid in self.subscriptions
@@ -572,26 +600,26 @@ class QueueNode:
         )
 
     def knows(self, account: str) -> bool:
-        """Whether it has a subscription, or an item."""
+        """Whether the account has a subscription or holds an item."""
         return bool(self.live.holders.of_account(account)) or any(
             bare(jid) == account for jid in self.subscriptions
         )
 
     def withdraw(self, item: Item) -> None:
-        """Give a dead letter away, to be requeued where it came from."""
+        """Remove a dead letter that is requeued where it came from."""
         self.live.drop(item)
 
     # -- time --------------------------------------------------------------
 
     def next_at(self) -> float | None:
-        """When something happens by itself; None: nothing does."""
+        """The time of the next timed event; None: there is none."""
         at, end = self.live.moments.next_at(), self._dormant_end
         if at is None or end is None:
             return end if at is None else at
         return min(at, end)
 
     def due(self, now: float) -> list[QueueEffect]:
-        """What happens by itself: locks time out, items expire, delays end."""
+        """Handle what is due: locks time out, items expire, delays end."""
         effects: list[QueueEffect] = []
         for item in self.live.moments.due(now):
             if item.state is ItemState.ACQUIRED:
@@ -616,11 +644,11 @@ class QueueNode:
     def dispatch(
         self, present: Present, *, new_token: Callable[[], str], now: float
     ) -> list[QueueEffect]:
-        """Lock what can be worked on, and send it; `due` was called before.
+        """Lock the items that can be delivered, and send them; call `due` first.
 
         Args:
             present: by account, the full JIDs that were heard of.
-            new_token: random, never the same.
+            new_token: makes a random token that was never used before.
             now: the time.
         """
         effects: list[QueueEffect] = []
@@ -637,7 +665,7 @@ class QueueNode:
             subscription = chosen.subscription
             fresh = holders.candidate(subscription, chosen.holder)
             if fresh != chosen:
-                # Another one of its account has been served meanwhile.
+                # Outdated: another worker of its account has been served meanwhile.
                 self.live.give_out(item)
                 if fresh is not None:
                     free.put(fresh)

@@ -1,6 +1,6 @@
 """The options of a node and of a subscription: their names, values and limits.
 
-One table for the forms of the service, the command's `--set` and the documentation.
+One table serves the forms of the service, the command's `--set` and the documentation.
 """
 
 from __future__ import annotations
@@ -28,16 +28,17 @@ __all__ = [
     "subscription_values",
 ]
 
-#: Items that one subscriber may have at a time: what a worker can hold in memory.
+#: The number of items that one subscriber may hold: what a worker can keep in memory.
 QUEUE_REQUESTS_MAX = 1000
 
-#: Items in one event. A server's limit for a stanza ends most events before that.
+#: The number of items in one event. Most events end earlier, at the server's stanza
+#: size.
 BATCH_MAX = 100
 
 _DAY_S = 24 * 3600.0
 _YEAR_S = 365 * _DAY_S
 
-#: A queue that is longer is a leak: nobody works on it.
+#: A longer queue is a leak: no worker empties it.
 _ITEMS_MAX = 100_000_000
 _BYTES_MAX = 1 << 40
 
@@ -47,7 +48,7 @@ DEAD_LETTER_NODE = "queue#dead_letter_node"
 
 
 class BadOption(ValueError):
-    """A value that an option cannot have; the message names both."""
+    """A value that an option cannot have. The message names both."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +57,13 @@ class Field:
 
     Attributes:
         var: its name.
-        label: for people.
+        label: a description for people.
         default: its value when none is given; None: it must be given.
         choices: the values that it can have; () for any.
-        least: of a number; None: it is a text.
-        most: of a number.
+        least: the smallest number; None: the value is text.
+        most: the largest number.
         whole: the number has no fraction.
-        optional: it may be empty: there is no such limit.
+        optional: it may be empty, which means no limit.
         boolean: it is 0 or 1.
     """
 
@@ -80,7 +81,7 @@ class Field:
         """The value in its normal form.
 
         Raises:
-            BadOption: the field cannot have it.
+            BadOption: the field cannot have this value.
         """
         value = value.strip()
         if self.boolean:
@@ -234,7 +235,8 @@ SUBSCRIBE_FIELDS: tuple[Field, ...] = (
     ),
 )
 
-#: Redeliveries of one item are never further apart than this, unless the backoff is.
+#: The longest backoff between redeliveries of one item; a larger configured backoff
+#: wins.
 _BACKOFF_S_MAX = 3600.0
 
 
@@ -255,11 +257,12 @@ class NodeOptions:
     keep_accepted: float
 
     def delay_s(self, times: int) -> float:
-        """The delay before an item is delivered again that was given back so often."""
+        """Seconds until redelivery of an item that was given back this often."""
         if not self.backoff:
             return 0.0
         longest = max(self.backoff, _BACKOFF_S_MAX)
-        # At a jitter of 1 the delay is the ceiling: there is no crowd to spread.
+        # With jitter 1 the delay is the ceiling: there is no crowd of clients to
+        # spread.
         return Backoff(first_s=self.backoff, max_s=longest).delay_s(times, 1.0)
 
 
@@ -274,10 +277,10 @@ class SubscribeOptions:
 
 
 def node_options(config: Mapping[str, str]) -> NodeOptions:
-    """The options of a node that is set up so.
+    """The options of a node, from its configuration.
 
     Args:
-        config: values by the names of the fields; the rest are defaults.
+        config: values by the names of the fields; the others have their defaults.
 
     Raises:
         BadOption: there is no such field, or it cannot have this value.
@@ -295,8 +298,8 @@ def subscribe_options(
     """The options of a subscription; None when `queue_requests` is not given.
 
     Args:
-        given: values by the names of the fields; unknown ones do not count.
-        before: what is not given stays as it was there.
+        given: values by the names of the fields; unknown fields are ignored.
+        before: the present subscription, which provides the options that are not given.
 
     Raises:
         BadOption: a field cannot have this value.
@@ -347,7 +350,7 @@ def _value(field: Field, text: str) -> float | int | str | None:
 
 
 def _number(text: str) -> float:
-    # float() knows more than a form should: 1_000, nan, infinity, blanks.
+    # float() accepts more than a form should: 1_000, nan, infinity, blanks.
     if not text or text.strip("0123456789.") or text.count(".") > 1 or text == ".":
         return math.nan
     return float(text)

@@ -1,4 +1,4 @@
-"""Requests of owners to a queue service (XEP-0060 §8): one function each."""
+"""The requests of owners to a queue service (XEP-0060 §8), one function for each."""
 
 from __future__ import annotations
 
@@ -59,10 +59,10 @@ __all__ = [
     "subscriptions",
 ]
 
-#: Affiliations of one node: each is written with the node.
+#: The number of affiliations of one node: all of them are written with the node.
 _AFFILIATIONS_MAX = 1000
 
-#: Dead items that are looked through at a time.
+#: The number of dead items that are read from the store at a time.
 _CHUNK = 500
 
 _Effects = list[QueueEffect]
@@ -71,7 +71,7 @@ _Effects = list[QueueEffect]
 def create(
     service: Queues, request: Create, requester: str, now: float
 ) -> tuple[CreateResult, _Effects]:
-    """XEP-0060 §8.1."""
+    """Create a node (XEP-0060 §8.1)."""
     account = bare(requester)
     if not may_create(service.creators, account):
         raise Refusal(
@@ -100,14 +100,14 @@ def create(
 def default_config(
     _service: Queues, _request: DefaultConfig, _requester: str, _now: float
 ) -> tuple[ConfigureResult, _Effects]:
-    """XEP-0060 §8.3."""
+    """Show the default configuration (XEP-0060 §8.3)."""
     return ConfigureResult(None), []
 
 
 def get_configure(
     service: Queues, request: GetConfigure, requester: str, _now: float
 ) -> tuple[ConfigureResult, _Effects]:
-    """XEP-0060 §8.2.1."""
+    """Show the configuration of a node (XEP-0060 §8.2.1)."""
     node = _owned(service, request.node, requester).node
     return ConfigureResult(shown_config(service.nodes, node)), []
 
@@ -115,7 +115,7 @@ def get_configure(
 def configure(
     service: Queues, request: Configure, requester: str, now: float
 ) -> tuple[Ok, _Effects]:
-    """XEP-0060 §8.2.4; no deadline that runs is changed."""
+    """Change the configuration of a node (XEP-0060 §8.2.4); running deadlines stay."""
     queue = _owned(service, request.node, requester)
     config = _config({**queue.node.config, **request.config})
     node = replace(queue.node, config=config)
@@ -128,7 +128,7 @@ def configure(
 def delete(
     service: Queues, request: Delete, requester: str, now: float
 ) -> tuple[Ok, _Effects]:
-    """XEP-0060 §8.4, whatever is locked; every promise about its ids ends."""
+    """Delete a node with its locked items; remembered ids end too (XEP-0060 §8.4)."""
     queue = _owned(service, request.node, requester)
     effects: _Effects = [RemoveNode(request.node)]
     effects += _told_of(queue, "delete")
@@ -141,7 +141,7 @@ def delete(
 def purge(
     service: Queues, request: Purge, requester: str, now: float
 ) -> tuple[Ok, _Effects]:
-    """XEP-0060 §8.5, whatever is locked, and what is kept as dead."""
+    """Remove all items of a node, locked and dead ones too (XEP-0060 §8.5)."""
     queue = _owned(service, request.node, requester)
     dead = _dead_here(service, queue)
     queue.dead -= len(dead)
@@ -153,7 +153,7 @@ def purge(
 def affiliations(
     service: Queues, request: Affiliations, requester: str, _now: float
 ) -> tuple[AffiliationsResult, _Effects]:
-    """XEP-0060 §5.7 and §8.9.1."""
+    """List affiliations (XEP-0060 §5.7, §8.9.1)."""
     name = request.node
     if request.owner:
         node = _owned(service, name, requester).node
@@ -172,7 +172,10 @@ def affiliations(
 def set_affiliations(
     service: Queues, request: SetAffiliations, requester: str, now: float
 ) -> tuple[Ok, _Effects]:
-    """XEP-0060 §8.9.2; an outcast loses subscriptions and locks."""
+    """Change affiliations (XEP-0060 §8.9.2).
+
+    An outcast loses subscriptions and locks.
+    """
     queue = _owned(service, request.node, requester)
     changed: dict[str, Affiliation] = dict(queue.node.affiliations)
     for jid, what in request.affiliations.items():
@@ -192,7 +195,7 @@ def set_affiliations(
 def subscriptions(
     service: Queues, request: Subscriptions, requester: str, _now: float
 ) -> tuple[SubscriptionsResult, _Effects]:
-    """XEP-0060 §5.6 and §8.8.1."""
+    """List subscriptions (XEP-0060 §5.6, §8.8.1)."""
     name = request.node
     if request.owner:
         queue = _owned(service, name, requester)
@@ -212,10 +215,10 @@ def subscriptions(
 def requeue(
     service: Queues, request: Requeue, requester: str, now: float
 ) -> tuple[RequeueResult, _Effects]:
-    """Give dead items a new life where they died: all that are named, or none.
+    """Requeue dead items where they died: all that are named, or none.
 
-    Without names: all that can be, that is, but those that somebody has locked in the
-    dead-letter node and those whose id lives again.
+    Without names, all dead items are requeued except those that are locked in the
+    dead-letter node and those whose id is in use again.
     """
     queue = _owned(service, request.node, requester)
     found = _dead_of(service, queue)
@@ -256,16 +259,16 @@ def _live_again(
         alive = item_lifecycle.requeued(item, node=name, item_id=item_id, now=now)
     else:
         queue.dead -= 1
-        # A dead letter that died again lives here now: it is this node's own.
+        # A dead letter that died again belongs to this node now.
         alive = item_lifecycle.requeued(item, node=name, item_id=item_id, now=now)
     return queue.take_in(alive, now)
 
 
 def _dead_of(service: Queues, queue: QueueNode) -> dict[str, tuple[QueueNode, Item]]:
-    """What died in a node, by the ids it had there, the oldest first.
+    """The items that died in a node, by the ids they had there, oldest first.
 
-    Of several with one id, which can be when the id was used again after the dedupe
-    window, the one that died last.
+    Several can have one id, if the id was used again after the dedupe window. Then the
+    one that died last counts.
     """
     dead = [(item.item_id, queue, item) for item in _dead_here(service, queue)]
     dead += [
@@ -297,7 +300,7 @@ def _told_of(queue: QueueNode, what: str) -> _Effects:
 def _asked(service: Queues, name: str, account: str) -> list[QueueNode]:
     """The node that an account asks about; without a name, all nodes.
 
-    An outcast may see that it is one, wherever it is.
+    Outcasts too may see their own affiliation with a node.
     """
     if not name:
         return list(service.nodes.values())
@@ -318,7 +321,7 @@ def _owned(service: Queues, name: str, requester: str) -> QueueNode:
 
 
 def _config(given: Mapping[str, str]) -> dict[str, str]:
-    """What is not the default, in normal form."""
+    """The values that differ from the default, in normal form."""
     try:
         node_options(given)
     except BadOption as error:

@@ -1,4 +1,4 @@
-"""Which items a publish comes to: what is a repeat, what is taken, what finds room."""
+"""Publishing: telling repeated items from new ones, and checking for room."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def new_items(
     """The new items, each with its payload. Dedupe comes before the limits.
 
     Args:
-        live: what there is.
+        live: the items that are available or locked.
         entries: of different ids.
         publisher: the bare JID.
-        node: where.
+        node: the name of the node.
         options: of the node.
-        ended: what is remembered of their ids.
-        next_seq: names an item in the store.
+        ended: the remembered ends, by id.
+        next_seq: gives the next item number of the store.
         now: the time.
 
     Raises:
@@ -41,7 +41,7 @@ def new_items(
     assert len({entry.item_id for entry in entries}) == len(entries)
     new = []
     for entry in entries:
-        # Several, where one that was dead has been requeued.
+        # There are several if a dead item has been requeued.
         known: list[Item | EndedItem] = [
             before
             for before in ended.get(entry.item_id, ())
@@ -69,7 +69,7 @@ def _is_same(known: Item | EndedItem, entry: PublishedItem, publisher: str) -> b
 
 
 def has_room(live: ItemIndex, options: NodeOptions, size: int) -> bool:
-    """Whether one more item of so many bytes is within the limits of the node."""
+    """Whether one more item of this many bytes is within the limits of the node."""
     return _exceeded(len(live.items) + 1, live.size + size, options) is None
 
 
@@ -89,7 +89,7 @@ def _check_room(
 
 
 def _exceeded(items: int, size: int, options: NodeOptions) -> str | None:
-    """The limit that so many items of so many bytes would exceed, in words."""
+    """The limit that this many items or bytes would exceed, in words; None: none."""
     if options.max_items is not None and items > options.max_items:
         return f"{options.max_items} items"
     if options.max_bytes is not None and size > options.max_bytes:

@@ -1,7 +1,7 @@
 """The requests to a queue service, their results and refusals.
 
-The words are those of XEP-0060, XEP-0254 and our extensions; see
-`xep_0254.requests` and `answers` for their XML.
+The words are those of XEP-0060, XEP-0254 and our extensions. Their XML is in
+`xep_0254.requests`, `xep_0254.request_items` and `xep_0254.service_stanza`.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ class Refusal(RemoteProtocolError):
     """The request is refused; answered with a stanza error, and nothing is changed.
 
     Attributes:
-        pubsub: the condition of XEP-0060 that goes beside, such as `invalid-options`.
-        feature: of `unsupported`, which.
+        pubsub: the additional condition of XEP-0060, such as `invalid-options`.
+        feature: the missing feature, with the condition `unsupported`.
         form: answer with the subscription options form, empty (XEP-0254 listing 1).
     """
 
@@ -86,7 +86,7 @@ class Refusal(RemoteProtocolError):
         self.form = form
 
 
-# -- what publishers and subscribers ask -----------------------------------
+# -- requests of publishers and subscribers --------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,12 +94,12 @@ class PublishedItem:
     """An item to be published.
 
     Attributes:
-        item_id: as its publisher names it, or one that was made for it.
+        item_id: the id that its publisher gave it, or a generated one.
         payload: XML, one element or ''.
         digest: of the payload (SHA-256, hex).
         size: bytes of the payload.
-        priority: 0 to 9; None: the usual one.
-        ttl: seconds it is good for; None: as the node says.
+        priority: 0 to 9; None: the default, 4.
+        ttl: seconds until it expires; None: as the node is configured.
         delay: seconds before it is delivered.
     """
 
@@ -122,7 +122,7 @@ class Publish:
 
 @dataclass(frozen=True, slots=True)
 class Subscribe:
-    """Subscribe (XEP-0254 §2.1); options None: none were sent."""
+    """Subscribe (XEP-0254 §2.1); options None: the request had no form."""
 
     node: str
     jid: str
@@ -162,12 +162,12 @@ class Settlement:
     """The end of the delivery of one item, as a worker asks for it.
 
     Attributes:
-        item_id: of which.
-        token: fence of the delivery that is meant; '': whichever.
+        item_id: the item.
+        token: fence of the delivery that is meant; '': the current one.
         outcome: accepted (retract); released, modified or rejected (unlock).
-        delivery_failed: modified: it counts.
-        undeliverable_here: modified: not to this worker again.
-        reason: rejected: why.
+        delivery_failed: with modified: the delivery counts.
+        undeliverable_here: with modified: do not deliver it to this worker again.
+        reason: with rejected: the reason.
     """
 
     item_id: str
@@ -180,7 +180,7 @@ class Settlement:
 
 @dataclass(frozen=True, slots=True)
 class Retract:
-    """Delete items, all or none (XEP-0254 §2.3); each outcome is accepted."""
+    """Delete items, all or none (XEP-0254 §2.3); the outcome of each is accepted."""
 
     node: str
     settlements: tuple[Settlement, ...]
@@ -196,7 +196,7 @@ class Unlock:
 
 @dataclass(frozen=True, slots=True)
 class Extend:
-    """Move the deadline of locks to so many seconds from now; token by item id."""
+    """Move the deadline of locks to this many seconds from now; tokens by item id."""
 
     node: str
     seconds: float
@@ -205,15 +205,15 @@ class Extend:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Items:
-    """Browse (XEP-0060 §6.5), which locks nothing.
+    """Browse items without locking them (XEP-0060 §6.5).
 
     Attributes:
-        node: where.
+        node: the name of the node.
         item_ids: only these; () for all.
-        max_items: at most so many; None: as many as go into an answer.
-        after: RSM (XEP-0059): only what comes after this one, '' for all.
-        state: `live` (available, delayed and acquired), `accepted` (those that are
-            kept) or `dead`.
+        max_items: the largest number of items; None: as many as fit into an answer.
+        after: RSM (XEP-0059): only items after this one; '' for all.
+        state: `live` (available, delayed and acquired), `accepted` (accepted items that
+            are still kept) or `dead`.
     """
 
     node: str
@@ -227,7 +227,7 @@ class Items:
 class Subscriptions:
     """List the requester's subscriptions, to a node or ('') to all (XEP-0060 §5.6).
 
-    With `owner`, everybody's to this node, for its owner (§8.8.1).
+    With `owner`: all subscriptions to this node, for its owner (§8.8.1).
     """
 
     node: str
@@ -236,18 +236,18 @@ class Subscriptions:
 
 @dataclass(frozen=True, slots=True)
 class Affiliations:
-    """List affiliations, likewise (XEP-0060 §5.7, §8.9.1)."""
+    """List affiliations, with `node` and `owner` as above (XEP-0060 §5.7, §8.9.1)."""
 
     node: str
     owner: bool = False
 
 
-# -- what owners ask -------------------------------------------------------
+# -- requests of owners ----------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """Create a node (XEP-0060 §8.1); name '': make one up."""
+    """Create a node (XEP-0060 §8.1); name '': the service makes one up."""
 
     node: str
     config: Fields = field(default_factory=dict)
@@ -267,7 +267,7 @@ class GetConfigure:
 
 @dataclass(frozen=True, slots=True)
 class Configure:
-    """Change the configuration of a node; what is not given stays (XEP-0060 §8.2.4)."""
+    """Change the configuration of a node; options not given stay (XEP-0060 §8.2.4)."""
 
     node: str
     config: Fields
@@ -275,7 +275,7 @@ class Configure:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """Delete a node, with all that is in it (XEP-0060 §8.4)."""
+    """Delete a node and everything in it (XEP-0060 §8.4)."""
 
     node: str
 
@@ -297,7 +297,7 @@ class SetAffiliations:
 
 @dataclass(frozen=True, slots=True)
 class Requeue:
-    """Give dead items of a node a new life; () for all that there are."""
+    """Requeue dead items of a node; () for all of them."""
 
     node: str
     item_ids: tuple[str, ...] = ()
@@ -326,7 +326,7 @@ Request: TypeAlias = (
 )
 
 
-# -- what is answered ------------------------------------------------------
+# -- results ---------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -370,11 +370,12 @@ class ItemsResult:
     """Items of a node; their payloads are in the store.
 
     Attributes:
-        node: where they are.
-        items: in the order of delivery, as far as one is known.
-        count: how many there are in all (XEP-0059).
-        now: the moment for which this is true.
-        owner: the requester owned the node then: he sees who has an item, or had it.
+        node: the name of the node.
+        items: in the order of delivery, as far as it is known.
+        count: how many there are in total (XEP-0059).
+        now: the time at which this result is true.
+        owner: the requester owned the node at that time; only an owner sees the holders
+            of items.
     """
 
     node: str
@@ -386,7 +387,7 @@ class ItemsResult:
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionsResult:
-    """Subscriptions; owner: as an owner sees them."""
+    """Subscriptions; owner: with the details for the owner of the node."""
 
     node: str
     subscriptions: tuple[Subscription, ...]
@@ -395,7 +396,7 @@ class SubscriptionsResult:
 
 @dataclass(frozen=True, slots=True)
 class AffiliationsResult:
-    """Affiliations: (node, bare JID, what)."""
+    """Affiliations, each as (node, bare JID, affiliation)."""
 
     node: str
     affiliations: tuple[tuple[str, str, Affiliation], ...]
@@ -411,14 +412,14 @@ class CreateResult:
 
 @dataclass(frozen=True, slots=True)
 class ConfigureResult:
-    """The configuration of a node, as a form; None: the default one."""
+    """The configuration of a node, as a form; None: the default configuration."""
 
     node: Node | None
 
 
 @dataclass(frozen=True, slots=True)
 class RequeueResult:
-    """The ids of the items that live again."""
+    """The ids of the items that were requeued."""
 
     node: str
     item_ids: tuple[str, ...]

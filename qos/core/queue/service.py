@@ -1,7 +1,7 @@
-"""A queue service: its nodes, who is there, what died, and what happens by itself.
+"""A queue service: its nodes, presence, dead letters, and timed events.
 
-What a request comes to is in `owner_requests` and `subscriber_requests`; either a result with
-the effects, in order, or a Refusal, and then nothing has changed.
+Requests are handled in `owner_requests` and `subscriber_requests`. Each ends with a
+result and the effects, in order, or with a Refusal that has changed nothing.
 """
 
 from __future__ import annotations
@@ -41,31 +41,33 @@ __all__ = [
     "may_create",
 ]
 
-#: What `QueueNode.free_id` may put behind an id.
+#: The length of the suffix that `QueueNode.free_id` may add to an id.
 _SEQ_CHARS = 20
 
-#: Full JIDs of one account that are remembered as present; of more, the latest. As
-#: many can subscribe, and a bare subscription may have some more.
+#: The number of full JIDs of one account that are remembered as present; beyond it, the
+#: oldest is forgotten. It is above the number that can subscribe, so a bare
+#: subscription may have some more.
 _RESOURCES_MAX = 2000
 
 
-#: Of messages that are held at a service until they are published, which takes no time:
-#: much less than for a device that may be away. Whoever is refused repeats it later.
+#: Limits for messages that wait at a service until they are published. That takes
+#: almost no time, so the limits are much lower than for a device that may be away. A
+#: publisher that is refused tries again later.
 MESSAGE_QUOTAS = Quotas(messages=100, bytes=1024 * 1024)
 
 
 class Memory(Protocol):
-    """The part of the state that is not held in memory, and can be looked up."""
+    """The records that are not held in memory: the store is asked for them."""
 
     def ended(
         self, node: str, item_ids: Sequence[str], *, since: float
     ) -> dict[str, list[EndedItem]]:
-        """What is remembered of items that ended after that, by id; of no others."""
+        """The remembered ends, after `since`, of items with these ids; by id."""
 
     def settled(
         self, node: str, tokens: Sequence[tuple[str, str]]
     ) -> dict[str, EndedItem]:
-        """What was ended with these tokens, each with its item's id, by id."""
+        """The ends with these pairs of item id and token, by item id."""
 
     def archived(
         self,
@@ -76,17 +78,20 @@ class Memory(Protocol):
         limit: int,
         now: float = -math.inf,
     ) -> list[Item]:
-        """Accepted items that are kept then, or (rejected) dead ones, by seq."""
+        """Accepted items that are kept at `now`, or (rejected) dead ones, by seq."""
 
     def find_archived(
         self, node: str, item_id: str, outcome: ItemOutcome
     ) -> list[Item]:
-        """Those that had this id, by seq, kept or not removed yet."""
+        """The archived items that had this id, by seq.
+
+        Some may be about to be removed.
+        """
 
     def count_archived(
         self, node: str, outcome: ItemOutcome, *, now: float = -math.inf
     ) -> int:
-        """How many of them are kept then."""
+        """How many of the archived items are kept at `now`."""
 
 
 @dataclass(slots=True)
@@ -94,12 +99,12 @@ class QueueContents:
     """The contents of the store that a queue service needs when it starts.
 
     Attributes:
-        nodes: all of them, by name.
-        subscriptions: all of them, by node and JID.
-        items: those that are available or acquired, by seq.
-        dead: how many items each node keeps as dead; no node that has none.
-        next_seq: one more than the largest seq that was ever there.
-        next_order: one more than the largest `Item.order` that is there.
+        nodes: all nodes, by name.
+        subscriptions: all subscriptions, by node and JID.
+        items: the items that are available or acquired, by seq.
+        dead: how many items each node keeps as dead; a node with none is left out.
+        next_seq: one more than the largest seq that was ever used.
+        next_order: one more than the largest `Item.order` of an item that is there.
     """
 
     nodes: list[Node] = field(default_factory=list)
@@ -112,20 +117,21 @@ class QueueContents:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueBounds:
-    """The limits on nodes and subscriptions of one account, of a foreign domain, and of all.
+    """The limits on nodes and subscriptions: per account, per foreign domain, in total.
 
-    All of them are in memory. A node counts for the account that created it, whoever owns
-    it later: nobody is asked before he is made an owner. A subscription that is dormant
-    does not count.
+    All nodes and subscriptions are in memory. A node counts for the account that
+    created it, whoever owns it later, since an account can be made owner without its
+    consent. A dormant subscription does not count.
 
     Attributes:
         nodes_per_account: created by one account.
         nodes_per_domain: created by all accounts of one foreign domain.
-        nodes: in all.
+        nodes: in total.
         subscriptions_per_account: of one account; each worker has one to each node.
         subscriptions_per_domain: of all accounts of one foreign domain.
-        subscriptions: in all.
-        own_domains: the domains whose accounts no bound of a domain concerns.
+        subscriptions: in total.
+        own_domains: the domains that are not foreign; the limits per domain do not
+            apply.
     """
 
     nodes_per_account: int = 100
@@ -137,12 +143,12 @@ class QueueBounds:
     own_domains: frozenset[str] = frozenset()
 
     def of_nodes(self) -> Tally:
-        """Counts nodes."""
+        """A counter of nodes, with these limits."""
         share = Share(self.nodes_per_account, self.nodes_per_domain, self.nodes)
         return Tally(share, self.own_domains)
 
     def of_subscriptions(self) -> Tally:
-        """Counts subscriptions."""
+        """A counter of subscriptions, with these limits."""
         share = Share(
             self.subscriptions_per_account,
             self.subscriptions_per_domain,
@@ -163,16 +169,16 @@ class Queues:
 
     Attributes:
         nodes: by name.
-        present: by account, its full JIDs that were heard of since the start, and
-            whether by available presence.
-        silent: those of them that have failed to answer, likewise: they get nothing
-            until a stanza of theirs comes, which need not be presence again.
-        memory: what has ended.
-        creators: who may create nodes: bare JIDs, and `@` with a domain for all accounts
-            of it; None: everybody.
-        nodes_created: counts the nodes by the accounts that created them.
-        subscribers: counts the subscriptions that are not dormant by their accounts.
-        new_id: 128 random bits as text, never given before.
+        present: by account, its full JIDs that were heard of since the start; True: by
+            available presence.
+        silent: likewise, the full JIDs that failed to answer. They get no items until
+            the next stanza from them, of any kind.
+        memory: the records of items that have ended.
+        creators: the accounts that may create nodes: bare JIDs, or `@` and a domain for
+            all accounts of it; None: every account.
+        nodes_created: counts nodes by the account that created them.
+        subscribers: counts the subscriptions that are not dormant, by account.
+        new_id: makes an id of 128 random bits, as text, never given before.
     """
 
     def __init__(
@@ -195,9 +201,9 @@ class Queues:
         self.silent: dict[str, dict[str, bool]] = {}
         self.next_seq = itertools.count(start.next_seq).__next__
         self._next_order = itertools.count(start.next_order).__next__
-        # By account, the nodes where it subscribes, or has something.
+        # By account, the nodes where it has a subscription or holds an item.
         self._nodes_of: dict[str, set[str]] = {}
-        # What has changed since the last dispatch.
+        # The nodes that have changed since the last dispatch.
         self._touched: set[str] = set()
         self._expected: dict[str, float] = {}
         self._wakes: list[tuple[float, str]] = []
@@ -233,10 +239,11 @@ class Queues:
         return queue
 
     def shown(self, name: str, account: str) -> QueueNode:
-        """The node of this name, if the account may use it.
+        """The node of this name, if the account may use it; it counts as changed.
 
         Raises:
-            Refusal: there is none, or the account may not: it gets the same answer.
+            Refusal: there is no such node, or the account may not use it. The answer is
+                the same.
         """
         queue = self.nodes.get(name)
         if queue is not None and may_use(queue.node, queue.options, account):
@@ -259,7 +266,7 @@ class Queues:
         dead: int = 0,
         now: float,
     ) -> QueueNode:
-        """Have a node, with what is in it."""
+        """Add a node with its contents."""
         queue = self.nodes[node.name] = QueueNode(
             node,
             items=items,
@@ -274,7 +281,7 @@ class Queues:
         return queue
 
     def drop(self, name: str) -> None:
-        """Have a node no more."""
+        """Remove a node with its contents."""
         queue = self.nodes.pop(name)
         queue.end_subscriptions()
         self.nodes_created.add(queue.node.creator, -1)
@@ -286,10 +293,10 @@ class Queues:
     def stats(
         self, name: str, requester: str, now: float
     ) -> dict[str, int | float | None]:
-        """What there is in a node; its dead items are counted wherever they are.
+        """The counts of a node; its dead items include those in its dead-letter node.
 
         Raises:
-            Refusal: there is no such node, or none that the requester may use.
+            Refusal: there is no such node, or the requester may not use it.
         """
         queue = self.shown(name, bare(requester))
         letters = sum(1 for _ in self.letters(name))
@@ -298,11 +305,11 @@ class Queues:
     # -- who is there ------------------------------------------------------
 
     def heard(self, jid: str, *, available: bool = False) -> list[QueueEffect]:
-        """A stanza came from this full JID, or it has answered a probe.
+        """Note that this full JID is there: it sent a stanza or answered a probe.
 
         Args:
-            jid: who is there.
-            available: it was available presence.
+            jid: the full JID.
+            available: the stanza was available presence.
         """
         account = bare(jid)
         resources = self.present.get(account, {})
@@ -333,17 +340,20 @@ class Queues:
         return effects
 
     def works_at(self, jid: str, name: str) -> list[QueueEffect]:
-        """It has subscribed to a node: from now on it is listened for."""
+        """Note that this full JID has subscribed to a node.
+
+        Its presence matters now.
+        """
         self._nodes_of.setdefault(bare(jid), set()).add(name)
         return self.heard(jid)
 
     def went(self, jid: str, now: float) -> list[QueueEffect]:
-        """Unavailable presence from a full JID (XEP-0254 §4)."""
+        """Handle unavailable presence from a full JID (XEP-0254 §4)."""
         account = bare(jid)
         present, silent = self._of(account)
         present.pop(jid, None)
         silent.pop(jid, None)
-        # Who is silent has not gone.
+        # Silent resources have not left.
         there = {account: {**present, **silent}}
         effects: list[QueueEffect] = []
         for name in list(self._nodes_of.get(account, ())):
@@ -355,7 +365,7 @@ class Queues:
     def bounced(
         self, jid: str, name: str, tokens: Collection[str], now: float
     ) -> list[QueueEffect]:
-        """An event with these deliveries came back from this full JID."""
+        """Handle an event with these deliveries that bounced from this full JID."""
         if name not in self.nodes:
             return []
         effects = self.queue(name).bounced(jid, tokens, now)
@@ -363,7 +373,7 @@ class Queues:
         return effects + self.place_dead(name, now)
 
     def probes(self) -> list[QueueEffect]:
-        """After a start: ask every subscriber whether it is there."""
+        """Probe every subscriber; called after a start."""
         via = {
             each.via if each.jid == bare(each.jid) else each.jid
             for queue in self.nodes.values()
@@ -372,7 +382,10 @@ class Queues:
         return [Probe(jid) for jid in sorted(via)]
 
     def forget(self, account: str, name: str) -> None:
-        """Do not listen for an account that has nothing to do with a node any more."""
+        """Forget the presence of an account that no longer uses the node.
+
+        The account stays known for the other nodes that it uses.
+        """
         queue = self.nodes.get(name)
         if queue is None or not queue.knows(account):
             names = self._nodes_of.get(account, set())
@@ -383,14 +396,17 @@ class Queues:
                 self.silent.pop(account, None)
 
     def forget_presence(self) -> None:
-        """There was no session: nobody is known to be there, or gone, until heard of."""
+        """Forget all presence after a lost session.
+
+        It is not known who is there or has left.
+        """
         self.present.clear()
         self.silent.clear()
         for queue in self.nodes.values():
             queue.live.holders.forget_who_went()
 
     def enforce_access(self, name: str, now: float) -> list[QueueEffect]:
-        """Take subscription and locks from everybody who may not have them any more."""
+        """Take subscriptions and locks from accounts that may no longer have them."""
         queue = self.queue(name)
         effects: list[QueueEffect] = []
         workers = (*queue.subscriptions, *queue.holders())
@@ -417,16 +433,17 @@ class Queues:
         suspended.clear()
 
     def _of(self, account: str) -> tuple[dict[str, bool], dict[str, bool]]:
-        """Who of an account is present, and who is silent."""
+        """The resources of an account that are present, and those that are silent."""
         return self.present.get(account, {}), self.silent.get(account, {})
 
     # -- dead letters ------------------------------------------------------
 
     def place_dead(self, name: str, now: float) -> list[QueueEffect]:
-        """Move what has died in a node to its dead-letter node, or keep it there.
+        """Move a node's newly dead items to its dead-letter node, or keep them.
 
-        It goes as a dead letter once: one that dies again stays where it is, or two
-        nodes that name each other would pass it on for ever.
+        An item moves as a dead letter only once. If it dies again, it stays where it
+        is: otherwise two nodes that name each other would pass it back and forth for
+        ever.
         """
         queue = self.nodes[name]
         effects: list[QueueEffect] = []
@@ -452,7 +469,7 @@ class Queues:
         return effects
 
     def letters(self, origin: str) -> Iterable[tuple[QueueNode, Item]]:
-        """The dead letters that came from a node, and where they are."""
+        """The dead letters that came from a node, each with the node where it is."""
         for queue in self.nodes.values():
             for item_id in queue.live.letters.get(origin, ()):
                 yield queue, queue.items[item_id]
@@ -460,7 +477,7 @@ class Queues:
     # -- time and dispatch -------------------------------------------------
 
     def next_at(self) -> float | None:
-        """When `due` is to be called, at the latest; None: nothing is waited for."""
+        """The latest time to call `due`; None: there is no timed event."""
         while (
             self._wakes and self._expected.get(self._wakes[0][1]) != self._wakes[0][0]
         ):
@@ -468,7 +485,7 @@ class Queues:
         return self._wakes[0][0] if self._wakes else None
 
     def due(self, now: float) -> list[QueueEffect]:
-        """What happens by itself up to now."""
+        """Handle all timed events up to now."""
         effects: list[QueueEffect] = []
         while (at := self.next_at()) is not None and at <= now:
             _, name = heapq.heappop(self._wakes)
@@ -488,12 +505,15 @@ class Queues:
         return effects
 
     def dispatch(self, now: float) -> list[QueueEffect]:
-        """Give out what can be given out. Call it after all else, before the commit."""
+        """Give out all items that can be delivered.
+
+        Call it after everything else of a step, before the commit.
+        """
         effects = self.due(now)
         while self._touched:
             name = self._touched.pop()
             queue = self.nodes[name]
-            # What has just been put there may be over already.
+            # An item that was just put there may have expired already.
             effects += self._pass_time(name, now)
             effects += queue.dispatch(self.present, new_token=self.new_id, now=now)
             at = queue.next_at()
@@ -503,7 +523,7 @@ class Queues:
         return effects
 
     def is_live(self, notification: NotifyItem) -> bool:
-        """Whether the delivery that is to be told of has not ended yet."""
+        """Whether the delivery of this notification has not ended yet."""
         queue = self.nodes.get(notification.item.node)
         return queue is not None and queue.is_live(notification.item)
 
@@ -520,9 +540,10 @@ def _limit(resources: dict[str, bool]) -> None:
 
 
 def _letter_id(item: Item) -> str:
-    """The id of a dead letter: tells where it is from, and of two nodes never the same.
+    """The id of a dead letter: it shows the origin, and differs for any two origins.
 
-    A slash in the node's name is quoted. What would be too long for an id is made short.
+    A slash in the node's name is quoted. An id that would be too long is replaced by
+    its SHA-256.
     """
     item_id = f"{quote(item.node, safe='')}/{item.item_id}"
     if len(item_id) <= ID_CHARS_MAX - _SEQ_CHARS:

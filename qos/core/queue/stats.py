@@ -13,12 +13,12 @@ __all__ = ["stats"]
 def stats(
     queue: QueueNode, present: Present, *, letters: int, now: float
 ) -> dict[str, int | float | None]:
-    """Counts of items, seconds and bytes; None: there is no such thing now.
+    """Counts of items, seconds and bytes; None: there is nothing to measure now.
 
     Args:
-        queue: of which node.
+        queue: the node.
         present: by account, the full JIDs that were heard of.
-        letters: dead letters of this node, in others.
+        letters: how many dead letters of this node are in other nodes.
         now: the time.
     """
     live = queue.items.values()
@@ -40,7 +40,7 @@ def stats(
 
 
 def _is_stuck(queue: QueueNode, item: Item, present: Present) -> bool:
-    """Whether there are subscribers, and none of them can handle the item."""
+    """Whether there are subscribers, but none of them can handle the item."""
     if not item.excluded or not (subscribers := queue.active()):
         return False
     return all(

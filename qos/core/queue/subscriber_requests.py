@@ -1,4 +1,4 @@
-"""Requests of publishers and subscribers (XEP-0254, XEP-0060 §6, §7)."""
+"""The requests of publishers and subscribers (XEP-0254, XEP-0060 §6, §7)."""
 
 from __future__ import annotations
 
@@ -55,10 +55,10 @@ __all__ = [
     "unsubscribe",
 ]
 
-#: Items in one answer to a browse, at most.
+#: The largest number of items in one answer to a browse.
 _PAGE_MAX = 1000
 
-#: SQLite's integers have 64 bits.
+#: The most digits of a cursor that surely fits into SQLite's 64-bit integers.
 _SEQ_CHARS_MAX = 18
 
 _Effects = list[QueueEffect]
@@ -67,7 +67,7 @@ _Effects = list[QueueEffect]
 def publish(
     service: Queues, request: Publish, requester: str, now: float
 ) -> tuple[PublishResult, _Effects]:
-    """XEP-0060 §7.1; see `QueueNode.publish`."""
+    """Publish items (XEP-0060 §7.1); see `QueueNode.publish`."""
     queue, account = service.queue(request.node), bare(requester)
     if not may_publish(queue.node, queue.options, account):
         raise Refusal(
@@ -95,7 +95,10 @@ def publish(
 def settle(
     service: Queues, request: Retract | Unlock, requester: str, now: float
 ) -> tuple[Ok, _Effects]:
-    """XEP-0254 §2.3 and §2.4; see `item_lifecycle.check_settlement`."""
+    """Retract or unlock items (XEP-0254 §2.3, §2.4).
+
+    See `item_lifecycle.check_settlement` for the rules.
+    """
     queue = service.queue(request.node)
     late = [
         (each.item_id, each.token)
@@ -117,7 +120,10 @@ def settle(
 
 @contextmanager
 def _not_shown(service: Queues, name: str, requester: str) -> Iterator[None]:
-    """Where no such item is found, who may not use the node finds no such node."""
+    """Hide the node from an account that may not use it.
+
+    For a missing item, such an account gets the answer for a missing node.
+    """
     try:
         yield
     except Refusal as refusal:
@@ -132,7 +138,8 @@ def _ended(
     window = queue.options.dedupe_window
     if not item_ids or not window:
         return {}
-    # Which of them count is said by `publishing`; none is to be missing by rounding.
+    # `publishing` decides exactly which of them count; the extra second makes sure that
+    # rounding loses none.
     since = now - window - 1.0
     return service.memory.ended(queue.node.name, item_ids, since=since)
 
@@ -140,7 +147,7 @@ def _ended(
 def extend(
     service: Queues, request: Extend, requester: str, now: float
 ) -> tuple[ExtendResult, _Effects]:
-    """Our extension: still working."""
+    """Extend locks (our extension): the worker is still working."""
     queue = service.queue(request.node)
     with _not_shown(service, request.node, requester):
         effects, left_s = queue.extend(
@@ -156,7 +163,7 @@ def extend(
 def subscribe(
     service: Queues, request: Subscribe, requester: str, now: float
 ) -> tuple[SubscribeResult, _Effects]:
-    """XEP-0254 §2.1: never without `queue_requests`."""
+    """Subscribe (XEP-0254 §2.1); `queue_requests` must be given."""
     queue, account = service.queue(request.node), bare(requester)
     _check_jid(request.jid, account)
     _check_access(queue, account)
@@ -174,7 +181,7 @@ def subscribe(
     before = queue.subscriptions.get(request.jid)
     if before is None or before.dormant_since is not None:
         _check_bound(service, account)
-    # Subscribing again changes the options, and nothing else.
+    # Subscribing again changes the options only.
     subid = service.new_id() if before is None else before.subid
     subscription = _subscription(request.node, request.jid, subid, requester, options)
     effects = queue.subscribe(
@@ -182,7 +189,8 @@ def subscribe(
     )
     sent = {each.item.seq for each in effects if isinstance(each, NotifyItem)}
     heard = service.works_at(requester, request.node)
-    # What it has is sent once, though it subscribes and is heard of.
+    # The items that it holds are sent once, although two things ask for that: its
+    # subscribing, and being heard of.
     effects += [
         each
         for each in heard
@@ -194,7 +202,7 @@ def subscribe(
 def unsubscribe(
     service: Queues, request: Unsubscribe, requester: str, _now: float
 ) -> tuple[Ok, _Effects]:
-    """XEP-0060 §6.2; the locks stay (XEP-0254 §4)."""
+    """Unsubscribe (XEP-0060 §6.2); the locks stay (XEP-0254 §4)."""
     queue = service.queue(request.node)
     _found(queue, request.jid, request.subid, requester)
     effects = queue.unsubscribe(request.jid)
@@ -205,7 +213,7 @@ def unsubscribe(
 def get_options(
     service: Queues, request: GetOptions, requester: str, _now: float
 ) -> tuple[OptionsResult, _Effects]:
-    """XEP-0060 §6.3.2."""
+    """Show the options of a subscription (XEP-0060 §6.3.2)."""
     queue = service.queue(request.node)
     return OptionsResult(_found(queue, request.jid, request.subid, requester)), []
 
@@ -213,7 +221,10 @@ def get_options(
 def set_options(
     service: Queues, request: SetOptions, requester: str, _now: float
 ) -> tuple[Ok, _Effects]:
-    """XEP-0060 §6.3.5; what is not given stays."""
+    """Change the options of a subscription (XEP-0060 §6.3.5).
+
+    Options not given stay.
+    """
     queue = service.queue(request.node)
     before = _found(queue, request.jid, request.subid, requester)
     options = _options(request.options, before)
@@ -269,7 +280,7 @@ def _options(
 
 
 def _found(queue: QueueNode, jid: str, subid: str, requester: str) -> Subscription:
-    """The subscription that is meant."""
+    """The subscription that the request means."""
     _check_jid(jid, bare(requester))
     subscription = queue.subscriptions.get(jid)
     if subscription is None:
@@ -290,7 +301,7 @@ def _found(queue: QueueNode, jid: str, subid: str, requester: str) -> Subscripti
 
 
 def _check_jid(jid: str, account: str) -> None:
-    # XEP-0060 §6.1.3.1: only for oneself.
+    # XEP-0060 §6.1.3.1: an account can subscribe only its own JIDs.
     if bare(jid) != account:
         raise Refusal(
             f"{account} does not speak for {jid}",
@@ -324,7 +335,7 @@ def _check_access(queue: QueueNode, account: str) -> None:
 def items(
     service: Queues, request: Items, requester: str, now: float
 ) -> tuple[ItemsResult, _Effects]:
-    """XEP-0060 §6.5: look, and lock nothing; in the order of publishing."""
+    """Browse items in the order of publishing, without locking them (XEP-0060 §6.5)."""
     queue, account = service.queue(request.node), bare(requester)
     if request.state == "live":
         if not may_publish(queue.node, queue.options, account):
@@ -344,7 +355,7 @@ def items(
         items=tuple(found),
         count=count,
         now=now,
-        # Now: when it is answered, another node may have the name.
+        # Decided now: when the answer is sent, another node may have the name.
         owner=is_owner(queue.node, account),
     )
     return result, []
@@ -359,7 +370,7 @@ def _page(
     limit: int,
     now: float,
 ) -> tuple[list[Item], int]:
-    """Some items by seq, and how many there are in all."""
+    """A page of items by seq, and how many there are in total."""
     if request.state == "live":
         live = list(queue.items.values())
         if request.item_ids:
@@ -383,13 +394,14 @@ def _page(
         count = queue.dead + len(letters)
     else:
         count = memory.count_archived(name, outcome, now=now)
-    # Not taken out of the page: it would not be full, or even empty.
+    # Expired items are left out by the query: removed afterwards, they would leave a
+    # page short or empty.
     kept = memory.archived(name, outcome, after=after, limit=limit, now=now)
     return _first([*kept, *letters], after, limit), count
 
 
 def _is_seq(text: str) -> bool:
-    # What SQLite can compare with; a cursor of ours is always one.
+    # Digits that SQLite can compare; the cursors that we give are always such.
     return text.isascii() and text.isdecimal() and len(text) <= _SEQ_CHARS_MAX
 
 
