@@ -1,10 +1,10 @@
 """Quality of service for XMPP messages: at most once, acknowledged, assured.
 
-`qos.connect` makes a device that sends, receives and stays connected. The plugin for
-slixmpp is `xep_qos`, for programs that keep up their own connection. `import qos` alone
-imports neither.
+`qos.connect` makes a device that sends and receives messages and stays connected.
+Programs that manage their own slixmpp connection use the plugin `xep_qos` instead.
+`import qos` alone imports neither.
 
-Public are the names in `__all__`, and the packages `qos.stores`, `qos.worker`,
+The public names are those in `__all__`, and the packages `qos.stores`, `qos.worker`,
 `qos.testing`, `qos.audit` and `qos.spark`.
 """
 
@@ -92,10 +92,10 @@ def __dir__() -> list[str]:
     return sorted(__all__)
 
 
-if not TYPE_CHECKING:  # else every name would be known to a type checker
+if not TYPE_CHECKING:  # otherwise a type checker would accept every name
 
     def __getattr__(name: str) -> object:
-        """Import what needs slixmpp when it is asked for (PEP 562)."""
+        """Import the names that need slixmpp on first use (PEP 562)."""
         if name in {"Device", "connect"}:
             from qos.client import connect
 

@@ -1,4 +1,4 @@
-"""`python -m qos`: the command, where `xmpp-qos` is not in the PATH."""
+"""`python -m qos`: the command, for systems where `xmpp-qos` is not in the PATH."""
 
 import sys
 

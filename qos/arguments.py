@@ -1,8 +1,8 @@
 """Checks of the arguments that an application passes to this library.
 
-Each check returns the value that is then used, or raises `InvalidArgument`, whose text
-names the argument, what is allowed and what was given. The checks know nothing of XMPP;
-`qos.jids` checks JIDs.
+Each check returns the value to be used, or raises `InvalidArgument`. The text of the
+error names the argument, what is allowed and what was given. The checks know nothing of
+XMPP; `qos.jids` checks JIDs.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ def text(name: str, value: object, *, empty: bool = True, private: bool = False)
 
     Args:
         name: of the argument.
-        value: what was given.
+        value: the value that was given.
         empty: '' is allowed.
-        private: the error shows the type of the value alone: it may be a payload.
+        private: the error shows only the type of the value, which may be a payload.
     """
     if not isinstance(value, str):
         raise InvalidArgument(name, type(value) if private else value, "a string")
@@ -57,7 +57,10 @@ def text(name: str, value: object, *, empty: bool = True, private: bool = False)
 def sequence(
     name: str, value: object, what: str, *, empty: bool = True
 ) -> Sequence[object]:
-    """A list or another sequence, and no string; `what` says of what in the error."""
+    """A list or another sequence, but no string.
+
+    `what` describes its contents in the error.
+    """
     is_text = isinstance(value, str | bytes | bytearray)
     if is_text or not isinstance(value, Sequence) or not (empty or value):
         least = "" if empty else "at least one "
@@ -66,7 +69,7 @@ def sequence(
 
 
 def collection(name: str, value: object, what: str) -> Collection[object]:
-    """A list, a set or another collection, and no string and no dict."""
+    """A list, a set or another collection, but no string and no dict."""
     is_other = isinstance(value, str | bytes | bytearray | Mapping)
     if is_other or not isinstance(value, Collection):
         raise InvalidArgument(name, value, f"a list or set of {what}")
@@ -74,7 +77,7 @@ def collection(name: str, value: object, what: str) -> Collection[object]:
 
 
 def texts(name: str, value: object) -> Sequence[str]:
-    """A list, or another sequence, of strings that are not empty."""
+    """A list or another sequence of non-empty strings."""
     return [text(name, each, empty=False) for each in sequence(name, value, "strings")]
 
 
@@ -86,21 +89,21 @@ def mapping(name: str, value: object) -> Mapping[object, object]:
 
 
 def text_by_text(name: str, value: object) -> None:
-    """Strings by strings."""
+    """A mapping from strings to strings."""
     for pair in mapping(name, value).items():
         if not all(isinstance(each, str) for each in pair):
             raise InvalidArgument(name, pair, "a dict of strings")
 
 
 def flag(name: str, value: object) -> bool:
-    """True or False, and no other value that counts as one of them."""
+    """True or False; other truthy or falsy values are refused."""
     if not isinstance(value, bool):
         raise InvalidArgument(name, value, "True or False")
     return value
 
 
 def whole(name: str, value: object, *, least: int, most: float = math.inf) -> int:
-    """A whole number, from `least` to `most`."""
+    """A whole number between `least` and `most`."""
     if (
         not isinstance(value, bool)
         and isinstance(value, int)
@@ -114,7 +117,7 @@ def whole(name: str, value: object, *, least: int, most: float = math.inf) -> in
 def number(
     name: str, value: object, *, least: float = -math.inf, most: float = math.inf
 ) -> float:
-    """A finite number, from `least` to `most`."""
+    """A finite number between `least` and `most`."""
     bounds = "" if least == -math.inf else f", at least {least:g}"
     if most != math.inf:
         bounds = f", from {least:g} to {most:g}"
@@ -124,7 +127,7 @@ def number(
 
 
 def seconds(name: str, value: object, *, zero: bool = False) -> float:
-    """A length of time; `zero` says whether 0 is one."""
+    """A length of time in seconds; `zero` says whether 0 is allowed."""
     if not _is_finite(value) or value < 0 or (value == 0 and not zero):
         least = "at least" if zero else "more than"
         raise InvalidArgument(name, value, f"a number of seconds, {least} 0")
@@ -132,7 +135,7 @@ def seconds(name: str, value: object, *, zero: bool = False) -> float:
 
 
 def member(kind: type[_E], name: str, value: object) -> _E:
-    """A member of an enum whose values are words; the word stands for the member."""
+    """A member of an enum whose values are words; its word is accepted too."""
     if isinstance(value, kind):
         return value
     found = [each for each in kind if isinstance(value, str) and each.value == value]
@@ -150,7 +153,7 @@ def instance(kind: type[_T], name: str, value: object, what: str) -> _T:
 
 
 def path(name: str, value: object) -> str:
-    """The path of a file or a folder, as a string or an `os.PathLike` of one."""
+    """The path of a file or folder, as a string or an `os.PathLike`."""
     found = os.fspath(value) if isinstance(value, str | os.PathLike) else None
     if not isinstance(found, str) or not found or "\0" in found:
         raise InvalidArgument(name, value, "a path")
@@ -167,5 +170,5 @@ def callable_of(name: str, value: _C) -> _C:
 def _is_finite(value: object) -> TypeGuard[float]:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
-    # An int that is larger than every float is no length of time either.
+    # An int larger than any float is no length of time either.
     return abs(value) <= sys.float_info.max

@@ -1,32 +1,32 @@
-"""Every error a user of this library can meet.
+"""Every error that a user of this library can meet.
 
 ::
 
     QosError
-    ├── LocalProtocolError        the caller asked for what cannot be
+    ├── LocalProtocolError        the caller asked for something impossible
     │   ├── InvalidArgument       an argument has a wrong type or value; a ValueError
     │   ├── MessageTooLarge       over the server's stanza limit
-    │   ├── OutboxFull            the outbox is bounded, and it is full
+    │   ├── OutboxFull            the outbox has reached its limit
     │   ├── UnknownMessage        no such message in the store
     │   ├── AmbiguousMessage      several senders have used this id
-    │   └── CannotWithdraw        it may have been handed over already
+    │   └── CannotWithdraw        the message may have been handed over already
     ├── RemoteProtocolError       the peer broke the protocol; has the answer
-    ├── DeliveryFailed            how a message ended, other than delivered
-    │   ├── NotDelivered          certainly not
-    │   └── InDoubt               it may have been
-    ├── CannotConnect             no session with the server, and none to be expected
-    ├── StillOutstanding          the end was awaited, and the plugin closed before it
-    ├── RequestFailed             a service did not do what it was asked
-    │   ├── RequestRefused        it said why
-    │   └── NoAnswer              it said nothing: it may have done it
-    ├── JobLost                   a worker's item is not its own any more
-    ├── UnrecoverableError        for a worker's handler to raise: it cannot go on
-    ├── UsageError                an option of a command, or of a format of Spark
-    ├── JournalError              the folder of the journal; names the file
+    ├── DeliveryFailed            the message ended, and was not delivered
+    │   ├── NotDelivered          certainly not delivered
+    │   └── InDoubt               perhaps delivered
+    ├── CannotConnect             no session with the server, and no use in trying again
+    ├── StillOutstanding          the plugin was closed before the outcome was known
+    ├── RequestFailed             a service did not do what was asked
+    │   ├── RequestRefused        the service gave an error
+    │   └── NoAnswer              no answer came: the service may have done it
+    ├── JobLost                   the item does not belong to this worker any more
+    ├── UnrecoverableError        raised by a worker's handler that cannot go on
+    ├── UsageError                a wrong option of a command or of a Spark format
+    ├── JournalError              the journal's folder; names the file
     └── StoreError                the disk; always names the store
         ├── StoreInUse            another process has it open
         ├── StoreTooNew           written by a newer version
-        ├── StoreDamaged          not ours, or broken
+        ├── StoreDamaged          broken, or not one of ours
         ├── StoreReadOnly         cannot be written
         └── StoreFull             no space left
 """
@@ -67,7 +67,7 @@ __all__ = [
     "UsageError",
 ]
 
-#: A value in the text of an error: long enough for a JID or a path.
+#: Shortens a value in the text of an error, to a length that fits a JID or a path.
 _shown = reprlib.Repr()
 _shown.maxstring = _shown.maxother = 120
 
@@ -85,25 +85,27 @@ class LocalProtocolError(QosError):
 class InvalidArgument(LocalProtocolError, ValueError):
     """An argument or option has a type or a value that is not allowed.
 
-    Nothing was sent, stored or started. One error for both, so that `except ValueError`
-    is enough. The text shows the beginning and the end of a long value.
+    Nothing was sent, stored or started. The one class covers wrong types and wrong
+    values, so `except ValueError` is enough. The text shows the beginning and the end
+    of a long value.
 
     Attributes:
         name: of the argument or option.
-        value: as it was given; its type alone where it is private (a payload, say).
+        value: as it was given; only its type if the value is private, such as a
+            payload.
         expected: what is allowed, in words.
     """
 
     def __init__(
         self, name: str, value: object, expected: str, *, why: str = ""
     ) -> None:
-        """Make the text of these.
+        """Make the error and its text.
 
         Args:
             name: of the argument or option.
             value: as it was given.
             expected: what is allowed, in words that follow "must be".
-            why: what is wrong with the value, where `expected` does not say it all.
+            why: what is wrong with the value, if `expected` does not explain it.
         """
         reason = f" ({why})" if why else ""
         given = "" if value is str else f": {_shown.repr(value)}"
@@ -114,12 +116,12 @@ class InvalidArgument(LocalProtocolError, ValueError):
 
 
 class MessageTooLarge(LocalProtocolError):
-    """A message would break the server's limit, and so the whole stream.
+    """The message is larger than the server allows, and would end the whole stream.
 
     Attributes:
-        to: the JID it was for.
+        to: the JID of the receiver.
         size: bytes of the stanza as it would be sent.
-        limit: bytes that the server takes.
+        limit: bytes that the server accepts.
     """
 
     def __init__(self, to: str, *, size: int, limit: int) -> None:
@@ -133,11 +135,11 @@ class MessageTooLarge(LocalProtocolError):
 
 
 class OutboxFull(LocalProtocolError):
-    """The outbox holds as much as it may; nothing was accepted.
+    """The outbox has reached its limit; the message was not accepted.
 
     Attributes:
-        unit: what there is too much of.
-        limit: how much there may be.
+        unit: what the limit counts: messages or bytes.
+        limit: the limit.
     """
 
     def __init__(self, *, unit: Literal["messages", "bytes"], limit: int) -> None:
@@ -147,11 +149,7 @@ class OutboxFull(LocalProtocolError):
 
 
 class UnknownMessage(LocalProtocolError):
-    """The store has no message with this id (or it has ended).
-
-    Attributes:
-        msg_id: the id.
-    """
+    """The store has no message with this id, or the message has ended."""
 
     def __init__(self, msg_id: str) -> None:
         super().__init__(f"no message {msg_id!r} in the store")
@@ -159,12 +157,7 @@ class UnknownMessage(LocalProtocolError):
 
 
 class AmbiguousMessage(LocalProtocolError):
-    """Several messages have this id: it is only unique with its sender.
-
-    Attributes:
-        msg_id: the id.
-        senders: the full JIDs of the senders, sorted.
-    """
+    """Several messages have this id: an id is unique only together with its sender."""
 
     def __init__(self, msg_id: str, *, senders: Sequence[str]) -> None:
         super().__init__(
@@ -175,11 +168,11 @@ class AmbiguousMessage(LocalProtocolError):
 
 
 class CannotWithdraw(LocalProtocolError):
-    """The message may have been handed over already, so it goes on.
+    """The message may have been handed over already, so it is not withdrawn.
 
     Attributes:
         msg_id: its id.
-        state: where it stands: the value of a `qos.OutgoingState`.
+        state: its state: the value of a `qos.OutgoingState`.
     """
 
     def __init__(self, msg_id: str, *, state: str) -> None:
@@ -195,8 +188,8 @@ class RemoteProtocolError(QosError):
     """A peer broke the protocol.
 
     Attributes:
-        condition: RFC 6120 §8.3.3, what to answer with.
-        type: RFC 6120 §8.3.2, the error type to answer with.
+        condition: the stanza error condition to answer with (RFC 6120 §8.3.3).
+        type: the error type to answer with (RFC 6120 §8.3.2).
     """
 
     def __init__(self, text: str, *, condition: str, type: ErrorType) -> None:  # noqa: A002
@@ -206,16 +199,17 @@ class RemoteProtocolError(QosError):
 
 
 class DeliveryFailed(QosError):
-    """A message ended, and was not delivered.
+    """A message ended without a confirmed delivery.
 
     Attributes:
         msg_id: its id.
         to: the JID as the application gave it.
         level: the word for its level, as ``qos.Level(level)`` takes it.
-        attempts: iqs sent for it, repeats included.
-        condition: the stanza error that decided, or None (a deadline, say).
+        attempts: the number of iqs sent for it, repeats included.
+        condition: the stanza error that decided; None for another cause, such as a
+            deadline.
         by: the JID that sent this error, or None.
-        text: what this error says for people, one line, or None.
+        text: the error's text for people, as one line, or None.
     """
 
     _ended = "failed"
@@ -246,8 +240,9 @@ class DeliveryFailed(QosError):
         self.text = text
 
 
-#: With these a server answers in the name of an entity that is not there, and an entity
-#: that is there answers what it does not support (RFC 6120 §8.3.3).
+#: The errors with which a server answers for an entity that is not there. Entities that
+#: are there use the same errors for a feature that they do not support (RFC 6120
+#: §8.3.3).
 _NOT_THERE = frozenset(
     {
         "gone",
@@ -267,14 +262,14 @@ def why_not_delivered(
     by: str | None,
     text: str | None = None,
 ) -> str:
-    """Why a message was not delivered, or is in doubt, and what to do about it.
+    """The reason why a message was not delivered or is in doubt, with advice.
 
     Args:
         to: the JID as the application gave it.
-        attempts: iqs sent for it.
+        attempts: the number of iqs sent for it.
         condition: the latest stanza error, or None.
         by: the JID that this error came from, or None.
-        text: what this error says for people, or None.
+        text: the error's text for people, or None.
     """
     if condition is None:
         if attempts:
@@ -287,7 +282,7 @@ def why_not_delivered(
         )
     said = f" ({text})" if text else ""
     if condition in _NOT_THERE:
-        # A server answers from the JID of the entity that is not there.
+        # A server answers with the JID of the absent entity as the sender.
         about = by or to
         return (
             f"{condition}, answered for {about}{said}: it is not online, or does not "
@@ -307,16 +302,16 @@ def why_not_delivered(
 class NotDelivered(DeliveryFailed):
     """The message was certainly not handed to the receiving application.
 
-    Its attributes are those of DeliveryFailed.
+    It has the attributes of DeliveryFailed.
     """
 
     _ended = "was not delivered"
 
 
 class InDoubt(DeliveryFailed):
-    """The message may have been handed over; nobody can tell any more.
+    """The message may have been handed over; this can no longer be found out.
 
-    Its attributes are those of DeliveryFailed.
+    It has the attributes of DeliveryFailed.
     """
 
     _ended = "is in doubt"
@@ -325,33 +320,25 @@ class InDoubt(DeliveryFailed):
 class CannotConnect(QosError):
     """There is no session with the server, and another attempt is of no use.
 
-    The text names the server and says what happened: the login was refused, say, or
-    the certificate, or there was no session within the time-out. Messages that were
-    accepted stay in the store.
+    The text names the server and says what happened: for example, the login or the
+    certificate was refused, or there was no session within the time-out. Messages that
+    were accepted stay in the store.
     """
 
 
 class UsageError(QosError):
-    """The command line, the environment, a config file or an option makes no sense."""
+    """A wrong option, argument, environment variable or config file."""
 
 
 class StillOutstanding(QosError):
-    """The plugin was closed before the message had ended, or before that was known.
+    """The plugin was closed before the message's end, or before its outcome was known.
 
-    It was accepted, so do not send it again. Open the store anew to let it go on, and ask
-    for its outcome then.
-
-    Attributes:
-        msg_id: its id.
+    The message was accepted, so do not send it again. Open the store again: its
+    delivery then continues, and the outcome can be asked for.
     """
 
     def __init__(self, msg_id: str, *, durable: bool) -> None:
-        """Say where it is now.
-
-        Args:
-            msg_id: its id.
-            durable: whether its store outlives the process.
-        """
+        """Make the error and its text, which says where the message is now."""
         goes_on = "it is in the store, and goes on at the next start"
         gone = "its store was in memory, so what becomes of it is not known"
         super().__init__(
@@ -365,8 +352,8 @@ class RequestFailed(QosError):
     """A request to a service did not succeed.
 
     Attributes:
-        to: the JID that was asked.
-        what: what it was asked for, in a word.
+        to: the JID of the service.
+        what: the request, in one word.
     """
 
     def __init__(self, text: str, *, to: str, what: str) -> None:
@@ -376,7 +363,7 @@ class RequestFailed(QosError):
 
     @property
     def unreachable(self) -> bool:
-        """Whether the service has said no word: the same request may succeed, repeated."""
+        """Whether the service itself has not answered, so that a repeat may succeed."""
         return False
 
     @property
@@ -385,7 +372,8 @@ class RequestFailed(QosError):
         return self.unreachable
 
 
-#: Who was asked is away, or cannot be reached; the request was not read.
+#: The conditions that mean an absent or unreachable service: it did not read the
+#: request.
 _AWAY = frozenset(
     {
         "recipient-unavailable",
@@ -395,12 +383,13 @@ _AWAY = frozenset(
     }
 )
 
-#: What else is said of who is away, where the error does not name who says it:
-#: ejabberd looks for a component that is away at other servers, and says that it may
-#: not, if it may not. A service that is not ours may mean it; then a repeat only takes
-#: time, and to believe it of one of ours would lose an item that it has accepted. Not
-#: so `item-not-found` and the like: no server is known to say that in another's place,
-#: and a service that is not ours says it of every item whose lock has ended.
+#: Further conditions that mean an absent service if the error does not name its sender.
+#: ejabberd looks for an absent component on other servers, and answers `forbidden` if
+#: it may not connect to them. A foreign service may mean `forbidden` literally; then a
+#: repeat only costs time. To believe it of one of our services would lose an item that
+#: the service has accepted. `item-not-found` and the like are not in this list: no
+#: server is known to send them for somebody else, and a foreign service sends them for
+#: every item whose lock has ended.
 _AWAY_OR_NOT = frozenset({"forbidden"})
 
 
@@ -409,12 +398,12 @@ class RequestRefused(RequestFailed):
 
     Attributes:
         condition: such as `item-not-found`; `undefined-condition` if none was given.
-        type: the error type; `wait` may succeed later.
-        pubsub: the condition of XEP-0060 that stood beside, or ''.
-        text: what it says for people, or ''.
-        by: who refused, as the error names him: the service, or a server on the way
-            to it (RFC 6120 §8.3.1); '' where it names nobody. A service of ours names
-            itself.
+        type: the error type; with `wait` the request may succeed later.
+        pubsub: the additional condition of XEP-0060, or ''.
+        text: the error's text for people, or ''.
+        by: the JID that refused, as named by the error: the service, or a server on the
+            way to it (RFC 6120 §8.3.1); '' if the error names none. Our services always
+            name themselves.
     """
 
     def __init__(
@@ -443,10 +432,10 @@ class RequestRefused(RequestFailed):
 
     @property
     def unreachable(self) -> bool:
-        """Whether the service has said no word: the same request may succeed, repeated.
+        """Whether the service itself has not answered, so that a repeat may succeed.
 
-        What a server says in its place is no decision about the request, whatever the
-        condition: the service, when it was there, may even have done it.
+        An error from a server in between is no decision about the request, whatever its
+        condition. The service, if it was there, may even have done what was asked.
         """
         if self.by == self.to:
             return self.condition in _AWAY
@@ -457,15 +446,16 @@ class RequestRefused(RequestFailed):
         """Whether the same request may succeed when it is repeated."""
         if self.unreachable:
             return True
-        # queue.md §2
+        # By XEP-0254 the lock is lost after `unexpected-request`: a repeat is refused
+        # again.
         return self.type == "wait" and self.condition != "unexpected-request"
 
 
 class NoAnswer(RequestFailed):
-    """No answer came in time, or the session was lost: it may have been done.
+    """No answer came in time, or the session was lost: the request may have been done.
 
     Attributes:
-        reason: which of these, in words.
+        reason: which of the two, in words.
     """
 
     def __init__(self, reason: str, *, to: str, what: str) -> None:
@@ -478,17 +468,18 @@ class NoAnswer(RequestFailed):
 
     @property
     def unreachable(self) -> bool:
-        """Whether the service has said no word: the same request may succeed, repeated."""
+        """Whether the service itself has not answered, so that a repeat may succeed."""
         return True
 
 
 class JobLost(QosError):
-    """An item is not this worker's any more: drop what was done for it.
+    """An item does not belong to this worker any more: discard the work done for it.
 
     Attributes:
         item_id: the id of the item.
         reason: why it is lost, in words.
-        condition: the stanza error that said so, or None (a deadline, say).
+        condition: the stanza error that said so; None for another cause, such as a
+            deadline.
     """
 
     def __init__(
@@ -501,18 +492,14 @@ class JobLost(QosError):
 
 
 class UnrecoverableError(QosError):
-    """Raised by the handler of a worker: it cannot do this, or any other item.
+    """Raised by a worker's handler that can handle neither this item nor any other.
 
-    The worker unsubscribes and unlocks all that it has (XEP-0254 §4).
+    The worker unsubscribes and unlocks all its items (XEP-0254 §4).
     """
 
 
 class JournalError(QosError):
-    """A journal cannot be begun.
-
-    Attributes:
-        path: the file or the folder.
-    """
+    """A journal cannot be started."""
 
     def __init__(self, path: str, text: str) -> None:
         super().__init__(f"the journal cannot be written: {path}: {text}")
@@ -523,7 +510,7 @@ class StoreError(QosError):
     """A store could not be opened, read or written.
 
     Attributes:
-        url: the store, as it was named.
+        url: the URL of the store, as it was given.
     """
 
     def __init__(self, url: str, text: str) -> None:

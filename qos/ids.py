@@ -1,4 +1,4 @@
-"""Ids of 128 random bits: unguessable, and never given twice."""
+"""Random ids of 128 bits: unguessable, and never given twice."""
 
 from __future__ import annotations
 
@@ -7,18 +7,19 @@ import os
 __all__ = ["new_id"]
 
 _BYTES = 16
-#: Drawn at a time: to ask the kernel takes several times as long as all the rest.
+#: The number of ids drawn at a time. One call into the kernel takes several times as
+#: long as everything else here.
 _DRAWN = 256
 
-#: Taken from the end, which is one step for whatever thread does it.
+#: Ids are taken from the end: `pop()` is a single step, and so is safe in any thread.
 _ids: list[str] = []
 
-# Or parent and child would give the same.
+# Otherwise a child process would give the same ids as its parent.
 os.register_at_fork(after_in_child=_ids.clear)
 
 
 def new_id() -> str:
-    """An id, in hexadecimal."""
+    """A new id, in hexadecimal."""
     try:
         return _ids.pop()
     except IndexError:

@@ -1,7 +1,7 @@
-"""JIDs that applications, people and requests name: checked, and in their normal form.
+"""JIDs named by applications, people and requests: checked, and brought to normal form.
 
-JIDs are compared as text everywhere; two spellings of one JID are one text after this
-(RFC 7622 §3.2).
+Everywhere else JIDs are compared as text. In normal form two spellings of one JID are
+the same text (RFC 7622 §3.2).
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ _DOTS = re.compile("[.\u3002\uff0e\uff61]")
 
 
 def jid_of(name: str, value: object) -> str:
-    """A JID as a server writes it, so that it can be compared with what comes in.
+    """A JID in its normal form: as servers write it, to compare with incoming JIDs.
 
     Args:
         name: of the argument, for the error.
-        value: the JID; RFC 7622 says what is one.
+        value: the JID (RFC 7622).
 
     Raises:
-        InvalidArgument: the value is empty or no JID.
+        InvalidArgument: the value is empty, or is not a JID.
     """
     if not isinstance(value, str | JID):
         raise InvalidArgument(name, value, "a JID")
@@ -41,13 +41,11 @@ def jid_of(name: str, value: object) -> str:
 
 
 def normal_jid(text: str) -> str:
-    """The JID in its normal form, bare or full.
+    """The JID, bare or full, in its normal form.
 
-    As slixmpp has it (case, width, forbidden characters), and besides: no dot at the end
-    of the domain, and its labels in Unicode, not in Punycode.
-
-    Raises:
-        ValueError: the text is no JID.
+    slixmpp normalizes case, width and forbidden characters. In addition, a dot at the
+    end of the domain is removed, and the labels of the domain are in Unicode, not in
+    Punycode.
     """
     account, slash, resource = text.partition("/")
     user, at, domain = account.rpartition("@")

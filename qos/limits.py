@@ -1,8 +1,8 @@
-"""Every limit on what others can make us hold, read or say: one table, of names.
+"""Every limit on what others can make us hold, read or say, in one table of names.
 
-`python -m qos.limits` prints it. Each limit stands where it is used, with its reason; here
-is which there are, and the value is read from there. What is the user's to set is named by
-its option, with the value that it has if he sets none.
+`python -m qos.limits` prints it. Each limit is defined, with its reason, where it is
+used; this table lists the limits and reads their values from there. A limit that the
+user can set is named by its option, and shown with its default.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ class Limit:
     """One limit.
 
     Attributes:
-        name: where it stands: `module.CONSTANT`; of an option `module.Class.option`, or of
-            a form `module.FIELDS.field`.
-        bounds: what it bounds, in words.
+        name: where it is defined: `module.CONSTANT`; for an option
+            `module.Class.option`, for a field of a form `module.FIELDS.field`.
+        bounds: what it limits, in words.
     """
 
     name: str
@@ -32,7 +32,7 @@ class Limit:
 
     @property
     def value(self) -> float:
-        """As it is used. inf: there is none unless the user sets one."""
+        """The value in use. inf: there is no limit unless the user sets one."""
         module, _, constant = self.name.partition(":")
         found: object = importlib.import_module(module)
         names = constant.split(".", 1)
@@ -44,12 +44,12 @@ class Limit:
 
     @property
     def is_option(self) -> bool:
-        """Whether it is the user's to set."""
+        """Whether the user can set it."""
         return "." in self.name.partition(":")[2]
 
 
 def _default(options: object, name: str) -> float:
-    """The value that an option has if nobody sets it."""
+    """The default of an option."""
     if is_dataclass(options):
         (field,) = [each for each in fields(options) if each.name == name]
         return float(field.default)  # type: ignore[arg-type]  # it is a number
@@ -60,7 +60,7 @@ def _default(options: object, name: str) -> float:
     return float(field.default) if field.default else math.inf
 
 
-#: By whom it is that can make us do it: any peer; who answers us; who uses a queue.
+#: Ordered by who causes the load: any peer, a peer that answers us, a user of a queue.
 LIMITS: Final = (
     # -- a message that is received
     Limit("xep_qos.settings:Settings.quota_messages", "messages held of one account"),
@@ -92,7 +92,7 @@ LIMITS: Final = (
     Limit("xep_qos.discovery:_PRESENT_MAX", "peers remembered as available"),
     Limit("qos.client.messages:PLAIN_MAX", "plain messages that wait for a loop"),
     Limit("qos.client.messages:PLAIN_BYTES_MAX", "their bytes"),
-    # -- what is said of peers
+    # -- reports about peers
     Limit(
         "xep_qos.endpoint:_SAID_MAX", "accounts of whom it is said that nobody takes"
     ),
@@ -214,7 +214,7 @@ def main() -> int:
             mark = " (an option)" if limit.is_option else ""
             sys.stdout.write(f"{value:>{width}}  {limit.bounds}{mark}: {limit.name}\n")
         sys.stdout.flush()
-    except BrokenPipeError:  # as `| head` does; or the interpreter complains at its end
+    except BrokenPipeError:  # `| head` closed it; else Python complains at its end
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
 

@@ -1,4 +1,4 @@
-"""Folders that are their owner's alone."""
+"""Folders that only their owner can use."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ __all__ = ["make_private"]
 
 
 def make_private(folder: Path) -> None:
-    """Make a folder if need be, and those above it that are missing.
+    """Create a folder if needed, with its missing parents, for the owner alone.
 
-    `Path.mkdir` gives its mode to the last one only: with a umask of 0 anybody could put
-    another in its place.
+    `Path.mkdir` applies its mode to the last folder only: with a umask of 0, others
+    could replace the folder in its parent.
 
     Raises:
-        OSError: it cannot be made.
+        OSError: the folder cannot be created.
     """
     missing = [each for each in folder.parents if not each.exists()]
     for each in (*reversed(missing), folder):

@@ -1,7 +1,7 @@
-"""XML that we write: namespaces kept, attributes in foreign ones included.
+"""A serialiser for the XML that we write: it keeps all namespaces, of attributes too.
 
-slixmpp's own serialiser leaves out attributes of namespaces that the stream
-does not know, and takes 30 times as long to escape a text.
+slixmpp's own serialiser drops attributes in namespaces that the stream does not know,
+and takes 30 times as long to escape a text.
 """
 
 from __future__ import annotations
@@ -22,38 +22,40 @@ __all__ = [
     "text",
 ]
 
-#: RFC 6120 §4.8.2 and XEP-0114: what stanzas are in, by the kind of a stream.
+#: The namespace of stanzas, by the kind of stream (RFC 6120 §4.8.2, XEP-0114).
 CLIENT = "jabber:client"
 COMPONENT = "jabber:component:accept"
 
-#: XEP-0359 §3.2: another place for the id that the sender has given to a stanza.
+#: XEP-0359 §3.2: a second place for the sender's id of a stanza.
 _ORIGIN_ID = "{urn:xmpp:sid:0}origin-id"
 
 XML_NAMESPACE = "http://www.w3.org/XML/1998/namespace"
 
-#: What is none of these stands as it is, in a text and in an attribute: as a rule,
-#: all of it.
+#: Characters that may need escaping. All others can stand in a text or an attribute as
+#: they are; most texts have no other characters.
 _SPECIAL = re.compile("[^ !#$%(-;=?-~]")
 
 
 @cache
 def _special_or_not_ascii() -> re.Pattern[str]:
-    # To compile ranges of so many characters is a tenth of what it takes to import us.
+    # Compiled on first use: such large ranges would take a tenth of our whole import
+    # time.
     return re.compile("[^ !#$%(-;=?-~\u00a0-\ud7ff\ue000-\ufffd]")
 
 
 @cache
 def _illegal() -> re.Pattern[str]:
-    """XML 1.0 §2.2: what no document can carry, escaped or not."""
+    """The characters that no document can carry, even escaped (XML 1.0 §2.2)."""
     return re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-#: Names are few, and come again and again; one that is longer is not remembered.
+#: Names of elements are few and come again and again, so they are remembered, up to
+#: this length.
 _NAMES_MAX = 4096
 _NAME_CHARS_MAX = 256
 
-#: In this order. A parser turns the last ones into spaces or line feeds unless they are
-#: written so.
+#: In this order. A parser turns the last ones into spaces or line feeds if they are not
+#: escaped.
 _IN_TEXT = (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ("\r", "&#13;"))
 _IN_ATTRIBUTE = (*_IN_TEXT, ("'", "&apos;"), ("\n", "&#10;"), ("\t", "&#9;"))
 
@@ -81,10 +83,11 @@ def attribute(value: str) -> str:
 
 
 def same_message(one: str, other: str) -> bool:
-    """Whether two messages say the same, whatever the ids of their stanzas.
+    """Whether two messages are equal except for the ids of their stanzas.
 
-    slixmpp gives each message stanza a random id, so a message that is made anew from
-    the same content has another one. How the XML is written does not count either.
+    slixmpp gives each message stanza a random id, so a message that is built again from
+    the same content has another id. Different ways to write the same XML count as
+    equal.
     """
     if one == other:
         return True
@@ -107,13 +110,13 @@ def _without_id(message: str) -> ET.Element:
 
 
 def _node(node: ET.Element) -> tuple[object, ...]:
-    """All that makes an element, but its children; these are counted."""
+    """Everything in an element except its children, which are only counted."""
     return node.tag, node.attrib, node.text or "", node.tail or "", len(node)
 
 
 def _is_plain(value: str) -> bool:
     if value.isalnum():
-        return True  # Ids are, and to see that takes the least time.
+        return True  # Ids are alphanumeric, and this is the fastest test.
     special = _SPECIAL if value.isascii() else _special_or_not_ascii()
     return special.search(value) is None
 
@@ -125,7 +128,7 @@ def _escaped(value: str, escapes: Iterable[tuple[str, str]]) -> str:
             f"character U+{ord(found.group()):04X} at position {found.start()} "
             "cannot be carried by XML"
         )
-    # `xml.sax.saxutils` does the same, and imports a client of HTTP.
+    # `xml.sax.saxutils` does the same, but imports an HTTP client.
     for character, escaped in escapes:
         value = value.replace(character, escaped)
     return value
@@ -139,9 +142,9 @@ def render_iq(
     Args:
         kind: its type.
         iq_id: its id.
-        content: what stands in it, as XML.
-        to: whom it is for; '': whoever the stream is with.
-        sender: who says it; '': whoever the stream is for.
+        content: its contents, as XML.
+        to: the receiver; '': the entity at the other end of the stream.
+        sender: the sender; '': our own entity.
     """
     head = f"<iq type='{kind}' id={attribute(iq_id)}"
     if to:
@@ -154,28 +157,28 @@ def render_iq(
 def render(
     element: ET.Element, *, namespace: str | None = None, without: Container[str] = ()
 ) -> str:
-    """Write an element, without its tail, so that it can stand anywhere.
+    """Render an element without its tail, so that it can be put anywhere.
 
-    Not recursive: a hostile peer chooses how deep its elements are nested.
+    Not recursive: a hostile peer chooses how deeply its elements are nested.
 
     Args:
-        element: the element, which stays as it is.
-        namespace: in which it is to be, with all in it that are in the same as it;
-            None: in its own.
-        without: attributes that it, and nothing in it, is not to have.
+        element: the element; it is not changed.
+        namespace: the namespace to put it into, with all its descendants that share its
+            own; None: keep its own.
+        without: attributes to leave out of the element itself, not of its descendants.
 
     Raises:
-        ValueError: XML has no way to carry one of the characters, or a name is none.
+        ValueError: a character cannot be carried by XML, or a name is not valid.
     """
     own, name = _split(element.tag)
     if namespace is None:
         namespace = own
     if not len(element):
-        # As most payloads are: no stack is needed.
+        # Most payloads have no children: no stack is needed.
         return _leaf(element, name, namespace, without)
     output: list[str] = []
-    # What is still to be written, last first: an element with the namespace
-    # around it, or text that is ready.
+    # The parts still to be written, last first: an element with the namespace that
+    # surrounds it, or finished text.
     rest: list[tuple[ET.Element, str | None] | str] = [(element, None)]
     while rest:
         item = rest.pop()
@@ -187,7 +190,8 @@ def render(
         if its == own:
             its = namespace
         if its == XML_NAMESPACE:
-            # Its prefix is bound for good, and no other may be bound to it.
+            # The prefix `xml` is always bound to this namespace, and no other prefix
+            # may be.
             its, name = around or "", f"xml:{name}"
         output.append(_start(node, name, its, around, without))
         without = ()
@@ -237,7 +241,7 @@ def _start(
 
 
 def _split(tag: str) -> tuple[str, str]:
-    """A name as ElementTree writes it, as namespace and local name."""
+    """The namespace and the local name of an ElementTree name."""
     return _known(tag) if len(tag) <= _NAME_CHARS_MAX else _parts(tag)
 
 

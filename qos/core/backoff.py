@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 __all__ = ["Backoff"]
 
-#: Doublings after which a delay is at its cap whatever the settings; keeps the
-#: power of two a small number after a year of attempts.
+#: The number of doublings after which any delay has reached its cap. It keeps the power
+#: of two small, even after a year of attempts.
 _DOUBLINGS_MAX = 32
 
 
@@ -15,11 +15,11 @@ _DOUBLINGS_MAX = 32
 class Backoff:
     """Exponential backoff with full jitter, clamped at both ends.
 
-    The lower clamp is there because the same delay is the time that a peer has
-    for its answer: with a jitter near 0 every retry would come too early.
+    There is a lower clamp because the delay is also the time that a peer has for its
+    answer: with a jitter near 0 every retry would come too early.
 
     Attributes:
-        first_s: the first delay, and the least of all.
+        first_s: the first delay, and the shortest.
         max_s: the cap.
     """
 
@@ -34,7 +34,7 @@ class Backoff:
             )
 
     def delay_s(self, tries: int, jitter: float) -> float:
-        """The delay after this many tries (1: the first), jitter in [0, 1)."""
+        """The delay in seconds after this many tries, 1 or more; jitter in [0, 1)."""
         doublings = min(tries - 1, _DOUBLINGS_MAX)
         ceiling = min(self.max_s, self.first_s * 2.0**doublings)
         return max(self.first_s, jitter * ceiling)

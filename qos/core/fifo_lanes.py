@@ -1,4 +1,4 @@
-"""FIFO lanes: in a lane only the first entry is active, the others wait in order."""
+"""FIFO lanes: in each lane only the first entry is active; the others wait in order."""
 
 from __future__ import annotations
 
@@ -11,21 +11,27 @@ _T = TypeVar("_T", bound=Hashable)
 
 
 class FifoLanes(Generic[_T]):
-    """In each lane the first goes on, and the others wait in the order they came."""
+    """A set of lanes.
+
+    In each lane the first entry is active; the others wait in order.
+    """
 
     def __init__(self) -> None:
-        # In the order in which they came; not a list, or the more wait the longer each
-        # that comes would be looked for.
+        # A dict serves as an ordered set: a search in a list would take longer with
+        # each entry that waits.
         self._lanes: dict[str, dict[_T, None]] = {}
 
     def enter(self, lane: str, one: _T) -> bool:
-        """Whether this one goes on now; it does if it is the first already."""
+        """Add an entry to the lane; returns whether the entry is now active.
+
+        An entry that is already there keeps its place.
+        """
         waiting = self._lanes.setdefault(lane, {})
         waiting.setdefault(one)
         return next(iter(waiting)) == one
 
     def leave(self, lane: str) -> _T | None:
-        """The first of the lane has ended; returns the one that goes on now."""
+        """Remove the active entry of the lane; returns the entry that is active now."""
         waiting = self._lanes[lane]
         del waiting[next(iter(waiting))]
         if not waiting:

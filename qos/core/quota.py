@@ -1,9 +1,10 @@
-"""Quotas: of one account, of one foreign domain, and of all together.
+"""Quotas: the limits per account, per foreign domain, and in total.
 
-What is bounded counts by bare JID: a full JID costs its owner nothing, so he could have
-as many shares as he likes. A foreign domain has a bound of its own, since its accounts
-cost it nothing either. The accounts of the own domain are bounded one by one, and by the
-total: the domain that a service is there for is never locked out by its own bound.
+Everything is counted by bare JID. Full JIDs cost an account nothing, so counting by
+full JID would give it as many shares as it likes. Accounts cost a foreign domain
+nothing either, so each foreign domain has a limit of its own. The accounts of the own
+domain are limited one by one and by the total only: a service never locks out the
+domain that it serves by a limit for that domain.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ def domain_of(jid: str) -> str:
 
 
 def own_domains(jid: str, *, component: bool) -> frozenset[str]:
-    """The domains whose accounts are no strangers to the entity with this JID.
+    """The domains whose accounts are not foreign to the entity with this JID.
 
-    The domain of an account. For a component also the domain above its own: the accounts
-    of queue.example.org's server are those of example.org.
+    For an account, its own domain. For a component, its domain and the domain above it:
+    the users of queue.example.org are the accounts of example.org.
     """
     domain = domain_of(jid)
     above = domain.partition(".")[2]
@@ -34,12 +35,12 @@ def own_domains(jid: str, *, component: bool) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """The amount of something that may be taken.
+    """The amounts of one thing that may be used.
 
     Attributes:
         account: by one account.
-        domain: by all accounts of one foreign domain; never less than by one account.
-        total: by all.
+        domain: by all accounts of one foreign domain; never less than `account`.
+        total: by all accounts.
     """
 
     account: int
@@ -58,9 +59,9 @@ def _check(bounds: Share | Quotas) -> None:
 
 
 class Tally:
-    """The amounts that each account, each domain and all together have now.
+    """The amounts that accounts, domains and all together use at present.
 
-    Whoever has none has no entry.
+    An account or domain that uses nothing has no entry.
     """
 
     def __init__(self, share: Share, own_domains: Collection[str] = ()) -> None:
@@ -71,7 +72,7 @@ class Tally:
         self._total = 0
 
     def refusal(self, account: str, more: int = 1) -> str | None:
-        """Which bound so many more would exceed: `account`, `domain`, `total` or None."""
+        """The limit that more would exceed: `account`, `domain`, `total` or None."""
         share, domain = self._share, domain_of(account)
         if self.used(account) + more > share.account:
             return "account"
@@ -82,19 +83,23 @@ class Tally:
         return "total" if self._total + more > share.total else None
 
     def add(self, account: str, more: int = 1) -> None:
-        """Count so many more, or fewer; not checked: what was there before counts too."""
+        """Count this many more (or fewer, if negative).
+
+        No limit is checked: amounts loaded from a store count even if they are too
+        large.
+        """
         _add(self._accounts, account, more)
         _add(self._domains, domain_of(account), more)
         self._total += more
         assert self._total >= 0
 
     def used(self, account: str | None = None) -> int:
-        """How much an account has, or all (None)."""
+        """The amount that an account uses, or all accounts together (None)."""
         return self._total if account is None else self._accounts.get(account, 0)
 
     @property
     def accounts(self) -> int:
-        """How many accounts have some."""
+        """The number of accounts that use something."""
         return len(self._accounts)
 
 
@@ -109,16 +114,18 @@ def _add(counts: dict[str, int], name: str, more: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Quotas:
-    """The limits on held messages (the text, Memory attacks). Bytes are of payloads.
+    """The limits on held messages (proto-XEP, Memory attacks).
+
+    Bytes are those of payloads.
 
     Attributes:
         messages: of one account.
         bytes: of one account.
         total_messages: of all accounts together.
         total_bytes: of all accounts together.
-        domain_messages: of all accounts of one domain that is not our own; never less
-            than `messages`.
-        domain_bytes: likewise, never less than `bytes`.
+        domain_messages: of all accounts of one foreign domain; never less than
+            `messages`.
+        domain_bytes: likewise; never less than `bytes`.
     """
 
     messages: int = 1_000
@@ -133,7 +140,10 @@ class Quotas:
 
 
 class Ledger:
-    """The amounts that each holder has at the moment. An account without messages has none."""
+    """The messages and bytes that each account has at present.
+
+    An account without messages has no entry.
+    """
 
     def __init__(self, quotas: Quotas, own_domains: Collection[str] = ()) -> None:
         self._messages = Tally(
@@ -145,7 +155,7 @@ class Ledger:
         )
 
     def refusal(self, account: str, size: int) -> str | None:
-        """Which quota one more message of this size would exceed, or None."""
+        """The quota that one more message of this size would exceed, or None."""
         for name, tally, more in (
             ("messages", self._messages, 1),
             ("bytes", self._bytes, size),
@@ -156,7 +166,11 @@ class Ledger:
         return None
 
     def reserve(self, account: str, size: int) -> None:
-        """Count a message. Does not check: what was stored before counts as well."""
+        """Count a message.
+
+        No quota is checked: messages loaded from a store count even if they are too
+        many.
+        """
         self._messages.add(account)
         self._bytes.add(account, size)
 
@@ -171,5 +185,5 @@ class Ledger:
 
     @property
     def accounts(self) -> int:
-        """How many accounts have a message counted."""
+        """The number of accounts with at least one counted message."""
         return self._messages.accounts

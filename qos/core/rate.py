@@ -6,22 +6,24 @@ from collections import OrderedDict
 
 __all__ = ["RateLimit"]
 
-#: Sources remembered at a time. A flood of names costs memory no more than a flood
-#: from one, nor more of the log: those for which there is no room are one source.
+#: The number of sources remembered at a time. Sources beyond it share one entry, so a
+#: flood of names costs no more memory and no more log lines than a flood from one
+#: source.
 SOURCES_MAX = 1_000
 
 
 class RateLimit:
-    """One event per source and interval; those left out are counted."""
+    """One event per source and interval; suppressed events are counted."""
 
     def __init__(self, interval_s: float) -> None:
         self.interval_s = interval_s
-        # Of each source: when there was an event, and how many were left out since.
-        # None: all for which there is no room. In the order of the events.
+        # For each source: the time of its last event, and the number of events
+        # suppressed since; in the order of the events. The key None stands for all
+        # sources beyond SOURCES_MAX.
         self._sources: OrderedDict[str | None, tuple[float, int]] = OrderedDict()
 
     def admit(self, source: str, now: float) -> int | None:
-        """None: leave this one out. Else how many were left out before it."""
+        """How many events were suppressed before this one; None: suppress it too."""
         known = source if source in self._sources or self._has_room(now) else None
         since, left_out = self._sources.get(known, (None, 0))
         if since is not None and now - since < self.interval_s:
@@ -32,7 +34,10 @@ class RateLimit:
         return left_out
 
     def _has_room(self, now: float) -> bool:
-        """Whether one more can be remembered; the oldest makes room if it is time."""
+        """Whether one more source fits.
+
+        The oldest makes room when its interval is over.
+        """
         if len(self._sources) < SOURCES_MAX:
             return True
         oldest, (since, _) = next(iter(self._sources.items()))

@@ -1,29 +1,30 @@
-"""Strings of others: how long an id may be, the account of a JID, a text in one line."""
+"""Helpers for strings that come from others: id lengths, bare JIDs, one-line texts."""
 
 from __future__ import annotations
 
 __all__ = ["ID_CHARS_MAX", "bare", "one_line", "own_servers"]
 
-#: For a msgId, a mark or a hold. Long enough for a hash of a message with a
-#: prefix (the text allows both); short enough that held ids cost nothing.
+#: The longest msgId, mark or hold. It has room for a hash of a message with a prefix,
+#: which the proto-XEP allows for both, and is short enough that held ids cost almost
+#: nothing.
 ID_CHARS_MAX = 1024
 
 
-#: The text of a stanza error is kept to this length.
+#: The text of a stanza error is cut to this many characters.
 _TEXT_CHARS_MAX = 500
 
 
 def bare(jid: str) -> str:
-    """The account of a JID: all before the resource."""
+    """The account of a JID: everything before the resource."""
     return jid.partition("/")[0]
 
 
 def own_servers(own: str) -> frozenset[str]:
-    """Who answers in the place of a peer that is away: the server of our own JID."""
+    """The servers that may answer for an absent peer: the server of our own JID."""
     return frozenset({"", bare(own), bare(own).rpartition("@")[2]})
 
 
 def one_line(text: str) -> str:
-    """A text of somebody else as one short line without control characters."""
+    """A text from somebody else as one short line without control characters."""
     printable = "".join(each if each.isprintable() else " " for each in text)
     return " ".join(printable.split())[:_TEXT_CHARS_MAX]

@@ -1,7 +1,7 @@
-"""The journal: a line for each thing that happens to a message or an item.
+"""The journal: one line for each event of a message or an item.
 
-Never a payload. `qos.journal.schema` says what a line is; writer and reader both
-go by it. `qos.journal.writer` writes them.
+A line never contains a payload. `qos.journal.schema` defines a line; the writer and the
+readers both use it. `qos.journal.writer` writes the lines.
 """
 
 from qos.journal.schema import (

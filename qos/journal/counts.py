@@ -1,10 +1,10 @@
-"""Counts the messages of one node in windows of time, for lines of role `journal`.
+"""Counts of the messages of one node per window of time, for lines of role `journal`.
 
-A reader compares the counts with the lines that it has: a window whose lines it has
-not got, or not all of them, shows. The counts are made of the same entries as the
-lines, in the same order and by the same times, so that they agree with them.
+A reader compares the counts with the lines that it has, and so finds a window of which
+lines are missing. The counts are made from the same entries as the lines, in the same
+order and by the same times, so the two agree.
 
-Knows nothing of files and of threads: `qos.journal.writer` writes what comes of it.
+This module knows nothing of files and threads: `qos.journal.writer` writes the counts.
 """
 
 from __future__ import annotations
@@ -23,25 +23,26 @@ from qos.journal.schema import (
 
 __all__ = ["ROUTES_MAX", "WINDOW_S", "WindowCounts"]
 
-#: A day has a whole number of windows, so that those of all nodes are the same. Five
-#: minutes, as files are closed after (`qos.journal.writer.ROTATE_S`): a node to which
-#: nothing happens writes one short line each time.
+#: The length of a window in seconds. A day has a whole number of windows, so the
+#: windows of all nodes are the same. Files are closed after the same five minutes
+#: (`qos.journal.writer.ROTATE_S`), so an idle node writes one short line per file.
 WINDOW_S: Final = 300.0
 
-#: The routes that are counted apart in a window: a hub of a thousand devices has two
-#: each. Peers choose their accounts (a JID has up to 3071 bytes), and they must not
-#: fill the memory: with the longest of all this is 12 MB.
+#: The number of routes counted separately in a window: a hub of a thousand devices has
+#: two for each device. Peers choose their accounts (a JID has up to 3071 bytes), and
+#: must not fill the memory: with the longest JIDs this many routes take 12 MB.
 ROUTES_MAX: Final = 2000
 
 _SENT: Final = SenderEvent.ACCEPTED
 _RECEIVED: Final = ReceiverEvent.HANDED_OVER
 
-#: Level, account of the sender, account of the receiver; None: of all beyond the bound.
+#: Level, account of the sender, account of the receiver; None: all routes beyond
+#: ROUTES_MAX.
 _Route = tuple[str | None, str, str] | None
 
 
 class WindowCounts:
-    """The counts of the window at hand."""
+    """The counts of the current window."""
 
     def __init__(
         self,
@@ -51,10 +52,10 @@ class WindowCounts:
         window_s: float = WINDOW_S,
         routes_max: int = ROUTES_MAX,
     ) -> None:
-        """Count from now on.
+        """Begin to count.
 
         Args:
-            node: whose journal it is.
+            node: the node that the journal belongs to.
             at: the time, seconds since the epoch.
             window_s: see WINDOW_S.
             routes_max: see ROUTES_MAX.
@@ -66,19 +67,21 @@ class WindowCounts:
         self._begin(at)
 
     def ends_in(self, at: float) -> float:
-        """Seconds until the window of this moment ends; more than 0."""
+        """Seconds until the window of this time ends; more than 0."""
         return self._window_s - at % self._window_s
 
     def with_counts(
         self, noted: Iterable[tuple[float, Entry | None]]
     ) -> Iterator[tuple[float, Entry]]:
-        """What was noted, and the counts of each window where it ends.
+        """The entries, with the counts of each window inserted where it ends.
 
         Args:
-            noted: entries and their times. None: nothing happened, but time went on.
+            noted: entries with their times. None: nothing happened, but time has
+                passed.
         """
         for at, entry in noted:
-            # A clock that goes back ends a window too: it may come a second time.
+            # A clock that is set back also ends a window; the same window may then come
+            # again.
             if not self._since <= at < self._until:
                 for counted in self._counted():
                     yield at, counted

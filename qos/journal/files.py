@@ -1,8 +1,8 @@
-"""The files of a journal: their names, and what a dead writer has left.
+"""The files of a journal: their names, and the recovery of files of a dead writer.
 
-A file is written under a hidden name, and locked (flock) as long as its writer
-lives. A hidden file that is not locked is one of a dead boot: its torn last line is
-dropped, and it is renamed into place.
+A file is written under a hidden name, and is locked (flock) as long as its writer
+lives. A hidden file that is not locked belongs to a dead boot. Recovery drops its torn
+last line and renames it into place.
 
 Everything here blocks.
 """
@@ -36,14 +36,15 @@ __all__ = ["ActiveFile", "Begun", "Recovered", "begun", "quoted", "recover"]
 
 log = logging.getLogger(__name__)
 
-#: Of the part of a file's name that says the node: names end at 255 bytes.
+#: The longest node part of a file's name: a whole name has at most 255 bytes.
 _NODE_CHARS_MAX = 160
 
-#: What no name of a file may begin with.
+#: Replacements for characters that must not begin a file's name; see `quoted`.
 _FIRST = {"_": "%5F", ".": "%2E"}
 
-#: The events by which a message or an item enters a store, and those that may have
-#: been noted for the same commit, or say nothing of it.
+#: The events by which a message or an item enters a store. After them, _SAYS_NOTHING:
+#: events that do not prove that the entry was stored, as they may belong to the same
+#: commit or do not depend on it.
 _BEGINS: dict[Role, Event] = {
     Role.SENDER: SenderEvent.ACCEPTED,
     Role.RECEIVER: ReceiverEvent.HELD,
@@ -55,35 +56,36 @@ _SAYS_NOTHING: dict[str, frozenset[str]] = {
     "queue": frozenset({"acquired"}),
 }
 
-#: The fields that name what a line is about.
+#: The fields that identify the message or item of a line.
 _IDS_OF_MESSAGE = ("from", "to", "msg_id")
 _IDS_OF_ITEM = ("queue", "item")
 
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """A line of a dead boot: something began, and nothing says how it went on.
+    """A line of a dead boot: a message or item began, and no later line is about it.
 
-    Perhaps its commit was lost, and the store does not know it; see FIELDS.
+    Perhaps its commit was lost, so that the store does not know it. The fields are
+    those of `qos.journal.schema.FIELDS`.
     """
 
     role: Role
     fields: dict[str, object]
 
     def text(self, name: str) -> str:
-        """The value of a field of text, or ''."""
+        """The value of a text field, or ''."""
         value = self.fields.get(name)
         return value if isinstance(value, str) else ""
 
 
 class ActiveFile:
-    """The file that is being written; hidden and locked."""
+    """The file that is being written: hidden and locked."""
 
     def __init__(self, folder: Path, *, node: str, boot: str, number: int, day: str):
-        """Create it.
+        """Create the file.
 
         Raises:
-            OSError: it cannot be; `filename` says which.
+            OSError: it cannot be created; `filename` names it.
         """
         self.day = day
         self.size = 0
@@ -95,7 +97,8 @@ class ActiveFile:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
         self._file = os.open(self.path, flags, 0o600)
         try:
-            # Waits only if who recovers has just found it; then it is gone after.
+            # This waits only if a recovery has just found the file; then the file is
+            # gone afterwards.
             fcntl.flock(self._file, fcntl.LOCK_EX)
             if not _is_at(self._file, self.path):
                 text = "was taken for that of a dead writer"
@@ -105,24 +108,24 @@ class ActiveFile:
             raise
 
     def write(self, text: bytes) -> None:
-        """Hand whole lines to the kernel; none of them if that fails.
+        """Write whole lines to the kernel, without sync: all of them, or none.
 
         Raises:
-            OSError: it failed.
+            OSError: the write failed.
         """
         left = memoryview(text)
         try:
             while left:
                 left = left[os.write(self._file, left) :]
         except OSError:
-            # Should this fail too, a line is torn, as after a power cut.
+            # If this fails too, a torn line stays, as after a power cut.
             with suppress(OSError):
                 os.ftruncate(self._file, self.size)
             raise
         self.size += len(text)
 
     def publish(self, probe: Callable[[str], None]) -> None:
-        """Sync it and rename it into place; remove it if nothing is in it.
+        """Sync the file and rename it into place; an empty file is removed.
 
         Args:
             probe: see JournalWriter.
@@ -144,17 +147,17 @@ class ActiveFile:
 
 
 def quoted(node: str) -> str:
-    """The node as the name of its files has it.
+    """The node, quoted for the names of its files.
 
-    It does not begin with `_`, or Spark would ignore its files, nor with `.`, or they
-    would be taken for files that are being written.
+    A name must not begin with `_`, since Spark ignores such files, nor with `.`, which
+    marks files that are being written.
     """
     text = _as_before(node)
     return _FIRST.get(text[:1], text[:1]) + text[1:]
 
 
 def _as_before(node: str) -> str:
-    """The same as older versions had it, which a dead writer may have been."""
+    """The node as older versions quoted it: the dead writer may have been one."""
     text = quote(node, safe="@")
     if len(text) <= _NODE_CHARS_MAX:
         return text
@@ -164,15 +167,15 @@ def _as_before(node: str) -> str:
 
 @dataclass(slots=True)
 class Recovered:
-    """A file of a dead boot, made whole; locked until it is in place."""
+    """A repaired file of a dead boot; it stays locked until it is in place."""
 
     path: Path
     file: int
-    #: Its store is ours.
+    #: Whether the file was written for the same store.
     ours: bool = False
 
     def publish(self, probe: Callable[[str], None]) -> None:
-        """Rename it into place.
+        """Rename the file into place.
 
         Raises:
             OSError: that failed; the next start will do it.
@@ -188,14 +191,14 @@ class Recovered:
 
 
 def recover(folder: Path, *, node: str, ours: str) -> list[Recovered]:
-    """Take over what dead writers of this node have left in the folder.
+    """Take over the files that dead writers of this node have left in the folder.
 
-    What cannot be read or repaired is logged, and stays as it is.
+    A file that cannot be read or repaired is logged and stays as it is.
 
     Args:
-        folder: of the journal; need not be there.
-        node: whose files.
-        ours: how the boots of our store begin, or ''.
+        folder: of the journal; it need not exist.
+        node: the node that the files belong to.
+        ours: the prefix of the boots of our store, or ''.
 
     Returns:
         The files, in the order in which they were written.
@@ -219,10 +222,10 @@ def recover(folder: Path, *, node: str, ours: str) -> list[Recovered]:
 
 
 def _taken(path: Path) -> int | None:
-    """The file, locked and made whole; None: it is alive, or nothing is left of it."""
+    """The file, locked and repaired; None: its writer lives, or nothing is left."""
     try:
-        # A link is not followed, and nobody waits for the other end of a pipe: it
-        # would be truncated, whatever it is.
+        # These flags refuse a symbolic link and do not wait for the other end of a
+        # pipe: such a file must not be truncated.
         flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         file = os.open(path, flags)
     except FileNotFoundError:
@@ -245,7 +248,7 @@ def _taken(path: Path) -> int | None:
 
 
 def _cut(file: int, path: Path) -> int:
-    """Drop a torn last line; returns the size that is left."""
+    """Drop a torn last line; returns the remaining size."""
     size = end = os.fstat(file).st_size
     while end > 0:
         start = max(0, end - 65536)
@@ -262,7 +265,9 @@ def _cut(file: int, path: Path) -> int:
 
 
 def begun(files: Iterable[Recovered]) -> list[Begun]:
-    """What began in these files of our store, and is not known to have gone on.
+    """The messages and items that began in these files and have no later line there.
+
+    Only files of our store count.
 
     Args:
         files: in the order in which they were written.
@@ -276,7 +281,8 @@ def begun(files: Iterable[Recovered]) -> list[Begun]:
 
 def _look(recovered: Recovered, found: dict[tuple[object, ...], Begun]) -> None:
     bad = 0
-    # Not by its name: it may have been put in its place since.
+    # The open file is read, not its name: the file may have been renamed into place
+    # meanwhile.
     with os.fdopen(os.dup(recovered.file), "rb") as lines:
         lines.seek(0)
         for text in lines:

@@ -1,8 +1,8 @@
-"""The lines that the changes of a queue service write into the journal.
+"""The journal lines for the changes of a queue service.
 
-From the values that the core has decided on, and what each live item was before; it
-decides nothing and knows no files. What a worker said of a failure is cut off: it may
-have spoken of the payload.
+The lines are made from the values that the core has decided on, and from the previous
+state of each live item. This module decides nothing and knows no files. A worker's own
+words about a failure are cut off, since they may quote the payload.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["ItemEvents", "ItemJournal", "ItemRecorder"]
 
 _Q = QueueEvent
 
-#: By the first words of `Failure.reason`.
+#: Events by the first words of `Failure.reason`.
 _FAILURES = {
     "rejected": _Q.REJECTED,
     "failed": _Q.MODIFIED,
@@ -37,33 +37,33 @@ _FAILURES = {
 
 
 class ItemRecorder:
-    """Is told of each commit of a queue service, and keeps nothing."""
+    """A null recorder: it accepts each commit of a queue service, and keeps nothing."""
 
     def start_again(self, items: Iterable[Item]) -> None:
-        """The service goes on with what is on disk."""
+        """Continue with the contents of the store, after a commit that failed."""
 
     def note(self, changes: Sequence[Change], purged: Collection[str]) -> None:
-        """These are about to be written; see ItemEvents.of."""
+        """Record changes that are about to be written; see ItemEvents.of."""
 
     def failed(self, changes: Sequence[Change]) -> None:
-        """These could not be written."""
+        """Record that these changes could not be written."""
 
     async def close(self) -> None:
-        """When the store is closed."""
+        """Close the recorder; called when the store is closed."""
 
 
 class ItemJournal(ItemRecorder):
-    """The journal of a queue service."""
+    """A recorder that writes the journal of a queue service."""
 
     def __init__(
         self, writer: JournalWriter, store: QueueStore, items: Iterable[Item]
     ) -> None:
-        """Go ahead of the store from now on.
+        """Start to record each commit of the store before it is made.
 
         Args:
             writer: made for this store.
             store: open.
-            items: those that are available or locked.
+            items: the items that are available or locked.
         """
         self._writer = writer
         items = list(items)
@@ -80,27 +80,30 @@ class ItemJournal(ItemRecorder):
         store.journal = writer
 
     def start_again(self, items: Iterable[Item]) -> None:
-        """The service goes on with what is on disk."""
+        """Continue with the contents of the store, after a commit that failed."""
         self._events = ItemEvents(items)
 
     def note(self, changes: Sequence[Change], purged: Collection[str]) -> None:
-        """These are about to be written; see ItemEvents.of."""
+        """Record changes that are about to be written; see ItemEvents.of."""
         self._writer.note(*self._events.of(changes, purged=purged))
 
     def failed(self, changes: Sequence[Change]) -> None:
-        """These could not be written."""
+        """Record that these changes could not be written."""
         for change in changes:
             if isinstance(change, SaveItem) and change.payload is not None:
                 item = change.item
                 self._writer.note(_not_stored(item.node, item.item_id))
 
     async def close(self) -> None:
-        """When the store is closed."""
+        """Close the journal; called when the store is closed."""
         await self._writer.close()
 
 
 class ItemEvents:
-    """Keeps what each live item was, by reference, to tell what has become of it."""
+    """The events of changes, found by comparing each item with its previous state.
+
+    The live items are kept by reference.
+    """
 
     def __init__(self, items: Iterable[Item] = ()) -> None:
         self._items = {item.seq: item for item in items}
@@ -111,8 +114,8 @@ class ItemEvents:
         """The events of these changes, in order.
 
         Args:
-            changes: all of a step, or of several.
-            purged: the nodes that were purged in it.
+            changes: of one step or of several.
+            purged: the nodes that these steps have purged.
         """
         ended = {
             (change.ended.node, change.ended.seq): change.ended
@@ -142,7 +145,7 @@ class ItemEvents:
         if item.state is not ItemState.ARCHIVED:
             self._items[item.seq] = item
         if before is None:
-            # A dead one is in the store only.
+            # A dead item is not among the live ones: its next change is a requeue.
             return [_published(item) if change.payload is not None else _requeued(item)]
         if item.node != before.node:
             return _moved(before, item)
@@ -165,7 +168,7 @@ def _moved(before: Item, item: Item) -> list[Entry]:
 
 
 def _given_back(before: Item, item: Item) -> list[Entry]:
-    """The end of a delivery, or of the wait for one."""
+    """The event that ends a delivery, or that ends the wait for one."""
     if before.state is not ItemState.ACQUIRED:
         expired = item.history[len(before.history) :] and _reason(item) == "expired"
         return [_entry(_Q.EXPIRED, before)] if expired else []

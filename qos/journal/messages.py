@@ -1,8 +1,8 @@
-"""The lines that a step of a message writes: pure functions of the core's values.
+"""The journal lines for the steps of a message: pure functions of the core's values.
 
-A step is noted before its first effect, but a hand-over when it is made: what is in a
-line may come true later or not at all, and to hand over twice is what a journal is
-read to find out.
+A step is recorded before its first effect, so its lines may come true later or not at
+all. A hand-over is recorded only when it is made: journals are read to find messages
+that were handed over twice.
 """
 
 from __future__ import annotations
@@ -41,17 +41,19 @@ __all__ = [
     "sent",
 ]
 
-#: The condition of what ended as it began, since it could not be written into the
-#: store, or its commit was lost in a crash. Nobody was told that it had begun.
+#: The condition of a message or item that ended at its beginning: it could not be
+#: written into the store, or its commit was lost in a crash. No peer or caller was told
+#: of it.
 NOT_STORED = "not-stored"
 
-#: The condition of a message that an operator has given up, when a consumer had.
+#: The condition of a message that its consumer had given up, and then an operator too.
 DROPPED = "dropped"
 
-#: Steps that count a hand-over, which the hand-over itself says, or end the attempts.
+#: Steps that only count attempts: the hand-over has a line of its own, or they have
+#: ended.
 _CONSUMING = frozenset({ReceiverInput.CONSUME, ReceiverInput.FAILED})
 
-#: Steps by which the application has taken the message.
+#: Steps in which the application has taken the message.
 _TAKEN = frozenset(
     {ReceiverInput.HANDED_OVER, ReceiverInput.REJECTED, ReceiverInput.CONSUMED}
 )
@@ -70,7 +72,7 @@ _ATTEMPTS = {"offer": _S.OFFERED, "deliver": _S.RELEASED}
 
 
 def accepted(record: Outgoing, *, node: str) -> Entry:
-    """A new message."""
+    """A new message was accepted."""
     return _sender(_S.ACCEPTED, record, node, bytes=record.size)
 
 
@@ -82,14 +84,13 @@ def not_accepted(record: Outgoing, *, node: str) -> Entry:
 def sent(
     record: Outgoing, input_: SenderInput, effects: Sequence[Effect], *, node: str
 ) -> list[Entry]:
-    """A step of a message under way.
+    """A step of a message in flight.
 
     Args:
-        record: as it is after the step.
-        input_: what happened.
-        effects: what is to be done.
-        node: the own JID, whatever it was when the message was accepted: the account
-            is the same.
+        record: after the step.
+        input_: the input of the step.
+        effects: the effects of the step.
+        node: our own JID now. The JID at the time of acceptance had the same account.
     """
     entries = []
     if input_ is SenderInput.RECEIVED:
@@ -144,7 +145,7 @@ def _sender(
 
 
 def _id_there(record: Outgoing) -> str:
-    """The id by which the receiver knows it: without it nobody could join the two."""
+    """The receiver's id for the message; it joins the lines of both sides."""
     if record.level is Level.ACKNOWLEDGED:
         return record.offer_id
     return record.msg_id
@@ -159,14 +160,14 @@ def received(
     effects: Sequence[Effect],
     request: Request | None,
 ) -> list[Entry]:
-    """A step of a message at its receiver, but for the hand-over.
+    """A step of a message at its receiver, except for the hand-over itself.
 
     Args:
-        record: as it was before HANDED_OVER, REJECTED, CONSUMED or NOT_TAKEN, and else as it is
-            after the step.
-        input_: what happened.
-        effects: what is to be done.
-        request: that is to be answered, if any.
+        record: before the step for HANDED_OVER, REJECTED, CONSUMED and NOT_TAKEN; after
+            the step for all other inputs.
+        input_: the input of the step.
+        effects: the effects of the step.
+        request: the request to be answered, if there is one.
     """
     if input_ is ReceiverInput.NOT_TAKEN:
         return _not_taken(record, request)
@@ -183,13 +184,16 @@ def received(
             if input_ not in _CONSUMING:
                 entries.append(_saved(effect.record, input_))
         elif isinstance(effect, Deliver) and not effect.record.counted:
-            # It is not written, but released all the same.
+            # The message is not written to the store, but it is released all the same.
             entries.append(_saved(effect.record, input_))
     return entries
 
 
 def _not_taken(record: Incoming | None, request: Request | None) -> list[Entry]:
-    """A message that nobody took: at level assured it is still to be handed over."""
+    """A message that the application did not take.
+
+    An assured one is offered to it again.
+    """
     if record is None or request is None:
         return []
     entries = [refused(request, NOT_NOW.condition)]
@@ -218,18 +222,18 @@ def _saved(record: Incoming, input_: ReceiverInput) -> Entry:
 
 
 def handed_over(record: Incoming) -> Entry:
-    """It is handed over now."""
+    """The message is handed over now."""
     event = _R.REDELIVERED if record.redelivered else _R.HANDED_OVER
     return _receiver(event, record)
 
 
 def released(record: Incoming) -> Entry:
-    """It is still to be handed over, whatever was noted of it."""
+    """The message is still to be handed over, whatever earlier lines say."""
     return _receiver(_R.RELEASED, record)
 
 
 def not_kept(before: Incoming | None, record: Incoming | None) -> list[Entry]:
-    """A step could not be written: what had begun with it has ended."""
+    """A step could not be written: a message that began with it has ended."""
     if record is None or (before is not None and before.state is not _EXPIRED):
         return []
     return [_receiver(_R.EXPIRED, record, condition=NOT_STORED)]
@@ -253,7 +257,7 @@ def refused(request: Request, condition: str) -> Entry:
 
 
 def malformed(source: str, to: str, condition: str) -> Entry:
-    """A request was none, and refused."""
+    """A request was malformed, and was refused."""
     return Entry(_R.REFUSED, source=source or None, to=to or None, condition=condition)
 
 
@@ -284,16 +288,16 @@ _ENDS: dict[Role, Event] = {
 
 
 def not_stored(begun: Sequence[Begun], store: Messages) -> list[Entry]:
-    """The ends of what began in a dead boot, and is not in the store.
+    """The ends of messages that began in a dead boot and are not in the store.
 
     Args:
-        begun: what the writer has found.
+        begun: the lines that the writer has found.
         store: open.
     """
     if not begun:
         return []
     held = {(bare(record.source), record.msg_id) for record in store.incoming()}
-    # All of it only for these: an outbox may be long.
+    # All of it is read only if acknowledged messages need it: an outbox may be long.
     iq_ids = set()
     if any(each.text("level") == Level.ACKNOWLEDGED.value for each in begun):
         iq_ids = {record.offer_id for record in store.outgoing()}
@@ -320,7 +324,7 @@ def not_stored(begun: Sequence[Begun], store: Messages) -> list[Entry]:
 
 
 class Messages(Protocol):
-    """The messages of a store, as the journal needs them; see qos.stores.Store."""
+    """The part of a message store that the journal needs; see qos.stores.Store."""
 
     def find_outgoing(self, msg_id: str) -> Outgoing | None:
         """See Store."""

@@ -1,6 +1,7 @@
 """A recorder of messages: an engine tells it each step, with a journal or without.
 
-Nobody asks whether there is a journal: without one a `Recorder` is told, and keeps nothing.
+Engines need not ask whether there is a journal: without one they use a `Recorder`,
+which keeps nothing.
 """
 
 from __future__ import annotations
@@ -18,10 +19,13 @@ __all__ = ["Recorder", "recorder_of"]
 
 
 class Recorder:
-    """Records nothing. What each of these means for the journal says `messages`."""
+    """A null recorder.
+
+    `qos.journal.messages` says what each call means for the journal.
+    """
 
     def accepted(self, record: Outgoing) -> None:
-        """A new message."""
+        """A new message was accepted."""
 
     def not_accepted(self, record: Outgoing) -> None:
         """A new message could not be written."""
@@ -29,7 +33,7 @@ class Recorder:
     def sent(
         self, record: Outgoing, input_: SenderInput, effects: Sequence[Effect]
     ) -> None:
-        """A step of a message in flight, which is as given after it."""
+        """A step of a message in flight; the record is that after the step."""
 
     def received(
         self,
@@ -41,19 +45,19 @@ class Recorder:
         """A step of a message at its receiver; see `messages.received`."""
 
     def handed_over(self, record: Incoming) -> None:
-        """It is handed over now."""
+        """The message is handed over now."""
 
     def released(self, record: Incoming) -> None:
-        """It is still to be handed over, whatever was noted of it."""
+        """The message is still to be handed over, whatever earlier lines say."""
 
     def not_kept(self, before: Incoming | None, record: Incoming | None) -> None:
-        """A step could not be written: what had begun with it has ended."""
+        """A step could not be written: a message that began with it has ended."""
 
     def refused(self, request: Request, condition: str) -> None:
         """A request was refused."""
 
     def malformed(self, source: str, to: str, condition: str) -> None:
-        """A request was none, and refused."""
+        """A request was malformed, and was refused."""
 
 
 class _Recorder(Recorder):
@@ -98,5 +102,5 @@ class _Recorder(Recorder):
 
 
 def recorder_of(journal: JournalWriter | None) -> Recorder:
-    """One that writes into this journal; None: there is none."""
+    """A recorder that writes into this journal; None: a null recorder."""
     return Recorder() if journal is None else _Recorder(journal)

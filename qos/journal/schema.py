@@ -1,30 +1,31 @@
-"""The schema of a line of the journal: the one place that says so.
+"""The schema of a line of the journal, and its only definition.
 
 A journal is a folder of JSON Lines::
 
-    DIR/date=2026-11-21/NODE-BOOT-N.jsonl     whole, and never changed again
+    DIR/date=2026-11-21/NODE-BOOT-N.jsonl     complete, and never changed again
     DIR/date=2026-11-21/.NODE-BOOT-N.jsonl    being written: not for readers
 
-NODE is the JID of the node, percent-quoted; BOOT names one life of one writer; N
-counts its files from 1. The date is that (UTC) of the first line in the file, so the
-lines of a file may belong to the day after, and by a clock that was set to any.
+NODE is the JID of the node, percent-quoted. BOOT identifies one life of one writer. N
+counts the files of this boot from 1. The date is the date (UTC) of the first line in
+the file. Later lines of the file may belong to the next day, or to any day if the clock
+was set.
 
-A line is one JSON object in ASCII, its fields in the order of `FIELDS`, those that
-say nothing left out. (boot, seq) tells a line from every other: seq counts the
-lines of a boot from 1, and a hole in it is a line that could not be written.
+A line is one JSON object in ASCII. Its fields have the order of `FIELDS`, and fields
+without a value are left out. The pair (boot, seq) is unique: seq counts the lines of a
+boot from 1, and a gap in it is a line that could not be written.
 
-What stands in the journal was decided, and is written before it is true: a process
-that dies just then may leave a line whose change was never made. The line is then
-followed, in the next boot, by the same event again or by how it really went on: of
-several events that exclude each other the last counts.
+A line is written after its event is decided and before it comes true. If the process
+dies in between, the journal may have a line for a change that was never made. The next
+boot then writes either the same event again or what really happened: of several events
+that exclude each other, the last one counts.
 
 A boot also writes lines about the journal itself (role `journal`): that it was opened,
 what it counted in each window of 300 seconds, and that it was closed. They prove that
-the journal was kept from one line to the next, also by a node to which nothing
-happens; a boot without `closed` was killed, or is not finished yet.
+the journal was kept from one such line to the next, even at a node where nothing
+happens. A boot without `closed` was killed, or is still running.
 
-This module knows nothing of files. It imports nothing of the project, so that what
-reads journals may be far away from what writes them.
+This module knows nothing of files. It imports nothing of the project, so readers of
+journals need not have the rest of it.
 """
 
 from __future__ import annotations
@@ -60,13 +61,13 @@ __all__ = [
     "time_text",
 ]
 
-#: The `v` of a line. A new event makes a new version. A new field alone does not:
-#: readers leave out those that they do not know. Version 2 has the role `journal`; a
+#: The `v` of a line. A new event needs a new version. A new field alone does not:
+#: readers ignore fields that they do not know. Version 2 added the role `journal`; a
 #: line of version 1 is read as one of version 2.
 SCHEMA_VERSION: Final = 2
 
-#: A longer line is not ours: none of the fields may be much longer than a JID
-#: (3071 bytes, RFC 7622 §3.1), but for ids that a peer chose.
+#: A longer line is not ours. No field is much longer than a JID (3071 bytes, RFC 7622
+#: §3.1), except for ids chosen by a peer.
 LINE_BYTES_MAX: Final = 256 * 1024
 
 
@@ -77,114 +78,121 @@ class Role(enum.Enum):
     RECEIVER = "receiver"
     QUEUE = "queue"
     WORKER = "worker"
-    #: The journal speaks of itself.
+    #: A line about the journal itself.
     JOURNAL = "journal"
 
 
 class SenderEvent(enum.Enum):
-    """A message at its sender. All but the last four may come more than once."""
+    """The events of a message at its sender.
 
-    #: It is in the outbox. Has `bytes`.
+    All but the last four may come more than once.
+    """
+
+    #: The message is in the outbox. Has `bytes`.
     ACCEPTED = "accepted"
-    #: It goes out to be held (assured) or taken (acknowledged). `attempt` counts
-    #: the iqs of a message, of whatever kind; what is sent again after a crash may
-    #: have the same number.
+    #: The message goes out, to be held (assured) or taken (acknowledged). `attempt`
+    #: counts the iqs of a message of every kind; an iq that is sent again after a crash
+    #: may have the same number.
     OFFERED = "offered"
-    #: The peer holds it.
+    #: The peer holds the message.
     RECEIVED = "received"
     #: `deliver` goes out: the peer may hand it over. Has `attempt`.
     RELEASED = "released"
-    #: The four outcomes. `attempt`: how many in all; `condition`: the stanza error
-    #: that decided, or came last.
+    #: The four outcomes. `attempt`: the total number of attempts; `condition`: the
+    #: stanza error that decided, or the last one.
     DELIVERED = "delivered"
     NOT_DELIVERED = "not-delivered"
     IN_DOUBT = "in-doubt"
-    #: Taken back by its sender; certainly not delivered.
+    #: Withdrawn by its sender; certainly not delivered.
     WITHDRAWN = "withdrawn"
 
 
 class ReceiverEvent(enum.Enum):
-    """A message at its receiver."""
+    """The events of a message at its receiver."""
 
-    #: It is kept until its sender releases it. Has `bytes`.
+    #: The message is kept until its sender releases it. Has `bytes`.
     HELD = "held"
-    #: It may be handed over: `deliver` came. At level acknowledged the first event
-    #: of all, with `bytes`.
+    #: The message may be handed over: `deliver` came. At level acknowledged this is the
+    #: first event, and has `bytes`.
     RELEASED = "released"
-    #: It is handed to the application.
+    #: The message is handed to the application.
     HANDED_OVER = "handed-over"
-    #: The same, after a restart: it may have been handed over before.
+    #: The same after a restart: it may have been handed over before.
     REDELIVERED = "redelivered"
-    #: The application has it, and the sender is told so. `condition`: the application
-    #: has rejected the message for good, and its sender is told that.
+    #: The application has the message, and the sender is told so. With `condition`: the
+    #: application has rejected the message for good, and the sender is told that.
     DONE = "done"
-    #: It was not released in time, or could not be kept (`condition`).
+    #: The message was not released in time, or could not be kept (`condition`).
     EXPIRED = "expired"
-    #: A request that was refused, with this `condition`. May be without msg_id.
+    #: A request was refused, with this `condition`. May lack msg_id.
     REFUSED = "refused"
 
 
 class QueueEvent(enum.Enum):
-    """An item at the queue service."""
+    """The events of an item at the queue service."""
 
-    #: Has `bytes`; from: who published it.
+    #: Has `bytes`; from: its publisher.
     PUBLISHED = "published"
-    #: to: who has it now; `attempt`: the number of this delivery, from 1.
+    #: to: the new holder; `attempt`: the number of this delivery, from 1.
     ACQUIRED = "acquired"
-    #: from: who had it. `condition` is the reason, where one is known, in all that
-    #: follow.
+    #: from: the last holder. In this event and those below, `condition` is the
+    #: reason, if one is known.
     ACCEPTED = "accepted"
     #: Given back unhandled.
     RELEASED = "released"
     #: Given back as failed.
     MODIFIED = "modified"
     REJECTED = "rejected"
-    #: Its lock was not renewed in time.
+    #: Its lock timed out.
     TIMED_OUT = "timed-out"
-    #: Who had it went away.
+    #: Its holder left.
     GONE = "gone"
-    #: It is out of the queue for good: in the dead-letter node, or kept as dead.
+    #: The item has left the queue for good: it is in the dead-letter node, or is kept
+    #: as dead.
     DEAD = "dead"
-    #: It was dead, and is in the queue again.
+    #: The item was dead, and is in the queue again.
     REQUEUED = "requeued"
-    #: Its publisher or an owner took it out.
+    #: Its publisher or an owner removed it.
     WITHDRAWN = "withdrawn"
     PURGED = "purged"
     EXPIRED = "expired"
 
 
 class WorkerEvent(enum.Enum):
-    """An item at a worker; from: the JID of the service (the node of its lines)."""
+    """The events of an item at a worker.
+
+    from: the JID of the service, which is the node of the service's own lines.
+    """
 
     #: The handler begins. Has `attempt`: the number of this delivery, from 1.
     STARTED = "started"
-    #: What the worker told the queue. `condition`: why.
+    #: The outcome that the worker sent to the queue. `condition`: the reason.
     ACCEPTED = "accepted"
     RELEASED = "released"
     MODIFIED = "modified"
     REJECTED = "rejected"
-    #: It was not the worker's any more.
+    #: The item did not belong to the worker any more.
     LOST = "lost"
 
 
 class JournalEvent(enum.Enum):
-    """The journal of this boot; see `qos.journal.counts`."""
+    """The events of the journal of this boot; see `qos.journal.counts`."""
 
     #: The first line of a boot.
     OPENED = "opened"
-    #: At the end of a window: the messages that this node accepted (`sent`) or handed
-    #: over for the first time (`received`) since `since`, on the route given by
-    #: `level`, `from` and `to` (accounts). Without a route: no message at all, or the
-    #: messages of all routes beyond the bound. Several lines of a boot about the same
-    #: window and route add up.
+    #: The end of a window: the messages that this node accepted (`sent`) or handed over
+    #: for the first time (`received`) since `since`, on the route given by `level`,
+    #: `from` and `to` (accounts). A line without a route means no message at all, or
+    #: the messages of all routes beyond the limit. Several lines of a boot about the
+    #: same window and route add up.
     COUNTED = "counted"
-    #: The last line of a boot that ended in order.
+    #: The last line of a boot that ended normally.
     CLOSED = "closed"
 
 
 Event: TypeAlias = SenderEvent | ReceiverEvent | QueueEvent | WorkerEvent | JournalEvent
 
-#: The events of each role; the name of an event means something only with its role.
+#: The events of each role. The name of an event is unique only within its role.
 EVENTS: Final[Mapping[Role, type[Event]]] = {
     Role.SENDER: SenderEvent,
     Role.RECEIVER: ReceiverEvent,
@@ -198,19 +206,20 @@ _SENT = (*_MESSAGE, "to")
 _ITEM = ("queue", "item")
 _JOB = ("from", *_ITEM)
 
-#: The fields that a line of an event must have, beside those that each line has. All
-#: that every writer of any version has written; a line without one of them says less
-#: than its event, and would silently count for nothing.
+#: The fields that a line of an event must have, besides those of every line. Writers of
+#: every version have written them. A line without one of them would be counted as
+#: nothing without notice.
 REQUIRED: Final[Mapping[Event, tuple[str, ...]]] = {
     **dict.fromkeys(SenderEvent, _SENT),
     SenderEvent.ACCEPTED: (*_SENT, "bytes"),
     SenderEvent.OFFERED: (*_SENT, "attempt"),
     SenderEvent.RELEASED: (*_SENT, "attempt"),
-    # Not so `not-delivered`: what could not be stored was never attempted.
+    # `not-delivered` is not here: a message that could not be stored was never
+    # attempted.
     SenderEvent.DELIVERED: (*_SENT, "attempt"),
     SenderEvent.IN_DOUBT: (*_SENT, "attempt"),
     SenderEvent.WITHDRAWN: (*_SENT, "attempt"),
-    # `to` is left out where the request had none.
+    # `to` is left out if the request had none.
     **dict.fromkeys(ReceiverEvent, _MESSAGE),
     ReceiverEvent.HELD: (*_MESSAGE, "bytes"),
     ReceiverEvent.REFUSED: ("condition",),
@@ -231,7 +240,7 @@ class Field(NamedTuple):
         name: its key in the JSON object.
         kind: `int`, `text`, or `time` (text like 2026-11-21T20:19:04.000000Z).
         always: whether every line has it.
-        doc: what it says.
+        doc: its meaning.
     """
 
     name: str
@@ -270,9 +279,9 @@ FIELDS: Final = (
 
 
 class Entry(NamedTuple):
-    """An event as it is given to the writer; the rest of the line is the writer's own.
+    """An event as it is given to the writer, which adds the rest of the line.
 
-    See FIELDS and REQUIRED. `source` is the field `from`. None: nothing to say.
+    See FIELDS and REQUIRED. `source` is the field `from`. None: the field is left out.
     """
 
     event: Event
@@ -291,11 +300,11 @@ class Entry(NamedTuple):
 
 
 class BadLine(ValueError):
-    """A line that is none of the journal's."""
+    """A line that is no line of a journal."""
 
 
 class NewerSchema(BadLine):
-    """A line by a newer version of this library."""
+    """A line written by a newer version of this library."""
 
 
 _NAMES = tuple(field.name for field in FIELDS)
@@ -314,12 +323,12 @@ _quote = json.encoder.encode_basestring_ascii
 
 
 def render_line(line: Mapping[str, str | int | None]) -> str:
-    """The line of these fields, without the newline. Nothing is checked."""
+    """The line with these fields, without the newline. Nothing is checked."""
     return _encode({name: line[name] for name in _NAMES if line.get(name) is not None})
 
 
 class LineMaker:
-    """Makes the lines of one boot: as `render_line` does, several times as fast."""
+    """Makes the lines of one boot: the same as `render_line`, several times as fast."""
 
     def __init__(self, *, node: str, boot: str) -> None:
         self._boot = f'","boot":{_quote(boot)},"seq":'
@@ -330,7 +339,7 @@ class LineMaker:
         }
         self._second = -1
         self._until_second = ""
-        #: The date of the line made last.
+        #: The date of the line that was made last.
         self.day = ""
 
     def make(self, at: float, seq: int, entry: Entry) -> str:
@@ -346,7 +355,7 @@ class LineMaker:
             f"{self._until_second}{micros % 1_000_000:06}Z{self._boot}{seq}"
             f"{self._events[entry.event]}"
         )
-        # One after the other: a loop over the fields would take twice the time.
+        # The fields are written out: a loop over them would take twice the time.
         if entry.level is not None:
             line += f',"level":{_quote(entry.level)}'
         if entry.msg_id is not None:
@@ -367,7 +376,7 @@ class LineMaker:
             line += f',"condition":{_quote(entry.condition)}'
         if entry.since is not None:
             line += f',"since":{_quote(entry.since)}'
-            # Of nothing else: most lines are not asked for them.
+            # Only for this event: for most lines these fields are not even looked at.
             if entry.sent is not None:
                 line += f',"sent":{entry.sent}'
             if entry.received is not None:
@@ -376,13 +385,13 @@ class LineMaker:
 
 
 def parse_line(line: str | bytes) -> dict[str, str | int]:
-    """The fields of a line, checked; only those that it has.
+    """The fields of a line, checked; only those that the line has.
 
-    What a line has beyond FIELDS is left out.
+    Keys that are not in FIELDS are left out.
 
     Raises:
-        NewerSchema: it is by a newer version.
-        BadLine: it is no line of a journal, or torn.
+        NewerSchema: a newer version wrote the line.
+        BadLine: the text is no line of a journal, or is torn.
     """
     if len(line) > LINE_BYTES_MAX:
         raise BadLine(f"longer than {LINE_BYTES_MAX} bytes")
@@ -416,16 +425,16 @@ def parse_line(line: str | bytes) -> dict[str, str | int]:
 
 
 def time_text(seconds: float) -> str:
-    """The `at` of a moment (seconds since the epoch)."""
+    """The text of a time (seconds since the epoch) for the field `at`."""
     moment = _EPOCH + timedelta(seconds=seconds)
     return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 def time_of(at: str) -> float:
-    """The moment of an `at`.
+    """The time (seconds since the epoch) of a text of the field `at`.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the text is no time.
     """
     return (datetime.fromisoformat(at) - _EPOCH).total_seconds()
 

@@ -1,22 +1,22 @@
-"""Writes the journal of one node.
+"""The writer of the journal of one node.
 
-Nothing waits for it but a commit of the store (`qos.stores.group_commit`), and no
-failure of it stops a message: what could not be written leaves a hole in seq, one
-number a line, is counted (`lost`) and logged.
+Only a commit of the store waits for the journal (`qos.stores.group_commit`), and a
+failure of the journal never stops a message. A line that could not be written leaves a
+gap of one number in seq, is counted (`lost`) and logged.
 
-The order in which journal and store agree is argued in `group_commit`. What this
-module gives for it: lines come into the file in the order in which they were noted,
-whichever thread writes them: one at a time, each from where the last one ended; after
-what `commit_begins` returns the kernel has them, so they survive whatever happens to
-the process; and a file has no hole inside: after a failure another one begins.
-(A power cut may take the last lines, which the store on disk remembers: files are
-synced when they are closed only.)
+`group_commit` explains the order that keeps journal and store in agreement. For it,
+this module guarantees three things. Lines come into the file in the order in which they
+were noted: several threads may write, but one at a time, and each continues where the
+last one ended. When the function returned by `commit_begins` has run, the kernel has
+the lines, so they survive the end of the process. A file has no gap inside: after a
+failure another file is started. (A power cut may lose the last lines although the store
+on disk has their changes: files are synced only when they are closed.)
 
-The lines of role `journal` are the writer's own. No commit waits for them, and they need
-not be ahead of any: `counted` says nothing of the store, but sums up lines that are in
-the file before it. A process that dies in between leaves a window that nobody has
-counted, which a reader takes for incomplete, and never for a window without messages.
-Recovery leaves these lines out: nothing begins or ends with them.
+The lines of role `journal` come from the writer itself. No commit waits for them, and
+they need not be written before one: `counted` says nothing of the store, but sums up
+earlier lines of the file. If a process dies in between, a window has lines but no
+count. A reader takes such a window as incomplete, never as one without messages.
+Recovery ignores these lines: no message or item begins or ends with them.
 """
 
 from __future__ import annotations
@@ -48,15 +48,16 @@ __all__ = ["ROTATE_BYTES", "ROTATE_S", "JournalWriter", "check_folder"]
 
 log = logging.getLogger(__name__)
 
-#: A file is closed, so that readers see it, when it has this size, or this age.
+#: A file is closed, so that readers see it, at this size or this age.
 ROTATE_BYTES = 16 * 2**20
 ROTATE_S = 300.0
 
-#: A journal that cannot be written is logged so often, and tried again so often.
+#: How often a journal that cannot be written is logged, and how often a new file is
+#: tried.
 _LOG_EVERY_S = 60.0
 _AGAIN_S = 1.0
 
-#: What no commit waits for is written after this time, together.
+#: Entries without a commit are written together, after this time.
 _SOON_S = 0.01
 
 
@@ -64,13 +65,13 @@ class JournalWriter:
     """A journal being written, in the folder DIR.
 
     Attributes:
-        boot: names this life of the writer.
-        lost: lines that could not be written.
-        begun: see `Begun`: what a dead boot of the same store has left. It is for
-            the engines to note how each of them really went on; until they have,
-            the files of that boot stay hidden.
-        probe: called before each step on the disk with what it is, in the thread
-            that makes it. For tests.
+        boot: identifies this life of the writer.
+        lost: how many lines could not be written.
+        begun: what a dead boot of the same store has begun; see `Begun`. The engines
+            note what really became of each. Until they have, the files of that boot
+            stay hidden.
+        probe: for tests: called before each step on the disk with its name, in the
+            thread that makes the step.
     """
 
     def __init__(
@@ -85,24 +86,25 @@ class JournalWriter:
         rotate_s: float = ROTATE_S,
         window_s: float = WINDOW_S,
     ) -> None:
-        """Take over what dead writers of the node have left, and begin a file.
+        """Take over the files of dead writers of the node, and start a new file.
 
         Blocks.
 
         Args:
-            folder: DIR; it is made if need be.
-            node: whose journal it is: a JID.
+            folder: DIR; it is created if needed.
+            node: the JID of the node that the journal belongs to.
             now: the time, seconds since the epoch.
-            store_id: of the store whose journal it is, or ''.
+            store_id: of the store that the journal belongs to, or ''.
             boot: letters and digits, never used before; None: random.
-            rotate_bytes: of a file, at most, unless one line has more.
-            rotate_s: the age of a file, at most.
-            window_s: of the windows that are counted; see qos.journal.counts.
+            rotate_bytes: the largest size of a file, except for one line that is
+                longer.
+            rotate_s: the largest age of a file, in seconds.
+            window_s: the length of the counted windows; see qos.journal.counts.
 
         Raises:
             JournalError: the folder cannot be written.
         """
-        # Tells the boots of a store from those of another that this node has.
+        # A prefix that distinguishes this store from other stores of the same node.
         ours = store_id[:12]
         self.boot = boot or ours + secrets.token_hex(8)
         self.node = node
@@ -117,11 +119,12 @@ class JournalWriter:
         self._lines = LineMaker(node=node, boot=self.boot)
         self._counts = WindowCounts(node, at=began_at, window_s=window_s)
         self._seq = 0
-        # Of the lines, those that were noted: seq counts the writer's own as well.
+        # The number of lines noted by the engines; seq also counts the writer's own
+        # lines.
         self._taken = 0
         self._number = 0
         self._file: ActiveFile | None = None
-        # Full, and hidden: each with how many lines had been noted with its last one.
+        # Full files, still hidden; each with the value of _taken after its last line.
         self._full: list[tuple[int, ActiveFile]] = []
         self._again_at = self._log_at = 0.0
         try:
@@ -132,11 +135,12 @@ class JournalWriter:
         self.begun = begun(self._recovered)
         if not self.begun:
             self._publish_recovered()
-        # Filled by the loop, and emptied by who has the lock. None: a window may end.
+        # Filled by the loop, emptied by the thread that holds the lock. An entry None
+        # means that a window may have ended.
         self._noted: deque[tuple[float, Entry | None]] = deque()
         self._writing = threading.Lock()
-        # Of the lines, those up to the first number have been noted, up to the second
-        # before the commit at hand, up to the third before one that has ended.
+        # Numbers of lines: noted so far; noted before the current commit; noted before
+        # the last commit that has ended.
         self._last = self._in_commit = self._committed = 0
         self._idle = True
         self._task: asyncio.Task[None] | None = None
@@ -145,9 +149,9 @@ class JournalWriter:
         self._aged: asyncio.TimerHandle | None = None
         self._window: asyncio.TimerHandle | None = None
         self._too_old = False
-        # A thread of its own: the loop's may all be busy with what the user does.
+        # An own thread: those of the loop may all be busy with the user's work.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="qos-journal")
-        # One hop for all that is noted: `aiofiles.open` takes one for each step.
+        # One change of thread for all lines: `aiofiles.open` needs one for each step.
         self._write_noted = aiofiles.os.wrap(self._write)
         self._finish = aiofiles.os.wrap(self._end)
         self._write_lines([(began_at, Entry(JournalEvent.OPENED))])
@@ -170,7 +174,7 @@ class JournalWriter:
     async def opened(
         cls, folder: str | os.PathLike[str] | None, node: str, store_id: str = ""
     ) -> AsyncIterator[Self | None]:
-        """The journal of a node, closed at the end; None: there is no folder."""
+        """The journal of a node, closed at the end; None if no folder is given."""
         if folder is None:
             yield None
             return
@@ -183,7 +187,7 @@ class JournalWriter:
     # -- for the engines ---------------------------------------------------
 
     def note(self, *entries: Entry) -> None:
-        """Write that this has happened, soon: as soon as a loop runs."""
+        """Write these events soon; as soon as a loop runs, if none does yet."""
         if self._closed or not entries:
             return
         at = self._now()
@@ -200,7 +204,8 @@ class JournalWriter:
     def commit_begins(self) -> Callable[[], None] | None:
         """See qos.stores.base.Journal."""
         self._in_commit = self._last
-        # What another thread is just writing is not noted any more, and not written yet.
+        # Lines that another thread is writing have left _noted, but are not in the file
+        # yet.
         if not self._noted and not self._writing.locked():
             return None
         self._grow_old()
@@ -214,9 +219,9 @@ class JournalWriter:
             self._wake()
 
     async def close(self) -> None:
-        """Write what was noted, and put the files into place. May be repeated.
+        """Write all noted lines and put the files into place. May be repeated.
 
-        After the store is closed.
+        Call it after the store is closed.
         """
         self._closed = True
         for timer in (self._soon, self._aged, self._window):
@@ -233,20 +238,23 @@ class JournalWriter:
     # -- writing, in the loop ----------------------------------------------
 
     def _write_soon(self) -> None:
-        """Let others join: to hand a batch to a thread costs more than its lines."""
+        """Wait a moment for more lines.
+
+        A change of thread costs more than writing them.
+        """
         with contextlib.suppress(RuntimeError):  # there is no loop yet
             loop = asyncio.get_running_loop()
             self._soon = loop.call_later(_SOON_S, self._wake)
 
     def _wake(self) -> None:
-        """See to it that what there is to write is being written."""
+        """Start to write, if there is something to write."""
         self._soon = None
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
-            return  # What is noted before a loop runs is written with the next.
+            return  # Lines noted before a loop runs are written with the next ones.
         if self._task is not None and self._task.get_loop() is not loop:
-            self._task = None  # It was left in a loop that has ended.
+            self._task = None  # The task belongs to a loop that has ended.
         if self._task is None and self._has_work():
             self._task = loop.create_task(self._write_all())
 
@@ -258,14 +266,15 @@ class JournalWriter:
         )
 
     def _settled(self) -> int:
-        """The last line of those whose commit has ended, or that have none.
+        """The last line that is settled: its commit has ended, or it needs none.
 
-        Who notes what is to be in a commit asks for it in the same turn of the loop.
+        An engine that notes a line for a commit asks for the commit in the same turn of
+        the loop.
         """
         return self._last if self._idle else self._committed
 
     async def _write_all(self) -> None:
-        """Write what there is, and again if there is no time to wait for more."""
+        """Write what there is; repeat while the writer is closing and more has come."""
         while self._has_work():
             await self._write_noted(self._settled(), executor=self._thread)
             self._grow_old()
@@ -276,7 +285,7 @@ class JournalWriter:
             self._write_soon()
 
     def _grow_old(self) -> None:
-        """See to it that a file is closed in time."""
+        """Start the timer that closes a file when it is old."""
         if self._aged is None and not self._closed:
             loop = asyncio.get_running_loop()
             self._aged = loop.call_later(self._rotate_s, self._age)
@@ -288,7 +297,10 @@ class JournalWriter:
         self._wake()
 
     def _await_window(self) -> None:
-        """See to it that the end of a window is noted, though nothing happens."""
+        """Start the timer for the end of the window.
+
+        It makes an idle node write its count.
+        """
         if self._window is None and not self._closed:
             loop = asyncio.get_running_loop()
             ends_in = self._counts.ends_in(self._now())
@@ -303,19 +315,19 @@ class JournalWriter:
     # -- writing, in a thread ----------------------------------------------
 
     def _write(self, settled: int) -> None:
-        """Write what is noted, and publish what is settled. Raises nothing."""
+        """Write the noted lines, and publish the settled files. Raises nothing."""
         with self._writing:
             batch = [self._noted.popleft() for _ in range(len(self._noted))]
             try:
                 self._write_lines(batch)
                 self._publish_recovered()
                 self._publish_full(settled)
-            except Exception:  # a bug of ours: it must not keep a commit from its turn
+            except Exception:  # a bug of ours: it must not delay the commit
                 self.lost += len(batch)
                 log.exception("the journal failed")
 
     def _write_lines(self, batch: Sequence[tuple[float, Entry | None]]) -> None:
-        """Write lines, and the writer's own, into as many files as it takes."""
+        """Write these lines and the writer's own, into as many files as needed."""
         if self._too_old:
             self._too_old = False
             self._put_away()
@@ -326,7 +338,7 @@ class JournalWriter:
         for at, entry in self._counts.with_counts(batch):
             self._seq += 1
             line = lines.make(at, self._seq, entry)
-            # One that is larger than a file has one for itself.
+            # A line larger than a file gets a file of its own.
             if lines.day != day or len(line) > room != self._rotate_bytes:
                 self._hand_over(chunk)
                 chunk = []
@@ -351,7 +363,8 @@ class JournalWriter:
         except OSError as error:
             self.lost += len(chunk)
             self._failed(error)
-            # At once: of what began in them nobody could say how it went on.
+            # Publish now: for what began in these lines, no later line would tell how
+            # it ended.
             self._publish_all()
 
     def _try_new_file(self, day: str) -> ActiveFile | None:
@@ -375,7 +388,7 @@ class JournalWriter:
         )
 
     def _put_away(self) -> None:
-        """The file gets no more lines; it stays hidden until these are settled."""
+        """End the file; it stays hidden until its lines are settled."""
         if self._file is not None:
             self._full.append((self._taken, self._file))
             self._file = None
@@ -396,7 +409,10 @@ class JournalWriter:
             self._failed(error)
 
     def _publish_recovered(self) -> None:
-        """What came of it is noted: readers may see the files of dead boots."""
+        """Publish the files of dead boots.
+
+        The ends of what began there are noted by now.
+        """
         while self._recovered:
             self._publish(self._recovered.pop(0))
 
@@ -407,7 +423,7 @@ class JournalWriter:
             self._publish_all()
 
     def _failed(self, error: OSError) -> None:
-        """Say so, but not for each line."""
+        """Log the failure, but not for each line."""
         now = time.monotonic()
         self._again_at = now + _AGAIN_S
         if now >= self._log_at:
@@ -421,12 +437,12 @@ class JournalWriter:
 
 
 def check_folder(folder: str | os.PathLike[str]) -> None:
-    """Make the folder of a journal if need be, and see whether it can be written.
+    """Create the folder of a journal if needed, and check that it can be written.
 
-    For who would have to close a store again if it cannot.
+    For callers that would otherwise have opened a store for nothing.
 
     Raises:
-        JournalError: it cannot.
+        JournalError: the folder cannot be written.
     """
     place = Path(folder)
     try:

@@ -1,1 +1,1 @@
-"""Options by their names, as the commands and the formats of Spark have them."""
+"""The options that the commands and the Spark formats share, by name."""

@@ -1,4 +1,4 @@
-"""The options of a login: what they are, and what they come to."""
+"""The options of a login: their definitions, and the settings made from them."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ PASSWORD_VARIABLE = "XMPP_QOS_PASSWORD"  # noqa: S105 - the name, not the passwo
 
 _BACKOFF = Backoff()
 
-#: What argparse makes of add_argument_group.
+#: The type that `add_argument_group` of argparse returns.
 Group: TypeAlias = "argparse._ArgumentGroup"
 
 
 def add_login(parser: argparse.ArgumentParser, *, jid_help: str) -> Group:
-    """Add the options of the commands that connect, and have no messages.
+    """Add the options of the commands that connect but send no messages.
 
     Args:
         parser: of the command.
-        jid_help: what is logged in to.
+        jid_help: what the JID logs in to.
 
     Returns:
-        The group of those for the connection.
+        The group of the connection options.
     """
     add_general(parser.add_argument_group("account"), jid_help=jid_help)
     group = add_server(parser)
@@ -110,7 +110,7 @@ def add_server(parser: argparse.ArgumentParser) -> Group:
 
 
 def add_backoff(group: Group, *, of: str) -> None:
-    """Add the times of repetitions, and say of what."""
+    """Add the options for retry times; `of` says what is retried."""
     group.add_argument(
         "--retry-first",
         type=seconds,
@@ -132,11 +132,11 @@ def login_from(arguments: argparse.Namespace, password: str | None = None) -> Lo
     """Check the options of a command that connects, and read the password.
 
     Args:
-        arguments: as `add_login` has made them.
-        password: that is known already; None: it is read.
+        arguments: parsed with the options of `add_login`.
+        password: if it is known already; None: read it.
 
     Raises:
-        UsageError: they make no sense together.
+        UsageError: the options contradict each other, or there is no password.
     """
     if arguments.jid is None:
         raise UsageError("--jid is needed: the account to log in to")
@@ -159,10 +159,10 @@ def login_from(arguments: argparse.Namespace, password: str | None = None) -> Lo
 
 
 def backoff_from(arguments: argparse.Namespace) -> Backoff:
-    """The times of the option --retry-first and its like.
+    """The retry times from --retry-first and its companion options.
 
     Raises:
-        UsageError: they make no sense together.
+        UsageError: the times contradict each other.
     """
     try:
         return Backoff(first_s=arguments.retry_first, max_s=arguments.retry_max)
@@ -171,10 +171,10 @@ def backoff_from(arguments: argparse.Namespace) -> Backoff:
 
 
 def password_from(path: Path | None) -> str:
-    """The first line of a file; None: what the variable has.
+    """The first line of a file; None: the value of the environment variable.
 
     Raises:
-        UsageError: there is none.
+        UsageError: there is no password.
     """
     if path is None:
         password = os.environ.get(PASSWORD_VARIABLE, "")

@@ -1,4 +1,4 @@
-"""A parser of options, and the values that an option may have."""
+"""A parser of options, and the types of their values."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ __all__ = ["Parser", "address", "amount", "jid", "port", "seconds", "whole"]
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser that raises UsageError, and explains itself by example."""
+    """An argument parser that raises UsageError, and shows examples in its help."""
 
     def __init__(self, **settings: Any) -> None:
         settings.setdefault("allow_abbrev", False)
         settings.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
         super().__init__(**settings)
-        # A subparser's replaces that of its parent.
+        # The default of a subparser replaces that of its parent.
         self.set_defaults(leaf=self)
 
     def error(self, message: str) -> NoReturn:
-        """Called by argparse."""
+        """Raise the error; called by argparse."""
         raise UsageError(f"{message} (see `{self.prog} --help`)")
 
     def parse_known_args(  # type: ignore[override]  # of the overloads, one is used
@@ -32,10 +32,10 @@ class Parser(argparse.ArgumentParser):
         args: Sequence[str] | None = None,
         namespace: argparse.Namespace | None = None,
     ) -> tuple[argparse.Namespace, list[str]]:
-        """Called by argparse, which forgets some words of those it is given.
+        """Parse the words, working around a fault of argparse.
 
-        Before Python 3.13 an argument that takes any number of words gets none of
-        those that stand behind an option.
+        Before Python 3.13 a positional argument that takes any number of words loses
+        the words that follow an option.
         """
         known, unknown = super().parse_known_args(args, namespace)
         actions = self._get_positional_actions()
@@ -57,14 +57,14 @@ class Parser(argparse.ArgumentParser):
 
 
 def address(text: str) -> str:
-    """A JID, as it is written."""
+    """A JID as it was written."""
     jid(text)
     return text
 
 
 def jid(text: str) -> str:
     """A JID in its normal form."""
-    # Only the commands that meet a JID pay for the import.
+    # Imported here, so that only commands with a JID pay for it.
     from qos.jids import normal_jid
 
     try:
@@ -74,7 +74,7 @@ def jid(text: str) -> str:
 
 
 def seconds(text: str) -> float:
-    """A length of time."""
+    """A length of time in seconds."""
     try:
         value = float(text)
     except ValueError:
@@ -85,7 +85,7 @@ def seconds(text: str) -> float:
 
 
 def whole(least: int, most: int = sys.maxsize) -> Callable[[str], int]:
-    """A whole number of these."""
+    """A type for a whole number between `least` and `most`."""
     wanted = f"from {least}" if most == sys.maxsize else f"from {least} to {most}"
 
     def value(text: str) -> int:
@@ -105,7 +105,7 @@ def amount(text: str) -> int:
 
 
 def port(text: str) -> int:
-    """A port of TCP."""
+    """A TCP port."""
     value = amount(text)
     if not 0 < value < 65536:
         raise argparse.ArgumentTypeError(f"{text!r} is not a port")
