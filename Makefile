@@ -41,7 +41,7 @@ MINUTES ?= 10
 HOURS ?= 1
 CAMPAIGN_ARGS ?=
 
-.PHONY: help demo test simulate campaign soak power-cut bench-guard fuzz flood scale looks check format clean system java
+.PHONY: help demo test docs simulate campaign soak power-cut bench-guard fuzz flood scale looks check format clean system java
 
 help:
 	@echo 'make demo         see it work: a bad link, killed workers, an audit; no server needed'
@@ -55,6 +55,7 @@ help:
 	@echo 'make flood        50 senders at 10 times their quotas, and an honest one; a minute'
 	@echo 'make scale        what an audit costs as files, bytes or days of history grow'
 	@echo 'make looks        what the hundredth look of audit --follow costs; half an hour'
+	@echo 'make docs         the guide, in build/docs/index.html; each warning is an error'
 	@echo 'make check        format, lint, types and the order of imports only'
 	@echo 'make format       rewrite the sources as check wants them'
 	@echo 'make clean        remove all that was built, .venv included'
@@ -67,13 +68,18 @@ demo: .venv/runtime.stamp
 # The core is proved by its own tests, every branch of it; to trace all else as well
 # would take three times as long.
 test: system
-	@$(MAKE) --no-print-directory -j2 check .venv/spark.jsa
+	@$(MAKE) --no-print-directory -j2 check docs .venv/spark.jsa
 	@rm -f .coverage .coverage.*
 	$(BIN)/coverage run -m pytest -n $(JOBS) $(PYTEST_ARGS) tests/core
 	@$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report --fail-under=100
 	$(BIN)/pytest -n $(JOBS) $(PYTEST_ARGS) --ignore=tests/core
 	@$(MAKE) --no-print-directory bench-guard
+
+# The guide and the reference of the API. Its pages are read by the tests of tests/docs.
+docs: .venv/dev.stamp
+	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --nitpicky --jobs auto \
+	  -d build/doctrees docs build/docs
 
 # For example: make campaign MINUTES=60 CAMPAIGN_ARGS='--server ejabberd --seed 7'.
 campaign: system .venv/dev.stamp
@@ -125,7 +131,7 @@ format: .venv/dev.stamp
 clean:
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage .coverage.*
 	rm -rf build dist
-	find qos plugins tests examples -name __pycache__ -prune -exec rm -rf {} +
+	find qos plugins tests examples docs -name __pycache__ -prune -exec rm -rf {} +
 
 # $(call apt-install,PACKAGE): install it, or end with one line that says what to install.
 # Nobody needs its daemon; and where there is no systemd, one that cannot be started makes

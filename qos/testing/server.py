@@ -35,7 +35,8 @@ class LoopbackServer:
         stanza_bytes_max: A larger stanza ends the stream with ``policy-violation``.
 
     Attributes:
-        port, component_port: The ports in use, once started.
+        port: For clients: the one in use, once started.
+        component_port: For components, likewise.
 
     Raises:
         ValueError: The rosters name an unknown account or subscription.

@@ -397,7 +397,7 @@ class Worker:
         """Bring what is prepared in the database to its end; see qos.worker.effects.
 
         Returns:
-            How many of them nobody can tell yet: call it again.
+            The number of jobs whose end is not known yet. Call it again for them.
 
         Raises:
             NoAnswer: the service is away.
