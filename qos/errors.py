@@ -149,7 +149,11 @@ class OutboxFull(LocalProtocolError):
 
 
 class UnknownMessage(LocalProtocolError):
-    """The store has no message with this id, or the message has ended."""
+    """The store has no message with this id, or the message has ended.
+
+    Attributes:
+        msg_id: the id.
+    """
 
     def __init__(self, msg_id: str) -> None:
         super().__init__(f"no message {msg_id!r} in the store")
@@ -157,7 +161,12 @@ class UnknownMessage(LocalProtocolError):
 
 
 class AmbiguousMessage(LocalProtocolError):
-    """Several messages have this id: an id is unique only together with its sender."""
+    """Several messages have this id: an id is unique only together with its sender.
+
+    Attributes:
+        msg_id: the id.
+        senders: the full JIDs of the senders, sorted.
+    """
 
     def __init__(self, msg_id: str, *, senders: Sequence[str]) -> None:
         super().__init__(
@@ -335,10 +344,18 @@ class StillOutstanding(QosError):
 
     The message was accepted, so do not send it again. Open the store again: its
     delivery then continues, and the outcome can be asked for.
+
+    Attributes:
+        msg_id: its id.
     """
 
     def __init__(self, msg_id: str, *, durable: bool) -> None:
-        """Make the error and its text, which says where the message is now."""
+        """Make the error and its text, which says where the message is now.
+
+        Args:
+            msg_id: its id.
+            durable: whether its store outlives the process.
+        """
         goes_on = "it is in the store, and goes on at the next start"
         gone = "its store was in memory, so what becomes of it is not known"
         super().__init__(
@@ -499,7 +516,11 @@ class UnrecoverableError(QosError):
 
 
 class JournalError(QosError):
-    """A journal cannot be started."""
+    """A journal cannot be started.
+
+    Attributes:
+        path: the file or the folder.
+    """
 
     def __init__(self, path: str, text: str) -> None:
         super().__init__(f"the journal cannot be written: {path}: {text}")

@@ -46,6 +46,9 @@ def normal_jid(text: str) -> str:
     slixmpp normalizes case, width and forbidden characters. In addition, a dot at the
     end of the domain is removed, and the labels of the domain are in Unicode, not in
     Punycode.
+
+    Raises:
+        ValueError: the text is no JID.
     """
     account, slash, resource = text.partition("/")
     user, at, domain = account.rpartition("@")

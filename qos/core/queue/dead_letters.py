@@ -27,6 +27,14 @@ def bind(nodes: Nodes, node: Node, account: str) -> Node:
 
     A binding that is in force for this name stays as it is: an owner who sends the
     whole form back unchanged changes nothing.
+
+    Args:
+        nodes: all nodes, by name.
+        node: with its new configuration, and the old `dead_letter`.
+        account: the bare JID that configures the node, an owner.
+
+    Raises:
+        Refusal: there is no node of that name, or the account may not publish to it.
     """
     name = node.config.get(DEAD_LETTER_NODE, "")
     if not name:
