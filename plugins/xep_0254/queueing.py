@@ -6,7 +6,6 @@ to whoever listens. It keeps nothing: what a worker holds, `qos.worker` knows.
 
 from __future__ import annotations
 
-import random
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, ClassVar, Literal
 from xml.etree import ElementTree as ET
@@ -19,7 +18,8 @@ from qos import arguments
 from qos.core.backoff import Backoff
 from qos.core.queue.item import Affiliation, ItemOutcome
 from qos.core.queue.node_options import QUEUE_REQUESTS
-from qos.errors import InvalidArgument, NoAnswer, RequestFailed
+from qos.engine.retry import Retry
+from qos.errors import InvalidArgument
 from qos.jids import jid_of
 from xep_0254 import client_stanza
 from xep_0254.channel import Channel, Listener
@@ -200,25 +200,13 @@ class XEP_0254(BasePlugin):
         arguments.whole("attempts", attempts, least=1)
         content = client_stanza.publish(node, entries)
         backoff = Backoff(first_s=self.retry_s, max_s=max(self.retry_s, _RETRY_S_MAX))
-        unanswered: NoAnswer | None = None
-        tries = 0
-        while True:
-            tries += 1
-            try:
-                answer = await self._set(service, content, "publish")
-            except RequestFailed as error:
-                if isinstance(error, NoAnswer):
-                    unanswered = error
-                if not error.unreachable:
-                    raise
-                if tries >= attempts:
-                    raise (unanswered or error) from None
-                jitter = random.random()  # noqa: S311 - spreads load, guards nothing
-                await self.pause(backoff.delay_s(tries, jitter))
-            else:
-                return client_stanza.published(
-                    answer, [each.item_id for each in entries]
-                )
+        answer = await Retry(backoff).repeat(
+            lambda: self._set(service, content, "publish"),
+            may_pass=lambda error: error.unreachable,
+            pause=self.pause,
+            attempts_max=attempts,
+        )
+        return client_stanza.published(answer, [each.item_id for each in entries])
 
     async def items(
         self,

@@ -49,6 +49,7 @@ from qos.core.quota import Quotas, domain_of, own_domains
 from qos.core.strings import bare
 from qos.engine.clock import LoopClock
 from qos.engine.queue_engine import Payloads, QueueEngine, Stats, Unwritten
+from qos.engine.retry import Retry
 from qos.errors import InvalidArgument
 from qos.ids import new_id
 from qos.jids import account_or_domain, normal_jid
@@ -534,21 +535,21 @@ class QueueService:
         iq = render_iq("set", event_id, acknowledged, to=to, sender=self._sender)
         self._unanswered[event_id] = to
         self._send(iq)
-        self._repeat_later(iq, event_id, 1)
+        # No jitter: the delay is the time that the subscriber has for the answer.
+        retry = Retry(_REPEAT, jitter=lambda: 1.0)
+        self._repeat_later(iq, event_id, retry)
 
-    def _repeat_later(self, iq: str, event_id: str, tries: int) -> None:
-        delay_s = _REPEAT.delay_s(tries, 1.0)
-        loop = self._xmpp.loop
-        loop.call_later(delay_s, self._repeat, iq, event_id, tries + 1)
+    def _repeat_later(self, iq: str, event_id: str, retry: Retry) -> None:
+        self._xmpp.loop.call_later(retry.failed(), self._repeat, iq, event_id, retry)
 
-    def _repeat(self, iq: str, event_id: str, tries: int) -> None:
+    def _repeat(self, iq: str, event_id: str, retry: Retry) -> None:
         if event_id not in self._unanswered:
             return
         if not self._engine.is_live(event_id):
             del self._unanswered[event_id]
             return
         self._send(iq)
-        self._repeat_later(iq, event_id, tries)
+        self._repeat_later(iq, event_id, retry)
 
     def _event_answered(self, xml: ET.Element, sender: str) -> bool:
         event_id = xml.get("id", "")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import random
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from qos.cli.output import ProgressBar, note, print_json
 from qos.cli.queue_client import asked
 from qos.cli.status import CommandError, Status
 from qos.core.backoff import Backoff
+from qos.engine.retry import Retry
 from qos.errors import (
     LocalProtocolError,
     MessageTooLarge,
@@ -123,37 +123,26 @@ class _Publishing:
         """
         loop = asyncio.get_running_loop()
         give_up_at = loop.time() + self._arguments.deadline
-        unanswered: NoAnswer | None = None
-        tries = 0
-        while True:
-            tries += 1
-            try:
-                service, node = self._arguments.service, self._arguments.node
-                await self._queueing.publish(service, node, items, attempts=1)
-            except RequestFailed as error:
-                if isinstance(error, NoAnswer):
-                    unanswered = error
-                elif not error.unreachable or not (self._met or unanswered):
-                    raise
-                delay_s = self._backoff.delay_s(tries, random.random())  # noqa: S311
-                if not await self._online_again(loop.time() + delay_s, give_up_at):
-                    raise (unanswered or error) from None
-            else:
-                self._met = True
-                return
+        service, node = self._arguments.service, self._arguments.node
+        maybe_done = False
 
-    async def _online_again(self, at: float, give_up_at: float) -> bool:
-        """Wait for this moment and for a session; False: there is no time for it."""
-        loop = asyncio.get_running_loop()
-        if at >= give_up_at:
-            return False
-        await asyncio.sleep(at - loop.time())
-        try:
+        def may_pass(error: RequestFailed) -> bool:
+            nonlocal maybe_done
+            maybe_done = maybe_done or isinstance(error, NoAnswer)
+            return error.unreachable and (self._met or maybe_done)
+
+        async def online_again(delay_s: float) -> None:
+            await asyncio.sleep(delay_s)
             async with asyncio.timeout_at(give_up_at):
                 await self._session.online.wait()
-        except TimeoutError:
-            return False
-        return True
+
+        await Retry(self._backoff).repeat(
+            lambda: self._queueing.publish(service, node, items, attempts=1),
+            may_pass=may_pass,
+            pause=online_again,
+            give_up_at=give_up_at,
+        )
+        self._met = True
 
 
 class _Lines:

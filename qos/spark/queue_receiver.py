@@ -17,7 +17,6 @@ import asyncio
 import contextlib
 import logging
 import math
-import random
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -26,7 +25,8 @@ from slixmpp import ClientXMPP
 
 from qos.core.backoff import Backoff
 from qos.core.queue.node_options import BATCH_MAX, QUEUE_REQUESTS_MAX
-from qos.errors import JobLost, RequestFailed, RequestRefused
+from qos.engine.retry import Retry
+from qos.errors import JobLost, RequestFailed
 from qos.spark.queue_landing import Landing
 from qos.worker import Job, Worker
 from xep_0254.events import DeliveredItem
@@ -328,21 +328,16 @@ class Receiver:
                     return False
             else:
                 return True
-        tries = 0
-        while True:
-            try:
-                async with self._retracts:
-                    await self._plugin.retract(
-                        self._queue.service,
-                        self._queue.node,
-                        item.item_id,
-                        item.token,
-                    )
-            except RequestFailed as error:
-                if isinstance(error, RequestRefused) and not error.may_pass:
-                    return False
-                tries += 1
-                delay_s = _RETRY.delay_s(tries, random.random())  # noqa: S311
-                await self._plugin.pause(delay_s)
-            else:
-                return True
+        try:
+            await Retry(_RETRY).repeat(
+                lambda: self._delete(item), pause=self._plugin.pause
+            )
+        except RequestFailed:
+            return False
+        return True
+
+    async def _delete(self, item: DeliveredItem) -> None:
+        async with self._retracts:
+            await self._plugin.retract(
+                self._queue.service, self._queue.node, item.item_id, item.token
+            )

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import random
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
@@ -26,11 +25,11 @@ from pyspark.sql.datasource import (
 
 import xep_0254  # noqa: F401 - makes the plugin known
 from qos.core.backoff import Backoff
+from qos.engine.retry import Retry
 from qos.errors import (
     CannotConnect,
     LocalProtocolError,
     QosError,
-    RequestFailed,
     RequestRefused,
 )
 from qos.spark.connection import Background
@@ -219,20 +218,11 @@ class _Publishing:
     async def _insist(self, items: Sequence[NewItem]) -> None:
         """Until there is an answer, and room in the queue, or the time is over."""
         plugin = XEP_0254.of(self._background.session.client)
-        loop = asyncio.get_running_loop()
-        give_up_at = loop.time() + self._deadline_s
-        tries = 0
-        while True:
-            try:
-                await plugin.publish(self._service, self._node, items, attempts=1)
-            except RequestFailed as error:
-                tries += 1
-                delay_s = _RETRY.delay_s(tries, random.random())  # noqa: S311
-                if not error.may_pass or loop.time() + delay_s >= give_up_at:
-                    raise
-                await asyncio.sleep(delay_s)
-            else:
-                return
+        give_up_at = asyncio.get_running_loop().time() + self._deadline_s
+        await Retry(_RETRY).repeat(
+            lambda: plugin.publish(self._service, self._node, items, attempts=1),
+            give_up_at=give_up_at,
+        )
 
     def _failed(self, number: int, why: str) -> RowFailed:
         return RowFailed(f"row {number} of partition {self._partition}: {why}")

@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 import logging
 import os
-import random
 import ssl
 from collections.abc import Callable, Coroutine, Iterator
 from types import TracebackType
@@ -23,6 +22,7 @@ from slixmpp.stanza import StreamError
 from slixmpp.xmlstream.stanzabase import StanzaBase
 
 from qos.core.backoff import Backoff
+from qos.engine.retry import Retry
 from qos.errors import CannotConnect
 from qos.stream.closing import close
 from qos.stream.gate import Gate, is_confidential
@@ -260,16 +260,18 @@ class Session:
         loop = asyncio.get_running_loop()
         timeout_s = self._server.connect_timeout_s
         give_up_at = loop.time() + timeout_s
-        tries, noted = 0, ""
+        retry, noted = Retry(_FIRST_BACKOFF), ""
         while True:
             left_s = timeout_s if self._met else give_up_at - loop.time()
             started = await self._one_session(min(left_s, _ATTEMPT_S_MAX))
             problem = self._problem or f"{self._name}: the connection is lost"
             if self._refused_login or (self._lasting and not self._met):
                 raise CannotConnect(problem)
-            tries = 1 if started and not self._lasting else tries + 1
-            backoff = self._server.backoff if self._met else _FIRST_BACKOFF
-            delay_s = backoff.delay_s(tries, random.random())  # noqa: S311
+            if started and not self._lasting:
+                retry.succeeded()
+            if self._met:
+                retry.backoff = self._server.backoff
+            delay_s = retry.failed()
             if not self._met and loop.time() + delay_s >= give_up_at:
                 await asyncio.sleep(give_up_at - loop.time())
                 raise CannotConnect(f"{problem}; gave up after {timeout_s:g} s")

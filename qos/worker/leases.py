@@ -20,13 +20,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-import random
 from collections import OrderedDict, deque
 from collections.abc import Callable
 
 from qos.core.backoff import Backoff
 from qos.core.queue.item import ItemOutcome
 from qos.core.strings import bare
+from qos.engine.retry import Retry
 from qos.errors import (
     JobLost,
     LocalProtocolError,
@@ -252,7 +252,7 @@ class Leases:
             keeper.cancel()
 
     async def _keeper(self, job: Job, extend_at: float) -> None:
-        tries = 0
+        retry = Retry(_RETRY)
         while job.held:
             deadline = self._deadlines.get(job, math.inf)
             when = min(extend_at, deadline)
@@ -272,10 +272,9 @@ class Leases:
                     log.warning("locks cannot be extended: %s", error)
                     self._extends, extend_at = False, math.inf
                     continue
-                tries += 1
-                extend_at = _now() + _RETRY.delay_s(tries, random.random())  # noqa: S311
+                extend_at = _now() + retry.failed()
             else:
-                tries = 0
+                retry.succeeded()
                 extend_at = _now() + max(granted / 3, _EXTEND_S_MIN)
 
     async def extend(self, job: Job, seconds: float) -> float:
@@ -321,35 +320,36 @@ class Leases:
 
     async def _settle_until_answered(self, job: Job, how: Settling) -> None:
         deadline = self._deadlines.get(job, _now() + _SETTLE_S_MAX)
-        give_up_at = max(deadline, _now() + _SETTLE_S_MIN)
-        tries = 0
-        while True:
-            try:
-                if await self._ask_to_settle_unless_sent_again(job, how, tries):
-                    return
-                continue
-            except RequestFailed as error:
-                refused = error if isinstance(error, RequestRefused) else None
-                if not error.may_pass:
-                    condition = refused.condition if refused else None
-                    reason = f"it was not {how.outcome.value}: {error}"
-                    raise self._lost(job, reason, condition) from error
-                tries += 1
-                delay_s = _RETRY.delay_s(tries, random.random())  # noqa: S311
-                if _now() + delay_s >= give_up_at:
-                    reason = f"it may have been {how.outcome.value}: {error}"
-                    raise self._lost(job, reason, None) from error
-            await self._plugin.pause(delay_s)
+        retry = Retry(_RETRY)
+
+        async def ask() -> None:
+            while not await self._ask_unless_sent_again(job, how, retry.failures):
+                pass
+
+        try:
+            await retry.repeat(
+                ask,
+                pause=self._plugin.pause,
+                give_up_at=max(deadline, _now() + _SETTLE_S_MIN),
+            )
+        except RequestFailed as error:
+            if error.may_pass:
+                reason = f"it may have been {how.outcome.value}: {error}"
+                raise self._lost(job, reason, None) from error
+            reason = f"it was not {how.outcome.value}: {error}"
+            condition = error.condition if isinstance(error, RequestRefused) else None
+            raise self._lost(job, reason, condition) from error
 
     def _lost(self, job: Job, reason: str, condition: str | None) -> JobLost:
         self._note_loss(job, reason, condition)
         self._lose(job, reason, condition=condition)
         return JobLost(job.id, reason, condition=condition)
 
-    async def _ask_to_settle_unless_sent_again(
-        self, job: Job, how: Settling, tries: int
+    async def _ask_unless_sent_again(
+        self, job: Job, how: Settling, failures: int
     ) -> bool:
-        answer_s = min(_ANSWER_S, _ANSWER_S_MIN * 2.0**tries)
+        """Ask once; False: the item was sent again, so there will be no answer."""
+        answer_s = min(_ANSWER_S, _ANSWER_S_MIN * 2.0**failures)
         if self._lock_s is not None:
             answer_s = min(answer_s, max(_RETRY.first_s, self._lock_s / 3))
         try:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 import sqlite3
 from collections.abc import Awaitable, Callable
 from types import TracebackType
@@ -20,6 +19,7 @@ from slixmpp.basexmpp import BaseXMPP
 import xep_0254  # noqa: F401 - makes the plugin known
 from qos import arguments
 from qos.core.backoff import Backoff
+from qos.engine.retry import Retry
 from qos.errors import (
     InvalidArgument,
     LocalProtocolError,
@@ -328,7 +328,7 @@ class Worker:
 
     async def _follow(self) -> None:
         """Be subscribed, whatever happens."""
-        tries = 0
+        retry = Retry(_RETRY)
         while True:
             await self._plugin.session()
             self._renew.clear()
@@ -341,13 +341,12 @@ class Worker:
             ) as error:
                 if self._plugin.own is None:
                     continue  # there is nobody to blame
-                if self._is_final(error, tries):
+                if self._is_final(error, retry.failures):
                     raise
-                tries += 1
-                delay_s = _RETRY.delay_s(tries, random.random())  # noqa: S311
+                delay_s = retry.failed()
                 log.warning("not subscribed, again in %.1f s: %s", delay_s, error)
             else:
-                tries = 0
+                retry.succeeded()
                 delay_s = self._resubscribe_s
                 self._subscribed.set()
             try:
@@ -356,7 +355,7 @@ class Worker:
             except TimeoutError:
                 continue
 
-    def _is_final(self, error: Exception, tries: int) -> bool:
+    def _is_final(self, error: Exception, failures: int) -> bool:
         """Whether not to subscribe again: at first, what no patience helps with.
 
         Afterwards the queue may come back. And what the database was good for before
@@ -371,7 +370,7 @@ class Worker:
             return is_final
         if isinstance(error, RequestFailed):
             return False
-        return (is_first and tries == 0) or unrecoverable(error)
+        return (is_first and failures == 0) or unrecoverable(error)
 
     def _follow_ended(self, following: asyncio.Task[None]) -> None:
         error = None if following.cancelled() else following.exception()
