@@ -40,7 +40,7 @@ from qos.errors import (
 from qos.ids import new_id
 from qos.jids import jid_of
 from qos.journal import messages as journaled
-from qos.journal.recorder import recorder_of
+from qos.journal.recorder import Recorder, recorder_of
 from qos.journal.writer import JournalWriter, check_folder
 from qos.stores.base import Contents, Remember
 from qos.stream.closing import close_at_once
@@ -129,17 +129,22 @@ class Endpoint:
         node = str(xmpp.requested_jid)
         if settings.journal is not None:
             check_folder(settings.journal)
-        self._journal: JournalWriter | None = None
+        self._recorder = Recorder()
         self.store = store_of(settings.store)
         contents = self.store.open()
         with contextlib.ExitStack() as undo:
             undo.callback(lambda: close_at_once(xmpp.loop, self._close_store()))
-            self._journal = self._new_journal(node)
-            self._recorder = recorder_of(self._journal)
-            self._step_in(contents, undo)
+            journal = self._new_journal(node)
+            self._recorder = recorder_of(journal)
+            self._step_in(contents, journal, undo)
             undo.pop_all()
 
-    def _step_in(self, contents: Contents, undo: contextlib.ExitStack) -> None:
+    def _step_in(
+        self,
+        contents: Contents,
+        journal: JournalWriter | None,
+        undo: contextlib.ExitStack,
+    ) -> None:
         """Join the engine to the stream; in `undo` is what ends it if that fails."""
         settings = self.settings
         self._ask_for_resource(contents.remembered.get(_OWN_JID, ""))
@@ -156,7 +161,7 @@ class Endpoint:
             clock=self._clock,
             backoff=settings.backoff,
             limits=settings.outbox_limits,
-            journal=self._journal,
+            journal=journal,
         )
         undo.callback(self.outbox.stop)
         self.consumers = Consumers(self._stanza_of)
@@ -169,7 +174,7 @@ class Endpoint:
             own_domains=own_domains(
                 str(self.xmpp.requested_jid), component=self.xmpp.is_component
             ),
-            journal=self._journal,
+            journal=journal,
         )
         undo.callback(self.inbox.stop)
         self._discovery = Discovery(
@@ -249,8 +254,7 @@ class Endpoint:
         try:
             await self.store.close()
         finally:
-            if self._journal is not None:
-                await self._journal.close()
+            await self._recorder.close()
 
     # -- the application ---------------------------------------------------
 

@@ -10,14 +10,13 @@ from qos.cli.account import store_url
 from qos.cli.options import add_store
 from qos.cli.output import print_json
 from qos.cli.status import CommandError, Status
-from qos.cli.stored import in_full, journal_of, opened, summary, write
+from qos.cli.stored import in_full, opened, recorder_for, summary, write
 from qos.core.message import receiver
 from qos.core.message.effects import Save
 from qos.core.message.model import Incoming, IncomingState, only
 from qos.core.message.receiver_table import At, ReceiverInput
 from qos.errors import AmbiguousMessage
-from qos.journal import messages as journaled
-from qos.journal.writer import JournalWriter
+from qos.journal.recorder import Recorder
 from qos.options.parser import Parser, address
 from qos.stores.base import Store
 
@@ -125,9 +124,9 @@ async def run(arguments: argparse.Namespace) -> int:
         if arguments.action == "show":
             await print_json(in_full(record))
         else:
-            async with journal_of(arguments, store) as journal:
+            async with recorder_for(arguments, store) as recorder:
                 input_ = _input_for(record, arguments.action)
-                await print_json(summary(await _take(store, record, input_, journal)))
+                await print_json(summary(await _take(store, record, input_, recorder)))
     return Status.DONE
 
 
@@ -163,12 +162,11 @@ async def _take(
     store: Store,
     record: Incoming,
     input_: ReceiverInput,
-    journal: JournalWriter | None,
+    recorder: Recorder,
 ) -> Incoming:
     after, effects = receiver.step(record, input_, At(time.time()))
     assert after is not None
-    if journal is not None:
-        journal.note(*journaled.received(after, input_, effects, None))
+    recorder.received(after, input_, effects, None)
     for effect in effects:
         if isinstance(effect, Save):
             await write(store, effect)

@@ -13,7 +13,7 @@ from qos.cli.options import add_connection, add_store
 from qos.cli.output import note, print_json
 from qos.cli.send import Results, attended
 from qos.cli.status import Status
-from qos.cli.stored import in_full, journal_of, opened, summary, write
+from qos.cli.stored import in_full, opened, recorder_for, summary, write
 from qos.core.backoff import Backoff
 from qos.core.message import sender
 from qos.core.message.effects import End
@@ -21,8 +21,7 @@ from qos.core.message.model import Ended, Outgoing
 from qos.core.message.sender import SenderInput
 from qos.engine import Delivery, Outcome
 from qos.errors import UnknownMessage
-from qos.journal import messages as journaled
-from qos.journal.writer import JournalWriter
+from qos.journal.recorder import Recorder
 from qos.options.parser import Parser
 from qos.stores.base import Store
 
@@ -127,8 +126,8 @@ async def run(arguments: argparse.Namespace) -> int:
         if arguments.action == "show":
             await print_json(in_full(record))
         else:
-            async with journal_of(arguments, store) as journal:
-                await _withdraw(store, record, journal)
+            async with recorder_for(arguments, store) as recorder:
+                await _withdraw(store, record, recorder)
     return Status.DONE
 
 
@@ -147,16 +146,13 @@ def _find_ended(store: Store, msg_id: str) -> Ended:
     return ended[-1]
 
 
-async def _withdraw(
-    store: Store, record: Outgoing, journal: JournalWriter | None
-) -> None:
+async def _withdraw(store: Store, record: Outgoing, recorder: Recorder) -> None:
     """Take it back by the rules of the sender: certainly not delivered, or not at all."""
     now = time.time()
     at = sender.At(now=now, jitter=0.0, backoff=Backoff(), new_id=str, remember=True)
     withdraw = SenderInput.WITHDRAW
     ended, effects = sender.step(sender.resumed(record, now), withdraw, at)
-    if journal is not None:
-        journal.note(*journaled.sent(ended, withdraw, effects, node=journal.node))
+    recorder.sent(ended, withdraw, effects)
     for effect in effects:
         if isinstance(effect, End):
             await write(store, effect)

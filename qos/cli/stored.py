@@ -11,11 +11,12 @@ from qos.cli.status import CommandError, Status
 from qos.core.message.model import Ended, Incoming, Outgoing
 from qos.errors import LocalProtocolError, StoreError, StoreInUse, UsageError
 from qos.journal.messages import not_stored
+from qos.journal.recorder import Recorder, recorder_of
 from qos.journal.writer import JournalWriter
 from qos.stores import FilesStore, SqliteStore, store_from_url
 from qos.stores.base import Change, Store
 
-__all__ = ["in_full", "journal_of", "opened", "summary", "write"]
+__all__ = ["in_full", "opened", "recorder_for", "summary", "write"]
 
 
 @contextlib.asynccontextmanager
@@ -47,10 +48,10 @@ async def opened(url: str, *, to_read: bool) -> AsyncIterator[Store]:
 
 
 @contextlib.asynccontextmanager
-async def journal_of(
+async def recorder_for(
     arguments: argparse.Namespace, store: Store
-) -> AsyncIterator[JournalWriter | None]:
-    """What --journal names, for what is about to be changed in the store.
+) -> AsyncIterator[Recorder]:
+    """A recorder in the journal that --journal names, for changes in the store.
 
     Raises:
         UsageError: it is not known whose journal it is.
@@ -64,7 +65,7 @@ async def journal_of(
         if journal is not None:
             journal.note(*not_stored(journal.begun, store))
         try:
-            yield journal
+            yield recorder_of(journal)
         finally:
             store.journal = None
 

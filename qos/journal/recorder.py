@@ -59,6 +59,9 @@ class Recorder:
     def malformed(self, source: str, to: str, condition: str) -> None:
         """A request was malformed, and was refused."""
 
+    async def close(self) -> None:
+        """There is nothing more to record."""
+
 
 class _Recorder(Recorder):
     def __init__(self, journal: JournalWriter) -> None:
@@ -99,6 +102,9 @@ class _Recorder(Recorder):
 
     def malformed(self, source: str, to: str, condition: str) -> None:
         self._journal.note(messages.malformed(source, to, condition))
+
+    async def close(self) -> None:
+        await self._journal.close()
 
 
 def recorder_of(journal: JournalWriter | None) -> Recorder:

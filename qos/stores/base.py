@@ -162,6 +162,19 @@ class Journal(Protocol):
         """Whether it succeeded or failed; idle: and no other is wanted."""
 
 
+class NoJournal:
+    """The `Journal` of a store that has none."""
+
+    def commit_wanted(self) -> None:
+        """Nothing to do."""
+
+    def commit_begins(self) -> None:
+        """Nothing to do before the commit."""
+
+    def commit_ended(self, *, idle: bool) -> None:
+        """Nothing to do."""
+
+
 class Transaction(Protocol):
     """A transaction of an application in the file of a store, with what the store writes.
 

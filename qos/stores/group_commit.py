@@ -45,7 +45,7 @@ from typing import ClassVar, Generic, TypeAlias, TypeVar
 
 from qos import arguments
 from qos.errors import StoreError, StoreFull, StoreInUse, StoreReadOnly
-from qos.stores.base import Journal
+from qos.stores.base import Journal, NoJournal
 
 __all__ = ["DurableStore", "GroupCommit", "disk_error", "identity", "sync"]
 
@@ -78,12 +78,12 @@ class GroupCommit(Generic[_Change]):
     and the end of a commit begins the next.
 
     Attributes:
-        journal: what must be ahead of each commit, if there is one.
+        journal: what must be ahead of each commit.
     """
 
     def __init__(self, start: Start[_Change]) -> None:
         """Take what starts a commit; its future must not be cancelled."""
-        self.journal: Journal | None = None
+        self.journal: Journal = NoJournal()
         self._start = start
         self._enter(None)
 
@@ -105,8 +105,7 @@ class GroupCommit(Generic[_Change]):
             self._written = _Shared(loop=loop)
             if not self._busy:
                 self._busy = True
-                if self.journal is not None:
-                    self.journal.commit_wanted()
+                self.journal.commit_wanted()
                 # Not at once: others that wake in this turn of the loop join.
                 loop.call_soon(self._next)
         self._changes.extend(changes)
@@ -117,9 +116,8 @@ class GroupCommit(Generic[_Change]):
         loop = self._running_loop()
         if not self._busy:
             self._busy = True
-            if self.journal is not None:
-                # What is noted meanwhile may be about a commit that has to wait.
-                self.journal.commit_wanted()
+            # What is noted meanwhile may be about a commit that has to wait.
+            self.journal.commit_wanted()
             self._turn = loop.create_future()
             return
         turn = loop.create_future()
@@ -135,7 +133,7 @@ class GroupCommit(Generic[_Change]):
         """Call when a commit that was made in the turn has ended, before `end_turn`."""
         # What others have written meanwhile was not in it: then lines that were noted
         # before it are about the next one.
-        if self.journal is not None and self._written is None:
+        if self._written is None:
             self.journal.commit_ended(idle=False)
 
     def end_turn(self) -> None:
@@ -179,12 +177,10 @@ class GroupCommit(Generic[_Change]):
         self._committing = written
         if written is None:
             self._busy = False
-            if self.journal is not None:
-                self.journal.commit_ended(idle=True)
+            self.journal.commit_ended(idle=True)
             return
-        before = self.journal.commit_begins() if self.journal is not None else None
         try:
-            commit = self._start(changes, before)
+            commit = self._start(changes, self.journal.commit_begins())
         except Exception as error:  # noqa: BLE001 - or its writers would wait for ever
             self._end(written, error)
         else:
@@ -192,8 +188,7 @@ class GroupCommit(Generic[_Change]):
 
     def _end(self, written: _Shared, error: BaseException | None) -> None:
         self._committing = None
-        if self.journal is not None:
-            self.journal.commit_ended(idle=False)
+        self.journal.commit_ended(idle=False)
         if error is None:
             written.set_result(None)
         else:
@@ -226,12 +221,12 @@ class DurableStore(abc.ABC, Generic[_Contents, _Change]):
 
     @property
     def journal(self) -> Journal | None:
-        """What is written before each commit; see this module."""
+        """What is written before each commit; see this module. None: nothing."""
         return self._commits.journal
 
     @journal.setter
     def journal(self, journal: Journal | None) -> None:
-        self._commits.journal = journal
+        self._commits.journal = NoJournal() if journal is None else journal
 
     def __init__(self, scheme: str, path: str | os.PathLike[str]) -> None:
         path = arguments.path("path", path)

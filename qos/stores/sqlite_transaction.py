@@ -81,8 +81,7 @@ class SqliteTransaction:
         self._ended = True
         if not self._begun:
             return self._store.write(changes)
-        journal = self._commits.journal
-        before = journal.commit_begins() if journal is not None else None
+        before = self._commits.journal.commit_begins()
         committed = self._run(lambda: self._commit(changes, before))
 
         def ended(_committed: object) -> None:

@@ -34,9 +34,9 @@ from qos.errors import (
     RequestFailed,
     RequestRefused,
 )
-from qos.journal.schema import Entry, WorkerEvent
 from qos.journal.writer import JournalWriter
 from qos.worker.job import Job, Settling
+from qos.worker.recorder import job_recorder_of
 from qos.worker.retract_batcher import RetractBatcher
 from xep_0254.events import DeliveredItem, Event
 from xep_0254.queueing import XEP_0254
@@ -75,14 +75,6 @@ _TOKENS_MAX = 10_000
 _GONE = frozenset({"conflict", "forbidden", "item-not-found", "unexpected-request"})
 
 
-_OUTCOMES = {
-    ItemOutcome.ACCEPTED: WorkerEvent.ACCEPTED,
-    ItemOutcome.RELEASED: WorkerEvent.RELEASED,
-    ItemOutcome.MODIFIED: WorkerEvent.MODIFIED,
-    ItemOutcome.REJECTED: WorkerEvent.REJECTED,
-}
-
-
 class Leases:
     """The leases of a worker at one node.
 
@@ -112,9 +104,7 @@ class Leases:
         self._lock_s = lock_s
         self._extends = extend
         self._given_up = given_up
-        self._journal = journal
-        # What a handler has begun with, and whose end is not journaled yet.
-        self._begun: set[Job] = set()
+        self._recorder = job_recorder_of(journal, service, node)
         self._waiting: deque[Job] = deque()
         self._changed = asyncio.Event()
         # Who waits for a job, in the order of coming.
@@ -135,9 +125,7 @@ class Leases:
             while self._waiting:
                 job = self._waiting.popleft()
                 if job.held:
-                    self._begun.add(job)
-                    attempt = job.delivery_count + 1
-                    self._note(job, WorkerEvent.STARTED, attempt=attempt)
+                    self._recorder.started(job)
                     return job
             if self._closed:
                 return None
@@ -315,7 +303,7 @@ class Leases:
         except LocalProtocolError:
             self._keep(job, _now())  # it was never sent
             raise
-        self._note(job, _OUTCOMES[how.outcome], condition=_condition(how))
+        self._recorder.settled(job, how)
         self._forget(job)
 
     async def _settle_until_answered(self, job: Job, how: Settling) -> None:
@@ -341,7 +329,7 @@ class Leases:
             raise self._lost(job, reason, condition) from error
 
     def _lost(self, job: Job, reason: str, condition: str | None) -> JobLost:
-        self._note_loss(job, reason, condition)
+        self._recorder.lost(job, reason, condition)
         self._lose(job, reason, condition=condition)
         return JobLost(job.id, reason, condition=condition)
 
@@ -382,7 +370,7 @@ class Leases:
 
     async def give_back(self, job: Job) -> None:
         """Release a job that is not wanted any more; asked once, whatever comes."""
-        self._note(job, WorkerEvent.RELEASED, condition="stopped")
+        self._recorder.released(job)
         self._lose(job, "the worker has stopped")
         try:
             released = Settling(ItemOutcome.RELEASED)
@@ -421,7 +409,7 @@ class Leases:
                 job.abandon()
             await asyncio.gather(*ends, return_exceptions=True)
             for job in settling:
-                self._note_loss(job, "there was no answer", None)
+                self._recorder.lost(job, "there was no answer")
         await self._retracting.end()
         for keeper in self._keepers.values():
             keeper.cancel()
@@ -440,38 +428,10 @@ class Leases:
 
     def _lose(self, job: Job, reason: str, *, condition: str | None = None) -> None:
         if not job.settling:
-            self._note_loss(job, reason, condition)
+            self._recorder.lost(job, reason, condition)
         # Else the answer says what has become of it.
         job.lose(reason, condition=condition)
         self._forget(job)
-
-    def _note_loss(self, job: Job, reason: str, condition: str | None) -> None:
-        why = condition or reason.partition(":")[0]
-        self._note(job, WorkerEvent.LOST, condition=why)
-
-    def _note(
-        self,
-        job: Job,
-        event: WorkerEvent,
-        *,
-        attempt: int | None = None,
-        condition: str | None = None,
-    ) -> None:
-        if job not in self._begun:
-            return
-        if event is not WorkerEvent.STARTED:
-            self._begun.discard(job)
-        if self._journal is not None:
-            self._journal.note(
-                Entry(
-                    event,
-                    source=self.service,
-                    queue=self.node,
-                    item=job.id,
-                    attempt=attempt,
-                    condition=condition,
-                )
-            )
 
     def _forget(self, job: Job) -> None:
         self._let_go(job)
@@ -483,13 +443,6 @@ class Leases:
             if len(self._known) > _TOKENS_MAX:
                 self._known.popitem(last=False)
         self._changed.set()
-
-
-def _condition(how: Settling) -> str | None:
-    """Never the reason: it may speak of the payload."""
-    if how.undeliverable_here:
-        return "undeliverable-here"
-    return "failed" if how.delivery_failed else None
 
 
 def _now() -> float:
