@@ -22,13 +22,13 @@ __all__ = [
 ]
 
 
-#: The server of a component is mostly on the same machine.
+#: The server of a component usually runs on the same machine.
 _COMPONENT_HOST = "127.0.0.1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account(Login):
-    """An account to be, with QoS.
+    """The account of a command for messages: its login and its QoS options.
 
     Attributes:
         plugin: the options of xep_qos.
@@ -41,7 +41,7 @@ def account_from(arguments: argparse.Namespace) -> Account:
     """Check the options of a command for messages, and read the password.
 
     Raises:
-        UsageError: they make no sense together.
+        UsageError: the options contradict each other, or there is no password.
     """
     login = login_from(arguments)
     return Account(
@@ -69,7 +69,7 @@ def component_from(arguments: argparse.Namespace) -> Component:
     """Check the options of a component, and read its secret.
 
     Raises:
-        UsageError: they make no sense together.
+        UsageError: the options contradict each other, or there is no secret.
     """
     host = arguments.host or _COMPONENT_HOST
     if not arguments.insecure and not is_loopback(host):
@@ -94,29 +94,29 @@ def store_url(
     jid: str | None = None,
     suffix: str = ".sqlite",
 ) -> str:
-    """The store that is meant: --store, or the one that belongs to a JID.
+    """The URL of the store: --store, or the default store of a JID.
 
     Args:
-        arguments: with --store, and --jid unless the JID is given.
-        create: make the folder of the latter, if it is not there.
-        jid: whose store it is; None: that of --jid.
-        suffix: of the name of its file.
+        arguments: with --store, and with --jid unless the JID is given.
+        create: create the folder of the default store, if it is missing.
+        jid: the owner of the default store; None: that of --jid.
+        suffix: of the file name of the default store.
 
     Raises:
-        UsageError: neither is given.
-        StoreError: the folder cannot be made.
+        UsageError: neither --store nor a JID is given.
+        StoreError: the folder cannot be created.
     """
     if arguments.store is not None:
         return str(arguments.store)
     jid = jid or arguments.jid
     if jid is None:
         raise UsageError("--store is needed, or --jid to find the store of an account")
-    # The XDG Base Directory Specification: a relative path is to be ignored.
+    # The XDG Base Directory Specification: a relative path must be ignored.
     state = Path(os.environ.get("XDG_STATE_HOME", ""))
     if not state.is_absolute():
         state = Path.home() / ".local" / "state"
-    # One store a JID as given, resource included: two processes can be logged in
-    # to one account, but they cannot share a store.
+    # Each JID as given, resource included, has a store of its own: two processes can be
+    # logged in to one account, but they cannot share a store.
     folder = state / "xmpp-qos"
     url = f"sqlite:{folder / quote(jid, safe='@ ')}{suffix}"
     if create:

@@ -1,4 +1,4 @@
-"""`xmpp-qos audit`: what the journals of many nodes say together."""
+"""`xmpp-qos audit`: an audit of the journals of many nodes."""
 
 from __future__ import annotations
 
@@ -41,33 +41,33 @@ examples:
   xmpp-qos audit journals --out audit --follow
   xmpp-qos audit hdfs:///journals --out hdfs:///audit --master spark://master:7077
 
-OUT gets a Delta table, by date, for each of deliveries, anomalies, routes_hourly,
-unproven_hourly, windows_hourly, refusals, queue_items, queues_hourly and workers_hourly;
-problems, a small one, tells of lines and files that are none of a journal's; and
-report.html shows it all. metrics.prom has its numbers for Prometheus, by the textfile
-collector of node_exporter. Days that are audited again are replaced, others stay. The
-table audits says which versions of the tables belong together: whoever reads these sees
-one whole audit, also while another one goes on or was killed, and for a week after it
-was replaced. One audit at a time writes into OUT.
+OUT gets one Delta table, partitioned by date, for each of deliveries, anomalies,
+routes_hourly, unproven_hourly, windows_hourly, refusals, queue_items, queues_hourly and
+workers_hourly. The small table problems lists lines and files that are no part of a
+journal. report.html shows everything. metrics.prom has the numbers for Prometheus, for
+the textfile collector of node_exporter. A day that is audited again is replaced; other
+days stay. The table audits says which versions of the tables belong together: its readers
+see one complete audit, even while another audit runs or was killed, and for a week after
+it was replaced. Only one audit at a time writes into OUT.
 
-Only what the lines prove is an anomaly: a message is lost, or orphaned, only if the
-journal of the other device was kept all that time, without a line missing. What looks
-wrong otherwise is not proven; why is counted. Whoever can write in a folder can speak
-for any node, unless it is given as NODE=DIR. Files that are being written are not read,
-only counted.
+Only an anomaly that the lines prove is reported. A message counts as lost or orphaned
+only if the journal of the other device was kept all that time, with no line missing.
+Other suspect messages are counted as not proven, by reason. Anybody who can write into
+a folder can claim to be any node, unless the folder is given as NODE=DIR. Files that are
+still being written are counted, but not read.
 
-With --follow it goes on: files and days that come are taken in, and the tables and the
-report are kept up to date, until Ctrl-C or SIGTERM. What is under way is finished then;
-a second Ctrl-C ends it at once. Either way, or if it is killed, it goes on where it was
-when it is started again, with the same JOURNALs, OUT and --late. How far it is, is kept
-in OUT/.follow. A day is open until --late days after the latest one that was seen (that
-of a clock that is in the future does not count). The report shows the open days; the
-tables of the others stay. A line that comes later, or belongs to a message of such a
-day, is in no table: it is counted in problems, as late-line. An audit without --follow,
-into another OUT, has it in its tables. What is there at the first look is never late.
+With --follow the audit goes on: new files and days are taken in, and the tables and the
+report are kept up to date, until Ctrl-C or SIGTERM. The current batch is finished then; a
+second Ctrl-C ends it at once. In either case, or after a kill, a new start with the same
+JOURNALs, OUT and --late continues where it stopped. The position is kept in OUT/.follow.
+A day is open until --late days after the latest day seen (days in the future, from a
+wrong clock, do not count). The report shows the open days; the tables keep the others. A
+line that comes later, or belongs to a message of a closed day, is in no table: problems
+counts it as late-line. An audit without --follow, into another OUT, has it in its tables.
+Files that are there at the first look are never late.
 
-exit status: 0 no anomaly, 1 anomalies, 2 wrong usage, or there is no Spark here, 3 no
-message could be judged.
+exit status: 0 no anomaly, 1 anomalies, 2 wrong usage, or Spark is missing, 3 no message
+could be judged.
 """
 
 
@@ -76,72 +76,74 @@ def parser(prog: str) -> Parser:
     parser = Parser(
         prog=prog,
         usage=f"{prog} JOURNAL … --out DIR [options]",
-        description="Read journals, and find out what was lost, done twice, refused or "
-        "is stuck, and how\nlong it all took. Runs on Spark: on this machine, or on a "
-        "cluster.",
+        description="Read journals, and find out which messages were lost, handed over "
+        "twice, refused or\nare stuck, and how long all of them took. Runs on Spark: on "
+        "this machine or on a cluster.",
         epilog=_EPILOG,
     )
     parser.add_argument(
         "journals",
         nargs="+",
         metavar="JOURNAL",
-        help="the folder of a journal, in which there are date=… folders; or NODE=DIR: "
-        "in this folder only lines of this node count (a JID, or an account for all of "
-        "its devices)",
+        help="the folder of a journal, with date=… folders in it; or NODE=DIR: only "
+        "lines of this node count in this folder (a JID, or an account for all of its "
+        "devices)",
     )
     parser.add_argument(
-        "--out", required=True, metavar="DIR", help="where the tables and the report go"
+        "--out", required=True, metavar="DIR", help="folder for tables and report"
     )
     parser.add_argument(
-        "--from", dest="first", type=day, metavar="DATE", help="the first day, in UTC"
+        "--from", dest="first", type=day, metavar="DATE", help="the first day (UTC)"
     )
     parser.add_argument(
-        "--to", dest="last", type=day, metavar="DATE", help="the last day, in UTC"
+        "--to", dest="last", type=day, metavar="DATE", help="the last day (UTC)"
     )
     parser.add_argument(
-        "--follow", action="store_true", help="go on, and keep it all up to date"
+        "--follow", action="store_true", help="keep running, and keep OUT up to date"
     )
     parser.add_argument(
         "--every",
         type=seconds,
         metavar="S",
-        help="with --follow: how often to look for new files, and to judge again what "
-        f"is stuck (default: {EVERY_S:g})",
+        help="with --follow: seconds between two looks for new files; stuck messages "
+        f"are judged again too (default: {EVERY_S:g})",
     )
     parser.add_argument(
         "--once",
         action="store_true",
-        help="with --follow: take in what is there now, and end: for cron",
+        help="with --follow: take in the files that are there, and end; for cron",
     )
     parser.add_argument(
         "--late",
         type=_days,
         metavar="DAYS",
-        help="with --follow: how long a day is open, for files that come late "
+        help="with --follow: days that a day stays open for files that come late "
         f"(default: {LATE_DAYS})",
     )
     parser.add_argument(
         "--master",
         metavar="URL",
-        help="where Spark is to run (default: what spark-submit says, or all cores of "
-        "this machine)",
+        help="the Spark master (default: that of spark-submit, or all cores of this "
+        "machine)",
     )
     parser.add_argument(
         "--stuck-after",
         type=seconds,
         default=_STUCK_AFTER_S,
         metavar="S",
-        help="what is held or outstanding for longer is stuck (default: %(default)g)",
+        help="seconds after which a message that is held or outstanding is stuck "
+        "(default: %(default)g)",
     )
     parser.add_argument(
         "--skew",
         type=seconds,
         default=_SKEW_S,
         metavar="S",
-        help="how far the clocks of two nodes may differ (default: %(default)g)",
+        help="seconds by which the clocks of two nodes may differ (default: "
+        "%(default)g)",
     )
     parser.add_argument(
-        "--json", action="store_true", help="the summary as JSON on stdout"
+        "--json", action="store_true", help="print the summary as JSON on stdout"
     )
     return parser
 
@@ -188,7 +190,7 @@ async def run(arguments: argparse.Namespace) -> int:
 
 
 class _BatchRun(AuditRun):
-    """Audits what is there, once."""
+    """One audit of the journals that are there."""
 
     def _do(self, spark: SparkSession) -> Summary:
         from qos.audit.delta import CannotWrite
@@ -209,7 +211,7 @@ class _BatchRun(AuditRun):
 
 
 def _journals(texts: Sequence[str], arguments: argparse.Namespace) -> list[str]:
-    """The journals as the pipeline is to find them; see qos.audit.journals."""
+    """The journals in the form that the pipeline expects; see qos.audit.journals."""
     found: dict[str, str] = {}
     for text in texts:
         node, folder = _node_and_folder(text)
@@ -223,7 +225,7 @@ def _journals(texts: Sequence[str], arguments: argparse.Namespace) -> list[str]:
 
 
 def _node_and_folder(text: str) -> tuple[str, str]:
-    """The parts of NODE=DIR; of a folder that is tied to no node the first is empty."""
+    """The two parts of NODE=DIR; the first is empty for a folder without a node."""
     if _is_folder(text):
         return "", text
     for sign in re.finditer("=", text):
@@ -236,7 +238,7 @@ def _node_and_folder(text: str) -> tuple[str, str]:
                     f"{text}: {name!r} is no JID: NODE=DIR, such as "
                     "lamp@example.org/1=journals/lamp"
                 ) from None
-    # The folder of a node is not there; or there is no folder of the whole name.
+    # The folder of a node does not exist, or no folder has the whole text as its name.
     name, _, folder = text.partition("=")
     return "", folder if "@" in name and folder else text
 
@@ -247,15 +249,15 @@ def _is_folder(text: str) -> bool:
 
 
 def _folder(text: str, arguments: argparse.Namespace) -> str:
-    """The folder of a journal as Spark is to find it."""
+    """The folder of a journal in the form that Spark expects."""
     if "://" in text:
         return text
     path = Path(text)
-    # Path("") is the current folder, and "" a variable that is not set.
+    # Path("") is the current folder, but "" is more likely an unset variable.
     if not text or not path.is_dir():
         raise UsageError(f"{text}: there is no such folder")
     has_days = path.name.startswith("date=") or any(path.glob("date=*/"))
-    # Of one that is followed the first day may come yet.
+    # A followed folder may still be empty: its first day may come later.
     if not has_days and not arguments.follow:
         raise UsageError(f"{text}: no journal: there is no date=… folder in it")
     if not os.access(path, os.R_OK | os.X_OK):
@@ -264,7 +266,7 @@ def _folder(text: str, arguments: argparse.Namespace) -> str:
 
 
 def _out(text: str) -> str:
-    # It imports nothing.
+    # This import is cheap: the module imports nothing.
     from qos.audit.locations import local_path
 
     path = local_path(text)
@@ -283,7 +285,7 @@ def _out(text: str) -> str:
     return str(path.resolve())
 
 
-# -- what it prints --------------------------------------------------------
+# -- output ----------------------------------------------------------------
 
 
 def _table(summary: Summary) -> str:
@@ -325,7 +327,7 @@ def _verdict(summary: Summary, report: str) -> str:
 
 
 def _record(summary: Summary, report: str) -> dict[str, object]:
-    """The summary as JSON has it."""
+    """The summary as a JSON object."""
     record: dict[str, object] = asdict(summary)
     days = {
         name: str(record[name])

@@ -1,4 +1,4 @@
-"""`xmpp-qos audit --follow`: an audit that goes on."""
+"""`xmpp-qos audit --follow`: an audit that keeps running."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ LATE_DAYS = 7
 
 
 def check(arguments: argparse.Namespace) -> None:
-    """See that the options make sense together, and fill in those not given.
+    """Check that the options fit together, and fill in the defaults.
 
     Raises:
-        UsageError: they do not.
+        UsageError: they do not fit together.
     """
     if not arguments.follow:
         for name in ("once", "every", "late"):
@@ -40,21 +40,21 @@ def check(arguments: argparse.Namespace) -> None:
     if arguments.first or arguments.last:
         raise UsageError("--follow has no --from and --to: it reads what is there")
     if arguments.once and arguments.every:
-        raise UsageError("--once or --every: only one of them")
+        raise UsageError("give --once or --every, not both")
     arguments.every = arguments.every or EVERY_S
     arguments.late = arguments.late or LATE_DAYS
     if arguments.stuck_after >= arguments.late * 86_400:
         raise UsageError(
-            f"--stuck-after {arguments.stuck_after:g} is longer than a day is open: "
+            f"--stuck-after {arguments.stuck_after:g} is longer than a day stays open: "
             "make --late longer"
         )
 
 
 class FollowRun(AuditRun):
-    """Follows journals until it is cancelled; a second time, and it gives up.
+    """A follower of journals; a second cancellation stops it at once.
 
     Args:
-        told: called for each look that has brought something new.
+        told: called for each look that has found something new.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class FollowRun(AuditRun):
             return False
         self._stopped.set()
         if not self._waits:
-            note("stopping, when this batch is done; once more, and it is at once")
+            note("stopping after this batch; press Ctrl-C again to stop at once")
         return True
 
     def _busy(self, step: str) -> None:
@@ -120,7 +120,7 @@ class FollowRun(AuditRun):
 
 
 def said(look: Look) -> str:
-    """A look in a line."""
+    """The result of a look, as one line."""
     found = look.summary
     batch = "no batch yet" if look.batch < 0 else f"batch {look.batch}"
     return (

@@ -1,4 +1,4 @@
-"""The parameters of an audit that its command gives, for one audit or a follower."""
+"""The parameters of an audit command, for a single audit or a follower."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["AuditRun"]
 
 
 class AuditRun(SparkRun["Summary"]):
-    """An audit."""
+    """The base of a single audit and of a follower."""
 
     def __init__(
         self, journals: list[str], out: str, arguments: argparse.Namespace
@@ -45,7 +45,7 @@ class AuditRun(SparkRun["Summary"]):
         )
         out = local_path(self._out)
         if given.follow and out is not None:
-            # Nearly all that is older than the last report was taken in before that.
+            # Nearly all files older than the last report were taken in before it.
             with contextlib.suppress(OSError):
                 drawn = (out / REPORT).stat().st_mtime
                 files = [each for each in files if os.stat(each.path).st_mtime >= drawn]

@@ -1,6 +1,6 @@
-"""`xmpp-qos bench`: measures this library on this machine.
+"""`xmpp-qos bench`: measurements of this library on this machine.
 
-Here are the words of it; what they do is in the modules `bench_*` beside it.
+This module has the arguments and help texts; the modules `bench_*` beside it measure.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ __all__ = ["FOOTPRINT", "WINDOWS", "parser", "run"]
 
 WINDOWS = (1, 16, 64, 256)
 
-#: What `footprint` measures, in order.
+#: The measurements of `footprint`, in order.
 FOOTPRINT = ("import", "stanzas", "outstanding", "flat")
 
-#: The first thousand do not count, and the rest is cut into ten.
+#: The first thousand messages do not count, and the rest is divided into ten parts.
 _FLAT_MIN = 2000
 
-#: More makes no difference, but for memory.
+#: A larger window changes nothing but memory.
 _WINDOW_MAX = 4096
 
-#: Below what servers take in a stanza by default.
+#: Below the default limit of servers for a stanza.
 _SIZE_MAX = 200_000
 
 _EVENTS = (1_000_000, 3_000_000, 10_000_000)
@@ -50,17 +50,17 @@ examples:
   xmpp-qos bench footprint --only flat --flat-messages 1M
   xmpp-qos bench guard
 
-Two processes are logged in at one server, and one sends to the other as many messages
-as there is time for, with a window of them under way; each row has processes of its
-own. All rows are measured in turns, so that what disturbs the machine disturbs all of
-them, and the figures are medians of the turns. Whatever is sent is checked to have been
-handed over. The rows of --floor do the same work for the server and nothing else; the
-ratios to them, and to the rows of --peers that promise the same, are those of a row's
-own turns. Latency is from giving a message to the library to its end: at level
-unacknowledged that is its arrival.
+Two processes are logged in at one server. One sends the other as many messages as it can
+in the given time, with a window of them in flight. Each row has processes of its own. All
+rows are measured in turns, so that a disturbance of the machine hits all of them, and the
+figures are medians of the turns. Every message sent is checked to have been handed over.
+The rows of --floor do the same work for the server and nothing else. The ratios to them,
+and to the rows of --peers with the same promise, are taken within the same turn. Latency
+is the time from giving a message to the library to its end; at level unacknowledged, to
+its arrival.
 
-Stores are in the temporary folder (TMPDIR): it should be on a disk. Everything as it is
-by default takes some 7 minutes, 12 with --floor, and 27 with --floor --peers.
+Stores are in the temporary folder (TMPDIR), which should be on a disk. With the defaults
+a run takes some 7 minutes, 12 with --floor, and 27 with --floor --peers.
 """
 
 _AUDIT = """\
@@ -69,14 +69,14 @@ examples:
   xmpp-qos bench audit --events 1M 3M 10M 30M --repeat 3 --plot audit.svg
   xmpp-qos bench audit --events 100k --repeat 1 --json
 
-Makes journals of each size, and then, in one Spark session and in turns, reads and
-counts the files and audits them. What is compared with an audit is
+Makes journals of each size. Then, in one Spark session and in turns, it reads and counts
+the files, and audits them. An audit is compared with two ways to read the same files:
 
   read      reading with the schema of a journal, every field parsed, and counting
-  inferred  spark.read.json(folder).count(), which has to find out the schema first
+  inferred  spark.read.json(folder).count(), which must first find out the schema
 
 The ratio is the median of the turns. One turn before them, at the smallest size, is not
-counted: Java is slow before it has compiled what it runs. Ten million events take some
+counted: Java is slow until it has compiled what it runs. Ten million events take some
 3 GB in the temporary folder (TMPDIR), and as much again while they are audited.
 """
 
@@ -86,27 +86,28 @@ examples:
   xmpp-qos bench footprint --only import stanzas --repeat 9
   xmpp-qos bench footprint --only flat --flat-messages 1M --json
 
-Four measurements, all in processes of their own, on a Prosody that is started:
+Four measurements, all in processes of their own, on a Prosody that is started for them:
 
-  import       to import xep_qos in a fresh interpreter that has imported slixmpp: how long
-               that takes, processor time, and modules that were not there before
-  stanzas      pings (iq) and plain messages, each answered: processor time a stanza at
-               an application that has the plugin loaded, one that has only slixmpp's
-               XEP-0199, and one that has only what the plugin needs of slixmpp.
-               Medians, and quartiles, of what is more in each turn; "without, again" is
-               a second one without, and shows what is noise
-  outstanding  messages to an account that is not there, in an outbox. RSS more: after they
-               were submitted than before. Started: after a start with them than after
-               one without. Load: until the plugin has opened the store; start: from
-               there until a message to somebody else has ended, and the same without
-               them. Rate: of messages to somebody else, beside them and without them
-  flat         one assured message after another, SQLite and a journal at both ends: what
-               one costs from the 1,000th on, in ten stretches; RSS and the files of each
-               end after each; and the last stretch divided by the first
+  import       importing xep_qos in a fresh interpreter that has imported slixmpp: time,
+               processor time, and the number of additional modules
+  stanzas      pings (iq) and plain messages, each answered: processor time per stanza in
+               an application with the plugin loaded, in one with slixmpp's XEP-0199 only,
+               and in one with only those parts of slixmpp that the plugin needs. Shown are
+               medians and quartiles of the difference within each turn; "without, again"
+               is a second run without the plugin, and shows the noise
+  outstanding  messages in the outbox to an account that is not there. RSS more: after
+               submitting them, compared with before. Started: after a start with them,
+               compared with a start without. Load: until the plugin has opened the store;
+               start: from there until a message to another account has ended; the same
+               without them. Rate: of messages to another account, beside them and without
+  flat         one assured message after another, with SQLite and a journal at both ends:
+               the cost of a message from the 1,000th on, in ten stretches; RSS and file
+               sizes of each end after each stretch; and the last stretch divided by the
+               first
 
-Below each table stands what the project wants to reach, and whether it has. The ratios
-are of turns that follow each other; yet 2 % more can only be seen on a machine that has
-nothing else to do. Everything takes some 5 minutes; a million messages take 10 and more.
+Below each table is the goal of the project, and whether it is reached. The ratios are
+taken between neighbouring turns; even so, a difference of 2 % is visible only on a machine
+that does nothing else. A full run takes some 5 minutes; a million messages take 10 or more.
 Files are in the temporary folder (TMPDIR), which should be on a disk.
 """
 
@@ -114,8 +115,8 @@ _GUARD = """\
 examples:
   xmpp-qos bench guard
 
-Takes half a minute; another half if something seems to be slower, for it may have been
-somebody else who used the machine. The exit status is 1 if it is slower again.
+Takes half a minute. If something seems slower, it is measured once more, since another
+program may have used the machine. The exit status is 1 if it is slower again.
 """
 
 
@@ -124,20 +125,20 @@ def parser(prog: str) -> Parser:
     parser = Parser(
         prog=prog,
         usage="%(prog)s [options]\n       %(prog)s WHAT [options]",
-        description="Measure this library here: what it brings over, how fast, and at "
-        "which cost.",
+        description="Measure this library here: whether messages arrive, how fast, and "
+        "at which cost.",
         epilog=_EPILOG,
     )
     _add_rows(parser)
     _add_work(parser)
     _add_server(parser)
     whats = parser.add_subparsers(
-        dest="what", metavar="WHAT", title="something else to measure", prog=prog
+        dest="what", metavar="WHAT", title="other measurements", prog=prog
     )
     audit = whats.add_parser(
         "audit",
-        help="an audit next to reading the same journals",
-        description="Measure an audit next to reading and counting the same journals.",
+        help="an audit, compared with reading the same journals",
+        description="Measure an audit, compared with reading and counting the journals.",
         epilog=_AUDIT,
     )
     audit.add_argument(
@@ -146,7 +147,7 @@ def parser(prog: str) -> Parser:
         nargs="+",
         default=_EVENTS,
         metavar="N",
-        help="sizes of journals, in lines, roughly (default: 1M 3M 10M)",
+        help="approximate sizes of journals, in lines (default: 1M 3M 10M)",
     )
     audit.add_argument(
         "--repeat",
@@ -160,25 +161,24 @@ def parser(prog: str) -> Parser:
         type=whole(1),
         default=2,
         metavar="N",
-        help="that Spark may use (default: %(default)s)",
+        help="cores that Spark may use (default: %(default)s)",
     )
     audit.add_argument(
-        "--json", action="store_true", help="the figures as JSON on stdout"
+        "--json", action="store_true", help="print the figures as JSON on stdout"
     )
     add_plot(audit)
     audit.add_argument(
         "--keep",
         type=Path,
         metavar="DIR",
-        help="make journals and tables in this folder, a new or an empty one, and "
-        "leave them there",
+        help="put journals and tables into this new or empty folder, and keep them",
     )
     _add_footprint(whats)
     whats.add_parser(
         "guard",
-        help="whether this library is as near to its floor as it was",
+        help="check that this library is as near to its floor as before",
         description="Measure the ratios to the floor on a Prosody, and fail if one is "
-        "much less than it was when it was last looked at.",
+        "much lower than the recorded one.",
         epilog=_GUARD,
     )
     return parser
@@ -187,8 +187,8 @@ def parser(prog: str) -> Parser:
 def _add_footprint(whats: argparse._SubParsersAction[Parser]) -> None:
     footprint = whats.add_parser(
         "footprint",
-        help="what the plugin costs beside its messages: import, other stanzas, memory",
-        description="Measure what the plugin costs an application beside its messages.",
+        help="what the plugin costs besides messages: import, other stanzas, memory",
+        description="Measure what the plugin costs an application besides its messages.",
         epilog=_FOOTPRINT,
     )
     footprint.add_argument(
@@ -204,21 +204,22 @@ def _add_footprint(whats: argparse._SubParsersAction[Parser]) -> None:
         type=_count,
         default=100_000,
         metavar="N",
-        help="outstanding ones, of 1,000 bytes (default: 100k)",
+        help="outstanding messages, of 1,000 bytes each (default: 100k)",
     )
     footprint.add_argument(
         "--flat-messages",
         type=_flat_count,
         default=100_000,
         metavar="N",
-        help="that `flat` sends (default: 100k)",
+        help="messages that `flat` sends (default: 100k)",
     )
     footprint.add_argument(
         "--seconds",
         type=seconds,
         default=2.0,
         metavar="S",
-        help="for each rate beside the outstanding ones (default: %(default)g)",
+        help="seconds for each rate beside the outstanding messages (default: "
+        "%(default)g)",
     )
     footprint.add_argument(
         "--repeat",
@@ -229,7 +230,7 @@ def _add_footprint(whats: argparse._SubParsersAction[Parser]) -> None:
         "`outstanding` (default: %(default)s)",
     )
     footprint.add_argument(
-        "--json", action="store_true", help="the figures as JSON on stdout"
+        "--json", action="store_true", help="print the figures as JSON on stdout"
     )
 
 
@@ -250,35 +251,35 @@ def _add_rows(parser: Parser) -> None:
         choices=STORES,
         default=STORES,
         metavar="STORE",
-        help=f"at both ends, some of {', '.join(STORES)} (default: all)",
+        help=f"the stores at both ends, some of {', '.join(STORES)} (default: all)",
     )
     group.add_argument(
         "--sm",
         action="store_true",
-        help="assured in memory with stream management (XEP-0198), too",
+        help="add assured in memory with stream management (XEP-0198)",
     )
     group.add_argument(
         "--journal",
         action="store_true",
-        help="each row of level assured with a journal, too",
+        help="add each row of level assured with a journal",
     )
     group.add_argument(
         "--floor",
         action="store_true",
-        help="the same requests by strings and nothing else, and by slixmpp's Iq.send()",
+        help="add the same requests made from strings, and by slixmpp's Iq.send()",
     )
     group.add_argument(
         "--peers",
         action="store_true",
-        help="the same messages over mosquitto, with paho-mqtt, aiomqtt and gmqtt; what "
-        "is not installed is left out; needs the extra `bench`",
+        help="add the same messages over mosquitto, with paho-mqtt, aiomqtt and gmqtt; a "
+        "missing one is left out; needs the extra `bench`",
     )
     group.add_argument(
         "--queue",
         action="store_true",
-        help="queues: ours (XEP-0254 on a Prosody of its own, one item a stanza and in "
-        "batches), and beside them RabbitMQ with aio-pika and NATS JetStream with nats-py; "
-        "what is not installed is left out; the peers need the extra `bench`",
+        help="add queues: ours (XEP-0254 on a Prosody of its own, single items and "
+        "batches), RabbitMQ with aio-pika, and NATS JetStream with nats-py; a missing one "
+        "is left out; the peers need the extra `bench`",
     )
 
 
@@ -289,7 +290,7 @@ def _add_work(parser: Parser) -> None:
         type=whole(1, _WINDOW_MAX),
         nargs="+",
         metavar="N",
-        help=f"messages under way at once (default: {' '.join(map(str, WINDOWS))})",
+        help=f"messages in flight at once (default: {' '.join(map(str, WINDOWS))})",
     )
     group.add_argument(
         "--sizes",
@@ -297,61 +298,61 @@ def _add_work(parser: Parser) -> None:
         nargs="+",
         default=(200,),
         metavar="BYTES",
-        help="of payloads (default: 200)",
+        help="sizes of payloads, in bytes (default: 200)",
     )
     group.add_argument(
         "--seconds",
         type=seconds,
         default=3.0,
         metavar="S",
-        help="for each sample (default: %(default)g)",
+        help="seconds for each sample (default: %(default)g)",
     )
     group.add_argument(
         "--repeat",
         type=whole(1),
         default=5,
         metavar="R",
-        help="turns (default: %(default)s)",
+        help="the number of turns (default: %(default)s)",
     )
     group.add_argument(
         "--latency",
         action="store_true",
-        help="one message after the other, with a pause between them, so that the link "
-        "is idle; the p50 is compared with that of the floor",
+        help="send one message after the other, with a pause between them, so that the "
+        "link is idle; compare the p50 with that of the floor",
     )
     group.add_argument(
-        "--json", action="store_true", help="the figures as JSON on stdout"
+        "--json", action="store_true", help="print the figures as JSON on stdout"
     )
     add_plot(group)
 
 
 def _add_server(parser: Parser) -> None:
     group = parser.add_argument_group(
-        "server", "If none is named, a Prosody is started on loopback."
+        "server", "Without these options a Prosody is started on loopback."
     )
     group.add_argument(
         "--nagle",
         action="store_true",
-        help="with Nagle's algorithm on, as Debian ships it",
+        help="leave Nagle's algorithm on in that Prosody, as Debian does",
     )
     group.add_argument(
         "--embedded",
         action="store_true",
-        help="the server of qos.testing instead, which is no server to run",
+        help="use the test server of qos.testing instead",
     )
     group.add_argument(
         "--to",
         type=jid,
         metavar="JID",
-        help="at a server of yours: the account that receives; --jid is that which sends",
+        help="the receiving account at a server of yours; --jid is the sending one",
     )
     group.add_argument(
         "--to-password-file",
         type=Path,
         metavar="FILE",
-        help="a file whose first line is its password (default: that of --jid)",
+        help="a file with its password in the first line (default: that of --jid)",
     )
-    add_login(parser, jid_help="the account that sends, at a server of yours")
+    add_login(parser, jid_help="the sending account at a server of yours")
 
 
 async def run(arguments: argparse.Namespace) -> int:
@@ -378,7 +379,7 @@ def _flat_count(text: str) -> int:
 
 
 def _count(text: str, of: str = "messages") -> int:
-    """So many; or with a k or M behind it."""
+    """A number, perhaps followed by k or M."""
     number = text.rstrip("kM")
     unit = _UNITS.get(text[len(number) :], 1 if text == number else 0)
     if not number.isdecimal() or not 0 < int(number) * unit <= sys.maxsize:

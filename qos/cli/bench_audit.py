@@ -1,4 +1,4 @@
-"""`xmpp-qos bench audit`: an audit next to reading the same journals."""
+"""`xmpp-qos bench audit`: an audit, compared with reading the same journals."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _RATIO_MAX = 2.0
 
 
 async def run(arguments: argparse.Namespace) -> int:
-    """Measure, and show what came of it."""
+    """Measure, and show the result."""
     _check(arguments)
     # Neither Spark nor matplotlib is imported before it is needed.
     from qos.spark.session import NoSpark, check_spark
@@ -69,7 +69,7 @@ def _check(arguments: argparse.Namespace) -> None:
 
 
 class _Bench(SparkRun["list[Measured]"]):
-    """Makes the journals, and measures."""
+    """The measurement: it makes the journals, reads and audits them."""
 
     def __init__(self, arguments: argparse.Namespace) -> None:
         super().__init__(master=f"local[{arguments.cores}]", out=tempfile.gettempdir())
@@ -125,7 +125,7 @@ class _Bench(SparkRun["list[Measured]"]):
         self._progress(f"{of}{step}")
 
 
-# -- what it prints --------------------------------------------------------
+# -- output ----------------------------------------------------------------
 
 _HEAD = (
     *("events", "files", "MB", "read s", "inferred s", "audit s"),

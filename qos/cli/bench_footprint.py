@@ -1,4 +1,4 @@
-"""`xmpp-qos bench footprint`: what the plugin costs beside its messages."""
+"""`xmpp-qos bench footprint`: the cost of the plugin besides messages."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["run"]
 
 
 async def run(arguments: argparse.Namespace) -> int:
-    """Measure, and show what came of it."""
+    """Measure, and show the result."""
     from qos.bench.footprint import Plan
     from qos.bench.sample import NotHere
     from qos.bench.servers import ProsodyServer
@@ -59,7 +59,7 @@ async def run(arguments: argparse.Namespace) -> int:
 async def measured(
     chosen: list[str], plan: Plan, server: ProsodyServer, progress: Progress
 ) -> dict[str, Part]:
-    """Measure these, on a server that is started if one is needed."""
+    """Run the chosen measurements, with a server if one of them needs it."""
     from qos.bench import (
         footprint_flat,
         footprint_import,
@@ -77,7 +77,7 @@ async def measured(
         own = dict(zip(at_server, own_folders, strict=True))
         async with AsyncExitStack() as stack:
             if set(chosen) & set(at_server):
-                # Stopped also if it has started only in part.
+                # The server is stopped even if it has started only in part.
                 stack.push_async_callback(server.stop)
                 await server.start(server_folder)
             for name in chosen:
@@ -105,7 +105,7 @@ def _in_words(about: Mapping[str, Any]) -> str:
     from qos.bench.report import folded
 
     machine, server = about["machine"], about["server"]
-    # None was asked for a version that was not started.
+    # A server that was not started has no version.
     used = {server["name"]: server["version"]} if server["version"] else {}
     words = ", ".join(
         f"{name} {each}" for name, each in (used | about["versions"]).items()

@@ -1,4 +1,4 @@
-"""`xmpp-qos bench guard`: fails if this library has become slower beside its floor."""
+"""`xmpp-qos bench guard`: fails if this library is slower, compared with its floor."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from qos.errors import UsageError
 
 __all__ = ["run"]
 
-#: Many short turns: what disturbs the machine disturbs a few of them.
+#: Many short turns: a disturbance of the machine then hits only a few of them.
 _SECONDS = 0.5
 _TURNS = 9
 
@@ -21,16 +21,16 @@ _PAYLOAD_BYTES = 200
 
 
 async def run(arguments: argparse.Namespace) -> int:
-    """Measure, and once more if something seems to have become slower."""
+    """Measure, and once more if something seems slower."""
     from qos.bench.guard import regressions
 
     ratios = await _ratios()
     slower = regressions(ratios)
     if slower:
-        note(f"slower than expected, so once more: {'; '.join(slower.values())}")
+        note(f"slower than expected, measuring again: {'; '.join(slower.values())}")
         ratios = await _ratios()
         again = regressions(ratios)
-        # Noise is now here, now there.
+        # Noise hits different rows each time: only a row that is slower twice counts.
         slower = {row: text for row, text in again.items() if row in slower}
     if slower:
         text = f"slower than expected, twice: {'; '.join(slower.values())}"
@@ -41,7 +41,7 @@ async def run(arguments: argparse.Namespace) -> int:
 
 
 async def _ratios() -> Mapping[str, float]:
-    """Of each row that is watched, to its floor, on a Prosody that is started for it."""
+    """The ratio of each watched row to its floor, on a Prosody started for this."""
     from qos.bench.figures import ratio
     from qos.bench.guard import EXPECTED, WINDOW
     from qos.bench.rows import Row

@@ -1,4 +1,4 @@
-"""`xmpp-qos bench`: what brings messages over, how fast, and at which cost."""
+"""`xmpp-qos bench`: the rate, latency and cost of messages, by several ways."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 
 __all__ = ["run"]
 
-#: Longer than what TCP remembers of a connection that was just busy (40 ms).
+#: Longer than TCP treats a connection as recently busy (40 ms).
 _PAUSE_S = 0.05
 
 
 async def run(arguments: argparse.Namespace) -> int:
-    """Measure, and show what came of it."""
+    """Measure, and show the result."""
     _check(arguments)
     server = _server(arguments)
     results = await _measured(arguments, server)
@@ -54,7 +54,7 @@ async def run(arguments: argparse.Namespace) -> int:
     return Status.DONE
 
 
-# -- what is asked for -----------------------------------------------------
+# -- arguments -------------------------------------------------------------
 
 
 def _check(arguments: argparse.Namespace) -> None:
@@ -118,7 +118,7 @@ def _rows(arguments: argparse.Namespace) -> list[Settings]:
 def _others(
     arguments: argparse.Namespace, ours: Sequence[Settings]
 ) -> tuple[list[Contender], list[Section]]:
-    """What is measured beside our own rows; and the sections of the report, with ours."""
+    """The other rows to measure, and the sections of the report, ours included."""
     from qos.bench import peers, sections
     from qos.bench.queue_rows import queue_rows
 
@@ -175,7 +175,7 @@ async def _measured(arguments: argparse.Namespace, server: Server) -> Results:
     )
 
 
-# -- what it prints --------------------------------------------------------
+# -- output ----------------------------------------------------------------
 
 
 async def _about(arguments: argparse.Namespace, server: Server) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Measures on a server that the command starts, with progress on the terminal."""
+"""Measurements on a server that the command starts, with progress on the terminal."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ __all__ = ["folders", "measured_on"]
 async def measured_on(
     server: Server, contenders: Sequence[Contender], plan: Plan
 ) -> tuple[list[Measured], dict[str, str]]:
-    """Start the server, measure, and end it.
+    """Start the server, measure, and stop it.
 
-    All files are in the temporary folder, and gone at the end.
+    All files are in the temporary folder, and are removed at the end.
 
     Returns:
-        What was measured; and by name, why a contender was left out.
+        The measurements; and by name, the reason why a contender was left out.
 
     Raises:
-        BenchFailed: something has failed.
+        BenchFailed: a measurement has failed.
         NotHere: the server is not installed.
     """
     from qos.bench.run import measure
@@ -56,7 +56,7 @@ async def measured_on(
 
 @contextmanager
 def folders(*names: str) -> Iterator[list[Path]]:
-    """Folders of these names in the temporary folder; gone at the end."""
+    """Folders with these names in the temporary folder; removed at the end."""
     with tempfile.TemporaryDirectory(prefix="xmpp-qos-bench-") as parent:
         folders = [Path(parent, name) for name in names]
         for each in folders:
@@ -65,7 +65,7 @@ def folders(*names: str) -> Iterator[list[Path]]:
 
 
 class _Progress:
-    """The progress: the step at hand, and the time it will take."""
+    """The progress: the current step, and the remaining time."""
 
     def __init__(self) -> None:
         self._line = ProgressLine()

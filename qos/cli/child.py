@@ -1,6 +1,6 @@
-"""Runs a command of the user's with something on its stdin, and never outlives it.
+"""Runs a user's command with data on its stdin, and never outlives it.
 
-Knows processes and pipes, and nothing of queues.
+This module knows processes and pipes, and nothing of queues.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from typing import IO
 
 __all__ = ["Exit", "run_child"]
 
-#: For what stands in the pipe when the command has ended; whoever has inherited its
-#: stderr may keep it open for ever.
+#: Seconds to read what is left in the pipe after the command has ended. A process that
+#: inherited its stderr may keep the pipe open for ever.
 _LAST_WORDS_S = 0.2
 
-#: What is kept of a line of stderr; a longer one is passed on in parts.
+#: The longest part of a stderr line that is kept; a longer line is passed on in parts.
 _LINE_BYTES_MAX = 4096
 
 
@@ -32,7 +32,7 @@ class Exit:
     Attributes:
         status: its exit status; None: a signal has ended it.
         signal: the name of this signal, or None.
-        last_line: of what it wrote to stderr, or ''.
+        last_line: the last line that it wrote to stderr, or ''.
     """
 
     status: int | None
@@ -45,12 +45,12 @@ async def run_child(
 ) -> Exit:
     """Run a command to its end; its stdout and stderr go to our stderr.
 
-    Cancelled, it is killed, with all processes of its group.
+    If this call is cancelled, the command is killed with all processes of its group.
 
     Args:
         command: the program and its arguments.
-        stdin: what it reads.
-        environment: all of its variables.
+        stdin: the data on its stdin.
+        environment: all of its environment variables.
 
     Raises:
         OSError: it cannot be started.
@@ -67,8 +67,8 @@ async def run_child(
                     stdout=_stderr_number(),
                     stderr=write_end,
                     env=environment,
-                    # So that Ctrl-C on our terminal does not reach it, and so that
-                    # whatever it starts can be killed with it.
+                    # Ctrl-C on our terminal must not reach it, and its own children
+                    # must be killed with it.
                     process_group=0,
                 )
         finally:
@@ -76,7 +76,7 @@ async def run_child(
         try:
             status = await process.wait()
         except asyncio.CancelledError:
-            # What runs as another user, by sudo, we may not kill: wait for it.
+            # We may not kill a process of another user (started by sudo): wait for it.
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)
             await process.wait()
@@ -92,7 +92,10 @@ async def run_child(
 
 
 def _file_with(content: bytes) -> IO[bytes]:
-    """A file, not a pipe: there is nobody to write to one that is not read."""
+    """A file with this content.
+
+    A pipe would need a writer if the command does not read it.
+    """
     file = tempfile.TemporaryFile()  # noqa: SIM115 - closed by who asks
     file.write(content)
     file.seek(0)
@@ -100,7 +103,7 @@ def _file_with(content: bytes) -> IO[bytes]:
 
 
 class _Stderr(asyncio.Protocol):
-    """Passes on what a command writes, in whole lines, and keeps the last one."""
+    """Passes on what a command writes, in whole lines, and keeps the last line."""
 
     def __init__(self) -> None:
         self.last_line = ""
@@ -108,7 +111,7 @@ class _Stderr(asyncio.Protocol):
         self._begun = b""
 
     def data_received(self, data: bytes) -> None:
-        """Called by asyncio."""
+        """Take data; called by asyncio."""
         *lines, self._begun = (self._begun + data).split(b"\n")
         for line in lines:
             self._line(line)
@@ -116,11 +119,11 @@ class _Stderr(asyncio.Protocol):
             self.pass_on()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Called by asyncio."""
+        """Pass on the rest; called by asyncio."""
         self.ended.set()
 
     def pass_on(self) -> None:
-        """Take what there is of a line for one."""
+        """Treat the unfinished line as a whole one."""
         if self._begun:
             self._line(self._begun)
             self._begun = b""

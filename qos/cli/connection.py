@@ -1,4 +1,4 @@
-"""An account's session with QoS in it: what the commands for messages need."""
+"""An account's session with the QoS plugin, for the commands for messages."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from qos.errors import LocalProtocolError, StoreInUse, UsageError
 
 __all__ = ["Connection"]
 
-#: Bytes that may wait to be written before more is sent.
+#: The number of unwritten bytes above which sending pauses.
 _UNWRITTEN_BYTES_MAX = 1024 * 1024
 
 
 class Connection(connection.Connection):
     """A session with the plugin in it.
 
-    Entering opens the store: it raises StoreError or UsageError. `start` goes
+    Entering it opens the store, which may raise StoreError or UsageError. `start` goes
     online.
     """
 
     def __init__(
         self, account: Account, *, receives: bool, quiet: bool = False
     ) -> None:
-        """Prepare.
+        """Prepare the session.
 
         Args:
-            account: who to be.
-            receives: there is somebody to hand messages to; see the base class.
-            quiet: do not say when the connection is lost and found.
+            account: the account to log in to.
+            receives: messages are handed over to this command; see the base class.
+            quiet: do not report that the connection was lost and made again.
         """
         super().__init__(account, account.plugin, receives=receives, quiet=quiet)
 
@@ -55,7 +55,7 @@ class Connection(connection.Connection):
 
     @property
     def what_stays(self) -> str:
-        """What becomes of the messages that have not ended."""
+        """A phrase that says what becomes of the messages that have not ended."""
         count = len(self.qos.outstanding())
         if not count:
             return "nothing is left in the outbox"

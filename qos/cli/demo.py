@@ -18,14 +18,15 @@ from qos.options.parser import Parser, whole
 
 __all__ = ["parser", "run"]
 
-#: Beyond these, hardly anything arrives any more in the time of a demo.
+#: Above these, hardly any message arrives within the time of a demo.
 _LOSS_MAX = 0.5
 _CUT_MAX = 0.2
 _DELAY_S_MAX = 0.5
 
 _MESSAGES_MAX = 100_000
 
-#: With fewer, the bee that is killed may have none; three bees pack a hundred a second.
+#: With fewer items the bee that is killed may have none: three bees pack a hundred a
+#: second.
 _ITEMS_LEAST = 30
 _ITEMS_MAX = 10_000
 
@@ -37,17 +38,17 @@ examples:
   xmpp-qos demo --out demo
   xmpp-qos demo --json 2>/dev/null
 
-The seed decides who passes when, what the link does to the n-th stanza, at which passing
-the counter is killed; and what is ordered, who fails at it, and when a bee is killed.
-What comes of it also depends on the moment, as ever.
+The seed decides the order of the people who pass, what the link does to the n-th stanza,
+and when the counter is killed; and the orders, who fails at them, and when a bee is
+killed. The results also depend on timing, as always.
 
 With --json there is an object for each level (with `level`), for each start of a bee
 (`kind` is bee), for the queue (`kind` is queue), and for the audit (with `anomalies`).
 
-The audit needs the extra `spark` and Java 17; where they are not, it is left out.
+The audit needs the extra `spark` and Java 17; it is left out if they are missing.
 
 exit status: 0 if the assured messages were counted exactly once, each good item of the
-queue was accepted exactly once, and an audit has found no anomaly, else 1.
+queue was accepted exactly once, and the audit has found no anomaly; else 1.
 """
 
 
@@ -55,11 +56,10 @@ def parser(prog: str) -> Parser:
     """See qos.cli.entry.Command."""
     parser = Parser(
         prog=prog,
-        description="See the three levels over a link that loses, delays and cuts, to "
-        "a receiver that is\nkilled: people are counted through two doors. Then a queue, "
-        "and three worker-bees at it.\nAt last an audit of the journals that all of "
-        "them have kept. It takes half a minute or so,\nand needs no server and no "
-        "network.",
+        description="Show the three levels over a link that loses, delays and cuts, to "
+        "a receiver that is\nkilled: people are counted at two doors. Then show a queue "
+        "with three worker-bees, and\nan audit of the journals that all of them have "
+        "kept. It takes about half a minute, and\nneeds no server and no network.",
         epilog=_EPILOG,
     )
     parser.add_argument(
@@ -67,18 +67,18 @@ def parser(prog: str) -> Parser:
         type=whole(0),
         default=1,
         metavar="N",
-        help="decides what happens by chance (default: %(default)s)",
+        help="seed of everything that happens by chance (default: %(default)s)",
     )
     parser.add_argument(
         "--messages",
         type=whole(1, _MESSAGES_MAX),
         default=200,
         metavar="N",
-        help="people who pass, at each level (default: %(default)s)",
+        help="people who pass, for each level (default: %(default)s)",
     )
     for name, most, default, what in (
         ("loss", _LOSS_MAX, 0.05, "probability that a stanza is lost"),
-        ("cut", _CUT_MAX, 0.01, "probability that one costs its receiver the session"),
+        ("cut", _CUT_MAX, 0.01, "probability that a stanza cuts the session"),
         ("delay", _DELAY_S_MAX, 0.05, "longest delay of a stanza, in seconds"),
     ):
         parser.add_argument(
@@ -93,7 +93,7 @@ def parser(prog: str) -> Parser:
         type=whole(0, 100),
         default=2,
         metavar="N",
-        help="how often the counter is killed, at each level (default: %(default)s)",
+        help="how often the counter is killed, for each level (default: %(default)s)",
     )
     parser.add_argument(
         "--items",
@@ -111,16 +111,15 @@ def parser(prog: str) -> Parser:
         "--out",
         type=Path,
         metavar="DIR",
-        help="an empty or new folder, in which the journals, the tables and the report "
-        "of the audit are kept (default: one of its own, which is named at the end)",
+        help="a new or empty folder for the journals, and for the tables and the report "
+        "of the audit (default: a new one, named at the end)",
     )
-    parser.add_argument(
-        "--no-audit", action="store_true", help="leave the audit of the journals out"
-    )
+    parser.add_argument("--no-audit", action="store_true", help="leave out the audit")
     parser.add_argument(
         "--json",
         action="store_true",
-        help="the rows as JSON on stdout, one object a line, and the table on stderr",
+        help="print the rows as JSON on stdout, one object a line, and the table on "
+        "stderr",
     )
     return parser
 
@@ -146,7 +145,7 @@ async def run(arguments: argparse.Namespace) -> int:
 async def _show(
     conditions: Conditions, arguments: argparse.Namespace, journal: Path | None
 ) -> bool:
-    """Levels and queue; returns whether all was exact."""
+    """Show the levels and the queue; returns whether all results were exact."""
     only, json = arguments.only, arguments.json
     exact = True
     try:
@@ -162,7 +161,7 @@ async def _show(
             )
             exact = queue and exact
     except (ProcessDied, RequestFailed, OSError) as error:
-        # Without words it is a TimeoutError, of waiting for a session.
+        # Without a text it is a TimeoutError: no session came about in time.
         why = getattr(error, "strerror", None) or str(error) or "a device cannot log in"
         text = f"the demo has failed: {why}"
         raise CommandError(text, Status.NOT_DELIVERED) from None

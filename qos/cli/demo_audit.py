@@ -1,4 +1,4 @@
-"""The last part of `xmpp-qos demo`: an audit of the journals that the others have left."""
+"""The last part of `xmpp-qos demo`: an audit of the journals of the other parts."""
 
 from __future__ import annotations
 
@@ -16,22 +16,23 @@ from qos.errors import UsageError
 __all__ = ["Journals"]
 
 _STORY = """
-Doors, counter, service and bees have each kept a journal of what they did, and of
-nothing that was in it. What do all of them say together? (That is xmpp-qos audit.)
+Doors, counter, service and bees have each kept a journal of what they did, without the
+contents. An audit compares all of them (as does xmpp-qos audit).
 """
 
-#: One clock, and all is over: whatever the journals do not explain is an anomaly.
+#: There is one clock, and everything is over: all that the journals do not explain is
+#: an anomaly.
 _STRICT = ("--skew", "0.001", "--stuck-after", "1")
 
 
 class Journals:
-    """The journals of the demo: where they are kept, and their audit.
+    """The journals of the demo: their folder, and their audit.
 
-    As a context manager it takes away what nobody could find.
+    As a context manager it removes a folder that the user cannot know of.
 
     Args:
-        out: an empty or a new folder; None: a new one, if there can be an audit.
-        wanted: whether there is to be one.
+        out: a new or empty folder; None: a new one, if an audit is possible.
+        wanted: whether the user wants an audit.
 
     Attributes:
         folder: of the journals; None: they would be of no use.
@@ -64,7 +65,9 @@ class Journals:
             shutil.rmtree(self._out, ignore_errors=True)
 
     async def audit(self, *, json: bool) -> bool:
-        """Audit them and say what was found, or why not; returns whether all is well.
+        """Audit the journals and show the result, or why there is none.
+
+        Returns whether all is well.
 
         Raises:
             CommandError: Spark has failed, or stdout cannot be written.
@@ -92,7 +95,7 @@ class Journals:
 
 
 def _problem() -> str | None:
-    """Why there can be no audit."""
+    """The reason why an audit is not possible, or None."""
     from qos.spark.session import NoSpark, check_spark
 
     try:

@@ -16,18 +16,18 @@ from qos.demo.text import number, times
 __all__ = ["show_levels"]
 
 _STORY = """\
-Counting people in a closed space, by the example in the text of the protocol.
+Counting people in a closed space, by the example in the proto-XEP.
 
-Two doors, an entrance and an exit, report each person who passes to a counter: an
-event (XEP-0337) in an XMPP message, Entered or Left. All three are clients of a server
+Two doors, an entrance and an exit, report each person who passes to a counter, by an
+event (XEP-0337) in an XMPP message: Entered or Left. All three are clients of a server
 that is part of this program: nothing leaves this machine. {messages} people pass, while
   - the link between the three loses {loss:g} % of the stanzas, delays each by up to
-    {delay:g} ms, and with {cut:g} % of them cuts the connection of who was to get it;
+    {delay:g} ms, and with {cut:g} % of them cuts the connection of the receiver;
   - the counter, a process of its own, is killed {kills} (SIGKILL) and started again.
 
-The counter writes each event to disk, with the id of the message, before it says that
-it is done with it. Killed in between, it is handed the message again, marked as
-redelivered. Then, and only then, it looks whether it knows the id, and counts it once.
+The counter writes each event to disk, with the id of the message, before it reports that
+the event is done. If it is killed in between, it gets the message again, marked as
+redelivered. Only then does it look whether it knows the id, and so counts the event once.
 
 The same people and the same link, first at most once (unacknowledged), then at least
 once (acknowledged), then exactly once (assured), with --seed {seed}:
@@ -40,13 +40,13 @@ async def show_levels(
     """Run the scenario at each level; returns whether assured was exact.
 
     Args:
-        conditions: what all levels are subject to.
-        json: rows on stdout, and the table on stderr.
-        journal: the folder of the journal of all; None: there is none.
+        conditions: the same for all levels.
+        json: print the rows on stdout, and the table on stderr.
+        journal: the folder of all journals; None: there is none.
 
     Raises:
         CommandError: stdout cannot be written.
-        ProcessDied, TimeoutError, OSError: it cannot be run.
+        ProcessDied, TimeoutError, OSError: the scenario cannot be run.
     """
     say(_story(conditions))
     rows = await _run_levels(conditions, json=json, journal=journal)
@@ -85,7 +85,7 @@ async def _run_levels(
     return rows
 
 
-# -- what it says ----------------------------------------------------------
+# -- output ----------------------------------------------------------------
 
 
 def _story(conditions: Conditions) -> str:

@@ -10,24 +10,24 @@ __all__ = ["ProgressLine", "is_bold", "show"]
 
 
 class ProgressLine(ProgressBar):
-    """A line of progress on stderr, where that is a terminal."""
+    """A line of progress on stderr, if that is a terminal."""
 
     def tell(self, text: str) -> None:
-        """Draw it anew."""
+        """Draw the line again."""
         if self._shown:
             self._set(f"  {text}")
 
 
 def is_bold(*, json: bool) -> bool:
-    """Whether what is shown can be bold: where it goes to is a terminal."""
+    """Whether the output may be bold: it goes to a terminal."""
     return (sys.stderr if json else sys.stdout).isatty()
 
 
 async def show(*parts: str, json: bool) -> None:
-    """Write a table and a verdict, with empty lines between; JSON has stdout alone.
+    """Write a table and a verdict, with empty lines between; with JSON, to stderr.
 
     Raises:
-        CommandError: nobody reads stdout any more, or it cannot be written.
+        CommandError: stdout is closed at the other end, or cannot be written.
     """
     text = "".join(f"\n{part}\n" for part in parts)
     if json:

@@ -1,4 +1,4 @@
-"""The second part of `xmpp-qos demo`: a queue, and three worker-bees at it."""
+"""The second part of `xmpp-qos demo`: a queue with three worker-bees."""
 
 from __future__ import annotations
 
@@ -17,35 +17,35 @@ __all__ = ["show_queue"]
 _STORY = """\
 {first}A queue of orders (XEP-0254), and three worker-bees that pack them.
 
-A shop publishes {items} orders to a queue service. Each bee, a process of its own, has
-some items at a time; an item that it has is locked until it is accepted, or until it is
-known to have failed. Then it goes to the next bee.
-  - ben drops every fifth order that he is the first to get: he has failed;
+A shop publishes {items} orders to a queue service. Each bee, a process of its own, holds
+some items at a time. An item is locked until its bee accepts it or is known to have failed;
+then it goes to the next bee.
+  - ben fails at every fifth order that he is the first to get;
   - carl is killed (SIGKILL) with items locked, and started again;
-  - one more order is for "many" pieces. Whoever gets it fails, and after {deliveries} failures
+  - one more order is for "many" pieces. Every bee fails at it, and after {deliveries} failures
     it is moved to the queue of dead letters.
 
-A bee has a database of its own for what it has packed. That is written when, and only
-when, the service has accepted the item, by the prepared effects of qos.worker, so that
-neither kill nor failure packs an order twice. With --seed {seed}:
+Each bee has a database of its own for the orders that it has packed. It writes an order
+there only when the service has accepted the item, by the prepared effects of qos.worker,
+so that neither a kill nor a failure packs an order twice. With --seed {seed}:
 """
 
 
 async def show_queue(
     seed: int, items: int, *, json: bool, first: bool, journal: Path | None = None
 ) -> bool:
-    """Let the bees pack so many orders; returns whether all went as it should.
+    """Let the bees pack this many orders; returns whether the result is exact.
 
     Args:
-        seed: see qos.demo.queue_run, as for the rest.
+        seed: see qos.demo.queue_run.
         items: how many good orders.
-        json: rows on stdout, and the table on stderr.
-        first: nothing stands above.
-        journal: the folder of the journal of all; None: there is none.
+        json: print the rows on stdout, and the table on stderr.
+        first: this is the first part of the output.
+        journal: the folder of all journals; None: there is none.
 
     Raises:
         CommandError: stdout cannot be written.
-        ProcessDied, TimeoutError, OSError, RequestFailed: it cannot be run.
+        ProcessDied, TimeoutError, OSError, RequestFailed: the scenario cannot be run.
     """
     story = _STORY.format(
         first="" if first else "\n", items=items, deliveries=MAX_DELIVERIES, seed=seed

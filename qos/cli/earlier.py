@@ -1,4 +1,4 @@
-"""Notes of `send` about slow messages, and about those that the outbox had already."""
+"""Notes of `send` about slow messages, and about messages already in the outbox."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 __all__ = ["following_earlier", "saying_what_is_awaited"]
 
-#: Seconds from one note on what is awaited to the next: after 10 s, 1 min, 5 min, and
-#: then every 10 min.
+#: Seconds between two notes about waiting messages: after 10 s, 1 min, 5 min, and then
+#: every 10 min.
 _DELAYS_S = (10.0, 50.0, 240.0)
 _LAST_DELAY_S = 600.0
 
-#: Messages found in the outbox whose outcomes are printed, at most.
+#: The most earlier messages whose outcomes are printed.
 _EARLIER_MAX = 1000
 
 
@@ -36,12 +36,12 @@ async def following_earlier(
     *,
     but: str | None,
 ) -> AsyncIterator[None]:
-    """Say how many messages the outbox holds, and tell how they end meanwhile.
+    """Say how many messages the outbox holds, and print their outcomes meanwhile.
 
     Args:
         connection: with an open store, not started yet.
-        told: called for each of them; returns when it has ended and that is told.
-        but: the message that is sent now, if it was sent before.
+        told: called for each message; returns when its outcome is printed.
+        but: the id of the message that is sent now, if an earlier run sent it.
     """
     ids = [
         each.msg_id for each in connection.qos.store.outgoing() if each.msg_id != but
@@ -63,12 +63,12 @@ async def following_earlier(
 def saying_what_is_awaited(
     connection: Connection, to: str, ids: Collection[str]
 ) -> AbstractAsyncContextManager[None]:
-    """Say from time to time for whom messages wait, and why.
+    """Say from time to time which messages wait, and why.
 
     Args:
-        connection: that they are sent by.
-        to: whom they are for.
-        ids: of those that have not ended; changed meanwhile.
+        connection: the session that sends them.
+        to: their receiver.
+        ids: the messages that have not ended; changed meanwhile.
     """
     return _running(_say_what_is_awaited(connection, to, ids))
 
@@ -85,7 +85,7 @@ async def _say_what_is_awaited(
 
 
 def _why(connection: Connection, msg_id: str) -> str:
-    """Why a message has not ended, as far as it is known."""
+    """The reason why a message has not ended, as far as it is known."""
     if not connection.online.is_set():
         return "there is no connection to the server"
     record = connection.qos.store.find_outgoing(msg_id)
@@ -115,6 +115,6 @@ async def _cancelled(tasks: Collection[asyncio.Future[None]]) -> None:
     for task in tasks:
         task.cancel()
     for result in await asyncio.gather(*tasks, return_exceptions=True):
-        # Of stdout that cannot be written the message of this run tells as well.
+        # A failure of stdout is also reported by the message that is sent now.
         if isinstance(result, Exception) and not isinstance(result, StillOutstanding):
             note(str(result))

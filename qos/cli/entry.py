@@ -1,4 +1,4 @@
-"""Finds the command, runs it, and turns whatever goes wrong into one line."""
+"""The entry point: it finds the command, runs it, and reports an error in one line."""
 
 from __future__ import annotations
 
@@ -32,29 +32,28 @@ from qos.options.parser import Parser
 
 __all__ = ["COMMANDS", "Command", "run", "run_found"]
 
-#: Name, and what it does. The module of this name in qos.cli is imported when the
-#: command is run; see Command for what it has.
+#: Each command with a description. The module of this name in qos.cli is imported when
+#: the command is run; see Command for its functions.
 COMMANDS = {
-    "send": "send messages and say how each has ended",
-    "listen": "print what is delivered to an account",
-    "outbox": "see what has not been delivered yet, take it back or go on with it",
-    "inbox": "see what is held for others to release, or drop it",
-    "queue": "run a queue service, or put work into its queues",
+    "send": "send messages, and report how each has ended",
+    "listen": "print the messages that are delivered to an account",
+    "outbox": "list messages that are not delivered yet, withdraw or resend them",
+    "inbox": "list messages that wait here for their release, or drop them",
+    "queue": "run a queue service, or use one",
     "worker": "run a command for each item of a queue",
-    "audit": "find out from journals what was lost, done twice, refused or is stuck",
+    "audit": "find lost, duplicated, refused and stuck messages from journals",
     "bench": "measure speed and cost, of messages or of an audit",
-    "synth": "make journals with known anomalies in them, to try an audit",
-    "demo": "see the three levels over a bad link, and a queue, without a server",
+    "synth": "make journals with known anomalies, to try an audit",
+    "demo": "show the three levels over a bad link, a queue and an audit; no server",
 }
 
 _DESCRIPTION = (
-    "Send XMPP messages with quality of service, receive them, and share out work."
+    "Send and receive XMPP messages with quality of service, and share work by queues."
 )
 
 _EPILOG = """\
-examples, in two terminals:
-  export XMPP_QOS_PASSWORD=secret
-  xmpp-qos listen --jid lamp@example.org/1
+examples, in two terminals, each with the password of its account in XMPP_QOS_PASSWORD:
+  xmpp-qos listen --jid lamp@example.org/1 --trust controller@example.org
   xmpp-qos send lamp@example.org/1 --jid controller@example.org --body on
 
   xmpp-qos queue serve --component queue.example.org
@@ -62,30 +61,30 @@ examples, in two terminals:
 
 exit status:
   0  done
-  1  not delivered or not done, certainly: it was refused
+  1  certainly not delivered or not done, or refused
   2  wrong usage
-  3  in doubt: it may have been delivered, or done; there was no answer
-  4  no connection or login; what was sent stays in the outbox
+  3  in doubt: perhaps delivered or done, but there was no answer
+  4  no connection or login; messages that were accepted stay in the outbox
   5  the store is damaged, read-only, full, too new or in use
-  130  stopped by Ctrl-C, SIGTERM or SIGHUP; what is unfinished stays in the outbox
-  141  nobody reads stdout any more (74: it cannot be written; 70: our mistake)
+  130  stopped by Ctrl-C, SIGTERM or SIGHUP; unfinished messages stay in the outbox
+  141  stdout was closed by its reader (74: stdout cannot be written; 70: a bug of ours)
 """
 
 
 class Command(Protocol):
-    """The functions of the module of a command."""
+    """The functions that the module of a command must have."""
 
     def parser(self, prog: str) -> Parser:
-        """Its arguments; `prog` is how the user calls it."""
+        """The parser of its arguments; `prog` is the command as the user calls it."""
 
     def run(self, arguments: argparse.Namespace) -> Coroutine[Any, Any, int]:
-        """Do it.
+        """Run the command.
 
         Returns:
             The exit status.
 
         Raises:
-            CommandError, StoreError: it cannot be done.
+            CommandError, StoreError: the command cannot be done.
         """
 
 
@@ -105,10 +104,10 @@ def run(argv: Sequence[str] | None) -> int:
 
 
 def run_found(find: Callable[[], Found]) -> int:
-    """Run a command that is found first, whatever goes wrong; returns the exit status.
+    """Find a command and run it; returns the exit status, whatever goes wrong.
 
     Args:
-        find: returns the command, how the user calls it, and the words behind that.
+        find: returns the command, its name as the user calls it, and its arguments.
     """
     debug = False
     status: int
@@ -128,7 +127,7 @@ def run_found(find: Callable[[], Found]) -> int:
     except (StoreError, JournalError) as error:
         note(str(error))
         status = Status.STORE
-    except SystemExit as error:  # argparse, after --help or --version
+    except SystemExit as error:  # from argparse, after --help or --version
         status = error.code if isinstance(error.code, int) else Status.USAGE
     except CannotConnect as error:
         note(str(error))
@@ -147,14 +146,14 @@ def run_found(find: Callable[[], Found]) -> int:
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
-        except OSError:  # or the interpreter tries again at its end, and complains
+        except OSError:  # else the interpreter tries again at its end
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
     return int(status)
 
 
 def _prepare_streams() -> None:
-    # One that is closed is None, and its number would go to the next file opened:
-    # the store, say.
+    # A closed stream is None in Python, and its number would go to the next file that
+    # is opened: perhaps the store.
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 - until the end
@@ -168,18 +167,18 @@ def _top_parser() -> Parser:
     parser = Parser(
         prog="xmpp-qos",
         description=_DESCRIPTION,
-        usage="xmpp-qos COMMAND [options]  (xmpp-qos COMMAND --help says more)",
+        usage="xmpp-qos COMMAND [options]  (more: xmpp-qos COMMAND --help)",
         epilog=f"commands:{commands}\n\n{_EPILOG}",
     )
     parser.add_argument("--version", action="version", version=__version__)
     parser.add_argument(
-        "command", metavar="COMMAND", choices=COMMANDS, help="one of those below"
+        "command", metavar="COMMAND", choices=COMMANDS, help="one of the commands below"
     )
     return parser
 
 
 def _run(command: Coroutine[Any, Any, int]) -> int:
-    """Run it to its end, or until SIGINT, SIGTERM or SIGHUP cancels it."""
+    """Run the command to its end, or until SIGINT, SIGTERM or SIGHUP cancels it."""
     with asyncio.Runner() as runner:
         try:
             return runner.run(_until_stopped(command))
@@ -192,7 +191,7 @@ async def _until_stopped(command: Coroutine[Any, Any, int]) -> int:
     task = asyncio.current_task()
     assert task is not None
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        # nohup has it ignored.
+        # Under nohup SIGHUP is ignored, and stays so.
         if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
             loop.add_signal_handler(number, task.cancel)
     return await command
@@ -200,10 +199,9 @@ async def _until_stopped(command: Coroutine[Any, Any, int]) -> int:
 
 @contextlib.contextmanager
 def _logging(*, debug: bool) -> Iterator[None]:
-    """Show warnings of ours as notes, and when a connection is made again.
+    """Show our own warnings as notes, and report when a connection is made again.
 
-    Those of slixmpp tell in other words what we tell, and its debug log has
-    passwords in it.
+    slixmpp's warnings repeat what we report, and its debug log has passwords in it.
     """
     handler = NoteHandler()
     levels = {

@@ -1,4 +1,4 @@
-"""`xmpp-qos inbox`: what is held for its senders to release, or parked."""
+"""`xmpp-qos inbox`: messages that wait for their release, or are parked."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ examples:
   xmpp-qos inbox list --parked --store sqlite:lamp.db
   xmpp-qos inbox release ID --store sqlite:lamp.db
 
-None of these connects. list and show read the store, also while another process has it
-open; release and drop change it, so that process must be stopped first.
+None of these connects. list and show read the store, even while another process has it
+open. release and drop change it, so that process must be stopped first.
 """
 
 _LIST = """\
 example:
   xmpp-qos inbox list --jid lamp@example.org/1
 
-One JSON object a line, by changed_at. state: held (its sender has not released it),
-releasing (released, and perhaps printed by the listen that was stopped then), parked
+One JSON object a line, ordered by changed_at. state: held (its sender has not released
+it), releasing (released, and perhaps printed by a listen that was stopped then), parked
 (a consumer of the application has failed on it too often).
 """
 
@@ -52,22 +52,22 @@ _RELEASE = """\
 example:
   xmpp-qos inbox release 3f2c… --store sqlite:lamp.db
 
-When the application has been started it is handed over again, as often as a new one.
-Any other message is not for an operator to release: exit status 1.
+The message is handed over again at the next start of the application, as often as a new
+one. Only a parked message can be released by an operator; for others the exit status is 1.
 """
 
 _DROP = """\
 example:
   xmpp-qos inbox drop 3f2c… --store sqlite:lamp.db
 
-It will not be delivered, and its sender learns that when it tries to release it, or
-offers it again. (One that is not ours may use the ID anew: that is another message.)
-One that is being released may have been handed over, and is not dropped: exit
-status 1. One that is parked is: it was handed over, and its consumer failed.
+The message will not be delivered. Its sender is told so when it tries to release the
+message, or offers it again. (A sender that is not ours may use the ID again, for another
+message.) A message that is being released may have been handed over, and is not dropped:
+exit status 1. A parked message was handed over, but its consumer failed: it is dropped.
 """
 
 
-#: What an action means for a message in this state.
+#: The meaning of an action for a message in this state.
 _INPUTS = {
     ("release", IncomingState.PARKED): ReceiverInput.RELEASE,
     ("drop", IncomingState.PARKED): ReceiverInput.DROP,
@@ -79,15 +79,16 @@ def parser(prog: str) -> Parser:
     """See qos.cli.entry.Command."""
     parser = Parser(
         prog=prog,
-        description="What is held until its sender releases it, and what is parked.",
+        description="Show messages that wait for their release by their sender, or that "
+        "are parked.",
         epilog=_EPILOG,
     )
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     for name, text, epilog in (
         ("list", "list the messages, without their content", _LIST),
         ("show", "show all that is known of a message", _SHOW),
-        ("release", "hand a message that is parked over again", _RELEASE),
-        ("drop", "drop a message that is held or parked", _DROP),
+        ("release", "hand over a parked message again", _RELEASE),
+        ("drop", "drop a held or parked message", _DROP),
     ):
         action = actions.add_parser(
             name, help=text, description=text.capitalize() + ".", epilog=epilog
@@ -96,7 +97,7 @@ def parser(prog: str) -> Parser:
             action.add_argument(
                 "--parked",
                 action="store_true",
-                help="those alone on which a consumer has failed too often",
+                help="list only messages on which a consumer has failed too often",
             )
         else:
             action.add_argument("id", metavar="ID", help="a msg_id, as list shows it")
@@ -105,7 +106,7 @@ def parser(prog: str) -> Parser:
                 dest="source",
                 type=address,
                 metavar="JID",
-                help="its sender, where several have used the same ID",
+                help="its sender, if several senders have used this ID",
             )
         add_store(action)
     return parser
@@ -131,7 +132,7 @@ async def run(arguments: argparse.Namespace) -> int:
 
 
 def _held(store: Store) -> Iterator[Incoming]:
-    """The messages; what is remembered of those that have ended is not one."""
+    """The messages, without the records of those that have ended."""
     for record in store.incoming():
         if not record.state.ended:
             yield record

@@ -1,4 +1,4 @@
-"""The lines of stdin, read without holding up anything else."""
+"""The lines of stdin, read without blocking the event loop."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _CHUNK_BYTES = 64 * 1024
 
 
 async def stdin_lines(bytes_max: int) -> AsyncIterator[bytes | None]:
-    """The lines of stdin as they come; None for one that is too long to be kept.
+    """The lines of stdin as they come; None for a line that is too long to be kept.
 
     Raises:
         CommandError: stdin cannot be read.
     """
-    # A thread reads: files, pipes and terminals want it in different ways, and no
-    # loop can wait for a file. It is a daemon and reads without a buffer, so that
+    # A thread reads: files, pipes and terminals need different ways, and no event loop
+    # can wait for a file. The thread is a daemon and reads without a buffer, so that
     # the command can end while the thread waits for more.
     loop = asyncio.get_running_loop()
     chunks: asyncio.Queue[bytes | OSError] = asyncio.Queue()
@@ -37,7 +37,7 @@ async def stdin_lines(bytes_max: int) -> AsyncIterator[bytes | None]:
                 chunk = error
             try:
                 loop.call_soon_threadsafe(chunks.put_nowait, chunk)
-            except RuntimeError:  # the loop is closed: nobody wants to know
+            except RuntimeError:  # the loop is closed: no one needs the lines
                 return
 
     threading.Thread(target=read, name="stdin", daemon=True).start()

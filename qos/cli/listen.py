@@ -1,4 +1,4 @@
-"""`xmpp-qos listen`: prints what is delivered to an account."""
+"""`xmpp-qos listen`: prints the messages that are delivered to an account."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from qos.xml import render
 
 __all__ = ["parser", "run"]
 
-#: Bytes of messages that may wait for stdout before no more is read from the server.
+#: Above this many bytes of messages waiting for stdout, reading from the server pauses.
 _WAITING_BYTES_MAX = 16 * 1024 * 1024
 
 _EPILOG = """\
@@ -36,14 +36,14 @@ For each delivered message there is one line on stdout:
    "level": "assured", "msg_id": "…", "redelivered": false, "body": "on",
    "xml": "<message …>…</message>"}
 A plain message is unacknowledged and has no msg_id; one of type error is not printed.
-redelivered: it may have been printed before this process started, and only its reader
-can tell.
-A message counts as delivered when its whole line is written. If it cannot be written
-(the disk is full, nobody reads), the command ends and the message stays in the store.
-A line that was written in part is ended by a line feed before the next one. A new process
-cannot see the end of a pipe, so an empty line may stand there before the first redelivered
-message: skip empty lines.
-Once others can be answered there is one line on stderr: ready FULL_JID.
+redelivered: an earlier process may have printed the message; only the reader of the
+output can tell.
+A message counts as delivered when its whole line is written. If a line cannot be written
+(the disk is full, the reader has gone), the command ends and the message stays in the
+store. A partly written line is ended by a line feed before the next line. A new process
+cannot see the end of a pipe, so the first redelivered message may follow an empty line:
+skip empty lines.
+When messages can be received there is one line on stderr: ready FULL_JID.
 """
 
 
@@ -59,18 +59,18 @@ def parser(prog: str) -> Parser:
         "--count",
         type=_positive,
         metavar="N",
-        help="end after this many messages (default: go on)",
+        help="end after this many messages (default: no limit)",
     )
     parser.add_argument(
         "--fsync",
         action="store_true",
-        help="count a message as delivered only when its line is on the disk: safe in a "
-        "power cut; stdout must be a file (default: when it is written)",
+        help="count a message as delivered only when its line is on disk, safe against a "
+        "power cut; stdout must be a file (default: when the line is written)",
     )
     parser.add_argument(
         "--quiet",
         action="store_true",
-        help="do not say when it is ready, nor when the connection is lost and found",
+        help="do not report when the session is ready, lost or made again",
     )
     add_connection(parser, receives=True)
     return parser
@@ -84,7 +84,7 @@ async def run(arguments: argparse.Namespace) -> int:
     connection = Connection(account, receives=True, quiet=arguments.quiet)
     async with connection:
         listening = _Listening(connection, arguments.count, fsync=arguments.fsync)
-        # Not the event `message`: that is for messages with a body.
+        # Not the event `message`: slixmpp raises it only for messages with a body.
         connection.client.register_handler(
             Callback(
                 "xmpp-qos listen",
@@ -103,8 +103,8 @@ class _Line:
 
     Attributes:
         record: the JSON object.
-        size: of the message in bytes, about.
-        written: to be done when the line is written; None for a plain message.
+        size: approximate bytes of the message.
+        written: to call when the line is written; None for a plain message.
     """
 
     record: dict[str, object]
@@ -118,17 +118,18 @@ class _Listening:
     ) -> None:
         self._connection = connection
         self._fsync = fsync
-        #: Messages still to be received, and still to be printed; None: no end.
+        #: How many messages are still to be received, and to be printed; None: no
+        #: limit.
         self._to_receive = self._to_print = count
         self._lines: asyncio.Queue[_Line] = asyncio.Queue()
         self._waiting_bytes = 0
-        #: Messages with QoS that have been received, and are not printed in full.
+        #: How many messages with QoS have been received but not printed in full.
         self._unprinted = 0
-        #: A line was printed that an earlier process may have printed in part.
+        #: The next line is one that an earlier process may have printed in part.
         self._redelivers = False
 
     def what_stays(self) -> str:
-        """What becomes of messages that were not printed, or ''."""
+        """A phrase that says what becomes of messages that were not printed, or ''."""
         if not self._unprinted:
             return ""
         store = self._connection.qos.store
@@ -136,11 +137,11 @@ class _Listening:
         return f"; messages that were not printed {what}: {self._unprinted}"
 
     async def until_done(self, *, quiet: bool) -> None:
-        """Say that we are ready, and print until there is enough.
+        """Report that the session is ready, and print until there are enough messages.
 
         Raises:
-            CommandError: stdout cannot be written. What is not printed stays in the
-                store.
+            CommandError: stdout cannot be written. Messages that are not printed stay
+                in the store.
         """
         ready = asyncio.get_running_loop().create_task(self._ready(quiet=quiet))
         try:
@@ -157,7 +158,7 @@ class _Listening:
             note(f"ready {self._connection.client.boundjid.full}", name="")
 
     def received(self, message: StanzaBase) -> None:
-        """Let a message be printed. It has been taken when its line is written."""
+        """Queue a message for printing; it counts as taken when its line is written."""
         info = self._connection.qos.incoming(message)
         if self._to_receive == 0 or (info is None and message["type"] == "error"):
             return
@@ -188,7 +189,7 @@ class _Listening:
                 self._connection.qos.stop_receiving()
 
     async def _print(self) -> None:
-        """Print what waits."""
+        """Print the messages that wait."""
         lines = [await self._lines.get()]
         while not self._lines.empty():
             lines.append(self._lines.get_nowait())
@@ -214,7 +215,7 @@ class _Listening:
         if self._to_print is not None:
             self._to_print -= 1
 
-    # Nobody may read stdout, and plain messages are bounded by no quota.
+    # stdout may have no reader, and plain messages are limited by no quota.
 
     def _read_no_more(self) -> None:
         if self._connection.client.transport is not None:

@@ -1,6 +1,6 @@
 """The options that commands share, and the config file.
 
-What they come to, `account` says.
+`qos.cli.account` makes settings from them.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ def parse(parser: Parser, argv: Sequence[str]) -> argparse.Namespace:
     """Parse a command's arguments, and the config file that they name.
 
     Raises:
-        UsageError: of either.
+        UsageError: one of the two is wrong.
     """
     arguments = parser.parse_args(argv)
     if getattr(arguments, "config", None) is None:
         return arguments
-    # The file's options go before those of the command line: the last one wins.
-    # A subparser's prog is that of its parent, and its own name.
+    # The options of the file go before those of the command line, since the last one
+    # wins. The prog of a subparser is that of its parent plus its own name.
     words = len(arguments.leaf.prog.split()) - len(parser.prog.split())
     given = _from_file(arguments.config, arguments.leaf)
     try:
@@ -60,7 +60,7 @@ def _from_file(path: Path, leaf: Parser) -> list[str]:
     for key, value in table.items():
         action = leaf.long_option(key)
         if action is None and everywhere.long_option(key) is not None:
-            continue  # one file for all commands
+            continue  # the file serves all commands
         if action is None or key in {"config", "help"}:
             raise UsageError(f"{path}: `{leaf.prog}` has no option {key!r}")
         given += _as_argument(path, key, value, action)
@@ -87,7 +87,7 @@ def _as_argument(
 
 
 def add_store(parser: argparse.ArgumentParser) -> None:
-    """Add what the commands for messages have: the store, by name or by account."""
+    """Add the options for a store, named by --store or found by the account."""
     group = parser.add_argument_group("store")
     group.add_argument(
         "--store",
@@ -105,18 +105,18 @@ def add_journal(group: Group | argparse.ArgumentParser) -> None:
         "--journal",
         type=Path,
         metavar="DIR",
-        help="write what happens, without payloads, into this folder, for "
-        "`xmpp-qos audit` (default: do not)",
+        help="write each event, without payloads, into this folder, for `xmpp-qos "
+        "audit` (default: no journal)",
     )
 
 
 def add_connection(parser: argparse.ArgumentParser, *, receives: bool) -> None:
-    """Add the options of the commands that connect for messages.
+    """Add the options of the commands that connect and send or receive messages.
 
     Args:
         parser: of the command.
-        receives: whether it takes messages. All commands have the same options, so
-            that one set of them fits all.
+        receives: whether the command receives messages. All commands accept the same
+            options, so that one set of them serves all.
     """
     add_store(parser)
     add_server(parser)
@@ -127,8 +127,8 @@ def add_connection(parser: argparse.ArgumentParser, *, receives: bool) -> None:
 
 
 _JID_HELP = (
-    "the own account; with a resource (a@example.org/meter) that one is "
-    "asked for, without one that of last time"
+    "your account; with a resource (a@example.org/meter) the server is asked for "
+    "this one, without one for the last one used"
 )
 
 
@@ -137,7 +137,7 @@ def _add_sending(group: Group) -> None:
         "--deadline",
         type=seconds,
         metavar="S",
-        help="give a message up after this time (default: never)",
+        help="give up a message after this many seconds (default: never)",
     )
     group.add_argument(
         "--ordered",
@@ -150,7 +150,7 @@ def _add_sending(group: Group) -> None:
         type=_names,
         default=NAMESPACES,
         metavar="LIST",
-        help="the QoS namespaces to use, the preferred first (default: "
+        help="the QoS namespaces to use, preferred ones first (default: "
         f"{','.join(NAMESPACES)})",
     )
 
@@ -158,21 +158,21 @@ def _add_sending(group: Group) -> None:
 def _add_receiving(parser: argparse.ArgumentParser, *, receives: bool) -> None:
     text = "Bytes are those of the stored message in UTF-8."
     if not receives:
-        text = "Taken as by `xmpp-qos listen`. This command receives nothing itself."
+        text = "As for `xmpp-qos listen`; this command itself receives nothing."
     group = parser.add_argument_group("receiving", text)
     group.add_argument(
         "--trust",
         default="roster",
         metavar="roster|all|nobody|JID,JID…",
-        help="whose assured messages are accepted: of those with a subscription in "
-        "the roster, of everyone, of nobody, or of these; acknowledged ones are accepted of "
-        "everyone (default: %(default)s)",
+        help="the accounts whose assured messages are accepted: those with a "
+        "subscription in the roster, all, nobody, or these; acknowledged messages are "
+        "accepted from all accounts (default: %(default)s)",
     )
     add_quotas(group, _QUOTAS)
 
 
 def add_quotas(group: Group, quotas: Quotas) -> None:
-    """Add the options of how many messages are held; the defaults are given."""
+    """Add the options that limit held messages; the defaults are given."""
     for name, of in (
         ("messages", "of one account"),
         ("bytes", "of one account"),
@@ -187,7 +187,7 @@ def add_quotas(group: Group, quotas: Quotas) -> None:
             type=amount,
             default=getattr(quotas, name.replace("-", "_")),
             metavar="N",
-            help=f"{unit} held {of}, at most (default: %(default)s)",
+            help=f"the most {unit} held {of} (default: %(default)s)",
         )
 
 

@@ -1,4 +1,4 @@
-"""`xmpp-qos outbox`: what has been sent and has not ended."""
+"""`xmpp-qos outbox`: messages that were sent and have not ended."""
 
 from __future__ import annotations
 
@@ -34,42 +34,42 @@ examples:
   xmpp-qos outbox withdraw ID --store sqlite:controller.db
   xmpp-qos outbox resend --jid controller@example.org
 
-Only resend connects. list and show read the store, also while another process has it
-open; withdraw and resend change it, so that process must be stopped first.
+Only resend connects. list and show read the store, even while another process has it
+open. withdraw and resend change it, so that process must be stopped first.
 """
 
 _LIST = """\
 example:
   xmpp-qos outbox list --jid controller@example.org
 
-One JSON object a line, the oldest first. state: queued (never sent), offered (sent,
-not answered), releasing (the receiver holds it and may have acted on it); with
---ended: delivered, not delivered, in doubt. How a message has ended is kept for a day,
-of the last 10,000 messages.
+One JSON object a line, oldest first. state: queued (never sent), offered (sent, not
+answered), releasing (the receiver holds the message and may have acted on it); with
+--ended: delivered, not delivered, in doubt. The outcome of a message is kept for a day,
+and only for the last 10,000 messages.
 """
 
 _SHOW = """\
 example:
   xmpp-qos outbox show 3f2c… --store sqlite:controller.db
 
-Of one that has ended: how, as far as that is kept. See list --ended.
+For a message that has ended: its outcome, as long as that is kept. See list --ended.
 """
 
 _WITHDRAW = """\
 example:
   xmpp-qos outbox withdraw 3f2c… --store sqlite:controller.db
 
-Prints the outcome, not delivered, as send does. A message that may have been
-delivered is not taken back: exit status 1.
+Prints the outcome, not delivered, in the form that send uses. A message that may have
+been delivered is not withdrawn: exit status 1.
 """
 
 _RESEND = """\
 example:
   xmpp-qos outbox resend --jid controller@example.org
 
-Goes on with what an interrupted send has left, and ends when it has ended. Output
-and exit status are those of send. With IDs it waits for these alone, though others
-may go out as well.
+Continues with the messages that an interrupted send has left, and ends when all of them
+have ended. Output and exit status are those of send. With IDs the command waits for these
+messages only, though others may go out too.
 """
 
 
@@ -77,15 +77,15 @@ def parser(prog: str) -> Parser:
     """See qos.cli.entry.Command."""
     parser = Parser(
         prog=prog,
-        description="What has been sent and has not ended yet.",
+        description="Show or change messages that were sent and have not ended yet.",
         epilog=_EPILOG,
     )
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     for name, text, epilog, ids in (
         ("list", "list the messages, without their content", _LIST, None),
         ("show", "show all that is known of a message", _SHOW, 1),
-        ("withdraw", "take a message back", _WITHDRAW, 1),
-        ("resend", "connect, and finish what is outstanding", _RESEND, "*"),
+        ("withdraw", "withdraw a message", _WITHDRAW, 1),
+        ("resend", "connect, and finish the outstanding messages", _RESEND, "*"),
     ):
         action = actions.add_parser(
             name, help=text, description=text.capitalize() + ".", epilog=epilog
@@ -98,7 +98,7 @@ def parser(prog: str) -> Parser:
             action.add_argument(
                 "--ended",
                 action="store_true",
-                help="those that have ended, and how, as far as that is kept",
+                help="list messages that have ended, with their outcomes",
             )
         if name == "resend":
             add_connection(action, receives=False)
@@ -139,7 +139,7 @@ def _find(store: Store, msg_id: str) -> Outgoing:
 
 
 def _find_ended(store: Store, msg_id: str) -> Ended:
-    """Of those that had this id the one accepted last."""
+    """The ended message with this id; of several, the one that was accepted last."""
     ended = list(store.ended(msg_id))
     if not ended:
         raise UnknownMessage(msg_id)
@@ -147,7 +147,10 @@ def _find_ended(store: Store, msg_id: str) -> Ended:
 
 
 async def _withdraw(store: Store, record: Outgoing, recorder: Recorder) -> None:
-    """Take it back by the rules of the sender: certainly not delivered, or not at all."""
+    """Withdraw a message by the rules of the sender.
+
+    The message is withdrawn only if it is certainly not delivered.
+    """
     now = time.time()
     at = sender.At(now=now, jitter=0.0, backoff=Backoff(), new_id=str, remember=True)
     withdraw = SenderInput.WITHDRAW
@@ -164,7 +167,7 @@ async def _resend(arguments: argparse.Namespace) -> int:
     async with Connection(account, receives=False) as connection:
         qos = connection.qos
         msg_ids = arguments.ids or map(attrgetter("msg_id"), qos.store.outgoing())
-        # All of them now: one that ends before it is asked for is not known any more.
+        # All of them are asked for now: one that ends earlier would be unknown later.
         deliveries = [qos.delivery(msg_id) for msg_id in dict.fromkeys(msg_ids)]
         if not deliveries:
             note("the outbox is empty")

@@ -1,7 +1,7 @@
 """The output of the command: JSON lines on stdout, everything else on stderr.
 
-A line of stdout is written as a whole or the command fails: whoever has a line may
-count on it. Writing never blocks the event loop, however slow the reader is.
+A line of stdout is written completely, or the command fails: a reader that has a line
+can rely on it. Writing never blocks the event loop, however slow the reader is.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ __all__ = [
     "time_text",
 ]
 
-#: The progress bar, as it stands in the last line of the terminal. There is one
-#: terminal, and whoever else writes to it has to step around the bar.
+#: The progress bar as it stands in the last line of the terminal. There is one
+#: terminal, and all other output to it must step around the bar.
 _bar = ""
 
 _BAR_CELLS = 20
 
-#: Characters that change what a terminal shows or where a line ends: the control
-#: characters C0, DEL and C1, line and paragraph separators, marks of direction (bidi);
-#: and the halves of surrogate pairs, which UTF-8 cannot carry.
+#: Characters that change the state of a terminal or end a line: the control characters
+#: C0, DEL and C1, line and paragraph separators, and bidi marks. Also the halves of
+#: surrogate pairs, which UTF-8 cannot carry.
 _UNSAFE = re.compile(
     "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 )
@@ -50,18 +50,18 @@ _UNSAFE = re.compile(
 #: POSIX: a pipe that has room takes this many bytes at once, without blocking.
 _PIPE_BYTES = select.PIPE_BUF
 
-#: Delay before another attempt where somebody else took the room in a pipe.
+#: Seconds before the next attempt, if another process has taken the room in a pipe.
 _AGAIN_S = 0.01
 
-#: A note is left out if stderr takes nothing for this long.
+#: A note is dropped if stderr accepts nothing for this many milliseconds.
 _NOTE_MS_MAX = 1000
 
 
 async def print_json(*records: Mapping[str, object]) -> None:
-    """Write JSON objects to stdout, one a line: all of it, or the command fails.
+    """Write JSON objects to stdout, one a line: all of them, or the command fails.
 
     Raises:
-        CommandError: nobody reads stdout any more, or it cannot be written. A part of
+        CommandError: stdout is closed at the other end, or cannot be written. A part of
             a line may have been written; the next one begins on a new line.
     """
     await print_text("".join(map(_json_line, records)))
@@ -69,7 +69,7 @@ async def print_json(*records: Mapping[str, object]) -> None:
 
 def _json_line(record: Mapping[str, object]) -> str:
     text = json.dumps(record, ensure_ascii=False)
-    # All of them stand in strings: dumps() puts none between the tokens.
+    # All of them stand inside strings: dumps() puts none between the tokens.
     return _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n"
 
 
@@ -79,7 +79,7 @@ async def print_text(text: str) -> None:
     Raises:
         CommandError: as print_json.
     """
-    # A long list does not keep the command from being stopped.
+    # Lets the command be stopped in the middle of a long list.
     await asyncio.sleep(0)
     _erase_bar()
     try:
@@ -95,8 +95,8 @@ async def print_text(text: str) -> None:
 def begin_on_new_line() -> None:
     """Let the next text begin on a new line, if stdout is a pipe.
 
-    A process that was killed may have left a part of a line in it. In a file that is
-    seen, and in a pipe it is not.
+    A process that was killed may have left a part of a line in it. In a file that can
+    be seen, but not in a pipe.
     """
     descriptor = _descriptor()
     if descriptor is not None and stat.S_ISFIFO(os.fstat(descriptor).st_mode):
@@ -104,10 +104,10 @@ def begin_on_new_line() -> None:
 
 
 async def sync_stdout() -> None:
-    """Wait until what was written to stdout, a file, is on the disk.
+    """Wait until everything written to stdout, a file, is on disk.
 
     Raises:
-        CommandError: it may not be.
+        CommandError: it may not be on disk.
     """
     loop = asyncio.get_running_loop()
     try:
@@ -131,8 +131,8 @@ class _Stdout:
     """Writes to stdout without blocking the event loop, one text after another.
 
     Attributes:
-        loop: the event loop that it is for.
-        torn: what stands in it last may be a part of a line.
+        loop: the event loop that it belongs to.
+        torn: the last line of stdout may be incomplete.
     """
 
     def __init__(self) -> None:
@@ -143,10 +143,10 @@ class _Stdout:
         self.torn = self._descriptor is not None and _ends_torn(self._descriptor)
 
     async def write(self, text: str) -> None:
-        """Write all of it.
+        """Write all of the text.
 
         Raises:
-            OSError: that failed; a part may have been written.
+            OSError: the write failed; a part may have been written.
         """
         async with self._turn:
             if self._descriptor is None:  # stdout is an object of a Python program
@@ -163,7 +163,7 @@ class _Stdout:
                     self.torn = not data[:written].endswith(b"\n")
 
     async def _write_some(self, descriptor: int, data: bytes) -> int:
-        """Write what there is room for; returns how many bytes that were."""
+        """Write as much as there is room for; returns the number of bytes written."""
         if self._is_file:
             return os.write(descriptor, data)
         # stdout may be shared with other processes, so it is not made non-blocking.
@@ -175,7 +175,7 @@ class _Stdout:
             return 0
 
     async def _writable(self, descriptor: int) -> None:
-        """Wait until there is room, or nobody reads it any more."""
+        """Wait until there is room, or the other end is closed."""
         if _has_room(descriptor, 0):
             return
         room = asyncio.Event()
@@ -197,7 +197,7 @@ def _stdout() -> _Stdout:
 
 
 def _descriptor() -> int | None:
-    """That of stdout; None: it has none."""
+    """The descriptor of stdout; None: it has none."""
     try:
         return sys.stdout.fileno()
     except (AttributeError, OSError, ValueError):
@@ -211,9 +211,9 @@ def _has_room(descriptor: int, timeout_ms: int) -> bool:
 
 
 def _ends_torn(descriptor: int) -> bool:
-    """Whether we append to a file that ends in the middle of a line.
+    """Whether stdout appends to a file that ends in the middle of a line.
 
-    An earlier process may have been stopped, or the disk have been full.
+    An earlier process may have been stopped, or the disk may have been full.
     """
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode) or status.st_size == 0:
@@ -222,16 +222,19 @@ def _ends_torn(descriptor: int) -> bool:
     if not appends and os.lseek(descriptor, 0, os.SEEK_CUR) != status.st_size:
         return False
     try:
-        # Opened anew: stdout itself is mostly open for writing only.
+        # The file is opened again: stdout itself is mostly open for writing only.
         with open(f"/proc/self/fd/{descriptor}", "rb") as file:
             file.seek(-1, os.SEEK_END)
             return file.read() != b"\n"
-    except OSError:  # it is not for us to read
+    except OSError:  # we may not read it
         return False
 
 
 def time_text(moment: float | None) -> str | None:
-    """A moment as all commands print it, in UTC; None: there is none, or no such year."""
+    """A time as all commands print it, in UTC.
+
+    None: there is no time, or it is outside the years that can be printed.
+    """
     if moment is None:
         return None
     try:
@@ -241,23 +244,24 @@ def time_text(moment: float | None) -> str | None:
 
 
 def note(text: str, *, name: str = "xmpp-qos: ") -> None:
-    """Write one line for people to stderr; one that cannot be written is left out.
+    """Write one line for people to stderr; if it cannot be written, it is dropped.
 
-    Characters that would end the line, or change what a terminal shows, are escaped:
+    Characters that would end the line, or change the state of a terminal, are escaped:
     the text may come from somebody else.
     """
     say(f"{name}{_UNSAFE.sub(_escaped, text)}")
 
 
 def say(text: str) -> None:
-    """Write text of our own, of any number of lines, to stderr, if it can be written."""
+    """Write our own text, of any number of lines, to stderr, if that can be written."""
     with suppress(OSError, ValueError):
         descriptor = sys.stderr.fileno()
         if not _has_room(descriptor, _NOTE_MS_MAX):
             return
     with suppress(OSError, ValueError):
         _erase_bar()
-        # What is left of a text that could not be written does not come later.
+        # Flushed at once: the rest of a text that cannot be written must not come
+        # later.
         sys.stderr.write(text.encode(errors="replace").decode() + "\n")
         sys.stderr.flush()
         _draw_bar()
@@ -270,19 +274,19 @@ def _escaped(found: re.Match[str]) -> str:
 
 
 class ProgressBar:
-    """A bar on stderr where that is a terminal; elsewhere nothing."""
+    """A progress bar on stderr, if that is a terminal; else nothing."""
 
     def __init__(self) -> None:
         self._shown = sys.stderr.isatty()
 
     def show(self, *, ended: int, read: int, more: bool, trouble: int) -> None:
-        """Draw it anew.
+        """Draw the bar again.
 
         Args:
-            ended: messages that have ended, in whatever way.
-            read: messages there are so far.
+            ended: messages that have ended, in any way.
+            read: messages read so far.
             more: there may be more to read.
-            trouble: how many have ended badly.
+            trouble: messages that have ended badly.
         """
         if not self._shown:
             return
@@ -292,7 +296,7 @@ class ProgressBar:
         self._set(f"[{cells}] {ended} of {read}{'+' if more else ''} ended{bad}")
 
     def close(self) -> None:
-        """Take it away."""
+        """Remove the bar."""
         if self._shown:
             self._set("")
 
@@ -322,7 +326,7 @@ class NoteHandler(logging.Handler):
     """Log records as notes: one line each, with the error's text if there is one."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Called by logging."""
+        """Show the record; called by logging."""
         lines = record.getMessage().splitlines() or [""]
         text = lines[0]
         error = record.exc_info[1] if record.exc_info else None

@@ -1,4 +1,4 @@
-"""The option --plot: what it needs, and what can go wrong with it."""
+"""The option --plot: its requirements and its errors."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ __all__ = ["add_plot", "check_plot", "plotting"]
 
 
 def add_plot(parser: argparse._ActionsContainer, *, note: str = "") -> None:
-    """Let it be asked for.
+    """Add the option.
 
     Args:
-        parser: or a group of one.
-        note: put behind what it does, for people.
+        parser: the parser, or a group of it.
+        note: a text for people, put behind the description.
     """
     parser.add_argument(
         "--plot",
         type=Path,
         metavar="FILE.svg",
-        help=f"draw them; needs the extra `bench`{note}",
+        help=f"draw the figures into this file; needs the extra `bench`{note}",
     )
 
 
 def check_plot(path: Path | None) -> None:
-    """See that something can be drawn into this file; None: it is not wanted.
+    """Check that a plot can be drawn into this file; None: no plot is wanted.
 
     Raises:
         UsageError: it cannot.
@@ -48,10 +48,10 @@ def check_plot(path: Path | None) -> None:
 
 @contextlib.contextmanager
 def plotting(path: Path) -> Iterator[None]:
-    """Around what draws into this file.
+    """A context for code that draws into this file.
 
     Raises:
-        CommandError: it cannot be written.
+        CommandError: the file cannot be written.
     """
     try:
         yield

@@ -1,7 +1,7 @@
-"""`xmpp-qos queue`: a queue service, and what one does to its queues.
+"""`xmpp-qos queue`: a queue service, and the requests to one.
 
-Here are the words of it; what they do is in `queue_serve`, `queue_publish` and
-`queue_verbs`.
+This module has the arguments and help texts; `queue_serve`, `queue_publish` and
+`queue_verbs` do the work.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ examples:
   seq 1000 | xmpp-qos queue publish queue.example.org orders --jid boss@example.org --lines
   xmpp-qos queue stats queue.example.org orders --jid boss@example.org
 
-`xmpp-qos worker` works on a queue. Each verb has a --help of its own.
+`xmpp-qos worker` works on the items of a queue. Each verb has a --help of its own.
 """
 
 _SERVE = """\
@@ -38,14 +38,14 @@ examples:
   xmpp-qos queue serve --component queue.example.org --creators boss@example.org
   xmpp-qos queue serve --jid queue@example.org --creators @example.org,boss@example.com
 
-A component has to be known to the server, with its secret. An account is addressed by
-its full JID, as in queue@example.org/queue; the resource is `queue` unless --jid has
-one. Once others are answered there is one line on stderr: ready JID.
-Who may do what: accounts of the service's own domain create queues, or those that
---creators names; who creates a queue owns it, and nobody else may use it until the owner
-says so (`xmpp-qos queue affiliate`, or access_model=open). What everybody may do is said
-on stderr at the start.
-It serves until Ctrl-C or SIGTERM, and connects again when the connection is lost.
+The server must know a component, with its secret. A service of an account is addressed
+by its full JID, such as queue@example.org/queue; the resource is `queue` unless --jid has
+one. When the service is ready there is one line on stderr: ready JID.
+Accounts of the service's own domain may create queues, or the accounts that --creators
+names. The creator of a queue owns it. Nobody else may use the queue until its owner allows
+it (`xmpp-qos queue affiliate`, or access_model=open). At the start, rights that everybody
+has are listed on stderr.
+The service runs until Ctrl-C or SIGTERM, and connects again after the connection is lost.
 """
 
 _CREATE = """\
@@ -56,9 +56,9 @@ example:
   xmpp-qos queue create queue.example.org jobs --jid boss@example.org \\
     --set dead_letter_node=letters
 
-Prints the name of the queue: {"node": "orders"}. Only its owner may use it until others
-are made members or publishers (`xmpp-qos queue affiliate`). A dead_letter_node has to
-exist before it is named.
+Prints the name of the queue: {"node": "orders"}. Only its owner may use the queue, until
+other accounts are made members or publishers (`xmpp-qos queue affiliate`). A
+dead_letter_node must exist before it is named.
 """
 
 _CONFIGURE = """\
@@ -66,9 +66,9 @@ examples:
   xmpp-qos queue configure queue.example.org orders --jid boss@example.org
   xmpp-qos queue configure queue.example.org orders --jid boss@example.org --set ttl=3600
 
-Without --set it prints the configuration, one JSON object. What is not set stays as it
-is; locks that are held keep their time. A dead_letter_node is shown while it is in force:
-it exists, and the account that set it still owns this queue and may publish to that one.
+Without --set it prints the configuration, as one JSON object. Fields that are not set stay
+as they are; present locks keep their time. A dead_letter_node is shown while it is in
+force: it exists, and the account that set it still owns this queue and may publish to it.
 """
 
 _DELETE = """\
@@ -83,15 +83,15 @@ examples:
   seq 1000 | xmpp-qos queue publish queue.example.org orders --jid boss@example.org --lines
 
 With --lines the payload of an item is <line xmlns='xmpp-qos:line:0'>…</line>.
-For each item that is in the queue, on disk, there is one line on stdout; `line` is there
-with --lines:
+For each item that is in the queue, on disk, there is one line on stdout; with --lines it
+has `line`:
   {"id": "…", "line": 1}
-An item without an --id gets one that nobody else makes. A publish without an answer is
-repeated under the same id, so that the item is in the queue once. Lines go out together,
-and those that are repeated may be overtaken by later ones.
-A line that is refused is named on stderr, and the exit status is 1. Lines after one that
-is refused for what it is are published; if none can be published any more (no such queue,
-not allowed, the queue is full) the command ends.
+An item without an --id gets a random one. A publish without an answer is repeated under
+the same id, so that the item is in the queue once. Many lines go out together, and later
+lines may overtake those that are repeated.
+A refused line is named on stderr, and the exit status is 1. If a line is refused because
+of its own content, the lines after it are still published. If none can be published any
+more (no such queue, not allowed, the queue is full), the command ends.
 """
 
 _BROWSE = """\
@@ -99,24 +99,24 @@ examples:
   xmpp-qos queue browse queue.example.org orders --jid boss@example.org
   xmpp-qos queue browse queue.example.org orders --jid boss@example.org --state dead --max 5
 
-One JSON object a line, in the order of delivery as far as there is one.
+One JSON object a line, in the order of delivery as far as it is known.
 """
 
 _STATS = """\
 example:
   xmpp-qos queue stats queue.example.org orders --jid boss@example.org
 
-Prints one JSON object: items that are available, acquired, delayed and dead, how many
-were accepted ever, the subscribers, and oldest_seconds, the age of the oldest item that
-is not done (null: there is none).
+Prints one JSON object: the numbers of items that are available, acquired, delayed and
+dead, the number of items ever accepted, the subscribers, and oldest_seconds, the age of
+the oldest item that is not done (null: there is none).
 """
 
 _LIST = """\
 example:
   xmpp-qos queue list queue.example.org --jid boss@example.org
 
-One JSON object a line for each queue that the service shows to this account: its name,
-`node`, and the numbers that `queue stats` prints, where this account may see them.
+One JSON object a line for each queue that the service shows to this account: its name as
+`node`, and the numbers of `queue stats`, if this account may see them.
 """
 
 _WATCH = """\
@@ -125,8 +125,8 @@ examples:
   xmpp-qos queue watch queue.example.org orders --jid boss@example.org --interval 60 \\
     >> orders.jsonl
 
-One JSON object a line: the time, and what `queue stats` prints. It goes on until Ctrl-C,
-also when the connection is lost and found, or until --count lines are printed.
+One JSON object a line: the time, and the numbers of `queue stats`. The command runs until
+Ctrl-C, or until --count lines are printed; it connects again after a lost connection.
 """
 
 _PURGE = """\
@@ -140,8 +140,9 @@ examples:
   xmpp-qos queue affiliate queue.example.org orders --jid boss@example.org \\
     shop@example.org=publisher bee@example.org=member
 
-Without any, it lists them, a JSON object a line. An owner may do all, a publisher may
-publish, a member may work; an outcast may do nothing, and loses what it holds.
+Without any JID it lists the affiliations, one JSON object a line. An owner may do
+everything, a publisher may publish, a member may work. An outcast may do nothing, and
+loses the items that it holds.
 """
 
 _DEAD = """\
@@ -154,8 +155,8 @@ _DEAD_LIST = """\
 example:
   xmpp-qos queue dead list queue.example.org orders --jid boss@example.org
 
-One JSON object a line; reason and history say what happened. Those that were moved to
-the dead_letter_node of the queue are among them, under the id that they had.
+One JSON object a line; reason and history say what happened. Items that were moved to the
+dead_letter_node of the queue are listed too, under their former id.
 """
 
 _DEAD_REQUEUE = """\
@@ -163,30 +164,30 @@ examples:
   xmpp-qos queue dead requeue queue.example.org orders --jid boss@example.org
   xmpp-qos queue dead requeue queue.example.org orders 3f2c… --jid boss@example.org
 
-Prints {"id": …} for each that lives again: none of its failures counts any more.
+Prints {"id": …} for each requeued item. Its former failures do not count any more.
 """
 
-#: Name, what it does, and how to use it.
+#: Name, description, and the end of the help.
 _VERBS = (
     ("create", "create a queue", _CREATE),
     ("configure", "change the configuration of a queue, or print it", _CONFIGURE),
-    ("delete", "delete a queue with all that is in it", _DELETE),
+    ("delete", "delete a queue with everything in it", _DELETE),
     ("publish", "put items into a queue", _PUBLISH),
-    ("browse", "look at the items of a queue; this locks nothing", _BROWSE),
-    ("stats", "count what is in a queue", _STATS),
+    ("browse", "look at the items of a queue, without locking them", _BROWSE),
+    ("stats", "count the items and subscribers of a queue", _STATS),
     ("list", "list the queues of a service that you may use", _LIST),
-    ("watch", "count what is in a queue, again and again", _WATCH),
+    ("watch", "print the counts of a queue again and again", _WATCH),
     ("purge", "remove all items of a queue, locked and dead ones too", _PURGE),
-    ("affiliate", "say who may do what with a queue, or list it", _AFFILIATE),
+    ("affiliate", "set or list who may do what with a queue", _AFFILIATE),
 )
 
 _DEAD_VERBS = (
-    ("list", "list the items that died", _DEAD_LIST),
-    ("requeue", "give items that died a new life", _DEAD_REQUEUE),
+    ("list", "list dead items", _DEAD_LIST),
+    ("requeue", "put dead items back into their queue", _DEAD_REQUEUE),
 )
 
-#: A publish is repeated for so long, at most: well inside the time in which a service
-#: knows an id again (queue#dedupe_window), which is an hour unless its owner says.
+#: Seconds for which a publish is repeated at most. It is well below the time for which
+#: a service remembers an id (queue#dedupe_window, by default an hour).
 _REPEAT_S = 300.0
 
 _ANSWER_S = 30.0
@@ -211,9 +212,8 @@ def parser(prog: str) -> Parser:
         _add_verb(verbs, name, text, epilog)
     dead = verbs.add_parser(
         "dead",
-        help="see the items that died, or give them a new life",
-        description="The items that died: they failed too often, expired or were "
-        "rejected.",
+        help="list dead items, or requeue them",
+        description="Dead items: they failed too often, have expired or were rejected.",
         epilog=_DEAD,
     )
     dead_verbs: _Verbs = dead.add_subparsers(
@@ -228,7 +228,7 @@ async def run(arguments: argparse.Namespace) -> int:
     """See qos.cli.entry.Command."""
     modules = {"serve": "queue_serve", "publish": "queue_publish"}
     name = modules.get(arguments.action, "queue_verbs")
-    # These need slixmpp, which takes a while: not for a --help.
+    # These modules need slixmpp, which is slow to import: not for a --help.
     status: int = await importlib.import_module(f"qos.cli.{name}").run(arguments)
     return status
 
@@ -247,14 +247,14 @@ def _add_serve(verbs: _Verbs) -> None:
         type=_domain,
         metavar="JID",
         help="serve as this component of the server (XEP-0114), instead of from an "
-        "account; the password is its secret, the default of --host is 127.0.0.1 "
-        f"and that of --port {PORT_COMPONENT}",
+        "account; the password is the component's secret; the default of --host is then "
+        f"127.0.0.1 and that of --port {PORT_COMPONENT}",
     )
     group.add_argument(
         "--insecure",
         action="store_true",
-        help="let a component connect to a host that is not this machine: all of it "
-        "goes there without encryption",
+        help="let a component connect to another machine, although its stream is not "
+        "encrypted",
     )
     group.add_argument(
         "--store",
@@ -267,37 +267,38 @@ def _add_serve(verbs: _Verbs) -> None:
         type=_creators,
         default="domain",
         metavar="domain|all|JID,@DOMAIN…",
-        help="who may create queues: the accounts of the service's own domain (for the "
-        "component queue.example.org those of example.org, for an account those of its "
-        "domain), everybody who can reach the service, or these accounts and all "
-        "accounts of these domains (default: %(default)s)",
+        help="the accounts that may create queues: all of the service's own domain (for "
+        "the component queue.example.org that is example.org), all that can reach the "
+        "service, or these accounts and all accounts of these domains (default: "
+        "%(default)s)",
     )
     group.add_argument(
         "--nodes-per-account",
         type=whole(1),
         default=_BOUNDS.nodes_per_account,
         metavar="N",
-        help="queues that one account may create; all accounts of a foreign domain "
-        f"together at most {_BOUNDS.nodes_per_domain} (default: %(default)s)",
+        help="the most queues created by one account; for all accounts of a foreign "
+        f"domain together {_BOUNDS.nodes_per_domain} (default: %(default)s)",
     )
     group.add_argument(
         "--subscriptions-per-account",
         type=whole(1),
         default=_BOUNDS.subscriptions_per_account,
         metavar="N",
-        help="workers of one account, to each queue; all accounts of a foreign domain "
-        f"together at most {_BOUNDS.subscriptions_per_domain} (default: %(default)s)",
+        help="the most workers of one account at each queue; for all accounts of a "
+        f"foreign domain together {_BOUNDS.subscriptions_per_domain} (default: "
+        "%(default)s)",
     )
     add_journal(group)
     held = serve.add_argument_group(
-        "items published by messages", "They are held until they are in their queue."
+        "items published by messages", "They are held until they are in the queue."
     )
     held.add_argument(
         "--trust",
         default="publishers",
         metavar="publishers|all|JID,JID…",
-        help="whose assured messages are held: of those who may publish to a queue "
-        "here, of everyone, or of these (default: %(default)s)",
+        help="the accounts whose assured messages are held: those that may publish to a "
+        "queue here, all, or these (default: %(default)s)",
     )
     add_quotas(held, MESSAGE_QUOTAS)
     add_login(serve, jid_help="serve from this account, with or without a resource")
@@ -313,7 +314,7 @@ def _add_verb(
         "service",
         type=address,
         metavar="SERVICE",
-        help="the JID of the queue service; the full one, if it is an account",
+        help="the JID of the queue service; of an account, the full JID",
     )
     if name != "list" or dead:
         verb.add_argument(
@@ -329,7 +330,7 @@ def _add_verb(
         _add_watch(verb)
     elif name == "requeue":
         verb.add_argument(
-            "ids", nargs="*", metavar="ID", help="of which items (default: of all)"
+            "ids", nargs="*", metavar="ID", help="the items (default: all dead items)"
         )
     elif name == "affiliate":
         verb.add_argument(
@@ -337,18 +338,18 @@ def _add_verb(
             nargs="*",
             type=_affiliation,
             metavar="JID=WHAT",
-            help=f"what is {', '.join(each.value for each in Affiliation)}",
+            help=f"WHAT is {', '.join(each.value for each in Affiliation)}",
         )
     add_login(
         verb,
-        jid_help="the own account; its resource does not count, so that nobody else "
-        "who is logged in to it is disturbed",
+        jid_help="your account; a resource is ignored, so that no other session of "
+        "the account is disturbed",
     ).add_argument(
         "--timeout",
         type=seconds,
         default=_ANSWER_S,
         metavar="S",
-        help="wait so long for an answer of the service (default: %(default)g)",
+        help="seconds to wait for an answer of the service (default: %(default)g)",
     )
 
 
@@ -363,7 +364,7 @@ def _add_set(verb: Parser) -> None:
         action="append",
         default=[],
         metavar="FIELD=VALUE",
-        help="a field of the configuration, see below; any number of times",
+        help="a field of the configuration (listed below) and its value; may be repeated",
     )
     verb.epilog = f"fields:{fields}\n\n{verb.epilog}"
 
@@ -377,42 +378,42 @@ def _add_publish(verb: Parser) -> None:
     group.add_argument(
         "--lines",
         action="store_true",
-        help="an item for each line of stdin, empty ones included; a progress bar "
-        "where stderr is a terminal",
+        help="one item for each line of stdin, empty ones included; shows a progress bar "
+        "if stderr is a terminal",
     )
     verb.add_argument(
         "--priority",
         type=int,
         choices=PRIORITIES,
         metavar="N",
-        help=f"{PRIORITIES[0]} to {PRIORITIES[-1]}, more is earlier (default: {PRIORITY})",
+        help=f"{PRIORITIES[0]} to {PRIORITIES[-1]}; larger is earlier (default: {PRIORITY})",
     )
     verb.add_argument(
         "--ttl",
         type=seconds,
         metavar="S",
-        help="give it up if nobody has taken it after this time (default: as "
+        help="seconds after which the item expires if no worker has it (default: as "
         "configured for the queue)",
     )
     verb.add_argument(
         "--delay",
         type=seconds,
         metavar="S",
-        help="hand it out after this time (default: at once)",
+        help="seconds before the item is delivered (default: 0)",
     )
     verb.add_argument(
         "--id",
         metavar="ID",
-        help="the id of the item; a repeat of the same item under the same id is "
-        "none (default: one that is made up)",
+        help="the id of the item; publishing the same item again under its id adds "
+        "nothing (default: a random id)",
     )
     verb.add_argument(
         "--deadline",
         type=seconds,
         default=_REPEAT_S,
         metavar="S",
-        help="stop repeating what is not answered after this time: it is in doubt "
-        "then (default: %(default)g; keep it below the dedupe_window of the queue)",
+        help="seconds after which an unanswered publish is not repeated any more, and is "
+        "in doubt; keep it below the queue's dedupe_window (default: %(default)g)",
     )
 
 
@@ -422,8 +423,8 @@ def _add_browse(verb: Parser, *, states: bool) -> None:
             "--state",
             choices=("live", "accepted", "dead"),
             default="live",
-            help="which: those that are not done, those that were accepted and are "
-            "kept for a while, or those that died (default: %(default)s)",
+            help="live: items that are not done; accepted: accepted items that are still "
+            "kept; dead: dead items (default: %(default)s)",
         )
     else:
         verb.set_defaults(state="dead")
@@ -431,7 +432,7 @@ def _add_browse(verb: Parser, *, states: bool) -> None:
         "--max",
         type=_positive,
         metavar="N",
-        help="so many items at most (default: all)",
+        help="the most items to print (default: all)",
     )
 
 
@@ -441,13 +442,13 @@ def _add_watch(verb: Parser) -> None:
         type=seconds,
         default=_WATCH_S,
         metavar="S",
-        help="from one line to the next (default: %(default)g)",
+        help="seconds between two lines (default: %(default)g)",
     )
     verb.add_argument(
         "--count",
         type=_lines,
         metavar="N",
-        help="end after so many lines (default: go on)",
+        help="end after this many lines (default: no limit)",
     )
 
 

@@ -1,4 +1,4 @@
-"""A session that asks a queue service, and has nothing else in it."""
+"""A session with a single request to a queue service."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ async def asked(
     ask: Callable[[AccountSession, XEP_0254], Awaitable[T]],
     where: Callable[[], str] = str,
 ) -> T:
-    """Log in, ask, log out.
+    """Log in, ask, and log out.
 
     Args:
-        arguments: as add_login and --timeout have made them.
-        ask: called once there is a session.
-        where: when it is stopped, says how far it got, or ''.
+        arguments: with the options of add_login and --timeout.
+        ask: called when there is a session.
+        where: says how far the request got, if it is stopped, or ''.
 
     Raises:
-        CannotConnect: there is none to be had.
+        CannotConnect: no session is possible.
         RequestRefused: not done.
         NoAnswer: it may have been done.
     """

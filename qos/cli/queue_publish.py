@@ -1,7 +1,7 @@
 """`xmpp-qos queue publish`: puts items into a queue, each once.
 
-The ids are made here, and a publish that is not answered is repeated under the same
-ids: a service knows them again.
+The ids are made here, and a publish without an answer is repeated under the same ids:
+the service recognizes them.
 """
 
 from __future__ import annotations
@@ -34,29 +34,29 @@ from xep_0254.queueing import XEP_0254, NewItem
 
 __all__ = ["run"]
 
-#: Items in one publish, and bytes of their lines. A server's limit for a stanza is
-#: well above, also when each character is escaped.
+#: The most items in one publish, and the most bytes of their lines. Servers accept
+#: larger stanzas, even if each character is escaped.
 _BATCH_ITEMS_MAX = 100
 _BATCH_BYTES_MAX = 100 * 1024
 
-#: As it is written around each line.
+#: The bytes of markup around each line.
 _ITEM_BYTES = 150
 
-#: Publishes under way, and lines that are read ahead.
+#: The number of publishes in flight, and of lines that are read ahead.
 _PUBLISHES_MAX = 4
 _LINES_AHEAD_MAX = 1000
 
-#: A longer line is over every limit: it is read to its end, and not kept.
+#: A longer line is above every limit: it is read to its end, and not kept.
 _LINE_BYTES_MAX = 1024 * 1024
 
 _BAR_INTERVAL_S = 0.1
 
 _LINE = "{xmpp-qos:line:0}line"
 
-#: What is wrong with one item; the next may be right.
+#: Conditions that concern one item; the next item may be accepted.
 _FAULTS = frozenset({"bad-request", "conflict", "not-acceptable", "policy-violation"})
 
-#: There is no room for so many items; there may be for fewer.
+#: The condition for too many items: there may be room for fewer.
 _FULL = "resource-constraint"
 
 
@@ -66,8 +66,8 @@ class _Line:
 
     Attributes:
         number: of the line, from 1.
-        item: made of it.
-        size: about the bytes it takes on the wire.
+        item: made from it.
+        size: approximate bytes on the wire.
     """
 
     number: int
@@ -111,11 +111,11 @@ class _Publishing:
         self._queueing = queueing
         self._arguments = arguments
         self._backoff = backoff
-        #: The service has answered before: if it is away, it may come back.
+        #: The service has answered before: if it is away now, it may come back.
         self._met = False
 
     async def publish(self, items: Sequence[NewItem]) -> None:
-        """Publish items, all or none; repeated until there is an answer.
+        """Publish items, all or none; repeat until there is an answer.
 
         Raises:
             RequestRefused, LocalProtocolError: certainly not done.
@@ -146,7 +146,7 @@ class _Publishing:
 
 
 class _Lines:
-    """Publishes the lines of stdin, many at a time, and several publishes at once."""
+    """Publishes the lines of stdin, many in one publish, several publishes at once."""
 
     def __init__(self, arguments: argparse.Namespace) -> None:
         self.status = Status.DONE
@@ -157,7 +157,7 @@ class _Lines:
         self._published = 0
         self._refused = 0
         self._more = True
-        #: Why nothing is published any more.
+        #: The error after which nothing more is published.
         self._failure: CommandError | None = None
         self._reader: asyncio.Task[None] | None = None
         self._bar = ProgressBar()
@@ -165,22 +165,23 @@ class _Lines:
 
     @property
     def result(self) -> str:
-        """How far it got, for people."""
+        """A phrase that says how many lines are published."""
         return f"{self._published} of {self._read} lines are published"
 
     async def run(self, publishing: _Publishing) -> None:
-        """Publish them all.
+        """Publish all lines.
 
         Raises:
-            CommandError: one could not be published, and neither can those after it.
+            CommandError: a line could not be published, and the later ones cannot
+                either.
         """
         slots = asyncio.Semaphore(_PUBLISHES_MAX)
         try:
             async with asyncio.TaskGroup() as group:
                 self._reader = group.create_task(self._read_lines())
                 while True:
-                    # First a place, then what there is: the more waits, the more
-                    # goes together.
+                    # A free slot comes first, then the batch: the more lines wait, the
+                    # larger it is.
                     await slots.acquire()
                     batch = await self._batch()
                     if not batch:
@@ -223,7 +224,7 @@ class _Lines:
         return _Line(self._read, item, size + _ITEM_BYTES)
 
     async def _batch(self) -> list[_Line]:
-        """What goes together: at least one, or none any more."""
+        """The lines for one publish; empty: there are no more lines."""
         batch: list[_Line] = []
         size = 0
         line = await self._ahead.get()
@@ -236,12 +237,12 @@ class _Lines:
                 break
             line = self._ahead.get_nowait()
         else:
-            # Whoever comes next has to see it too.
+            # The next caller must see the end too.
             self._ahead.put_nowait(None)
         return batch
 
     async def _publish(self, publishing: _Publishing, batch: list[_Line]) -> None:
-        """Publish them; one that is refused among others is found by halves."""
+        """Publish the lines; a refused line is found by halving the batch."""
         if self._failure is not None:
             return
         try:
@@ -267,13 +268,13 @@ class _Lines:
         self._show()
 
     def _refuse(self, number: int, why: str) -> None:
-        """This line is not published; others are."""
+        """Report that this line is not published; others are."""
         self._refused += 1
         self.status = Status.REFUSED
         note(f"line {number}: {why}")
 
     def _fail(self, error: CommandError) -> None:
-        """Publish nothing any more; what is under way comes to its end."""
+        """Publish nothing more; the publishes in flight come to their end."""
         self._failure = self._failure or error
         assert self._reader is not None
         self._reader.cancel()
@@ -292,7 +293,7 @@ class _Lines:
 
 
 def _may_be_one(error: RequestRefused | LocalProtocolError) -> bool:
-    """Whether fewer of them might not be refused."""
+    """Whether a smaller batch may be accepted."""
     if _its_own_fault(error):
         return True
     return isinstance(error, RequestRefused) and error.condition == _FULL

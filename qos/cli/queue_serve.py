@@ -20,10 +20,10 @@ from xep_0254.service import QueueService
 
 __all__ = ["run"]
 
-#: Whoever uses the service of an account knows its full JID, which has to stay.
+#: The users of an account's service know its full JID, which therefore must not change.
 _RESOURCE = "queue"
 
-#: Open queues that are named in the warning at the start.
+#: The number of open queues that the warning at the start names.
 _NAMED = 5
 
 
@@ -79,7 +79,7 @@ def _quotas_from(arguments: argparse.Namespace) -> Quotas:
 def _open_to_everybody(
     creators: object, subscribe: Sequence[str], publish: Sequence[str]
 ) -> str:
-    """What everybody who can reach the service may do, in one line; '' for nothing."""
+    """The rights of everybody who can reach the service, as one line; '': none."""
     may = [
         *(["create queues (--creators all)"] if creators == "all" else []),
         *([f"work on {_some(subscribe)} (access_model=open)"] if subscribe else []),
@@ -91,7 +91,7 @@ def _open_to_everybody(
 
 
 def _some(nodes: Sequence[str]) -> str:
-    """The names of a few nodes, and how many others there are."""
+    """The names of a few nodes, and the number of the others."""
     named = ", ".join(repr(name[:40]) for name in nodes[:_NAMED])
     more = len(nodes) - _NAMED
     return f"{named} and {more} more" if more > 0 else named
@@ -104,7 +104,7 @@ async def _serve(session: Session) -> None:
 
 
 def _session_from(arguments: argparse.Namespace) -> tuple[Session, str]:
-    """The session to serve in, and the JID to serve at."""
+    """The session to serve in, and the JID of the service."""
     if arguments.component is not None and arguments.jid is not None:
         raise UsageError("--component or --jid: only one of them")
     if arguments.component is not None:

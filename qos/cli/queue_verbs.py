@@ -1,4 +1,4 @@
-"""The verbs of `queue` that ask a service, and print what it answers."""
+"""The verbs of `queue` that send a request, and print its answer."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def _list(queueing: XEP_0254, arguments: argparse.Namespace) -> None:
     for node in await queueing.nodes(arguments.service):
         try:
             stats = await queueing.stats(arguments.service, node)
-        except RequestRefused:  # its name may be seen, and not its numbers
+        except RequestRefused:  # its name may be shown, but not its numbers
             stats = {}
         await print_json({"node": node, **stats})
 
@@ -148,10 +148,10 @@ _VERBS: dict[str, Callable[[XEP_0254, argparse.Namespace], Awaitable[None]]] = {
 
 
 def _shown(item: BrowsedItem, node: str) -> dict[str, object]:
-    """An item as a line of JSON; what is not known of it is left out.
+    """An item as a JSON object; unknown values are left out.
 
-    One that died in this node and was moved away has the id that it had here: by it
-    `dead requeue` knows it.
+    An item that died in this node and was moved away has its former id: `dead requeue`
+    expects that.
     """
     died_here = item.origin == node
     shown: dict[str, object] = {

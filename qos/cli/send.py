@@ -1,4 +1,4 @@
-"""`xmpp-qos send`: accepts messages, and says how each has ended."""
+"""`xmpp-qos send`: accepts messages, and reports how each has ended."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ from qos.xml import text as xml_text
 
 __all__ = ["Results", "attended", "parser", "run"]
 
-#: Messages accepted and not ended, at most, before the next line is read.
+#: The most messages that are accepted and not ended, before the next line is read.
 _UNENDED_MAX = 1000
 
-#: A longer line is over every limit: it is read to its end, and not kept.
+#: A longer line is above every limit: it is read to its end, and not kept.
 _LINE_BYTES_MAX = 1024 * 1024
 
 _BAR_INTERVAL_S = 0.1
@@ -52,17 +52,17 @@ examples:
   xmpp-qos send lamp@example.org --jid controller@example.org --xml set.xml
   seq 1000 | xmpp-qos send counter@example.org/1 --jid door@example.org --lines
 
-Each message is in the outbox before it is sent. Messages of an earlier run that are in
-the outbox go out too. For each that has ended there is one line on stdout:
+Each message is put into the outbox before it is sent. Messages of an earlier run that are
+still in the outbox go out too. For each message that has ended there is one line on stdout:
   {"msg_id": "…", "to": "lamp@example.org/1", "level": "assured",
    "outcome": "delivered", "condition": null, "attempts": 2, "seconds": 0.041}
-outcome is delivered, not delivered (certainly) or in doubt (it may have been);
-at level unacknowledged it is sent, of which nothing more is known.
-The worst outcome makes the exit status, see `xmpp-qos --help`; earlier messages do not
-count for it.
+outcome is delivered, not delivered (certainly) or in doubt (perhaps delivered). At level
+unacknowledged the outcome is sent, and nothing more is known.
+The worst outcome decides the exit status, see `xmpp-qos --help`; messages of earlier runs
+do not count.
 
---id names the message. Run again with the same store and --id, the command sends nothing
-new: it waits for the message that it finds in the outbox, or prints how it was delivered.
+--id names the message. If the command is run again with the same store and --id, it sends
+nothing new: it waits for the message in the outbox, or prints how it was delivered.
 """
 
 
@@ -77,8 +77,8 @@ def parser(prog: str) -> Parser:
         "to",
         type=address,
         metavar="TO",
-        help="the receiver: a full JID, or a bare one to follow to whichever of its "
-        "resources supports QoS",
+        help="the receiver: a full JID, or a bare JID, of which a resource that supports "
+        "QoS is used",
     )
     parser.add_argument(
         "--level",
@@ -94,20 +94,20 @@ def parser(prog: str) -> Parser:
         "--xml",
         type=Path,
         metavar="FILE",
-        help="a file with the message: <message>…</message>; its to and from do not "
-        "count",
+        help="a file with the message, <message>…</message>; its to and from are "
+        "ignored",
     )
     group.add_argument(
         "--lines",
         action="store_true",
-        help="a message for each line of stdin, empty ones included; a progress bar "
-        "where stderr is a terminal",
+        help="one message for each line of stdin, empty ones included; shows a progress "
+        "bar if stderr is a terminal",
     )
     parser.add_argument(
         "--id",
         metavar="ID",
-        help="the id of the message, never used for another one: a command that is run "
-        "again delivers it once (default: one that is made up)",
+        help="the id of the message, never used for another message: running the command "
+        "again does not deliver it twice (default: a random id)",
     )
     add_connection(parser, receives=False)
     return parser
@@ -139,7 +139,7 @@ async def run(arguments: argparse.Namespace) -> int:
 
 
 async def _told(delivery: Delivery) -> None:
-    """Print how an earlier message has ended."""
+    """Print the outcome of an earlier message."""
     await Results().add(await delivery.outcome())
 
 
@@ -152,8 +152,8 @@ async def attended(
 
     Args:
         connection: not started yet.
-        work: what to do.
-        where: says how far it got, or ''.
+        work: the work.
+        where: says how far the work got, or ''.
     """
     connection.start()
     try:
@@ -173,7 +173,7 @@ async def attended(
 
 
 class Results:
-    """Prints how each message has ended, and keeps the worst of it."""
+    """Prints the outcome of each message, and keeps the worst one."""
 
     def __init__(self) -> None:
         self.status = Status.DONE
@@ -185,8 +185,8 @@ class Results:
 
         Args:
             outcome: of a message that has ended.
-            to: the receiver as the user gave it, if not as in the outcome.
-            why: of an outcome that is not good, for people.
+            to: the receiver as the user gave it, if it differs from the outcome.
+            why: the reason of a bad outcome, for people.
         """
         self.ended += 1
         bad = _BAD.get(outcome.status)
@@ -235,14 +235,14 @@ class _Sending:
         connection.client.add_event_handler("message_error", self._answered)
 
     def where(self) -> str:
-        """How far it got, for a sentence that says so."""
+        """A phrase that says how far the run got."""
         if self._read:
             return f"; stdin was read up to line {self._read}"
         plain = self._level is Level.UNACKNOWLEDGED
         return "; nothing was sent" if plain and not self.results.ended else ""
 
     async def one(self, message: ET.Element) -> None:
-        """Send it."""
+        """Send the message."""
         async with self._saying_what_is_awaited():
             await self._send(message, "")
         await self._written()
@@ -256,7 +256,7 @@ class _Sending:
                     await slots.acquire()
                     task = group.create_task(self._line(line))
                     task.add_done_callback(lambda _: slots.release())
-                    # Let it be accepted: in this order, and before the next.
+                    # Lets it be accepted, in this order, before the next one.
                     await asyncio.sleep(0)
                 self._more = False
                 self._show()
@@ -316,10 +316,10 @@ class _Sending:
             await self.results.add(outcome, to=self._to)
 
     def _answered(self, message: Message) -> None:
-        """Say that the receiver answers a message with an error (RFC 6120 §8.3).
+        """Report that the receiver answers a message with an error (RFC 6120 §8.3).
 
-        A queue service that is not ours refuses a publish in this way: the message was
-        delivered to it, so the outcome does not tell.
+        A foreign queue service refuses a publish in this way. The message was delivered
+        to the service, so the outcome does not show it.
         """
         if bare(str(message["from"])) == self._account:
             error = message["error"]
@@ -328,7 +328,7 @@ class _Sending:
             note(f"{source} answers with an error, {error['condition']}{text}")
 
     async def _was_delivered(self, msg_id: str) -> bool:
-        """Whether an earlier run has done it; if so, print how."""
+        """Whether an earlier run delivered the message; if so, print the outcome."""
         for ended in self._connection.qos.store.ended(msg_id):
             if ended.state is OutgoingState.DELIVERED:
                 note(f"{msg_id!r} was delivered before: nothing is sent")
@@ -338,7 +338,7 @@ class _Sending:
         return False
 
     async def _refused(self, condition: str, why: str) -> None:
-        """It was not even accepted."""
+        """Report a message that was not even accepted."""
         outcome = Outcome(
             status=OutgoingState.NOT_DELIVERED,
             msg_id=None,
@@ -351,7 +351,10 @@ class _Sending:
         await self.results.add(outcome, why=why)
 
     async def _written(self) -> None:
-        """A plain message has no answer to wait for, and logging out cuts it off."""
+        """Wait until plain messages are written.
+
+        They have no answer to wait for, and logging out cuts them off.
+        """
         if self._level is Level.UNACKNOWLEDGED:
             await self._connection.drained(left=0)
 

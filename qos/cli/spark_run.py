@@ -1,4 +1,4 @@
-"""Does something with Spark in a thread, shows how far it is, and stops it."""
+"""Runs Spark in a thread for a command, shows its progress, and stops it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["SparkRun"]
 
 _T = TypeVar("_T")
 
-#: How often the terminal is told what Spark does.
+#: Seconds between two updates of the progress.
 _LOOK_S = 0.3
 
 
@@ -31,10 +31,10 @@ class SparkRun(abc.ABC, Generic[_T]):
 
     Args:
         master: see qos.spark.session.spark_session.
-        out: what an error of a disk is about that names no file.
+        out: named by a disk error that names no file.
     """
 
-    #: A module that `_do` needs.
+    #: A module that `_do` needs; it is imported while Java starts.
     _needs: ClassVar = "qos.audit.driver"
 
     def __init__(self, *, master: str | None, out: str) -> None:
@@ -45,7 +45,10 @@ class SparkRun(abc.ABC, Generic[_T]):
         self._given_up = threading.Event()
 
     async def run(self) -> _T:
-        """Do it; cancelled, it ends at once, or as `_stops_gently` has it."""
+        """Do the work.
+
+        If it is cancelled, it ends at once, or as `_stops_gently` says.
+        """
         with _py4j_is_quiet():
             return await self._run()
 
@@ -64,7 +67,7 @@ class SparkRun(abc.ABC, Generic[_T]):
         except asyncio.CancelledError:
             self._given_up.set()
             while not task.done():
-                # A job may just be on its way to begin.
+                # A new job may have begun meanwhile.
                 self._cancel_jobs()
                 await asyncio.wait([task], timeout=_LOOK_S)
             with contextlib.suppress(Exception):
@@ -75,14 +78,14 @@ class SparkRun(abc.ABC, Generic[_T]):
 
     @abc.abstractmethod
     def _do(self, spark: SparkSession) -> _T:
-        """What to do, in the thread."""
+        """The work itself, done in the thread."""
 
     def _is_short(self) -> bool:
-        """Whether it will take a minute at most; asked before there is a session."""
+        """Whether the work takes at most a minute; asked before there is a session."""
         return False
 
     def _stops_gently(self) -> bool:
-        """Whether it is on its way to end by itself, now that it was cancelled."""
+        """Whether the cancelled work is about to end by itself."""
         return False
 
     def _progress(self, step: str) -> None:
@@ -91,7 +94,7 @@ class SparkRun(abc.ABC, Generic[_T]):
         self._step = step
 
     def _wait_for(self, doing: concurrent.futures.Future[None]) -> None:
-        """Wait, in the thread, for what the event loop does."""
+        """Wait, in the thread, for something that the event loop does."""
         while True:
             with contextlib.suppress(TimeoutError):
                 return doing.result(_LOOK_S)
@@ -102,13 +105,13 @@ class SparkRun(abc.ABC, Generic[_T]):
     def _cancel_jobs(self) -> None:
         from py4j.protocol import Py4JError
 
-        # It may be gone: who stops a group of processes stops Java as well.
+        # Java may be gone: a signal to the process group ends it too.
         with contextlib.suppress(Py4JError, OSError):
             if self._spark is not None:
                 self._spark.sparkContext.cancelAllJobs()
 
     def _state(self) -> str:
-        """What is being done, and how much of it."""
+        """The current step, and its progress."""
         from py4j.protocol import Py4JError
 
         spark = self._spark
@@ -129,7 +132,7 @@ class SparkRun(abc.ABC, Generic[_T]):
 
         from qos.spark.session import spark_session
 
-        # It takes a second, in which Java starts.
+        # The import takes a second, in which Java starts.
         threading.Thread(target=import_module, args=(self._needs,)).start()
         short = self._is_short()
         with spark_session(master=self._master, quiet=True, short=short) as spark:
@@ -153,9 +156,9 @@ class SparkRun(abc.ABC, Generic[_T]):
 
 @contextlib.contextmanager
 def _py4j_is_quiet() -> Iterator[None]:
-    """Keep Py4J from logging what it raises as well.
+    """Keep Py4J from logging errors that it also raises.
 
-    Some of it goes to the root logger, as if it came from nobody.
+    Some of its records go to the root logger, without a name.
     """
 
     def is_of_others(record: logging.LogRecord) -> bool:
@@ -173,4 +176,4 @@ def _py4j_is_quiet() -> Iterator[None]:
 
 
 class _GivenUp(Exception):
-    """Nobody waits for it any more."""
+    """The caller does not wait any more."""

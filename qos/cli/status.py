@@ -12,19 +12,20 @@ class Status(enum.IntEnum):
 
     DONE = 0
     NOT_DELIVERED = 1
-    #: Of a request: not done, certainly.
+    #: A request was certainly not done.
     REFUSED = 1
     USAGE = 2
     IN_DOUBT = 3
     UNREACHABLE = 4
     STORE = 5
-    #: A mistake of ours (sysexits.h: EX_SOFTWARE).
+    #: A bug of ours (sysexits.h: EX_SOFTWARE).
     INTERNAL = 70
-    #: stdout cannot be written: the disk, say (sysexits.h: EX_IOERR).
+    #: stdout cannot be written, perhaps because the disk is full (sysexits.h:
+    #: EX_IOERR).
     OUTPUT = 74
-    #: As a shell reports SIGINT; SIGTERM and SIGHUP end a command alike.
+    #: As a shell reports SIGINT; SIGTERM and SIGHUP end a command in the same way.
     INTERRUPTED = 130
-    #: Nobody reads stdout any more: as a shell reports SIGPIPE.
+    #: The reader of stdout has gone: as a shell reports SIGPIPE.
     PIPE = 141
 
 

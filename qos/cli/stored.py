@@ -1,4 +1,4 @@
-"""A store looked into without a connection, and what is shown of its records."""
+"""Access to a store without a connection, and the output for its records."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ __all__ = ["in_full", "opened", "recorder_for", "summary", "write"]
 
 @contextlib.asynccontextmanager
 async def opened(url: str, *, to_read: bool) -> AsyncIterator[Store]:
-    """Open a store that exists.
+    """Open an existing store.
 
     Args:
         url: of the store.
         to_read: nothing is written; another process may have the store open.
 
     Raises:
-        UsageError: that is no store to look into.
+        UsageError: the URL names no store of this kind.
         CommandError: another process has it open, and it is to be written.
-        StoreError: there is none, or it cannot be opened.
+        StoreError: the store does not exist, or cannot be opened.
     """
     store = _existing(url)
     if to_read:
@@ -54,8 +54,8 @@ async def recorder_for(
     """A recorder in the journal that --journal names, for changes in the store.
 
     Raises:
-        UsageError: it is not known whose journal it is.
-        JournalError: it cannot be written.
+        UsageError: --jid is missing, so the node of the journal is not known.
+        JournalError: the journal cannot be written.
     """
     folder, jid = arguments.journal, arguments.jid
     if folder is not None and jid is None:
@@ -83,14 +83,14 @@ def _existing(url: str) -> SqliteStore | FilesStore:
 
 
 async def write(store: Store, change: Change) -> None:
-    """Write, and return when it is on disk."""
+    """Write a change, and return when it is on disk."""
     written = store.write((change,))
     if written is not None:
         await written
 
 
 def summary(record: Outgoing | Ended | Incoming) -> dict[str, object]:
-    """What a list shows of a record."""
+    """The fields of a record that a list shows."""
     if isinstance(record, Ended):
         return {
             "msg_id": record.msg_id,
@@ -128,7 +128,7 @@ def summary(record: Outgoing | Ended | Incoming) -> dict[str, object]:
 
 
 def in_full(record: Outgoing | Incoming) -> dict[str, object]:
-    """All that is known, the payload included."""
+    """All fields of a record, the payload included."""
     if isinstance(record, Outgoing):
         return {
             **summary(record),

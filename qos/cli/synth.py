@@ -23,10 +23,9 @@ examples:
   xmpp-qos synth --out journals --messages 100000 --lost 7 --duplicated 5 --stuck 3
   xmpp-qos audit journals --out audit
 
-A fleet of devices reports to its hubs, in the way of real journals: with repeats,
-refusals, clocks that differ, messages that could not be delivered, queues and workers.
-What an audit has to find, and nothing else, is in OUT/{EXPECTED}. The same options
-make the same journals.
+A fleet of devices reports to its hubs, as in real journals: with repeats, refusals, clocks
+that differ, messages that could not be delivered, queues and workers. OUT/{EXPECTED}
+lists exactly what an audit must find. The same options make the same journals.
 """
 
 
@@ -34,8 +33,8 @@ def parser(prog: str) -> Parser:
     """See qos.cli.entry.Command."""
     parser = Parser(
         prog=prog,
-        description="Make journals with known anomalies in them: to try an audit, to "
-        "test or to measure it.",
+        description="Make journals with known anomalies in them, to try, test or measure "
+        "an audit.",
         epilog=_EPILOG,
     )
     parser.add_argument(
@@ -43,16 +42,16 @@ def parser(prog: str) -> Parser:
         type=Path,
         required=True,
         metavar="DIR",
-        help="the folder of the journals: a new one, or an empty one",
+        help="a new or empty folder for the journals",
     )
     for name, least, default, what in (
         ("devices", 1, 1000, "devices of the fleet"),
-        ("messages", 0, 100_000, "messages; each has some eight lines"),
+        ("messages", 0, 100_000, "messages, with some eight lines each"),
         ("lost", 0, 0, "messages that were lost"),
         ("duplicated", 0, 0, "messages that were handed over twice"),
         ("stuck", 0, 0, "messages that are stuck"),
-        ("seed", 0, 1, "decides what happens by chance"),
-        ("days", 1, 1, "days over which it is spread"),
+        ("seed", 0, 1, "seed of everything that happens by chance"),
+        ("days", 1, 1, "days over which the messages are spread"),
     ):
         parser.add_argument(
             f"--{name}",
@@ -69,7 +68,7 @@ def parser(prog: str) -> Parser:
         help="the first day (default: %(default)s)",
     )
     parser.add_argument(
-        "--json", action="store_true", help="say what was made as JSON on stdout"
+        "--json", action="store_true", help="print the totals as JSON on stdout"
     )
     return parser
 

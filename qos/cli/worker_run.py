@@ -1,4 +1,4 @@
-"""Works on a queue with a command: how it exits is the outcome of an item."""
+"""A worker whose handler is a command: the exit status is the outcome of an item."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ __all__ = ["run"]
 _REJECT = 65
 _RELEASE = 75
 
-#: Linux takes no variable of 128 KiB or more: it refuses to start the command
+#: Linux accepts no variable of 128 KiB or more: the command would not start
 #: (`MAX_ARG_STRLEN`, execve(2)). An id of our own queue service is far shorter.
 _ID_BYTES_MAX = 64 * 1024
 
-#: Items in one event: small ones come quicker together.
+#: Items in one event: small items are faster together.
 _BATCH_MAX = 20
 
 _WORDS = {
@@ -78,8 +78,8 @@ class _Working:
         self._worker = worker
         self._command: Sequence[str] = arguments.command
         self._grace_s: float = arguments.grace
-        #: Outcomes that are being printed: to an item that has ended the worker gives
-        #: no more time.
+        #: Outcomes that are being printed. The worker leaves no time for that to the
+        #: handler of an item that has ended.
         self._telling: set[asyncio.Task[None]] = set()
         self._failure: CommandError | None = None
         self._begun = False
@@ -88,13 +88,13 @@ class _Working:
         self._idle_since = 0.0
 
     async def until_done(self, drain_s: float | None) -> None:
-        """Work until it is stopped, or there has been nothing to do for this time.
+        """Work until the worker is stopped, or has had nothing to do for this time.
 
         Raises:
-            RequestRefused: the service does not take this worker on.
-            CommandError: the command cannot be run, or its outcome not be printed.
+            RequestRefused: the service does not accept this worker.
+            CommandError: the command cannot be run, or its outcome cannot be printed.
         """
-        # The worker would say that there is no session.
+        # Otherwise the worker would report that there is no session.
         await self._session.online.wait()
         self._begun = True
         async with self._worker:
@@ -103,7 +103,7 @@ class _Working:
                 await self._worker.run(self._handle)
             finally:
                 watching.cancel()
-                # What it could raise, `run` has raised.
+                # Its errors were raised by `run` already.
                 await asyncio.wait((watching,))
                 watching.cancelled() or watching.exception()
                 await self._told()
@@ -111,7 +111,7 @@ class _Working:
             raise self._failure
 
     async def stopped(self, task: asyncio.Task[None]) -> None:
-        """Stop, and return when all has ended; cancelled, it hurries."""
+        """Stop, and return when all commands have ended. If cancelled, stop at once."""
         self._stopping = True
         if not self._begun:
             task.cancel()
@@ -126,7 +126,7 @@ class _Working:
             task.result()
 
     async def _watch(self, drain_s: float | None) -> None:
-        """Say when it is ready, and stop it when it has drained."""
+        """Report when the worker is ready, and stop it when it has drained."""
         await self._worker.subscribed()
         note(f"ready {self._session.client.boundjid.full}", name="")
         if drain_s is None:
@@ -161,13 +161,13 @@ class _Working:
             )
             self._telling.add(telling)
             telling.add_done_callback(self._telling.discard)
-            # Who does not read stdout gets no further items done.
+            # If stdout is not read, no further items are handled.
             await asyncio.shield(telling)
 
     async def _until_lost(self, job: Job) -> Exit | None:
         """Run the command; None: it was killed, or cannot be run."""
         environment = {
-            # Our password is not its business: who needs one gives it one of its own.
+            # Our password is not for the command: it may have one of its own.
             **{
                 name: value
                 for name, value in os.environb.items()
@@ -196,7 +196,7 @@ class _Working:
             await asyncio.wait((running,))
 
     async def _settle(self, job: Job, exit_: Exit | None, problem: str) -> str:
-        """End the delivery as the command has, or for a problem; returns the outcome."""
+        """Settle the item by the exit status, or by a problem; returns the outcome."""
         if not job.held:
             return "released" if self._stopping else "lost"
         try:
@@ -236,7 +236,7 @@ class _Working:
             self._fail(error)
 
     async def _told(self) -> None:
-        """Wait until all outcomes are printed, but not longer than the grace time."""
+        """Wait until all outcomes are printed, but at most for the grace time."""
         if self._telling:
             await asyncio.wait(self._telling, timeout=self._grace_s)
         self._tell_no_more()
@@ -246,7 +246,7 @@ class _Working:
             telling.cancel()
 
     def _fail(self, error: CommandError) -> None:
-        """Go on with nothing: what runs is given back."""
+        """Stop working: unfinished items are given back."""
         if self._failure is None:
             self._failure = error
             self._stopping = True
@@ -255,7 +255,7 @@ class _Working:
 
 
 def _problem(job: Job) -> str:
-    """Why no command can be run for this item; '': one can."""
+    """The reason why no command can be run for this item; '': one can be run."""
     size = len(job.id.encode())
     if size <= _ID_BYTES_MAX:
         return ""

@@ -55,11 +55,11 @@ def add_general(group: Group, *, jid_help: str) -> None:
         "--config",
         type=Path,
         metavar="FILE.toml",
-        help="a file with any of these options by their names, such as "
-        'retry-first = 5 or trust = ["a@example.org"]; the command line wins',
+        help="a file with any of these options by name, such as retry-first = 5 or "
+        'trust = ["a@example.org"]; the command line takes precedence',
     )
     group.add_argument(
-        "--debug", action="store_true", help="say more, and show tracebacks"
+        "--debug", action="store_true", help="report more, and show tracebacks"
     )
 
 
@@ -73,24 +73,24 @@ def add_server(parser: argparse.ArgumentParser) -> Group:
         "--password-file",
         type=Path,
         metavar="FILE",
-        help="a file whose first line is the password; before the variable",
+        help="a file with the password in its first line; used before the variable",
     )
     group.add_argument(
-        "--host", metavar="HOST", help="the server (default: as DNS says for the JID)"
+        "--host", metavar="HOST", help="the server (default: by DNS, from the JID)"
     )
     group.add_argument(
         "--port",
         type=port,
         metavar="PORT",
-        help=f"its port (default: as DNS says, or {PORT_STARTTLS}; {PORT_DIRECT} for "
-        "--tls direct)",
+        help=f"its port (default: by DNS, or {PORT_STARTTLS}; {PORT_DIRECT} with --tls "
+        "direct)",
     )
     group.add_argument(
         "--tls",
         choices=("starttls", "direct", "off"),
         default="starttls",
-        help="the server's certificate must be valid for the JID's domain; off: no "
-        "encryption, to a loopback address only (default: %(default)s)",
+        help="the kind of encryption; the server's certificate must be valid for the "
+        "JID's domain; off: none, to a loopback address only (default: %(default)s)",
     )
     group.add_argument(
         "--ca-file",
@@ -103,8 +103,8 @@ def add_server(parser: argparse.ArgumentParser) -> Group:
         type=seconds,
         default=30.0,
         metavar="S",
-        help="give up if there is no first connection after this time; one that is "
-        "lost later is always tried again (default: %(default)g)",
+        help="seconds after which to give up the first connection; a connection that is "
+        "lost later is always made again (default: %(default)g)",
     )
     return group
 
@@ -116,14 +116,14 @@ def add_backoff(group: Group, *, of: str) -> None:
         type=seconds,
         default=_BACKOFF.first_s,
         metavar="S",
-        help=f"seconds before the first repetition, {of} (default: %(default)g)",
+        help=f"seconds before the first retry {of} (default: %(default)g)",
     )
     group.add_argument(
         "--retry-max",
         type=seconds,
         default=_BACKOFF.max_s,
         metavar="S",
-        help="the delay doubles from one to the next, up to this (default: "
+        help="the delay doubles with each retry, up to this many seconds (default: "
         "%(default)g)",
     )
 
