@@ -1,10 +1,10 @@
-"""Joins the small files of journals, an hour of a node into one, compressed.
+"""Joins the small files of journals into one compressed file for each hour of a node.
 
     python compact_journals.py JOURNALS…
 
-A node closes a file every five minutes: 288 a day, which a store lists one by one. Run
-it each hour where the journals of a fleet are kept. No line is changed. Where it is
-killed, some lines are there twice; an audit counts them once.
+A node closes a file every five minutes: 288 files a day, which are slow to list in an
+object store. Run this script every hour where the journals of a fleet are kept. It
+changes no line. If it is killed, some lines may exist twice; an audit counts them once.
 """
 
 import os
@@ -18,12 +18,12 @@ import pyarrow as pa
 
 #: NODE-BOOT-N.jsonl, as `qos.journal` names the files that it has closed.
 NAME = re.compile(r"(?P<boot>[^.].*-[^-]*)-(?P<number>[0-9]+)\.jsonl")
-#: An audit reads compressed files of up to 32 MB also where they are elsewhere.
+#: An audit also reads compressed files of up to 32 MB from a remote file system.
 BYTES_MAX = 16 * 2**20
 
 
 def hours(day: Path) -> dict[tuple[str, str], list[Path]]:
-    """The files of a day that are over, by boot and hour, in their order."""
+    """The files of a day's past hours, by boot and hour, in their order."""
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H")
     found: dict[tuple[str, str], list[tuple[int, Path]]] = defaultdict(list)
     for path in day.glob("*.jsonl"):
@@ -37,15 +37,16 @@ def hours(day: Path) -> dict[tuple[str, str], list[Path]]:
 
 
 def join(paths: list[Path]) -> None:
-    """Write one compressed file of the lines of some; and then remove those."""
+    """Write the lines of these files into one compressed file, and remove the files."""
     target = paths[0].with_name(f"{paths[0].name}.zst")
     hidden = target.with_name(f".{target.name}.{os.getpid()}")
     with hidden.open("wb") as file, pa.CompressedOutputStream(file, "zstd") as out:
         for path in paths:
             lines = path.read_bytes()
-            # A power cut leaves half a line, which must not eat the next one.
+            # A power cut can leave half a line; the next line must not be appended to
+            # it.
             out.write(lines if lines.endswith(b"\n") else lines + b"\n")
-    # On disk, before what it replaces is gone.
+    # The new file is on disk before the files that it replaces are removed.
     with hidden.open("rb") as written:
         os.fsync(written.fileno())
     if hidden.stat().st_size > BYTES_MAX and len(paths) > 1:

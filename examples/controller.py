@@ -1,8 +1,8 @@
-"""Sends a command to a device, and says how it has ended.
+"""Sends a command to a device, and prints how it has ended.
 
     XMPP_QOS_PASSWORD=secret python controller.py me@localhost/1 5222 lamp@localhost on
 
-The server is on this machine; for another one leave out host, port and tls.
+The server is on this machine; for another server leave out host, port and tls.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
-"""Count people through two doors, assured: each must be counted, and only once.
+"""Counts people through two doors by assured messages: each person exactly once.
 
-The link loses stanzas, doubles them, and cuts connections.
+The link loses and duplicates stanzas, and cuts connections.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ ENTERED, LEFT = 30, 18
 
 
 class Counter:
-    """How many people are inside."""
+    """The number of people inside."""
 
     def __init__(self, xmpp: ClientXMPP) -> None:
         self.inside = 0
@@ -33,7 +33,7 @@ class Counter:
 
 
 async def door(xmpp: ClientXMPP, event_id: str, people: int) -> None:
-    """Report each person who goes through; they do not wait for each other."""
+    """Report each person who goes through; the reports do not wait for each other."""
     qos, events = XEP_QOS.of(xmpp), XEP_0337.of(xmpp)
     deliveries = []
     for _ in range(people):
@@ -60,6 +60,6 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    # slixmpp calls it an error when a connection is cut while it writes.
+    # slixmpp logs an error when a connection is cut while it writes.
     logging.getLogger("slixmpp").setLevel(logging.CRITICAL)
     asyncio.run(main())

@@ -1,8 +1,8 @@
-"""A lamp: does what it is told, and goes on after a lost connection or a restart.
+"""A lamp that obeys commands, also after a lost connection or a restart.
 
     XMPP_QOS_PASSWORD=secret python device.py lamp@localhost/1 5222
 
-The server is on this machine; for another one leave out host, port and tls.
+The server is on this machine; for another server leave out host, port and tls.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
-"""Set a light to a level, acknowledged: it may be set twice, that changes nothing.
+"""Sets a light to a level by acknowledged messages: setting it twice changes nothing.
 
-The link loses every fifth stanza; what is not answered is repeated.
+The link loses every fifth stanza; a message without an answer is repeated.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ async def main() -> None:
         logged_in(server, "lightswitch/1", OPTIONS) as switch,
         logged_in(server, "controller/1", OPTIONS) as controller,
     ):
-        # The event "message" is for messages with a body; this one has none.
+        # The event "message" is for messages with a body; this message has none.
         path = MatchXPath(f"{{jabber:client}}message/{{{CONTROL}}}set")
         switch.register_handler(Callback("set light", path, on_set))
         server.link = Link(seed=4, loss=0.2)

@@ -1,4 +1,4 @@
-"""The command `xmpp-qos` as spark-submit wants it: a file of its own."""
+"""The command `xmpp-qos` as a file of its own, as spark-submit needs it."""
 
 import sys
 

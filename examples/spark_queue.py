@@ -1,6 +1,6 @@
-"""A queue of orders as a stream of Spark: counted by city, each order once.
+"""Reads a queue of orders as a Spark stream, and counts them by city, each order once.
 
-Publishes with Spark, too: the orders are a DataFrame. Needs the extra `spark` and Java.
+Spark also publishes the orders, from a DataFrame. Needs the extra `spark` and Java.
 """
 
 import asyncio
@@ -28,8 +28,8 @@ def count_orders(server: LoopbackServer, folder: Path) -> None:
         "node": NODE,
     }
     source = {
-        # Where items are from the moment that they are taken. On a cluster: a folder
-        # that the driver and all executors see.
+        # The folder for items that were taken from the queue. On a cluster the driver
+        # and all executors must see it.
         "landing": str(folder / "landing"),
         "checkpoint": str(folder / "checkpoint"),
     }
@@ -65,7 +65,7 @@ async def main() -> None:
             await queues.create(SERVICE, NODE)
             await asyncio.to_thread(count_orders, server, Path(folder))
             left: float = 1
-            while left:  # The source retracts the last batch as it ends, after Spark.
+            while left:  # The source retracts the last batch after Spark has ended it.
                 await asyncio.sleep(0.1)
                 stats = await queues.stats(SERVICE, NODE)
                 left = sum(stats[name] or 0 for name in ("available", "acquired"))

@@ -1,7 +1,8 @@
-"""Sell drinks by assured messages: each sale is in the books once, and so is its stock.
+"""Sells drinks by assured messages: each sale changes books and stock exactly once.
 
-The machine's consumer fails at times, and the machine is switched off in the middle of a
-sale; what it had written of that one is undone, and done when it is on again.
+The consumer of the machine fails at times, and the machine is switched off in the
+middle of a sale. The writes of that sale are undone then, and done when the machine is
+on again.
 """
 
 import asyncio
@@ -26,7 +27,7 @@ TABLES = (
 
 
 class Machine:
-    """One life of it: from when it is switched on until it is switched off."""
+    """One run of the machine, from switching it on to switching it off."""
 
     def __init__(self, *, sales: int) -> None:
         self.off = asyncio.Event()
@@ -83,6 +84,6 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    # It says each time that the can is stuck.
+    # The machine logs each time that the can is stuck.
     logging.getLogger("qos").setLevel(logging.CRITICAL)
     asyncio.run(main())

@@ -1,7 +1,7 @@
-"""A queue, who publishes to it, and three worker-bees: each item is done once.
+"""A queue with a publisher and three worker-bees: each item is done once.
 
-Ben drops what he has at times; then it goes to another bee. Order 13 cannot be done by
-anybody: it ends among the dead letters.
+Ben fails at times; then the item goes to another bee. Order 13 cannot be done by any
+bee: it ends among the dead letters.
 """
 
 import asyncio
@@ -31,7 +31,10 @@ def order(number: int) -> NewItem:
 
 
 async def pack(bee: str, job: Job) -> None:
-    """The work. The job is accepted on return; an exception is a failed delivery."""
+    """Pack an order.
+
+    The job is accepted on return; an exception is a failed delivery.
+    """
     assert job.payload is not None
     number = int(job.payload.get("number", ""))
     await asyncio.sleep(0.02)
@@ -42,7 +45,7 @@ async def pack(bee: str, job: Job) -> None:
 
 
 async def all_ended(queues: XEP_0254) -> None:
-    """Nobody is told when a queue is empty: look."""
+    """Wait until the queue is empty. There is no event for that: ask for its stats."""
     left: float = 1
     while left:
         await asyncio.sleep(0.1)
@@ -83,6 +86,6 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    # Each failure is logged, with its traceback: here they are meant to be.
+    # Each failure is logged with its traceback; here the failures are intended.
     logging.getLogger("qos.worker").setLevel(logging.CRITICAL)
     asyncio.run(main())

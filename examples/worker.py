@@ -2,7 +2,7 @@
 
     XMPP_QOS_PASSWORD=secret python worker.py bee@localhost 5222 queue.localhost orders
 
-The server is on this machine; for another one leave out host, port and tls.
+The server is on this machine; for another server leave out host, port and tls.
 """
 
 import asyncio

@@ -1,10 +1,12 @@
-"""A worker-bee: run a command for each item of a queue.
+"""A worker-bee: runs a command for each item of a queue.
 
-As `xmpp-qos worker` does it, to make something else of. The command gets the payload on
-stdin; exit status 0 accepts the item, 75 releases it, 65 rejects it, any other has failed.
-The password is in XMPP_QOS_PASSWORD; Ctrl-C or SIGTERM stops in order, twice at once.
+It does the same as `xmpp-qos worker`, as a starting point for your own worker. The
+command gets the payload on stdin. Exit status 0 accepts the item, 75 releases it, 65
+rejects it; any other is a failure. The password is in XMPP_QOS_PASSWORD. Ctrl-C or
+SIGTERM stops the worker after its running commands; a second one stops it at once.
 
-    python worker_bee.py queue.example.org orders --jid bee@example.org -- ./handle-order
+    python worker_bee.py queue.example.org orders --jid bee@example.org --
+    ./handle-order
 """
 
 import argparse
@@ -48,7 +50,7 @@ def new_client(jid: str, password: str, *, tls: bool) -> ClientXMPP:
 
 
 async def handle(job: Job, command: list[str]) -> None:
-    """Run the command; what is raised here counts as a failed delivery."""
+    """Run the command; an exception here counts as a failed delivery."""
     facts = {"QOS_ITEM_ID": job.id, "QOS_NODE": job.node}
     facts["QOS_DELIVERY_COUNT"] = str(job.delivery_count)
     process = await asyncio.create_subprocess_exec(
@@ -82,7 +84,7 @@ async def main() -> None:
         refused.set()
         worker.stop()
 
-    # slixmpp does not come back by itself when a connection is lost.
+    # slixmpp does not reconnect by itself when a connection is lost.
     client.add_event_handler("disconnected", connect)
     client.add_event_handler("failed_all_auth", refuse)
     worker = Worker(client, options.service, options.node, parallel=options.parallel)

@@ -1,7 +1,7 @@
-"""The plugin: events out, events in, and Python's logging as a source of events.
+"""The plugin: it sends and receives events, also from Python's logging.
 
-An event is a plain `<message/>`: it may be lost, and nobody says so. What must arrive
-goes through `xep_qos`, with `make_message` for its content.
+An event is a plain `<message/>`: it may be lost without notice. Send an event that must
+arrive through `xep_qos`, with `make_message` for its content.
 """
 
 import logging
@@ -40,8 +40,8 @@ from xep_0337.stanza import (
 
 log = logging.getLogger(__name__)
 
-# The least Python level of each type. 25 is where programs put the NOTICE that Python
-# lacks; it has nothing like Alert and Emergency.
+# The least Python level of each type. 25 is the usual level for NOTICE, which Python
+# lacks; Python has nothing like Alert and Emergency.
 EVENT_TYPES: Final = (
     (logging.CRITICAL, EventType.CRITICAL),
     (logging.ERROR, EventType.ERROR),
@@ -50,19 +50,19 @@ EVENT_TYPES: Final = (
     (logging.INFO, EventType.INFORMATIONAL),
 )
 
-# Servers close a stream over a stanza that is too large, and 256 KiB is a usual limit.
-# A character takes 6 bytes at most ("&quot;"), so these three stay below 252 kB.
+# Servers close a stream over a stanza that is too large; 256 KiB is a usual limit. A
+# character takes 6 bytes at most ("&quot;"), so these three stay below 252 kB.
 MESSAGE_CHARS_MAX: Final = 8_000
 STACK_TRACE_CHARS_MAX: Final = 32_000
 MODULE_CHARS_MAX: Final = 1_000
 
-# What logs because an event is sent must not become an event itself.
+# Records that are logged while an event is sent must not become events themselves.
 SILENT_LOGGERS: Final = ("slixmpp", "xep_0337")
 
 _HANDLER_NAME = "XEP-0337 event"
 
-# At most one warning of an account in this time: nobody may turn our log into his
-# amplifier.
+# At most one warning per account in this time: others must not be able to flood our
+# log.
 _WARNING_INTERVAL_S = 60.0
 
 _sending: ContextVar[bool] = ContextVar("xep_0337_sending", default=False)
@@ -72,9 +72,9 @@ class XEP_0337(BasePlugin):
     """Event Logging over XMPP, for clients and components.
 
     A message with at least one well-formed `<log/>` raises the slixmpp event
-    `event_log` with the message; `parse` gives its events. A malformed one is logged
-    as a warning that names the sender, the message and the place; of one account once in
-    a minute.
+    `event_log` with the message; `parse` gives its events. A malformed one is logged as
+    a warning that names the sender, the message and the place, for each account at most
+    once a minute.
     """
 
     name = "xep_0337"
@@ -82,10 +82,11 @@ class XEP_0337(BasePlugin):
     dependencies: ClassVar[set[str]] = {"xep_0030"}
     stanza = stanza
 
-    #: Whether a message sent now would leave, as slixmpp sees it.
+    #: Whether slixmpp would send a message now.
     online: bool
 
-    # slixmpp registers stanzas for all streams of the process: the last user clears up.
+    # slixmpp registers stanzas for all streams of the process: the last user removes
+    # them.
     _users: ClassVar[WeakSet["XEP_0337"]] = WeakSet()
 
     def __init__(
@@ -94,7 +95,7 @@ class XEP_0337(BasePlugin):
         config: dict[str, Any] | None = None,
     ) -> None:
         super().__init__(xmpp, config)
-        # slixmpp calls `session_bind` before `plugin_init` on a stream in session.
+        # On a stream in session, slixmpp calls `session_bind` before `plugin_init`.
         self._advertised: set[JID] = set()
         self._warned = RateLimit(_WARNING_INTERVAL_S)
 
@@ -116,10 +117,10 @@ class XEP_0337(BasePlugin):
 
     @staticmethod
     def parse(message: Message) -> tuple[LogEvent, ...]:
-        """The well-formed events of a message, in their order; often there is one.
+        """The well-formed events of a message, in their order; usually one.
 
-        XEP-0337 §3.9 lets a message have several. Those that are malformed are left
-        out: the plugin has logged them. `LogEvent.from_stanza` says what is wrong.
+        XEP-0337 §3.9 allows several events in a message. Malformed ones are left out;
+        the plugin has logged them. `LogEvent.from_stanza` tells what is wrong with one.
         """
         arguments.instance(Message, "message", message, "a slixmpp Message")
         return tuple(item for item in _read(message) if isinstance(item, LogEvent))
@@ -130,10 +131,10 @@ class XEP_0337(BasePlugin):
         """A message of type normal (XEP-0337 §1) that has the event.
 
         Args:
-            to: whom to send it to.
-            event: what to say.
-            sender: a component may give any address of its own; without one it is the
-                component itself. A client leaves it to the server.
+            to: the receiver.
+            event: the event.
+            sender: for a component, any address of its domain; None: the component
+                itself. A client leaves it to the server.
         """
         to = JID(jid_of("to", to))
         arguments.instance(LogEvent, "event", event, "a LogEvent")
@@ -148,10 +149,11 @@ class XEP_0337(BasePlugin):
     def send_event(
         self, to: JidStr, event: LogEvent, *, sender: JidStr | None = None
     ) -> None:
-        """Send the event, with the arguments of `make_message`, and keep no copy.
+        """Send the event; the arguments are those of `make_message`.
 
-        Call it on the stream's event loop. Out of session, slixmpp holds the message
-        until the next one starts.
+        The message is sent once, and no copy is kept. Call this on the stream's event
+        loop. Without a session, slixmpp holds the message until the next session
+        starts.
         """
         self.make_message(to, event, sender=sender).send()
 
@@ -199,7 +201,7 @@ class XEP_0337(BasePlugin):
 
     def _handle_message(self, message: StanzaBase) -> None:
         assert isinstance(message, Message)
-        # RFC 6120 §8.3.1: an error may have the content of what it answers.
+        # RFC 6120 §8.3.1: an error may contain the stanza that it answers.
         if message["type"] == "error":
             return
         items = list(_read(message))
@@ -210,7 +212,10 @@ class XEP_0337(BasePlugin):
             self.xmpp.event("event_log", message)
 
     def _warn(self, message: Message, number: int, error: MalformedEvent) -> None:
-        """One line of a sender in a while: a message has room for thousands of these."""
+        """Warn at most once in a while for each sender.
+
+        One message has room for thousands of malformed events.
+        """
         sender = message.xml.get("from", "")
         left_out = self._warned.admit(bare(sender), time.monotonic())
         if left_out is None:
@@ -231,26 +236,26 @@ class EventLogHandler(logging.Handler):
         logging.getLogger().addHandler(EventLogHandler(client, "log@example.org"))
 
     `getMessage()` becomes the message, the logger's name the module, exception and
-    stack information the stack trace (its end, where it is long), and the level the
-    type (see `EVENT_TYPES`); the event's own level stays Minor. What XML cannot carry
-    becomes U+FFFD. A formatter is not used: the event has a place for each part.
+    stack information the stack trace (of a long one, its end), and the level the type
+    (see `EVENT_TYPES`); the event's own level stays Minor. A character that XML cannot
+    carry becomes U+FFFD. A formatter is not used: the event has a place for each part.
 
-    It is a best effort that never holds anything back: a record that comes too fast,
-    or while there is no session, is dropped, and the next event says how many were in
-    a tag `dropped`. Records of slixmpp and of this plugin, and those made by the act of
-    sending, are ignored. Only the rate bounds an application that logs every stanza it
-    sends in a filter: keep those records away with `addFilter`.
+    The handler never blocks, and gives no guarantee: a record that comes too fast, or
+    without a session, is dropped. The next event has the number of dropped records in a
+    tag `dropped`. Records of slixmpp and of this plugin, and records made while
+    sending, are ignored. If an application logs every stanza that it sends in a filter,
+    only the rate limits that: keep such records away with `addFilter`.
 
-    May be used from any thread. Never log what is secret (XEP-0337 §7.2).
+    May be used from any thread. Never log secrets (XEP-0337 §7.2).
 
     Args:
         xmpp: the stream, with `xep_0337` registered.
         to: the event log.
         level: records below it are ignored.
-        facility: what kind of device or program this is, for every event.
+        facility: the kind of device or program, for every event.
         events_per_s_max: the rate in the long run.
-        burst_max: how many may go at once after a silence; at least 1.
-        clock: seconds that only ever grow.
+        burst_max: how many events may be sent at once after a silence; at least 1.
+        clock: a time in seconds that never goes back.
 
     Raises:
         LookupError: `xep_0337` is not registered on the stream.
@@ -275,7 +280,7 @@ class EventLogHandler(logging.Handler):
         arguments.callable_of("clock", clock)
         self._to = JID(jid_of("to", to))
         self._plugin = XEP_0337.of(xmpp)
-        # Last: Python keeps every handler that was begun.
+        # Last, since Python keeps every handler whose `__init__` was called.
         super().__init__(level)
         self._loop = xmpp.loop
         self._facility = facility
@@ -304,8 +309,8 @@ class EventLogHandler(logging.Handler):
             self.handleError(record)
 
     def _send(self, record: logging.LogRecord, event: LogEvent) -> None:
-        # A loop's callback has a context of its own, so this ends with it, and tasks
-        # that are started by sending inherit it.
+        # A callback of the loop has a context of its own: this value ends with it, and
+        # tasks that are started by sending inherit it.
         _sending.set(True)
         try:
             self._plugin.send_event(self._to, event)
@@ -351,7 +356,7 @@ def _stack_trace(record: logging.LogRecord) -> str | None:
         parts.append(record.stack_info)
     if record.exc_info and record.exc_info[1] is not None:
         parts.append(logging.Formatter().formatException(record.exc_info))
-    # The end of a trace names the exception.
+    # The end of a trace has the name of the exception.
     return _tail(_clean("\n".join(parts)), STACK_TRACE_CHARS_MAX) or None
 
 

@@ -22,13 +22,13 @@ NS: Final = "urn:xmpp:eventlog"
 
 TAG_TYPE_DEFAULT: Final = "xs:string"
 
-# XML 1.0 §2.2: what a document cannot contain in any form, escaped or not. slixmpp
-# would send it as it is, and the server would close the stream.
+# Characters that a document cannot contain, even escaped (XML 1.0 §2.2). slixmpp would
+# send them as they are, and the server would close the stream.
 ILLEGAL_CHARACTER: Final = re.compile(
     "[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 )
 
-# XML Schema Part 2 §3.2.7; `datetime.fromisoformat` alone takes much more than this.
+# XML Schema Part 2 §3.2.7; `datetime.fromisoformat` alone accepts much more.
 _DATE_TIME = re.compile(
     r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)?", re.ASCII
 )
@@ -84,7 +84,7 @@ class MalformedEvent(ValueError):
 class EventTag:
     """A named value attached to an event (XEP-0337 §5.9).
 
-    `type` is a qualified name such as `xs:long`; it says how to read `value`, which
+    `type` is a qualified name such as `xs:long`. It says how to read `value`, which
     stays text here.
 
     Raises:
@@ -104,10 +104,11 @@ class EventTag:
 
 @dataclass(frozen=True, slots=True)
 class LogEvent:
-    r"""One event, as XEP-0337 §2 names its parts.
+    r"""One event; its parts are named as in XEP-0337 §2.
 
     `None` means that the part is absent. As in any XML, `\r\n` arrives as `\n`, and a
-    line break or tab in an attribute (all but `message` and `stack_trace`) as a space.
+    line break or tab in an attribute (all parts except `message` and `stack_trace`) as
+    a space.
 
     Raises:
         ValueError: a timestamp without a time zone, an unknown type or level, or a
@@ -145,11 +146,11 @@ class LogEvent:
     def from_stanza(cls, log: "Log") -> Self:
         """Read `<log/>`.
 
-        A timestamp without a time zone is taken to be in ours (XEP-0337 §6.1).
-        Children in another order and what the schema does not name are let pass.
+        A timestamp without a time zone is taken to be in ours (XEP-0337 §6.1). Children
+        in another order, and children that the schema does not have, are accepted.
 
         Raises:
-            MalformedEvent: a part is missing, repeated, or not of its type. So is hour
+            MalformedEvent: a part is missing, repeated, or not of its type; also hour
                 24 or a year above 9999, which `datetime` cannot hold.
         """
         xml = log.xml
@@ -172,7 +173,7 @@ class LogEvent:
         )
 
     def to_stanza(self) -> "Log":
-        """Write `<log/>`, leaving out what the schema supplies as a default."""
+        """Write `<log/>` without values that equal the schema's defaults."""
         log = Log()
         log.xml.set("timestamp", _format_timestamp(self.timestamp))
         if self.type != EventType.INFORMATIONAL:
@@ -190,11 +191,11 @@ class LogEvent:
 
 
 class Log(ElementBase):
-    """`<log/>`: `message`, then each `tag`, then `stackTrace`, whatever was set first.
+    """`<log/>`: `message`, then each `tag`, then `stackTrace`, however they were set.
 
-    The interfaces are the raw strings, with the schema's defaults, and reading one
-    never raises: slixmpp reads them all for a mere `in` test on the message around
-    it. `LogEvent` has the types and the checks.
+    The interfaces are the raw strings, with the schema's defaults. Reading one never
+    raises, since slixmpp reads all of them for a mere `in` test on the message.
+    `LogEvent` has the types and the checks.
     """
 
     name = "log"
@@ -223,7 +224,7 @@ class Log(ElementBase):
         return self._get_attr("level", EventLevel.MINOR.value)
 
     def add_tag(self, tag: EventTag) -> None:
-        """Add a `<tag/>` after those that are there."""
+        """Add a `<tag/>` after the present ones."""
         child = Tag()
         child["name"] = tag.name
         child["value"] = tag.value
@@ -232,13 +233,13 @@ class Log(ElementBase):
         self.append(child)
 
     def append(self, item: ET.Element | ElementBase) -> ElementBase:
-        """Add a child in its place; see `ElementBase.append`."""
+        """Add a child at its place in the schema's order; see `ElementBase.append`."""
         super().append(item)
         self.sort_children()
         return self
 
     def sort_children(self) -> None:
-        """Put the children in the schema's order; what it does not name goes last."""
+        """Put the children into the schema's order; unknown ones go last."""
         self.xml[:] = sorted(
             self.xml, key=lambda child: _RANK.get(child.tag, len(_RANK))
         )
@@ -250,7 +251,7 @@ class Log(ElementBase):
         keep: bool = False,
         lang: str | None = None,
     ) -> ET.Element | None:
-        # Both children are xs:string, so an empty one is a value, not an absence.
+        # Both children are xs:string: an empty one is a value, and is not absent.
         element = super()._set_sub_text(name, text, keep=True, lang=lang)
         self.sort_children()
         return element
@@ -266,7 +267,7 @@ class Tag(ElementBase):
     interfaces: ClassVar[set[str]] = {"name", "value", "type"}
 
     def setup(self, xml: ET.Element | None = None) -> bool:
-        """Take the right place in the `<log/>` that this is made for."""
+        """Put the tag at its place in its `<log/>`."""
         is_new = super().setup(xml)
         parent = self.parent() if self.parent is not None else None
         if is_new and isinstance(parent, Log):
@@ -337,7 +338,7 @@ def _read_timestamp(text: str) -> datetime:
 
 
 def _format_timestamp(timestamp: datetime) -> str:
-    """Keep the time zone (XEP-0337 §6.1) where xs:dateTime can say it."""
+    """Write a timestamp with its time zone (XEP-0337 §6.1), if xs:dateTime can."""
     offset = timestamp.utcoffset() or timedelta()
     if offset % timedelta(minutes=1) or abs(offset) > _OFFSET_MAX:
         timestamp = timestamp.astimezone(UTC)

@@ -1,7 +1,7 @@
-"""The kit with which applications test their own use of this library.
+"""A kit with which applications test their use of this library.
 
-Each part is imported when it is asked for: the server needs most of this library, and
-whoever wants to know a free port needs nothing.
+Each part is imported on first use: the server needs most of this library, but
+`free_ports` needs nothing.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""slixmpp clients at the embedded server, logged in and closed without a trace.
+"""slixmpp clients at the embedded server, logged in and closed completely.
 
-For examples and tests. A client of a real server sets its own connection up, and
-keeps TLS on.
+For examples and tests. A client of a real server must make its own connection, with
+TLS.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def friends(*users: str, **options: Any) -> LoopbackServer:
 
 
 def new_client(jid: str, password: str, plugins: Plugins) -> ClientXMPP:
-    """A client that has not been connected yet, without TLS.
+    """A client without TLS that has not been connected yet.
 
     Args:
         jid: of an account of the embedded server.
@@ -60,7 +60,7 @@ def new_client(jid: str, password: str, plugins: Plugins) -> ClientXMPP:
         password,
         plugin_config={"feature_mechanisms": {"unencrypted_scram": True}},
     )
-    # slixmpp's default lets everybody into the roster who asks.
+    # By default slixmpp accepts every subscription request.
     client.auto_authorize = None
     client.enable_plaintext = True
     client.enable_starttls = client.enable_direct_tls = False
@@ -79,14 +79,14 @@ async def logged_in(
 ) -> AsyncIterator[ClientXMPP]:
     """A client with xep_qos, online; closed on exit, its store included.
 
-    When its connection is lost it comes back by itself, as an application has to
-    see to: slixmpp does not.
+    The client reconnects when its connection is lost, as an application must do:
+    slixmpp does not.
 
     Args:
-        server: one made by friends.
-        name: a user of it, with or without a resource: `lamp/1`.
-        plugins: the options of plugins to load, by plugin name; xep_qos is
-            loaded anyhow.
+        server: made by friends.
+        name: one of its users, with or without a resource: `lamp/1`.
+        plugins: the options of plugins to load, by plugin name; xep_qos is always
+            loaded.
         prepare: called before it connects, to register handlers and consumers.
 
     Raises:

@@ -1,8 +1,8 @@
 """A clock that moves only when a test moves it, with timers.
 
-It knows nothing of asyncio, threads or the machine's clock. Whatever takes its time from
-``now()`` and its wake-ups from ``call_at(when, callback)`` can be driven by it, and then
-waits for nothing.
+It knows nothing of asyncio, threads or the machine's clock. Code that gets its time
+from ``now()`` and its wake-ups from ``call_at(when, callback)`` can be driven by it,
+without waiting.
 """
 
 import heapq
@@ -13,7 +13,7 @@ from qos import arguments
 
 
 class ManualTimer:
-    """A callback that waits for its moment."""
+    """A callback that waits for its time."""
 
     __slots__ = ("_callback", "when")
 
@@ -27,7 +27,7 @@ class ManualTimer:
         return self._callback is not None
 
     def cancel(self) -> None:
-        """Never run the callback; harmless when it has already run."""
+        """Never run the callback; harmless if it has already run."""
         self._callback = None
 
     def _run(self) -> None:
@@ -37,10 +37,10 @@ class ManualTimer:
 
 
 class ManualClock:
-    """Time in seconds, from ``now`` on, as the test says.
+    """Time in seconds, from ``now`` on, moved by the test.
 
-    An exception from a callback leaves ``advance`` or ``jump`` at once, with the clock at
-    that callback's moment; the timers behind it stay.
+    An exception from a callback leaves ``advance`` or ``jump`` at once. The clock is
+    then at the time of that callback; later timers stay.
     """
 
     def __init__(self, now: float = 0.0) -> None:
@@ -49,14 +49,14 @@ class ManualClock:
         self._order = itertools.count()
 
     def now(self) -> float:
-        """Return the present moment."""
+        """Return the present time."""
         return self._now
 
     def call_at(self, when: float, callback: Callable[[], object]) -> ManualTimer:
-        """Run ``callback`` when the clock gets to ``when``.
+        """Run ``callback`` when the clock reaches ``when``.
 
-        Nothing ever runs inside this call: a moment that has passed is due at the next
-        ``advance`` or ``jump``, be it ``advance(0)``.
+        Nothing runs inside this call: a callback for a past time runs at the next
+        ``advance`` or ``jump``, even ``advance(0)``.
         """
         arguments.callable_of("callback", callback)
         timer = ManualTimer(arguments.number("when", when), callback)
@@ -64,16 +64,16 @@ class ManualClock:
         return timer
 
     def deadline(self) -> float | None:
-        """Return the moment of the earliest pending timer; None without one."""
+        """Return the time of the earliest pending timer; None without one."""
         while self._timers and not self._timers[0][2].pending:
             heapq.heappop(self._timers)
         return self._timers[0][0] if self._timers else None
 
     def advance(self, seconds: float) -> None:
-        """Let time pass: each due callback runs at its own moment.
+        """Let time pass: each due callback runs at its own time.
 
-        They run in order of time, and of registration within one moment; those that
-        they register run as well if they fall due on the way.
+        Callbacks run in order of time, and of registration for equal times. Callbacks
+        that they register run too, if they fall due on the way.
         """
         if arguments.number("seconds", seconds) < 0:
             raise ValueError(f"seconds must not be negative, got {seconds!r}")
@@ -84,10 +84,10 @@ class ManualClock:
         self._now = end
 
     def jump(self, to: float) -> None:
-        """Be at ``to`` at once, like a machine that slept or a clock that was set.
+        """Set the time to ``to`` at once, as if the machine slept or its clock was set.
 
-        Unlike with ``advance``, all due callbacks see ``to``. Going back is allowed and
-        makes no timer due that was not.
+        Unlike with ``advance``, all due callbacks see ``to``. Going back is allowed,
+        and makes no further timer due.
         """
         self._now = arguments.number("to", to)
         self.advance(0)

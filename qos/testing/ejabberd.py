@@ -1,8 +1,7 @@
 """A real ejabberd for tests: its configuration, accounts and rosters.
 
-How a server is started, stopped and killed, `xmpp_server` knows. It is run by Erlang
-itself, and not by Debian's ejabberdctl: that would become another user. ejabberd must
-be installed.
+`xmpp_server` starts, stops and kills it. ejabberd runs directly in Erlang, not by
+Debian's ejabberdctl, which would change to another user. ejabberd must be installed.
 """
 
 from __future__ import annotations
@@ -18,19 +17,20 @@ from qos.testing.xmpp_server import ServerError, XmppServer
 
 __all__ = ["Ejabberd", "EjabberdError"]
 
-#: The folders of Erlang libraries in which a distribution has ejabberd.
+#: The folders where distributions put ejabberd's Erlang libraries.
 _LIBRARIES = ("/usr/lib/*", "/usr/lib", "/usr/local/lib")
 
-#: What it says when all is in place.
+#: Written to the log when everything is in place.
 _UP = "the accounts are there"
 
-#: After its listeners and tables are there; without ejabberdctl nobody else can ask.
+#: Erlang code that runs after the listeners and tables are there; there is no
+#: ejabberdctl to ask.
 _START = """\
 {{ok, _}} = application:ensure_all_started(ejabberd), \
 ok = file:eval({file}), io:format("~s~n", [{up}])."""
 
 
-#: Nobody is asked for a name, and no other server is found.
+#: A resolver without name servers: no other server is found.
 _RESOLVER = """\
 {{resolv_conf, ""}}.
 {{hosts_file, ""}}.
@@ -40,23 +40,23 @@ _RESOLVER = """\
 
 
 class EjabberdError(ServerError):
-    """ejabberd is not installed, did not start, or started without what was asked."""
+    """ejabberd is not installed, did not start, or not as configured."""
 
 
 class Ejabberd(XmppServer):
     """One ejabberd on loopback; see `XmppServer`. It has no epmd and no cluster.
 
-    ejabberd's own limit of a stanza is none.
+    ejabberd itself has no limit for a stanza by default.
     """
 
     name: ClassVar = "ejabberd"
     error: ClassVar = EjabberdError
-    # It takes 3 s where Prosody takes 0.1, and 20 where Prosody takes one.
+    # ejabberd takes 3 s where Prosody takes 0.1, and 20 s where Prosody takes one.
     start_s_max: ClassVar = 90.0
 
     @property
     def _config_file(self) -> Path:
-        # YAML, of which JSON is a part.
+        # The file is YAML, of which JSON is a part.
         return self.folder / "ejabberd.yml"
 
     @property
@@ -70,7 +70,8 @@ class Ejabberd(XmppServer):
         start = _START.format(file=_text(str(self._accounts_file)), up=_text(_UP))
         return (
             *(erlang, "-noinput"),
-            # Idle, it would spin for a while: there are others on the machine.
+            # Otherwise an idle Erlang spins for a while, although others use the
+            # machine.
             *("+sbwt", "none", "+sbwtdcpu", "none", "+sbwtdio", "none"),
             *("-mnesia", "dir", _text(str(self.folder / "spool"))),
             *("-eval", start),
@@ -78,7 +79,7 @@ class Ejabberd(XmppServer):
 
     def _environment(self) -> Mapping[str, str]:
         return {
-            # Erlang's cookie.
+            # For Erlang's cookie.
             "HOME": str(self.folder),
             "ERL_LIBS": str(_libraries()),
             "ERL_INETRC": str(self._resolver_file),
@@ -88,7 +89,7 @@ class Ejabberd(XmppServer):
         }
 
     def _is_up(self, log: str) -> bool:
-        # It carries on without a port that is taken; somebody else has that port.
+        # ejabberd continues without a port that is taken by another process.
         if "Failed to open socket" in log:
             raise self._error("ejabberd did not get its ports")
         return _UP in log
@@ -112,7 +113,10 @@ class Ejabberd(XmppServer):
         return self.folder / "localhost.pem"
 
     def _accounts(self) -> list[str]:
-        """Erlang to be run at each start: what is there already stays as it is."""
+        """Erlang code that runs at each start.
+
+        Existing accounts and rosters stay as they are.
+        """
         host = _binary(self.domain)
         lines = [
             f"ejabberd_auth:try_register({_binary(user)}, {host}, {_binary(password)})."
@@ -142,7 +146,7 @@ class Ejabberd(XmppServer):
             secrets = {
                 jid: {"password": secret} for jid, secret in self.components.items()
             }
-            # Each component is routed its own domain alone, not all of `hosts`.
+            # Each component is routed only its own domain, not all of `hosts`.
             component["global_routes"] = False
             listeners.append({**usual, **component, "hosts": secrets})
         modules = ["mod_roster", "mod_disco", "mod_ping", "mod_admin_extra"]
@@ -153,7 +157,7 @@ class Ejabberd(XmppServer):
             "loglevel": "info",
             "auth_method": "internal",
             "auth_password_format": "plain",
-            # What is for a component that is away goes there, and comes back at once.
+            # Stanzas for an absent component go there, and come back at once.
             "outgoing_s2s_port": free_ports(1)[0],
             "s2s_dns_retries": 0,
             "s2s_dns_timeout": 1,
@@ -166,7 +170,7 @@ class Ejabberd(XmppServer):
 
 
 def _libraries() -> Path | None:
-    """The folder in which Erlang finds ejabberd; None: there is none."""
+    """The folder with Erlang's libraries of ejabberd; None: there is none."""
     for pattern in _LIBRARIES:
         for found in Path("/").glob(f"{pattern[1:]}/ejabberd-*/ebin/ejabberd.app"):
             return found.parents[2]
@@ -174,10 +178,13 @@ def _libraries() -> Path | None:
 
 
 def _text(text: str) -> str:
-    """As a string of Erlang, which spells printable ones as JSON does."""
+    """A text as an Erlang string literal.
+
+    JSON spells printable strings in the same way.
+    """
     return json.dumps(text, ensure_ascii=False)
 
 
 def _binary(text: str) -> str:
-    """As a binary of Erlang."""
+    """A text as an Erlang binary literal."""
     return f"<<{_text(text)}/utf8>>"

@@ -1,7 +1,7 @@
-"""A bad network: decided by a seed, for each stanza.
+"""A bad network: a seed decides what happens to each stanza.
 
-It decides only, and does nothing itself: no I/O and no clock. So one link serves the
-embedded server and tests in memory alike.
+It only decides, without I/O and without a clock. So one link serves both the embedded
+server and tests in memory.
 """
 
 import random
@@ -15,9 +15,9 @@ from qos.errors import InvalidArgument
 class Fate:
     """The fate of one stanza.
 
-    Deliver ``copies`` of it (0 when it is lost) after ``delay_s``. If ``cut``, the
-    receiver's connection ends as soon as this has been decided: a stanza that was cut and
-    not lost is handed over first, so that an answer to it may be what gets lost.
+    Deliver ``copies`` of it (0 if it is lost) after ``delay_s``. If ``cut``, the
+    receiver's connection ends as soon as this has been decided. A stanza that is not
+    lost is handed over before the cut, so it may be its answer that gets lost.
     """
 
     lost: bool
@@ -28,7 +28,7 @@ class Fate:
 
 @dataclass(slots=True)
 class LinkCounts:
-    """The counts of a link so far; one stanza may count as several of these."""
+    """The counts of a link so far; one stanza may count in several of them."""
 
     stanzas: int = 0
     lost: int = 0
@@ -41,17 +41,19 @@ class Link:
     """A seeded bad link: the same seed gives the same fates.
 
     Args:
-        seed: Decides everything. What happens to the n-th stanza in one respect does not
-            depend on the other probabilities, so a test can turn one up alone.
-        loss: Probability that a stanza vanishes.
-        duplicate: Probability that one which is not lost arrives twice.
-        delay_s: Shortest and longest delay, evenly spread. Unequal ones change the order.
+        seed: Decides everything. What happens to the n-th stanza in one respect does
+            not depend on the other probabilities, so a test can change one of them
+            alone.
+        loss: Probability that a stanza is lost.
+        duplicate: Probability that a stanza that is not lost arrives twice.
+        delay_s: Shortest and longest delay, evenly distributed. Different ones change
+            the order.
         cut: Probability that the receiver's connection ends. Half of the cuts lose the
             stanza too.
 
     Raises:
-        ValueError: A probability is outside 0 to 1, or a delay is negative, not finite,
-            or shorter at most than at least.
+        ValueError: A probability is outside 0 to 1, or a delay is negative or not
+            finite, or the longest delay is below the shortest.
     """
 
     def __init__(
@@ -83,7 +85,8 @@ class Link:
 
     def fate(self) -> Fate:
         """Decide, and count, the fate of the next stanza."""
-        # Always the same number of draws: one probability never shifts another's luck.
+        # Always the same number of draws, so that one probability never changes
+        # another's results.
         draw = self._random.random
         lost, duplicated, wait, cut, lost_in_cut = (
             draw() < self._loss,

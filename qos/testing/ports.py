@@ -1,7 +1,7 @@
-"""Ports of loopback, for servers that are started for a while.
+"""Ports of loopback for servers that run for a while.
 
-Each process has a block of ports of its own: a port stays its own while a server is
-being started, or starts once more, though nobody listens on it then.
+Each process has a block of ports of its own. So a port stays reserved while a server
+starts or restarts, although nothing listens on it then.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ __all__ = ["ADDRESS", "free_ports"]
 ADDRESS = "127.0.0.1"
 
 # Below the kernel's range for outgoing connections, so that no client takes a port
-# before its server has it, or while that restarts.
+# before its server has it, or during a restart.
 _PORTS = range(10_000, 32_768)
 _BLOCK = 128
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports of loopback that nobody listens on, each another one.
+    """Return different free ports of loopback.
 
-    A port comes again after some hundred others.
+    A port is returned again after some hundred others.
 
     Raises:
         OSError: There is none left.
@@ -47,7 +47,7 @@ def free_ports(count: int) -> list[int]:
 
 @functools.cache
 def _block() -> Iterator[int]:
-    """Find a block that no process has, and hold its first port until we end."""
+    """Find a block that no process has, and hold its first port to our end."""
     starts = list(_PORTS[:-_BLOCK:_BLOCK])
     random.shuffle(starts)
     for start in starts:

@@ -1,7 +1,7 @@
 """Presence at the embedded server: accounts, rosters, subscriptions.
 
-RFC 6121 as far as clients of a test need it. Rosters live in memory, as long as the server
-object does.
+RFC 6121 as far as the clients of a test need it. Rosters are in memory, and live as
+long as the server object.
 """
 
 import itertools
@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 
 ROSTER = "jabber:iq:roster"
 
-# For each account: items, people who wait for an answer, and for each session: people it
-# sent its presence to. What a client can make grow has an end.
+# The limit for each account of its contacts and of pending requests, and for each
+# session of directed presences: a client must not be able to make them grow without
+# end.
 CONTACTS_MAX = 1000
 
 _SUBSCRIPTIONS = {
@@ -33,7 +34,7 @@ _REQUESTS = frozenset({"subscribe", "subscribed", "unsubscribe", "unsubscribed"}
 
 @dataclass(slots=True)
 class RosterItem:
-    """A contact: ``to`` is that the user sees it, ``from_`` that it sees the user."""
+    """A contact. ``to``: the user sees its presence; ``from_``: it sees the user's."""
 
     to: bool = False
     from_: bool = False
@@ -43,7 +44,7 @@ class RosterItem:
 
     @property
     def subscription(self) -> str:
-        """As the roster says it."""
+        """The subscription, as the roster spells it."""
         return {pair: word for word, pair in _SUBSCRIPTIONS.items()}[
             self.to, self.from_
         ]
@@ -67,8 +68,8 @@ class Account:
     Attributes:
         jid: Bare JID.
         roster: Contacts by bare JID.
-        requests: Bare JIDs that asked to subscribe and wait for an answer.
-        sessions: By resource, in the order in which they were bound.
+        requests: Bare JIDs that asked to subscribe and have no answer yet.
+        sessions: By resource, in the order of binding.
     """
 
     jid: str
@@ -89,7 +90,7 @@ class Account:
 def prepare_rosters(
     accounts: Mapping[str, Account], rosters: Mapping[str, Mapping[str, str]]
 ) -> None:
-    """Fill the rosters; for a contact at this server, both ends of it.
+    """Fill the rosters; for a contact at this server, on both sides.
 
     Raises:
         ValueError: No such account, or no such subscription.
@@ -116,7 +117,7 @@ def prepare_rosters(
 
 
 class PresenceService:
-    """Takes presence stanzas and roster iqs, and tells whoever must know."""
+    """Handles presence stanzas and roster iqs, and notifies all that are concerned."""
 
     def __init__(self, router: "Router") -> None:
         self._router = router
@@ -146,7 +147,7 @@ class PresenceService:
             self._send(stanza, sender, to)
 
     def left(self, session: ClientSession) -> None:
-        """Say that a session, no longer bound, is not available either."""
+        """Announce that a session that is no longer bound is unavailable."""
         self._unavailable(session, _presence("unavailable"))
 
     def roster(self, session: ClientSession, stanza: Stanza) -> None:
@@ -210,7 +211,7 @@ class PresenceService:
         session.priority = _priority(stanza)
         for watcher in self._watchers(account):
             self._send(stanza, session.jid, watcher)
-        # RFC 6121 §4.2.2: to all of one's own resources, this one included.
+        # RFC 6121 §4.2.2: to all resources of the sender's account, this one included.
         self._send(stanza, session.jid, account.jid)
         for other in others:
             self._show(other, session.jid)
@@ -252,7 +253,7 @@ class PresenceService:
         return [jid for jid, item in account.roster.items() if item.from_]
 
     def _request(self, sender: str, kind: str, to: str, stanza: Stanza) -> None:
-        """Change a subscription, at the sender's end and then at the other."""
+        """Change a subscription, first at the sender's end and then at the other."""
         account = self._router.account(sender)
         if sender == to or (account and not self._outbound(account, kind, to)):
             return
@@ -294,7 +295,7 @@ class PresenceService:
         return True
 
     def _inbound(self, account: Account, kind: str, contact: str) -> bool:
-        """Do the receiver's part; tell whether its clients are to see the request."""
+        """Do the receiver's part; tell whether its clients must see the request."""
         item = account.roster.get(contact, RosterItem())
         match kind:
             case "subscribe" if item.from_:

@@ -1,7 +1,6 @@
 """A real Prosody for tests: its configuration, accounts and rosters.
 
-How a server is started, stopped and killed, `xmpp_server` knows. Prosody must be
-installed.
+`xmpp_server` starts, stops and kills it. Prosody must be installed.
 """
 
 from __future__ import annotations
@@ -19,19 +18,19 @@ __all__ = ["MakeProsody", "Prosody", "ProsodyError", "mutual"]
 
 
 class ProsodyError(ServerError):
-    """Prosody is not installed, did not start, or started without what was asked."""
+    """Prosody is not installed, did not start, or not as configured."""
 
 
 class Prosody(XmppServer):
     """One Prosody on loopback; see `XmppServer`.
 
     Args:
-        folder: An empty folder that is this server's alone.
-        nagle: Whether to leave Nagle's algorithm on, as Prosody ships.
-        extra: Lua to append to the configuration, such as
-            `Component "muc.localhost" "muc"`.
-        options: What any server has. Prosody's own limits of a stanza are 256 KiB
-            and, of components, 512 KiB.
+        folder: An empty folder for this server alone.
+        nagle: Whether to leave Nagle's algorithm on, as Prosody does by default.
+        extra: Lua to append to the configuration, such as `Component "muc.localhost"
+            "muc"`.
+        options: The options of any server. Prosody's own limits for a stanza are 256
+            KiB and, for components, 512 KiB.
     """
 
     name: ClassVar = "prosody"
@@ -64,7 +63,7 @@ class Prosody(XmppServer):
         return (self._console_file, self._log_file)
 
     def _is_up(self, log: str) -> bool:
-        # It carries on without a port that is taken; somebody else has that port.
+        # Prosody continues without a port that is taken by another process.
         if "Failed to open server port" in log:
             raise self._error("prosody did not get its ports")
         return f"Activated service 'c2s' on [{self.address}]:{self.c2s_port}" in log
@@ -87,7 +86,7 @@ class Prosody(XmppServer):
     def _config(self) -> str:
         modules = ["roster", "saslauth", "tls", "disco", "ping"]
         options: dict[str, object] = {
-            # As root it would accept connections otherwise, but no login.
+            # Without it, Prosody as root would accept connections, but no login.
             "run_as_root": True,
             "data_path": str(self.folder / "data"),
             "pidfile": str(self.folder / "prosody.pid"),

@@ -1,4 +1,4 @@
-"""A queue service at the embedded server, as its component."""
+"""A queue service for the embedded server, as a component."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ async def queue_service(
         ):
             ...
 
-    When its connection is lost it comes back by itself.
+    The service reconnects when its connection is lost.
 
     Args:
-        server: one that has this component.
+        server: a server with this component.
         domain: of the component.
         secret: of the component.
-        store: as for QueueService; None: one that is gone on exit.
+        store: as for QueueService; None: a store that is removed on exit.
         creators: as for QueueService.
         journal: as for QueueService.
 

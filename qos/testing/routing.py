@@ -1,8 +1,9 @@
-"""Routing at the embedded server: where a stanza goes, and what the server answers.
+"""Routing at the embedded server: receivers of stanzas, and the server's own answers.
 
-RFC 6121 §8 with the choices of Prosody 0.12, so that a client meets here what it meets
-there: an iq to who is away or unknown is answered ``service-unavailable``, and a message to
-a resource that has gone is given to another one of that user.
+It follows RFC 6121 §8, with the choices of Prosody 0.12, so that a client behaves here
+as it does there. An iq to an absent or unknown entity is answered
+``service-unavailable``. A message to a resource that has left is given to another
+resource of that user.
 """
 
 import asyncio
@@ -27,7 +28,8 @@ PING = "urn:xmpp:ping"
 
 _ROSTER_QUERY = (ROSTER, "query")
 
-# What a slow link may hold back, in all; the client that sends more is shut out.
+# The most bytes that a slow link may hold back in total; beyond it the sender is shut
+# out.
 DELAYED_BYTES_MAX = 64 * 1024 * 1024
 
 _INFO = "".join(
@@ -38,20 +40,20 @@ _ACCOUNT_INFO = f"<identity category='account' type='registered'/>{_INFO}"
 
 
 class Router:
-    """Everything the server knows: accounts, who is connected, and the link.
+    """Everything that the server knows: accounts, connections, and the link.
 
     Attributes:
         accounts: By username.
         passwords: By username.
         secrets: Of the components, by domain.
         sessions: Bound clients by full JID.
-        components: Those connected, by domain.
+        components: Connected components, by domain.
         connections: Every open connection, logged in or not.
-        stopped: Nobody new is let in.
-        link: What befalls messages and iqs between clients and components.
-        counts: Stanzas passed from one of them to another, by kind, each once, whatever
-            the link then does to it; presence once for each receiver; and those answered
-            with an error instead, as ``refused``.
+        stopped: No new connection is accepted.
+        link: What happens to messages and iqs between clients and components.
+        counts: Stanzas passed from one of them to another, by kind. Each counts once,
+            whatever the link then does to it; presence counts once for each receiver.
+            Stanzas that were answered with an error instead count as ``refused``.
     """
 
     def __init__(
@@ -84,7 +86,7 @@ class Router:
         return self.accounts.get(local) if domain == self.domain else None
 
     def bind(self, session: ClientSession) -> None:
-        """Let a session be addressed; an older one of that JID has to go."""
+        """Make a session addressable; an older session of that JID is closed."""
         older = self.sessions.get(session.jid)
         if older is not None:
             older.end("conflict")
@@ -93,7 +95,7 @@ class Router:
         session.account.sessions[session.jid.partition("/")[2]] = session
 
     def client_left(self, session: ClientSession) -> None:
-        """Forget a session that was bound; harmless if it was not, or is forgotten."""
+        """Remove a session that was bound; harmless for any other session."""
         if self.sessions.get(session.jid) is session:
             del self.sessions[session.jid]
             assert session.account is not None
@@ -101,7 +103,7 @@ class Router:
             self._presence.left(session)
 
     def accept(self, origin: Connection, sender: str, stanza: Stanza) -> None:
-        """Take a stanza that ``sender`` has sent, and do what is to be done."""
+        """Take a stanza that ``sender`` has sent, and route or answer it."""
         if stanza.name == "presence":
             self._presence.accept(sender, stanza)
             return
@@ -136,7 +138,7 @@ class Router:
             self._reply(to, stanza, "error", error)
 
     def stop(self) -> None:
-        """Let nobody new in, and drop what the link still holds back."""
+        """Accept no new connection, and drop all that the link still holds back."""
         self.stopped = True
         for timer in self._delayed:
             timer.cancel()
@@ -144,7 +146,7 @@ class Router:
         self._delayed_bytes = 0
 
     def _receiver(self, sender: str, stanza: Stanza) -> Connection | None:
-        """Find whom to give it to; None when it has been answered or dropped."""
+        """Find the receiver of a stanza; None if the stanza was answered or dropped."""
         iq = stanza.name == "iq"
         if iq and (
             stanza.type not in ("get", "set", "result", "error")
@@ -154,7 +156,7 @@ class Router:
             return None
         to = stanza.to
         if to is None and sender not in self.sessions:
-            # XEP-0114: a component has no account that could be meant.
+            # XEP-0114: a component has no account of its own, so `to` must be given.
             self.refuse(sender, stanza, "modify", "bad-request")
             return None
         if to is None:
@@ -187,7 +189,7 @@ class Router:
         return found
 
     def _serve(self, sender: str, stanza: Stanza, local: str) -> None:
-        """Answer an iq to the server, or to an account in its place."""
+        """Answer an iq to the server, or an iq to an account in its place."""
         if stanza.type in ("result", "error"):
             return
         session = self.sessions.get(sender)
@@ -202,7 +204,7 @@ class Router:
             self.answer(sender, stanza, content)
 
     def _content(self, stanza: Stanza, local: str) -> str | None:
-        """Return what the result is to hold; None for a question not known here."""
+        """Return the content of the result; None for an unknown request."""
         asked = (stanza.type, stanza.payload)
         if asked == ("get", (DISCO_INFO, "query")):
             info = _ACCOUNT_INFO if local else _SERVER_INFO
@@ -254,7 +256,7 @@ class Router:
 
 
 def _best(account: Account, stanza: Stanza) -> ClientSession | None:
-    """Choose who gets a message to the bare JID, or to a resource that has gone."""
+    """Choose the session for a message to the bare JID, or to a departed resource."""
     if stanza.type in ("error", "groupchat"):
         return None
     willing = [session for session in account.available() if session.priority >= 0]

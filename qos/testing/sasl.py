@@ -1,7 +1,8 @@
 """The server's side of SASL: PLAIN, SCRAM-SHA-1 and SCRAM-SHA-256, without channel binding.
 
-An exchange is a generator: it is sent what the client says, yields each challenge, and
-returns who has logged in. It knows nothing of XML, base64 on the wire, or connections.
+An exchange is a generator. It is sent the client's data, yields each challenge, and
+returns the user who has logged in. It knows nothing of XML, base64 on the wire, or
+connections.
 """
 
 import base64
@@ -13,7 +14,8 @@ import unicodedata
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 
-# RFC 5802 §5.1 and RFC 7677 §4: at least 4096. No more here: it costs every login.
+# RFC 5802 §5.1 and RFC 7677 §4: at least 4096. The least is used: each login has to do
+# them.
 SCRAM_ITERATIONS = 4096
 
 
@@ -27,7 +29,7 @@ class SaslFailure(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Success:
-    """The client is ``username``; ``data`` goes with the success, when not empty."""
+    """The client is ``username``; ``data`` goes with the success unless it is empty."""
 
     username: str
     data: bytes = b""
@@ -59,7 +61,7 @@ def scram(algorithm: str, passwords: Passwords) -> Exchange:
     client_first = _text((yield b""))
     flag, _, rest = client_first.partition(",")
     authzid, _, client_first_bare = rest.partition(",")
-    # "y" is a client that could bind to a channel; "p" one that insists.
+    # "y": the client could do channel binding; "p": it insists on it.
     if flag not in ("n", "y"):
         raise SaslFailure("malformed-request")
     first = _attributes(client_first_bare, "n", "r")
@@ -129,7 +131,7 @@ def _text(message: bytes) -> str:
 
 
 def _prepared(password: str) -> bytes:
-    """Fold the spellings of a password that RFC 4013 holds to be the same."""
+    """The password in the form of RFC 4013, in which equivalent spellings are equal."""
     return unicodedata.normalize("NFKC", password).encode()
 
 
@@ -148,6 +150,6 @@ def _unescaped(name: str) -> str:
 
 
 def _check_authzid(authzid: str, username: str) -> None:
-    """Nobody acts for anybody else here."""
+    """Refuse a client that wants to act for another user."""
     if authzid and authzid.partition("@")[0] != username:
         raise SaslFailure("invalid-authzid")

@@ -1,9 +1,9 @@
-"""An XMPP server inside the process, for demos and tests: a double, not a server to run.
+"""An XMPP server inside the process, for demos and tests; not a server for real use.
 
-It listens on 127.0.0.1 and cannot be told otherwise; passwords are in the clear, nothing is
-encrypted, nothing is kept. What it does follows RFC 6120, RFC 6121 and XEP-0114 with the
-choices of Prosody, as far as clients of a test see it. Not there: TLS, XEP-0198, offline
-messages, other servers, ``xml:lang`` on stanzas that have none.
+It always listens on 127.0.0.1. Passwords are in the clear, nothing is encrypted, and
+nothing is kept. It follows RFC 6120, RFC 6121 and XEP-0114, with the choices of
+Prosody, as far as the clients of a test see it. Missing are TLS, XEP-0198, offline
+messages, other servers, and ``xml:lang`` on stanzas that have none.
 """
 
 import asyncio
@@ -26,11 +26,12 @@ class LoopbackServer:
     Args:
         accounts: Passwords by username.
         rosters: For each username, ``{contact: "none" | "to" | "from" | "both"}``. A
-            contact at this server gets the counterpart, unless it has its own entry.
+            contact at this server gets the counterpart, unless it has an entry of its
+            own.
         components: Secrets by domain (XEP-0114).
-        link: What befalls each message and iq between two clients or components. Not
-            the login, presence, or what the server answers itself. None: nothing.
-        port: For clients; 0 takes a free one. It stays the same over ``restart``.
+        link: What happens to each message and iq between two clients or components; not
+            to the login, presence, or the server's own answers. None: a perfect link.
+        port: For clients; 0: any free port. It stays the same over ``restart``.
         component_port: For components, likewise.
         stanza_bytes_max: A larger stanza ends the stream with ``policy-violation``.
 
@@ -92,9 +93,9 @@ class LoopbackServer:
     def counts(self) -> Counter[str]:
         """Stanzas passed on so far: ``message``, ``iq``, ``presence``, and ``refused``.
 
-        Each message and iq from one client or component to another counts once, whatever
-        the link then does to it; presence counts for each who gets it. ``refused`` are
-        those answered with a stanza error by the server.
+        Each message and iq from one client or component to another counts once,
+        whatever the link then does to it. Presence counts once for each receiver.
+        ``refused`` are the stanzas that the server answered with a stanza error.
         """
         return self._router.counts
 
@@ -107,8 +108,8 @@ class LoopbackServer:
         """Listen.
 
         Raises:
-            OSError: A port that was asked for is taken.
-            RuntimeError: It has been started already.
+            OSError: A requested port is taken.
+            RuntimeError: The server has been started already.
         """
         if self._listeners:
             raise RuntimeError("the server has been started already")
@@ -132,9 +133,10 @@ class LoopbackServer:
         )
 
     async def stop(self) -> None:
-        """Tell everybody ``system-shutdown``, and return when all sockets are closed.
+        """Send ``system-shutdown`` to all, and return when all sockets are closed.
 
-        What the link holds back is lost; accounts and rosters stay for the next start.
+        Stanzas that the link holds back are lost; accounts and rosters stay for the
+        next start.
         """
         self._router.stop()
         for listener in self._listeners:
@@ -154,7 +156,7 @@ class LoopbackServer:
         await self.start()
 
     def disconnect(self, jid: str) -> int:
-        """Cut TCP connections now, without a word; return how many there were.
+        """Cut TCP connections without closing the stream; return how many there were.
 
         Args:
             jid: A full JID; a bare JID for all its resources; or a component's domain.

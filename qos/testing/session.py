@@ -1,6 +1,6 @@
-"""The embedded server's connections: one of a client, or one of a component (XEP-0114).
+"""The connections of the embedded server: of a client, or of a component (XEP-0114).
 
-They know the streams, the login and the bytes; what a stanza is for, the router decides.
+They handle streams, logins and bytes; the router handles the stanzas.
 """
 
 import asyncio
@@ -35,22 +35,22 @@ SESSION = "urn:ietf:params:xml:ns:xmpp-session"
 OUTGOING_BYTES_MAX = 64 * 1024 * 1024
 # RFC 6120 §6.4.5: at least 2 and no more than 5 retries.
 LOGIN_ATTEMPTS_MAX = 5
-# After our last word, how long the peer may take to close. We read on meanwhile: closing
-# over unread bytes would be a reset, and a reset can overtake that last word.
+# Seconds that the peer has to close after our last data. We read on meanwhile: closing
+# over unread bytes would send a reset, and a reset can overtake the last data.
 LINGER_S = 1.0
 # RFC 7622 §3.4.
 RESOURCE_BYTES_MAX = 1023
 
 
 class Connection(asyncio.Protocol):
-    """The common part of clients and components: a stream each way over TCP."""
+    """The common part of clients and components: a stream in each direction."""
 
     namespace: ClassVar[str]
 
     def __init__(self, router: "Router", *, stanza_bytes_max: int) -> None:
         self._router = router
         self._stanza_bytes_max = stanza_bytes_max
-        # None once the stream has ended: nothing is taken in or sent any more.
+        # None after the stream has ended: nothing is accepted or sent any more.
         self._reader: StreamReader | None = StreamReader(
             stanza_bytes_max=stanza_bytes_max
         )
@@ -62,14 +62,17 @@ class Connection(asyncio.Protocol):
         self.gone: asyncio.Future[None] = self._loop.create_future()
 
     def send(self, data: bytes) -> None:
-        """Write soon, together with what else there is; in vain once it has ended."""
+        """Write soon, together with other data.
+
+        Has no effect after the stream has ended.
+        """
         if self._reader is not None:
             if not self._outgoing:
                 self._loop.call_soon(self.flush)
             self._outgoing.append(data)
 
     def flush(self) -> None:
-        """Write now what has been sent."""
+        """Write all waiting data now."""
         transport = self._transport
         data = b"".join(self._outgoing)
         self._outgoing.clear()
@@ -107,24 +110,24 @@ class Connection(asyncio.Protocol):
             transport.close()
 
     def abort(self) -> None:
-        """Drop the TCP connection, as a bad network does: no last word."""
+        """Drop the TCP connection without closing the stream, as a bad network does."""
         self._reader = None
         self._left()
         if self._transport is not None:
             self._transport.abort()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Called by asyncio."""
+        """Begin; called by asyncio."""
         self._transport = cast(asyncio.Transport, transport)
         if self._router.stopped:
             self.abort()
         self._router.connections.add(self)
 
     def data_received(self, data: bytes) -> None:
-        """Called by asyncio."""
+        """Handle data; called by asyncio."""
         reader = self._reader
         for event in reader.feed(data) if reader else ():
-            # A peer that goes on before its stream is restarted loses what it said.
+            # Data that a peer sends before its stream is restarted is lost.
             if reader is not self._reader:
                 return
             match event:
@@ -138,7 +141,7 @@ class Connection(asyncio.Protocol):
                     self.end(condition)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Called by asyncio."""
+        """Clean up; called by asyncio."""
         self._reader = None
         self._left()
         if self._linger is not None:
@@ -164,19 +167,19 @@ class Connection(asyncio.Protocol):
         raise NotImplementedError
 
     def _left(self) -> None:
-        """Tell the router; called more than once."""
+        """Tell the router that the session has ended; may be called more than once."""
         raise NotImplementedError
 
 
 class ClientSession(Connection):
-    """A client from its first byte to its last.
+    """A client connection from its first byte to its last.
 
     Attributes:
         jid: Full JID; empty before it is bound.
-        account: Whose it is, once logged in.
-        presence: The last one broadcast; None while it is not available.
+        account: Of the user, once logged in.
+        presence: The last broadcast presence; None while it is not available.
         priority: Of that presence.
-        directed: Who else has been told that it is available.
+        directed: Other entities that know that it is available.
         interested: It has asked for the roster, and so gets pushes.
     """
 
@@ -298,7 +301,7 @@ class ClientSession(Connection):
 
 
 class ComponentSession(Connection):
-    """A component: it logs in with a secret and then speaks for a whole domain."""
+    """A component connection: it logs in with a secret and acts for a whole domain."""
 
     namespace = COMPONENT
 

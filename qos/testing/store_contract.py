@@ -1,4 +1,4 @@
-"""The contract of a store, as tests that a store of yours can inherit.
+"""The contract of a store, as tests that your own store can inherit.
 
 ::
 
@@ -6,7 +6,7 @@
         def new_store(self, folder: Path) -> Store:
             return MyStore(folder / "mine")
 
-and pytest collects them. Needs pytest and hypothesis.
+pytest then collects them. Needs pytest and hypothesis.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ __all__ = ["StoreContract", "ended", "incoming", "outgoing", "write"]
 
 Probe: TypeAlias = Callable[[str], None]
 
-#: All that is hard for somebody: quotes, slashes, what looks like a path or SQL,
-#: the ends of the ranges that XML permits, and an id of 1 kB.
+#: Texts that are often handled wrongly: quotes, slashes, texts that look like a path or
+#: SQL, the ends of the ranges that XML permits, and an id of 1 kB.
 NASTY_TEXTS = (
     "'",
     '"; DROP TABLE outgoing; --',
@@ -85,7 +85,7 @@ def outgoing(seq: int, **changes: Any) -> Outgoing:
 
 
 def ended(seq: int, **changes: Any) -> Ended:
-    """How a message of the outbox has ended."""
+    """The end of a message of the outbox."""
     record = outgoing(seq, state=OutgoingState.DELIVERED, attempts=2)
     return replace(Ended.of(record, 1_800_000_000.5), **changes)
 
@@ -112,7 +112,7 @@ def incoming(key: str, **changes: Any) -> Incoming:
 
 
 async def write(store: Store, *changes: Change) -> None:
-    """Write, and wait until it is written."""
+    """Write, and wait until it is on disk."""
     written = store.write(changes)
     if written is not None:
         await written
@@ -120,7 +120,7 @@ async def write(store: Store, *changes: Change) -> None:
 
 @asynccontextmanager
 async def opened(store: Store) -> AsyncIterator[Contents]:
-    """Open the store, and close it whatever happens."""
+    """Open the store, and close it in any case."""
     contents = store.open()
     try:
         yield contents
@@ -134,25 +134,25 @@ def records(store: Store) -> tuple[list[Outgoing], list[Incoming]]:
 
 
 def everything(store: Store) -> tuple[list[Outgoing], list[Incoming], list[Ended]]:
-    """And how others have ended."""
+    """All messages that an open store holds, and all ended ones."""
     return (*records(store), list(store.ended()))
 
 
 class StoreContract:
-    """The tests. A subclass says how its store is made."""
+    """The tests. A subclass makes the store."""
 
     def new_store(self, folder: Path) -> Store:
-        """A store that is not open and keeps what it keeps in this folder.
+        """A store that is not open yet and keeps its data in this folder.
 
-        Called again for the same folder, it is another store for the same data.
+        Another call with the same folder returns another store for the same data.
         """
         raise NotImplementedError
 
     def watch(self, store: Store, probe: Probe) -> None:
-        """Have `probe` called before each step on the disk, in whatever thread.
+        """Call `probe` before each step on the disk, in the thread that makes the step.
 
-        What it raises (an OSError), the step must seem to have raised. A store
-        without such a seam does nothing here, and the tests that need it pass.
+        If it raises an OSError, the step must fail with that error. A store without
+        such a hook does nothing here; the tests that need it then pass.
         """
         if hasattr(store, "probe"):
             store.probe = probe
@@ -160,7 +160,7 @@ class StoreContract:
     # -- what is there -----------------------------------------------------
 
     def test_a_new_store_is_empty(self, tmp_path: Path) -> None:
-        """Nothing is outstanding that nobody sent."""
+        """A new store must not contain messages that nobody sent."""
 
         async def scenario() -> None:
             store = self.new_store(tmp_path)
@@ -175,7 +175,7 @@ class StoreContract:
         run(scenario())
 
     def test_what_was_written_is_there_after_a_restart(self, tmp_path: Path) -> None:
-        """The whole point; a store that is not durable begins anew."""
+        """The purpose of a store; one that is not durable starts empty."""
         saved = [outgoing(1), outgoing(2, state=OutgoingState.OFFERED)]
         held = incoming("k")
 
@@ -202,7 +202,7 @@ class StoreContract:
         run(scenario())
 
     def test_only_stored_fields_are_kept(self, tmp_path: Path) -> None:
-        """After a restart nobody is waiting for an answer any more."""
+        """After a restart there is nobody any more who waits for an answer."""
         sent = outgoing(
             1,
             addressed=frozenset({"a@b/c"}),
@@ -226,7 +226,7 @@ class StoreContract:
         run(scenario())
 
     def test_every_stored_field_and_every_state_is_kept(self, tmp_path: Path) -> None:
-        """A field that is dropped is a hold token or a deadline that is lost."""
+        """A field that is dropped may be a hold token or a deadline."""
         full = [
             outgoing(
                 seq,
@@ -283,7 +283,7 @@ class StoreContract:
         run(scenario())
 
     def test_a_forgotten_record_is_gone(self, tmp_path: Path) -> None:
-        """To forget what is not there, or twice, is not an error."""
+        """Forgetting an unknown record, or one record twice, is not an error."""
 
         async def scenario() -> None:
             store = self.new_store(tmp_path)
@@ -306,7 +306,7 @@ class StoreContract:
     def test_received_messages_come_in_the_order_of_their_change(
         self, tmp_path: Path
     ) -> None:
-        """The oldest memory is the first to be evicted."""
+        """The oldest tombstone is the first to be evicted."""
         held = [
             incoming("b", changed_at=3.0),
             incoming("c", changed_at=1.0),
@@ -327,7 +327,7 @@ class StoreContract:
 
     @pytest.mark.parametrize("size", [0, 1, 2**20])
     def test_payloads_of_any_size(self, tmp_path: Path, size: int) -> None:
-        """An empty one is not a missing one."""
+        """An empty payload is not the same as no payload."""
         sent = outgoing(1, payload="é" * size, size=2 * size)
         held = incoming("k", payload="é" * size, size=2 * size)
         done = replace(held, state=IncomingState.DONE, payload="")
@@ -343,7 +343,7 @@ class StoreContract:
         run(scenario())
 
     def test_any_text_that_xml_permits(self, tmp_path: Path) -> None:
-        """Ids, JIDs and names are a peer's to choose."""
+        """Peers choose ids, JIDs and names."""
         sent = [
             outgoing(seq, msg_id=text, to=text, payload=text, hold=text, peer=text)
             for seq, text in enumerate(NASTY_TEXTS, start=1)
@@ -376,7 +376,7 @@ class StoreContract:
     # -- the queue ---------------------------------------------------------
 
     def test_queued_messages_come_by_flow_and_seq(self, tmp_path: Path) -> None:
-        """It is read in pieces, each beginning after the last."""
+        """The queue is read in pieces, each beginning after the last."""
         sent = [outgoing(seq) for seq in (1, 2, 3, 5, 8, 13)]
         in_flight = outgoing(4, state=OutgoingState.OFFERED)
         even, odd = sent[1].flow, sent[0].flow
@@ -395,7 +395,7 @@ class StoreContract:
         run(scenario())
 
     def test_messages_expire_earliest_first(self, tmp_path: Path) -> None:
-        """Only what is queued: of the others the engine keeps the deadline itself."""
+        """Only queued messages: the engine itself keeps the deadlines of the others."""
         sent = [
             outgoing(1, expires_at=30.0),
             outgoing(2, expires_at=10.0),
@@ -419,7 +419,7 @@ class StoreContract:
         run(scenario())
 
     def test_no_seq_is_given_twice(self, tmp_path: Path) -> None:
-        """Order of acceptance goes on where it was, also when nothing is left."""
+        """The order of acceptance continues, even if no message is left."""
 
         async def scenario() -> None:
             expected = 1
@@ -436,7 +436,7 @@ class StoreContract:
     # -- writing -----------------------------------------------------------
 
     def test_writes_are_made_in_their_order(self, tmp_path: Path) -> None:
-        """Also when nobody waits between them, and they share a commit."""
+        """Even if nobody waits between them, and they share a commit."""
 
         async def scenario() -> None:
             store = self.new_store(tmp_path)
@@ -455,7 +455,7 @@ class StoreContract:
     def test_what_was_written_is_there_when_the_store_is_closed_at_once(
         self, tmp_path: Path
     ) -> None:
-        """To close a store is not to lose what it was given."""
+        """Closing a store must not lose what was written before."""
 
         async def scenario() -> None:
             store = self.new_store(tmp_path)
@@ -468,7 +468,7 @@ class StoreContract:
         run(scenario())
 
     def test_nothing_is_written_by_no_changes(self, tmp_path: Path) -> None:
-        """And nobody waits for it."""
+        """A write without changes ends at once."""
 
         async def scenario() -> None:
             store = self.new_store(tmp_path)
@@ -501,7 +501,7 @@ class StoreContract:
     # -- opening and closing -----------------------------------------------
 
     def test_a_store_has_an_id_for_its_life(self, tmp_path: Path) -> None:
-        """By it a peer knows whether we have lost our memory."""
+        """A peer sees from it whether our store is still the same."""
 
         async def scenario() -> None:
             stores = [self.new_store(tmp_path), self.new_store(tmp_path)]
@@ -538,7 +538,7 @@ class StoreContract:
         run(scenario())
 
     def test_a_store_may_be_opened_again(self, tmp_path: Path) -> None:
-        """To close it twice, or before it was open, is harmless."""
+        """Closing it twice, or before it was opened, is harmless."""
 
         async def scenario() -> None:
             store = self.new_store(tmp_path)
@@ -552,7 +552,7 @@ class StoreContract:
         run(scenario())
 
     def test_a_store_that_is_not_open_says_so(self, tmp_path: Path) -> None:
-        """It must not seem empty, nor take what it would not keep."""
+        """A closed store must not look empty, nor accept what it would not keep."""
 
         async def scenario() -> None:
             store = self.new_store(tmp_path)
@@ -577,7 +577,7 @@ class StoreContract:
     def test_of_two_ends_of_a_message_in_one_commit_the_last_counts(
         self, tmp_path: Path
     ) -> None:
-        """Also where the first is old enough to be forgotten in that commit."""
+        """Even if the first end is old enough to be forgotten in that commit."""
 
         async def scenario() -> None:
             store = self.new_store(tmp_path)
@@ -593,7 +593,7 @@ class StoreContract:
 
     # -- failing and dying at every step -----------------------------------
 
-    #: What is there before, and what one write then makes of it: all or none.
+    #: The contents before, and one write to them: all of it must be there, or none.
     BEFORE: Sequence[Change] = (
         Save(outgoing(1)),
         Save(outgoing(2, state=OutgoingState.OFFERED)),
@@ -624,7 +624,7 @@ class StoreContract:
     def test_a_write_that_fails_at_any_step_changes_nothing(
         self, tmp_path: Path, changes: Sequence[Change]
     ) -> None:
-        """The disk is full for one step, then there is space again."""
+        """The disk is full for one step; then there is space again."""
         before, after = _outcomes(self.BEFORE, changes)
 
         async def fails_at(step: int) -> bool:
@@ -647,7 +647,7 @@ class StoreContract:
                     await write(store, Remember("more", "x"))
                     assert shown == expected[0][:3]
                 except StoreError:
-                    # It cannot say what is there; see Store.write.
+                    # Either is possible; see Store.write.
                     expected = [before, after]
             again = self.new_store(folder)
             async with opened(again) as contents:
@@ -667,7 +667,7 @@ class StoreContract:
     def test_a_process_that_dies_at_any_step_leaves_all_or_none(
         self, tmp_path: Path, changes: Sequence[Change]
     ) -> None:
-        """Also when the next process dies while it clears up."""
+        """Even if the next process dies during its recovery."""
         outcomes = _outcomes(self.BEFORE, changes)
 
         async def survives(left: _Copies, *, then_dies: bool) -> None:
@@ -718,12 +718,12 @@ class StoreContract:
 
 
 def run(scenario: Coroutine[object, object, None]) -> None:
-    """Run it in an event loop of its own."""
+    """Run a scenario in an event loop of its own."""
     asyncio.run(scenario)
 
 
 class _Fault:
-    """The disk is full at the n-th step, and only there."""
+    """A disk that is full at the n-th step only."""
 
     def __init__(self, step: int) -> None:
         self._left = step
@@ -739,7 +739,7 @@ class _Fault:
 
 
 class _Copies:
-    """A copy of a folder before each step: what a process that dies there leaves."""
+    """A copy of a folder before each step, as a process that dies there leaves it."""
 
     def __init__(self, live: Path, *, to: Path) -> None:
         self.to = to
@@ -751,8 +751,9 @@ class _Copies:
     def __call__(self, step: str) -> None:
         with self._lock:
             copy = self.to / f"{self._count:03d}"
-            # Another thread may be in the middle of its step: what is copied while a file
-            # gets another name may have it under neither, which no process leaves.
+            # Another thread may be in the middle of its step. A file that is being
+            # renamed might be copied under neither name, a state that no process
+            # leaves.
             while not self._is_copied(copy):
                 shutil.rmtree(copy, ignore_errors=True)
             self._count += 1
@@ -774,7 +775,7 @@ _State: TypeAlias = tuple[list[Outgoing], list[Incoming], list[Ended], dict[str,
 
 
 def _outcomes(before: Sequence[Change], changes: Sequence[Change]) -> list[_State]:
-    """What is there before the changes, and after them."""
+    """The two possible contents: before the changes, and after them."""
     model = _Model()
     model.make(before)
     first = model.state()
@@ -783,7 +784,7 @@ def _outcomes(before: Sequence[Change], changes: Sequence[Change]) -> list[_Stat
 
 
 class _Model:
-    """A store as it would be if there were no disks."""
+    """A store as it would be without disks."""
 
     def __init__(self) -> None:
         self.outgoing: dict[int, Outgoing] = {}
@@ -842,7 +843,7 @@ _TEXTS = st.text(
     max_size=20,
 )
 _KEYS = st.sampled_from(NASTY_TEXTS[:4])
-#: Where nothing waits for a disk: here it is not about what survives what.
+#: A folder in memory, for tests that are not about crashes.
 _RAM = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # noqa: S108
 _FLOWS = ("a@b", "c@d", "f")
 _TIMES = st.integers(0, 20).map(float)
@@ -858,7 +859,7 @@ class _StoreMachine(RuleBasedStateMachine):
         self._store = self.new_store(self._folder)
         self._store.open()
         self._model = _Model()
-        #: The largest seq that was used, and that was there after some step.
+        #: The largest seq that was used, and the largest one seen after any step.
         self._used = 0
         self._largest = 0
 
@@ -939,7 +940,7 @@ class _StoreMachine(RuleBasedStateMachine):
             found = [each for each in ended if each.msg_id == msg_id]
             assert list(store.ended(msg_id)) == found
 
-    # Each draws a change that the engine could make.
+    # Each method draws a change that the engine could make.
 
     def _accept(self, data: st.DataObject) -> Change:
         self._used += data.draw(st.integers(1, 3))

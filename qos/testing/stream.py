@@ -1,11 +1,11 @@
 """An XML stream of XMPP (RFC 6120 §4), read from bytes: sans-I/O, hardened, and quick.
 
-A stanza is never made into a tree to be passed on. expat checks every byte and says where
-the stanza begins and ends; then its start tag alone is written anew and its content goes
-out as it came in. Two things make that correct: prefixes that were declared on the stream's
-root are declared again on the stanza, and the default namespace of the content, which is
-``jabber:client`` on one stream and ``jabber:component:accept`` on another, is left to the
-stream it goes out on.
+A stanza that is passed on is never made into a tree. expat checks every byte, and finds
+the beginning and end of the stanza. Then only its start tag is written anew, and its
+content goes out as it came in. Two things make that correct. Prefixes that were
+declared on the stream's root are declared again on the stanza. The default namespace of
+the content (``jabber:client`` on one stream and ``jabber:component:accept`` on another)
+is left to the stream it goes out on.
 """
 
 import re
@@ -22,7 +22,7 @@ STREAM_ERRORS = "urn:ietf:params:xml:ns:xmpp-streams"
 
 # Prosody's default for clients.
 STANZA_BYTES_MAX = 256 * 1024
-# Far beyond any real stanza, far below what hurts a recursive reader.
+# Far above any real stanza, far below the depth that a recursive reader cannot take.
 DEPTH_MAX = 64
 
 # Only ever used on tags that expat has found well-formed.
@@ -47,7 +47,10 @@ class Closed:
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """The peer broke a rule; ``condition`` is the stream error it gets. The last event."""
+    """The peer broke a rule; ``condition`` is the stream error to send.
+
+    The last event.
+    """
 
     condition: str
 
@@ -58,7 +61,7 @@ class Stanza:
     Attributes:
         namespace: Of the element itself.
         name: Its local name.
-        attributes: Those without a prefix; unescaped.
+        attributes: Attributes without a prefix; unescaped.
         payload: ``(namespace, local name)`` of its first child element, if any.
     """
 
@@ -93,7 +96,7 @@ class Stanza:
 
     @property
     def size(self) -> int:
-        """About how many bytes it holds."""
+        """Its size in bytes, approximately."""
         return len(self._content) + (len(self._tag.text) if self._tag else 0)
 
     def render(
@@ -102,16 +105,16 @@ class Stanza:
         """Write the stanza for a stream whose content namespace is ``namespace``.
 
         Args:
-            sender: What it says in ``from``, whatever the peer wrote there.
-            to: None keeps what the peer wrote.
-            namespace: Content that was in the content namespace of the stream it came
-                from is in this one afterwards.
+            sender: The value of ``from``, whatever the peer wrote there.
+            to: The value of ``to``; None keeps what the peer wrote.
+            namespace: Content in the content namespace of the stream on which the
+                stanza came is moved to this namespace.
         """
         to = self.to if to is None else to
         addresses = f" from={quoteattr(sender)}".encode()
         if to is not None:
             addresses += f" to={quoteattr(to)}".encode()
-        if self._tag is None:  # the server's own
+        if self._tag is None:  # made by the server itself
             rest = "".join(
                 f" {name}={quoteattr(value)}"
                 for name, value in self.attributes.items()
@@ -128,7 +131,7 @@ class Stanza:
             if name:
                 declarations[name] = value
         if prefix:
-            # Then the default namespace may be any, and the content may depend on it.
+            # The default namespace may then be any, and the content may depend on it.
             default = self._tag.declarations.get(b"", self._inherited.get(b"", b'""'))
             declarations[b""] = default
             declarations[prefix] = quoteattr(namespace).encode()
@@ -151,10 +154,10 @@ class Stanza:
 class StreamReader:
     """Reads one stream; after a stream restart, take a new one.
 
-    Refused: what RFC 6120 §11.1 forbids (comments, processing instructions, DTDs, entity
-    references), text between stanzas, stanzas over ``stanza_bytes_max``, and elements
-    nested more than ``DEPTH_MAX`` deep. So it holds no more than one stanza and one
-    ``feed``.
+    Refused are the things that RFC 6120 §11.1 forbids (comments, processing
+    instructions, DTDs, entity references), text between stanzas, stanzas over
+    ``stanza_bytes_max``, and elements nested more than ``DEPTH_MAX`` deep. So it never
+    holds more than one stanza and one ``feed``.
     """
 
     def __init__(self, *, stanza_bytes_max: int = STANZA_BYTES_MAX) -> None:
@@ -164,8 +167,8 @@ class StreamReader:
         parser.StartDoctypeDeclHandler = self._restricted
         parser.ProcessingInstructionHandler = self._restricted
         parser.CommentHandler = self._restricted
-        # Expat 2.6 would wait for more bytes before it looks again at a tag that came in
-        # pieces, and here there may be no more until it is answered.
+        # Expat 2.6 would wait for more bytes before it looks again at a tag that came
+        # in pieces; here the peer may send no more until it has an answer.
         if hasattr(parser, "SetReparseDeferralEnabled"):
             parser.SetReparseDeferralEnabled(False)
         self._parser = parser
@@ -182,10 +185,10 @@ class StreamReader:
         self._payload: str | None = None
 
     def feed(self, data: bytes) -> list[Opened | Stanza | Closed | Broken]:
-        """Take bytes as they come; return what they completed, in order."""
+        """Take bytes as they come; return the events that they completed, in order."""
         self._buffer += data
         try:
-            # Told UTF-8, expat would still take UTF-16, and count in its bytes.
+            # Even when told UTF-8, expat would accept UTF-16, and count in its bytes.
             if self._depth == 0 and _NOT_UTF_8.search(self._buffer, 0, 2):
                 raise _Refused("unsupported-encoding")
             self._parser.Parse(data, False)
@@ -203,7 +206,7 @@ class StreamReader:
         return events
 
     def _forget(self) -> None:
-        """Drop what is done with, and refuse what must not be kept."""
+        """Drop bytes that are done with, and refuse a stanza that is too large."""
         del self._buffer[: self._kept - self._base]
         self._base = self._kept
         if self._depth <= 1:
@@ -236,7 +239,7 @@ class StreamReader:
         tag = _StartTag(self._buffer, self._parser.CurrentByteIndex - self._base)
         self._kept = self._base + tag.end
         self._declarations = tag.declarations
-        # Declared by this server, with just this meaning, on all its streams.
+        # This server declares it with exactly this meaning on all its streams.
         if self._declarations.get(b"stream", b"")[1:-1] == STREAMS.encode():
             del self._declarations[b"stream"]
         default = tag.declarations.get(b"")
@@ -277,12 +280,12 @@ class StreamReader:
         raise _Refused("restricted-xml")
 
 
-# Raw and quoted, by prefix; the default namespace's prefix is empty.
+# Raw and quoted, by prefix; the prefix of the default namespace is empty.
 _Declarations = dict[bytes, bytes]
 
 
 class _StartTag:
-    """A start tag of ``buffer``, taken apart and left raw."""
+    """A start tag of ``buffer``, split into its raw parts."""
 
     __slots__ = ("attributes", "declarations", "empty", "end", "name", "text")
 
@@ -312,7 +315,8 @@ class _Refused(Exception):
 
 def _parsed(stanza: bytes, namespace: str) -> ET.Element:
     """Parse a stanza as it stands on a stream with this content namespace."""
-    # StreamReader let it pass: no DTD, so no entities, and bounded.
+    # Safe: StreamReader has refused DTDs, so there are no entities, and the size is
+    # limited.
     return ET.fromstring(  # noqa: S314
         b"<root xmlns='%s' xmlns:stream='%s'>%s</root>"
         % (namespace.encode(), STREAMS.encode(), stanza)
@@ -320,10 +324,10 @@ def _parsed(stanza: bytes, namespace: str) -> ET.Element:
 
 
 def _check_prefixed(stanza: Stanza) -> None:
-    """Refuse a stanza of which two attributes become one when its prefix is rebound.
+    """Refuse a stanza of which two attributes become equal with a new prefix.
 
-    That takes prefixes for both content namespaces, so it is rare and may be slow. The
-    default namespace is not for attributes: a stanza without a prefix is safe.
+    That needs prefixes for both content namespaces, so it is rare and may be slow. The
+    default namespace does not apply to attributes: a stanza without a prefix is safe.
     """
     try:
         for namespace in (CLIENT, COMPONENT):

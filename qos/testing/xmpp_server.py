@@ -1,8 +1,8 @@
 """A real XMPP server for tests, in a folder, on ports and with a process of its own.
 
-Knows how to start, stop and kill one, and what the servers of this kind have in common.
-Knows nothing of a server's configuration, nothing of clients and nothing of pytest: a
-script can use it too. Linux only.
+This module starts, stops and kills a server, and has what servers of this kind have in
+common. It knows nothing of a server's configuration, of clients and of pytest: a script
+can use it too. Linux only.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Roster = Mapping[str, str]
 
 
 class ServerError(RuntimeError):
-    """A server is not installed, did not start, or started without what was asked."""
+    """A server is not installed, did not start, or not as configured."""
 
 
 class ServerOptions(TypedDict, total=False):
@@ -46,9 +46,9 @@ class ServerOptions(TypedDict, total=False):
         components: Secrets of XEP-0114 components by JID.
         smacks: Whether to offer XEP-0198.
         tls: Whether to offer STARTTLS on `c2s_port` and direct TLS on `tls_port`, with
-            a certificate that `ca_file` vouches for. Plain logins stay possible.
-        stanza_bytes_max: The longest stanza taken from a client or component; None
-            for the server's defaults.
+            a certificate that is signed by `ca_file`. Plain logins stay possible.
+        stanza_bytes_max: The longest stanza accepted from a client or component; None:
+            the server's default.
     """
 
     accounts: Required[Mapping[str, str]]
@@ -60,20 +60,20 @@ class ServerOptions(TypedDict, total=False):
 
 
 class XmppServer(abc.ABC):
-    """One server on loopback, host `localhost`, a child process of ours.
+    """One server on loopback, host `localhost`, as a child process.
 
     Use it as an async context manager, or call `start` and `stop`. All attributes are
-    known, and the ports stay the same, from the first moment on.
+    known from the beginning, and the ports never change.
 
     Args:
-        folder: An empty folder that is this server's alone.
+        folder: An empty folder for this server alone.
         options: See `ServerOptions`.
     """
 
-    #: For people.
+    #: The name for people.
     name: ClassVar[str]
     error: ClassVar[type[ServerError]] = ServerError
-    #: On a machine under load.
+    #: Enough for a machine under load.
     start_s_max: ClassVar[float] = 20.0
 
     address = ADDRESS
@@ -108,14 +108,14 @@ class XmppServer(abc.ABC):
 
     @property
     def log(self) -> str:
-        """What it has written to its log and console, since the first start."""
+        """Everything written to its log and console since the first start."""
         return "".join(file.read_text() for file in self._log_files() if file.exists())
 
     async def start(self) -> None:
-        """Start, on the data of last time if there was one; returns when logins work.
+        """Start, with the data of the last time; returns when logins work.
 
         Raises:
-            ServerError: With the end of the log, if that does not come about.
+            ServerError: The server did not start; has the end of the log.
         """
         assert not self.running
         command = self._command()
@@ -125,7 +125,7 @@ class XmppServer(abc.ABC):
         log_seen = len(self.log)
         with self._console_file.open("ab") as console:
             self._process = await asyncio.create_subprocess_exec(
-                # Dies with the test run, even when that is killed.
+                # The server dies with the test run, even if that is killed.
                 *("setpriv", "--pdeathsig", "KILL"),
                 *command,
                 stdin=asyncio.subprocess.DEVNULL,
@@ -145,24 +145,24 @@ class XmppServer(abc.ABC):
             raise
 
     async def stop(self) -> None:
-        """Shut down in order, which takes a second when clients are still there.
+        """Shut down normally, which takes a second if clients are still connected.
 
-        They get `system-shutdown`, mostly: Prosody now and then closes a connection
-        without writing what it had for it. No harm if it is not running.
+        Most clients get `system-shutdown`: Prosody now and then closes a connection
+        without writing the rest of its data. Harmless if the server is not running.
         """
         await self._end(kill=False)
 
     async def kill(self) -> None:
-        """End it by SIGKILL. No harm if it is not running."""
+        """End the server by SIGKILL. Harmless if it is not running."""
         await self._end(kill=True)
 
     def send_signal(self, number: signal.Signals) -> None:
-        """Send it a signal: to stop it for a while, say."""
+        """Send the server a signal, for example to pause it."""
         assert self._process is not None
         self._process.send_signal(number)
 
     async def restart(self) -> None:
-        """Stop and start on the same ports and data; sessions are gone."""
+        """Stop, and start with the same ports and data; sessions are lost."""
         await self.stop()
         await self.start()
 
@@ -176,20 +176,20 @@ class XmppServer(abc.ABC):
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        # Its data go with the folder, and a client that is still there must not
-        # hold up the end of the test.
+        # The data go with the folder, and a client that is still connected must not
+        # delay the end of the test.
         await self.kill()
 
-    # -- what a server has of its own --------------------------------------
+    # -- to be defined for each kind of server ---------------------------------
 
     @property
     @abc.abstractmethod
     def _config_file(self) -> Path:
-        """It is there when everything has been written."""
+        """The configuration file; it exists when everything has been written."""
 
     @abc.abstractmethod
     def _command(self) -> tuple[str, ...]:
-        """What to run.
+        """The command that runs the server.
 
         Raises:
             ServerError: It is not installed.
@@ -201,18 +201,18 @@ class XmppServer(abc.ABC):
 
     @abc.abstractmethod
     def _is_up(self, log: str) -> bool:
-        """Whether its log since the start says that the ports are its own, and open.
+        """Whether the log since the start says that the ports are open and its own.
 
         Raises:
-            ServerError: They are somebody else's.
+            ServerError: Another process has a port.
         """
 
     def _environment(self) -> Mapping[str, str]:
-        """What is set for it beyond what this process has."""
+        """Environment variables for it, beyond those of this process."""
         return {}
 
     def _log_files(self) -> tuple[Path, ...]:
-        """The files in which it says what it does."""
+        """Its log files."""
         return (self._console_file,)
 
     # ----------------------------------------------------------------------
@@ -233,7 +233,10 @@ class XmppServer(abc.ABC):
             await process.wait()
 
     async def _ready(self, log_seen: int) -> None:
-        """Wait for its ports and for stream features: a port alone proves nothing."""
+        """Wait for its ports and for stream features.
+
+        An open port alone proves nothing.
+        """
         assert self._process is not None
         ready = False
         while not ready:
@@ -271,7 +274,8 @@ class XmppServer(abc.ABC):
             *("openssl", "req", "-x509", "-newkey", "ec", "-nodes", "-days", "2"),
             *("-pkeyopt", "ec_paramgen_curve:prime256v1", "-subj", "/CN=localhost"),
             *("-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"),
-            # Python 3.13 and later refuse a certificate authority without it.
+            # Python 3.13 and later refuse a certificate authority without this
+            # extension.
             *("-addext", "keyUsage=critical,digitalSignature,keyCertSign"),
             *("-keyout", str(self.ca_file.with_suffix(".key"))),
             *("-out", str(self.ca_file)),
@@ -289,7 +293,7 @@ class XmppServer(abc.ABC):
 
 
 def mutual(*pairs: tuple[str, str]) -> dict[str, dict[str, str]]:
-    """Rosters in which both of each pair have the other, with subscription `both`."""
+    """Rosters in which the users of each pair have each other, subscribed `both`."""
     rosters: dict[str, dict[str, str]] = {}
     for one, other in pairs:
         rosters.setdefault(one, {})[other] = "both"
