@@ -1,4 +1,4 @@
-"""The command as users run it: a process of its own, against the embedded server.
+"""The command as users run it: a process of its own, at the embedded server.
 
 Most are forks of one that has imported it; see `Forked`.
 """
@@ -26,7 +26,7 @@ ACCOUNTS = {name: f"secret of {name}" for name in ("alice", "bob", "mallory")}
 QUEUES = "queue.localhost"
 COMPONENTS = {QUEUES: "secret of queues"}
 
-# Warnings are shown, so that a test of what stands on stderr sees them.
+# Warnings are shown, for tests of stderr.
 COMMAND = (
     *(sys.executable, "-W", "default", "-c"),
     "import sys; from qos.cli import main; sys.exit(main())",
@@ -68,18 +68,18 @@ class Running:
         assert self.process.stdout is not None
         async with asyncio.timeout(COMMAND_S_MAX):
             line = b"\n"
-            # An empty one may stand before what is redelivered.
+            # An empty line may precede a redelivered message.
             while line == b"\n":
                 line = await self.process.stdout.readline()
         return dict(json.loads(line))
 
     def close_stdout(self) -> None:
-        """Read no more of it, and let the command find out."""
+        """Stop reading its stdout, and let the command notice."""
         assert isinstance(self.process, Forked)
         self.process.close_stdout()
 
     async def end(self, input_: bytes | None = None) -> Ended:
-        """Give it the rest of its stdin, and wait for its end."""
+        """Write the rest of its stdin, and wait for its end."""
         async with asyncio.timeout(COMMAND_S_MAX):
             out, err = await self.process.communicate(input_ or b"")
         assert self.process.returncode is not None
@@ -94,7 +94,7 @@ class Commands:
     """Starts commands that are logged in to one server.
 
     Args:
-        folder: for the stores, one a user.
+        folder: for the stores, one for each user.
         port: of the server, on 127.0.0.1.
         component_port: likewise, if there are queues.
 
@@ -115,14 +115,14 @@ class Commands:
     def command_line(
         self, *words: str | Path, user: str | None = None, tls: str = "off"
     ) -> list[str]:
-        """A command; with a user it gets the options to connect."""
+        """The command line; with a user it has the options to connect."""
         return [*COMMAND, *self._words(*words, user=user, tls=tls)]
 
     def _words(self, *words: str | Path, user: str | None, tls: str) -> list[str]:
         options: list[str] = []
         if user is not None:
             options = [
-                # Several workers of one account have no resource in common.
+                # Several workers of one account need different resources.
                 *("--jid", f"{user}@localhost{'' if words[0] == 'worker' else '/1'}"),
                 *("--host", "127.0.0.1", "--port", str(self.port), "--tls", tls),
                 *("--retry-first", "0.3", "--retry-max", "1"),
@@ -137,7 +137,7 @@ class Commands:
     def environment(
         self, user: str | None, password: str | None = None
     ) -> dict[str, str]:
-        """That of a command: its stores are in the folder."""
+        """The environment of a command: its stores are in the folder."""
         environment = {**os.environ, "HOME": str(self.folder)}
         environment.pop("XDG_STATE_HOME", None)
         if user is not None or password is not None:
@@ -169,7 +169,7 @@ class Commands:
         return self.running(process)
 
     def running(self, process: asyncio.subprocess.Process | Forked) -> Running:
-        """A command that was started; it is killed at the end, if it still runs."""
+        """A command that is running; killed at the end, if it still runs."""
         self._running.append(process)
         return Running(process)
 
@@ -194,7 +194,7 @@ class Commands:
     async def queue(
         self, verb: str, *words: str | Path, user: str = "alice", input_: bytes = b""
     ) -> Ended:
-        """Do something to the queue `orders` of the component."""
+        """Run a verb of `queue` on the queue `orders` of the component."""
         names = (QUEUES, "orders")
         return await self.run(
             "queue", *verb.split(), *names, *words, user=user, input_=input_
@@ -213,7 +213,7 @@ class Commands:
         return running
 
     async def close(self) -> None:
-        """Kill what still runs."""
+        """Kill the commands that still run."""
         for process in self._running:
             if process.returncode is None:
                 with contextlib.suppress(ProcessLookupError):
@@ -224,7 +224,7 @@ class Commands:
 
 @pytest.fixture
 def accounts() -> dict[str, str]:
-    """Passwords by user; those that `Commands` logs in with."""
+    """Passwords by user, for the accounts of `Commands`."""
     return ACCOUNTS
 
 
@@ -254,7 +254,7 @@ async def serving(commands: Commands) -> Running:
 
 @pytest.fixture
 async def queues(commands: Commands, serving: Running) -> Commands:
-    """With a queue service as a component, and a queue of Alice's."""
+    """A queue service as a component, with a queue of Alice's."""
     created = await commands.queue("create", "--set", "access_model=open")
     assert (created.status, created.out) == (0, [{"node": "orders"}]), created.err
     return commands
@@ -264,7 +264,7 @@ async def queues(commands: Commands, serving: Running) -> Commands:
 async def commands_anywhere(
     request: pytest.FixtureRequest, tmp_path: Path
 ) -> AsyncIterator[Commands]:
-    """Commands at the embedded server, and at a real one."""
+    """Commands at the embedded server, and at a real server."""
     if request.param == "embedded":
         rosters = {"alice": {"bob@localhost": "both"}}
         server: LoopbackServer | Prosody = LoopbackServer(
@@ -285,7 +285,7 @@ async def commands_anywhere(
 async def commands_at(
     tmp_path: Path,
 ) -> AsyncIterator[Callable[[int], Commands]]:
-    """Commands at whatever listens on a port."""
+    """Commands at the server on this port."""
     made: list[Commands] = []
 
     def make(port: int) -> Commands:

@@ -33,7 +33,7 @@ Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 def gave_up(ended: Ended, *said: str) -> None:
-    """It ended for want of a connection, and said so in its last line."""
+    """The command ended for lack of a connection, and its last line says so."""
     assert ended.status == 4, ended.err
     assert ended.out == []
     assert all(note.startswith("xmpp-qos: ") for note in ended.notes), ended.err
@@ -43,7 +43,7 @@ def gave_up(ended: Ended, *said: str) -> None:
 
 @contextlib.asynccontextmanager
 async def listening(talk: Talk) -> AsyncIterator[int]:
-    """Something on a port of this machine."""
+    """A listener on a port of this machine."""
     server = await asyncio.start_server(talk, "127.0.0.1", 0)
     try:
         yield server.sockets[0].getsockname()[1]
@@ -52,7 +52,7 @@ async def listening(talk: Talk) -> AsyncIterator[int]:
 
 
 def features(*content: str) -> bytes:
-    """The beginning of a stream whose server offers this."""
+    """The beginning of a stream whose server offers these features."""
     return (
         "<?xml version='1.0'?><stream:stream from='localhost' version='1.0' id='1'"
         " xmlns='jabber:client' xmlns:stream='http://etherx.jabber.org/streams'>"
@@ -68,7 +68,7 @@ STARTTLS = "<starttls xmlns='urn:ietf:params:xml:ns:xmpp-tls'><required/></start
 
 
 class Told:
-    """A server that says one thing and remembers all that it is told."""
+    """A server that sends one text and records everything that it receives."""
 
     def __init__(self, said: bytes) -> None:
         self.said = said
@@ -87,7 +87,7 @@ class Told:
 async def test_an_unreachable_host_leaves_the_message_in_the_outbox(
     server: LoopbackServer, commands: Commands
 ) -> None:
-    """And as soon as the server is there, `outbox resend` sends it."""
+    """When the server is there, `outbox resend` sends the message."""
     await server.stop()
     ended = await commands.run("send", TO, "--body", "on", *QUICK, user="alice")
     url = commands.store("alice")
@@ -111,7 +111,7 @@ async def test_an_unreachable_host_leaves_the_message_in_the_outbox(
 async def test_nothing_unacknowledged_is_claimed_to_be_sent(
     server: LoopbackServer, commands: Commands
 ) -> None:
-    """Such a message is kept nowhere."""
+    """Such a message is stored nowhere."""
     await server.stop()
     words = ("send", TO, "--body", "on", "--level", "unacknowledged", *QUICK)
     ended = await commands.run(*words, user="alice")
@@ -130,7 +130,7 @@ async def test_a_server_that_comes_a_little_late_is_waited_for(
 
 
 async def test_a_server_that_says_nothing_is_given_up(commands_at: CommandsAt) -> None:
-    """An open port alone is no server."""
+    """An open port alone is not a server."""
     async with listening(Told(b"").talk) as port:
         commands = commands_at(port)
         ended = await commands.run("listen", *QUICK, user="bob")
@@ -145,7 +145,7 @@ async def test_a_name_without_an_address_is_given_up(commands_at: CommandsAt) ->
 
 
 async def test_a_wrong_password_is_told_at_once(commands: Commands) -> None:
-    """To wait for the time-out would not make it right."""
+    """Waiting for the time-out would not make it right."""
     begun = time.monotonic()
     words = ("send", TO, "--body", "on", "--connect-timeout", "30")
     ended = await commands.run(*words, user="alice", password="guess")  # noqa: S106
@@ -155,14 +155,14 @@ async def test_a_wrong_password_is_told_at_once(commands: Commands) -> None:
 
 
 async def test_an_unknown_domain_is_told_at_once(commands: Commands) -> None:
-    """It is not that of this server, and will not be in half a minute."""
+    """This server does not serve it, and will not in half a minute."""
     ended = await commands.run("listen", "--jid", "bob@example.org/1", user="bob")
     gave_up(ended, "host-unknown")
     assert len(ended.notes) == 1
 
 
 async def test_without_tls_there_is_no_login(commands_at: CommandsAt) -> None:
-    """Somebody on the way can take away the offer of TLS, and read on."""
+    """An attacker on the network path can remove the offer of TLS, and read along."""
     told = Told(features(MECHANISMS))
     async with listening(told.talk) as port:
         ended = await commands_at(port).run(
@@ -176,7 +176,10 @@ async def test_without_tls_there_is_no_login(commands_at: CommandsAt) -> None:
 async def test_no_stream_error_before_tls_ends_a_command_for_good(
     condition: str, commands_at: CommandsAt
 ) -> None:
-    """Anybody on the network path can write one; it is tried again until the time-out."""
+    """Anybody on the network path can write one.
+
+    The command tries again until the time-out.
+    """
     error = (
         f"<stream:error><{condition} xmlns='urn:ietf:params:xml:ns:xmpp-streams'/>"
         "</stream:error></stream:stream>"
@@ -194,7 +197,7 @@ async def test_no_stream_error_before_tls_ends_a_command_for_good(
 async def test_stanzas_of_somebody_on_the_way_are_not_printed(
     commands_at: CommandsAt,
 ) -> None:
-    """He writes them before TLS, as from anybody."""
+    """An attacker writes them before TLS, with any sender."""
     forged = b"<message from='boss@localhost/1' id='1'><body>forged</body></message>"
     said = features(STARTTLS).replace(
         b"<stream:features>", forged + b"<stream:features>"
@@ -221,9 +224,9 @@ async def test_a_server_that_skips_the_login_gets_nothing(
 
 
 async def test_a_redirection_is_not_followed(commands_at: CommandsAt) -> None:
-    """Anyone on the way can send one before there is TLS.
+    """Anybody on the network path can send a redirection before TLS.
 
-    slixmpp then takes the certificate of the other host for good, so that the
+    slixmpp then accepts the certificate of the other host for good, so that the
     password would go there.
     """
     elsewhere = Told(b"")
@@ -243,7 +246,7 @@ async def test_a_redirection_is_not_followed(commands_at: CommandsAt) -> None:
 
 
 async def test_a_server_that_insists_on_tls_is_told(commands_at: CommandsAt) -> None:
-    """With --tls off there is no way in, and waiting does not open one."""
+    """With --tls off no login is possible, and waiting does not change that."""
     async with listening(Told(features(STARTTLS)).talk) as port:
         ended = await commands_at(port).run("listen", user="bob")
     gave_up(ended, f"127.0.0.1:{port} insists on TLS")
@@ -255,7 +258,7 @@ async def test_a_connection_that_falls_silent_is_made_again(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """A peer that vanishes does not close anything; TCP alone notices in hours."""
+    """A peer that vanishes closes nothing; TCP alone notices after hours."""
     caplog.set_level(logging.INFO)
     monkeypatch.setenv("XMPP_QOS_PASSWORD", "secret of bob")
     silent = False
@@ -301,7 +304,7 @@ async def test_a_connection_that_falls_silent_is_made_again(
 
 
 async def test_a_server_that_is_none_is_given_up(commands_at: CommandsAt) -> None:
-    """A web server, say."""
+    """For example, a web server."""
     told = Told(b"HTTP/1.1 400 Bad Request\r\n\r\n")
     async with listening(told.talk) as port:
         ended = await commands_at(port).run("listen", *QUICK, user="bob")
@@ -402,7 +405,7 @@ async def test_a_certificate_that_does_not_hold_is_refused_at_once(
     prosody: Prosody,
     commands_at: CommandsAt,
 ) -> None:
-    """Trusted or not: it must be for the domain of the JID, and for today."""
+    """Even a trusted one must be for the domain of the JID, and valid today."""
     await prosody.stop()
     make_certificate(prosody, name=name, days=days)
     await prosody.start()
@@ -417,7 +420,7 @@ async def test_a_certificate_that_does_not_hold_is_refused_at_once(
 async def test_a_real_server_refuses_a_wrong_password_at_once(
     prosody: Prosody, commands_at: CommandsAt
 ) -> None:
-    """It offers several mechanisms, and each is tried."""
+    """It offers several mechanisms, and each of them is tried."""
     commands = commands_at(port_of(prosody, "direct"))
     words = ("listen", "--ca-file", str(prosody.ca_file))
     begun = time.monotonic()
@@ -436,7 +439,7 @@ async def test_a_real_server_refuses_a_wrong_password_at_once(
 async def test_an_anonymous_login_is_not_taken_for_ours(
     accounts: Mapping[str, str], tmp_path: Path, commands_at: CommandsAt
 ) -> None:
-    """slixmpp falls back to it without a word, and is somebody else then."""
+    """slixmpp silently falls back to it, and then has another identity."""
     folder = tmp_path / "prosody"
     folder.mkdir()
     extra = 'VirtualHost "open.localhost"\n  authentication = "anonymous"'

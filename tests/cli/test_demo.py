@@ -1,4 +1,4 @@
-"""`xmpp-qos demo`, as a user runs it; what must hold for its figures whatever happens."""
+"""`xmpp-qos demo` as a user runs it, and what its figures must show in any run."""
 
 import asyncio
 import json
@@ -26,7 +26,7 @@ from qos.demo.table import Row, reckon, render
 LEVELS = ("--only", "levels", "--no-audit")
 QUEUE = ("--only", "queue", "--items", "60", "--no-audit")
 
-#: A shorter run than the usual one, and one that surely loses something.
+#: A shorter run than usual, which surely loses something.
 SHORT = ("--messages", "40", "--loss", "0.1", "--cut", "0.02", "--kills", "2")
 
 PERFECT = ("--loss", "0", "--cut", "0", "--delay", "0")
@@ -37,7 +37,7 @@ COMMAND = (sys.executable, "-c", "import sys, qos.cli; sys.exit(qos.cli.main())"
 def demo(
     folder: Path, *arguments: str, timeout_s: float = 40
 ) -> subprocess.CompletedProcess[str]:
-    """Run it to its end, with its temporary files in this folder."""
+    """Run the demo to its end, with its temporary files in this folder."""
     return subprocess.run(
         [*COMMAND, "demo", *arguments],
         env=os.environ | {"TMPDIR": str(folder)},
@@ -72,7 +72,10 @@ def processes_with(word: str) -> list[int]:
 
 @pytest.mark.crash
 def test_assured_is_exact_and_the_table_says_what_the_json_says(tmp_path: Path) -> None:
-    """And the other levels show why it is there; two runs, so that chance has a say."""
+    """The other levels show why it is needed.
+
+    There are two runs, as chance has a part in it.
+    """
     seed = ("--seed", "7")
     first, second = (demo(tmp_path, *LEVELS, *SHORT, *seed, "--json") for _ in range(2))
     for done in (first, second):
@@ -101,11 +104,11 @@ def test_assured_is_exact_and_the_table_says_what_the_json_says(tmp_path: Path) 
 
 
 def test_over_a_perfect_link_it_takes_one_two_and_four_stanzas(tmp_path: Path) -> None:
-    """The text says so of the levels.
+    """The proto-XEP gives these numbers for the levels.
 
-    A few more find out who supports it, and repeat what a busy machine answers late;
-    twice as many would be a mistake of ours. Load adds to them and takes none away, so
-    the best of some runs counts.
+    A few more stanzas find out who supports QoS, and repeat late answers on a busy
+    machine. Twice as many would be a bug. Load only adds stanzas, so the best of some
+    runs counts.
     """
     for _ in range(4):
         done = demo(tmp_path, *LEVELS, *("--messages", "60", "--kills", "0"), *PERFECT)
@@ -114,7 +117,7 @@ def test_over_a_perfect_link_it_takes_one_two_and_four_stanzas(tmp_path: Path) -
         for level in Level:
             row = cells(done.stdout, level.value)
             assert row[1:4] == ["60", "60", "0"]
-            # What is repeated since its answer was late arrives twice, at this level.
+            # A stanza repeated because of a late answer arrives twice at this level.
             assert level is Level.ACKNOWLEDGED or row[4] == "0"
             needed.append(float(row[5]))
         assert all(map(operator.ge, needed, (1, 2, 4)))
@@ -132,7 +135,9 @@ def test_over_a_perfect_link_it_takes_one_two_and_four_stanzas(tmp_path: Path) -
 def test_the_queue_is_exact_and_the_table_says_what_the_json_says(
     tmp_path: Path,
 ) -> None:
-    """Of three bees one is killed with items, one fails, and one item fails all."""
+    """One of three bees is killed with items, one fails, and one item fails for all of
+    them.
+    """
     done = demo(tmp_path, *QUEUE, "--seed", "3", "--json")
     assert done.returncode == 0, done.stderr
     *bees, queue = rows_of(done)
@@ -173,7 +178,7 @@ def test_the_queue_is_exact_and_the_table_says_what_the_json_says(
 def test_the_demo_is_the_levels_and_then_the_queue_and_then_an_audit(
     tmp_path: Path,
 ) -> None:
-    """What `make demo` shows, in its order, and where each part of it stands."""
+    """The parts of `make demo`, in order, with their journals."""
     short = ("--messages", "20", "--kills", "1", "--items", "30")
     done = demo(tmp_path, *short, *PERFECT, timeout_s=180)
     assert done.returncode == 0, done.stderr
@@ -185,7 +190,7 @@ def test_the_demo_is_the_levels_and_then_the_queue_and_then_an_audit(
     assert "Audit of" in (out / "report.html").read_text()
     told = dict(re.findall(r"^ *([a-z ]+?)  +([\d,]+)$", done.stdout, re.MULTILINE))
     assert told["lines"] == f"{len(lines):,}"
-    # The level acknowledged, and the level assured; the queue, and that of dead letters.
+    # The levels acknowledged and assured; the queue, and the queue of dead letters.
     assert (told["messages"], told["delivered"]) == ("40", "40")
     assert (told["queue items"], told["problems of journals"]) == ("32", "0")
     for text in (done.stderr, done.stdout):
@@ -209,7 +214,7 @@ def test_the_demo_is_the_levels_and_then_the_queue_and_then_an_audit(
 def test_stopped_it_leaves_no_process_and_no_folder(
     tmp_path: Path, only: str, number: signal.Signals, begun: str
 ) -> None:
-    """As Ctrl-C does it: every process of the terminal gets the signal."""
+    """Ctrl-C sends the signal to every process of the terminal."""
     running = subprocess.Popen(
         [*COMMAND, "demo", "--only", only],
         env=os.environ | {"TMPDIR": str(tmp_path)},
@@ -282,7 +287,7 @@ Part = Callable[..., None]
 
 @pytest.fixture
 def part(monkeypatch: pytest.MonkeyPatch) -> Part:
-    """Put something in the place of a part, that is over at once."""
+    """Replace a part by one that ends at once."""
 
     def part(name: str, *, exact: bool, shown: list[str] | None = None) -> None:
         async def show(*_: object, **__: object) -> bool:
@@ -299,7 +304,7 @@ def part(monkeypatch: pytest.MonkeyPatch) -> Part:
 def test_both_parts_are_shown_and_both_have_to_be_exact(
     part: Part, *, levels: bool
 ) -> None:
-    """One that is not does not hide the other, and does not pass for it."""
+    """A part that is not exact must neither hide the other nor pass because of it."""
     shown: list[str] = []
     part("levels", exact=levels, shown=shown)
     part("queue", exact=not levels, shown=shown)
@@ -316,7 +321,7 @@ def test_without_java_there_is_no_audit_and_one_line_says_why(
     *,
     exact: bool,
 ) -> None:
-    """Most who try the demo have none; what they get is the same, and so is the status."""
+    """Most people who try the demo have no Java; result and status must be the same."""
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("TMPDIR", str(tmp_path))
@@ -356,7 +361,7 @@ async def spares(tmp_path: Path) -> AsyncIterator[Spares]:
 
 @pytest.mark.crash
 async def test_a_killed_counter_is_replaced(spares: Spares, tmp_path: Path) -> None:
-    """Whether or not it ever counts; port 9 is where nobody answers."""
+    """Whether or not it ever counts; port 9 is one where nobody answers."""
     task = {"port": 9, "password": "x", "folder": str(tmp_path)}
     supervisor = Supervisor(spares, task)
     running = asyncio.create_task(supervisor.run())
@@ -424,7 +429,7 @@ def row_of(*counted: tuple[int, str], outcomes: dict[str, int]) -> Row:
 
 
 def test_what_is_lost_and_what_came_twice_is_counted_by_message() -> None:
-    """One lost and one doubled leave the number of people right: that is no excuse."""
+    """One lost and one doubled message leave the total right: that is no excuse."""
     counted = ((0, ENTERED), (2, LEFT), (0, ENTERED), (0, ENTERED), (2, LEFT))
     row = row_of(*counted, outcomes={"delivered": 3})
     assert (row.sent, row.arrived, row.lost, row.duplicated) == (3, 2, 1, 2)

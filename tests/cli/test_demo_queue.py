@@ -1,4 +1,4 @@
-"""What `xmpp-qos demo` makes of its queue: the parts of it, without a process."""
+"""The queue of `xmpp-qos demo`: its parts, without processes."""
 
 from collections.abc import Sequence
 from xml.etree import ElementTree as ET
@@ -13,7 +13,7 @@ from xep_0254 import BrowsedItem
 
 
 def test_of_the_orders_exactly_one_cannot_be_packed() -> None:
-    """By the seed; wherever it stands, it does not count as good."""
+    """The seed decides which; wherever it comes, it is not a good order."""
     assert orders(5, 40) == orders(5, 40) != orders(6, 40)
     for seed in range(20):
         ordered = orders(seed, 40)
@@ -29,7 +29,7 @@ def test_of_the_orders_exactly_one_cannot_be_packed() -> None:
 
 
 def test_a_bee_fails_at_times_and_is_killed_while_there_is_work() -> None:
-    """Neither never nor always, or the demo would show nothing."""
+    """Neither never nor always: otherwise the demo would show nothing."""
     failing = sum(fails(1, f"order-{number}") for number in range(1000))
     assert 100 < failing < 300
     assert {kill_after(seed, 30) for seed in range(50)} == set(range(6))
@@ -95,7 +95,7 @@ def test_what_is_wrong_with_a_queue_is_said(
 
 
 def test_the_bees_are_shown_run_by_run_and_together() -> None:
-    """What a bee had when it was killed is neither accepted nor failed."""
+    """Items that a killed bee held are neither accepted nor failed."""
     runs = {
         "anna": [Run(3, 1, [Packed("a", 3), Packed("b", 4)])],
         KILLED: [Run(4, 0, []), Run(0, 0, [])],

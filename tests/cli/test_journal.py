@@ -1,4 +1,4 @@
-"""`--journal`: what the commands write down, and what they say when they cannot."""
+"""`--journal`: what the commands write, and their errors if they cannot."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def events(folder: Path, role: str) -> list[str]:
 async def test_sender_and_listener_share_a_folder(
     commands: Commands, tmp_path: Path
 ) -> None:
-    """One for all that runs on a machine; and a payload is in none of it."""
+    """One folder for everything on a machine; no file has a payload."""
     journal = tmp_path / "journal"
     listener = await commands.listen("bob", "--count", "1", "--journal", str(journal))
     words = ("send", TO, "--body", "a secret", "--journal", journal)
     sent = await commands.run(*words, user="alice")
     assert sent.status == 0
     assert (await listener.end()).status == 0
-    # A busy machine may answer so late that a step is said again.
+    # If a busy machine answers late, a step may be repeated.
     assert list(dict.fromkeys(events(journal, "sender"))) == [
         *("accepted", "offered", "received", "released", "delivered")
     ]
@@ -43,7 +43,7 @@ async def test_sender_and_listener_share_a_folder(
 async def test_what_a_killed_listener_has_left_is_there_after_the_next(
     commands: Commands, tmp_path: Path
 ) -> None:
-    """Whoever stops a device by pulling its plug loses nothing of what it did."""
+    """A device that was switched off must lose no record of what it did."""
     journal = tmp_path / "journal"
     listener = await commands.listen("bob", "--journal", str(journal))
     assert (await commands.run("send", TO, "--body", "x", user="alice")).status == 0
@@ -59,7 +59,7 @@ async def test_what_a_killed_listener_has_left_is_there_after_the_next(
 async def test_a_queue_and_its_worker_write_too(
     commands: Commands, tmp_path: Path
 ) -> None:
-    """The service under its name, the worker under that of its account."""
+    """The service writes under its JID, the worker under that of its account."""
     journal = tmp_path / "journal"
     serving = await commands.serve("--journal", journal)
     await commands.queue("create", "--set", "access_model=open")
@@ -91,7 +91,7 @@ def test_a_folder_that_cannot_be_written_ends_the_command_at_once(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Before it connects, with the path and the status of a bad store."""
+    """Before it connects, with the path, and with the status for stores."""
     monkeypatch.setenv("XMPP_QOS_PASSWORD", "secret")
     file = tmp_path / "file"
     file.touch()

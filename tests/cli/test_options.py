@@ -1,4 +1,4 @@
-"""What options and the config file come to."""
+"""Options and the config file, and the settings made from them."""
 
 from pathlib import Path
 
@@ -34,7 +34,7 @@ def test_the_defaults_are_safe() -> None:
 
 
 def test_the_config_file_gives_any_option(tmp_path: Path) -> None:
-    """One file for a device, so that its commands are short."""
+    """With one file for a device, its commands are short."""
     (tmp_path / "c.toml").write_text(
         """
         jid = "Lamp@example.org/1"
@@ -88,7 +88,7 @@ def test_the_config_file_gives_any_option(tmp_path: Path) -> None:
 
 
 def test_the_command_line_wins_over_the_config_file(tmp_path: Path) -> None:
-    """Also where the file switches something on."""
+    """Even if the file switches something on."""
     (tmp_path / "c.toml").write_text("port = 1\nordered = true\nquiet = false\n")
     a = account("--port", "2", *JID, "--config", "c.toml", "--no-ordered")
     assert a.port == 2
@@ -96,7 +96,7 @@ def test_the_command_line_wins_over_the_config_file(tmp_path: Path) -> None:
 
 
 def test_one_config_file_does_for_all_commands(tmp_path: Path) -> None:
-    """`outbox list` has no use for a password file, and does not mind one."""
+    """`outbox list` does not need a password file, but accepts the option."""
     (tmp_path / "c.toml").write_text(
         'store = "sqlite:x.db"\npassword-file = "p"\ntrust = "all"\nport = 1\n'
     )
@@ -119,7 +119,7 @@ def test_the_password_is_the_first_line_of_the_file(tmp_path: Path) -> None:
 
 
 def test_the_password_is_not_in_the_repr() -> None:
-    """What is printed by mistake, in a traceback say, has no password in it."""
+    """A repr in a traceback, for example, must not show a password."""
     assert "secret" not in repr(account(*JID))
 
 
@@ -139,7 +139,7 @@ def test_the_password_is_not_in_the_repr() -> None:
 def test_the_server_is_found(
     words: tuple[str, ...], host: str | None, port: int
 ) -> None:
-    """DNS is asked only where nothing is given, and never without TLS."""
+    """DNS is asked only if no host is given, and never without TLS."""
     a = account(*JID, *words)
     assert (a.host, a.port) == (host, port)
 
@@ -147,7 +147,7 @@ def test_the_server_is_found(
 def test_each_jid_has_a_store_of_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`send` and `listen` at one time need two resources, and so have two stores."""
+    """`send` and `listen` at the same time need two resources, and so have two stores."""
     folder = tmp_path / "state" / "xmpp-qos"
     full = account("--jid", "a@example.org/my lamp")
     assert full.plugin["store"] == f"sqlite:{folder}/a@example.org%2Fmy lamp.sqlite"

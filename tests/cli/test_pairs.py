@@ -1,4 +1,7 @@
-"""Each pair of commands of one account at the same time: who gets its messages."""
+"""Each pair of commands of one account at the same time.
+
+Which one gets its messages.
+"""
 
 from __future__ import annotations
 
@@ -25,10 +28,10 @@ COMMANDS = {
 
 BODIES = [f"message {number}" for number in range(20)]
 
-#: For a machine under load; whoever takes messages does so at once.
+#: Enough for a machine under load; a command that receives messages needs no time.
 DEADLINE_S = "3"
 
-#: So many are sent while `listen` is away, before each of its lives.
+#: The number of messages sent while `listen` is away, before each of its starts.
 PER_LIFE = 5
 
 
@@ -40,7 +43,7 @@ async def begun(
     store = ("--store", f"sqlite:{commands.folder / resource}.db")
     words = (*COMMANDS[name], "--jid", jid)
     if name == "outbox resend":
-        # Something that it goes on with.
+        # A message for it to continue with.
         given = ("carol@localhost/away", "--jid", jid, *store, "--body", "x")
         sending = await commands.start("send", *given, user="alice")
         await until_online(server, jid)
@@ -65,7 +68,7 @@ async def stopped(running: Running) -> Ended:
 
 
 def bodies(ended: Ended) -> list[object]:
-    """What it has printed as delivered to it."""
+    """The bodies of the messages that it has printed."""
     return [line["body"] for line in ended.out if "body" in line]
 
 
@@ -75,7 +78,7 @@ def bodies(ended: Ended) -> list[object]:
 async def test_a_message_to_an_account_is_printed_once_or_not_delivered(
     pair: tuple[str, str], queues: Commands, server: LoopbackServer
 ) -> None:
-    """A command that prints no messages takes none, alone or in a batch."""
+    """A command that prints no messages accepts none, alone or in a batch."""
     running = [
         await begun(queues, server, name, resource)
         for name, resource in zip(pair, ("one", "two"), strict=True)
@@ -101,7 +104,7 @@ async def test_a_message_to_an_account_is_printed_once_or_not_delivered(
 async def test_a_message_to_the_full_jid_of_a_command_needs_one_that_prints_it(
     name: str, level: str, queues: Commands, server: LoopbackServer
 ) -> None:
-    """Though another resource of the account would print it."""
+    """Even if another resource of the account would print it."""
     listening = await begun(queues, server, "listen", "one")
     other = await begun(queues, server, name, "two")
     sent = await queues.run(
@@ -117,7 +120,7 @@ async def test_a_message_to_the_full_jid_of_a_command_needs_one_that_prints_it(
         assert outcomes == {"delivered": len(BODIES)}, sent.err
         assert sorted(map(str, bodies(two))) == sorted(BODIES)
     else:
-        # An answer such as service-unavailable may hide that one has arrived.
+        # An answer such as service-unavailable may hide that the message has arrived.
         expected = {"not delivered", "in doubt"} - {level == "assured" and "in doubt"}
         assert outcomes.keys() <= expected, sent.err
 
@@ -126,7 +129,7 @@ async def test_a_message_to_the_full_jid_of_a_command_needs_one_that_prints_it(
 async def test_what_comes_while_listen_restarts_is_printed_by_its_next_life(
     name: str, queues: Commands, server: LoopbackServer
 ) -> None:
-    """The other command of the account is the only one that is online meanwhile."""
+    """Meanwhile only the other command of the account is online."""
     other = await begun(queues, server, name, "other")
     sending = await queues.start("send", "alice@localhost", "--lines", user="bob")
     assert sending.process.stdin is not None
@@ -142,7 +145,7 @@ async def test_what_comes_while_listen_restarts_is_printed_by_its_next_life(
     assert {line["outcome"] for line in sent.out} == {"delivered"}, sent.err
     lines = [line for each in listened for line in each.out]
     unmarked = Counter(line["body"] for line in lines if not line["redelivered"])
-    # One that is stopped while it prints a line may have to print it again.
+    # A `listen` that is stopped while it prints a line may have to print it again.
     marked = {line["body"] for line in lines if line["redelivered"]}
     assert unmarked <= Counter(BODIES)
     assert unmarked.keys() | marked == set(BODIES)

@@ -1,4 +1,4 @@
-"""`queue publish`: each item once, whatever happens on the way."""
+"""`queue publish`: each item once, whatever fails."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def lines(count: int) -> bytes:
 
 
 def texts(items: list[dict[str, object]]) -> list[str]:
-    """What stood in the lines that these items are made of."""
+    """The texts of the lines from which these items were made."""
     start, end = "<line xmlns='xmpp-qos:line:0'>", "</line>"
     return [
         str(item["payload"]).removeprefix(start).removesuffix(end) for item in items
@@ -28,7 +28,7 @@ def texts(items: list[dict[str, object]]) -> list[str]:
 
 
 async def test_a_repeat_is_no_second_item(queues: Commands, tmp_path: Path) -> None:
-    """A script that is not sure runs it again; another item under the id is refused."""
+    """A script in doubt runs it again; another item under the same id is refused."""
     file = tmp_path / "order.xml"
     file.write_text("<?xml version='1.0'?><order xmlns='urn:x'>é &amp; ü</order>\n")
     words = ("--file", file, "--id", "o1")
@@ -68,7 +68,7 @@ async def test_nothing_on_stdin_is_nothing_to_do(queues: Commands) -> None:
 
 
 async def test_a_line_goes_out_when_it_comes(queues: Commands) -> None:
-    """`tail -f` is never at its end, and nobody waits for a hundred lines."""
+    """`tail -f` never ends, and must not wait for a hundred lines."""
     running = await queues.start(*START, user="alice")
     assert running.process.stdin is not None
     for number in (1, 2):
@@ -80,7 +80,7 @@ async def test_a_line_goes_out_when_it_comes(queues: Commands) -> None:
 async def test_a_bad_line_is_named_and_the_others_are_published(
     queues: Commands,
 ) -> None:
-    """Exit status 1 says that not all is well."""
+    """Exit status 1 says that something failed."""
     long, large = b"x" * (1024 * 1024 + 1), b"&" * 120_000
     bad = (b"\xff", b"a\x00b", long, large)
     given = b"\n".join((b"good 1", *bad, b"good 6")) + b"\n"
@@ -99,7 +99,7 @@ async def test_a_bad_line_is_named_and_the_others_are_published(
 async def test_a_full_queue_is_filled_and_then_says_which_line_was_too_many(
     queues: Commands,
 ) -> None:
-    """Of a publish that does not fit as a whole, what fits is published."""
+    """If a publish does not fit as a whole, the part that fits is published."""
     assert (await queues.queue("configure", "--set", "max_items=130")).status == 0
     ended = await queues.queue("publish", "--lines", input_=lines(150))
     assert ended.status == 1
@@ -113,7 +113,7 @@ async def test_a_full_queue_is_filled_and_then_says_which_line_was_too_many(
 async def test_no_such_queue_ends_it_at_once(
     commands: Commands, serving: Running
 ) -> None:
-    """Although stdin goes on: each further line would be refused alike."""
+    """Even if stdin goes on: each further line would be refused too."""
     running = await commands.start(*START, user="alice")
     assert running.process.stdin is not None
     running.process.stdin.write(b"x\n")
@@ -125,7 +125,7 @@ async def test_no_such_queue_ends_it_at_once(
 async def test_a_service_that_is_killed_costs_no_line_and_doubles_none(
     queues: Commands, serving: Running
 ) -> None:
-    """Lines that were under way are published again, under the same ids."""
+    """Lines in flight are published again, under the same ids."""
     running = await queues.start(*START, "--timeout", "2", user="alice")
     assert running.process.stdin is not None
     running.process.stdin.write(lines(2000))
@@ -147,7 +147,7 @@ async def test_a_service_that_is_killed_costs_no_line_and_doubles_none(
 async def test_a_lost_connection_costs_no_line_and_doubles_none(
     server: LoopbackServer, queues: Commands
 ) -> None:
-    """Likewise."""
+    """As with a killed service."""
     running = await queues.start(*START, user="alice")
     assert running.process.stdin is not None
     running.process.stdin.write(lines(2000))
@@ -164,7 +164,7 @@ async def test_a_lost_connection_costs_no_line_and_doubles_none(
 async def test_what_is_not_answered_in_time_is_in_doubt(
     queues: Commands, serving: Running
 ) -> None:
-    """Repeated for ever, it could be published after the service has forgotten it."""
+    """Repeated for ever, it could be published after the service has forgotten its id."""
     serving.process.send_signal(signal.SIGSTOP)
     words = ("--timeout", "0.5", "--deadline", "2")
     ended = await queues.queue("publish", "--lines", *words, input_=b"a\nb\n")
@@ -188,7 +188,7 @@ async def test_ctrl_c_says_how_far_it_got(queues: Commands) -> None:
 
 
 async def test_nobody_who_reads_its_stdout_ends_it(queues: Commands) -> None:
-    """As a shell reports SIGPIPE; what is not shown may be published."""
+    """As a shell reports SIGPIPE; items that are not printed may be published."""
     running = await queues.start(*START, user="alice")
     assert running.process.stdin is not None
     running.process.stdin.write(b"x\n")

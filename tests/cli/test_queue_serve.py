@@ -1,4 +1,4 @@
-"""`queue serve`: as a component and from an account, through all that can go wrong."""
+"""`queue serve`: as a component and from an account, with every kind of failure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ QUICK = ("--connect-timeout", "1")
 
 
 async def test_an_account_serves_at_its_full_jid(commands: Commands) -> None:
-    """For who cannot have a component; the resource stays the same for good."""
+    """For users who cannot have a component; its resource never changes."""
     words = (
         "queue",
         "serve",
@@ -52,7 +52,10 @@ async def test_an_account_serves_at_its_full_jid(commands: Commands) -> None:
 
 
 async def test_by_default_nothing_is_open_to_everybody(commands: Commands) -> None:
-    """Accounts of the domain create, what they create is theirs, and that is all."""
+    """Accounts of the domain can create queues, and own what they create.
+
+    Nothing else.
+    """
     serving = await commands.serve()
     assert serving.err == ["ready queue.localhost"]
     assert (await commands.queue("create")).status == 0
@@ -64,7 +67,7 @@ async def test_by_default_nothing_is_open_to_everybody(commands: Commands) -> No
 
 
 async def test_what_everybody_may_do_is_said_at_the_start(commands: Commands) -> None:
-    """In one line, and by the options that make it so."""
+    """In one line, with the options that cause it."""
     serving = await commands.serve("--creators", "all")
     warning = "xmpp-qos: warning: everybody who can reach this service may"
     assert serving.err[0] == f"{warning} create queues (--creators all)"
@@ -80,7 +83,7 @@ async def test_what_everybody_may_do_is_said_at_the_start(commands: Commands) ->
 
 
 async def test_only_the_creators_create(commands: Commands) -> None:
-    """By account: whichever resource they come from."""
+    """By account, with any of its resources."""
     await commands.serve("--creators", "bob@localhost/phone,mallory@localhost")
     assert (await commands.queue("create")).status == 1
     assert (await commands.queue("create", user="bob")).status == 0
@@ -89,7 +92,7 @@ async def test_only_the_creators_create(commands: Commands) -> None:
 async def test_one_account_creates_as_many_queues_as_is_said(
     commands: Commands,
 ) -> None:
-    """And no other account has less room by that."""
+    """The limit of other accounts is not affected."""
     await commands.serve("--nodes-per-account", "1")
     assert (await commands.queue("create")).status == 0
     more = ("queue", "create", "queue.localhost", "more")
@@ -103,7 +106,7 @@ async def test_one_account_creates_as_many_queues_as_is_said(
 async def test_it_ends_in_order_and_goes_on_with_what_there_was(
     signal_: signal.Signals, queues: Commands, serving: Running
 ) -> None:
-    """A restart is nothing that a queue notices."""
+    """A restart has no effect on a queue."""
     item = ("--payload", "<x/>", "--id", "i")
     assert (await queues.queue("publish", *item)).status == 0
     serving.process.send_signal(signal_)
@@ -119,7 +122,7 @@ async def test_it_ends_in_order_and_goes_on_with_what_there_was(
 async def test_what_was_published_is_there_after_a_kill(
     queues: Commands, serving: Running
 ) -> None:
-    """The publisher was told that it is on disk."""
+    """The publisher was told that the item is on disk."""
     item = ("--payload", "<x/>", "--id", "i")
     assert (await queues.queue("publish", *item)).status == 0
     serving.process.kill()
@@ -131,7 +134,7 @@ async def test_what_was_published_is_there_after_a_kill(
 async def test_it_comes_back_whenever_the_connection_is_lost(
     server: LoopbackServer, queues: Commands, serving: Running
 ) -> None:
-    """A server is restarted now and then, and nobody looks after the service."""
+    """A server is restarted now and then, and nobody watches the service."""
     for _ in range(2):
         await server.restart()
         await serving.note("connected again as queue.localhost")
@@ -151,7 +154,7 @@ async def test_it_comes_back_whenever_the_connection_is_lost(
 async def test_a_component_that_is_not_let_in_is_told_at_once(
     words: tuple[str, ...], password: str, said: str, commands: Commands
 ) -> None:
-    """To wait for the time-out would not make it right."""
+    """Waiting for the time-out would not make it right."""
     begun = time.monotonic()
     port = ("--port", str(commands.component_port))
     ended = await commands.run(*COMPONENT, *words, *port, password=password)
@@ -189,7 +192,7 @@ async def test_a_server_that_comes_a_little_late_is_waited_for(
 async def test_a_second_service_does_not_get_the_store(
     commands: Commands, serving: Running
 ) -> None:
-    """Two that decide about one queue would give an item to two workers."""
+    """Otherwise both would give the same item to two workers."""
     words = ("--port", str(commands.component_port))
     store = ("--store", f"sqlite:{commands.folder / 'queues.db'}")
     ended = await commands.run(*COMPONENT, *words, *store, password=SECRET)
@@ -202,7 +205,7 @@ async def test_a_second_service_does_not_get_the_store(
 async def test_a_store_that_is_none_is_left_alone(
     content: bytes | None, status: int, commands: Commands, tmp_path: Path
 ) -> None:
-    """A file of somebody else's, or a folder that is not there."""
+    """A file of another program, or a folder that does not exist."""
     path = tmp_path / "no" / "such" / "folder.db"
     if content is not None:
         path = tmp_path / "letter.doc"

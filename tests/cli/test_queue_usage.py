@@ -1,4 +1,4 @@
-"""What `queue` refuses before it connects, and what its help says."""
+"""Wrong usage of `queue`, refused before it connects; and its help."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
-    """Run a command that makes no sense; return the one line it says."""
+    """Run a command with wrong usage; return its one line on stderr."""
     assert main(words) == 2
     out, err = capsys.readouterr()
     assert out == ""
@@ -57,7 +57,7 @@ def test_every_verb_refuses_wrong_usage(
     said: str,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Nothing is asked on a misunderstanding."""
+    """A misunderstood request must not be sent."""
     payload = ("--payload", "<x/>") if verb == ("publish",) and words else ()
     assert said in refused(capsys, "queue", *verb, *words, *payload)
 
@@ -130,7 +130,7 @@ def test_every_verb_refuses_wrong_usage(
 def test_wrong_usage_is_one_line_and_status_2(
     words: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """And no store is made."""
+    """No store is created either."""
     assert said in refused(capsys, "queue", *words)
     assert not Path("state").exists() or not any(Path("state").rglob("*sqlite*"))
 
@@ -144,7 +144,7 @@ NUMBERS = [field for field in NODE_FIELDS if field.least is not None]
 def test_a_value_out_of_range_is_refused_with_the_range(
     verb: str, field: object, value: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Before it connects: the service would say the same later."""
+    """Before it connects: the service would refuse it only later."""
     assert field in NUMBERS
     var = getattr(field, "var")  # noqa: B009 - a Field
     name = var.partition("#")[2]
@@ -174,7 +174,7 @@ def test_a_value_out_of_range_is_refused_with_the_range(
 def test_a_bad_setting_names_the_field_and_its_limits(
     setting: str, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """So that the next attempt is the last."""
+    """So that the next attempt succeeds."""
     line = refused(capsys, "queue", "create", *SERVICE, *JID, "--set", setting)
     assert said in line
 
@@ -205,7 +205,7 @@ def test_help_lists_every_field_that_can_be_set(
 def test_the_config_file_of_the_other_commands_does_for_the_verbs_too(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """`dead list` has two words before its options, and no use for a store."""
+    """`dead list` has two words before its options, and does not need a store."""
     (tmp_path / "c.toml").write_text(
         'jid = "a@b@c"\nstore = "sqlite:x.db"\ntrust = "all"\ndeadline = 7\n'
     )

@@ -20,7 +20,7 @@ NUMBERS = (
 
 QUEUES = "queue.localhost"
 
-#: Verbs that an owner alone may use, with what they need.
+#: Verbs for the owner only, with their arguments.
 OWNERS = (
     ("configure",),
     ("configure", "--set", "ttl=5"),
@@ -31,7 +31,7 @@ OWNERS = (
     ("dead requeue",),
 )
 
-#: Those that others may use as well, if they are let in.
+#: Verbs that others may use too, if they have the right.
 OTHERS = (("publish", "--payload", "<x/>"), ("browse",), ("stats",), ("dead list",))
 
 
@@ -50,7 +50,7 @@ async def each(
 
 
 async def test_a_queue_is_made_filled_looked_at_and_removed(queues: Commands) -> None:
-    """From its beginning to its end, as its owner sees it."""
+    """The whole life of a queue, as its owner sees it."""
     item = ("--payload", "<order xmlns='urn:x' number='7'/>", "--id", "first")
     published = await queues.queue("publish", *item, "--priority", "9")
     assert (published.status, published.out) == (0, [{"id": "first"}]), published.err
@@ -89,7 +89,7 @@ async def test_a_queue_is_made_filled_looked_at_and_removed(queues: Commands) ->
 
 
 async def test_a_queue_is_configured_by_the_names_of_its_form(queues: Commands) -> None:
-    """With their prefix or without; what is not set stays."""
+    """With or without their prefix; fields that are not set stay as they are."""
     settings = ("--set", "lock_timeout=30", "--set", "pubsub#access_model=whitelist")
     changed = await queues.queue("configure", *settings)
     assert (changed.status, changed.out, changed.err) == (0, [], "")
@@ -107,7 +107,7 @@ async def test_a_queue_is_configured_by_the_names_of_its_form(queues: Commands) 
 async def test_a_queue_is_created_with_its_configuration(
     commands: Commands, serving: Running
 ) -> None:
-    """It never is without it, not even for a moment."""
+    """Not even for a moment does it exist without it."""
     settings = ("--set", "max_items=5", "--set", "access_model=whitelist")
     created = await commands.queue("create", *settings)
     assert (created.status, created.out) == (0, [{"node": "orders"}])
@@ -146,7 +146,7 @@ async def test_a_queue_that_is_not_there_is_told(
 
 
 async def test_an_affiliation_lets_others_in_and_out(queues: Commands) -> None:
-    """Bob may publish as a publisher, and not before or after."""
+    """Bob may publish as long as he is a publisher, not before or after."""
     publish = ("publish", "--payload", "<x/>")
     assert (await queues.queue(*publish, user="bob")).status == 1
     words = ("bob@localhost=publisher", "mallory@localhost=outcast")
@@ -175,7 +175,7 @@ async def test_a_long_queue_is_shown_whole_or_as_far_as_asked(queues: Commands) 
 
 
 async def test_the_dead_are_listed_and_given_a_new_life(queues: Commands) -> None:
-    """One that lies in the dead-letter node is known by the id that it had."""
+    """An item in the dead-letter node is known by its former id."""
     service = ("queue.localhost", "letters")
     assert (await queues.run("queue", "create", *service, user="alice")).status == 0
     letters = await queues.queue("configure", "--set", "dead_letter_node=letters")
@@ -205,7 +205,7 @@ async def test_the_dead_are_listed_and_given_a_new_life(queues: Commands) -> Non
 async def test_a_service_that_is_away_has_certainly_done_nothing(
     commands: Commands,
 ) -> None:
-    """Its server says so."""
+    """Its server answers for it."""
     for ended in (await each(commands, (*OWNERS, *OTHERS), user="alice")).values():
         assert (ended.status, ended.out) == (1, [])
         assert "service-unavailable" in ended.err
@@ -214,7 +214,7 @@ async def test_a_service_that_is_away_has_certainly_done_nothing(
 async def test_without_an_answer_it_is_in_doubt(
     queues: Commands, serving: Running
 ) -> None:
-    """A service that hangs may do it yet."""
+    """A service that hangs may still do it."""
     serving.process.send_signal(signal.SIGSTOP)
     tried = await each(queues, (*OWNERS, *OTHERS), "--timeout", "1", user="alice")
     for ended in tried.values():
@@ -234,7 +234,7 @@ async def test_without_a_server_there_is_no_connection(
 
 
 async def test_it_can_be_stopped(queues: Commands, serving: Running) -> None:
-    """SIGTERM ends what waits for an answer."""
+    """SIGTERM ends a command that waits for an answer."""
     serving.process.send_signal(signal.SIGSTOP)
     running = await queues.start(
         *("queue", "stats", "queue.localhost", "orders", "--debug"), user="alice"
@@ -247,7 +247,7 @@ async def test_it_can_be_stopped(queues: Commands, serving: Running) -> None:
 
 
 async def test_whoever_is_logged_in_with_that_resource_stays(queues: Commands) -> None:
-    """One config file for `listen` and for a glance at a queue."""
+    """One config file serves `listen`, and a look at a queue meanwhile."""
     listener = await queues.listen("alice", "--count", "1")
     assert (await queues.queue("stats")).status == 0
     sent = await queues.run("send", "alice@localhost/1", "--body", "on", user="bob")
@@ -258,7 +258,7 @@ async def test_whoever_is_logged_in_with_that_resource_stays(queues: Commands) -
 
 
 async def test_list_shows_each_queue_with_its_numbers(queues: Commands) -> None:
-    """Whoever has forgotten a name has nothing else to look at."""
+    """For users who have forgotten the name of a queue."""
     words = ("queue", "create", QUEUES, "a & b")
     assert (await queues.run(*words, user="alice")).status == 0
     assert (await queues.queue("publish", "--payload", "<x/>")).status == 0
@@ -272,7 +272,7 @@ async def test_list_shows_each_queue_with_its_numbers(queues: Commands) -> None:
 async def test_watch_prints_the_numbers_again_until_it_is_stopped(
     queues: Commands,
 ) -> None:
-    """Or as often as it is told."""
+    """Or until a given number of lines."""
     words = ("queue", "watch", QUEUES, "orders", "--interval", "0.2")
     watching = await queues.start(*words, user="alice")
     assert (await watching.line())["available"] == 0
@@ -286,7 +286,7 @@ async def test_watch_prints_the_numbers_again_until_it_is_stopped(
 
 
 async def test_watch_of_no_queue_is_refused(queues: Commands) -> None:
-    """At once, and not again and again."""
+    """At once, without repeating the request."""
     words = ("queue", "watch", QUEUES, "none")
     refused = await queues.run(*words, user="alice")
     assert (refused.status, refused.out, len(refused.notes)) == (1, [], 1)

@@ -1,7 +1,8 @@
-"""What is secret is said to nobody: passwords, and what is in messages and items.
+"""Secrets stay secret: passwords, and the contents of messages and items.
 
-With --debug, and where something goes wrong. A payload is where it was asked for: in what
-`listen` prints, what the command of a worker reads, and what `show` and `browse` show.
+Also with --debug, and when something fails. A payload appears only where it is asked
+for: in the output of `listen`, on the stdin of a worker's command, and in `show` and
+`browse`.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ DEBUG = "--debug"
 
 @pytest.fixture(autouse=True)
 def open_umask() -> Iterator[None]:
-    """The worst there is: what does not say who may read it, anybody may."""
+    """The worst umask: files without an explicit mode are readable by all."""
     before = os.umask(0)
     yield
     os.umask(before)
@@ -36,12 +37,12 @@ def open_umask() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def own_command_line(commands: Commands) -> None:
-    """A fork has none, nor this umask."""
+    """A fork has neither a command line of its own nor this umask."""
     commands.forked = False
 
 
 class Canaries:
-    """Looks for what must not be there.
+    """Searches for secrets.
 
     Args:
         secrets: the passwords, and the payload.
@@ -49,7 +50,7 @@ class Canaries:
 
     def __init__(self, *secrets: str) -> None:
         words = [PAYLOAD, GUESS, *secrets]
-        # SASL PLAIN, for accounts of these tests, and a password by itself.
+        # SASL PLAIN for the accounts of these tests, and a password alone.
         for user in ("alice", "bob", "mallory"):
             words += [f"\0{user}\0{secret}" for secret in (GUESS, *secrets)]
         encoded = [base64.b64encode(word.encode()).decode() for word in words]
@@ -67,7 +68,7 @@ class Canaries:
         self.check(out.encode(), "stdout")
 
     def check_processes(self, *running: Running) -> None:
-        """And what each has started: anybody can list what they were called with."""
+        """The processes and their children: anybody can list their command lines."""
         for pid in family([each.process.pid for each in running]):
             path = Path(f"/proc/{pid}/cmdline")
             self.check(path.read_bytes(), path)
@@ -88,10 +89,10 @@ def canaries(accounts: dict[str, str]) -> Canaries:
 
 
 def check_files(folder: Path, canaries: Canaries, *, stores: set[str]) -> set[str]:
-    """Files are 0600, folders 0700; and only a store has what was sent.
+    """Files have mode 0600, folders 0700; and only a store has the payload.
 
     Returns:
-        What the names of files end with.
+        The suffixes of the files.
     """
     for path in folder.rglob("*"):
         mode = stat.S_IMODE(path.stat().st_mode)
@@ -115,7 +116,7 @@ async def test_messages_leave_nothing_but_what_listen_prints(
     sent = await sender.end(line)
     assert sent.status == 0, sent.err
     assert (await listener.line())["body"] == PAYLOAD
-    # A stranger is refused, and what cannot be read is said without a word of it.
+    # A stranger is refused, and an unreadable message is reported without its text.
     refused = await commands.run(*send, user="mallory", input_=line)
     assert refused.status == 1, refused.err
     file = tmp_path / "broken.xml"
@@ -145,7 +146,10 @@ async def test_messages_leave_nothing_but_what_listen_prints(
 async def test_queues_leave_nothing_but_what_the_workers_command_reads(
     commands: Commands, canaries: Canaries, tmp_path: Path
 ) -> None:
-    """Published, worked on, rejected; and no command of a worker gets our password."""
+    """Published, worked on, rejected.
+
+    And a worker's command does not get our password.
+    """
     journal = ("--journal", tmp_path / "journal", DEBUG)
     serving = await commands.serve(*journal)
     created = await commands.queue("create", DEBUG, "--set", "access_model=open")
@@ -175,7 +179,7 @@ async def test_queues_leave_nothing_but_what_the_workers_command_reads(
 async def test_a_password_file_is_named_and_not_shown(
     commands: Commands, canaries: Canaries, tmp_path: Path
 ) -> None:
-    """Whatever is wrong with it, or with the login."""
+    """Whatever is wrong with the file, or with the login."""
     file = tmp_path / "password"
     file.write_text(GUESS)
     words = ("listen", "--password-file", file, DEBUG, "--connect-timeout", "3")

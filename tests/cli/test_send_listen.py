@@ -21,7 +21,7 @@ TO = "bob@localhost/1"
 
 
 async def online(server: LoopbackServer, jid: str) -> None:
-    """Wait until somebody is logged in."""
+    """Wait until this account is logged in."""
     while jid not in server.online:  # noqa: ASYNC110 - it is no event
         await asyncio.sleep(0.01)
 
@@ -31,7 +31,7 @@ LEVELS = ("unacknowledged", "acknowledged", "assured")
 
 @pytest.mark.parametrize("level", LEVELS)
 async def test_a_message_arrives_at_each_level(level: str, commands: Commands) -> None:
-    """And both ends say what they know of it."""
+    """Both ends print what they know of it."""
     listener = await commands.listen("bob", "--count", "1")
     words = ("send", TO, "--level", level, "--body", "blå & <røde>")
     sent = await commands.run(*words, user="alice")
@@ -69,7 +69,7 @@ async def test_a_message_arrives_at_each_level(level: str, commands: Commands) -
 
 
 async def test_a_bare_jid_is_followed_and_told_as_given(commands: Commands) -> None:
-    """What the user wrote is what he looks for in the output."""
+    """In the output a user looks for the JID that he wrote."""
     listener = await commands.listen("bob", "--count", "1")
     sent = await commands.run("send", "Bob@LocalHost", "--body", "x", user="alice")
     assert [line["outcome"] for line in sent.out] == ["delivered"]
@@ -98,7 +98,7 @@ async def test_a_message_in_a_file_arrives_as_it_is(
         assert stanza.get("type") == "chat"
         control = stanza.find("{urn:xmpp:iot:control}set")
         assert control is not None
-        # slixmpp leaves such attributes out of a plain message.
+        # slixmpp drops such attributes from a plain message.
         assert line["level"] == "unacknowledged" or control.get("{urn:x}kind") == "a"
         assert control.find("{urn:xmpp:iot:control}boolean") is not None
 
@@ -106,7 +106,10 @@ async def test_a_message_in_a_file_arrives_as_it_is(
 async def test_an_error_that_is_delivered_with_qos_is_printed(
     commands: Commands, tmp_path: Path
 ) -> None:
-    """Its sender is told that it was delivered. A plain one is an answer of a server."""
+    """Its sender is told that it was delivered.
+
+    A plain error is the answer of a server.
+    """
     file = tmp_path / "error.xml"
     file.write_text("<message type='error'><body>x</body></message>")
     listener = await commands.listen("bob", "--count", "2")
@@ -122,7 +125,7 @@ async def test_an_error_that_is_delivered_with_qos_is_printed(
 async def test_an_error_that_the_receiver_answers_with_is_said(
     commands: Commands, server: LoopbackServer, tmp_path: Path
 ) -> None:
-    """A queue service that is not ours refuses a publish in no other way."""
+    """A foreign queue service has no other way to refuse a publish."""
     file = tmp_path / "error.xml"
     file.write_text(
         "<message type='error'><error type='auth'>"
@@ -154,7 +157,7 @@ async def test_an_error_that_the_receiver_answers_with_is_said(
 
 
 async def test_a_stranger_is_told_that_it_is_not_delivered(commands: Commands) -> None:
-    """Status 1; the error's condition, who said so, and what the receiver can do."""
+    """Status 1, with the condition, who sent it, and how the receiver can change it."""
     listener = await commands.listen("bob")
     sent = await commands.run("send", TO, "--body", "x", user="mallory")
     assert sent.status == 1
@@ -170,7 +173,7 @@ async def test_a_stranger_is_told_that_it_is_not_delivered(commands: Commands) -
 
 
 async def test_trust_can_name_a_stranger(commands: Commands) -> None:
-    """The option of `listen` that decides."""
+    """By the option --trust of `listen`."""
     listener = await commands.listen(
         "bob", "--count", "1", "--trust", "mallory@localhost"
     )
@@ -180,7 +183,7 @@ async def test_trust_can_name_a_stranger(commands: Commands) -> None:
 
 
 async def test_a_deadline_ends_a_message_to_who_is_away(commands: Commands) -> None:
-    """Certainly not delivered: it never went beyond the first step."""
+    """Certainly not delivered: the message never got beyond the first step."""
     words = ("send", TO, "--body", "x", "--deadline", "1")
     sent = await commands.run(*words, user="alice")
     assert sent.status == 1
@@ -193,7 +196,7 @@ async def test_a_deadline_ends_a_message_to_who_is_away(commands: Commands) -> N
 async def test_a_receiver_may_come_later(
     server: LoopbackServer, commands: Commands
 ) -> None:
-    """That is what an outbox is for."""
+    """This is the purpose of an outbox."""
     sender = await commands.start("send", TO, "--body", "x", user="alice")
     await online(server, "alice@localhost/1")
     listener = await commands.listen("bob", "--count", "1")
@@ -202,7 +205,7 @@ async def test_a_receiver_may_come_later(
 
 
 async def test_quiet_says_nothing(commands: Commands) -> None:
-    """For those who log stderr."""
+    """For users who log stderr."""
     listener = await commands.start("listen", "--quiet", "--count", "1", user="bob")
     assert (await commands.run("send", TO, "--body", "x", user="alice")).status == 0
     ended = await listener.end()
@@ -232,7 +235,7 @@ async def test_a_command_that_is_run_again_with_an_id_sends_its_message_once(
 async def test_earlier_messages_are_announced_and_their_outcomes_printed(
     server: LoopbackServer, commands: Commands
 ) -> None:
-    """Whoever sends is not surprised by what else goes out, and hears what stays."""
+    """The user sees why other messages go out too, and how many stay."""
     for to in (TO, "nobody@localhost/1"):
         first = await commands.start("send", to, "--body", "a", user="alice")
         await online(server, "alice@localhost/1")
@@ -269,7 +272,7 @@ async def test_earlier_messages_are_announced_and_their_outcomes_printed(
 async def test_a_sender_that_waits_says_for_whom_and_why(
     to: str, why: str, commands: Commands
 ) -> None:
-    """Without a deadline it may wait for ever; with one it is told at the end."""
+    """Without a deadline it may wait for ever; with one, the end is reported."""
     sender = await commands.start("send", to, "--body", "x", user="alice")
     said = await sender.note("still waiting")
     assert said.startswith(f"xmpp-qos: still waiting for {to}: ")
@@ -282,7 +285,7 @@ async def test_a_sender_that_waits_says_for_whom_and_why(
 
 @pytest.mark.parametrize("level", LEVELS)
 async def test_200_lines_are_200_messages(level: str, commands: Commands) -> None:
-    """Pipelined, and each of them told."""
+    """Pipelined, each with its own outcome."""
     bodies = [f"line {n}" for n in range(200)]
     listener = await commands.listen("bob", "--count", "200")
     words = ("send", TO, "--lines", "--level", level)
@@ -353,13 +356,13 @@ async def test_one_message_that_is_too_large_is_told_and_not_sent(
 
 
 async def test_no_lines_are_no_messages(commands: Commands) -> None:
-    """And no failure."""
+    """This is not a failure."""
     sent = await commands.run("send", TO, "--lines", user="alice")
     assert (sent.status, sent.out, sent.err) == (0, [], "")
 
 
 async def test_a_line_is_sent_before_the_next_one_comes(commands: Commands) -> None:
-    """A sensor that writes a line an hour."""
+    """For example a sensor that writes a line an hour."""
     listener = await commands.listen("bob")
     sender = await commands.start("send", TO, "--lines", user="alice")
     assert sender.process.stdin is not None
@@ -371,7 +374,7 @@ async def test_a_line_is_sent_before_the_next_one_comes(commands: Commands) -> N
 
 
 async def test_a_terminal_gets_a_progress_bar(commands: Commands) -> None:
-    """And the JSON lines stay whole beside it."""
+    """The JSON lines stay complete beside it."""
     listener = await commands.listen("bob", "--count", "20")
     terminal, end = pty.openpty()
     process = await asyncio.create_subprocess_exec(
@@ -422,7 +425,7 @@ async def test_ctrl_c_says_what_stays_in_the_outbox(
 
 
 async def test_ctrl_c_while_stdin_is_open_ends_it_at_once(commands: Commands) -> None:
-    """And says how far stdin was read: what comes after is still to be sent."""
+    """It says how far stdin was read: later lines are still to be sent."""
     listener = await commands.listen("bob")
     sender = await commands.start("send", TO, "--lines", user="alice")
     assert sender.process.stdin is not None
@@ -460,7 +463,7 @@ async def test_a_sender_whose_stdout_is_closed_ends(commands: Commands) -> None:
 async def test_a_list_whose_stdout_is_closed_ends(
     server: LoopbackServer, commands: Commands
 ) -> None:
-    """Without a complaint of the interpreter at its end."""
+    """Python must not complain at its end."""
     await server.stop()
     words = ("send", TO, "--lines", "--connect-timeout", "1")
     await commands.run(*words, user="alice", input_=b"x\n" * 500)
@@ -476,7 +479,7 @@ async def test_a_list_whose_stdout_is_closed_ends(
 
 
 async def test_a_full_disk_under_stdout_is_told(commands: Commands) -> None:
-    """The message was delivered; only that could not be written."""
+    """The message was delivered; only its outcome could not be written."""
     listener = await commands.listen("bob", "--count", "1")
     full = os.open("/dev/full", os.O_WRONLY)
     sender = await commands.start("send", TO, "--body", "x", user="alice", stdout=full)
@@ -494,7 +497,7 @@ async def test_a_full_disk_under_stdout_is_told(commands: Commands) -> None:
 async def test_a_stream_that_is_closed_is_not_mistaken_for_another(
     closed: str, commands: Commands
 ) -> None:
-    """Its number would be that of the next file opened, such as the store."""
+    """Its number would go to the next file that is opened, such as the store."""
     listener = await commands.listen("bob")
     words = ("send", TO, "--lines" if closed == "0<&-" else "--body=x")
     process = await asyncio.create_subprocess_exec(
@@ -514,7 +517,7 @@ async def test_a_stream_that_is_closed_is_not_mistaken_for_another(
 
 
 async def test_two_commands_cannot_share_a_store(commands: Commands) -> None:
-    """The second is told how to have one of its own."""
+    """The second command is told how to get a store of its own."""
     await commands.listen("bob")
     second = await commands.run("send", TO, "--body", "x", user="bob")
     assert (second.status, second.out) == (5, [])
@@ -561,7 +564,7 @@ async def test_resend_of_an_unknown_id_is_told_before_it_connects(
 async def test_resend_of_nothing_is_done(
     server: LoopbackServer, commands: Commands
 ) -> None:
-    """It need not connect for that."""
+    """No connection is needed."""
     await server.stop()
     ended = await commands.run("outbox", "resend", user="alice")
     assert (ended.status, ended.out) == (0, [])
@@ -585,8 +588,8 @@ async def test_a_connection_that_is_lost_is_made_again(
             server.disconnect(f"{('alice', 'bob')[n == 20]}@localhost")
         if n == 200:
             await server.restart()
-    # Not with --count: what it had answered last may be lost with a connection,
-    # and nobody would answer its repetition.
+    # Not with --count: its last answer may be lost with a connection, and its repeat
+    # would then have no answer.
     sent = await ending
     listener.process.send_signal(signal.SIGINT)
     ended = await listener.end()
@@ -600,7 +603,7 @@ async def test_a_connection_that_is_lost_is_made_again(
 async def test_a_sender_takes_nothing_that_is_meant_for_a_listener(
     server: LoopbackServer, commands: Commands
 ) -> None:
-    """It has nobody to hand it to: it stays where it is, or is not accepted."""
+    """It cannot hand messages over: they stay at their sender, or are not accepted."""
     waiting = await commands.start("send", "carol@localhost", "--body", "x", user="bob")
     await online(server, TO)
     words = ("send", TO, "--body", "y", "--deadline", "1")
@@ -614,10 +617,10 @@ async def test_a_sender_takes_nothing_that_is_meant_for_a_listener(
 async def test_what_is_delivered_is_printed_while_another_resource_only_sends(
     server: LoopbackServer, commands: Commands, tmp_path: Path
 ) -> None:
-    """`send` under another resource of the account is all there is for a while.
+    """For a while only `send` is online, with another resource of the account.
 
-    It must neither be found by a controller that sends to the bare JID, in batches, nor
-    confirm what it has nobody to hand over to.
+    A controller that sends to the bare JID, in batches, must not find it; and it must
+    not confirm a message that it cannot hand over.
     """
     store = f"sqlite:{tmp_path / 'other.db'}"
     other = ("--jid", "bob@localhost/other", "--store", store)
@@ -654,7 +657,7 @@ async def test_a_message_that_could_not_be_printed_is_not_lost(
         "xmpp-qos: nobody reads stdout any more; nothing is left in the outbox; "
         "messages that were not printed stay in the store: 1"
     ]
-    # In between, a command with the same store has no use for it and leaves it.
+    # Meanwhile a command with the same store has no use for the message, and leaves it.
     words = ("send", "alice@localhost/2", "--body", "y", "--deadline", "1")
     await commands.run(*words, user="bob")
     listener = await commands.listen("bob")
@@ -667,7 +670,7 @@ async def test_a_message_that_could_not_be_printed_is_not_lost(
 async def test_a_listener_that_is_killed_again_and_again_prints_each_line_once(
     commands_anywhere: Commands,
 ) -> None:
-    """But for what it had just printed, and that is marked."""
+    """Except the line that it had just printed, and that is marked."""
     commands = commands_anywhere
     bodies = [str(n) for n in range(150)]
     sender = await commands.start("send", TO, "--lines", user="alice")
@@ -683,7 +686,7 @@ async def test_a_listener_that_is_killed_again_and_again_prints_each_line_once(
                 seen.append(str(line["body"]))
         if kill_after is not None:
             listener.process.kill()
-            # What was written before the kill counts, too.
+            # Lines written before the kill count too.
             for line in (await listener.end()).out:
                 if not (line["redelivered"] and line["body"] in seen):
                     seen.append(str(line["body"]))
@@ -697,7 +700,7 @@ async def test_a_listener_that_is_killed_again_and_again_prints_each_line_once(
 async def test_a_sender_that_is_killed_is_finished_by_resend(
     commands_anywhere: Commands,
 ) -> None:
-    """Each line that it had taken arrives once."""
+    """Each line that it had accepted arrives once."""
     commands = commands_anywhere
     listener = await commands.listen("bob")
     sender = await commands.start("send", TO, "--lines", user="alice")
@@ -713,6 +716,6 @@ async def test_a_sender_that_is_killed_is_finished_by_resend(
     listener.process.send_signal(signal.SIGINT)
     received += [str(line["body"]) for line in (await listener.end()).out]
     assert len(received) == len(set(received))
-    # None was skipped: lines are taken in order.
+    # None was skipped: lines are accepted in order.
     assert sorted(map(int, received)) == list(range(len(received)))
     assert len(received) >= len(told.out) + len(resent.out)

@@ -1,4 +1,4 @@
-"""What stands on stdout: whole lines, whatever becomes of the disk, the pipe or us."""
+"""stdout has whole lines, whatever happens to the disk, the pipe or the process."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 TO = "bob@localhost/1"
 
-#: Well above what the store of a test takes.
+#: Well above what the store of a test needs.
 _FILE_BYTES_MAX = 64 * 2**20
 
 _LIMITED = (
@@ -74,7 +74,7 @@ def lines_of(path: Path, *, after: int) -> list[bytes]:
 async def test_a_disk_that_fills_up_within_a_line_loses_no_message(
     commands: Commands, tmp_path: Path
 ) -> None:
-    """A short write is a failure; the torn half does not spoil the line after it."""
+    """A short write is a failure; the torn half does not damage the next line."""
     path = tmp_path / "out.jsonl"
     size = _FILE_BYTES_MAX - 20
     with path.open("wb") as file:
@@ -104,7 +104,7 @@ async def test_a_disk_that_fills_up_within_a_line_loses_no_message(
 async def test_a_listener_whose_reader_is_stuck_can_be_stopped_and_loses_nothing(
     number: int, commands: Commands
 ) -> None:
-    """It waits without holding up its connection; what is half written comes again."""
+    """Waiting must not block its connection; a half-written line is printed again."""
     reader, writer = os.pipe()
     fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 4096)
     listener = await start_listen(commands, stdout=writer)
@@ -132,7 +132,7 @@ async def test_a_listener_whose_reader_is_stuck_can_be_stopped_and_loses_nothing
 
 
 async def test_a_slow_reader_gets_every_line(commands: Commands) -> None:
-    """Each line comes in many pieces, and in the order of the messages."""
+    """Each line comes in many pieces; the messages stay in order."""
     reader, writer = os.pipe()
     fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 4096)
     listener = await start_listen(commands, "--count", "5", stdout=writer)
@@ -154,7 +154,7 @@ async def test_a_slow_reader_gets_every_line(commands: Commands) -> None:
 
 
 def unread_bytes(port: int) -> int:
-    """What stands in the sockets of this machine that are connected to a port."""
+    """The bytes in the sockets of this machine that are connected to a port."""
     lines = Path("/proc/net/tcp").read_text().splitlines()[1:]
     sockets = [line.split() for line in lines]
     return sum(
@@ -167,7 +167,7 @@ def unread_bytes(port: int) -> int:
 async def test_a_listener_whose_reader_is_stuck_stops_reading_from_the_server(
     commands: Commands, server: LoopbackServer
 ) -> None:
-    """Plain messages have no quota, and memory is bounded. Then it goes on."""
+    """Plain messages have no quota, and memory is limited. Later it goes on."""
     reader, writer = os.pipe()
     count, size = 120, 200_000  # 24 MB, and it keeps 16 MiB
     listener = await start_listen(commands, "--count", str(count), stdout=writer)
@@ -195,7 +195,7 @@ async def test_a_listener_whose_reader_is_stuck_stops_reading_from_the_server(
 async def test_a_sender_whose_reader_is_stuck_can_be_stopped(
     number: int, commands: Commands
 ) -> None:
-    """As `send … | less` is, when the terminal is closed."""
+    """For example `send … | less` after the terminal was closed."""
     listener = await commands.listen("bob")
     reader, writer = os.pipe()
     fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 4096)
@@ -214,7 +214,7 @@ async def test_a_sender_whose_reader_is_stuck_can_be_stopped(
 async def test_nohup_keeps_a_command_from_ending_with_its_terminal(
     commands: Commands, tmp_path: Path
 ) -> None:
-    """A SIGHUP that is ignored when the command starts stays so."""
+    """A SIGHUP that is ignored at the start of the command stays ignored."""
     ignoring = ("sh", "-c", 'trap "" HUP; exec "$@"', "sh")
     with appending(tmp_path / "out.jsonl") as file:
         listener = await start_listen(
@@ -228,7 +228,10 @@ async def test_nohup_keeps_a_command_from_ending_with_its_terminal(
 async def test_fsync_is_for_files_and_prints_as_without(
     commands: Commands, tmp_path: Path
 ) -> None:
-    """What it is for, a power cut, no test can make; here it is asked for each line."""
+    """No test can make a power cut.
+
+    This one shows that fsync is called for each line.
+    """
     path = tmp_path / "out.jsonl"
     with appending(path) as file:
         listener = await start_listen(
@@ -251,7 +254,7 @@ async def test_fsync_is_for_files_and_prints_as_without(
 async def test_stderr_that_cannot_be_written_changes_no_exit_status(
     commands: Commands,
 ) -> None:
-    """The notes are for people; scripts go by the status."""
+    """Notes are for people; scripts use the status."""
     process = await asyncio.create_subprocess_exec(
         *("sh", "-c", 'exec "$@" 2>/dev/full', "sh"),
         *commands.command_line("outbox", "list", "--store", "memory:"),
@@ -265,7 +268,7 @@ async def test_stderr_that_cannot_be_written_changes_no_exit_status(
 
 @pytest.fixture
 def onto(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Make a descriptor stdout."""
+    """Make a descriptor our stdout."""
 
     def onto(descriptor: int) -> None:
         file = os.fdopen(descriptor, "w", closefd=False)
@@ -277,7 +280,7 @@ def onto(monkeypatch: pytest.MonkeyPatch) -> Any:
 async def test_a_torn_line_of_an_earlier_process_is_ended_first(
     onto: Any, tmp_path: Path
 ) -> None:
-    """Whether the file was opened for append or the position is at its end."""
+    """Whether the file was opened for append, or the position is at its end."""
     path = tmp_path / "out.jsonl"
     path.write_bytes(b'{"to')
     with appending(path) as file:
@@ -290,7 +293,10 @@ async def test_a_torn_line_of_an_earlier_process_is_ended_first(
 async def test_the_position_in_a_file_counts_where_it_is_not_opened_for_append(
     onto: Any, tmp_path: Path
 ) -> None:
-    """A shell that has opened it for a group of commands is at its end; `1<>` is not."""
+    """A shell that has opened it for a group of commands is at its end.
+
+    `1<>` is not.
+    """
     path = tmp_path / "out.jsonl"
     path.write_bytes(b"torn" + b"x" * 20)
     with path.open("r+b", buffering=0) as file:
@@ -302,7 +308,7 @@ async def test_the_position_in_a_file_counts_where_it_is_not_opened_for_append(
 async def test_a_torn_line_at_the_position_is_ended_first(
     onto: Any, tmp_path: Path
 ) -> None:
-    """The second command of a group in parentheses."""
+    """For the second command of a group in parentheses."""
     path = tmp_path / "out.jsonl"
     with path.open("wb", buffering=0) as file:
         file.write(b"torn")
@@ -315,7 +321,7 @@ async def test_a_torn_line_at_the_position_is_ended_first(
 async def test_no_empty_line_is_written_where_none_is_torn(
     before: bytes, onto: Any, tmp_path: Path
 ) -> None:
-    """Readers of JSON lines choke on it."""
+    """Readers of JSON lines cannot handle it."""
     path = tmp_path / "out.jsonl"
     path.write_bytes(before)
     with appending(path) as file:
@@ -327,7 +333,7 @@ async def test_no_empty_line_is_written_where_none_is_torn(
 async def test_short_writes_go_on_and_a_failed_line_is_ended_before_the_next(
     onto: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The system may take less than it is given, and then nothing any more."""
+    """The system may accept a part of the data, and later nothing at all."""
     path = tmp_path / "out.jsonl"
     real = os.write
     room = [3, 1, 1]
@@ -351,7 +357,7 @@ async def test_short_writes_go_on_and_a_failed_line_is_ended_before_the_next(
 
 
 async def test_a_non_blocking_pipe_gets_the_whole_line(onto: Any) -> None:
-    """ssh and others make the stdout that they share with us non-blocking."""
+    """ssh and others make a stdout non-blocking that they share with us."""
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     onto(writer)
@@ -366,7 +372,7 @@ async def test_a_non_blocking_pipe_gets_the_whole_line(onto: Any) -> None:
 
 
 async def test_lines_written_at_the_same_time_stay_whole(onto: Any) -> None:
-    """The commands that do many things at a time print them as they end."""
+    """Commands with many messages at a time print each outcome when it comes."""
     reader, writer = os.pipe()
     onto(writer)
     texts = [c * 50_000 for c in "abcdef"]
@@ -383,7 +389,7 @@ async def test_lines_written_at_the_same_time_stay_whole(onto: Any) -> None:
 async def test_a_reader_that_goes_while_a_line_waits_ends_the_command(
     onto: Any,
 ) -> None:
-    """As `listen | head -1` does with a long line."""
+    """For example `listen | head -1` with a long line."""
     reader, writer = os.pipe()
     onto(writer)
     printing = asyncio.create_task(print_json({"x": "y" * 300_000}))
@@ -397,7 +403,7 @@ async def test_a_reader_that_goes_while_a_line_waits_ends_the_command(
 
 
 async def test_a_terminal_is_sent_no_control_characters(onto: Any) -> None:
-    """C1 controls act on a terminal as escape sequences do; bidi marks hide what stands."""
+    """C1 controls act on a terminal like escape sequences; bidi marks hide text."""
     terminal, end = pty.openpty()
     onto(end)
     text = "blå \x1b[2J \x9b2J \x7f \u202e \u2066 \u2028 \ud800"
@@ -414,7 +420,7 @@ async def test_a_terminal_is_sent_no_control_characters(onto: Any) -> None:
 def test_a_note_is_one_line_whatever_others_have_said(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """The text of an error of a service could forge other lines, or hide itself."""
+    """The text of a service's error could forge other lines, or hide itself."""
     note("not done\nxmpp-qos: done\r\x1b[2J\x9b\u202e\u2029\t\ud800")
     assert capsys.readouterr().err == (
         "xmpp-qos: not done\\nxmpp-qos: done\\r\\x1b[2J\\x9b\\u202e\\u2029\\t\\ud800\n"

@@ -1,4 +1,4 @@
-"""`outbox` and `inbox` on a store that a test has made."""
+"""`outbox` and `inbox` on a store made by the test."""
 
 import asyncio
 import json
@@ -83,7 +83,7 @@ OTHER_TWIN = replace(TWIN, key="k6", source="bob@example.org/b")
 
 @pytest.fixture(params=["sqlite:{}/s.db", "files:{}/s"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """A store with all of the above in it."""
+    """A store with all of the records above."""
     url = str(request.param).format(tmp_path)
     records = (QUEUED, OFFERED, RELEASING, ACKNOWLEDGED)
     received = (HELD, PASSED, DONE, EXPIRED, PARKED, TWIN, OTHER_TWIN)
@@ -102,7 +102,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str]) -> Any:
-    """Run a command: its status, its JSON lines, and what it says."""
+    """Run a command; returns its status, its JSON lines, and its notes."""
 
     def run(*words: str) -> tuple[int, list[dict[str, Any]], str]:
         status = main(words)
@@ -135,7 +135,7 @@ def test_outbox_list_shows_what_has_not_ended(url: str, run: Any) -> None:
 
 
 def test_outbox_show_tells_all_that_is_known(url: str, run: Any) -> None:
-    """For whoever wants to know why it does not get on."""
+    """For users who want to know why a message is not delivered."""
     status, (line,), err = run("outbox", "show", "releasing", "--store", url)
     assert (status, err) == (0, "")
     assert line["payload"] == PAYLOAD
@@ -147,7 +147,7 @@ def test_outbox_show_tells_all_that_is_known(url: str, run: Any) -> None:
 def test_outbox_withdraw_takes_back_what_was_not_released(
     msg_id: str, url: str, run: Any
 ) -> None:
-    """Certainly not delivered: nobody acts on it before the second step."""
+    """Certainly not delivered: a receiver does nothing before the second step."""
     status, (line,), err = run("outbox", "withdraw", msg_id, "--store", url)
     assert status == 0
     assert (line["msg_id"], line["outcome"]) == (msg_id, "not delivered")
@@ -159,7 +159,7 @@ def test_outbox_withdraw_takes_back_what_was_not_released(
 
 
 def test_outbox_shows_how_a_message_has_ended(url: str, run: Any) -> None:
-    """Whoever was not told can still ask."""
+    """For users who have missed the outcome."""
     assert run("outbox", "withdraw", "queued", "--store", url)[0] == 0
     status, lines, _ = run("outbox", "show", "queued", "--store", url)
     (shown,) = lines
@@ -175,7 +175,7 @@ def test_outbox_shows_how_a_message_has_ended(url: str, run: Any) -> None:
 def test_outbox_withdraw_keeps_what_may_have_been_delivered(
     msg_id: str, url: str, run: Any
 ) -> None:
-    """To say *not delivered* of it could be a lie."""
+    """*Not delivered* could be false."""
     status, lines, err = run("outbox", "withdraw", msg_id, "--store", url)
     assert (status, lines) == (1, [])
     assert repr(msg_id) in err
@@ -199,14 +199,14 @@ def test_outbox_withdraw_keeps_what_may_have_been_delivered(
 def test_an_unknown_id_is_one_line_and_status_1(
     words: tuple[str, ...], url: str, run: Any
 ) -> None:
-    """What is only remembered is not a message any more."""
+    """A remembered end is not a message any more."""
     status, lines, err = run(*words, "--store", url)
     assert (status, lines) == (1, [])
     assert err == f"xmpp-qos: no message {words[2]!r} in the store\n"
 
 
 def test_inbox_list_shows_what_is_held(url: str, run: Any) -> None:
-    """Memories of messages that have ended are not among it."""
+    """The records of ended messages are left out."""
     status, lines, err = run("inbox", "list", "--store", url)
     assert (status, err) == (0, "")
     assert sorted(ids(lines)) == ["held", "parked", "passed", "twin", "twin"]
@@ -223,14 +223,14 @@ def test_inbox_list_shows_what_is_held(url: str, run: Any) -> None:
 
 
 def test_inbox_show_tells_all_that_is_known(url: str, run: Any) -> None:
-    """The payload too: it is what one wants to see before dropping it."""
+    """With its payload: users want to see it before they drop a message."""
     status, (line,), _ = run("inbox", "show", "held", "--store", url)
     assert status == 0
     assert (line["payload"], line["hold"]) == (PAYLOAD, "token")
 
 
 def test_inbox_drop_remembers_that_a_message_is_not_wanted(url: str, run: Any) -> None:
-    """As expired it would be taken again when its sender, who is told so, offers it."""
+    """An expired message would be accepted when its sender offers it again."""
     status, (line,), err = run("inbox", "drop", "held", "--store", url)
     assert (status, err) == (0, "")
     assert (line["msg_id"], line["state"]) == ("held", "dropped")
@@ -249,14 +249,14 @@ def test_inbox_drop_remembers_that_a_message_is_not_wanted(url: str, run: Any) -
 
 
 def test_inbox_drop_keeps_what_may_have_been_handed_over(url: str, run: Any) -> None:
-    """Whoever has seen it would see it vanish, and its sender get a wrong answer."""
+    """The receiver may have acted on it, and its sender would get a wrong answer."""
     status, lines, err = run("inbox", "drop", "passed", "--store", url)
     assert (status, lines) == (1, [])
     assert "'passed' cannot be dropped: state is releasing" in err
 
 
 def test_inbox_list_can_show_what_is_parked_alone(url: str, run: Any) -> None:
-    """That is what waits for an operator."""
+    """Parked messages wait for an operator."""
     status, (line,), err = run("inbox", "list", "--parked", "--store", url)
     assert (status, err) == (0, "")
     assert (line["msg_id"], line["state"]) == ("parked", "parked")
@@ -267,7 +267,7 @@ def test_inbox_list_can_show_what_is_parked_alone(url: str, run: Any) -> None:
 def test_inbox_release_lets_a_parked_message_be_handed_over_anew(
     url: str, run: Any
 ) -> None:
-    """At the next start of the application, which has all its attempts again."""
+    """At the next start of the application, with all attempts again."""
     status, (line,), err = run("inbox", "release", "parked", "--store", url)
     assert (status, err) == (0, "")
     assert line["state"] == "releasing"
@@ -276,7 +276,7 @@ def test_inbox_release_lets_a_parked_message_be_handed_over_anew(
 
 
 def test_inbox_release_is_for_parked_messages_alone(url: str, run: Any) -> None:
-    """What is held is for its sender to release."""
+    """A held message must be released by its sender."""
     status, lines, err = run("inbox", "release", "held", "--store", url)
     assert (status, lines) == (1, [])
     assert "'held' cannot be released: state is held" in err
@@ -291,7 +291,7 @@ def test_inbox_drop_gives_a_parked_message_up(url: str, run: Any) -> None:
 
 
 def test_an_id_that_two_senders_have_used_takes_a_sender(url: str, run: Any) -> None:
-    """Small devices count from 1; an ID is only unique with its sender."""
+    """Small devices count from 1; an id is unique only with its sender."""
     status, lines, err = run("inbox", "drop", "twin", "--store", url)
     assert (status, lines) == (1, [])
     assert "alice@example.org/a, bob@example.org/b" in err
@@ -308,7 +308,7 @@ def test_an_id_that_two_senders_have_used_takes_a_sender(url: str, run: Any) -> 
 def test_a_store_that_is_not_there_is_not_made(
     command: str, scheme: str, tmp_path: Path, run: Any
 ) -> None:
-    """A mistyped path is not an empty outbox."""
+    """A mistyped path must not look like an empty outbox."""
     url = f"{scheme}:{tmp_path / 'none'}"
     assert run(command, "list", "--store", url) == (
         5,
@@ -321,7 +321,7 @@ def test_a_store_that_is_not_there_is_not_made(
 def test_the_store_of_a_jid_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Any
 ) -> None:
-    """By the same rule by which `send` has made it."""
+    """By the rule by which `send` has created it."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     folder = tmp_path / "xmpp-qos"
     folder.mkdir()
@@ -337,7 +337,7 @@ def test_the_store_of_a_jid_is_found(
 
 
 def test_a_damaged_store_is_one_line_and_status_5(tmp_path: Path, run: Any) -> None:
-    """And it is left as it is."""
+    """The file is left as it is."""
     path = tmp_path / "s.db"
     path.write_bytes(b"something else" * 100)
     status, lines, err = run("outbox", "list", "--store", f"sqlite:{path}")
@@ -357,7 +357,7 @@ def test_a_damaged_store_is_one_line_and_status_5(tmp_path: Path, run: Any) -> N
 def test_a_store_in_use_is_not_changed_and_the_line_says_what_to_do(
     words: tuple[str, ...], url: str, run: Any
 ) -> None:
-    """Two that write to one store would lose messages."""
+    """Two writers of one store would lose messages."""
     store = store_from_url(url)
     store.open()
     status, lines, err = run(*words, "--store", url)
@@ -380,7 +380,7 @@ def test_a_store_in_use_is_not_changed_and_the_line_says_what_to_do(
 def test_a_store_in_use_is_shown(
     words: tuple[str, ...], count: int, url: str, run: Any
 ) -> None:
-    """That is when one wants to know how far it is."""
+    """Users want to see the progress of a running process."""
     store = store_from_url(url)
     store.open()
     status, lines, err = run(*words, "--store", url)
@@ -392,7 +392,7 @@ def test_a_store_in_use_is_shown(
 def test_an_empty_folder_is_no_store_and_stays_empty(
     words: tuple[str, ...], tmp_path: Path, run: Any
 ) -> None:
-    """It is a mistyped path as well."""
+    """It is a mistyped path too."""
     url = f"files:{tmp_path}"
     assert run(*words, "--store", url) == (
         5,
@@ -409,7 +409,7 @@ def test_an_empty_folder_is_no_store_and_stays_empty(
 def test_every_error_of_a_store_is_status_5(
     kind: type[StoreError], url: str, run: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The line names the store; the cause is told by the store's own tests."""
+    """The line names the store; the store's own tests check the causes."""
 
     def fail(_store: object, _change: object) -> None:
         raise kind(url, "for some reason")
@@ -423,7 +423,7 @@ def test_every_error_of_a_store_is_status_5(
 def test_a_mistake_of_ours_is_one_line(
     url: str, run: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A user has no use for a traceback; with --debug it is there."""
+    """Users do not need a traceback; --debug shows it."""
 
     def fail(_record: object) -> dict[str, object]:
         raise ZeroDivisionError("seven")
@@ -452,7 +452,7 @@ def test_debug_shows_the_traceback(
 def test_what_is_withdrawn_or_dropped_is_journaled(
     url: str, run: Any, tmp_path: Path
 ) -> None:
-    """Or it would look lost to whoever reads the journal."""
+    """Otherwise it would look lost in the journal."""
     journal = tmp_path / "journal"
     options = ("--store", url, "--journal", str(journal), "--jid", "a@example.org")
     assert run("outbox", "withdraw", "queued", *options)[0] == 0
@@ -466,7 +466,7 @@ def test_what_is_withdrawn_or_dropped_is_journaled(
 
 
 def test_a_journal_is_that_of_an_account(url: str, run: Any, tmp_path: Path) -> None:
-    """Nobody could join its lines with others'."""
+    """Without the account its lines could not be joined with those of others."""
     words = ("--store", url, "--journal", str(tmp_path / "journal"))
     status, lines, err = run("outbox", "withdraw", "queued", *words)
     assert (status, lines) == (2, [])

@@ -1,4 +1,4 @@
-"""What is refused before anything happens, and what the help says."""
+"""Wrong usage, refused before anything is done; and the help."""
 
 import subprocess
 import sys
@@ -23,7 +23,7 @@ def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
-    """Run a command that makes no sense; return the one line it says."""
+    """Run a command with wrong usage; return its one line on stderr."""
     assert main(words) == 2
     out, err = capsys.readouterr()
     assert out == ""
@@ -90,14 +90,14 @@ def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
 def test_wrong_usage_is_one_line_and_status_2(
     words: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Nothing is sent, and no store is made, on a misunderstanding."""
+    """A misunderstood command must neither send anything nor create a store."""
     assert said in refused(capsys, *words)
 
 
 def test_a_password_is_needed(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is never an argument: those are public on the machine."""
+    """It is never an argument: all users of a machine can see arguments."""
     monkeypatch.delenv("XMPP_QOS_PASSWORD")
     assert "XMPP_QOS_PASSWORD is not set" in refused(capsys, "listen", *JID)
 
@@ -114,7 +114,7 @@ def test_a_password_is_needed(
 def test_a_bad_password_file_is_a_usage_error(
     content: bytes, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The file comes before the variable: it was named on purpose."""
+    """The file takes precedence over the variable: the user has named it."""
     (tmp_path / "password").write_bytes(content)
     words = ("listen", *JID, "--password-file", "password")
     assert said in refused(capsys, *words)
@@ -142,7 +142,7 @@ def test_a_bad_xml_file_is_a_usage_error(
 def test_a_ca_file_that_is_none_is_a_usage_error(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Without it every certificate would be refused, for a reason far away."""
+    """Otherwise every certificate would be refused later, for a reason hard to find."""
     (tmp_path / "ca.pem").write_text("no certificate")
     line = refused(capsys, "listen", *JID, "--ca-file", "ca.pem")
     assert "--ca-file ca.pem: not PEM" in line
@@ -169,7 +169,7 @@ def test_a_ca_file_that_is_none_is_a_usage_error(
 def test_a_bad_config_file_is_a_usage_error_that_names_file_and_key(
     content: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A key that is misspelt is not silently a default."""
+    """A misspelt key must not silently leave a default."""
     (tmp_path / "c.toml").write_text(content)
     line = refused(capsys, "listen", *JID, "--config", "c.toml")
     assert "c.toml" in line
@@ -179,7 +179,7 @@ def test_a_bad_config_file_is_a_usage_error_that_names_file_and_key(
 def test_a_config_file_that_is_not_there_is_a_usage_error(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """It was named on purpose."""
+    """The user has named it."""
     line = refused(capsys, "listen", "--config", "c.toml")
     assert "c.toml: No such file" in line
 
@@ -213,7 +213,7 @@ def test_help_of_the_command_lists_commands_and_exit_statuses(
 
 
 def test_help_shows_the_defaults(capsys: pytest.CaptureFixture[str]) -> None:
-    """Those of the quotas above all: they decide what is refused."""
+    """Especially those of the quotas: they decide what is refused."""
     assert main(["listen", "--help"]) == 0
     out = " ".join(capsys.readouterr().out.split())
     for default in ("1000", "4194304", "10000", "67108864", "30", "2", "300"):
@@ -224,7 +224,7 @@ def test_help_shows_the_defaults(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_the_package_is_the_command_too(tmp_path: Path) -> None:
-    """Where pip has put scripts is not in everybody's PATH."""
+    """pip's folder for scripts is not always in the PATH."""
     done = subprocess.run(
         (sys.executable, "-m", "qos", "--version"),
         cwd=tmp_path,

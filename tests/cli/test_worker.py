@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 SERVICE = ("queue.localhost", "orders")
 
-#: Writes down what it got, and exits as the payload says.
+#: Records its input, and exits as the payload says.
 DO_AS_TOLD = """
 payload=$(cat)
 echo "$QOS_ITEM_ID $QOS_NODE $QOS_DELIVERY_COUNT $payload" >> "$1"
@@ -36,7 +36,7 @@ case $payload in
 esac
 """
 
-#: Says that it runs, and runs until it is told to end.
+#: Reports its start, and runs until it gets a signal.
 WAIT = """
 echo $$ > "$1.started"
 while [ ! -e "$1.end" ]; do sleep 0.05; done
@@ -46,20 +46,20 @@ while [ ! -e "$1.end" ]; do sleep 0.05; done
 async def working(
     commands: Commands, script: str, path: Path, *words: str, user: str = "alice"
 ) -> Running:
-    """Start a worker that runs a script of the shell, with the path as its $1."""
+    """Start a worker that runs a shell script, with the path as its $1."""
     command = ("--", "sh", "-c", script, "sh", path)
     return await commands.start("worker", *SERVICE, *words, *command, user=user)
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Wait for what a command does, which nobody tells us of."""
+    """Wait for an effect of a command for which there is no event."""
     async with asyncio.timeout(30):
         while not condition():  # noqa: ASYNC110 - there is no event
             await asyncio.sleep(0.02)
 
 
 def read(path: Path) -> str:
-    """What a command has written to a file so far."""
+    """The text that a command has written to a file so far."""
     return path.read_text() if path.exists() else ""
 
 
@@ -86,7 +86,7 @@ async def left(commands: Commands) -> dict[str, object]:
 
 
 def alive(pid: int) -> bool:
-    """Whether there is a process, and not a dead one that nobody has asked about."""
+    """Whether the process runs; a zombie does not count."""
     try:
         return " Z " not in Path(f"/proc/{pid}/stat").read_text()
     except FileNotFoundError:
@@ -137,7 +137,10 @@ async def test_the_exit_status_decides_what_becomes_of_an_item(
 async def test_two_workers_share_a_queue_and_one_may_die(
     queues: Commands, tmp_path: Path
 ) -> None:
-    """Of one account, without any option; what the dead one had comes again."""
+    """Workers of one account, without further options.
+
+    Items of the killed one come again.
+    """
     settings = ("--set", "lock_timeout=30", "--set", "backoff=0")
     assert (await queues.queue("configure", *settings)).status == 0
     path = tmp_path / "got"
@@ -156,7 +159,7 @@ async def test_two_workers_share_a_queue_and_one_may_die(
     assert killed.status == -signal.SIGKILL
     told = (*done, *ended.out, *killed.out)
     accepted = Counter(str(x["id"]) for x in told if x["outcome"] == "accepted")
-    # What was accepted when it was killed may not have been printed any more.
+    # An outcome from just before the kill may not have been printed.
     assert max(accepted.values()) == 1
     assert accepted.keys() <= set(ids)
     assert len(accepted) >= 100 - 4
@@ -190,7 +193,7 @@ async def test_so_many_run_at_a_time_and_no_more(
 async def test_stopped_it_finishes_what_runs_and_gives_the_rest_back(
     signal_: signal.Signals, queues: Commands, tmp_path: Path
 ) -> None:
-    """A deployment costs no delivery."""
+    """A deployment must cost no delivery."""
     path = tmp_path / "run"
     worker = await working(queues, WAIT, path, "--grace", "20")
     await worker.note("ready")
@@ -209,7 +212,7 @@ async def test_stopped_it_finishes_what_runs_and_gives_the_rest_back(
 async def test_what_does_not_end_in_the_grace_time_is_killed_and_given_back(
     grace: str, queues: Commands, tmp_path: Path
 ) -> None:
-    """Or at a second signal: whoever sends it has no patience left."""
+    """Also at a second signal: its sender does not want to wait."""
     path = tmp_path / "run"
     worker = await working(queues, WAIT, path, "--grace", grace)
     await publish(queues, "a")
@@ -229,7 +232,7 @@ async def test_what_does_not_end_in_the_grace_time_is_killed_and_given_back(
 async def test_a_command_whose_item_is_gone_is_killed(
     queues: Commands, tmp_path: Path
 ) -> None:
-    """With all that it has started: its work is for nobody any more."""
+    """With all its children: nobody needs its work any more."""
     path = tmp_path / "run"
     script = '[ -e "$1.end" ] || { sleep 600 & echo $! > "$1.child"; }\n' + WAIT
     worker = await working(queues, script, path)
@@ -250,7 +253,7 @@ async def test_a_command_whose_item_is_gone_is_killed(
 async def test_a_lock_lasts_as_long_as_its_command(
     queues: Commands, tmp_path: Path
 ) -> None:
-    """The lock time-out is for workers that die, not for those that are slow."""
+    """The lock time-out is meant for dead workers, not for slow ones."""
     assert (await queues.queue("configure", "--set", "lock_timeout=1")).status == 0
     await publish(queues, "a")
     script, words = 'sleep 3; echo x >> "$1"', ("--lock-timeout", "1")
@@ -282,7 +285,7 @@ async def test_a_lost_connection_does_not_end_it(
 async def test_a_service_that_is_restarted_finds_its_worker_again(
     queues: Commands, serving: Running, tmp_path: Path
 ) -> None:
-    """The item was under way all the time, and its command ran once."""
+    """The item stayed locked all the time, and its command ran once."""
     path = tmp_path / "run"
     worker = await working(queues, WAIT, path)
     (item_id,) = await publish(queues, "a")
@@ -299,7 +302,7 @@ async def test_a_service_that_is_restarted_finds_its_worker_again(
 async def test_who_may_not_work_on_a_queue_is_told(
     queues: Commands, tmp_path: Path
 ) -> None:
-    """One line, status 1; to try again would not help."""
+    """One line, status 1; trying again would not help."""
     assert (await queues.queue("affiliate", "bob@localhost=outcast")).status == 0
     worker = await working(queues, DO_AS_TOLD, tmp_path / "got", user="bob")
     ended = await worker.end()
@@ -325,7 +328,7 @@ async def test_without_a_server_there_is_no_connection(
 async def test_it_can_be_stopped_before_there_is_a_session(
     server: LoopbackServer, commands: Commands
 ) -> None:
-    """There is nothing to be given back then."""
+    """There is nothing to give back."""
     await server.stop()
     worker = await commands.start("worker", *SERVICE, "--", "true", user="alice")
     await worker.note("trying again")
@@ -338,7 +341,7 @@ async def test_it_can_be_stopped_before_there_is_a_session(
 async def test_nobody_who_reads_its_stdout_ends_it(
     queues: Commands, tmp_path: Path
 ) -> None:
-    """As a shell reports SIGPIPE; it does not work on unseen."""
+    """As a shell reports SIGPIPE; without a reader it does no further work."""
     worker = await working(queues, DO_AS_TOLD, tmp_path / "got")
     await publish(queues, "good")
     await worker.line()
@@ -351,7 +354,7 @@ async def test_nobody_who_reads_its_stdout_ends_it(
 async def test_an_item_whose_id_no_command_can_be_given_is_rejected_alone(
     server: LoopbackServer, commands: Commands, tmp_path: Path
 ) -> None:
-    """Linux takes no variable of 128 KiB; the other items are not to blame for that."""
+    """Linux accepts no variable of 128 KiB; other items must not suffer from it."""
     async with RawComponent(
         SERVICE[0], "secret of queues", port=server.component_port
     ) as component:
@@ -404,7 +407,7 @@ def test_wrong_usage_is_one_line_and_status_2(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """A command that is not there is told before any item is taken for it."""
+    """A missing command is reported before any item is taken for it."""
     monkeypatch.setenv("XMPP_QOS_PASSWORD", "secret")
     assert main(["worker", *words]) == 2
     out, err = capsys.readouterr()

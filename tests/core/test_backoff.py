@@ -1,4 +1,4 @@
-"""How long to wait before the next attempt."""
+"""The delay before the next attempt."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ TRIES = st.integers(1, 10**9)
 def test_a_delay_never_leaves_its_clamps(
     first_s: float, factor: float, jitter: float, tries: int
 ) -> None:
-    """Below, the peer has no time to answer; above, an outage lasts too long."""
+    """Below the range, the peer has no time to answer.
+
+    Above it, an outage lasts too long.
+    """
     backoff = Backoff(first_s, first_s * factor)
     assert first_s <= backoff.delay_s(tries, jitter) <= backoff.max_s
 
@@ -29,7 +32,7 @@ def test_a_delay_never_leaves_its_clamps(
 def test_a_delay_never_shrinks_with_the_tries(
     first_s: float, factor: float, jitter: float, tries: int
 ) -> None:
-    """A peer that is away for long is asked less and less."""
+    """A peer that is away for long is asked less and less often."""
     backoff = Backoff(first_s, first_s * factor)
     assert backoff.delay_s(tries, jitter) <= backoff.delay_s(tries + 1, jitter)
 
@@ -61,7 +64,7 @@ def test_the_ceiling_doubles_up_to_the_cap(
 def test_delays_that_make_no_sense_are_refused_at_once(
     first_s: float, max_s: float
 ) -> None:
-    """A zero delay would be a flood, found out too late."""
+    """A zero delay would be a flood that is noticed too late."""
     with pytest.raises(ValueError, match="retry delays"):
         Backoff(first_s, max_s)
 

@@ -1,4 +1,4 @@
-"""Lanes: one after another in each, and none waits for those of another."""
+"""FIFO lanes: in each lane one entry after another, independent of other lanes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from qos.core.fifo_lanes import FifoLanes
 
 
 def test_the_first_goes_on_and_the_others_wait_in_their_order() -> None:
-    """The order in which they came is that of their sender."""
+    """The order of arrival is the order of the sender."""
     lanes: FifoLanes[str] = FifoLanes()
     assert lanes.enter("a", "1")
     assert not lanes.enter("a", "2")
@@ -31,7 +31,7 @@ def test_one_that_is_first_already_goes_on_again() -> None:
 
 
 def test_nobody_waits_for_another_lane() -> None:
-    """One sender's bad message is not the other's trouble."""
+    """A bad message of one sender must not delay another sender."""
     lanes: FifoLanes[str] = FifoLanes()
     assert lanes.enter("a", "1")
     assert lanes.enter("b", "1")
@@ -41,7 +41,7 @@ def test_nobody_waits_for_another_lane() -> None:
 def test_each_lane_goes_on_in_order_and_leaves_nothing_behind(
     moves: list[tuple[str, bool]],
 ) -> None:
-    """Whatever comes and goes in between."""
+    """In any sequence of arrivals and departures."""
     lanes: FifoLanes[int] = FifoLanes()
     waiting: dict[str, list[int]] = {"a": [], "b": []}
     for number, (lane, comes) in enumerate(moves):

@@ -1,4 +1,4 @@
-"""How much may be held for others."""
+"""Quotas: how much may be held for others."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ QUOTAS = st.builds(
 def test_the_ledger_stays_within_its_quotas_and_returns_to_zero(
     quotas: Quotas, wishes: list[tuple[str, int]]
 ) -> None:
-    """A count that drifts ends in a receiver that refuses everyone."""
+    """A wrong count ends with a receiver that refuses everybody."""
     ledger = Ledger(quotas, {"x"})
     held = []
     for account, size in wishes:
@@ -62,7 +62,7 @@ def test_the_ledger_stays_within_its_quotas_and_returns_to_zero(
 def test_a_refusal_names_the_quota_that_would_be_exceeded(
     account: str, size: int, expected: str | None
 ) -> None:
-    """Each of the four is its own limit, and the log says which it was."""
+    """Each of the four is a limit of its own, and the log must name it."""
     ledger = Ledger(Quotas(messages=2, bytes=20, total_messages=3, total_bytes=20))
     ledger.reserve("a@x", 5)
     ledger.reserve("a@x", 5)
@@ -87,7 +87,7 @@ def test_what_was_held_before_counts_even_over_a_quota_that_has_shrunk() -> None
 
 
 def test_one_foreign_domain_does_not_take_the_total() -> None:
-    """Whoever has a server of his own makes as many accounts as he likes."""
+    """The owner of a server can make as many accounts as he likes."""
     ledger = Ledger(
         Quotas(messages=2, bytes=20, domain_messages=3, domain_bytes=25), {"x"}
     )
@@ -103,7 +103,7 @@ def test_one_foreign_domain_does_not_take_the_total() -> None:
 def test_the_accounts_of_the_own_domain_are_bounded_one_by_one_and_by_the_total() -> (
     None
 ):
-    """Those that an endpoint is there for are not locked out by each other's domain."""
+    """The users of an endpoint must not lock each other out by their common domain."""
     ledger = Ledger(Quotas(messages=2, domain_messages=2, total_messages=4), {"x"})
     for account in ("a@x", "b@x", "c@x", "d@x"):
         assert ledger.refusal(account, 1) is None
@@ -112,7 +112,7 @@ def test_the_accounts_of_the_own_domain_are_bounded_one_by_one_and_by_the_total(
 
 
 def test_the_bound_of_a_domain_is_never_less_than_that_of_an_account() -> None:
-    """Who raises one of them has raised it for accounts of other domains too."""
+    """A user who raises one of them has raised it for accounts of foreign domains too."""
     ledger = Ledger(Quotas(messages=5, domain_messages=3))
     for _ in range(4):
         ledger.reserve("a@y", 1)
@@ -131,7 +131,7 @@ def test_the_bound_of_a_domain_is_never_less_than_that_of_an_account() -> None:
 def test_a_component_is_also_of_the_domain_above_its_own(
     jid: str, component: bool, domains: set[str]
 ) -> None:
-    """The accounts of its server have that one."""
+    """The accounts of its server have that domain."""
     assert own_domains(jid, component=component) == domains
 
 
@@ -143,7 +143,7 @@ def test_a_component_is_also_of_the_domain_above_its_own(
     ],
 )
 def test_a_negative_quota_is_refused_at_once(name: str) -> None:
-    """It would refuse everyone, found out too late."""
+    """It would refuse everybody, which is noticed too late."""
     with pytest.raises(ValueError, match=rf"{name} = -1"):
         Quotas(**{name: -1})
 

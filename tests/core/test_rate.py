@@ -1,4 +1,4 @@
-"""How often a source may be written about in our log."""
+"""The rate limit on log lines about one source."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ STEPS = st.lists(st.tuples(st.sampled_from("abc"), st.floats(0, 25)))
 def test_one_event_per_source_and_interval_and_none_goes_uncounted(
     steps: list[tuple[str, float]],
 ) -> None:
-    """An attacker must not turn our log into his amplifier, nor hide in it."""
+    """An attacker must be able neither to flood our log nor to hide in it."""
     limit = RateLimit(10.0)
     now = 0.0
     last: dict[str, float] = {}
@@ -31,7 +31,7 @@ def test_one_event_per_source_and_interval_and_none_goes_uncounted(
 
 
 def test_a_flood_of_names_is_a_flood_from_one() -> None:
-    """Names cost an attacker nothing, nor the server of his that makes them up."""
+    """Names cost an attacker nothing if his own server makes them up."""
     limit = RateLimit(10.0)
     for number in range(SOURCES_MAX):
         assert limit.admit(f"eve-{number}@x", 0.0) == 0
@@ -42,7 +42,7 @@ def test_a_flood_of_names_is_a_flood_from_one() -> None:
 
 
 def test_however_many_names_there_are_the_log_has_no_more_lines() -> None:
-    """Round and round, so that each is forgotten before it comes again."""
+    """Even if each source is forgotten before it comes again."""
     limit = RateLimit(10.0)
     names = [f"eve-{number}@x" for number in range(2 * SOURCES_MAX)]
     told = [limit.admit(name, 1.0) for _ in range(3) for name in names]

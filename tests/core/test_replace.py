@@ -1,4 +1,4 @@
-"""Records replaced as `dataclasses.replace` does it, only sooner."""
+"""Records replaced with the result of `dataclasses.replace`, only faster."""
 
 import dataclasses
 
@@ -34,7 +34,7 @@ INCOMING = Incoming(
 
 
 def test_it_comes_to_the_same_as_that_of_the_standard_library() -> None:
-    """Every field that is not named stays, and the record itself does."""
+    """Fields that are not named stay, and the original record does not change."""
     before = dataclasses.replace(OUTGOING)
     changes = {"state": OutgoingState.OFFERED, "attempts": 3, "hold": "h"}
     expected = dataclasses.replace(OUTGOING, **changes)  # type: ignore[arg-type]
@@ -45,12 +45,12 @@ def test_it_comes_to_the_same_as_that_of_the_standard_library() -> None:
 
 
 def test_a_field_that_there_is_not_is_an_error() -> None:
-    """A slip of the pen must not be lost in silence."""
+    """A misspelt name must not be ignored silently."""
     with pytest.raises(TypeError, match="Incoming has no field 'stat'"):
         replace(INCOMING, stat=1)  # type: ignore[call-arg]
 
 
 def test_what_comes_out_is_as_frozen_as_before() -> None:
-    """Nobody changes a record that others hold."""
+    """Others may hold the record, so it must not change."""
     with pytest.raises(dataclasses.FrozenInstanceError):
         replace(INCOMING).state = INCOMING.state  # type: ignore[misc]

@@ -1,4 +1,7 @@
-"""A page as a browser sees it that has no network: headless Chromium, a process for each."""
+"""A page as a browser without a network shows it.
+
+Headless Chromium, one process each.
+"""
 
 import json
 import re
@@ -7,7 +10,7 @@ from dataclasses import dataclass
 from html.parser import HTMLParser
 from pathlib import Path
 
-#: Without what it is to do.
+#: The command line without the task.
 COMMAND = (
     "chromium",
     "--headless",
@@ -20,28 +23,28 @@ COMMAND = (
     "--disable-component-update",
     "--disable-default-apps",
     "--disable-sync",
-    # No name is found, so that what is asked for does not come by chance.
+    # No name is resolved, so that no external resource is loaded by chance.
     "--host-resolver-rules=MAP * ~NOTFOUND",
 )
 
 #: `[1:2:1121/230719.3:INFO:CONSOLE:1] "text", source: file:///… (1)`
 _CONSOLE = re.compile(r":CONSOLE[:(]\d+\)?\] (.*)")
 
-#: Who asks, where it is no page.
+#: The source of a message that belongs to no page.
 _ITSELF = "not an origin"
 
-#: For a machine under load.
+#: Enough for a machine under load.
 _S_MAX = 120.0
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What has become of a page.
+    """The result of loading a page.
 
     Attributes:
-        html: what it is after its scripts.
-        console: what was said on the console: errors and all else.
-        requests: all that the page has asked for elsewhere.
+        html: the page after its scripts.
+        console: everything on the console: errors and all else.
+        requests: all requests of the page to other places.
     """
 
     html: str
@@ -58,7 +61,7 @@ def look_at(page: Path, folder: Path) -> Seen:
 
     Args:
         page: the file.
-        folder: an empty one, for what the browser keeps.
+        folder: an empty folder for the browser's data.
     """
     log = folder / "net.json"
     done = subprocess.run(
@@ -66,7 +69,7 @@ def look_at(page: Path, folder: Path) -> Seen:
             *COMMAND,
             "--enable-logging=stderr",
             "--window-size=1200,900",
-            # Until scripts and timers have done this much.
+            # The time given to scripts and timers.
             "--virtual-time-budget=10000",
             f"--user-data-dir={folder / 'profile'}",
             f"--log-net-log={log}",
@@ -79,7 +82,7 @@ def look_at(page: Path, folder: Path) -> Seen:
         check=True,
     )
     asked = [event.get("params", {}) for event in json.loads(log.read_text())["events"]]
-    # Chromium asks its maker for this and that, whatever it is told.
+    # Whatever its options, Chromium sends some requests to its maker.
     urls = {each["url"] for each in asked if each.get("initiator", _ITSELF) != _ITSELF}
     return Seen(done.stdout, _CONSOLE.findall(done.stderr), urls)
 

@@ -1,4 +1,4 @@
-"""Headless Chromium that is told over a pipe what to do: any width, dark, screenshots."""
+"""Headless Chromium controlled over a pipe: any width, dark mode, screenshots."""
 
 import base64
 import json
@@ -17,10 +17,10 @@ _HEIGHT = 900
 
 @dataclass
 class Page:
-    """A page that is open.
+    """An open page.
 
     Attributes:
-        console: all that was said on the console, by the page or about it.
+        console: everything on the console, by the page or about it.
     """
 
     browser: "Browser"
@@ -41,7 +41,7 @@ class Page:
         self.browser.wait(self, "Page.loadEventFired")
 
     def value(self, expression: str) -> Any:
-        """What an expression of JavaScript comes to."""
+        """The value of a JavaScript expression."""
         result = self.call(
             "Runtime.evaluate", expression=expression, returnByValue=True
         )
@@ -100,7 +100,7 @@ class Browser:
                 return result
 
     def wait(self, page: Page, event: str) -> None:
-        """Until this event has come."""
+        """Wait for this event."""
         while event not in self._seen:
             self._next(page)
 
@@ -122,7 +122,7 @@ class Browser:
         return message
 
     def close(self) -> None:
-        """Close the pipes; the browser ends by itself then."""
+        """Close the pipes; the browser then ends by itself."""
         self._to.close()
         self._from.close()
 
@@ -132,11 +132,11 @@ def browser(folder: Path) -> Iterator[Browser]:
     """Start Chromium.
 
     Args:
-        folder: for what it keeps.
+        folder: for its data.
     """
     theirs_in, writes = os.pipe()
     reads, theirs_out = os.pipe()
-    # It takes the pipes as file descriptors 3 and 4.
+    # Chromium expects the pipes as file descriptors 3 and 4.
     shell = f'exec "$0" "$@" 3<&{theirs_in} 4>&{theirs_out}'
     options = ("--remote-debugging-pipe", f"--user-data-dir={folder / 'profile'}")
     command = ("bash", "-c", shell, *COMMAND, *options)

@@ -1,4 +1,4 @@
-"""A Spark driver as a process of its own, and the processes that it has started."""
+"""A Spark driver as a process of its own, with the processes that it starts."""
 
 import asyncio
 import contextlib
@@ -12,13 +12,13 @@ from typing import Any, Self
 
 PROGRAM = Path(__file__).parents[1] / "spark" / "queue_driver.py"
 
-# For a machine under load.
+# Enough for a machine under load.
 ANSWER_S_MAX = 120.0
 END_S_MAX = 60.0
 
 
 class Driver:
-    """Started as a context; what it has started ends with it."""
+    """A driver, used as a context; all its processes end with it."""
 
     def __init__(self, folder: Path) -> None:
         self._stderr = folder / "driver.stderr"
@@ -60,7 +60,7 @@ class Driver:
             print(self._stderr.read_text()[-20_000:], file=sys.stderr)
 
     async def do(self, what: str, **options: object) -> dict[str, Any]:
-        """Have it do something; see queue_driver.py."""
+        """Let the driver do something; see queue_driver.py."""
         assert self._process is not None
         assert self._process.stdin is not None
         line = json.dumps({"do": what, **options})
@@ -77,12 +77,12 @@ class Driver:
         raise ChildProcessError(self._stderr.read_text()[-5000:])
 
     async def kill(self) -> None:
-        """Kill the driver, its JVM first: its Python processes are not told."""
+        """Kill the driver, its JVM first; its Python processes get no signal."""
         assert self._process is not None
         self._all |= set(descendants(self._process.pid))
         for pid, command in descendants(self._process.pid).items():
             if "java" in command.split("\0")[0]:
-                # One may be a launcher that has just ended by itself.
+                # One process may be a launcher that has just ended by itself.
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
         if self._process.returncode is None:
@@ -90,14 +90,14 @@ class Driver:
         await self._process.wait()
 
     def python(self, module: str) -> list[int]:
-        """The processes of Python that it has started, of a module of pyspark."""
+        """The Python processes of the driver that run a module of pyspark."""
         assert self._process is not None
         found = descendants(self._process.pid).items()
         return sorted(pid for pid, command in found if module in command)
 
 
 def descendants(pid: int) -> dict[int, str]:
-    """Who was started by a process, or by one of these; with the command line."""
+    """The descendants of these processes, with their command lines."""
     parents: dict[int, list[int]] = {}
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():
@@ -126,7 +126,7 @@ async def _gone(pid: int) -> None:
 
 
 def _runs(pid: int) -> bool:
-    """One that has ended and was not waited for has no command line any more."""
+    """A zombie, which was not waited for, has no command line any more."""
     try:
         return bool(Path(f"/proc/{pid}/cmdline").read_bytes())
     except OSError:

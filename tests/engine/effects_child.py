@@ -26,7 +26,7 @@ def die() -> None:
 
 
 class Connection(sqlite3.Connection):
-    """Counts the statements, and does not live through the last."""
+    """Counts the statements, and kills the process at the chosen one."""
 
     def execute(self, sql: str, *parameters: Any) -> sqlite3.Cursor:
         global _left
@@ -38,7 +38,7 @@ class Connection(sqlite3.Connection):
 
 
 class Dying(XEP_0254):
-    """Dies before the retract, or when it has been answered."""
+    """Kills the process before the retract, or when it has been answered."""
 
     step = ""
 
@@ -79,7 +79,7 @@ async def _run(port: int, path: Path, step: str) -> None:
 
 
 def live(port: int, path: Path, step: str) -> int:
-    """Be it, and say `done` when it has come to its end.
+    """Work on one item, and print `done` at the end.
 
     Args:
         port: of the server.

@@ -1,4 +1,4 @@
-"""The fleets of tests/fleet as journals, beside the truth about them."""
+"""The fleets of tests/fleet as journals, with the truth about them."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from recount import Recount
 
 __all__ = ["NOW", "Fleets", "make_fleets"]
 
-#: When it is audited: long after.
+#: The time of the audit: long after.
 NOW = datetime(2026, 2, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True)
 class Fleets:
-    """Two fleets: one without a fault, and one with some.
+    """Two fleets: one without faults, and one with some.
 
     Attributes:
         journals: of both, in the worst order that is allowed.
         layouts: of each.
         recount: of the same files.
-        truth: the verdict about each message that their lines prove.
-        faults: what really went wrong, as (kind, account of the sender, msg_id).
+        truth: the verdict on each message that their lines prove.
+        faults: the real faults, as (kind, account of the sender, msg_id).
     """
 
     journals: Path
@@ -39,7 +39,7 @@ class Fleets:
     faults: set[Fault]
 
     def write(self, folder: Path, *, late: bool) -> None:
-        """Put the files into another folder: those that come late, or the others."""
+        """Write the files into another folder: the late files, or the others."""
         for layout in self.layouts:
             layout.write(folder, late=late)
 

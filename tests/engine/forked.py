@@ -1,7 +1,7 @@
-"""Processes that are forks of one that has imported what they need.
+"""Processes forked from one that has already imported everything they need.
 
 A new interpreter takes half a second of a busy machine for that, and the tests start
-hundreds. What depends on how a process is started is tested with one that is.
+hundreds. Tests that depend on how a process is started use a real start.
 """
 
 import asyncio
@@ -45,13 +45,13 @@ def _be(
     sys.stdin, sys.stdout, sys.stderr = (
         os.fdopen(number, mode, closefd=False) for number, mode in enumerate("rww")
     )
-    # A test of what stands on stderr sees them.
+    # For tests of stderr.
     warnings.simplefilter("default")
     sys.exit(function(*arguments))
 
 
 def command(words: Sequence[str], environment: Mapping[str, str]) -> int:
-    """Be `xmpp-qos` with these words."""
+    """Run `xmpp-qos` with these words."""
     from qos.cli import main
 
     os.environ.clear()
@@ -61,11 +61,11 @@ def command(words: Sequence[str], environment: Mapping[str, str]) -> int:
 
 
 class Forked:
-    """As asyncio.subprocess.Process, with pipes for all three streams.
+    """A process with the interface of asyncio.subprocess.Process, and three pipes.
 
     Args:
-        function: what it is, which returns its status.
-        arguments: for it.
+        function: runs in the process, and returns its status.
+        arguments: for the function.
     """
 
     stdin: asyncio.StreamWriter
@@ -131,11 +131,11 @@ class Forked:
         self.send_signal(signal.SIGKILL)
 
     def close_stdout(self) -> None:
-        """Read no more of it, and let the command find out."""
+        """Stop reading its stdout, and let the command notice."""
         self._reading.close()
 
     async def communicate(self, input_: bytes) -> tuple[bytes, bytes]:
-        """Give it the rest of its stdin, and wait for its end."""
+        """Write the rest of its stdin, and wait for its end."""
         _, out, err = await asyncio.gather(
             self._feed(input_), self.stdout.read(), self.stderr.read()
         )

@@ -1,4 +1,4 @@
-"""Lines of journals as literals, and rows of tables as what one compares them with."""
+"""Journal lines as literals, and table rows in a form that is easy to compare."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ NOON = datetime(2026, 1, 5, 12, tzinfo=UTC)
 
 
 def after(seconds: float) -> datetime:
-    """A moment of that day, as Spark returns it: without a time zone."""
+    """A time of that day, as Spark returns it: without a time zone."""
     return (NOON + timedelta(seconds=seconds)).replace(tzinfo=None)
 
 
 def only(frame: DataFrame) -> dict[str, Any]:
-    """The one row that there is."""
+    """The only row of a table."""
     (row,) = frame.collect()
     return row.asDict()
 
 
 def write_journal(folder: Path, name: str, lines: Lines) -> None:
-    """A file of these lines, in the folder of the day of its first one."""
+    """Write a file with these lines into the folder of the first line's day."""
     texts = [
         render_line(
             {
@@ -61,14 +61,14 @@ def runs_of(lines: Lines, spark: SparkSession) -> DataFrame:
 
 
 class Lines:
-    """Lines of journals as literals: `line("sender", "accepted", ...)`.
+    """Journal lines as literals: `line("sender", "accepted", ...)`.
 
-    Times are seconds after NOON. Each node has one boot, and its seq counts on.
+    Times are seconds after NOON. Each node has one boot, in which seq goes up by 1.
     """
 
     def __init__(self, domain: str = "x") -> None:
         self.rows: list[dict[str, Any]] = []
-        #: Lines of a newer version.
+        #: Lines written by a newer version.
         self.unreadable: list[dict[str, Any]] = []
         self._seqs: dict[str, int] = {}
         self.domain = domain

@@ -1,4 +1,4 @@
-"""An inbox on a slow store, with its clock and a port that notes what it does."""
+"""An inbox on a slow store, with its clock and a port that records its calls."""
 
 import asyncio
 import itertools
@@ -40,17 +40,17 @@ def request(
 
 
 class Port:
-    """Notes what is answered and handed over, in order."""
+    """Records answers and hand-overs, in order."""
 
     def __init__(self) -> None:
         self.events: list[tuple[str, str]] = []
         self.answers: list[Answer] = []
         self.handed: list[Incoming] = []
-        #: When what is handed over has been taken; None: at once.
+        #: A future that resolves when a hand-over is taken; None: taken at once.
         self.until: asyncio.Future[None] | None = None
-        #: Whether it takes them.
+        #: Whether the application takes messages.
         self.takes = True
-        #: How it is consumed.
+        #: The consumption of a message.
         self.consume: Callable[[Incoming], Consumption | None] | None = None
         self._ids = itertools.count()
 

@@ -1,4 +1,4 @@
-"""Tables as they are on disk, read without Spark."""
+"""Tables read from disk without Spark."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from deltalake import DeltaTable
 
 __all__ = ["SKETCHES", "rows_of"]
 
-#: Columns of the same values have other bytes if those come in another order.
+#: Columns built from the same values in another order have other bytes.
 SKETCHES = ("latency_sketch", "wait_sketch")
 
-#: In the names of folders they are text.
+#: In folder names they are text.
 _PARTITIONS = ("date", "hour")
 
 
 def rows_of(folder: Path, without: Collection[str] = ()) -> Counter[str]:
-    """The rows of a table, and how often each is there.
+    """The rows of a table, with the count of each.
 
     Args:
         folder: a Delta table, or Parquet by date and hour.
-        without: columns that are left out, beside SKETCHES.
+        without: columns to leave out, besides SKETCHES.
     """
     without = (*without, *SKETCHES)
     if (folder / "_delta_log").exists():
         return _rows(DeltaTable(folder).to_pyarrow_table(), {}, without)
     rows: Counter[str] = Counter()
     for path in folder.rglob("*.parquet"):
-        # What a killed writer has left is hidden, to Spark as well.
+        # The files of a killed writer are hidden, from Spark as well.
         if any(part.startswith((".", "_")) for part in path.relative_to(folder).parts):
             continue
         # date=2026-01-05, hour=12

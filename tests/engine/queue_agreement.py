@@ -1,4 +1,4 @@
-"""Whether memory and disk of a queue service are what the model says."""
+"""Checks that a queue service agrees with its model, in memory and on disk."""
 
 from qos.core.queue.effects import NotifyItem
 from qos.core.queue.item import ItemState
@@ -9,7 +9,7 @@ from queue_world import World
 
 
 def disk_agrees(model: Model, world: World) -> None:
-    """Disk and memory and the truth are the same after every commit."""
+    """After every commit disk, memory and model must agree."""
     disk = world.disk
     kept = {
         fact.seq: fact
@@ -40,7 +40,7 @@ def disk_agrees(model: Model, world: World) -> None:
 
 
 def memory_agrees(model: Model, queue: QueueNode) -> None:
-    """What the node has is what is true, were it on disk or not."""
+    """The contents of the node must be true, whether they are on disk yet or not."""
     name = queue.node.name
     live = model.live(name)
     assert queue.items.keys() == live.keys()

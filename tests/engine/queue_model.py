@@ -1,7 +1,7 @@
-"""What a queue service should do, as plainly as it can be said: the machine's model.
+"""The model of a queue service, as plain as possible.
 
-It does not choose who gets an item: it is told, and checks. Nothing in here is
-imported from what it is the model of but the values.
+The model does not choose who gets an item: it is told, and checks the choice. It
+imports nothing of the service but its values.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ HOLD_S = 24 * 3600.0
 
 @dataclass
 class Fact:
-    """What is true of one published item."""
+    """The truth about one published item."""
 
     seq: int
     node: str
@@ -32,7 +32,7 @@ class Fact:
     priority: int
     available_at: float
     expires_at: float | None
-    #: available, locked, dead, accepted or withdrawn: always one of these.
+    #: One of: available, locked, dead, accepted, withdrawn.
     status: str = "available"
     origin: str = ""
     origin_id: str = ""
@@ -51,11 +51,11 @@ class Fact:
 
     @property
     def live(self) -> bool:
-        """Whether it may still be worked on."""
+        """Whether it can still be worked on."""
         return self.status in {"available", "locked"}
 
     def same(self, item: Item) -> None:
-        """Fail if the item is anything else."""
+        """Fail if the item differs."""
         state = {
             "available": ItemState.AVAILABLE,
             "locked": ItemState.ACQUIRED,
@@ -85,7 +85,7 @@ class Fact:
 
 @dataclass
 class End:
-    """What is remembered of an item that ended."""
+    """The remembered end of an item."""
 
     publisher: str
     digest: str
@@ -107,12 +107,12 @@ class Wish:
 
 @dataclass
 class Model:
-    """All that is true."""
+    """Everything that is true."""
 
     owner: str
     backoff_s: float
     keep_s: float
-    #: Where the dead of a node go; nowhere else than where they are, if it is not here.
+    #: The dead-letter node of each node; without an entry, dead items stay.
     dead_letter_nodes: dict[str, str]
     fails_max: int = 2
     facts: dict[int, Fact] = field(default_factory=dict)
@@ -121,18 +121,18 @@ class Model:
     wishes: dict[str, dict[str, Wish]] = field(default_factory=dict)
     accepted: Counter[str] = field(default_factory=Counter)
     tokens: set[str] = field(default_factory=set)
-    #: Full JIDs that get nothing new until they are heard of.
+    #: Full JIDs that get no new items until they are heard of.
     silent: set[str] = field(default_factory=set)
-    #: Those that have said that they go, and were not heard of since.
+    #: Full JIDs that have sent unavailable presence, and were not heard of since.
     gone: set[str] = field(default_factory=set)
-    #: When each worker was served last.
+    #: The time at which each worker was served last.
     turns: Counter[str] = field(default_factory=Counter)
     turn: int = 0
 
     # -- what there is -----------------------------------------------------
 
     def live(self, node: str) -> dict[str, Fact]:
-        """Available or locked, by id."""
+        """Available or locked items, by id."""
         facts = [
             fact for fact in self.facts.values() if fact.node == node and fact.live
         ]
@@ -141,7 +141,7 @@ class Model:
         return found
 
     def load(self, node: str, wish: Wish) -> int:
-        """How many items the subscriber has."""
+        """How many items the subscriber holds."""
         return sum(
             bare(fact.holder) == bare(wish.jid)
             and (
@@ -167,7 +167,7 @@ class Model:
         return "again" if same else "conflict"
 
     def of_id(self, node: str, item_id: str) -> list[End]:
-        """What is remembered of all that had this id."""
+        """The remembered ends of all items with this id."""
         return [end for key, end in self.ends.items() if key[:2] == (node, item_id)]
 
     # -- workers -----------------------------------------------------------
@@ -175,7 +175,7 @@ class Model:
     def verdict(
         self, node: str, item_id: str, jid: str, token: str, outcome: ItemOutcome
     ) -> str:
-        """`do`, `withdraw`, `again`, or how it is refused: section 2, word by word."""
+        """`do`, `withdraw`, `again`, or the refusal: section 2, word by word."""
         fact, account = self.live(node).get(item_id), bare(jid)
         settled = [
             (end.token, end.account, end.outcome) for end in self.of_id(node, item_id)
@@ -202,14 +202,14 @@ class Model:
         return "unexpected-request"
 
     def accept(self, fact: Fact, by: str, now: float) -> None:
-        """It is done."""
+        """Accept an item."""
         self._end(fact, now, by, ItemOutcome.ACCEPTED)
         self.accepted[fact.node] += 1
         self._unlock(fact, "accepted")
         fact.ended_at = now
 
     def withdraw(self, fact: Fact, now: float) -> None:
-        """It is taken back."""
+        """Withdraw an item."""
         self._end(fact, now)
         self._unlock(fact, "withdrawn")
 
@@ -222,7 +222,7 @@ class Model:
         outcome: ItemOutcome | None = None,
         not_here: bool = False,
     ) -> None:
-        """It does not count; but the maximum may be lower than it was."""
+        """Release an item. It does not count, but the maximum may have been lowered."""
         if fact.count >= self.fails_max:
             self.die(fact, now, by=by, outcome=outcome)
             return
@@ -241,7 +241,7 @@ class Model:
         final: bool = False,
         not_here: bool = False,
     ) -> None:
-        """It counts."""
+        """Fail an item, which counts."""
         fact.count += 1
         if final or fact.count >= self.fails_max:
             self.die(fact, now, by=by, outcome=outcome)
@@ -264,7 +264,7 @@ class Model:
         by: str = "",
         outcome: ItemOutcome | None = None,
     ) -> None:
-        """It ends without having been accepted: here, or in the dead-letter node."""
+        """End an item without acceptance, here or in the dead-letter node."""
         self._end(fact, now, by, outcome)
         target = self.dead_letter_nodes.get(fact.node)
         if fact.origin or target is None:
@@ -278,7 +278,7 @@ class Model:
         self.revive(fact, target, letter, now)
 
     def revive(self, fact: Fact, node: str, item_id: str, now: float) -> None:
-        """A life of its own."""
+        """Requeue an item, for a new life."""
         self._unlock(fact, "available")
         fact.node, fact.item_id = node, item_id
         fact.available_at, fact.expires_at = now, None
@@ -303,7 +303,7 @@ class Model:
     # -- time --------------------------------------------------------------
 
     def due(self, now: float) -> None:
-        """Locks time out, and what is not locked expires."""
+        """Let locks time out, and unlocked items expire."""
         for fact in [fact for fact in self.facts.values() if fact.live]:
             if fact.status == "locked" and fact.deadline <= now:
                 self.silent.add(fact.holder)
@@ -313,7 +313,7 @@ class Model:
                 self.die(fact, now)
 
     def next_at(self, now: float) -> float | None:
-        """When something happens by itself."""
+        """The time of the next timed event."""
         moments = list[float]()
         for fact in self.facts.values():
             if fact.status == "locked":
@@ -324,7 +324,7 @@ class Model:
         return min(moments, default=None)
 
     def forget(self, now: float) -> None:
-        """What is over is not remembered."""
+        """Forget ends whose time is over."""
         for key in [
             key
             for key, end in self.ends.items()
@@ -335,7 +335,7 @@ class Model:
     # -- who gets it -------------------------------------------------------
 
     def gave(self, item: Item, present: dict[str, dict[str, bool]], now: float) -> None:
-        """The service has given this item to its holder. Might it?"""
+        """Check that the service was allowed to give this item to its holder."""
         fact, holder = self.facts[item.seq], item.holder
         assert fact.status == "available", "given, but it is not to be had"
         assert fact.available_at <= now, "given too early"
@@ -384,7 +384,7 @@ class Model:
     def free(
         self, fact: Fact, present: dict[str, dict[str, bool]]
     ) -> list[tuple[Wish, str]]:
-        """Who might have it: subscriptions with room, by resource."""
+        """The candidates: subscriptions with room, by resource."""
         found = list[tuple[Wish, str]]()
         for wish in self.wishes.get(fact.node, {}).values():
             there = present.get(bare(wish.jid), {})
@@ -399,7 +399,7 @@ class Model:
         return found
 
     def idle(self, present: dict[str, dict[str, bool]], now: float) -> None:
-        """Nothing lies about that somebody could have."""
+        """Check that no item waits although a worker could have it."""
         for fact in self.facts.values():
             if self._deliverable(fact, now):
                 assert not self.free(fact, present), f"{fact.item_id} lies about"

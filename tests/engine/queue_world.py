@@ -1,7 +1,7 @@
-"""The core of the queues with a disk of dictionaries, and nothing else.
+"""The core of the queues with dictionaries for a disk, and nothing else.
 
-`flush` is what the engine does: dispatch, commit, and only then tell. Before it, what
-was decided is in memory alone, and a crash takes it back.
+`flush` does the work of the engine: dispatch, commit, and only then notify. Before it,
+decisions are only in memory, and a crash loses them.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ BEE_2 = "bee@x/2"
 ANT = "ant@y/1"
 STRANGER = "cat@z/1"
 
-#: Options under which nothing happens by itself in the time of a test.
+#: Options without timed events within a test.
 PLAIN = {
     "queue#backoff": "0",
     "pubsub#access_model": "open",
@@ -83,7 +83,7 @@ def entry(
 
 
 class World:
-    """A service, its disk, a clock that stands still, and what went out."""
+    """A service, its disk, a clock that stands still, and its notifications."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class World:
     # -- what the engine does ----------------------------------------------
 
     def boot(self) -> None:
-        """Start from the disk; what was not on it is gone."""
+        """Start from the disk; anything else is lost."""
         self.pending: list[Change] = []
         self.waiting: list[Notification] = []
         self.sent: list[Notification] = []
@@ -118,7 +118,7 @@ class World:
         )
 
     def add(self, effects: list[QueueEffect]) -> None:
-        """Note what was decided."""
+        """Note the decided effects."""
         for effect in effects:
             if isinstance(effect, Notification):
                 self.waiting.append(effect)
@@ -126,19 +126,19 @@ class World:
                 self.pending.append(effect)
 
     def flush(self) -> None:
-        """Give out, commit, tell."""
+        """Dispatch, commit, notify."""
         self.add(self.core.dispatch(self.now))
         self.commit()
 
     def commit(self) -> None:
-        """Commit what was decided, and tell whom it concerns."""
+        """Commit the decided effects, and notify."""
         for change in self.pending:
             self.disk.apply(change)
         self.pending = []
         items = set()
         for told in self.waiting:
             if isinstance(told, NotifyItem):
-                # As the engine has it: each delivery once in a step.
+                # As in the engine: each delivery once per step.
                 if (told.to, told.item.token) in items or not self.core.is_live(told):
                     continue
                 items.add((told.to, told.item.token))
@@ -146,7 +146,7 @@ class World:
         self.waiting = []
 
     def ask(self, request: Request, requester: str, *, flush: bool = True) -> Result:
-        """Ask for something; the answer, after the commit."""
+        """Send a request; returns the answer, after the commit."""
         self.add(self.core.heard(requester))
         try:
             result, effects = handle(self.core, request, requester, self.now)
@@ -157,7 +157,10 @@ class World:
         return result
 
     def refused(self, request: Request, requester: str) -> tuple[str, str, str]:
-        """How the request is refused, without a trace: condition, type, pubsub."""
+        """The refusal of a request, which must change nothing.
+
+        Condition, type, pubsub.
+        """
         self.add(self.core.heard(requester))
         self.flush()
         before = self.core.dispatch(self.now), repr(self.disk), self.live()
@@ -175,12 +178,12 @@ class World:
         self.flush()
 
     def heard(self, jid: str, *, available: bool = False) -> None:
-        """A stanza, or available presence."""
+        """A stanza or available presence comes."""
         self.add(self.core.heard(jid, available=available))
         self.flush()
 
     def went(self, jid: str) -> None:
-        """Unavailable presence."""
+        """Unavailable presence comes."""
         self.add(self.core.went(jid, self.now))
         self.flush()
 
@@ -190,7 +193,7 @@ class World:
         self.flush()
 
     def bounce(self, event: NotifyItem) -> None:
-        """An event comes back."""
+        """An event bounces."""
         node, tokens = event.item.node, {event.item.token}
         self.add(self.core.bounced(event.to, node, tokens, self.now))
         self.flush()
@@ -206,7 +209,7 @@ class World:
     def publish(
         self, *entries: PublishedItem | str, by: str = PUBLISHER, node: str = NODE
     ) -> Result:
-        """Publish, all in one request; an id alone is an item as well."""
+        """Publish items in one request; an id alone stands for an item."""
         made = tuple(entry(one) if isinstance(one, str) else one for one in entries)
         return self.ask(Publish(node, made), by)
 
@@ -219,7 +222,7 @@ class World:
         node: str = NODE,
         **options: str,
     ) -> None:
-        """Subscribe; the options by the end of their names."""
+        """Subscribe; options are named without their prefix."""
         fields = {f"queue#{name}": value for name, value in options.items()}
         fields["pubsub#queue_requests"] = str(requests)
         self.ask(Subscribe(node, jid, fields), by or jid)
@@ -231,7 +234,7 @@ class World:
     def retract(
         self, item_id: str, by: str, token: str = "", *, node: str = NODE
     ) -> Result:
-        """Accept one."""
+        """Accept an item."""
         return self.ask(retraction(item_id, token, node=node), by)
 
     def unlock(
@@ -246,7 +249,7 @@ class World:
         reason: str = "",
         node: str = NODE,
     ) -> Result:
-        """Give one back."""
+        """Unlock an item."""
         settlement = Settlement(
             item_id=item_id,
             token=token,
@@ -258,7 +261,7 @@ class World:
         return self.ask(Unlock(node, (settlement,)), by)
 
     def fail(self, item_id: str, by: str, *, node: str = NODE) -> Result:
-        """Give one back, and it counts."""
+        """Unlock an item as failed."""
         return self.unlock(
             item_id, by, "", ItemOutcome.MODIFIED, failed=True, node=node
         )
@@ -266,13 +269,13 @@ class World:
     def reject(
         self, item_id: str, by: str, reason: str = "", *, node: str = NODE
     ) -> Result:
-        """Give one up."""
+        """Reject an item."""
         return self.unlock(
             item_id, by, "", ItemOutcome.REJECTED, reason=reason, node=node
         )
 
     def extend(self, item_id: str, by: str, token: str, seconds: float) -> float:
-        """Ask for more time; how much there is now."""
+        """Extend a lock; returns the remaining seconds."""
         result = self.ask(Extend(NODE, seconds, ((item_id, token),)), by)
         assert isinstance(result, ExtendResult)
         return result.seconds
@@ -280,39 +283,39 @@ class World:
     # -- what there is -----------------------------------------------------
 
     def live(self, node: str = NODE) -> dict[str, Item]:
-        """What is available or locked, by id."""
+        """The available and locked items, by id."""
         queue = self.core.nodes.get(node)
         return {} if queue is None else dict(queue.items)
 
     def item(self, item_id: str, node: str = NODE) -> Item:
-        """One of them."""
+        """One of the live items."""
         return self.live(node)[item_id]
 
     def dead(self, node: str = NODE) -> list[Item]:
-        """What is kept as dead."""
+        """The items that are kept as dead."""
         return self.disk.archived(node, ItemOutcome.REJECTED)
 
     def told(self, kind: type[N]) -> list[N]:
-        """What went out of this kind since the last time, and forget the rest."""
+        """The notifications of this kind since the last call."""
         sent, self.sent = self.sent, []
         return [one for one in sent if isinstance(one, kind)]
 
     def given(self) -> list[tuple[str, str]]:
-        """Who got which item since the last time."""
+        """Each worker and item given out since the last call."""
         return [(one.item.item_id, one.to) for one in self.told(NotifyItem)]
 
     def stats(self, node: str = NODE) -> dict[str, int | float | None]:
-        """Its counts."""
+        """The counts of the node."""
         return self.core.stats(node, OWNER, self.now)
 
 
 def retraction(item_id: str, token: str = "", *, node: str = NODE) -> Retract:
-    """Of one item."""
+    """A retraction of one item."""
     return Retract(node, (Settlement(item_id=item_id, token=token),))
 
 
 class _Memory:
-    """The disk as the engine shows it: without what is just being changed."""
+    """The disk as the engine shows it: without changes that are not committed yet."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -328,7 +331,7 @@ class _Memory:
         return self._soon().settled(node, tokens)
 
     def _soon(self) -> QueueDisk:
-        """With the memories that are just being written."""
+        """Add the remembered ends that are not committed yet."""
         soon = QueueDisk(ended=dict(self._world.disk.ended))
         for change in self._world.pending:
             match change:

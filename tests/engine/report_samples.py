@@ -1,4 +1,4 @@
-"""Reports to draw: with everything that a page can show, in any number, by any name."""
+"""Reports with everything that a page can show, in any number, with any names."""
 
 import json
 import math
@@ -14,7 +14,7 @@ _OUTCOMES = ("delivered", "withdrawn", "open", "not-delivered", "in-doubt")
 _KINDS = ("lost", "duplicated", "orphaned", "stuck", "in-doubt")
 _REASONS = ("no-journal", "began-later", "not-closed", "hole", "journal-off", "clock")
 _TIMES = {"p50": 0.1, "p95": 20.0, "p99": 3000.0}
-#: As long as the evidence of a real anomaly is.
+#: As long as the evidence of a real anomaly.
 _EVIDENCE = (
     *("accepted_at", "offered_at", "held_at", "received_at", "released_at", "ended_at"),
     *("level", "msg_id", "sender", "receiver", "to", "source", "outcome", "condition"),
@@ -23,12 +23,12 @@ _EVIDENCE = (
 
 
 def report(name: str, rows: int = 1, points: int = 1) -> ReportData:
-    """A report in which everything is called so.
+    """A report in which all names are the same.
 
     Args:
-        name: of all nodes, queues, messages and whatever else has one.
+        name: of all nodes, queues, messages and everything else with a name.
         rows: of each list.
-        points: of each chart, of which there are as many as there may be.
+        points: of each chart; as many charts as are possible.
     """
     names = [name if rows == 1 else f"{name} {n}" for n in range(rows)]
     charts = names[:6]
@@ -89,7 +89,7 @@ _COUNTED = {
 
 
 def _points(line: str, noun: str, points: int) -> Rows:
-    """Some of them without a neighbour."""
+    """Points of a chart; some have no neighbour."""
     return [
         {
             "line": line,

@@ -1,4 +1,4 @@
-"""Hand-overs to a consumer: again when it fails, in order, parked in the end."""
+"""Hand-overs to a consumer: repeated when it fails, in order, parked in the end."""
 
 import asyncio
 import contextlib
@@ -29,12 +29,12 @@ RETRY_S = 2.0
 
 
 class Consumer:
-    """One that fails as often as it is told to, and notes what it gets."""
+    """A consumer that fails a given number of times, and records its messages."""
 
     def __init__(self, *, handovers_max: int = 3, lane: str | None = "lane") -> None:
         self.handovers_max = handovers_max
         self.lane = lane
-        #: For each message, how often it is still to fail.
+        #: For each message, how many failures are left.
         self.failures: dict[str, int] = {}
         self.got: list[tuple[str, int, bool]] = []
         self.done: list[str] = []
@@ -82,20 +82,20 @@ async def release(bench: Bench, msg_id: str = "m1") -> str:
 
 
 async def later(bench: Bench, seconds: float = RETRY_S) -> None:
-    """Let time pass, and all that comes of it happen."""
+    """Let time pass, with everything that this causes."""
     bench.clock.advance(seconds)
     await bench.commit(6)
 
 
 def states(bench: Bench) -> list[IncomingState]:
-    """What is on disk."""
+    """The states on disk."""
     return [record.state for record in bench.store.incoming()]
 
 
 async def test_a_message_is_answered_when_its_consumer_is_done_and_that_is_written(
     bench: Bench, consumer: Consumer
 ) -> None:
-    """And no handler gets it."""
+    """No handler gets it."""
     gate = asyncio.Event()
     consumer.until = gate.wait
     hold = await release(bench)
@@ -114,7 +114,7 @@ async def test_a_message_is_answered_when_its_consumer_is_done_and_that_is_writt
 async def test_one_that_fails_gets_it_again_after_a_while(
     bench: Bench, consumer: Consumer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its sender's question stays open until it is done, and so do its repetitions."""
+    """Until the consumer is done, the sender's request and its repeats wait."""
     consumer.failures["m1"] = 2
     hold = await release(bench)
     assert "consumer consumer failed on message 'm1'" in caplog.text
@@ -133,7 +133,7 @@ async def test_one_that_fails_gets_it_again_after_a_while(
 async def test_one_that_is_cancelled_has_failed(
     bench: Bench, consumer: Consumer, which: str
 ) -> None:
-    """By the application, which means it or something else: no end of the process."""
+    """The application cancelled it, on purpose or not: the process does not end."""
 
     loop = asyncio.get_running_loop()
 
@@ -170,7 +170,7 @@ async def test_one_that_is_cancelled_has_failed(
 async def test_what_is_kept_for_a_consumer_that_takes_long_has_no_payload(
     bench: Bench, consumer: Consumer
 ) -> None:
-    """A peer that offers the message again and again would fill the memory."""
+    """Otherwise a peer could fill the memory by offering the message again and again."""
     consumer.failures["m1"] = 1
     await release(bench)
     for _ in range(20):
@@ -183,7 +183,7 @@ async def test_what_is_kept_for_a_consumer_that_takes_long_has_no_payload(
 async def test_after_so_many_failures_it_is_parked_and_its_sender_told_to_try_again(
     bench: Bench, consumer: Consumer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Neither taken nor refused for good: each of its requests has one answer."""
+    """It is neither taken nor refused for good: each request gets one answer."""
     consumer.failures["m1"] = 3
     hold = await release(bench)
     for _ in range(5):
@@ -205,7 +205,7 @@ async def test_after_so_many_failures_it_is_parked_and_its_sender_told_to_try_ag
 async def test_a_parked_message_can_be_released_and_is_done_then(
     bench: Bench, consumer: Consumer
 ) -> None:
-    """With as many hand-overs before it as a new one."""
+    """It gets as many hand-overs as a new message."""
     consumer.failures["m1"] = 5
     hold = await release(bench)
     for _ in range(3):
@@ -223,7 +223,7 @@ async def test_a_parked_message_can_be_released_and_is_done_then(
 async def test_one_that_is_released_before_the_first_session_is_handed_over_once(
     bench: Bench, consumer: Consumer
 ) -> None:
-    """A restart hands everything over that is released; this has begun already."""
+    """A restart hands over everything that is released; this one has already begun."""
     consumer.failures["m1"] = 3
     await release(bench)
     for _ in range(3):
@@ -247,7 +247,7 @@ async def test_one_that_is_released_before_the_first_session_is_handed_over_once
 async def test_a_parked_message_can_be_dropped_and_its_sender_learns_that(
     bench: Bench, consumer: Consumer
 ) -> None:
-    """And does not get it in by offering it again, also after a restart."""
+    """It does not get the message in by offering it again, even after a restart."""
     consumer.failures["m1"] = 3
     hold = await release(bench)
     for _ in range(3):
@@ -271,7 +271,7 @@ async def test_a_decision_that_is_refused_at_once_is_an_error_and_changes_nothin
     monkeypatch: pytest.MonkeyPatch,
     decision: str,
 ) -> None:
-    """As the store does to a consumer whose transaction is open."""
+    """As the store refuses it to a consumer whose transaction is open."""
     consumer.failures["m1"] = 3
     await release(bench)
     for _ in range(3):
@@ -298,7 +298,7 @@ async def test_a_decision_that_is_refused_at_once_is_an_error_and_changes_nothin
 async def test_those_of_a_lane_wait_for_the_one_that_is_retried(
     bench: Bench, consumer: Consumer
 ) -> None:
-    """The order of their sender holds, whatever happens to one of them."""
+    """The order of their sender holds, whatever happens to one message."""
     consumer.failures["m1"] = 1
     for msg_id in ("m1", "m2", "m3"):
         await release(bench, msg_id)
@@ -321,7 +321,7 @@ async def test_those_behind_one_that_is_parked_go_on(
 
 
 async def test_without_a_lane_nobody_waits(bench: Bench, consumer: Consumer) -> None:
-    """For handlers that take long, and messages that have no order."""
+    """For handlers that take long, and messages without an order."""
     consumer.lane = None
     consumer.failures["m1"] = 1
     for msg_id in ("m1", "m2"):
@@ -332,7 +332,10 @@ async def test_without_a_lane_nobody_waits(bench: Bench, consumer: Consumer) -> 
 async def test_one_that_is_for_another_consumer_by_now_keeps_nobody_waiting(
     bench: Bench, consumer: Consumer
 ) -> None:
-    """What a consumer takes may depend on what it has learnt; each has its lane."""
+    """What a consumer matches may change over time.
+
+    Each consumer has a lane of its own.
+    """
     other = Consumer(lane="other lane")
     gate = asyncio.Event()
     other.until = gate.wait
@@ -358,7 +361,10 @@ async def test_one_that_is_for_another_consumer_by_now_keeps_nobody_waiting(
 async def test_one_that_is_for_no_consumer_by_now_goes_to_the_handlers(
     bench: Bench, consumer: Consumer, lane: str | None, mark: str
 ) -> None:
-    """With the mark, since a consumer has had it; those behind it go on."""
+    """It has the redelivered mark, since a consumer has had it.
+
+    Later messages go on.
+    """
     consumer.lane = lane
     consumer.failures["m1"] = 1
     received = await bench.take(request(mark=mark))
@@ -377,7 +383,10 @@ async def test_one_that_is_for_no_consumer_by_now_goes_to_the_handlers(
 async def test_none_begins_when_the_inbox_has_been_stopped_meanwhile(
     bench: Bench, consumer: Consumer
 ) -> None:
-    """While its count was being written: it would go on after `aclose`."""
+    """The inbox stopped while the count was being written.
+
+    No hand-over after `aclose`.
+    """
     received = await bench.take(request())
     assert received is not None
     bench.inbox.request(request("deliver", hold=received.hold), trusted=True)
@@ -396,7 +405,10 @@ async def test_none_begins_when_the_inbox_has_been_stopped_meanwhile(
 async def test_the_order_and_the_count_outlive_the_process(
     bench: Bench, consumer: Consumer
 ) -> None:
-    """What was cut short counts: a message that kills its process is parked as well."""
+    """An interrupted hand-over counts.
+
+    A message that kills its process is parked too.
+    """
     consumer.until = asyncio.Event().wait
     for msg_id in ("m1", "m2"):
         await release(bench, msg_id)
@@ -415,7 +427,7 @@ async def test_the_order_and_the_count_outlive_the_process(
 
 
 async def test_a_full_disk_only_delays_it(bench: Bench, consumer: Consumer) -> None:
-    """What was done and could not be marked so is undone, and done again."""
+    """Work that could not be marked as done is undone, and done again."""
     hold = await release(bench)
     bench.store.disk.full = True
     gate = asyncio.Event()
@@ -451,7 +463,7 @@ async def as_it_is(statement: Awaitable[object]) -> object:
 async def test_a_write_that_would_wait_for_its_own_consumer_is_refused(
     tmp_path: Path, within: Callable[[Awaitable[object]], Awaitable[object]]
 ) -> None:
-    """Also if the first statement is made in a task of its own, as gather does."""
+    """Even if the first statement is made in a task of its own, as gather does."""
     store = SqliteStore(tmp_path / "store.db")
     store.open()
     ended: asyncio.Future[BaseException | None] = (
@@ -489,7 +501,7 @@ async def write(store: SqliteStore) -> None:
 
 
 async def write_when(begun: asyncio.Event, store: SqliteStore) -> None:
-    """What the handler has begun before, and does not wait for, is not inside."""
+    """A task that the handler started earlier, and does not await, is outside."""
     await begun.wait()
     await write(store)
 
@@ -498,7 +510,7 @@ async def write_when(begun: asyncio.Event, store: SqliteStore) -> None:
 async def test_a_transaction_is_not_open_for_long_also_if_its_first_statement_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sql: str
 ) -> None:
-    """Nobody else can write meanwhile."""
+    """Meanwhile nobody else could write."""
     monkeypatch.setattr("qos.engine.consuming._TRANSACTION_S_MAX", 0.05)
     store = SqliteStore(tmp_path / "store.db")
     store.open()

@@ -1,4 +1,4 @@
-"""The inbox alone: what is answered when, what is counted, what is remembered."""
+"""The inbox alone: when it answers, and what it counts and remembers."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -30,7 +30,7 @@ async def bench() -> AsyncIterator[Bench]:
 
 
 async def test_received_is_said_after_the_write(bench: Bench) -> None:
-    """Never before, a repeated offer included."""
+    """Never before, not even for a repeated offer."""
     for _ in range(3):
         bench.inbox.request(request(), trusted=True)
     await settle()
@@ -63,7 +63,7 @@ async def test_releasing_is_written_then_handed_over_then_answered(
 async def test_a_repeated_deliver_is_answered_alike_and_hands_over_once(
     bench: Bench,
 ) -> None:
-    """Also while it is being written, and after a restart."""
+    """Even while it is being written, and after a restart."""
     received = await bench.take(request())
     assert received is not None
     deliver = request("deliver", hold=received.hold)
@@ -79,7 +79,7 @@ async def test_a_repeated_deliver_is_answered_alike_and_hands_over_once(
 async def test_what_was_being_released_is_handed_over_again_with_the_mark(
     bench: Bench,
 ) -> None:
-    """Killed between the two writes: only the application can know."""
+    """After a kill between the two writes, only the application can know."""
     received = await bench.take(request())
     assert received is not None
     bench.inbox.request(request("deliver", hold=received.hold), trusted=True)
@@ -95,7 +95,7 @@ async def test_what_was_being_released_is_handed_over_again_with_the_mark(
 
 
 async def test_a_guessed_hold_releases_nothing(bench: Bench) -> None:
-    """Item-not-found with the hold that was asked about, and the message stays."""
+    """The answer is item-not-found with the hold of the request, and the message stays."""
     await bench.take(request())
     answer = await bench.take(request("deliver", hold="a guess"))
     assert answer == Answer("error", "a guess", "item-not-found", "cancel")
@@ -104,14 +104,14 @@ async def test_a_guessed_hold_releases_nothing(bench: Bench) -> None:
 
 
 async def test_an_unmarked_deliver_for_nothing_is_acknowledged(bench: Bench) -> None:
-    """As the text has it; it is reported."""
+    """As the proto-XEP has it; it is reported."""
     answer = await bench.take(request("deliver", mark=""))
     assert answer == Answer("result")
     assert bench.port.events[-1] == ("report", "")
 
 
 async def test_acknowledged_is_written_handed_over_and_answered(bench: Bench) -> None:
-    """In this order, and then nothing is left of it."""
+    """In this order; then nothing is left of it."""
     bench.inbox.request(request("acknowledged"), trusted=True)
     await settle()
     assert not bench.port.events
@@ -132,7 +132,7 @@ async def test_two_acknowledged_with_one_iq_id_are_two_messages(bench: Bench) ->
 
 
 async def test_refusals_are_reported_and_hold_nothing(bench: Bench) -> None:
-    """Not trusted: not-allowed, before anything is looked at."""
+    """A sender that is not trusted gets not-allowed before anything else is looked at."""
     answer = await bench.take(request(), trusted=False)
     assert answer == Answer("error", "", "not-allowed", "cancel")
     assert bench.port.events[-1] == ("report", "not-allowed")
@@ -141,7 +141,7 @@ async def test_refusals_are_reported_and_hold_nothing(bench: Bench) -> None:
 
 
 async def test_a_quota_counts_what_is_being_written(bench: Bench) -> None:
-    """A burst may not slip through while the first write is under way."""
+    """Otherwise a burst could pass while the first write is not done."""
     bench.inbox.stop()
     bench.limits = InboxLimits(quotas=Quotas(messages=2))
     bench.inbox = bench.start()
@@ -170,7 +170,7 @@ async def test_a_full_disk_is_answered_with_wait_and_gives_the_room_back(
 async def test_a_release_that_cannot_be_written_hands_nothing_over(
     bench: Bench,
 ) -> None:
-    """It is still held, and released when the disk is well again."""
+    """The message is still held, and is released when the disk works again."""
     received = await bench.take(request())
     assert received is not None
     deliver = request("deliver", hold=received.hold)
@@ -185,7 +185,7 @@ async def test_a_release_that_cannot_be_written_hands_nothing_over(
 async def test_held_messages_expire_and_are_remembered_as_expired(
     bench: Bench,
 ) -> None:
-    """A withdrawn message would fill a quota for ever."""
+    """Otherwise a withdrawn message would fill a quota for ever."""
     received = await bench.take(request())
     assert received is not None
     bench.clock.advance(bench.limits.hold_ttl_s)
@@ -203,7 +203,7 @@ async def test_held_messages_expire_and_are_remembered_as_expired(
 
 
 async def test_an_expiry_that_cannot_be_written_is_tried_again(bench: Bench) -> None:
-    """And the message counts until then."""
+    """Until then the message counts."""
     await bench.take(request())
     bench.store.disk.full = True
     bench.clock.advance(bench.limits.hold_ttl_s)
@@ -216,7 +216,7 @@ async def test_an_expiry_that_cannot_be_written_is_tried_again(bench: Bench) -> 
 
 
 async def test_tombstones_are_bounded_in_number_and_time(bench: Bench) -> None:
-    """On disk as well: what is forgotten is removed."""
+    """On disk as well: forgotten tombstones are removed."""
     bench.inbox.stop()
     bench.limits = InboxLimits(tombstones=4, tombstone_ttl_s=100.0)
     bench.inbox = bench.start()
@@ -228,7 +228,7 @@ async def test_tombstones_are_bounded_in_number_and_time(bench: Bench) -> None:
             replace(request("deliver", msg_id=f"m{number}"), hold=received.hold)
         )
         await bench.commit()
-    assert len(list(bench.store.incoming())) == 2  # half of all for one account
+    assert len(list(bench.store.incoming())) == 2  # half of the total for one account
     bench.clock.advance(100)
     await bench.commit()
     assert not list(bench.store.incoming())
@@ -288,7 +288,7 @@ async def test_each_of_a_thousand_requests_at_once_has_one_answer_and_fills_no_m
 async def test_repeats_of_what_could_not_be_written_are_refused_like_it(
     bench: Bench,
 ) -> None:
-    """They are kept without their payload: there is nothing to hold."""
+    """They are kept without payload: there is nothing to hold."""
     bench.store.disk.full = True
     for _ in range(5):
         bench.inbox.request(request(), trusted=True)
@@ -300,7 +300,9 @@ async def test_repeats_of_what_could_not_be_written_are_refused_like_it(
 async def test_an_id_that_is_used_again_while_it_is_forgotten_is_held_at_once(
     bench: Bench,
 ) -> None:
-    """A small device takes one id for all, and has had the result before it is written."""
+    """A small device may use one id for all messages, and has the result before it is
+    written.
+    """
     for _ in range(2):
         await bench.take(request(mark=""))
         bench.inbox.request(request("deliver", mark=""), trusted=True)
@@ -308,7 +310,7 @@ async def test_an_id_that_is_used_again_while_it_is_forgotten_is_held_at_once(
         bench.clock.advance(COMMIT_S)
         await settle()
         assert bench.port.answers[-1] == Answer("result")
-        # It is being forgotten now.
+        # The tombstone is being forgotten now.
         answers = len(bench.port.answers)
         for _ in range(3):
             bench.inbox.request(request(mark=""), trusted=True)
@@ -321,7 +323,7 @@ async def test_an_id_that_is_used_again_while_it_is_forgotten_is_held_at_once(
 async def test_a_stopped_inbox_hands_nothing_over_and_answers_what_comes(
     bench: Bench,
 ) -> None:
-    """Whoever asks is told to come again; the session may live on for a while."""
+    """Requests are answered with "try again"; the session may live on for a while."""
     received = await bench.take(request())
     assert received is not None
     deliver = request("deliver", hold=received.hold)
@@ -344,7 +346,7 @@ async def test_a_stopped_inbox_hands_nothing_over_and_answers_what_comes(
 async def test_what_is_written_when_the_inbox_has_closed_goes_no_further(
     bench: Bench,
 ) -> None:
-    """The store closes: the next start goes on from there."""
+    """The store closes; the next start continues from there."""
     received = await bench.take(request())
     assert received is not None
     bench.inbox.request(request("deliver", hold=received.hold), trusted=True)
@@ -360,7 +362,7 @@ async def test_what_is_written_when_the_inbox_has_closed_goes_no_further(
 async def test_a_message_that_nobody_takes_is_held_and_handed_over_when_asked_again(
     bench: Bench,
 ) -> None:
-    """No taker, no confirmation; and no mark, for nobody has had it."""
+    """Without a taker there is no confirmation, and no redelivered mark."""
     bench.port.takes = False
     received = await bench.take(request())
     assert received is not None
@@ -376,7 +378,7 @@ async def test_a_message_that_nobody_takes_is_held_and_handed_over_when_asked_ag
 async def test_an_acknowledged_message_that_nobody_takes_is_refused_and_forgotten(
     bench: Bench,
 ) -> None:
-    """Its sender sends it again, as a new one."""
+    """Its sender sends it again, as a new message."""
     bench.port.takes = False
     assert await bench.take(request("acknowledged")) == NOT_NOW
     assert not list(bench.store.incoming())
@@ -386,7 +388,7 @@ async def test_an_acknowledged_message_that_nobody_takes_is_refused_and_forgotte
 async def test_a_refusal_that_cannot_be_written_leaves_its_sender_in_doubt(
     bench: Bench,
 ) -> None:
-    """A restart may hand over what nobody has taken now."""
+    """A restart may hand over a message that was not taken now."""
     bench.port.takes = False
     bench.inbox.request(request("acknowledged"), trusted=True)
     await settle()
@@ -397,7 +399,10 @@ async def test_a_refusal_that_cannot_be_written_leaves_its_sender_in_doubt(
 
 
 async def in_hand(bench: Bench, kind: Literal["acknowledged", "assured"]) -> Request:
-    """Release a message that is in hand when its process dies; returns its `deliver`."""
+    """Release a message that is being handled when its process dies.
+
+    Returns its `deliver`.
+    """
     bench.port.until = asyncio.get_running_loop().create_future()
     answer = await bench.take(request(kind))
     assert answer is not None
@@ -414,7 +419,7 @@ async def in_hand(bench: Bench, kind: Literal["acknowledged", "assured"]) -> Req
 async def test_what_nobody_takes_after_a_restart_is_handed_over_until_somebody_does(
     bench: Bench, kind: Literal["acknowledged", "assured"]
 ) -> None:
-    """Nobody may ask for it any more: its sender may have been told that it arrived."""
+    """There may be no further request: its sender may have heard that it arrived."""
     await in_hand(bench, kind)
     bench.clock.advance(10.0)
     await bench.commit()
@@ -432,7 +437,7 @@ async def test_what_nobody_takes_after_a_restart_is_handed_over_until_somebody_d
 async def test_who_asks_for_what_nobody_takes_after_a_restart_is_answered_at_once(
     bench: Bench,
 ) -> None:
-    """Not when it is tried again in its own time."""
+    """Without waiting for the next attempt."""
     deliver = await in_hand(bench, "assured")
     assert await bench.take(request()) == NOT_NOW
     assert len(bench.port.handed) == 2, "an offer has had its answer"
@@ -444,7 +449,7 @@ async def test_who_asks_for_what_nobody_takes_after_a_restart_is_answered_at_onc
 
 
 async def test_a_message_that_is_taken_later_is_answered_then(bench: Bench) -> None:
-    """Who writes it elsewhere first must not be said to have it before."""
+    """An application that first writes it elsewhere has not taken it before that."""
     bench.port.until = asyncio.get_running_loop().create_future()
     received = await bench.take(request())
     assert received is not None
@@ -465,7 +470,7 @@ async def test_a_message_that_is_taken_later_is_answered_then(bench: Bench) -> N
 async def test_a_message_that_could_not_be_taken_comes_again_after_a_restart(
     bench: Bench, how: str
 ) -> None:
-    """Until then each request for it has one answer: try again."""
+    """Until then each request for it gets one answer: try again."""
     bench.port.until = asyncio.get_running_loop().create_future()
     received = await bench.take(request())
     assert received is not None

@@ -1,4 +1,4 @@
-"""The outbox alone: what it keeps in memory, when it sends, what it says."""
+"""The outbox alone: what it keeps in memory, when it sends, and what it reports."""
 
 import asyncio
 import contextlib
@@ -36,7 +36,7 @@ PAYLOAD = "<message xmlns='jabber:client'><body>on</body></message>"
 
 
 class Port:
-    """Notes what is sent, if `connected`; routes to whoever is asked for, if `reachable`."""
+    """Records what is sent if `connected`; finds a route for any JID if `reachable`."""
 
     def __init__(self) -> None:
         self.sent: list[Transmit] = []
@@ -115,7 +115,7 @@ class Bench:
         return await task
 
     def answer(self, transmit: Transmit) -> None:
-        """What the lamp answers to this step."""
+        """The lamp's answer to this step."""
         self.offered.add(transmit.record.msg_id)
         record = transmit.record
         reply = Reply(record.deliver_id, record.to, hold=record.hold)
@@ -183,7 +183,7 @@ async def test_nothing_is_sent_before_it_is_on_disk(bench: Bench) -> None:
 async def test_a_message_that_is_said_again_under_its_id_is_accepted_once(
     bench: Bench,
 ) -> None:
-    """Under way, waiting, and after a restart: whoever repeats his work may say so."""
+    """In flight, queued, and after a restart: an application may repeat its work."""
     bench.outbox.session_started(OWN)
     ids = [f"m{number}" for number in range(WINDOW_FIRST + 2)]
     for msg_id in ids:
@@ -206,7 +206,7 @@ async def test_a_message_that_is_said_again_under_its_id_is_accepted_once(
 async def test_a_message_made_anew_is_the_same_whatever_the_id_of_its_stanza(
     bench: Bench,
 ) -> None:
-    """slixmpp makes a random one for each; older stores have it in the payload, too."""
+    """slixmpp makes a random id for each; older stores have it in the payload."""
 
     def stanza(stanza_id: str) -> str:
         return PAYLOAD.replace("<message", f"<message id='{stanza_id}'")
@@ -228,7 +228,7 @@ async def test_a_message_made_anew_is_the_same_whatever_the_id_of_its_stanza(
 async def test_outstanding_messages_are_listed_in_the_state_that_they_are_in(
     bench: Bench,
 ) -> None:
-    """Under way they are further than on disk; what ends is left out."""
+    """Messages in flight are further than on disk; ended ones are left out."""
     bench.outbox.session_started(OWN)
     for number in range(WINDOW_FIRST + 1):
         await bench.submit(deadline_s=60.0 + number, msg_id=f"m{number}")
@@ -251,7 +251,7 @@ async def test_outstanding_messages_are_listed_in_the_state_that_they_are_in(
 
 
 async def test_a_message_whose_end_is_being_written_is_not_listed(bench: Bench) -> None:
-    """It is on disk as it was before, and will be gone in a moment."""
+    """It is still on disk in its former state, and will be gone in a moment."""
     delivery = await bench.submit()
     withdrawn = asyncio.ensure_future(delivery.withdraw())
     await settle()
@@ -272,7 +272,7 @@ def records_in_memory() -> int:
 async def test_outstanding_messages_are_read_as_they_are_listed(
     kind: str, most: int, tmp_path: Path
 ) -> None:
-    """100,000 of them must not be in memory at once, nor twice in a store there."""
+    """100,000 messages must not be in memory at once, nor twice."""
     store = store_from_url(f"{kind}:" + ("" if kind == "memory" else f"{tmp_path}/s"))
     bench = Bench(OutboxLimits())
     outbox = bench.start(store)
@@ -299,7 +299,10 @@ async def test_outstanding_messages_are_read_as_they_are_listed(
 async def test_a_message_that_is_said_again_while_it_is_written_is_accepted_once(
     bench: Bench, level: Level, waiting: int, online: bool
 ) -> None:
-    """Under way and in the queue: a caller that was cancelled does not know whether."""
+    """In flight and queued.
+
+    A caller that was cancelled does not know whether it was accepted.
+    """
     if online:
         bench.outbox.session_started(OWN)
     for _ in range(waiting):
@@ -334,7 +337,7 @@ async def test_a_message_that_is_said_again_while_it_is_written_is_accepted_once
 async def test_whoever_asks_for_a_message_that_cannot_be_accepted_is_told(
     bench: Bench, waiting: int
 ) -> None:
-    """All of them, and not the caller alone who said it first."""
+    """Every caller is told, not only the first one."""
     for _ in range(waiting):
         await bench.submit()
     bench.store.disk.full = True
@@ -391,7 +394,7 @@ async def test_what_is_withdrawn_while_it_is_being_accepted_is_withdrawn(
 async def test_nobody_who_is_cancelled_keeps_a_message_from_being_accepted(
     bench: Bench, waiting: int, cancelled: str
 ) -> None:
-    """What is being written is written; the others who wait for it hear of that."""
+    """The write goes on; the other callers get its result."""
     for _ in range(waiting):
         await bench.submit()
 
@@ -419,7 +422,7 @@ async def test_nobody_who_is_cancelled_keeps_a_message_from_being_accepted(
 async def test_a_withdrawal_goes_on_when_one_who_waits_for_it_is_cancelled(
     bench: Bench,
 ) -> None:
-    """Another may wait for the same, and hears that it was withdrawn."""
+    """Another caller may wait for the same withdrawal, and gets its result."""
     bench.outbox.session_started(OWN)
     delivery = await bench.submit()
     cancelled, other = (asyncio.ensure_future(delivery.withdraw()) for _ in range(2))
@@ -433,7 +436,7 @@ async def test_a_withdrawal_goes_on_when_one_who_waits_for_it_is_cancelled(
 
 
 async def test_what_does_not_fit_the_window_waits_on_disk(bench: Bench) -> None:
-    """Memory holds the window and no more, however long the outbox is."""
+    """Memory holds only the window, however long the outbox is."""
     bench.outbox.session_started(OWN)
     for _ in range(100):
         await bench.submit()
@@ -449,7 +452,10 @@ async def test_what_does_not_fit_the_window_waits_on_disk(bench: Bench) -> None:
 async def test_memory_holds_no_account_for_ever(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Some are sent to once; how much an account takes is worth knowing for a while."""
+    """Some accounts are used once.
+
+    The window of an account is worth remembering for a while.
+    """
     monkeypatch.setattr(in_flight, "_IDLE_FLOWS_MAX", 3)
     bench.outbox.session_started(OWN)
     for number in range(10):
@@ -473,7 +479,7 @@ async def test_memory_holds_no_account_for_ever(
 async def test_offline_messages_are_kept_and_sent_when_there_is_a_session(
     bench: Bench,
 ) -> None:
-    """Nothing is attempted without a session, and nothing waits for long after."""
+    """Without a session nothing is attempted; with one, nothing waits for long."""
     deliveries = [await bench.submit() for _ in range(20)]
     await bench.run(10)
     assert not bench.port.sent
@@ -485,7 +491,7 @@ async def test_offline_messages_are_kept_and_sent_when_there_is_a_session(
 
 
 async def test_a_restart_goes_on_with_what_is_on_disk(bench: Bench) -> None:
-    """The same iq id and msgId again, and the application can ask by the id."""
+    """With the same iq id and msgId; the application can ask by the id."""
     bench.outbox.session_started(OWN)
     first = await bench.submit()
     await bench.run()
@@ -504,7 +510,7 @@ async def test_a_restart_goes_on_with_what_is_on_disk(bench: Bench) -> None:
 async def test_an_outcome_can_be_asked_for_later_and_after_a_restart(
     bench: Bench,
 ) -> None:
-    """Who was killed before he was told would never know how it ended."""
+    """Otherwise an application that was killed would never know the outcome."""
     bench.outbox.session_started(OWN)
     delivery = await bench.submit()
     asked = asyncio.ensure_future(bench.outbox.outcome(delivery.msg_id))
@@ -519,7 +525,7 @@ async def test_an_outcome_can_be_asked_for_later_and_after_a_restart(
     bench.outbox = bench.start()
     assert bench.outbox.outstanding == 0
     later = await bench.outbox.outcome(delivery.msg_id)
-    # But for its last commit, and a step of this clock.
+    # All but its last commit, and one step of this clock.
     assert later.seconds == pytest.approx(outcome.seconds, abs=0.06)
     assert replace(later, seconds=0.0) == replace(outcome, seconds=0.0)
     with pytest.raises(UnknownMessage):
@@ -529,7 +535,7 @@ async def test_an_outcome_can_be_asked_for_later_and_after_a_restart(
 async def test_whoever_waits_for_an_outcome_is_told_though_nobody_holds_them(
     bench: Bench,
 ) -> None:
-    """asyncio holds no task that waits; what it waits for has to."""
+    """asyncio holds no reference to a waiting task, so the outbox must."""
     bench.outbox.session_started(OWN)
     heard: list[OutgoingState] = []
 
@@ -546,7 +552,7 @@ async def test_whoever_waits_for_an_outcome_is_told_though_nobody_holds_them(
 
 
 async def test_whoever_gives_up_waiting_leaves_nothing_behind(bench: Bench) -> None:
-    """Some ask every second, with a time-out, for as long as a peer is away."""
+    """Some callers ask every second, with a time-out, as long as a peer is absent."""
     delivery = await bench.submit()
     gc.collect()
     before = _futures()
@@ -565,7 +571,7 @@ def _futures() -> int:
 async def test_of_two_messages_with_one_id_the_outcome_is_that_of_the_last(
     bench: Bench,
 ) -> None:
-    """What was not delivered may be said again under its id."""
+    """A message that was not delivered may be submitted again under its id."""
     bench.outbox.session_started(OWN)
     delivery = await bench.submit(deadline_s=5, msg_id="m1")
     await bench.run(10)
@@ -578,9 +584,12 @@ async def test_of_two_messages_with_one_id_the_outcome_is_that_of_the_last(
 
 
 async def test_an_outcome_that_is_being_written_is_waited_for(bench: Bench) -> None:
-    """After a restart all that is too late ends at once, and then it is asked for."""
+    """After a restart all overdue messages end at once.
+
+    Then their outcomes are asked for.
+    """
     await bench.submit(deadline_s=1.0, msg_id="m1")
-    # Until its deadline, and not until that is on disk.
+    # Wait until the deadline, but not until its end is on disk.
     bench.clock.advance(1.0 - COMMIT_S / 2)
     await settle()
     asked = asyncio.ensure_future(bench.outbox.outcome("m1"))
@@ -593,9 +602,9 @@ async def test_an_outcome_that_is_being_written_is_waited_for(bench: Bench) -> N
 async def test_an_id_may_be_used_again_while_its_end_is_being_written(
     bench: Bench,
 ) -> None:
-    """Two messages under one id are never under way at a time."""
+    """Two messages with one id are never in flight at once."""
     first = await bench.submit(deadline_s=1.0, msg_id="m1")
-    # Until its deadline, and not until that is on disk.
+    # Wait until the deadline, but not until its end is on disk.
     bench.clock.advance(1.0 - COMMIT_S / 2)
     await settle()
     submitting = asyncio.ensure_future(
@@ -614,7 +623,7 @@ async def test_an_id_may_be_used_again_while_its_end_is_being_written(
 
 
 async def test_outcomes_are_kept_for_their_time() -> None:
-    """And no longer, or a store would grow for ever."""
+    """Otherwise a store would grow for ever."""
     bench = Bench(OutboxLimits(outcome_ttl_s=100.0))
     bench.outbox.session_started(OWN)
     delivery = await bench.submit(deadline_s=5)
@@ -641,7 +650,7 @@ async def test_outcomes_are_kept_for_their_time() -> None:
 async def test_a_sender_that_never_lives_for_long_forgets_too(
     limits: OutboxLimits, seconds: float, left: int
 ) -> None:
-    """One that is killed each minute, or is a command: its store grew for ever."""
+    """The store of a sender that is killed each minute, or is a command, grew for ever."""
     bench = Bench(limits)
     for _ in range(10):
         delivery = await bench.submit(deadline_s=0)
@@ -660,7 +669,7 @@ async def test_a_sender_that_never_lives_for_long_forgets_too(
 
 @pytest.mark.parametrize("outcomes", [0, 3, 400])
 async def test_outcomes_are_kept_of_so_many(outcomes: int) -> None:
-    """A busy sender has more than it wants to keep long before their time is over."""
+    """A busy sender has too many outcomes long before their time is over."""
     bench = Bench(OutboxLimits(outcomes=outcomes))
     bench.outbox.session_started(OWN)
     most = 0
@@ -677,7 +686,7 @@ async def test_outcomes_are_kept_of_so_many(outcomes: int) -> None:
 
 
 async def test_a_queued_message_ends_at_its_deadline(bench: Bench) -> None:
-    """Although it never had its turn, and is not in memory."""
+    """It never had its turn, and is not in memory."""
     bench.outbox.session_started(OWN)
     for _ in range(WINDOW_FIRST):
         await bench.submit()
@@ -690,7 +699,7 @@ async def test_a_queued_message_ends_at_its_deadline(bench: Bench) -> None:
 async def test_a_queued_message_whose_end_cannot_be_written_ends_when_it_can(
     bench: Bench,
 ) -> None:
-    """Until then it is queued, as it is on disk."""
+    """Until then it is queued, as on disk."""
     bench.outbox.session_started(OWN)
     for _ in range(WINDOW_FIRST):
         await bench.submit()
@@ -710,7 +719,7 @@ async def test_a_queued_message_whose_end_cannot_be_written_ends_when_it_can(
 async def test_what_is_overdue_when_there_is_a_session_is_never_sent(
     bench: Bench, level: Level
 ) -> None:
-    """It would be handed over too late, or be in doubt, or fill the peer's quota."""
+    """It would be delivered too late, be in doubt, or fill the peer's quota."""
     late = [await bench.submit(level, deadline_s=3) for _ in range(300)]
     ids = [delivery.msg_id for delivery in late]
     in_time = await bench.submit(level)
@@ -726,7 +735,7 @@ async def test_what_is_overdue_when_there_is_a_session_is_never_sent(
 
 
 async def test_many_deadlines_at_a_time_are_told_at_that_time(bench: Bench) -> None:
-    """A chunk at a time, and the next as soon as it is on disk."""
+    """One chunk at a time, the next as soon as the last is on disk."""
     submitting = [
         asyncio.ensure_future(
             bench.outbox.submit(LAMP, PAYLOAD, level=Level.ASSURED, deadline_s=10)
@@ -744,7 +753,7 @@ async def test_many_deadlines_at_a_time_are_told_at_that_time(bench: Bench) -> N
 async def test_a_deadline_that_follows_others_at_once_is_told_in_time(
     bench: Bench,
 ) -> None:
-    """It does not wait until those could be tried again."""
+    """It does not wait for the retry of the others."""
     deliveries = [await bench.submit(deadline_s=5 + each / 4) for each in range(8)]
     await bench.run(8)
     for each, delivery in enumerate(deliveries):
@@ -753,7 +762,7 @@ async def test_a_deadline_that_follows_others_at_once_is_told_in_time(
 
 
 async def test_deadlines_leave_others_their_turn_without_a_disk(bench: Bench) -> None:
-    """A store in memory is done at once, with however many."""
+    """A store in memory is done at once, however many there are."""
     bench.outbox = bench.start(MemoryStore())
     for _ in range(1000):
         await bench.outbox.submit(LAMP, PAYLOAD, level=Level.ASSURED, deadline_s=5)
@@ -766,7 +775,7 @@ async def test_deadlines_leave_others_their_turn_without_a_disk(bench: Bench) ->
 
 @pytest.mark.parametrize("level", [Level.ASSURED, Level.ACKNOWLEDGED])
 async def test_a_deadline_tells_what_is_known(bench: Bench, level: Level) -> None:
-    """Unanswered: certainly not at level assured, in doubt at acknowledged."""
+    """Without an answer: not delivered at level assured, in doubt at acknowledged."""
     bench.outbox.session_started(OWN)
     delivery = await bench.submit(level, deadline_s=5)
     await bench.run(10)
@@ -782,7 +791,7 @@ async def test_a_deadline_tells_what_is_known(bench: Bench, level: Level) -> Non
 async def test_an_attempt_that_was_never_sent_is_no_doubt(
     bench: Bench, before: bool
 ) -> None:
-    """The connection was lost while it was being written; an earlier one may have come."""
+    """The connection was lost during the write; an earlier attempt may have arrived."""
     bench.outbox.session_started(OWN)
     bench.port.connected = before
     delivery = await bench.submit(Level.ACKNOWLEDGED, deadline_s=10)
@@ -799,7 +808,7 @@ async def test_an_attempt_that_was_never_sent_is_no_doubt(
 async def test_after_a_restart_what_was_written_may_have_been_sent(
     bench: Bench,
 ) -> None:
-    """That it was not is known to the process that has died, and to no other."""
+    """Only the process that has died knew that it was not sent."""
     bench.outbox.session_started(OWN)
     bench.port.connected = False
     msg_id = (await bench.submit(Level.ACKNOWLEDGED, deadline_s=5)).msg_id
@@ -811,7 +820,7 @@ async def test_after_a_restart_what_was_written_may_have_been_sent(
 
 
 async def test_withdrawing(bench: Bench) -> None:
-    """Queued or offered it can be; once released it goes on."""
+    """A queued or offered message can be withdrawn; a released one goes on."""
     bench.outbox.session_started(OWN)
     deliveries = [await bench.submit() for _ in range(WINDOW_FIRST + 2)]
     await bench.run()
@@ -827,7 +836,7 @@ async def test_withdrawing(bench: Bench) -> None:
             await delivery.withdraw()
     with pytest.raises(CannotWithdraw):
         await releasing.withdraw()
-    # The one that waited has the place of the one that was offered.
+    # The queued message has taken the place of the offered one.
     assert len(bench.outbox._in_flight) == WINDOW_FIRST
     with pytest.raises(UnknownMessage):
         await bench.outbox.withdraw("nobody")
@@ -837,9 +846,10 @@ async def test_withdrawing(bench: Bench) -> None:
 async def test_what_is_taken_back_while_it_is_queued_is_never_offered(
     place: int,
 ) -> None:
-    """It is on disk as queued until its end is: what makes room must pass it over.
+    """It is queued on disk until its end is written: free room must pass it over.
 
-    As the first of those that wait, and as a later one, which is read with the first.
+    As the first queued message, and as a later one that is read together with the
+    first.
     """
     bench = Bench(OutboxLimits(window=2))
     bench.outbox.session_started(OWN)
@@ -855,7 +865,7 @@ async def test_what_is_taken_back_while_it_is_queued_is_never_offered(
     bench.clock.advance(COMMIT_S * 0.6)
     withdrawing = asyncio.ensure_future(taken_back.withdraw())
     await settle()
-    # There is room again, and its end is still being written.
+    # There is room again, and its end is not written yet.
     bench.clock.advance(COMMIT_S * 0.6)
     await settle()
     assert all(delivery.ended for delivery in ended)
@@ -878,7 +888,7 @@ async def test_what_is_taken_back_while_it_is_queued_is_never_offered(
 async def test_what_cannot_be_taken_back_keeps_its_place_in_the_queue(
     level: Level, taken_back: list[int]
 ) -> None:
-    """On a full disk the message goes on: in its turn, and offered only once."""
+    """On a full disk the message goes on, in its turn, and is offered only once."""
     bench = Bench(OutboxLimits(window=1))
     bench.outbox.session_started(OWN)
     await bench.submit(level, ordered=True)
@@ -905,7 +915,7 @@ async def test_what_cannot_be_taken_back_keeps_its_place_in_the_queue(
 
 
 async def test_what_is_put_back_is_not_offered_beside_those_that_passed_it() -> None:
-    """Those are on disk as queued until their offer is written: they have had a turn."""
+    """They are queued on disk until their offer is written, but have had their turn."""
     bench = Bench(OutboxLimits(window=3))
     bench.outbox.session_started(OWN)
     for _ in range(3):
@@ -916,7 +926,8 @@ async def test_what_is_put_back_is_not_offered_beside_those_that_passed_it() -> 
     bench.store.disk.fails = lambda commit: full if commit == failing else None
     taken_back = asyncio.ensure_future(waiting[0].withdraw())
     await settle()
-    # Room for all that wait: they pass it while its end is being written.
+    # There is room for all queued messages: they pass it while its end is being
+    # written.
     bench.outbox._in_flight.flow("lamp@example.org")._window = 20.0
     bench.outbox.session_started(OWN)
     assert len(bench.outbox._in_flight) == 8
@@ -937,7 +948,7 @@ async def test_what_is_put_back_is_not_offered_beside_those_that_passed_it() -> 
 
 
 async def test_a_purge_takes_back_all_that_can_be(bench: Bench) -> None:
-    """Queued and offered alike; what was released goes on to its end."""
+    """Queued and offered messages; a released one goes on to its end."""
     bench.outbox.session_started(OWN)
     deliveries = [await bench.submit() for _ in range(30)]
     await bench.run()
@@ -962,7 +973,7 @@ async def test_a_purge_takes_back_all_that_can_be(bench: Bench) -> None:
     ],
 )
 async def test_a_full_outbox_says_so(limits: OutboxLimits, unit: str) -> None:
-    """A clear error that names the limit; what was accepted is not touched."""
+    """A clear error that names the limit; accepted messages are not affected."""
     bench = Bench(limits)
     for _ in range(2):
         await bench.submit()
@@ -989,7 +1000,7 @@ async def test_a_full_disk_accepts_nothing_and_counts_nothing(bench: Bench) -> N
 
 
 async def test_a_withdrawal_that_cannot_be_written_is_an_error(bench: Bench) -> None:
-    """The message goes on: after a restart it would be sent."""
+    """The message goes on: otherwise it would be sent after a restart."""
     bench.outbox.session_started(OWN)
     delivery = await bench.submit()
     await bench.run()
@@ -1008,7 +1019,7 @@ async def test_a_withdrawal_that_cannot_be_written_is_an_error(bench: Bench) -> 
 async def test_a_withdrawal_that_has_failed_with_the_step_before_it_is_not_made(
     bench: Bench,
 ) -> None:
-    """Who was told that the message goes on must be able to count on it."""
+    """A caller that was told that the message goes on must be able to rely on that."""
     delivery = await bench.submit()
     failing = bench.store.disk.commits + 1
     full = StoreFull("sim:end", "no space left on device")
@@ -1027,7 +1038,10 @@ async def test_a_withdrawal_that_has_failed_with_the_step_before_it_is_not_made(
 
 
 async def test_a_peer_without_a_route_is_tried_when_there_is_one(bench: Bench) -> None:
-    """Nothing is sent to nobody; the message is sent as soon as it can be."""
+    """Nothing is sent without a receiver.
+
+    The message is sent as soon as there is one.
+    """
     bench.port.reachable = False
     bench.outbox.session_started(OWN)
     await bench.submit()
@@ -1063,7 +1077,7 @@ async def test_a_stopped_outbox_is_silent(bench: Bench) -> None:
 async def test_whoever_waits_when_the_outbox_is_stopped_is_told(
     bench: Bench, connected: bool
 ) -> None:
-    """Nobody would ever wake them; what they wait for goes on at the next start."""
+    """They would wait for ever; their messages go on at the next start."""
     if connected:
         bench.outbox.session_started(OWN)
     offered = await bench.submit(msg_id="offered", deadline_s=60)
@@ -1089,7 +1103,7 @@ async def test_whoever_waits_when_the_outbox_is_stopped_is_told(
         with pytest.raises(StoreError, match="not open"):
             await doing
     bench.outbox = bench.start()
-    # It had been withdrawn, which nobody could tell him.
+    # It had been withdrawn, but no answer could say so.
     assert (await bench.outbox.outcome("offered")).status is OutgoingState.NOT_DELIVERED
     bench.outbox.session_started(OWN)
     again = bench.outbox.delivery("late")
@@ -1101,9 +1115,12 @@ async def test_whoever_waits_when_the_outbox_is_stopped_is_told(
 async def test_a_message_is_not_accepted_that_waits_for_its_id_when_all_is_stopped(
     bench: Bench,
 ) -> None:
-    """The one before it is still outstanding: that must not be taken for its own end."""
+    """The first message is still outstanding.
+
+    Its state must not be taken for an end.
+    """
     await bench.submit(deadline_s=1.0, msg_id="m1")
-    # Until its deadline, and not until that is on disk.
+    # Wait until the deadline, but not until its end is on disk.
     bench.clock.advance(1.0 - COMMIT_S / 2)
     await settle()
     submitting = asyncio.ensure_future(

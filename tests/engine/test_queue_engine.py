@@ -55,7 +55,7 @@ def entry(item_id: str, payload: str = "<x xmlns='urn:x'/>") -> PublishedItem:
 
 
 class Disk:
-    """What the store's probe does: lets commits through, holds them up, fails them."""
+    """The store's probe: it lets commits through, delays them, or fails them."""
 
     def __init__(self) -> None:
         self.commits = 0
@@ -79,14 +79,14 @@ class Disk:
 
 @dataclass(frozen=True)
 class Sent:
-    """An event with items, as it went out."""
+    """An event with items, as it was sent."""
 
     to: str
     items: list[tuple[str, str]]
 
 
 class Bench:
-    """An engine with a clock by hand; notes what goes out, in order."""
+    """An engine with a manual clock; it records what is sent, in order."""
 
     def __init__(self, path: Path) -> None:
         self.clock = ManualClock(1000.0)
@@ -142,18 +142,18 @@ class Bench:
         return done
 
     def accept(self, item_id: str) -> Retract:
-        """What its worker asks for when an item is done."""
+        """The request of a worker that accepts an item."""
         return Retract(NODE, (Settlement(item_id=item_id, token=self.tokens[item_id]),))
 
     def reject(self, item_id: str) -> Unlock:
-        """What its worker asks for to give an item up."""
+        """The request of a worker that rejects an item."""
         how = Settlement(
             item_id=item_id, token=self.tokens[item_id], outcome=ItemOutcome.REJECTED
         )
         return Unlock(NODE, (how,))
 
     async def until(self, count: int) -> list[object]:
-        """What has gone out, when it is so much."""
+        """The records, as soon as there are this many."""
         async with asyncio.timeout(10):
             while len(self.out) < count:
                 self._changed.clear()
@@ -196,7 +196,7 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
 
 
 async def test_an_answer_and_an_event_wait_for_the_commit(bench: Bench) -> None:
-    """Whoever is told of something finds it there after a crash."""
+    """After a crash everything that was announced is still there."""
     bench.disk.hold()
     done = bench.ask(Publish(NODE, (entry("a"),)))
     await asyncio.sleep(0)
@@ -209,7 +209,7 @@ async def test_an_answer_and_an_event_wait_for_the_commit(bench: Bench) -> None:
 
 
 async def test_an_item_is_published_and_locked_in_one_commit(bench: Bench) -> None:
-    """A worker that waits costs no second commit."""
+    """A waiting worker costs no second commit."""
     before = bench.disk.commits
     await bench.ask(Publish(NODE, (entry("a"), entry("b"))))
     await bench.until(3)
@@ -217,7 +217,7 @@ async def test_an_item_is_published_and_locked_in_one_commit(bench: Bench) -> No
 
 
 async def test_what_happens_during_a_commit_is_one_commit_more(bench: Bench) -> None:
-    """Group commit: the disk does not care how much it is."""
+    """Group commit: a larger commit costs the disk no more."""
     bench.disk.hold()
     first = bench.ask(Publish(NODE, (entry("a"),)))
     await asyncio.sleep(0)
@@ -232,7 +232,7 @@ async def test_what_happens_during_a_commit_is_one_commit_more(bench: Bench) -> 
 async def test_a_repetition_is_answered_after_the_commit_of_the_first(
     bench: Bench,
 ) -> None:
-    """Or a crash between the two would lose what was confirmed."""
+    """Otherwise a crash between the two would lose a confirmed item."""
     bench.disk.hold()
     first = bench.ask(Publish(NODE, (entry("a"),)))
     await asyncio.sleep(0)
@@ -253,7 +253,7 @@ async def test_a_repetition_is_answered_after_the_commit_of_the_first(
 async def test_a_repeated_retract_is_known_before_the_first_is_on_disk(
     bench: Bench,
 ) -> None:
-    """What has ended is looked up in the store, and this is not there yet."""
+    """Ends are looked up in the store, and this one is not there yet."""
     await bench.ask(Publish(NODE, (entry("a"),)))
     await bench.until(2)
     retract = bench.accept("a")
@@ -268,7 +268,7 @@ async def test_a_repeated_retract_is_known_before_the_first_is_on_disk(
 async def test_an_event_of_a_lock_that_has_ended_by_then_is_not_sent(
     bench: Bench,
 ) -> None:
-    """The worker would begin what another one has."""
+    """Otherwise the worker would begin an item that another one has."""
     bench.disk.hold()
     bench.ask(Publish(NODE, (entry("a"),)))
     await asyncio.sleep(0)
@@ -285,7 +285,7 @@ async def test_an_event_of_a_lock_that_has_ended_by_then_is_not_sent(
 async def test_a_commit_that_fails_takes_back_all_that_was_built_upon_it(
     bench: Bench,
 ) -> None:
-    """The disk was full, and is not any more: nothing half done is left."""
+    """The disk was full, and has room again: nothing half done is left."""
     bench.disk.hold()
     bench.disk.error = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     first = bench.ask(Publish(NODE, (entry("a"),)))
@@ -310,7 +310,7 @@ async def test_a_commit_that_fails_takes_back_all_that_was_built_upon_it(
 
 
 async def test_who_looks_while_the_disk_is_full_is_told_so(bench: Bench) -> None:
-    """Neither nothing at all nor that a node is not there, which nobody knows."""
+    """The answer must be neither empty nor "no such node", since neither is known."""
     bench.disk.hold()
     bench.disk.error = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     made = bench.ask(Create("new"))
@@ -338,7 +338,7 @@ async def test_who_looks_while_the_disk_is_full_is_told_so(bench: Bench) -> None
 
 
 async def test_a_node_is_there_until_its_deletion_is_on_disk(bench: Bench) -> None:
-    """And then it is not: who asks meanwhile waits for it."""
+    """Requests in between wait for that."""
     bench.disk.hold()
     deleted, looked, listed = bench.ask(Delete(NODE)), bench.look(NODE), bench.names()
     assert not looked.done()
@@ -354,7 +354,7 @@ async def test_a_node_is_there_until_its_deletion_is_on_disk(bench: Bench) -> No
 async def test_a_store_that_cannot_be_read_is_tried_again(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And until then every request is refused, not forgotten."""
+    """Until then every request is refused, and none is forgotten."""
     bench.disk.error = OSError(errno.EIO, os.strerror(errno.EIO))
     assert isinstance(await bench.ask(Publish(NODE, (entry("a"),))), Unwritten)
     bench.disk.error = None
@@ -369,7 +369,10 @@ async def test_a_store_that_cannot_be_read_is_tried_again(
 async def test_locks_and_tokens_survive_a_restart_and_are_sent_again(
     bench: Bench,
 ) -> None:
-    """queue.md §4: the same token, once the holder is known to be there; nothing new."""
+    """Queue decisions §4.
+
+    The same token when the holder is heard of, and nothing new.
+    """
     await bench.ask(Publish(NODE, tuple(entry(name) for name in "abc")))
     await bench.until(3)
     tokens = dict(bench.tokens)
@@ -394,7 +397,7 @@ async def test_a_lock_times_out_by_the_clock(bench: Bench) -> None:
     bench.out.clear()
     bench.clock.advance(60.0)
     assert await bench.until(1) == [NotifyUnlock(BEE, NODE, ("a",))]
-    # The backoff of a first failed delivery.
+    # The backoff after a first failed delivery.
     bench.clock.advance(1.0)
     assert (await bench.until(2))[1] == Sent(OTHER_BEE, [("a", "<x xmlns='urn:x'/>")])
 
@@ -402,7 +405,7 @@ async def test_a_lock_times_out_by_the_clock(bench: Bench) -> None:
 async def test_a_lock_that_timed_out_meanwhile_is_told_of_in_the_first_session(
     bench: Bench,
 ) -> None:
-    """XEP-0254 §4: the late worker gets an unlock, and before the session nobody can."""
+    """XEP-0254 §4: the late worker gets an unlock, which needs a session."""
     await bench.ask(Publish(NODE, (entry("a"),)))
     await bench.until(2)
     await bench.restart()
@@ -416,7 +419,7 @@ async def test_a_lock_that_timed_out_meanwhile_is_told_of_in_the_first_session(
 
 
 async def test_an_event_that_bounces_releases_its_items(bench: Bench) -> None:
-    """It has not received them; and gets nothing more until it is heard of."""
+    """The worker has not received them, and gets nothing more until it is heard of."""
     await bench.ask(Publish(NODE, (entry("a"),)))
     await bench.until(2)
     ((event_id, _),) = bench.engine._sent.items()
@@ -433,7 +436,7 @@ async def test_an_event_that_bounces_releases_its_items(bench: Bench) -> None:
 
 
 async def test_a_node_made_anew_knows_nothing_of_the_one_before(bench: Bench) -> None:
-    """Also while the deletion of that one is not on disk yet."""
+    """Even while the deletion of the old node is not on disk yet."""
     await bench.ask(Publish(NODE, (entry("a"),)))
     await bench.until(2)
     await bench.ask(bench.reject("a"), BEE)
@@ -449,7 +452,7 @@ async def test_a_node_made_anew_knows_nothing_of_the_one_before(bench: Bench) ->
 async def test_what_dies_before_its_node_is_deleted_is_not_requeued_in_a_new_one(
     bench: Bench,
 ) -> None:
-    """The store has no such item, and would fail the commit of everybody."""
+    """The store has no such item; otherwise the commit of everybody would fail."""
     await bench.ask(Publish(NODE, (entry("a"), entry("b"))))
     await bench.until(3)
     cat = "cat@example.org/1"
@@ -472,7 +475,7 @@ async def test_what_dies_before_its_node_is_deleted_is_not_requeued_in_a_new_one
 async def test_nothing_is_remembered_in_memory_when_all_is_on_disk(
     bench: Bench,
 ) -> None:
-    """Of a deleted node neither: who makes nodes and deletes them would fill it."""
+    """Deleted nodes too: otherwise making and deleting nodes would fill the memory."""
     await bench.ask(Publish(NODE, (entry("a"), entry("b"))))
     await bench.until(3)
     retract = bench.accept("a")
@@ -488,7 +491,7 @@ async def test_nothing_is_remembered_in_memory_when_all_is_on_disk(
 async def test_what_settled_an_item_is_known_while_its_id_is_used_again(
     bench: Bench,
 ) -> None:
-    """Whichever of the ends is on disk yet; and after a restart."""
+    """Whichever of the ends is on disk yet; also after a restart."""
     await bench.ask(Configure(NODE, {"queue#dedupe_window": "0"}))
     retracts: list[Retract] = []
     for number in range(3):
@@ -513,7 +516,7 @@ async def test_what_settled_an_item_is_known_while_its_id_is_used_again(
 async def test_what_is_settled_is_known_while_another_of_its_id_comes(
     bench: Bench,
 ) -> None:
-    """The end of the one and the other are both still on their way to the disk."""
+    """Both ends may not be on disk yet."""
     await bench.ask(Configure(NODE, {"queue#dedupe_window": "0"}))
     await bench.ask(Publish(NODE, (entry("a"),)))
     await bench.until(3)
@@ -533,7 +536,7 @@ async def test_what_is_settled_is_known_while_another_of_its_id_comes(
 
 
 async def test_memories_end(bench: Bench) -> None:
-    """The store does not grow with all that ever was."""
+    """The store must not grow with everything that ever was."""
     await bench.ask(Publish(NODE, (entry("a"),)))
     await bench.until(2)
     retract = bench.accept("a")
@@ -550,7 +553,7 @@ async def test_memories_end(bench: Bench) -> None:
 async def test_a_page_skips_nothing_though_some_of_it_is_being_changed(
     bench: Bench,
 ) -> None:
-    """What dies meanwhile comes behind what is dead on disk; a purge goes by pages."""
+    """Newly dead items come behind those on disk; a purge goes page by page."""
     for name in "abcdef":
         bench.out.clear()
         await bench.ask(Publish(NODE, (entry(name),)))
@@ -573,7 +576,10 @@ async def test_a_page_skips_nothing_though_some_of_it_is_being_changed(
 
 
 async def test_what_is_kept_is_shown_until_its_time_is_over(bench: Bench) -> None:
-    """Also what is not on disk yet, and no longer, though it is there still."""
+    """Items not on disk yet are shown too.
+
+    Expired ones are not, even if still there.
+    """
     await bench.ask(Configure(NODE, {"queue#keep_accepted": "30"}))
     await bench.ask(Publish(NODE, (entry("a"), entry("b"))))
     await bench.until(4)
@@ -602,7 +608,7 @@ async def test_what_is_kept_is_shown_until_its_time_is_over(bench: Bench) -> Non
 
 
 async def test_a_subscription_is_answered_before_its_first_event(bench: Bench) -> None:
-    """A worker that gets an item of a queue that it has not subscribed to drops it."""
+    """A worker drops an item of a queue to which it has not subscribed yet."""
     await bench.ask(Publish(NODE, tuple(entry(name) for name in "abc")))
     await bench.until(3)
     bench.out.clear()
@@ -618,7 +624,7 @@ async def test_a_subscription_is_answered_before_its_first_event(bench: Bench) -
 async def test_who_is_heard_of_during_a_commit_gets_items_after_it(
     bench: Bench,
 ) -> None:
-    """Without a second event: nothing else may come for an hour."""
+    """No second event is needed: the next one may be an hour away."""
     await bench.restart()
     bench.engine.online()
     bench.out.clear()
@@ -633,7 +639,7 @@ async def test_who_is_heard_of_during_a_commit_gets_items_after_it(
 
 
 async def test_without_a_session_nothing_is_given_out(bench: Bench) -> None:
-    """It would time out, and count, and nobody has had it."""
+    """Its lock would time out and count, although no worker has had it."""
     bench.engine.offline()
     await bench.ask(Publish(NODE, (entry("a"),)))
     stats = await bench.stats()
@@ -643,7 +649,7 @@ async def test_without_a_session_nothing_is_given_out(bench: Bench) -> None:
 async def test_what_died_in_the_commit_under_way_is_purged_and_requeued(
     bench: Bench,
 ) -> None:
-    """Pipelined requests see what those before them have decided."""
+    """Pipelined requests see the decisions of those before them."""
     await bench.ask(Publish(NODE, (entry("a"), entry("b"))))
     await bench.until(3)
     bench.disk.hold()

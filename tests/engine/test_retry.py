@@ -57,7 +57,7 @@ def retry(*jitters: float) -> Retry:
 
 
 async def test_delays_double_up_to_the_cap_until_the_request_succeeds() -> None:
-    """A service that is away for long is asked less and less."""
+    """A service that is away for long is asked less often."""
     service, again = Service(*[SILENCE] * 6), retry()
     done = await again.repeat(
         service.request, pause=service.pause, now=service.clock.now
@@ -68,7 +68,7 @@ async def test_delays_double_up_to_the_cap_until_the_request_succeeds() -> None:
 
 
 async def test_jitter_takes_its_part_of_each_delay() -> None:
-    """Many clients of one service spread."""
+    """So many clients of one service spread out."""
     service = Service(*[SILENCE] * 3)
     await retry(1.0, 0.75, 0.5).repeat(
         service.request, pause=service.pause, now=service.clock.now
@@ -87,7 +87,7 @@ async def test_a_refusal_that_will_not_pass_is_raised_at_once() -> None:
 
 
 async def test_the_caller_says_which_errors_may_pass() -> None:
-    """A publish of the plugin waits for a service that is away, not for a full one."""
+    """A publish of the plugin waits for an absent service, but not for a full one."""
     service = Service(AWAY, FULL)
     with pytest.raises(RequestRefused, match="resource-constraint"):
         await retry().repeat(
@@ -130,7 +130,7 @@ async def test_when_attempts_run_out_one_without_an_answer_counts_most(
 async def test_no_attempt_begins_when_the_time_is_over(
     give_up_at: float, asked_at: list[float]
 ) -> None:
-    """The caller gets the error before the delay, and not after it."""
+    """The caller gets the error before the delay, not after it."""
     service = Service(*[SILENCE] * 9)
     with pytest.raises(NoAnswer):
         await retry().repeat(
@@ -154,7 +154,7 @@ async def test_a_pause_that_runs_out_of_time_ends_the_attempts() -> None:
 
 
 def test_failures_are_counted_from_the_last_success() -> None:
-    """A connection that held for a while is made again soon."""
+    """After a connection that held for a while, the next one is made soon."""
     again = retry()
     assert [again.failed() for _ in range(3)] == [1, 2, 4]
     again.succeeded()

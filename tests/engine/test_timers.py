@@ -7,7 +7,7 @@ from qos.testing.clock import ManualClock
 
 
 def test_what_is_cleared_again_and_again_costs_no_memory() -> None:
-    """A message that is held may be held for a week, and is released in a second."""
+    """A held message may be held for a week, and is released within a second."""
     clock = ManualClock(1000.0)
     fired: list[int] = []
     timers: Timers[int] = Timers(clock, fired.append)
@@ -21,7 +21,7 @@ def test_what_is_cleared_again_and_again_costs_no_memory() -> None:
 
 
 def test_what_is_kept_comes_in_its_order_whatever_was_cleared_between() -> None:
-    """To clear up must not lose, nor repeat, what is still to come."""
+    """Removing outdated timers must neither lose nor repeat the others."""
     clock = ManualClock(1000.0)
     fired: list[int] = []
     timers: Timers[int] = Timers(clock, fired.append)

@@ -12,7 +12,7 @@ from two_ends import World
 
 MESSAGES = 40
 
-#: The simulation tries far more, of far more; here a failure is easier to look into.
+#: The simulation tries far more; here a failure is easier to examine.
 SEEDS = range(20)
 
 
@@ -27,7 +27,7 @@ def check(world: World, sent: dict[str, int]) -> None:
     for msg_id, number in sent.items():
         level = world.levels[msg_id]
         times, total = handed[str(number)], ever[str(number)]
-        # None: the sender was killed between the end and the telling of it.
+        # None: the sender was killed between the end and its report.
         outcome = world.outcomes.get(msg_id)
         assert outcome is not None or world.events["sender killed"]
         if level is Level.ASSURED:
@@ -39,7 +39,10 @@ def check(world: World, sent: dict[str, int]) -> None:
 
 
 def never_in_doubt(world: World, sent: dict[str, int]) -> None:
-    """Kills and a bad network alone leave no doubt: what was written is there."""
+    """Kills and a bad network alone leave no doubt.
+
+    Everything written is still there.
+    """
     for msg_id in sent:
         if world.levels[msg_id] is Level.ASSURED:
             assert world.outcomes.get(msg_id) is not OutgoingState.IN_DOUBT
@@ -82,7 +85,10 @@ async def test_each_message_ends_as_it_is_said_to_end(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 async def test_a_lost_store_and_a_deadline_lead_to_no_false_outcome(seed: int) -> None:
-    """The receiver's disk is replaced now and then: in doubt, but never a lie."""
+    """The receiver's disk is replaced now and then.
+
+    Doubt is allowed, a false outcome is not.
+    """
     world = World(seed, link=bad_link(seed))
     sent = {}
     for number in range(MESSAGES):
@@ -102,7 +108,7 @@ async def test_a_lost_store_and_a_deadline_lead_to_no_false_outcome(seed: int) -
 
 @pytest.mark.parametrize("seed", range(10))
 async def test_ordered_messages_arrive_in_order(seed: int) -> None:
-    """Nothing ends here but by delivery, so nothing can overtake anything."""
+    """Here messages end by delivery only, so none can overtake another."""
     world = World(seed, link=bad_link(seed))
     accepted = []
     for number in range(MESSAGES):
@@ -122,7 +128,7 @@ async def test_ordered_messages_arrive_in_order(seed: int) -> None:
 async def test_a_receiver_with_little_room_gets_everything_in_the_end(
     seed: int,
 ) -> None:
-    """Resource-constraint narrows the window and loses nothing."""
+    """Resource-constraint narrows the window, and loses nothing."""
     limits = InboxLimits(quotas=Quotas(messages=3), hold_ttl_s=30.0)
     world = World(seed, link=Link(seed, loss=0.05), limits=limits)
     sent = {}
@@ -141,7 +147,7 @@ async def test_a_receiver_with_little_room_gets_everything_in_the_end(
 async def test_ordered_messages_do_not_take_the_room_of_those_before_them(
     seed: int,
 ) -> None:
-    """A peer that holds only later ones could never release any of them."""
+    """A peer that holds only later messages could never release any of them."""
     limits = InboxLimits(quotas=Quotas(messages=2))
     world = World(seed, link=Link(seed, loss=0.3), limits=limits)
     for number in range(10):

@@ -1,7 +1,7 @@
-"""A sender and a receiver, whole but for the XML: engines, stores, a bad network.
+"""A sender and a receiver without XML: engines, stores, a bad network.
 
-Virtual time, one thread, one seed. What a process has not committed when it is
-killed is gone; what it sent is on its way all the same.
+Virtual time, one thread, one seed. A killed process loses what it has not committed;
+what it has sent is still in flight.
 """
 
 import asyncio
@@ -27,19 +27,19 @@ RECEIVER = "lamp@example.org/1"
 
 
 async def settle() -> None:
-    """Let everything run that is ready, and what that makes ready."""
+    """Run everything that is ready, and everything that this makes ready."""
     for _ in range(8):
         await asyncio.sleep(0)
 
 
 def slow_store(clock: ManualClock, store_id: str) -> SimulatedStore:
-    """A store that takes its time, and loses what it was killed over."""
+    """A store that takes its time, and loses the commit during which it is killed."""
     return SimulatedStore(MessageDisk("end", store_id), clock)
 
 
 @dataclass
 class Alive:
-    """Whether the process that a callback belongs to is still the same one."""
+    """Whether the process that a callback belongs to is still running."""
 
     value: bool = True
 
@@ -110,7 +110,7 @@ class World:
         self.start_receiver()
 
     def wipe_receiver(self) -> None:
-        """The receiver comes back with an empty disk, and so as another store."""
+        """Give the receiver an empty disk, and so another store id."""
         self.kill_receiver()
         self.events["receiver wiped"] += 1
         self.inbox.stop()
@@ -120,11 +120,11 @@ class World:
         self.start_receiver()
 
     def soon(self, strike: Callable[[], None]) -> None:
-        """Strike at a moment between any two things that may happen."""
+        """Strike at a time between any two events."""
         self.clock.call_at(self.clock.now() + self.random.uniform(0, 0.1), strike)
 
     def reconnect(self) -> None:
-        """The connection is cut: what is on its way is lost."""
+        """Cut the connection: everything in flight is lost."""
         self.events["cut"] += 1
         self.epoch += 1
         self.outbox.session_lost()
@@ -188,7 +188,7 @@ class World:
             self.collect()
 
     def collect(self) -> None:
-        """Note the outcomes that are known; none ever changes."""
+        """Record the known outcomes; none may ever change."""
         for delivery in self.watching:
             if delivery.ended:
                 assert delivery._outcome is not None

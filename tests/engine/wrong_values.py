@@ -1,8 +1,8 @@
 """Calls a public function with wrong values for each of its parameters.
 
-The values are found by the annotation of a parameter, so a new parameter is tested
-without a new line here. Only what the annotation cannot say (bounds, words, JIDs) is
-given by the test.
+The wrong values follow from the annotation of a parameter, so a new parameter is tested
+without a new line here. Only limits, words and JIDs, which an annotation cannot
+express, are given by the test.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 
-#: Long enough for whatever is refused; what is accepted may wait for ever.
+#: Long enough for any refusal; a call that is accepted may wait for ever.
 _TAKES_S_MAX = 5.0
 
 #: A value of each kind that callers confuse.
@@ -23,7 +23,7 @@ _VALUES: tuple[object, ...] = (
     *("text", b"bytes", ["list"], {"a": "dict"}, object()),
 )
 
-#: Of the values, those that an annotation allows; of any other name: none.
+#: The values that each annotation allows; for any other annotation: none.
 _ALLOWED: Mapping[str, Callable[[object], bool]] = {
     "None": lambda value: value is None,
     "bool": lambda value: isinstance(value, bool),
@@ -37,14 +37,14 @@ _ALLOWED: Mapping[str, Callable[[object], bool]] = {
     "Sequence": lambda value: isinstance(value, list),
     "Collection": lambda value: isinstance(value, list),
     "Mapping": lambda value: isinstance(value, dict),
-    # They are words or URLs: which, the test says.
+    # These are words or URLs; the test gives wrong ones.
     "Literal": lambda value: isinstance(value, str),
 }
 
-#: Wrong where a JID is wanted.
+#: Wrong as a JID.
 NO_JIDS = ("", "a b@example.org", "@example.org", "a@", "a@b@c", "\ud800@example.org")
 
-#: Wrong where a length of time is wanted.
+#: Wrong as a length of time.
 NO_SECONDS = (-1, -0.5)
 
 
@@ -62,7 +62,7 @@ def wrong_for(parameter: inspect.Parameter) -> list[object]:
 
 
 def parameters_of(function: Callable[..., object]) -> dict[str, inspect.Parameter]:
-    """The parameters that an application gives."""
+    """The parameters that an application passes."""
     parameters = dict(inspect.signature(function).parameters)
     parameters.pop("self", None)
     return parameters
@@ -75,10 +75,10 @@ async def accepted(
     *,
     without: Sequence[str] = (),
 ) -> list[str]:
-    """Give each parameter each wrong value; returns what was not refused by its name.
+    """Pass each wrong value for each parameter; returns those not refused by name.
 
     Args:
-        function: what is tested.
+        function: the function to test.
         valid: arguments with which it does something.
         wrong: further wrong values, by parameter.
         without: parameters for which any value is right.

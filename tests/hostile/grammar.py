@@ -1,7 +1,7 @@
-"""What a hostile peer may write: our vocabulary, put together well and badly, as bytes.
+"""Stanzas of a hostile peer: our vocabulary, combined well and badly, as bytes.
 
-A grammar says of each element which attributes and children it has; then chance leaves out,
-repeats, exchanges and adds. What comes out is well-formed XML (a server would not pass on
+A grammar gives the attributes and children of each element; chance then leaves out,
+repeats, exchanges and adds. The result is well-formed XML (a server would not pass on
 anything else), spelled in any way that XML permits. It knows no stanza handler.
 """
 
@@ -37,7 +37,7 @@ __all__ = ["CONTENTS", "QUEUE_REQUESTS", "REQUESTS", "Asked", "Grammar", "Writte
 
 XML = "http://www.w3.org/XML/1998/namespace"
 
-#: Of values: what is right stands first, and is taken as often as all that follow.
+#: Values: the right one stands first, and is chosen as often as all others together.
 IDS = ("1", "2", "", "x" * 1_024, "x" * 1_025, "'\"<>&\t\n{}/@ ]\u2028\U0001f4a1")
 NUMBERS = ("1", "3", "-1", "0", "1e999", "nan", "9" * 400, "", "²", " 1 ", "0x10")
 NODES = ("jobs", "", "no such node", "x" * 2_000, "\u2028'")
@@ -76,7 +76,7 @@ _EVENT = {
 }
 _LISTED = ("item", "item", "item", "outcome", "body")
 
-#: By the name of the element; where two namespaces have one of that name, by both.
+#: By the name of the element; if two namespaces share a name, by both.
 RULES: dict[str, Rule] = {
     **{
         name: Rule(NAMESPACES, {"msgId": IDS, **_SENDER}, children)
@@ -120,8 +120,8 @@ RULES: dict[str, Rule] = {
     ),
     "text": Rule((STANZAS,), {}, (), TEXTS),
     "ping": Rule(("urn:xmpp:ping",)),
-    # Not jabber:iq:roster: slixmpp 1.17 means to refuse a stranger's with code=503, a
-    # number, which it cannot write: a traceback, and no answer.
+    # Without jabber:iq:roster: slixmpp 1.17 tries to refuse a stranger's with code=503,
+    # a number, which it cannot write. The result is a traceback and no answer.
     "query": Rule((DISCO_INFO, DISCO_ITEMS), {"node": NODES}),
     # -- queues
     "pubsub": Rule(
@@ -220,7 +220,7 @@ RULES: dict[str, Rule] = {
     "priority": Rule(("jabber:client",), {}, (), NUMBERS),
 }
 
-#: Those whose name is not the element's.
+#: Rules whose name is not that of the element.
 _NAMES = {"answers": "batch", "occupant": "x"}
 
 _CONDITIONS = (
@@ -228,14 +228,14 @@ _CONDITIONS = (
     *("bad-request", "gone", "nonsense"),
 )
 
-#: What slixmpp 1.17 leaves unanswered in an iq of type set, and no handler of ours sees:
-#: a question of XEP-0030, and an error.
+#: Iqs of type set that slixmpp 1.17 leaves unanswered, and that none of our handlers
+#: sees: a query of XEP-0030, and an error.
 _LEFT_BY_SLIXMPP = re.compile(rb"<iq[^>]*><(p:)?(query|error)\b")
 
 REQUESTS = ("assured",) * 3 + ("deliver",) * 2 + ("acknowledged", "batch", "batch")
 QUEUE_REQUESTS = ("pubsub",) * 8 + ("query", "ping")
 
-#: What may be in any other kind of stanza.
+#: The possible contents of any other kind of stanza.
 CONTENTS = {
     "answer": ("received", "hold", "answers", "error", "pubsub", "query"),
     "message": ("body", "log", "log", "event", "pubsub", "assured", "error"),
@@ -246,7 +246,7 @@ _KINDS = ("iq",) * 5 + tuple(CONTENTS)
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """An iq that has to be answered: from whom, and its id."""
+    """An iq that must be answered: its sender and its id."""
 
     source: str
     iq_id: str
@@ -254,7 +254,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A stanza as bytes, and what it asks for if it is a request."""
+    """A stanza as bytes, with the request in it, if there is one."""
 
     data: bytes
     asked: Asked | None = None
@@ -266,10 +266,10 @@ class Grammar:
     Args:
         to: the JID.
         namespace: of the stream.
-        requests: names of what an iq asks for.
+        requests: names of the children that an iq may have.
         sources: JIDs of peers.
-        pending: ids of requests that wait for an answer, as they are at the moment.
-        names: what names and ids end with, so that they are others than before.
+        pending: the present ids of requests that wait for an answer.
+        names: a suffix that makes names and ids different from earlier ones.
     """
 
     def __init__(
@@ -292,12 +292,12 @@ class Grammar:
         self._count = 0
 
     def stanza(self, seed: int, kind: str = "", about: str = "") -> Written:
-        """Any; this number makes all choices.
+        """A random stanza; this number makes all choices.
 
         Args:
             seed: the number.
             kind: iq, answer, message or presence; '': any.
-            about: the name of what is in it; '': anything that may be.
+            about: the name of its content; '': any possible one.
         """
         self._chance = Random(seed)
         kind = kind or self._chance.choice(_KINDS)
@@ -325,7 +325,7 @@ class Grammar:
         )
         kind = self._chance.choice(("set", "set", "set", "get"))
         head = {"from": source, "to": self._to, "id": iq_id, "type": kind}
-        # RFC 6120 §8.2.3: one child; a server passes on others as well.
+        # RFC 6120 §8.2.3: one child; but a server passes on others as well.
         data = self._stanza("iq", head, about, first=True)
         is_asked = not (_LEFT_BY_SLIXMPP.match(data) and kind == "set")
         return Written(data, Asked(source, iq_id) if is_asked else None)

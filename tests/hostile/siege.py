@@ -1,8 +1,8 @@
-"""One of ours at the embedded server, and hostile peers that write bytes to it.
+"""One of our endpoints at the embedded server, and hostile peers that write to it.
 
-The bytes go from the server's end of the connection through slixmpp's parser, whatever
-from they claim: so a stanza comes as no server would let it pass. What the one under
-siege writes is kept, and reaches nobody. It answers nothing in the place of peers.
+The bytes go from the server's end of the connection through slixmpp's parser, with any
+`from`: stanzas arrive that no server would let pass. Everything that the endpoint
+writes is recorded, and reaches nobody. It gets no answers in the place of peers.
 """
 
 from __future__ import annotations
@@ -42,18 +42,18 @@ LOG = "log@localhost/1"
 #: An answer takes milliseconds; the rest is for a machine under load.
 _ANSWER_S_MAX = 10.0
 
-#: There is no TLS here, and to read the certificates of the system takes 0.2 s a stream.
+#: There is no TLS here, and reading the system's certificates takes 0.2 s per stream.
 _NO_CERTIFICATES = mock.patch.object(ssl.SSLContext, "set_default_verify_paths")
 
 _PING = "<iq type='get' id='{}' from='{}' to='{}'><ping xmlns='urn:xmpp:ping'/></iq>"
 
 
 class Siege:
-    """The connection of the one under siege, at the server's end.
+    """The connection of the besieged endpoint, at the server's end.
 
     Attributes:
-        written: what it has written since.
-        errors: log records of errors, and what went wrong in the event loop.
+        written: everything that it has written since.
+        errors: log records of errors, and errors of the event loop.
     """
 
     def __init__(
@@ -89,16 +89,16 @@ class Siege:
 
     @property
     def is_up(self) -> bool:
-        """Whether its stream still is."""
+        """Whether its stream is still up."""
         return self._connection._reader is not None
 
     def send(self, data: bytes) -> None:
-        """Write to it."""
+        """Write to the endpoint."""
         self._connection.send(data)
         self._connection.flush()
 
     async def come_back(self) -> None:
-        """Let it end its stream, or end it, and wait for the next."""
+        """Let it end its stream, or end the stream, and wait for the next one."""
         again = self.xmpp.wait_until("session_start", timeout=_ANSWER_S_MAX)
         self._connection.flush()
         asyncio.get_running_loop().call_later(0.1, self._connection.abort)
@@ -106,13 +106,13 @@ class Siege:
         self._connection = self._found()
 
     async def settle(self, asked: Sequence[Asked] = ()) -> None:
-        """Wait until each of these has an answer, and what was sent is worked off."""
+        """Wait until each of these has an answer, and all input is handled."""
         async with asyncio.timeout(_ANSWER_S_MAX):
             wanted = Counter(asked)
             while self.is_up and wanted - Counter(self.answers()):
                 self._changed.clear()
                 await self._changed.wait()
-            # And whatever comes too often.
+            # Also when something comes too often.
             self._sentinels += 1
             last = Asked("alice@localhost/sentinel", f"sentinel {self._sentinels}")
             self.send(_PING.format(last.iq_id, last.source, self.jid).encode())
@@ -121,7 +121,7 @@ class Siege:
                 await self._changed.wait()
 
     def answers(self) -> list[Asked]:
-        """To whom it has answered, and which id."""
+        """The receiver and id of each of its answers."""
         return [
             Asked(xml.get("to", ""), xml.get("id", ""))
             for xml in self.written
@@ -131,7 +131,7 @@ class Siege:
     async def endure(
         self, stanzas: Sequence[Written], cuts: Sequence[int] = ()
     ) -> None:
-        """Send these, in pieces cut at these places, and wait for the answers."""
+        """Send these, cut at these places, and wait for the answers."""
         data = b"".join(each.data for each in stanzas)
         places = sorted({place % (len(data) + 1) for place in cuts} | {0, len(data)})
         for start, end in pairwise(places):
@@ -141,7 +141,7 @@ class Siege:
 
     @property
     def reported(self) -> Counter[str]:
-        """Events of XEP-0337 that it has sent, by the account that they are about."""
+        """The events of XEP-0337 that it has sent, by the account that they are about."""
         return Counter(
             log.get("subject", "").partition("/")[0]
             for xml in self.written
@@ -151,7 +151,7 @@ class Siege:
 
 @contextlib.asynccontextmanager
 async def besieged_device(**options: Any) -> AsyncIterator[Siege]:
-    """Bob, who takes messages and asks queue services; these are options of xep_qos."""
+    """Bob, who takes messages and asks queue services, with these options of xep_qos."""
     accounts = {"bob": "secret", "alice": "secret"}
     rosters = {"bob": {"alice@localhost": "both"}}
     plugins = {"xep_qos": {"event_log_to": LOG, **options}, "xep_0254": {}}
@@ -166,7 +166,7 @@ async def besieged_device(**options: Any) -> AsyncIterator[Siege]:
 
 
 def _take_messages(client: ClientXMPP) -> None:
-    """Be an application that takes each message, whatever is in it."""
+    """An application that takes each message, whatever its content."""
     path = MatchXPath("{jabber:client}message")
     client.register_handler(Callback("takes", path, lambda _message: None))
 
@@ -188,7 +188,7 @@ async def besieged_service(folder: Path) -> AsyncIterator[Siege]:
 
 @contextlib.contextmanager
 def _watched(siege: Siege) -> Iterator[Siege]:
-    """Collect what fails, wherever it is caught."""
+    """Collect errors, wherever they are caught."""
     loop = asyncio.get_running_loop()
     handler = logging.Handler(logging.ERROR)
 
@@ -208,9 +208,9 @@ def _watched(siege: Siege) -> Iterator[Siege]:
 
 
 def _is_slixmpps(problem: Any) -> bool:
-    """Whether slixmpp 1.17 failed by itself: no function of ours had a part in it.
+    """Whether slixmpp 1.17 failed by itself, without one of our functions.
 
-    On an error without a condition that it knows, in answer to a question of its own; and
+    It fails on an error without a known condition, in answer to a query of its own; and
     it keeps no reference to the task that it starts for a peer's capabilities.
     """
     text = str(problem)
@@ -224,7 +224,7 @@ def _is_slixmpps(problem: Any) -> bool:
 
 
 def size_of(roots: Sequence[object]) -> int:
-    """How many entries there are in all that these hold of ours, at any depth."""
+    """The number of entries of ours in all of these, at any depth."""
     seen: set[int] = set()
     left: list[Any] = list(roots)
     size = 0

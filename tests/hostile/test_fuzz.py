@@ -1,7 +1,7 @@
-"""Whatever bytes a peer makes up: no traceback, one answer to each iq, no growth.
+"""Whatever bytes a peer writes: no traceback, one answer to each iq, no growth.
 
-`make fuzz EXAMPLES=n` tries as many as one likes; here are a few. A list of stanzas that
-has failed once is an example for good.
+`make fuzz EXAMPLES=n` tries any number of lists; here are a few. A list of stanzas that
+has failed once stays as an example.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from siege import QUEUES, Siege, besieged_device, besieged_service, size_of
 from xep_0254 import XEP_0254, NewItem
 from xep_qos import XEP_QOS
 
-#: Lists of stanzas, each at one that has just started.
+#: Lists of stanzas, each for an endpoint that has just started.
 EXAMPLES = int(os.environ.get("EXAMPLES", "15"))
 
-#: Each is a stanza: so of a list that fails what does no harm is left out.
+#: Each number is a stanza, so that hypothesis can leave out harmless ones.
 SEEDS = st.lists(st.integers(0, 2**32), min_size=1, max_size=60)
 
-#: Where the bytes are cut into what comes in one read.
+#: The places where the bytes are divided between two reads.
 CUTS = st.lists(st.integers(0, 2**16), max_size=8)
 
 FUZZ = settings(
@@ -43,7 +43,7 @@ FUZZ = settings(
 
 
 def check(siege: Siege, stanzas: list[Written]) -> None:
-    """What holds after any stanzas at all."""
+    """Check everything that must hold after any stanzas."""
     assert not siege.errors
     assert siege.is_up
     asked = [each.asked for each in stanzas if each.asked]
@@ -99,7 +99,10 @@ SERVICE = "alice@localhost/a"
 async def test_no_answer_of_a_service_harms_who_asks_it(
     seeds: list[int], cuts: list[int]
 ) -> None:
-    """What it says of queues, and its events: who asks gets what it is, or a QosError."""
+    """Its answers about queues, and its events.
+
+    The caller gets a result, or a QosError.
+    """
     async with besieged_device() as siege:
         queues = XEP_0254.of(siege.xmpp)
         queues.add_listener(SERVICE, "jobs", lambda _event: None)
@@ -129,7 +132,7 @@ async def test_no_answer_of_a_service_harms_who_asks_it(
 
 
 def questions(queues: XEP_0254) -> list[Coroutine[Any, Any, object]]:
-    """One of each kind, whose answer is read in a way of its own."""
+    """One of each kind whose answer is read in its own way."""
     here = (SERVICE, "jobs")
     return [
         queues.create(SERVICE),
@@ -145,7 +148,7 @@ def questions(queues: XEP_0254) -> list[Coroutine[Any, Any, object]]:
 
 
 def _create() -> Written:
-    """So that there is a node that everybody may do something to."""
+    """Create a node that is open to everybody."""
     asked = Asked("alice@localhost/a", "create")
     text = (
         f"<iq type='set' id='{asked.iq_id}' from='{asked.source}' to='{QUEUES}'>"
@@ -166,7 +169,7 @@ def _create() -> Written:
 async def test_each_of_a_thousand_requests_at_once_is_answered_once(
     tmp_path: Path, ids: str
 ) -> None:
-    """RFC 6120 §8.2.3; also those that wait for one write, or for one hand-over."""
+    """RFC 6120 §8.2.3; even those that wait for one write, or for one hand-over."""
     options = {"trust": "all", "quota_messages": 5_000}
     async with besieged_device(store=f"sqlite:{tmp_path}/bob.db", **options) as siege:
         message = "<message xmlns='jabber:client'><body>x</body></message>"
@@ -188,10 +191,10 @@ async def test_each_of_a_thousand_requests_at_once_is_answered_once(
 
 # -- growth -----------------------------------------------------------------
 
-#: In these tests all tables that are bounded by a number have room for so many.
+#: In these tests every table with a numeric limit has room for this many entries.
 ROOM = 20
 
-#: Constants of the code that are such numbers; options are set below.
+#: Constants of the code that are such limits; options are set below.
 BOUNDS = (
     *("qos.core.rate.SOURCES_MAX", "xep_qos.guard._ROOMS_MAX"),
     *("xep_qos.discovery._PRESENT_MAX", "qos.engine.queue_engine._SENT_MAX"),
@@ -199,15 +202,15 @@ BOUNDS = (
     *("qos.engine.clock._OUTDATED_MAX", "qos.core.queue.service._RESOURCES_MAX"),
 )
 
-#: Of each kind: first so many, to fill what has a bound; then the others, after which all
-#: tables together have no more than a few entries more.
+#: For each kind: first this many, to fill limited tables; then the others, after which
+#: all tables together have at most a few entries more.
 FILL, STANZAS = 80, 150
 GROWTH_MAX = ROOM + 10
 
 
 @pytest.fixture
 def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that what has a bound comes to it soon."""
+    """Lower the limits, so that tables reach them soon."""
     for name in BOUNDS:
         monkeypatch.setattr(name, ROOM)
     bounds: dict[str, Any]
@@ -219,7 +222,7 @@ def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
 async def check_growth(
     siege: Siege, write: Callable[[int], Iterable[bytes]], what: object
 ) -> None:
-    """Whatever is written for so many numbers."""
+    """Check that memory does not grow, whatever is written for these numbers."""
     sizes = []
     for numbers in (range(FILL), range(FILL, FILL + STANZAS)):
         for number in numbers:
@@ -234,7 +237,7 @@ async def check_growth(
 async def check_growth_of_each(
     siege: Siege, requests: Sequence[str], namespace: str
 ) -> None:
-    """Of each kind of stanza; everybody who writes one is somebody else, with new names."""
+    """For each kind of stanza, with a new sender and new names each time."""
     contents = {"iq": requests, **CONTENTS}
     kinds = {(kind, about) for kind, some in contents.items() for about in some}
 
@@ -252,7 +255,7 @@ async def check_growth_of_each(
 async def test_no_table_of_a_device_grows_with_what_strangers_send(
     narrow: None,
 ) -> None:
-    """Names cost an attacker nothing: each table has a bound, and is at it soon."""
+    """Names cost an attacker nothing: each table has a limit, and reaches it."""
     options = {
         "trust": "all",
         "quota_messages": 3,
@@ -267,13 +270,13 @@ async def test_no_table_of_a_device_grows_with_what_strangers_send(
 async def test_no_table_of_a_queue_service_grows_with_what_strangers_send(
     narrow: None, tmp_path: Path
 ) -> None:
-    """Nor with nodes, items and subscriptions, which have bounds of their own."""
+    """Nor with nodes, items and subscriptions, which have limits of their own."""
     async with besieged_service(tmp_path) as siege:
         await check_growth_of_each(siege, QUEUE_REQUESTS, "jabber:component:accept")
 
 
 def exchange(siege: Siege, number: int) -> Iterable[bytes]:
-    """A message as it should be, from its offer to its release."""
+    """A correct message, from its offer to its release."""
     message = "<message xmlns='jabber:client'><body>x</body></message>"
     for kind, content in (("assured", message), ("deliver", "")):
         yield (
@@ -299,7 +302,7 @@ BROKEN = (
 
 
 async def test_bytes_that_are_no_stanza_end_the_stream_and_nothing_else() -> None:
-    """It comes back, with what it holds, and answers as before."""
+    """The endpoint returns, with the messages that it holds, and answers as before."""
     async with besieged_device(trust="all") as siege:
         for number, data in enumerate(BROKEN):
             first, last = exchange(siege, number)

@@ -1,4 +1,4 @@
-"""All limits are named in one table, and what it names is what is used."""
+"""All limits are in one table, and the table has the values in use."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from qos.core.queue.node_options import NODE_FIELDS
 from qos.limits import LIMITS, Limit, main
 from xep_qos.settings import _LEAST
 
-#: Their modules decide what a peer can make us do.
+#: These modules decide what a peer can make us do.
 PACKAGES = (
     *(qos.core, qos.core.message, qos.core.queue, qos.engine, qos.journal),
     *(qos.stream, qos.client, xep_0254, xep_0337, xep_qos),
 )
 
-#: What is no limit on others, and why.
+#: Constants that are no limit on others, with the reason.
 NOT_OF_OTHERS = {
     "qos.core.backoff:_DOUBLINGS_MAX": "arithmetic",
     "qos.core.queue.node_options:_BACKOFF_S_MAX": "when we try again",
@@ -50,13 +50,13 @@ NOT_OF_OTHERS = {
     "qos.stream.wire:_COUNT_MAX": "where a counter begins anew",
 }
 
-#: Options of ours that are numbers, and limit nobody.
+#: Numeric options of ours that limit nobody.
 NOT_OF_OTHERS_OPTIONS = {"retry_first_s", "retry_max_s", "deadline_s"}
 
 
 @cache
 def constants() -> dict[str, bool]:
-    """Each constant that is called a maximum, and whether anything reads it."""
+    """Each constant named as a maximum, and whether it is read anywhere."""
     found: dict[str, str] = {}
     read: set[str] = set()
     for package in PACKAGES:
@@ -77,7 +77,7 @@ def constants() -> dict[str, bool]:
 
 
 def test_every_limit_of_the_code_is_in_the_table() -> None:
-    """Whoever adds one is told where it is to be named."""
+    """A developer who adds one is told where to list it."""
     named = {limit.name for limit in LIMITS}
     assert len(named) == len(LIMITS)
     assert constants().keys() - named == NOT_OF_OTHERS.keys()
@@ -95,7 +95,7 @@ def test_every_limit_that_a_user_sets_is_in_the_table() -> None:
 
 @pytest.mark.parametrize("limit", LIMITS, ids=lambda limit: limit.name)
 def test_a_limit_has_the_value_that_is_used(limit: Limit) -> None:
-    """It is read where it stands; and nothing stands there that nobody reads."""
+    """The value is read from its definition, and no definition is unused."""
     assert 0 < limit.value < math.inf
     assert constants().get(limit.name, True)
 
@@ -103,7 +103,7 @@ def test_a_limit_has_the_value_that_is_used(limit: Limit) -> None:
 def test_the_table_is_printed_with_values_and_names(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """For who has to say how much memory a device needs."""
+    """For users who have to say how much memory a device needs."""
     assert main() == 0
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == len(LIMITS)
@@ -112,7 +112,7 @@ def test_the_table_is_printed_with_values_and_names(
 
 @pytest.mark.parametrize("unbuffered", [[], ["-u"]])
 def test_the_table_can_be_cut_off(unbuffered: list[str]) -> None:
-    """By `| head`, which goes before all of it is written."""
+    """For example by `| head`, which ends before all of it is written."""
     reader, writer = os.pipe()
     os.close(reader)
     command = [sys.executable, *unbuffered, "-m", "qos.limits"]

@@ -1,7 +1,7 @@
-"""An attacker on the network path, who writes what he likes and cannot break TLS.
+"""An attacker on the network path, who writes anything but cannot break TLS.
 
-He writes before the features of the first stream, and behind `<proceed/>`, in one piece
-with it. What is over TLS is the server's.
+He writes before the features of the first stream, and right behind `<proceed/>`, in one
+piece with it. Data over TLS comes from the real server.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SM = "urn:xmpp:sm:3"
 BOSS = "from='boss@localhost/1' to='lamp@localhost/1'"
 INNER = "<message xmlns='jabber:client'><body>forged</body></message>"
 
-#: Everything that does something if it is believed.
+#: Stanzas that have an effect if they are believed.
 FORGED = (
     f"<message {BOSS}><body>forged</body></message>"
     f"<iq type='set' id='1' {BOSS}>"
@@ -63,11 +63,11 @@ BEHIND = Injection(re.compile(b"<proceed[^>]*/>"), FORGED, behind=True)
 
 @dataclass
 class Attacker:
-    """A server that is all his: there is no TLS to come.
+    """A server run by the attacker, without TLS.
 
     Attributes:
-        said: what he writes, in answer to a stream header and to `<starttls/>`.
-        heard: all that he was sent in the clear.
+        said: his answers to a stream header and to `<starttls/>`.
+        heard: everything that was sent to him in the clear.
     """
 
     said: tuple[bytes, bytes]
@@ -84,7 +84,7 @@ class Attacker:
                 self.heard += await reader.readuntil(b"<starttls")
                 await reader.readuntil(b">")
                 writer.write(self.said[1])
-            # The beginning of the TLS handshake, which he does not understand.
+            # The beginning of the TLS handshake, which he cannot read.
             assert (await reader.read(10_000)).startswith(b"\x16")
             self.proceeded.set()
         writer.close()
@@ -101,7 +101,7 @@ async def attacked(attacker: Attacker) -> AsyncIterator[int]:
 
 @pytest.fixture
 async def device() -> AsyncIterator[ClientXMPP]:
-    """A client with the plugin in it, and nothing else of ours."""
+    """A client with the plugin and nothing else of ours."""
     client = ClientXMPP("lamp@localhost/1", "secret")
     client.enable_direct_tls = False
     client.register_plugin("xep_0198")
@@ -113,7 +113,7 @@ async def device() -> AsyncIterator[ClientXMPP]:
 
 @pytest.fixture
 def handed_over(device: ClientXMPP) -> list[str]:
-    """What its handlers are given."""
+    """The stanzas that its handlers get."""
     return record(device)
 
 
@@ -142,7 +142,7 @@ def record(client: ClientXMPP) -> list[str]:
 async def test_what_comes_before_tls_reaches_no_handler(
     said: tuple[bytes, bytes], device: ClientXMPP, handed_over: list[str]
 ) -> None:
-    """And nothing but the wish for TLS is answered."""
+    """Only the offer of TLS is answered."""
     attacker = Attacker(said)
     async with attacked(attacker) as port, asyncio.timeout(LIMIT_S):
         device.add_event_handler("ssl_invalid_chain", lambda _: device.abort())
@@ -158,7 +158,7 @@ async def test_what_comes_before_tls_reaches_no_handler(
 async def test_no_session_comes_of_a_bind_that_is_offered_without_tls(
     device: ClientXMPP, handed_over: list[str]
 ) -> None:
-    """slixmpp binds wherever that is offered; what is outstanding would be sent."""
+    """slixmpp binds wherever that is offered; outstanding messages would be sent."""
     bind = b"<bind xmlns='urn:ietf:params:xml:ns:xmpp-bind'/>"
     features = FEATURES.replace(
         b"<starttls xmlns='urn:ietf:params:xml:ns:xmpp-tls'/>", bind
@@ -234,7 +234,7 @@ async def test_a_client_gets_its_session_and_only_what_is_over_tls(
 
 
 async def one_message(prosody: Prosody, client: ClientXMPP) -> None:
-    """What comes over TLS is handed over."""
+    """A message over TLS is handed over."""
     got = asyncio.ensure_future(client.wait_until("message", LIMIT_S))
     async with connected_client(
         prosody, "boss/1", {"xep_qos": {}}, tls="starttls"
@@ -276,7 +276,10 @@ async def test_a_device_gets_only_what_is_over_tls(
 
 
 async def test_a_component_hands_over_nothing_before_its_handshake() -> None:
-    """XEP-0114 has no TLS; but what is no answer to the handshake is not handed over."""
+    """XEP-0114 has no TLS.
+
+    But only the answer to the handshake is accepted before it.
+    """
     component = ComponentXMPP("queue.localhost", "secret", "127.0.0.1", 1)  # type: ignore[no-untyped-call]  # slixmpp's lack
     component.enable_direct_tls = False
     component.register_plugin("xep_qos", {"trust": "all"})
@@ -312,7 +315,7 @@ async def test_a_component_hands_over_nothing_before_its_handshake() -> None:
 
 
 def test_the_forged_stanzas_are_well_formed() -> None:
-    """Or the tests above would pass for another reason."""
+    """Otherwise the tests above would pass for another reason."""
     stream = ET.fromstring(HEADER + FORGED + b"</stream:stream>")  # noqa: S314 - ours
     assert [child.tag.partition("}")[2] for child in stream] == [
         *("message", "iq", "iq", "iq", "iq", "presence", "resumed", "r", "success")

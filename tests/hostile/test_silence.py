@@ -1,4 +1,4 @@
-"""What peers send is in no log of ours, at any level, and in no event."""
+"""The contents of messages are in no log of ours, at any level, and in no event."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CANARY = "canary-of-the-payload"
 INNER = f"<message xmlns='jabber:client'><body>{CANARY}</body></message>"
 LOGGERS = ("qos", "xep_qos", "xep_0254", "xep_0337")
 
-#: Right, over the quota, malformed in each way, and not ours.
+#: Correct, over the quota, malformed in each way, and foreign.
 CONTENTS = (
     *(f"<assured xmlns='{{0}}' msgId='{n}'>{INNER}</assured>" for n in (1, 2, 3)),
     "<deliver xmlns='{0}' msgId='1'/>",
@@ -54,7 +54,7 @@ def check(siege: Siege, caplog: pytest.LogCaptureFixture) -> None:
     assert not [
         each for each in ours if CANARY in f"{each.getMessage()} {each.exc_info}"
     ]
-    # Nor is it said again to those who sent it, or to an event log.
+    # It is not repeated to its sender or to an event log either.
     assert not [xml for xml in siege.written if CANARY.encode() in ET.tostring(xml)]
 
 
@@ -67,7 +67,7 @@ def all_levels(caplog: pytest.LogCaptureFixture) -> None:
 async def test_a_message_is_in_no_log_and_no_event(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Whether it is taken or refused, and whoever sends it: each is reported."""
+    """Whether it is accepted or refused, and whoever sends it: each is reported."""
     options = {"quota_messages": 1, "trust": "alice@localhost"}
     async with besieged_device(event_interval_s=1e-6, **options) as siege:
         arrived: list[str] = []
@@ -82,12 +82,12 @@ async def test_a_message_is_in_no_log_and_no_event(
 async def test_an_item_is_in_no_log(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Only who may have it gets it, in an event or when he browses."""
+    """Only an entitled account gets it, in an event or by browsing."""
     async with besieged_service(tmp_path) as siege:
         for source in ("alice@localhost/a", "mallory@localhost/m"):
             wrapped = (f"<pubsub xmlns='{PUBSUB}'>{each}</pubsub>" for each in QUEUED)
             await send(siege, source, tuple(wrapped))
-            # What is said of is there: the service logs nothing of its own here.
+            # The events are there: the service itself logs nothing here.
             content = f"<assured xmlns='{NAMESPACES[0]}'>{INNER}</assured>"
             await send(siege, source, (content,))
         assert siege.jid == QUEUES

@@ -1,8 +1,8 @@
-"""Peers that say that they are somebody else, or answer for somebody else.
+"""Peers that claim to be somebody else, or answer for somebody else.
 
-A server stamps who a stanza is from, but not whom an answer was asked of; and what reaches
-us through another server is no better than that. So here nobody stamps anything: each
-stanza comes just as it is forged. What a real server makes of forgeries is tried at the end,
+A server sets the sender of a stanza, but does not check to whom a request was sent; and
+stanzas through another server are no more reliable. So here no server sets anything:
+each stanza arrives as it was forged. Forgeries at a real server are tried at the end,
 and in tests/live (test_raw_sender.py, test_raw_receiver.py, test_queue_decisions.py).
 """
 
@@ -35,7 +35,7 @@ EXTENSIONS = "xmpp-qos:queue:0"
 ALICE = "alice@localhost/a"
 INNER = "<message xmlns='jabber:client'><body>held</body></message>"
 
-#: Everybody who is not Alice's device, as near to it as may be.
+#: Everybody except Alice's device, as similar to it as possible.
 LIARS = {
     "a stranger": "mallory@localhost/m",
     "her account": "alice@localhost",
@@ -47,12 +47,12 @@ LIARS = {
     "ourselves": "bob@localhost/b",
     "nobody": "",
 }
-#: An error may come from the own server, when the peer is away.
+#: An error may come from our own server, when the peer is absent.
 ONES_OWN = {"the server", "our own account", "nobody"}
 
 
 def iq(kind: str, source: str, iq_id: str, content: str, to: str = "") -> bytes:
-    """An iq, from whomever it says."""
+    """An iq with any sender."""
     sender = f" from='{source}'" if source else ""
     return f"<iq type='{kind}' id='{iq_id}'{sender} to='{to}'>{content}</iq>".encode()
 
@@ -62,7 +62,7 @@ def iq(kind: str, source: str, iq_id: str, content: str, to: str = "") -> bytes:
 
 @dataclass
 class Pending:
-    """Bob, and two messages of his to Alice: one offered, one to be released."""
+    """Bob, with two messages to Alice: one offered, one to be released."""
 
     siege: Siege
     offered: Delivery
@@ -83,7 +83,7 @@ class Pending:
 
     @property
     def untouched(self) -> bool:
-        """Whether nothing has come of an answer."""
+        """Whether an answer had no effect."""
         return (
             not self.offered.ended
             and not self.releasing.ended
@@ -98,7 +98,7 @@ async def pending() -> AsyncIterator[Pending]:
         message = siege.xmpp.make_message(ALICE, "x")
         found = Pending(siege, await qos.submit(message), await qos.submit(message))
         await siege.settle()
-        # What it asks first is who we are: say that we know no more than the text.
+        # It first asks for our identity: answer that we know only the proto-XEP.
         for xml in list(siege.written):
             if xml.get("type") == "get":
                 await found.answer("result", ALICE, xml.get("id", ""), _info())
@@ -129,7 +129,7 @@ NOT_ALLOWED = (
 
 
 async def test_received_counts_only_from_whom_it_was_offered_to() -> None:
-    """Or a third party has us release what nobody holds."""
+    """Otherwise a third party could make us release a message that nobody holds."""
     async with pending() as bob:
         received = f"<received msgId='{bob.offered.msg_id}'/>"
         for liar in LIARS.values():
@@ -140,7 +140,7 @@ async def test_received_counts_only_from_whom_it_was_offered_to() -> None:
 
 
 async def test_a_result_counts_only_from_whom_it_was_asked_of() -> None:
-    """Or a third party makes us believe in a delivery that never was."""
+    """Otherwise a third party could make us believe in a delivery."""
     async with pending() as bob:
         for liar in LIARS.values():
             await bob.answer("result", liar, bob.deliver_id, HOLD)
@@ -151,7 +151,7 @@ async def test_a_result_counts_only_from_whom_it_was_asked_of() -> None:
 
 
 async def test_an_error_counts_only_from_whom_was_asked_or_the_own_server() -> None:
-    """Or a third party ends what it does not like."""
+    """Otherwise a third party could end any message."""
     async with pending() as bob:
         for name, liar in LIARS.items():
             if name not in ONES_OWN:
@@ -163,7 +163,7 @@ async def test_an_error_counts_only_from_whom_was_asked_or_the_own_server() -> N
 
 
 async def test_an_answer_to_what_was_never_asked_is_nothing() -> None:
-    """Ids have 128 random bits: a guess is never one that is pending."""
+    """Ids have 128 random bits: a guess never hits a pending one."""
     contents = ("", HOLD, "<received msgId='{}'/>", NOT_ALLOWED)
     async with pending() as bob:
         msg_ids = (bob.offered.msg_id, bob.releasing.msg_id)
@@ -175,7 +175,7 @@ async def test_an_answer_to_what_was_never_asked_is_nothing() -> None:
 
 
 async def test_a_result_without_the_hold_is_no_delivery() -> None:
-    """Another device under the full JID of the one that holds it knows no token."""
+    """Another device under the full JID of the holder does not know the token."""
     another = f"<hold xmlns='{MARKS}'>guess</hold>"
     async with pending() as bob:
         for content in ("", another, "<hold>token</hold>", f"<x>{HOLD}</x>"):
@@ -184,7 +184,7 @@ async def test_a_result_without_the_hold_is_no_delivery() -> None:
 
 
 async def test_old_answers_replayed_change_nothing() -> None:
-    """A server that resumes a stream may send all of it again."""
+    """A server that resumes a stream may send all of them again."""
     async with pending() as bob:
         received = f"<received msgId='{bob.offered.msg_id}'/>"
         replay = [
@@ -207,7 +207,7 @@ async def test_old_answers_replayed_change_nothing() -> None:
 
 @dataclass
 class Held:
-    """Bob, who holds two messages of Alice: one that is marked and one that is not."""
+    """Bob, who holds two messages of Alice: one with a mark and one without."""
 
     siege: Siege
     arrived: list[Message]
@@ -245,7 +245,7 @@ async def held() -> AsyncIterator[Held]:
 
 
 async def test_what_is_held_for_one_is_released_by_nobody_else() -> None:
-    """Whoever knows or guesses a msgId must not have another's message handed over."""
+    """Knowing or guessing a msgId must not be enough to hand over another's message."""
     async with held() as bob:
         for liar in LIARS.values():
             await bob.ask(liar, deliver("plain"))
@@ -256,7 +256,7 @@ async def test_what_is_held_for_one_is_released_by_nobody_else() -> None:
             assert not bob.arrived, liar
         await bob.ask(ALICE, deliver("plain"))
         assert len(bob.arrived) == 1
-        # One of ours may come back under another resource: it knows the token.
+        # Our sender may come back under another resource: it knows the token.
         await bob.ask(
             LIARS["another device of hers"], deliver("marked", "store", bob.token)
         )
@@ -264,7 +264,7 @@ async def test_what_is_held_for_one_is_released_by_nobody_else() -> None:
 
 
 async def test_nobody_can_use_up_the_msg_id_of_another() -> None:
-    """The same msgId, and the mark, of somebody else is another message."""
+    """The same msgId with another sender or mark is another message."""
     async with held() as bob:
         other = INNER.replace("held", "forged")
         for liar in LIARS.values():
@@ -283,7 +283,7 @@ DEPTHS = {
 
 
 async def test_who_it_is_from_is_who_the_iq_is_from_at_any_depth() -> None:
-    """The text: overwritten, against forged identities."""
+    """The proto-XEP: overwritten, against forged identities."""
     king = "king@localhost/k"
     body = f"<body xmlns='jabber:client' from='{king}'>x</body>"
     forged = f"from='{king}' to='{king}' msgId='forged'"
@@ -298,7 +298,10 @@ async def test_who_it_is_from_is_who_the_iq_is_from_at_any_depth() -> None:
 
 
 async def test_old_requests_replayed_hand_over_no_marked_message_twice() -> None:
-    """What the marks are for; one without is a new message (the text's msgIds repeat)."""
+    """This is the purpose of the marks.
+
+    Without one it is a new message (msgIds repeat).
+    """
     async with held() as bob:
         replay = (
             assured("marked", "store"),
@@ -327,7 +330,7 @@ def pubsub(content: str, xmlns: str = PUBSUB) -> str:
     return f"<pubsub xmlns='{xmlns}' xmlns:q='{EXTENSIONS}'>{content}</pubsub>"
 
 
-#: What only the bee that has the item, or the boss whose queue it is, may do.
+#: Requests that only the bee that holds the item, or the owner of the queue, may make.
 ACTS: dict[str, str] = {
     "retract": pubsub("<retract node='jobs'><item id='1'/></retract>"),
     "retract with the token": pubsub(
@@ -367,7 +370,7 @@ THIEVES = {
 
 @dataclass
 class Hive:
-    """A queue of the boss, and an item of it that the bee has."""
+    """A queue of the boss, with an item that the bee holds."""
 
     siege: Siege
     token: str = ""
@@ -417,7 +420,7 @@ async def hive(folder: Path) -> AsyncIterator[Hive]:
 
 
 async def test_nobody_does_what_is_anothers_in_a_queue(tmp_path: Path) -> None:
-    """The item stays the bee's, and the queue the boss's, token or no token."""
+    """The item stays with the bee, and the queue with the boss, token or no token."""
     async with hive(tmp_path) as queue:
         for act, thief in product(ACTS, THIEVES.values()):
             liar = thief.partition("/")[0]
@@ -429,7 +432,7 @@ async def test_nobody_does_what_is_anothers_in_a_queue(tmp_path: Path) -> None:
 
 
 async def test_nobody_speaks_for_the_worker_that_has_an_item(tmp_path: Path) -> None:
-    """Its presence, its errors and its answers are its own: the lock stays."""
+    """Its presence, errors and answers count only from itself: the lock stays."""
     async with hive(tmp_path) as queue:
         event_id = next(
             xml.get("id")
@@ -457,7 +460,7 @@ async def test_nobody_speaks_for_the_worker_that_has_an_item(tmp_path: Path) -> 
 async def test_what_a_real_server_lets_through_of_forged_senders_is_harmless(
     tmp_path: Path,
 ) -> None:
-    """Prosody refuses a from that is not the session's: it comes to us from nobody."""
+    """Prosody refuses a from that is not the session's: such a stanza never arrives."""
     accounts = dict.fromkeys(("alice", "mallory"), "secret")
     async with (
         Prosody(

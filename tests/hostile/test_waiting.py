@@ -1,4 +1,4 @@
-"""What waits for a decision costs no more than it may, whoever sends it."""
+"""Requests that wait for a decision use limited memory, whoever sends them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BODY = "x" * 100_000
 
 
 def flood(siege: Siege, count: int) -> list[Asked]:
-    """So many messages of 100 kB, each of somebody else."""
+    """This many messages of 100 kB, each with another sender."""
     asked = [Asked(f"a{number}@x/1", f"i{number}") for number in range(count)]
     for each in asked:
         text = (
@@ -27,7 +27,7 @@ def flood(siege: Siege, count: int) -> list[Asked]:
 
 
 async def test_requests_that_wait_for_the_application_are_bounded_in_bytes() -> None:
-    """A function that takes its time must not fill the memory.
+    """A slow function of the application must not let them fill the memory.
 
     A request that may wait is answered when it is decided, and any other at once.
     """
@@ -46,13 +46,13 @@ async def test_requests_that_wait_for_the_application_are_bounded_in_bytes() -> 
         await siege.settle(asked)
         answers = siege.answers()
         assert all(answers.count(each) == 1 for each in asked)
-        # What has been decided makes room.
+        # A decision makes room.
         siege.written.clear()
         await siege.settle(flood(siege, 30))
 
 
 async def test_a_broken_answer_to_our_question_does_not_hold_up_our_messages() -> None:
-    """slixmpp fails on an error without a condition that it knows, and never says so."""
+    """slixmpp fails on an error without a known condition, and never reports it."""
     async with besieged_device(retry_first_s=0.5) as siege:
         message = siege.xmpp.make_message("alice@localhost/a", "x")
         await XEP_QOS.of(siege.xmpp).submit(message)
@@ -68,6 +68,6 @@ async def test_a_broken_answer_to_our_question_does_not_hold_up_our_messages() -
 
 
 def offers(siege: Siege) -> list[ET.Element]:
-    """What it has offered."""
+    """Its offers so far."""
     name = f"{{{NAMESPACES[0]}}}assured"
     return [each for xml in siege.written for each in xml.iter(name)]

@@ -1,11 +1,11 @@
-"""A node with a journal that sends to itself, or serves a queue, and dies of it.
+"""A node with a journal that sends to itself, or serves a queue, and is killed.
 
 Not a test: `test_crash.py` runs it as a program. Each line of its standard input,
-`FOLDER KIND NUMBER`, is one life: a forked child that goes on with what is there,
-does the same again once, and is killed at step NUMBER on the disk, of the store or of
-the journal (-1: it is not). It then prints the status of the child.
+`FOLDER KIND NUMBER`, is one run: a forked child that continues with the contents of the
+folder, repeats its work once, and is killed at step NUMBER on the disk, of the store or
+of the journal (-1: it is not killed). The program then prints the status of the child.
 
-In `FOLDER/handed` stands what was handed over, in `FOLDER/accepted` what was accepted.
+`FOLDER/handed` lists what was handed over, `FOLDER/accepted` what was accepted.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Node:
         self.store.probe = probe
         contents = self.store.open()
         probe("between store and journal")
-        # Small files, so that it is killed between two of them too.
+        # Small files, so that it is also killed between two of them.
         self.journal = JournalWriter(
             folder / "journal", NODE, store_id=self.store.store_id, rotate_bytes=2500
         )
@@ -172,7 +172,7 @@ class Node:
 
 
 class Service:
-    """A queue with one worker, who fails with each item once."""
+    """A queue with one worker, which fails once with each item."""
 
     def __init__(self, folder: Path, probe: Probe) -> None:
         store = QueueStore(folder / "store")
@@ -269,13 +269,13 @@ class Service:
 
 
 async def live(folder: Path, kind: str, number: int) -> None:
-    """One life."""
+    """One run."""
     steps = itertools.count()
     parent = os.getppid()
 
     def probe(_step: str) -> None:
         if os.getppid() != parent:
-            os._exit(1)  # The test was ended: nobody else would end this.
+            os._exit(1)  # The test was ended; nobody else would end this process.
         if next(steps) == number:
             os.kill(os.getpid(), signal.SIGKILL)
             time.sleep(60)
@@ -287,7 +287,7 @@ async def live(folder: Path, kind: str, number: int) -> None:
 
 
 def main() -> None:
-    """Read lives, and live them."""
+    """Read the runs, and do them."""
     for line in sys.stdin:
         folder, kind, number = line.split()
         child = os.fork()

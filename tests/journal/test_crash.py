@@ -1,4 +1,4 @@
-"""A node is killed, at every step: store and journal agree when it is up again."""
+"""A node is killed at every step: store and journal agree when it runs again."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Alive = Callable[[Path, str, int], bool]
 
 @pytest.fixture(scope="module")
 def alive() -> Iterator[Alive]:
-    """Lives once; whether it survived."""
+    """One run; returns whether the node survived."""
     program = Path(__file__).with_name("dying_node.py")
     process = subprocess.Popen(
         [sys.executable, program],
@@ -61,7 +61,7 @@ def words(folder: Path, name: str) -> list[str]:
 def happened(
     folder: Path, role: str, name: str, *, level: str | None = None
 ) -> dict[str, list[str]]:
-    """The events of each message or item, in order; also of files left hidden."""
+    """The events of each message or item, in order; hidden files count too."""
     events: dict[str, list[str]] = defaultdict(list)
     for line in read_journal(folder / "journal", hidden=True):
         if line["role"] == role and level in {None, line.get("level")}:
@@ -70,7 +70,7 @@ def happened(
 
 
 def check_lines(folder: Path) -> None:
-    """All whole, numbered without a hole, and nothing of a payload among them."""
+    """All lines are whole, numbered without a gap, and without a payload."""
     boots: dict[str, list[int]] = defaultdict(list)
     for line in read_journal(folder / "journal", hidden=True, own=True):
         boots[line["boot"]].append(line["seq"])
@@ -79,7 +79,7 @@ def check_lines(folder: Path) -> None:
         assert seqs == list(range(1, len(seqs) + 1))
 
 
-#: What the journal has of each state that a store can remember.
+#: The journal's events for each state that a store can remember.
 _SENT = {
     "queued": {"accepted"},
     "offered": {"accepted", "offered"},
@@ -93,7 +93,7 @@ _TAKEN = {
 
 
 def check_node(folder: Path) -> None:
-    """Nothing is missing that the store remembers."""
+    """The journal has everything that the store remembers."""
     check_lines(folder)
     sent = happened(folder, "sender", "msg_id")
     taken = happened(folder, "receiver", "msg_id")
@@ -113,7 +113,7 @@ HAND_OVERS = {"handed-over", "redelivered"}
 
 
 def check_node_at_the_end(folder: Path) -> None:
-    """All has ended, in the journal as in the world."""
+    """Everything has ended, in the journal as in reality."""
     check_node(folder)
     assert not list((folder / "journal").glob("*/.*"))
     sent = happened(folder, "sender", "msg_id")
@@ -121,7 +121,7 @@ def check_node_at_the_end(folder: Path) -> None:
     for msg_id, events in sent.items():
         assert events[-1] in OUTCOMES, msg_id
         if events[-1] == "not-delivered":
-            # Only the journal has ever known of it.
+            # Only the journal ever knew of it.
             assert set(events) <= {"accepted", "offered", "not-delivered"}
             assert msg_id not in taken
     for msg_id, events in taken.items():
@@ -141,7 +141,7 @@ def check_node_at_the_end(folder: Path) -> None:
 
 
 def check_queue(folder: Path) -> None:
-    """Nothing is missing that the store remembers."""
+    """The journal has everything that the store remembers."""
     check_lines(folder)
     events = happened(folder, "queue", "item")
     for item, state, count in rows(
@@ -157,7 +157,7 @@ def check_queue(folder: Path) -> None:
 
 
 def check_queue_at_the_end(folder: Path) -> None:
-    """Each item has been done, or never was."""
+    """Each item has been done, or never existed."""
     check_queue(folder)
     assert not list((folder / "journal").glob("*/.*"))
     assert rows(folder, "SELECT COUNT(*) FROM item") == [(0,)]
@@ -186,7 +186,7 @@ def test_killed_at_the_nth_step_for_growing_n(
     check: Callable[[Path], None],
     check_at_the_end: Callable[[Path], None],
 ) -> None:
-    """Until it survives; each time it is then killed once more, in its recovery."""
+    """Until it survives. Each time it is then killed once more, in its recovery."""
     step, survived = 0, False
     while not survived:
         folder = tmp_path / str(step)

@@ -1,4 +1,4 @@
-"""What endpoints write when they are really there: on a server, with their stores."""
+"""The journals of real endpoints: on a server, with their stores."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def told(
 
 
 def takes(client: ClientXMPP) -> None:
-    """Be an application that takes each message with a body."""
+    """An application that takes each message with a body."""
     client.add_event_handler("message", lambda _message: None)
 
 
@@ -61,7 +61,7 @@ async def send(alice: ClientXMPP, level: Level) -> str:
 async def test_both_ends_tell_the_life_of_an_assured_message(
     server: LoopbackServer, tmp_path: Path
 ) -> None:
-    """Each step once, in order, under one id; and nothing of what was in it."""
+    """Each step once, in order, under one id; and nothing of its contents."""
     async with (
         logged_in(server, "alice/1", options(tmp_path, "alice")) as alice,
         logged_in(server, "bob/1", options(tmp_path, "bob"), prepare=takes),
@@ -93,7 +93,7 @@ async def test_both_ends_tell_the_life_of_an_assured_message(
 async def test_both_ends_know_an_acknowledged_message_by_the_same_id(
     server: LoopbackServer, tmp_path: Path
 ) -> None:
-    """It has none of its own on the wire: the iq's has to do."""
+    """It has no id of its own on the wire: the id of the iq is used."""
     async with (
         logged_in(server, "alice/1", options(tmp_path, "alice")) as alice,
         logged_in(server, "bob/1", options(tmp_path, "bob"), prepare=takes),
@@ -113,7 +113,7 @@ async def test_a_message_that_nobody_takes_is_refused_and_not_handed_over(
     level: Level,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """An assured one is still to be handed over; an acknowledged one has ended."""
+    """An assured message is still to be handed over; an acknowledged one has ended."""
     async with (
         logged_in(server, "alice/1", options(tmp_path, "alice")) as alice,
         logged_in(server, "bob/1", options(tmp_path, "bob")) as bob,
@@ -137,13 +137,13 @@ async def test_a_message_that_nobody_takes_is_refused_and_not_handed_over(
 async def test_a_refusal_is_told_by_both(
     server: LoopbackServer, tmp_path: Path
 ) -> None:
-    """Who, and why."""
+    """Both lines say who was refused, and why."""
     async with (
         logged_in(server, "alice/1", options(tmp_path, "alice")) as alice,
         logged_in(server, "bob/1", options(tmp_path, "bob", trust="carol@localhost")),
     ):
         assert await send(alice, Level.ASSURED) == "not delivered"
-        # Whoever breaks the protocol is refused as well.
+        # A peer that breaks the protocol is refused too.
         iq = alice.make_iq_set(ito=BOB)
         iq.append(_element("<assured xmlns='urn:xmpp:qos'/>"))
         with pytest.raises(Exception, match="bad-request"):
@@ -165,7 +165,7 @@ def _element(text: str) -> Any:
 async def test_a_message_that_was_taken_back_is_withdrawn(
     server: LoopbackServer, tmp_path: Path
 ) -> None:
-    """Not as one that failed."""
+    """It is not counted as a failure."""
     async with logged_in(server, "alice/1", options(tmp_path, "alice")) as alice:
         message = alice.make_message("nobody@localhost", mbody="x")
         delivery = await XEP_QOS.of(alice).submit(message, level=Level.ASSURED)
@@ -174,7 +174,7 @@ async def test_a_message_that_was_taken_back_is_withdrawn(
 
 
 async def test_a_bad_folder_is_told_when_the_plugin_is_loaded(tmp_path: Path) -> None:
-    """And the store is not left open, or nothing could be tried again."""
+    """The store is closed again; otherwise a second attempt would be impossible."""
     file = tmp_path / "file"
     file.touch()
     client = ClientXMPP(ALICE, "x")
@@ -211,7 +211,7 @@ class _Journaled(Queue):
 async def test_a_queue_and_its_worker_tell_the_same(
     server: LoopbackServer, tmp_path: Path
 ) -> None:
-    """Done, given back, failed, rejected: by the id of the item, and the attempt."""
+    """Accepted, released, failed, rejected: by the id of the item, and the attempt."""
     journal = tmp_path / "journal"
     async with (
         logged_in(server, "owner/1", {"xep_0254": {}}) as owner,
@@ -270,7 +270,7 @@ async def test_a_queue_and_its_worker_tell_the_same(
 async def test_a_job_that_is_lost_is_told_once(
     server: LoopbackServer, tmp_path: Path
 ) -> None:
-    """What its handler does then is in vain."""
+    """What its handler does afterwards has no effect."""
     journal = tmp_path / "journal"
     async with (
         logged_in(server, "owner/1", {"xep_0254": {}}) as owner,

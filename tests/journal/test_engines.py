@@ -1,4 +1,4 @@
-"""What the engines note when the disk fails them, on real stores."""
+"""The lines of the engines when the disk fails, with real stores."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ PAYLOAD = "<message xmlns='jabber:client'/>"
 
 
 class Disk:
-    """Full, while it is."""
+    """A disk that is full for a while."""
 
     full = False
 
@@ -51,7 +51,7 @@ class Disk:
 
 
 class Bench:
-    """An outbox and an inbox that nobody answers."""
+    """An outbox and an inbox without a peer that answers."""
 
     def __init__(self, folder: Path) -> None:
         self.clock = ManualClock(1000.0)
@@ -133,7 +133,7 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
 async def test_a_message_that_was_not_accepted_was_not_delivered(
     bench: Bench, waiting: bool
 ) -> None:
-    """Its sender got an error; the journal must not wait for it for ever."""
+    """Its sender got an error; a reader must not wait for its end."""
     if waiting:
         await bench.submit()
     bench.disk.full = True
@@ -147,7 +147,7 @@ async def test_a_message_that_was_not_accepted_was_not_delivered(
 async def test_a_step_that_was_not_written_is_noted_again_when_it_is(
     bench: Bench,
 ) -> None:
-    """What the journal says first was not so: the last counts."""
+    """The first line was premature: the last one counts."""
     bench.outbox.session_started(NODE)
     bench.disk.full = True
     with pytest.raises(StoreFull):
@@ -167,10 +167,10 @@ async def test_a_step_that_was_not_written_is_noted_again_when_it_is(
 async def test_what_waits_for_a_transaction_is_shown_to_no_reader_before(
     bench: Bench,
 ) -> None:
-    """Killed before its commit, it was in no store, and never ended."""
+    """After a kill before its commit, no store has it, and it would never end."""
     bench.journal._rotate_s = 0.02
     transaction = bench.store.transaction()
-    # In a context of its own, as a consumer has.
+    # In a context of its own, like a consumer.
     await asyncio.create_task(transaction.execute("CREATE TABLE lamps (name TEXT)"))
     accepted = asyncio.create_task(bench.submit())
     await asyncio.sleep(0.2)
@@ -187,7 +187,7 @@ async def test_what_waits_for_a_transaction_is_shown_to_no_reader_before(
 async def test_a_message_that_could_not_be_kept_has_expired(
     bench: Bench, kind: Any
 ) -> None:
-    """Its sender was told to come again."""
+    """Its sender was told to try again."""
     assured = kind == "assured"
     request = Request(
         kind=kind,
@@ -231,7 +231,7 @@ class _Port:
 
 
 async def test_an_item_that_was_not_stored_was_withdrawn(tmp_path: Path) -> None:
-    """Its publisher was refused; what others have goes on as on disk."""
+    """Its publisher was refused; the items of others continue as on disk."""
     clock, disk = ManualClock(1000.0), Disk()
     store = QueueStore(tmp_path / "queues")
     store.probe = disk

@@ -1,4 +1,4 @@
-"""What the changes of a queue service mean for the journal, by the core's own steps."""
+"""The journal lines for changes of a queue service, made by the core's own steps."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from queue_world import ANT, BEE, NODE, OWNER, PLAIN, World
 
 
 class Journaled(World):
-    """A world whose commits are read."""
+    """A world whose commits are recorded."""
 
     def boot(self) -> None:
         super().boot()
@@ -60,15 +60,15 @@ def world() -> Journaled:
 
 
 def test_an_item_that_is_done(world: Journaled) -> None:
-    """Accepted by whom."""
+    """The line names the worker."""
     world.retract("a", BEE)
     assert world.read() == [f"accepted a from {BEE}"]
-    world.publish("a")  # deduped: it is no item
+    world.publish("a")  # deduplicated: no new item
     assert world.read() == []
 
 
 def test_an_item_that_is_done_and_kept(world: Journaled) -> None:
-    """As one that is not kept."""
+    """As for one that is not kept."""
     world = Journaled({**PLAIN, "queue#keep_accepted": "60"})
     world.subscribe(BEE)
     world.publish("a")
@@ -88,7 +88,7 @@ def test_an_item_that_is_given_back(world: Journaled) -> None:
 
 
 def test_an_item_that_fails_until_it_is_dead(world: Journaled) -> None:
-    """What a worker said of it is not in the journal: it may be of the payload."""
+    """The worker's words are left out: they may quote the payload."""
     world.fail("a", BEE)
     assert world.read() == [
         f"modified a from {BEE} (failed)",
@@ -101,13 +101,13 @@ def test_an_item_that_fails_until_it_is_dead(world: Journaled) -> None:
 
 
 def test_an_item_that_is_rejected(world: Journaled) -> None:
-    """Twice said: how the delivery ended, and the item."""
+    """There are two lines: the end of the delivery, and of the item."""
     world.reject("a", BEE, "secret")
     assert world.read() == [f"rejected a from {BEE} (rejected)", "dead a (rejected)"]
 
 
 def test_an_item_whose_worker_is_slow_or_goes(world: Journaled) -> None:
-    """Two ways to fail without a word."""
+    """Two kinds of failure without a word from the worker."""
     world.wait(10)
     assert world.read() == [f"timed-out a from {BEE} (timed out)"]
     world.heard(BEE)
@@ -117,7 +117,7 @@ def test_an_item_whose_worker_is_slow_or_goes(world: Journaled) -> None:
 
 
 def test_an_item_whose_event_bounces(world: Journaled) -> None:
-    """It has not been delivered: that is as if it were given back."""
+    """It was not delivered, which is the same as being given back."""
     from qos.core.queue.effects import NotifyItem
 
     (event,) = world.told(NotifyItem)
@@ -126,13 +126,13 @@ def test_an_item_whose_event_bounces(world: Journaled) -> None:
 
 
 def test_an_extended_lock_is_no_event(world: Journaled) -> None:
-    """Long work would fill the journal."""
+    """Otherwise long work would fill the journal."""
     world.extend("a", BEE, world.item("a").token, 60)
     assert world.read() == []
 
 
 def test_a_durable_lock_that_is_taken_over_is_acquired_anew() -> None:
-    """Who accepts it is another than who had it."""
+    """The worker that accepts it is not the one that got it first."""
     world = Journaled(PLAIN)
     world.subscribe(BEE, durable_locks="true")
     world.publish("a")
@@ -143,7 +143,7 @@ def test_a_durable_lock_that_is_taken_over_is_acquired_anew() -> None:
 
 
 def test_an_item_that_expires() -> None:
-    """Nobody had it."""
+    """No worker had it."""
     world = Journaled({**PLAIN, "queue#ttl": "5"})
     world.publish("a")
     world.wait(5)
@@ -151,7 +151,7 @@ def test_an_item_that_expires() -> None:
 
 
 def test_items_that_are_withdrawn_purged_or_deleted(world: Journaled) -> None:
-    """Three ways to go without having been worked on."""
+    """Three ways to end without having been worked on."""
     world.publish("b", "c")
     world.read()
     world.retract("b", OWNER)
@@ -165,7 +165,7 @@ def test_items_that_are_withdrawn_purged_or_deleted(world: Journaled) -> None:
 
 
 def test_a_dead_item_lives_again(world: Journaled) -> None:
-    """Also after a restart, when only the store knows it."""
+    """Even after a restart, when only the store knows it."""
     world.reject("a", BEE)
     world.boot()
     world.order(Requeue(NODE, ("a",)))
@@ -175,7 +175,7 @@ def test_a_dead_item_lives_again(world: Journaled) -> None:
 
 
 def test_a_dead_letter_is_dead_here_and_published_there(world: Journaled) -> None:
-    """And when it is requeued, the other way round."""
+    """After a requeue it is the reverse."""
     world.create("morgue")
     world.create("mail", {**PLAIN, "queue#dead_letter_node": "morgue"})
     world.subscribe(ANT, node="mail")
@@ -197,14 +197,14 @@ def test_a_dead_letter_is_dead_here_and_published_there(world: Journaled) -> Non
 
 
 def test_what_was_live_before_a_restart_is_known_after_it(world: Journaled) -> None:
-    """Whose lock it was that timed out."""
+    """For example, the holder of a lock that timed out."""
     world.boot()
     world.wait(10)
     assert world.read() == [f"timed-out a from {BEE} (timed out)"]
 
 
 def test_what_the_store_forgets_is_no_event(world: Journaled) -> None:
-    """It has ended long ago."""
+    """Its end was recorded long ago."""
     from qos.core.queue.effects import ForgetOld, RemoveItem
 
     changes: list[Change] = [ForgetOld(1e9), RemoveItem(12345)]

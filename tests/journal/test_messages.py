@@ -1,4 +1,4 @@
-"""What each step of a message means for the journal: a table, by the core's own steps."""
+"""The journal lines for each step of a message: a table, by the core's own steps."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_each_step_of_a_sender_is_one_event(
     attempt: int | None,
     condition: str | None,
 ) -> None:
-    """Who reads the journal counts them."""
+    """Readers of the journal count them."""
     level = record.level.value
     assert sent(record, input_, error) == [
         Entry(*(event, level, "m1", NODE, LAMP), attempt=attempt, condition=condition)
@@ -135,12 +135,12 @@ def test_each_step_of_a_sender_is_one_event(
 def test_what_is_no_step_is_no_event(
     record: Outgoing, input_: SenderInput, error: str | None
 ) -> None:
-    """The next attempt, or the outcome, will tell."""
+    """The next attempt, or the outcome, has a line."""
     assert sent(record, input_, error) == []
 
 
 def test_a_message_is_accepted_and_may_fail_to_be() -> None:
-    """A component has its own sender for each message."""
+    """A component has a sender of its own for each message."""
     record = outgoing(sender="lamp7@things.example.org")
     assert journaled.accepted(record, node=NODE) == Entry(
         *(_E.ACCEPTED, "assured", "m1", "lamp7@things.example.org", LAMP), bytes=10
@@ -269,19 +269,19 @@ def test_each_step_of_a_receiver_is_one_event(
     at: dict[str, object],
     entries: list[Entry],
 ) -> None:
-    """But the hand-over, which is noted when it is made."""
+    """Except the hand-over, which is recorded when it is made."""
     assert received(record, input_, asked, **at) == entries
 
 
 def test_a_hand_over_after_a_restart_is_told_from_one_before() -> None:
-    """The one may be a repeat, and the other must not be."""
+    """The one may be a repeat; the other must not be."""
     assert journaled.handed_over(RELEASING) == of(_R.HANDED_OVER)
     again = replace(RELEASING, redelivered=True)
     assert journaled.handed_over(again) == of(_R.REDELIVERED)
 
 
 def test_what_could_not_be_written_has_ended_as_it_began() -> None:
-    """And what is on disk goes on from there."""
+    """The step is recorded again from the state that is on disk."""
     lost = [of(_R.EXPIRED, condition="not-stored")]
     assert journaled.not_kept(None, incoming()) == lost
     assert journaled.not_kept(incoming(IncomingState.EXPIRED), incoming()) == lost
@@ -290,12 +290,12 @@ def test_what_could_not_be_written_has_ended_as_it_began() -> None:
 
 
 def test_what_a_consumer_did_and_could_not_be_written_is_still_to_be_done() -> None:
-    """Of what is noted of a message, the last counts."""
+    """The last line about a message counts."""
     assert journaled.released(RELEASING) == of(_R.RELEASED)
 
 
 def test_a_malformed_request_is_refused_by_who_sent_it() -> None:
-    """Nothing else of it can be told."""
+    """Nothing else of it is known."""
     assert journaled.malformed(SOURCE, "", "bad-request") == Entry(
         _R.REFUSED, source=SOURCE, condition="bad-request"
     )

@@ -1,4 +1,7 @@
-"""What a dead writer has left is taken over, what a living one has is not."""
+"""Recovery.
+
+The files of a dead writer are taken over, those of a living one are not.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +48,7 @@ asyncio.run(main())
 
 
 def die(writer: JournalWriter) -> None:
-    """As in a kill: nothing is closed but the file, by the kernel."""
+    """End as in a kill: only the kernel closes the file."""
     file = writer._file
     assert file is not None
     os.close(file._file)
@@ -56,7 +59,7 @@ def die(writer: JournalWriter) -> None:
 async def dead(
     folder: Path, *entries: Entry, node: str = NODE, store_id: str = STORE
 ) -> Path:
-    """The hidden file of a writer that died after these."""
+    """The hidden file of a writer that died after these lines."""
     writer = JournalWriter(folder, node, store_id=store_id)
     writer.note(*entries)
     before = writer.commit_begins()
@@ -86,7 +89,7 @@ async def start(folder: Path, node: str = NODE, store_id: str = STORE) -> Journa
 
 
 async def test_a_file_of_a_killed_process_is_put_into_place(tmp_path: Path) -> None:
-    """A real one, with a real kill; while it lived it was left alone."""
+    """With a real process and a real kill; while it lived its file was left alone."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", PROGRAM, tmp_path, NODE),
         stdin=asyncio.subprocess.PIPE,
@@ -104,14 +107,14 @@ async def test_a_file_of_a_killed_process_is_put_into_place(tmp_path: Path) -> N
     assert [line["seq"] for line in read_journal(tmp_path)] == [2, 3, 4]
     lines = read_journal(tmp_path, own=True)
     ends = [line["event"] for line in lines if line["role"] == "journal"]
-    # Only the two that came after were closed.
+    # Only the two later files were closed.
     assert ends == ["opened", *["opened", "closed"] * 2]
 
 
 async def test_a_file_that_an_older_version_has_named_is_put_into_place(
     tmp_path: Path,
 ) -> None:
-    """It did not quote a `_` at the beginning, and Spark would not see the file."""
+    """It did not quote a leading `_`, and Spark would not see the file."""
     node = "_meter@example.org/1"
     path = await dead(tmp_path, accepted(), node=node)
     path.rename(path.with_name(path.name.replace(".%5F", "._")))
@@ -123,7 +126,7 @@ async def test_a_file_that_an_older_version_has_named_is_put_into_place(
 async def test_a_torn_line_is_dropped_wherever_it_is_torn(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The lines before it stay, and the log says what was done to which file."""
+    """The lines before it stay, and the log names the file."""
     for torn in (b"{", b'{"v":1,', b"\0" * 5000, b"x" * 200_000):
         caplog.clear()
         path = await dead(tmp_path, accepted())
@@ -138,7 +141,7 @@ async def test_a_torn_line_is_dropped_wherever_it_is_torn(
 
 
 async def test_a_file_without_a_whole_line_is_removed(tmp_path: Path) -> None:
-    """There is nothing to read in it."""
+    """It has nothing to read."""
     path = await dead(tmp_path, accepted())
     for content in (b"", b'{"v":1'):
         path.write_bytes(content)
@@ -150,7 +153,7 @@ async def test_a_file_without_a_whole_line_is_removed(tmp_path: Path) -> None:
 async def test_a_bad_line_is_told_of_and_stays(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is the reader's to count; here nothing is lost or made up for it."""
+    """Readers count it; the recovery neither drops nor repairs it."""
     path = await dead(tmp_path, accepted("m1"))
     content = b"rubbish\n[]\n{}\n" + path.read_bytes()
     path.write_bytes(content)
@@ -163,7 +166,7 @@ async def test_a_bad_line_is_told_of_and_stays(
 async def test_files_of_other_nodes_and_of_others_are_left_alone(
     tmp_path: Path,
 ) -> None:
-    """Whose they are takes them over; a name like ours may be anybody's."""
+    """Their own nodes take them over; and anybody can use a name like ours."""
     other = await dead(tmp_path, accepted(), node="meter@example.org/12")
     foreign = other.with_name(".notes.jsonl")
     foreign.write_text("mine")
@@ -174,7 +177,7 @@ async def test_files_of_other_nodes_and_of_others_are_left_alone(
 async def test_a_file_that_cannot_be_read_stops_nobody(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A device must come up again; the file stays for who can."""
+    """A device must be able to start; the file stays."""
     path = await dead(tmp_path, accepted())
     path.unlink()
     path.mkdir()
@@ -184,7 +187,7 @@ async def test_a_file_that_cannot_be_read_stops_nobody(
 
 
 async def test_what_has_begun_is_found_and_what_went_on_is_not(tmp_path: Path) -> None:
-    """Of the first nobody knows yet whether its commit was lost."""
+    """For the first kind it is not known whether its commit was lost."""
     sent, held = ("a", "b", "c", "d"), ("a", "b", "c")
     await dead(
         tmp_path,
@@ -216,8 +219,10 @@ async def test_what_has_begun_is_found_and_what_went_on_is_not(tmp_path: Path) -
 async def test_it_is_not_looked_into_what_another_store_has_begun(
     tmp_path: Path,
 ) -> None:
-    """A node may have two stores: of one that it does not know nobody may say that a
-    message was lost."""
+    """A node may have two stores.
+
+    Without the other store, no message of it can be called lost.
+    """
     await dead(tmp_path, accepted(), store_id="6" * 32)
     await dead(tmp_path, accepted(), store_id="")
     writer = await start(tmp_path)
@@ -229,7 +234,7 @@ async def test_it_is_not_looked_into_what_another_store_has_begun(
 async def test_files_with_beginnings_stay_hidden_until_their_ends_are_written(
     tmp_path: Path,
 ) -> None:
-    """Killed before that, the next start finds them again."""
+    """If it is killed before that, the next start finds them again."""
     path = await dead(tmp_path, accepted())
     writer = JournalWriter(tmp_path, NODE, store_id=STORE)
     assert path in hidden(tmp_path)
@@ -269,7 +274,9 @@ async def test_a_value_of_the_wrong_type_is_told_of_and_the_start_goes_on(
 async def test_what_only_has_the_name_of_a_hidden_file_is_left_as_it_is(
     kind: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Whatever a symbolic link points to would be truncated to its last whole line."""
+    """Otherwise the target of a symbolic link would be truncated to its last whole
+    line.
+    """
     path = await dead(tmp_path, accepted())
     path.unlink()
     target = tmp_path / "precious"

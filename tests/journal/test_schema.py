@@ -1,4 +1,4 @@
-"""What a line is: rendered, parsed, refused."""
+"""A journal line: rendered, parsed, refused."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from qos.journal.schema import Event, LineMaker, time_of, time_text
 
 NAMES = [field.name for field in FIELDS]
 
-#: Whatever a peer may have put into an id, and what no file must be broken by.
+#: Texts that a peer may put into an id; none may break a file.
 texts = st.text(max_size=30) | st.sampled_from(
     ["\n", "\u2028", '"', "\\", "\x00", "\ud800"]
 )
@@ -79,7 +79,7 @@ def line(**changes: object) -> dict[str, Any]:
 def test_what_the_writer_writes_is_what_a_reader_reads(
     entry: Entry, at: float, seq: int, node: str, boot: str
 ) -> None:
-    """One schema for both; one line a line, whatever stands in it."""
+    """One schema for both; each line is one line of text, whatever it contains."""
     text = LineMaker(node=node, boot=boot).make(at, seq, entry)
     assert text.endswith("}\n")
     assert text.isascii()
@@ -104,7 +104,7 @@ def test_what_the_writer_writes_is_what_a_reader_reads(
 
 @given(at=times)
 def test_a_time_is_read_as_it_was_written(at: float) -> None:
-    """To the microsecond; latencies are made of these."""
+    """To the microsecond: latencies are computed from these."""
     assert time_of(time_text(at)) == pytest.approx(at, abs=1e-6)
 
 
@@ -143,7 +143,7 @@ def test_a_time_is_read_as_it_was_written(at: float) -> None:
     ],
 )
 def test_a_line_that_is_none_is_refused(text: Any, why: str) -> None:
-    """It says why, in a line that can be logged."""
+    """The error has one line, which can be logged."""
     if isinstance(text, dict):
         text = json.dumps(text)
     with pytest.raises(BadLine, match=why) as caught:
@@ -153,18 +153,18 @@ def test_a_line_that_is_none_is_refused(text: Any, why: str) -> None:
 
 
 def test_a_line_of_a_newer_version_is_told_from_a_bad_one() -> None:
-    """An operator updates the reader, and loses nothing."""
+    """An operator can update the reader, and loses nothing."""
     with pytest.raises(NewerSchema, match="version 3"):
         parse_line(json.dumps(line(v=3, role="something new")))
 
 
 def test_a_field_that_is_not_known_is_left_out() -> None:
-    """A new field makes no new version."""
+    """A new field does not need a new version."""
     assert parse_line(json.dumps(line(colour="red"))) == line()
 
 
 def test_a_torn_line_is_refused_wherever_it_is_torn() -> None:
-    """No prefix of a line is a line."""
+    """No prefix of a line is a valid line."""
     text = render_line(line())
     for end in range(len(text)):
         with pytest.raises(BadLine):
@@ -173,7 +173,7 @@ def test_a_torn_line_is_refused_wherever_it_is_torn() -> None:
 
 @pytest.mark.parametrize("event", [event for role in Role for event in EVENTS[role]])
 def test_an_event_has_all_that_it_must_have(event: Event) -> None:
-    """A line without an attempt, say, would make no delivery, and no problem."""
+    """A line without `attempt`, for example, would count for nothing without notice."""
     role = next(role for role in Role if event in EVENTS[role])
     values = {"int": 1, "text": "x", "time": "2026-11-21T20:19:04.000000Z"}
     kinds = {field.name: field.kind for field in FIELDS}

@@ -1,4 +1,4 @@
-"""The files of a journal: whole lines, one after the other, whatever happens."""
+"""The files of a journal: whole lines in order, whatever happens."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ async def writing(folder: Path, **options: Any) -> AsyncIterator[JournalWriter]:
 
 
 async def flush(writer: JournalWriter) -> None:
-    """As a store does: in a thread of its own, and then commits."""
+    """Write as a store does: in a thread of its own, and then commit."""
     before = writer.commit_begins()
     if before is not None:
         await asyncio.to_thread(before)
@@ -73,12 +73,12 @@ def paths(folder: Path) -> list[Path]:
 
 
 def seqs(folder: Path) -> list[int]:
-    """Of all lines: the first is `opened`, and the last `closed`."""
+    """The seq of all lines; the first is `opened`, and the last `closed`."""
     return [line["seq"] for line in read_journal(folder, own=True)]
 
 
 async def test_a_file_is_hidden_until_it_is_closed(tmp_path: Path) -> None:
-    """A reader sees only whole files, that never change again."""
+    """A reader sees only complete files that never change again."""
     async with writing(tmp_path, boot="b1") as writer:
         writer.note(entry("m1"), entry("m2"))
         await flush(writer)
@@ -93,7 +93,7 @@ async def test_a_file_is_hidden_until_it_is_closed(tmp_path: Path) -> None:
 
 
 async def test_nobody_else_may_read_it(tmp_path: Path) -> None:
-    """It says who talks to whom."""
+    """It shows who talks to whom."""
     folder = tmp_path / "new" / "journal"
     async with writing(folder) as writer:
         writer.note(entry())
@@ -106,7 +106,7 @@ async def test_nobody_else_may_read_it(tmp_path: Path) -> None:
 async def test_a_node_to_which_nothing_happens_leaves_the_proof_of_it(
     tmp_path: Path,
 ) -> None:
-    """Nobody could tell its silence from a file that is missing."""
+    """Otherwise its silence would look like a missing file."""
     time = Time()
     async with writing(tmp_path, now=time) as writer:
         assert writer.commit_begins() is None
@@ -145,7 +145,7 @@ async def test_what_was_noted_is_written_before_the_commit_that_it_is_about(
 async def test_two_threads_that_write_keep_the_lines_in_their_order(
     tmp_path: Path,
 ) -> None:
-    """The store's writes what a commit waits for, the journal's own the rest."""
+    """The store's thread writes what a commit waits for, the journal's thread the rest."""
     async with writing(tmp_path) as writer:
         slow, go = threading.Event(), threading.Event()
 
@@ -157,7 +157,7 @@ async def test_two_threads_that_write_keep_the_lines_in_their_order(
         writer.probe = probe
         writer.note(entry())
         await asyncio.to_thread(slow.wait)
-        # Its own is in the middle of a line that is not noted any more.
+        # The journal's thread is in the middle of a line that has left the list.
         empty = writer.commit_begins()
         assert empty is not None
         writer.note(entry(), entry())
@@ -177,7 +177,7 @@ async def test_two_threads_that_write_keep_the_lines_in_their_order(
 async def test_a_file_that_is_large_enough_makes_room_for_another(
     tmp_path: Path,
 ) -> None:
-    """Whole lines in each, none larger than was asked for."""
+    """Each file has whole lines, and is not larger than asked for."""
     async with writing(tmp_path, rotate_bytes=1000) as writer:
         writer.note(*[entry(f"m{number}") for number in range(50)])
     sizes = [path.stat().st_size for path in paths(tmp_path)]
@@ -189,7 +189,7 @@ async def test_a_file_that_is_large_enough_makes_room_for_another(
 async def test_a_line_that_is_larger_than_a_file_has_one_for_itself(
     tmp_path: Path,
 ) -> None:
-    """A small limit is no reason to lose anything."""
+    """A small limit must not lose a line."""
     async with writing(tmp_path, rotate_bytes=10) as writer:
         writer.note(entry(), entry("m2"))
     assert len(files(tmp_path)) == 4
@@ -199,19 +199,19 @@ async def test_a_line_that_is_larger_than_a_file_has_one_for_itself(
 async def test_a_file_that_is_old_enough_is_closed_though_nothing_happens(
     tmp_path: Path,
 ) -> None:
-    """Or the last words of a quiet device would be read the day after."""
+    """Otherwise the last lines of a quiet device would be read a day later."""
     async with writing(tmp_path, rotate_s=0.01) as writer:
         for count in (1, 2):
             writer.note(entry())
             async with asyncio.timeout(10):
                 while len(read_journal(tmp_path)) < count:  # noqa: ASYNC110 - it is no event
                     await asyncio.sleep(0.01)
-    # And one that has nothing but `closed`.
+    # Nor a file with nothing but `closed`.
     assert len(files(tmp_path)) == 3
 
 
 async def test_a_new_day_has_a_folder_of_its_own(tmp_path: Path) -> None:
-    """Also within what is written at once."""
+    """Even within one write."""
     time = Time(NOON)
     async with writing(tmp_path, now=time) as writer:
         writer.note(entry())
@@ -228,14 +228,14 @@ async def test_a_new_day_has_a_folder_of_its_own(tmp_path: Path) -> None:
 async def test_a_clock_that_goes_back_loses_nothing_and_doubles_nothing(
     tmp_path: Path,
 ) -> None:
-    """By an hour, and over midnight and back: seq tells the order, not the time."""
+    """By an hour, and over midnight and back: seq gives the order, not the time."""
     time = Time(NOON + 12 * HOUR)
     async with writing(tmp_path, now=time) as writer:
         for jump in (-1, -1, +3, -HOUR, +HOUR, -24 * HOUR, 0):
             time.now += jump
             writer.note(entry())
     assert len(read_journal(tmp_path)) == 7
-    # With `opened`, `closed` and the counts of the windows that were left in between.
+    # With `opened`, `closed` and the counts of the windows that ended in between.
     assert seqs(tmp_path) == list(range(1, 15))
     for path in paths(tmp_path):
         day = path.parent.name.removeprefix("date=")
@@ -243,7 +243,7 @@ async def test_a_clock_that_goes_back_loses_nothing_and_doubles_nothing(
 
 
 async def test_two_writers_share_a_folder(tmp_path: Path) -> None:
-    """Of one node, even: a sender and a receiver of the same account."""
+    """Even of one node: a sender and a receiver of the same account."""
     async with writing(tmp_path) as one, writing(tmp_path) as other:
         for writer in (one, other):
             writer.note(entry())
@@ -254,7 +254,7 @@ async def test_two_writers_share_a_folder(tmp_path: Path) -> None:
 
 
 async def test_a_node_may_have_the_longest_of_names(tmp_path: Path) -> None:
-    """RFC 7622 has JIDs of 3071 bytes, and a file's name ends at 255."""
+    """RFC 7622 allows JIDs of 3071 bytes, and file names 255."""
     nodes = [f"{'ü' * 300}@example.org/{number}" for number in (1, 2)]
     for node in nodes:
         writer = JournalWriter(tmp_path, node)
@@ -268,7 +268,10 @@ async def test_a_node_may_have_the_longest_of_names(tmp_path: Path) -> None:
 async def test_no_file_is_hidden_by_the_name_of_its_node(
     node: str, tmp_path: Path
 ) -> None:
-    """Spark ignores what begins with `_`, and nobody would miss the device."""
+    """Spark ignores names that begin with `_`.
+
+    The device would be missing without notice.
+    """
     writer = JournalWriter(tmp_path, node)
     await writer.close()
     (path,) = paths(tmp_path)
@@ -278,7 +281,7 @@ async def test_no_file_is_hidden_by_the_name_of_its_node(
 
 
 def test_it_can_be_made_and_noted_in_before_a_loop_runs(tmp_path: Path) -> None:
-    """Plugins are loaded so."""
+    """This is how plugins are loaded."""
     writer = JournalWriter(tmp_path, NODE, now=Time())
     writer.note(entry())
     asyncio.run(writer.close())
@@ -286,7 +289,7 @@ def test_it_can_be_made_and_noted_in_before_a_loop_runs(tmp_path: Path) -> None:
 
 
 def test_a_loop_that_ended_with_work_undone_is_not_waited_for(tmp_path: Path) -> None:
-    """The next one writes what it left."""
+    """The next loop writes the rest."""
     writer = JournalWriter(tmp_path, NODE, now=Time())
 
     async def note() -> None:
@@ -314,7 +317,7 @@ def test_a_folder_that_cannot_be_is_named(
 
 
 class Disk:
-    """Fails the steps that begin so."""
+    """A disk on which steps with this prefix fail."""
 
     def __init__(self, *steps: str, code: int = errno.ENOSPC) -> None:
         self.steps = steps
@@ -328,7 +331,7 @@ class Disk:
 async def test_a_full_disk_costs_the_lines_and_nothing_else(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One error in the log, a count, a hole in seq; no file has it inside."""
+    """One error in the log, a count, and a gap in seq, but not inside a file."""
     monkeypatch.setattr("qos.journal.writer._AGAIN_S", 0.0)
     async with writing(tmp_path) as writer:
         writer.note(entry())
@@ -350,7 +353,7 @@ async def test_a_full_disk_costs_the_lines_and_nothing_else(
 
 
 async def test_it_is_not_tried_again_for_each_line(tmp_path: Path) -> None:
-    """A disk that is gone would cost each message a system call that may hang."""
+    """With a dead disk each message would cost a system call that may hang."""
     async with writing(tmp_path) as writer:
         steps = []
 
@@ -367,7 +370,7 @@ async def test_it_is_not_tried_again_for_each_line(tmp_path: Path) -> None:
 
 
 async def test_half_a_line_does_not_stay(tmp_path: Path) -> None:
-    """The kernel takes as much as there is room for: here, as much as it may."""
+    """The kernel accepts as much as there is room for: here, up to a limit."""
     async with writing(tmp_path) as writer:
         writer.note(entry())
         await flush(writer)
@@ -383,7 +386,7 @@ async def test_half_a_line_does_not_stay(tmp_path: Path) -> None:
         (path,) = paths(tmp_path)
         assert path.stat().st_size == size
     assert len(read_journal(tmp_path)) == 1
-    # What could be written again at the end, with a hole before it.
+    # The lines that could be written at the end, with a gap before them.
     assert seqs(tmp_path) in ([1, 2], [1, 2, 4])
 
 
@@ -412,7 +415,7 @@ async def test_a_file_that_cannot_be_put_into_place_is_left_for_the_next_start(
 
 
 def counted(folder: Path, *names: str) -> list[tuple[Any, ...]]:
-    """The counts of each window: since when, and these fields."""
+    """The counts of each window: its beginning, and these fields."""
     return [
         tuple(line.get(name) for name in ("since", *names))
         for line in read_journal(folder, own=True)
@@ -431,7 +434,7 @@ def message(event: Event, source: str, to: str | None = None) -> Entry:
 
 
 async def test_each_window_is_counted_by_route_where_it_ends(tmp_path: Path) -> None:
-    """Accounts, not devices; what is handed over again counts once."""
+    """By account, not by device; a message that is handed over again counts once."""
     time = Time(NOON + 10)
     lamp, me = "lamp@example.org", "meter@example.org"
     async with writing(tmp_path, now=time) as writer:
@@ -448,7 +451,8 @@ async def test_each_window_is_counted_by_route_where_it_ends(tmp_path: Path) -> 
     assert counted(tmp_path, "level", "from", "to", "sent", "received") == [
         (at(0), "assured", me, lamp, 2, 0),
         (at(0), "assured", lamp, me, 0, 3),
-        # Not that from 5 to 10 minutes later: nobody knows that the node was up.
+        # The window from 5 to 10 minutes later is missing: it is not known that the
+        # node was up.
         (at(5), "assured", me, lamp, 1, 0),
     ]
     lines = read_journal(tmp_path, own=True)
@@ -459,7 +463,7 @@ async def test_each_window_is_counted_by_route_where_it_ends(tmp_path: Path) -> 
 
 
 async def test_a_window_without_a_message_is_counted_too(tmp_path: Path) -> None:
-    """Or it could not be told from one that is not known."""
+    """Otherwise it would look like a missing window."""
     time = Time()
     async with writing(tmp_path, now=time) as writer:
         time.now += 301
@@ -471,7 +475,7 @@ async def test_a_window_without_a_message_is_counted_too(tmp_path: Path) -> None
 
 
 async def test_a_window_ends_though_nothing_happens(tmp_path: Path) -> None:
-    """A quiet device proves that it was there: by its own timer."""
+    """A quiet device proves by its own timer that it was there."""
 
     def windows() -> int:
         lines = read_journal(tmp_path, own=True, hidden=True)
@@ -488,7 +492,7 @@ async def test_a_window_ends_though_nothing_happens(tmp_path: Path) -> None:
 async def test_a_crowd_of_accounts_does_not_fill_the_memory(
     tmp_path: Path,
 ) -> None:
-    """A peer chooses as many as it likes: the rest is counted without a route."""
+    """A peer can choose any number of them: the rest is counted without a route."""
     time = Time()
     async with writing(tmp_path, now=time) as writer:
         for number in range(ROUTES_MAX + 500):
@@ -507,7 +511,7 @@ async def test_a_crowd_of_accounts_does_not_fill_the_memory(
 async def test_a_clock_that_goes_back_counts_each_message_in_its_window(
     tmp_path: Path,
 ) -> None:
-    """The counts of a window may come in two lines; both together are the truth."""
+    """The counts of one window may come in two lines, which add up."""
     time = Time(NOON + 301)
     async with writing(tmp_path, now=time) as writer:
         for minute in (6, 3, 6, 4, 6):
@@ -523,7 +527,7 @@ async def test_a_clock_that_goes_back_counts_each_message_in_its_window(
 async def test_a_file_waits_for_its_commit_though_the_writer_adds_its_own_lines(
     tmp_path: Path,
 ) -> None:
-    """They count in seq, and no commit is about them."""
+    """They count in seq, but no commit waits for them."""
     time = Time()
     async with writing(tmp_path, now=time, rotate_bytes=600) as writer:
         for _ in range(4):
@@ -536,7 +540,7 @@ async def test_a_file_waits_for_its_commit_though_the_writer_adds_its_own_lines(
         before = writer.commit_begins()
         assert before is not None
         before()
-        # Some of these files are full, and nobody sees a line of this commit.
+        # Some of these files are full, but no line of this commit is visible.
         new = [line["msg_id"] for line in read_journal(tmp_path)[known:]]
         assert not [msg_id for msg_id in new if msg_id.startswith("n")]
         writer.commit_ended(idle=True)

@@ -16,7 +16,7 @@ from qos.stores import FilesStore, SqliteStore
 
 NOBODY = 65534
 
-#: A durable store in a folder; what it is called there does not matter.
+#: A durable store in a folder; its file name does not matter.
 MakeStore = Callable[[Path], SqliteStore | FilesStore]
 
 
@@ -29,9 +29,9 @@ def make_store(request: pytest.FixtureRequest) -> MakeStore:
 
 @pytest.fixture
 def ram_path(tmp_path: Path) -> Iterator[Path]:
-    """A folder in memory, where there is such a thing: nothing waits for a disk.
+    """A folder in memory, if the system has one: no test waits for a disk.
 
-    A process that is killed leaves the same there; only the power does not.
+    A killed process leaves the same there; only a power cut does not.
     """
     if not os.access("/dev/shm", os.W_OK):  # noqa: S108 - shared memory, not a file of ours
         yield tmp_path
@@ -54,7 +54,7 @@ class Disk:
         self._limits = resource.getrlimit(resource.RLIMIT_FSIZE)
 
     def fill(self, *, but: int = 0) -> None:
-        """Leave this many bytes."""
+        """Leave this many bytes free."""
         if not self._mounted:
             resource.setrlimit(resource.RLIMIT_FSIZE, (but + 1, self._limits[1]))
             return
@@ -73,7 +73,7 @@ class Disk:
 
 
 def mount(*arguments: str | Path) -> bool:
-    """Whether it could be mounted: not by a user, nor by root in most containers."""
+    """Whether it could be mounted: users cannot, nor can root in most containers."""
     command = shutil.which("mount")
     if os.geteuid() != 0 or command is None:
         return False
@@ -101,7 +101,7 @@ def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Disk]:
 
 
 class Place:
-    """A folder that can be made read-only, for root too."""
+    """A folder that can be made read-only, even for root."""
 
     def __init__(self, folder: Path, *, by_mount: bool) -> None:
         self.folder = folder
@@ -109,7 +109,7 @@ class Place:
 
     @contextmanager
     def read_only(self, part: Path | None = None) -> Iterator[None]:
-        """All of it, or only a part."""
+        """Make the folder read-only, or a part of it."""
         if self._by_mount and part is None:
             with self._mounted_read_only() as mounted:
                 if mounted:
@@ -138,7 +138,10 @@ class Place:
 
     @contextmanager
     def _as_a_user(self) -> Iterator[None]:
-        """Root may write whatever the mode says: be nobody, and own it all."""
+        """Root may write whatever the mode is.
+
+        Become nobody, and the owner of all files.
+        """
         if os.geteuid() != 0:
             yield
             return
@@ -153,7 +156,7 @@ class Place:
 
 @pytest.fixture(params=["mount", "mode"])
 def place(request: pytest.FixtureRequest) -> Iterator[Place]:
-    # Not tmp_path: nobody else may look into that.
+    # Not tmp_path: other users may not read that.
     folder = Path(tempfile.mkdtemp(prefix="store-place-"))
     folder.chmod(0o755)
     yield Place(folder, by_mount=request.param == "mount")

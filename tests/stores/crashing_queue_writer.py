@@ -1,11 +1,11 @@
-"""Writes what it is given into a queue store, and dies in the middle of it.
+"""Makes given writes to a queue store, and dies in the middle of them.
 
-Not a test: `test_queue_store.py` runs it as a program. Each line of its standard
-input, `FOLDER NUMBER`, is one life: a forked child that opens `FOLDER/store.db`,
-makes the writes pickled in `FOLDER/writes`, the first alone and the others at
-once, and appends a byte to `FOLDER/acks` when one is done. It is killed at step
-NUMBER: of the store, before or after any row that it changes, or of acknowledging.
-When it has ended, its status is printed.
+Not a test: `test_queue_store.py` runs it as a program. Each line of its standard input,
+`FOLDER NUMBER`, is one run: a forked child that opens `FOLDER/store.db`, makes the
+writes pickled in `FOLDER/writes`, the first alone and the others at once, and appends a
+byte to `FOLDER/acks` when one is done. The child is killed at step NUMBER: of the
+store, before or after any row that it changes, or of acknowledging. When it has ended,
+its status is printed.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ def probe_rows(writer: sqlite3.Connection, probe: Callable[[str], None]) -> None
 
 
 async def live(folder: Path, number: int) -> None:
-    """One life."""
+    """One run."""
     steps = itertools.count()
     parent = os.getppid()
 
     def probe(_step: str) -> None:
         if os.getppid() != parent:
-            os._exit(1)  # The test was ended: nobody else would end this.
+            os._exit(1)  # The test was ended; nobody else would end this process.
         if next(steps) == number:
             os.kill(os.getpid(), signal.SIGKILL)
 
@@ -70,7 +70,7 @@ async def live(folder: Path, number: int) -> None:
 
 
 def main() -> None:
-    """Read lives, and live them."""
+    """Read the runs, and do them."""
     for line in sys.stdin:
         folder, number = line.split()
         child = os.fork()

@@ -1,15 +1,15 @@
 """Writes numbered records into a store, and dies in the middle of it.
 
-Not a test: `test_crash.py` runs it as a program. Each line of its standard
-input, `FOLDER URL HOW NUMBER`, is one life: a forked child that opens the store,
-writes what comes after what is there, and appends each number to `FOLDER/acks`
-when its write is done. HOW it ends:
+Not a test: `test_crash.py` runs it as a program. Each line of its standard input,
+`FOLDER URL HOW NUMBER`, is one run: a forked child that opens the store, continues to
+write after the last record, and appends each number to `FOLDER/acks` when its write is
+done. HOW says how the run ends:
 
 - `step`: killed at step NUMBER on the disk, or of acknowledging;
 - `byte`: killed when a file grows over NUMBER bytes, in the middle of that write;
 - `never`: it goes on until it is killed from outside.
 
-It then prints the process id of the child, and when that has ended, its status.
+The program prints the process id of the child, and its status when it has ended.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from qos.core.message.model import OutgoingState
 from qos.stores import Change, FilesStore, Remember, SqliteStore, store_from_url
 from qos.testing.store_contract import incoming, outgoing, write
 
-#: Numbers written in a life, and numbers whose records stay in the store.
+#: The numbers written in a run, and the number of records that stay in the store.
 WRITES = 3
 KEPT = 2
 
@@ -48,7 +48,7 @@ def changes(number: int) -> list[Change]:
 
 
 async def live(folder: Path, url: str, how: str, number: int) -> None:
-    """One life."""
+    """One run."""
     store = store_from_url(url)
     assert isinstance(store, SqliteStore | FilesStore)
     steps = itertools.count()
@@ -56,7 +56,7 @@ async def live(folder: Path, url: str, how: str, number: int) -> None:
 
     def probe(_step: str) -> None:
         if os.getppid() != parent:
-            os._exit(1)  # The test was ended: nobody else would end this.
+            os._exit(1)  # The test was ended; nobody else would end this process.
         if how == "step" and next(steps) == number:
             os.kill(os.getpid(), signal.SIGKILL)
 
@@ -78,14 +78,14 @@ async def live(folder: Path, url: str, how: str, number: int) -> None:
     if how == "never":
         await writes(itertools.count(first))
     await writes([first])
-    # And some at a time, which share a commit.
+    # Some are written at once, and share a commit.
     numbers = range(first + 1, first + WRITES)
     await asyncio.gather(*[writes([each]) for each in numbers])
     await store.close()
 
 
 def main() -> None:
-    """Read lives, and live them."""
+    """Read the runs, and do them."""
     for line in sys.stdin:
         folder, url, how, number = line.split()
         child = os.fork()

@@ -14,7 +14,7 @@ from qos.stores import FilesStore, SqliteStore, store_from_url
 from qos.stores.queue_store import QueueStore, queue_store_from_url
 from wrong_values import accepted
 
-#: Not meant to be called by applications: values, and the protocol of a store.
+#: Not called by applications: values, and the protocol of a store.
 VALUES = {"Change", "Contents", "MemoryStore", "Remember", "Store"}
 
 NO_URLS = ("", "memory", "sqlite:", "files:", "sqlite:\0", "bogus:x")
@@ -26,7 +26,7 @@ TABLE: dict[str, tuple[Callable[..., object], tuple[str, ...]]] = {
 
 
 def test_every_public_name_of_the_stores_is_in_the_table() -> None:
-    """A new store must say what it refuses, too."""
+    """A new store must also refuse wrong arguments."""
     assert set(qos.stores.__all__) == VALUES | set(TABLE)
 
 
@@ -44,13 +44,13 @@ async def test_a_wrong_path_or_url_is_refused_and_leaves_no_file(
 
 @pytest.mark.parametrize("url", [*NO_URLS, "memory:", "files:x", None, 5, b"sqlite:x"])
 def test_the_store_of_a_queue_is_a_file_of_sqlite(url: str) -> None:
-    """What a queue has confirmed must survive its process."""
+    """Everything that a queue has confirmed must survive its process."""
     with pytest.raises(InvalidArgument, match="store must be the URL sqlite:PATH"):
         queue_store_from_url(url)
 
 
 @pytest.mark.parametrize("path", ["", "\0", None, b"x", 5])
 def test_the_path_of_a_queue_store_is_checked(path: str) -> None:
-    """As that of the others."""
+    """Like that of the other stores."""
     with pytest.raises(InvalidArgument, match="path must be a path"):
         QueueStore(path)

@@ -1,4 +1,4 @@
-"""What is wrong with the disk is said by name, and nothing stored is lost."""
+"""Problems with the disk are reported by name, and nothing stored is lost."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ HELD = [incoming(f"k{number}") for number in range(4)]
 
 
 def fill(store: SqliteStore | FilesStore) -> None:
-    """Some messages, on disk, and the store closed."""
+    """Write some messages to disk, and close the store."""
 
     async def fills() -> None:
         async with opened(store):
@@ -48,7 +48,7 @@ def fill(store: SqliteStore | FilesStore) -> None:
 
 
 def snapshot(folder: Path) -> dict[str, bytes | None]:
-    """Every file below, with what is in it, but what SQLite shares in memory."""
+    """Every file below, with its content, except the memory that SQLite shares."""
     return {
         str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None
         for path in folder.rglob("*")
@@ -57,7 +57,7 @@ def snapshot(folder: Path) -> dict[str, bytes | None]:
 
 
 def refuses(store: SqliteStore | FilesStore, kind: type[StoreError]) -> str:
-    """The store cannot be opened, says so, and has not touched a thing."""
+    """The store cannot be opened, says so, and has changed no file."""
     before = snapshot(store._path.parent)
     with pytest.raises(StoreError) as caught:
         store.open()
@@ -66,7 +66,7 @@ def refuses(store: SqliteStore | FilesStore, kind: type[StoreError]) -> str:
     assert str(store._path.name) in str(caught.value)
     after = snapshot(store._path.parent)
     assert {name: after[name] for name in before} == before
-    # An empty file is none: a lock, or what SQLite makes to read.
+    # An empty file does not count: a lock, or one that SQLite makes to read.
     assert all(after[name] == b"" for name in after.keys() - before.keys())
     return str(caught.value)
 
@@ -77,7 +77,7 @@ def refuses(store: SqliteStore | FilesStore, kind: type[StoreError]) -> str:
 def test_a_folder_that_is_not_there_is_not_made(
     make_store: MakeStore, tmp_path: Path
 ) -> None:
-    """A typing error in a path must not begin a second, empty store."""
+    """A mistyped path must not begin a second, empty store."""
     folder = tmp_path / "nowhere"
     assert str(folder) in refuses(make_store(folder), StoreError)
     assert not folder.exists()
@@ -102,7 +102,7 @@ def test_the_database_of_another_application_is_left_alone(tmp_path: Path) -> No
 
 
 def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
-    """To open one for reading would block for ever."""
+    """Opening a pipe for reading would block for ever."""
     os.mkfifo(tmp_path / "store.db")
     refuses_pipe = SqliteStore(tmp_path / "store.db")
     with pytest.raises(StoreDamaged, match="not a file"):
@@ -117,7 +117,7 @@ def test_a_folder_with_something_else_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_a_folder_of_messages_without_their_store_is_not_new(tmp_path: Path) -> None:
-    """With a new id in it, peers would believe that we forgot everything."""
+    """With a new id, peers would believe that we forgot everything."""
     fill(FilesStore(tmp_path / "store"))
     (tmp_path / "store" / "store.json").unlink()
     refuses(FilesStore(tmp_path / "store"), StoreDamaged)
@@ -128,7 +128,7 @@ def test_a_folder_of_messages_without_their_store_is_not_new(tmp_path: Path) -> 
     ["", "{", "[]", "null", '{"format": "other"}', '{"format": "xmpp-qos store"}'],
 )
 def test_a_store_json_that_is_none_is_damage(tmp_path: Path, text: str) -> None:
-    """It says what the folder is; without it nothing is sure."""
+    """It says what the folder is; without it nothing is certain."""
     fill(FilesStore(tmp_path / "store"))
     (tmp_path / "store" / "store.json").write_text(text)
     assert "store.json" in refuses(FilesStore(tmp_path / "store"), StoreDamaged)
@@ -140,13 +140,13 @@ def test_a_store_json_that_is_none_is_damage(tmp_path: Path, text: str) -> None:
 @pytest.mark.parametrize(
     "content",
     [b"", b"hello", b"\0" * 5000, os.urandom(5000)],
-    # All processes of a test run have to call them alike.
+    # All processes of a test must name them alike.
     ids=["nothing", "a word", "zeros", "garbage"],
 )
 def test_a_file_that_is_no_database_is_left_alone(
     tmp_path: Path, content: bytes
 ) -> None:
-    """An empty one too: we never leave one, so this one has lost its content."""
+    """Even an empty one: we never leave one, so this one has lost its content."""
     path = tmp_path / "store.db"
     path.write_bytes(content)
     refuses(SqliteStore(path), StoreDamaged)
@@ -154,7 +154,7 @@ def test_a_file_that_is_no_database_is_left_alone(
 
 
 def test_a_database_cut_off_anywhere_is_damaged(tmp_path: Path) -> None:
-    """Half of an outbox must not pass for all of it."""
+    """Half of an outbox must not be taken for all of it."""
     path = tmp_path / "store.db"
     fill(SqliteStore(path))
     content = path.read_bytes()
@@ -166,7 +166,7 @@ def test_a_database_cut_off_anywhere_is_damaged(tmp_path: Path) -> None:
 
 
 def test_garbage_in_any_page_of_a_database_is_damage(tmp_path: Path) -> None:
-    """Found when the store is opened, not when it matters."""
+    """It must be found when the store is opened, not later."""
     path = tmp_path / "store.db"
     fill(SqliteStore(path))
     content = path.read_bytes()
@@ -177,14 +177,14 @@ def test_garbage_in_any_page_of_a_database_is_damage(tmp_path: Path) -> None:
 
 
 def test_a_wal_without_its_database_is_damage(tmp_path: Path) -> None:
-    """SQLite would delete it when it makes the new file."""
+    """SQLite would delete it when it creates the new file."""
     path = tmp_path / "store.db"
     (tmp_path / "store.db-wal").write_bytes(b"some messages")
     assert "-wal" in refuses(SqliteStore(path), StoreDamaged)
 
 
 def test_a_database_that_lost_its_id_is_damaged(tmp_path: Path) -> None:
-    """Under a new one, peers would believe that we forgot everything."""
+    """With a new id, peers would believe that we forgot everything."""
     path = tmp_path / "store.db"
     fill(SqliteStore(path))
     with closing(sqlite3.connect(path)) as db:
@@ -205,7 +205,7 @@ def test_a_database_that_lost_its_id_is_damaged(tmp_path: Path) -> None:
     ],
 )
 def test_a_row_that_is_no_record_is_damage(tmp_path: Path, statement: str) -> None:
-    """Somebody has edited it."""
+    """For example because somebody has edited it."""
     path = tmp_path / "store.db"
     fill(SqliteStore(path))
     with closing(sqlite3.connect(path)) as db:
@@ -243,7 +243,7 @@ def test_a_row_that_is_no_record_is_damage(tmp_path: Path, statement: str) -> No
 def test_a_file_of_ours_that_is_broken_is_named(
     tmp_path: Path, name: str, damage: Callable[[bytes], bytes]
 ) -> None:
-    """The operator can mend it, or take it away; the rest is not touched."""
+    """The operator can repair or remove it; the rest is not changed."""
     folder = tmp_path / "store"
     fill(FilesStore(folder))
     file = folder / name
@@ -251,7 +251,7 @@ def test_a_file_of_ours_that_is_broken_is_named(
         file = next(file.iterdir())
     file.write_bytes(damage(file.read_bytes() if file.exists() else b"[[1]"))
     if name == "remembered.json" and damage(b"") == b'[["a", "b"]]':
-        return  # This is a dict in other words.
+        return  # This change makes an equal dict.
     assert str(file) in refuses(FilesStore(folder), StoreDamaged)
     file.unlink()
     fill(FilesStore(folder))
@@ -283,7 +283,7 @@ def test_a_message_that_was_edited_wrongly_is_named(
 
 
 def test_damage_that_comes_later_is_found_when_it_is_read(tmp_path: Path) -> None:
-    """What is whole is still there."""
+    """Everything undamaged is still there."""
     store = FilesStore(tmp_path / "store")
 
     async def scenario() -> None:
@@ -313,7 +313,7 @@ def test_damage_that_comes_later_is_found_when_it_is_read(tmp_path: Path) -> Non
 
 
 def test_a_store_of_a_newer_version_is_left_alone(tmp_path: Path) -> None:
-    """Also where only the WAL says so yet."""
+    """Even if only the WAL has the new version yet."""
     path, killed = tmp_path / "store.db", tmp_path / "killed"
     fill(SqliteStore(path))
     killed.mkdir()
@@ -345,7 +345,7 @@ sys.stdin.read()
 def test_another_process_has_it_until_it_dies(
     make_store: MakeStore, tmp_path: Path
 ) -> None:
-    """However it dies: no lock is left that somebody would have to remove."""
+    """However it dies, no lock is left that somebody would have to remove."""
     store = make_store(tmp_path)
     fill(store)
     with subprocess.Popen(
@@ -362,7 +362,7 @@ def test_another_process_has_it_until_it_dies(
 
 
 async def test_who_is_refused_takes_no_lock_away(tmp_path: Path) -> None:
-    """To close a file is to drop all locks that the process has on it: SQLite's."""
+    """Closing a file drops all locks of the process on it, SQLite's too."""
 
     def locks() -> list[str]:
         inode = os.stat(tmp_path / "store.db").st_ino
@@ -379,7 +379,7 @@ async def test_who_is_refused_takes_no_lock_away(tmp_path: Path) -> None:
 
 
 async def test_a_tool_that_holds_the_database_is_waited_for(tmp_path: Path) -> None:
-    """An operator may look into it; one who locks it is told on."""
+    """An operator may look into it; one that keeps it locked is reported."""
     store = SqliteStore(tmp_path / "store.db")
     async with opened(store):
         with closing(sqlite3.connect(store._path, isolation_level=None)) as tool:
@@ -401,7 +401,7 @@ async def test_a_tool_that_holds_the_database_is_waited_for(tmp_path: Path) -> N
 def test_a_full_disk_loses_nothing_and_is_no_end(
     make_store: MakeStore, disk: Disk
 ) -> None:
-    """All that fails is what is new; it goes on as soon as there is space."""
+    """Only new writes fail; the store goes on as soon as there is space."""
     store = make_store(disk.folder)
 
     async def scenario() -> None:
@@ -429,7 +429,7 @@ def test_a_full_disk_loses_nothing_and_is_no_end(
 def test_a_disk_that_fills_up_slowly_fails_between_two_writes(
     make_store: MakeStore, disk: Disk
 ) -> None:
-    """Each write is there whole or not at all, whichever byte was the last."""
+    """Each write is there completely or not at all, whichever byte was the last."""
     store = make_store(disk.folder)
 
     async def scenario() -> None:
@@ -459,7 +459,7 @@ def test_a_disk_that_fills_up_slowly_fails_between_two_writes(
 def test_a_store_on_a_full_disk_can_be_opened_when_there_is_space(
     make_store: MakeStore, disk: Disk
 ) -> None:
-    """To begin one fails, to open one may; what is there stays there."""
+    """Creating one fails, opening one may fail; its contents stay."""
     fill(make_store(disk.folder))
     (disk.folder / "new").mkdir()
     new = make_store(disk.folder / "new")
@@ -483,7 +483,7 @@ def test_a_store_on_a_full_disk_can_be_opened_when_there_is_space(
 
 
 def test_a_store_is_made_whole_or_not_at_all(make_store: MakeStore, disk: Disk) -> None:
-    """However much space is left; what was begun is cleared away."""
+    """However much space is left; a part that was begun is removed."""
     made = 0
     for step in range(60):
         folder = disk.folder / str(step)
@@ -508,7 +508,7 @@ def test_a_store_is_made_whole_or_not_at_all(make_store: MakeStore, disk: Disk) 
 def test_a_read_only_folder_is_said_to_be_one(
     make_store: MakeStore, place: Place
 ) -> None:
-    """For a store that is there, and for one that is not."""
+    """For an existing store, and for a new one."""
     store = make_store(place.folder)
     fill(store)
     before = snapshot(place.folder)
@@ -523,7 +523,7 @@ def test_a_read_only_folder_is_said_to_be_one(
 
 
 def test_a_part_of_a_store_that_is_read_only_is_named(place: Place) -> None:
-    """SQLite would open it, and fail with the first message."""
+    """SQLite would open it, and fail at the first message."""
     parts: list[tuple[SqliteStore | FilesStore, Path]] = [
         (SqliteStore(place.folder / "store.db"), place.folder / "store.db"),
         (FilesStore(place.folder / "store"), place.folder / "store/outgoing"),
@@ -552,7 +552,7 @@ def test_a_file_system_that_cannot_lock_is_not_used(
 async def test_a_message_survives_what_is_no_store_error(
     make_store: MakeStore, tmp_path: Path
 ) -> None:
-    """A text that is no text fails its commit, and the next is made."""
+    """A value of a wrong type fails its commit, and the next one is made."""
     store = make_store(tmp_path)
     async with opened(store):
         with pytest.raises(UnicodeEncodeError):

@@ -1,4 +1,4 @@
-"""A writing process is killed, at every point; what it acknowledged is there."""
+"""A writing process is killed at every point; everything acknowledged is there."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ class Writer:
         )
 
     def start(self, life: Life, how: str, number: int) -> int:
-        """The process id of the child that has begun to write."""
+        """Start; returns the process id of the child that has begun to write."""
         assert self._process.stdin is not None
         self._process.stdin.write(f"{life.folder} {life.url} {how} {number}\n")
         self._process.stdin.flush()
         return self._answer()
 
     def died(self) -> bool:
-        """Whether the child was killed, when it has ended."""
+        """Whether the child was killed; returns when it has ended."""
         status = self._answer()
         if status == 0:
             return False
@@ -66,7 +66,7 @@ class Writer:
 
 
 class Life:
-    """A store, and what its writer has acknowledged."""
+    """A store, and the numbers that its writer has acknowledged."""
 
     def __init__(self, folder: Path, scheme: str) -> None:
         self.folder = folder
@@ -79,7 +79,10 @@ class Life:
         return [int(line) for line in text.splitlines()]
 
     def check(self) -> int:
-        """Everything acknowledged is there, nothing is half there; how much."""
+        """Everything acknowledged is there, and nothing is half there.
+
+        Returns the count.
+        """
         return asyncio.run(self._check())
 
     async def _check(self) -> int:
@@ -113,7 +116,7 @@ def expected(last: int) -> list[object]:
     found: list[object] = []
     for seq in range(max(1, last - KEPT + 1), last + 1):
         record = outgoing(seq, payload=f"{seq}" * 100)
-        # The write of number + KEPT - 1 takes it a step further.
+        # The write of number + KEPT - 1 takes it one step further.
         offered = last >= seq + KEPT - 1 and last > KEPT
         state = OutgoingState.OFFERED if offered else OutgoingState.QUEUED
         found.append(replace(record, state=state))
@@ -131,7 +134,7 @@ def writer() -> Iterator[Writer]:
 def test_killed_at_the_nth_step_for_growing_n(
     writer: Writer, ram_path: Path, scheme: str
 ) -> None:
-    """Until it survives; each time it is then killed once more, in its recovery."""
+    """Until it survives. Each time it is then killed once more, in its recovery."""
     step, alive = 0, False
     while not alive:
         life = Life(ram_path / str(step), scheme)
@@ -152,7 +155,7 @@ def test_killed_at_the_nth_step_for_growing_n(
 def test_killed_in_the_middle_of_a_write_at_the_nth_byte(
     writer: Writer, ram_path: Path, scheme: str, stride: int
 ) -> None:
-    """A page or a file is torn where no program would stop by itself."""
+    """A page or a file is torn at a place where no program would stop by itself."""
     size, alive = 0, False
     while not alive:
         life = Life(ram_path / str(size), scheme)
@@ -168,7 +171,7 @@ def test_killed_in_the_middle_of_a_write_at_the_nth_byte(
 
 @pytest.mark.parametrize("scheme", ["sqlite", "files"])
 def test_killed_at_any_time(writer: Writer, tmp_path: Path, scheme: str) -> None:
-    """Twenty lives of one store, each ended from outside."""
+    """Twenty runs on one store, each ended from outside."""
     life = Life(tmp_path / "life", scheme)
     chance = random.Random(scheme)
     before = 0

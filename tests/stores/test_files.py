@@ -47,7 +47,7 @@ FIRST, SECOND, THIRD = (f"outgoing/{seq:020d}.json" for seq in (1, 2, 3))
 
 
 def fails(step: str, *, times: int = 1) -> Callable[[str], None]:
-    """A probe: the disk is full at this step, the first so many times."""
+    """A probe: the disk is full at this step, the first few times."""
     left = times
 
     def probe(at: str) -> None:
@@ -63,7 +63,7 @@ def fails(step: str, *, times: int = 1) -> Callable[[str], None]:
 
 
 async def test_a_message_is_a_file_that_can_be_read(folder: Path) -> None:
-    """In the order of acceptance, and with the words of the documentation."""
+    """In the order of acceptance, with the documented words."""
     store = FilesStore(folder)
     sent = outgoing(1, payload="<message><body>häll ☃ 'x'</body></message>")
     async with opened(store):
@@ -88,7 +88,7 @@ async def test_a_message_is_a_file_that_can_be_read(folder: Path) -> None:
 
 
 async def test_only_its_owner_may_look_into_it(folder: Path) -> None:
-    """Whatever the umask: it holds messages."""
+    """Whatever the umask: it contains messages."""
     umask = os.umask(0)
     try:
         store = FilesStore(folder)
@@ -103,7 +103,7 @@ async def test_only_its_owner_may_look_into_it(folder: Path) -> None:
 
 
 async def test_files_that_are_none_of_ours_are_left_alone(folder: Path) -> None:
-    """A note of the operator's, a copy for safety, what a file manager leaves."""
+    """Notes of the operator, copies, files of a file manager."""
     store = FilesStore(folder)
     async with opened(store):
         await write(store, Save(outgoing(1)))
@@ -143,7 +143,7 @@ async def test_a_store_that_was_not_finished_is_made_anew(folder: Path) -> None:
 async def test_of_an_outbox_that_is_empty_the_last_number_is_left(
     folder: Path,
 ) -> None:
-    """In a name; the message itself is gone from the disk."""
+    """In a file name; the message itself is gone from the disk."""
     store = FilesStore(folder)
     async with opened(store):
         for seq in (1, 2, 3):
@@ -156,7 +156,7 @@ async def test_of_an_outbox_that_is_empty_the_last_number_is_left(
         await write(store, Save(outgoing(4)))
         await write(store, Forget(outgoing(4)))
         assert names(folder) == ALWAYS | {f"outgoing/last-{4:020d}"}
-    # Two are left by a crash between.
+    # A crash in between leaves two.
     (folder / marker).touch()
     async with opened(store) as contents:
         assert contents.next_seq == 5
@@ -171,7 +171,7 @@ TWO = (Save(outgoing(1)), Save(outgoing(2)))
 async def test_moves_that_are_decided_are_made_with_the_next_commit(
     folder: Path,
 ) -> None:
-    """The disk was full at the second rename; until then all can be read."""
+    """The disk was full at the second rename; until then everything can be read."""
     store = FilesStore(folder)
     async with opened(store):
         store.probe = fails(f"rename {SECOND}.tmp")
@@ -187,7 +187,7 @@ async def test_moves_that_are_decided_are_made_with_the_next_commit(
 async def test_as_long_as_they_cannot_be_made_nothing_new_is_written(
     folder: Path,
 ) -> None:
-    """And what they need is not cleared away."""
+    """Files that the moves need are not removed."""
     store = FilesStore(folder)
     step = replace(outgoing(2), state=OutgoingState.OFFERED)
     async with opened(store):
@@ -220,7 +220,7 @@ async def test_moves_that_are_decided_are_made_at_the_end_or_the_next_start(
 
 
 async def test_what_the_disk_does_not_confirm_ends_all_writing(folder: Path) -> None:
-    """After a sync that failed nobody can say what is there, until it is read."""
+    """After a failed sync the contents of the disk are unknown until they are read."""
     store = FilesStore(folder)
     async with opened(store):
         await write(store, Save(outgoing(1)))
@@ -236,7 +236,7 @@ async def test_what_the_disk_does_not_confirm_ends_all_writing(folder: Path) -> 
 
 
 async def test_a_file_that_vanished_from_a_commit_is_damage(folder: Path) -> None:
-    """Somebody has cleared away what was decided and not made yet."""
+    """Somebody has removed a file of a decided move that was not made yet."""
     store = FilesStore(folder)
     async with opened(store):
         store.probe = fails(f"rename {SECOND}.tmp", times=9)
@@ -247,7 +247,7 @@ async def test_a_file_that_vanished_from_a_commit_is_damage(folder: Path) -> Non
 
 
 async def test_order_is_kept_when_a_marker_cannot_be_tidied(folder: Path) -> None:
-    """The message is forgotten; a second marker is no harm."""
+    """The message is forgotten; a second marker does no harm."""
     store = FilesStore(folder)
     async with opened(store):
         await write(store, Save(outgoing(1)))
@@ -263,7 +263,10 @@ async def test_order_is_kept_when_a_marker_cannot_be_tidied(folder: Path) -> Non
 async def test_a_reader_sees_no_half_of_a_commit_that_is_under_way(
     folder: Path,
 ) -> None:
-    """Files change before the index does: what is no longer queued is left out."""
+    """Files change before the index does.
+
+    Messages that are no longer queued are left out.
+    """
     store = FilesStore(folder)
     async with opened(store):
         await write(store, *TWO, Save(outgoing(3)))
@@ -290,7 +293,7 @@ async def test_a_reader_sees_no_half_of_a_commit_that_is_under_way(
 async def test_all_is_synced_before_it_is_named_and_names_before_they_count(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A kill does not show it: what was not synced is lost with the power only."""
+    """A kill does not show it: unsynced data is lost only in a power cut."""
     done: list[tuple[str, str]] = []
     fsync, replaces = os.fsync, os.replace
 

@@ -52,7 +52,7 @@ def named(*names: str) -> list[Change]:
 
 
 async def test_what_is_written_in_one_turn_of_the_loop_is_one_commit() -> None:
-    """Those that a commit wakes write again at once, and together."""
+    """Tasks that a commit wakes write again at once, and together."""
     disk = Disk()
     commits = GroupCommit(disk.start)
     first, second = commits.write(named("a")), commits.write(named("b", "c"))
@@ -82,7 +82,7 @@ async def test_what_is_written_during_a_commit_waits_for_the_next() -> None:
 
 
 async def test_those_that_a_commit_wakes_join_those_that_wait() -> None:
-    """Or they would take turns for ever, in commits of half the size."""
+    """Otherwise they would take turns for ever, in commits of half the size."""
     disk = Disk()
     commits = GroupCommit(disk.start)
 
@@ -100,7 +100,7 @@ async def test_those_that_a_commit_wakes_join_those_that_wait() -> None:
 
 
 async def test_a_commit_that_fails_fails_all_in_it_and_none_after_it() -> None:
-    """The disk was full, and then it was not."""
+    """The disk was full, and then was not."""
     disk = Disk()
     commits = GroupCommit(disk.start)
     failing = commits.write(named("a"))
@@ -113,7 +113,7 @@ async def test_a_commit_that_fails_fails_all_in_it_and_none_after_it() -> None:
 
 
 async def test_a_commit_that_cannot_begin_fails_as_well() -> None:
-    """Or its writers would wait for ever, and all who come after them."""
+    """Otherwise its writers, and all later ones, would wait for ever."""
     calls = 0
 
     def start(
@@ -155,7 +155,7 @@ async def test_a_commit_cannot_be_cancelled_by_one_of_its_writers() -> None:
 
 
 async def test_draining_waits_for_all_and_leaves_nothing_behind() -> None:
-    """No task is left, and a failure is nobody's but the writer's."""
+    """No task is left, and a failure concerns its writer only."""
     disk = Disk()
     commits = GroupCommit(disk.start)
     await commits.drain()
@@ -175,7 +175,7 @@ async def test_draining_waits_for_all_and_leaves_nothing_behind() -> None:
 async def test_a_thousand_writers_share_a_few_commits(
     make_store: MakeStore, tmp_path: Path
 ) -> None:
-    """That is worth a factor of 20 to 30 on any disk."""
+    """This is worth a factor of 20 to 30 on any disk."""
     store = make_store(tmp_path)
     commits = 0
     start = store._start
@@ -213,7 +213,7 @@ async def test_a_write_costs_its_caller_next_to_nothing(
 def test_a_loop_that_ends_does_not_tear_a_commit(
     make_store: MakeStore, tmp_path: Path
 ) -> None:
-    """`asyncio.run` cancels what is left; what is half written is not left."""
+    """`asyncio.run` cancels remaining tasks, but must not leave a torn commit."""
     store = make_store(tmp_path)
     changes = [Save(outgoing(seq)) for seq in range(1, 21)]
 
@@ -233,7 +233,7 @@ def test_a_loop_that_ends_does_not_tear_a_commit(
 
 
 class Ahead:
-    """A journal in which something is noted, or nothing is."""
+    """A journal with or without noted lines."""
 
     def __init__(self) -> None:
         self.said: list[str] = []
@@ -256,7 +256,7 @@ class Ahead:
 
 
 async def test_each_commit_is_given_what_the_journal_has_to_do_before_it() -> None:
-    """What is written meanwhile was noted later, and goes into the next."""
+    """A line that is noted meanwhile goes into the next commit."""
     disk, journal = Disk(), Ahead()
     commits = GroupCommit(disk.start)
     commits.journal = journal
@@ -280,14 +280,15 @@ async def test_each_commit_is_given_what_the_journal_has_to_do_before_it() -> No
 
 
 async def test_the_journal_waits_for_what_waits_for_a_turn() -> None:
-    """Or it would show readers a message that the store never knew."""
+    """Otherwise readers would see a message that the store never knew."""
     disk, journal = Disk(), Ahead()
     commits = GroupCommit(disk.start)
     commits.journal = journal
     await commits.take_turn()
     assert journal.said == ["wanted"]
     commits.write(named("a"))
-    # A commit of whoever has the turn, in which this is not.
+    # A commit during the turn of another transaction, which does not include this
+    # write.
     commits.turn_committed()
     commits.end_turn()
     await turns()
@@ -297,7 +298,7 @@ async def test_the_journal_waits_for_what_waits_for_a_turn() -> None:
 
 
 async def test_the_journal_hears_of_a_turn_in_which_nobody_else_writes() -> None:
-    """What was noted before its commit is settled then, and after it everything."""
+    """Lines noted before its commit are settled then, and all later ones after it."""
     journal = Ahead()
     commits = GroupCommit(Disk().start)
     commits.journal = journal
@@ -312,7 +313,10 @@ async def test_the_journal_hears_of_a_turn_in_which_nobody_else_writes() -> None
 async def test_the_journal_is_written_before_the_store_and_not_by_the_loop(
     make_store: MakeStore, tmp_path: Path
 ) -> None:
-    """Or a store would remember what no journal knows; and the disk may be slow."""
+    """Otherwise a store could have changes without a journal line.
+
+    And the disk may be slow.
+    """
     store, journal = make_store(tmp_path), Ahead()
     async with opened(store):
         if not store.durable:

@@ -1,4 +1,4 @@
-"""Who may open a store: one to write, any number to read; and links are not followed."""
+"""Opening a store: one process to write, any number to read; links are not followed."""
 
 import asyncio
 import os
@@ -89,7 +89,10 @@ def tree(folder: Path) -> dict[str, bytes | None]:
 def test_no_file_that_is_removed_lets_a_second_process_in(
     kind: Kind, holder: subprocess.Popen[str], tmp_path: Path
 ) -> None:
-    """The data itself is locked: somebody tidies up, and two would send everything."""
+    """The data itself is locked.
+
+    After a clean-up two processes would send everything.
+    """
     data = {"s", "s-wal", "s-shm", "store.json"}
     for path in [*tmp_path.iterdir(), *(tmp_path / "s").glob("*")]:
         if path.is_file() and path.name not in data:
@@ -100,7 +103,7 @@ def test_no_file_that_is_removed_lets_a_second_process_in(
 
 
 async def test_a_link_to_a_store_is_the_same_store(kind: Kind, tmp_path: Path) -> None:
-    """A hard link too: the lock is that of the file."""
+    """Even a hard link: the lock belongs to the file."""
     (tmp_path / "soft").symlink_to(tmp_path / "s")
     async with opened(kind(tmp_path / "s")):
         with pytest.raises(StoreInUse):
@@ -114,7 +117,7 @@ async def test_a_link_to_a_store_is_the_same_store(kind: Kind, tmp_path: Path) -
 async def test_who_makes_a_store_has_it_locked_from_the_beginning(
     tmp_path: Path,
 ) -> None:
-    """Two that start at the same time cannot both make it."""
+    """Two processes that start at the same time cannot both create it."""
     store = SqliteStore(tmp_path / "s")
     refused: list[str] = []
 
@@ -138,7 +141,7 @@ async def test_who_makes_a_store_has_it_locked_from_the_beginning(
 def test_a_store_is_read_beside_the_process_that_writes_it(
     kind: Kind, holder: subprocess.Popen[str], tmp_path: Path
 ) -> None:
-    """What is committed is seen, and nothing can be written."""
+    """Committed data is seen, and nothing can be written."""
 
     async def read() -> None:
         store = kind(tmp_path / "s")
@@ -158,7 +161,7 @@ def test_a_store_is_read_beside_the_process_that_writes_it(
 async def test_a_store_is_read_in_the_process_that_writes_it(
     kind: Kind, tmp_path: Path
 ) -> None:
-    """And SQLite's locks, which are those of the process, are not lost by it."""
+    """SQLite's locks, which belong to the process, are not lost by it."""
     store, reader = kind(tmp_path / "s"), kind(tmp_path / "s")
     async with opened(store):
         await write(store, Save(outgoing(1)), Save(incoming("k")), End(ended(9)))
@@ -174,7 +177,7 @@ async def test_a_store_is_read_in_the_process_that_writes_it(
 async def test_to_read_a_closed_store_changes_nothing_in_it(
     kind: Kind, tmp_path: Path
 ) -> None:
-    """SQLite adds its two other files, which the next that opens it takes away."""
+    """SQLite adds its two other files, which the next process that opens it removes."""
     store = kind(tmp_path / "s")
     async with opened(store):
         await write(store, Save(outgoing(1)))
@@ -191,7 +194,7 @@ async def test_to_read_a_closed_store_changes_nothing_in_it(
 async def test_of_files_what_is_decided_is_read_and_left_to_be_made(
     tmp_path: Path,
 ) -> None:
-    """The process that wrote has decided on several changes, and made none of them."""
+    """The writer has decided on several changes, and has made none of them."""
     folder = tmp_path / "s"
     store = FilesStore(folder)
     async with opened(store):
@@ -214,7 +217,7 @@ async def test_of_files_what_is_decided_is_read_and_left_to_be_made(
 
 
 async def test_of_files_one_that_goes_meanwhile_is_left_out(tmp_path: Path) -> None:
-    """It is delivered while others are listed."""
+    """The message is delivered while others are listed."""
     store, reader = FilesStore(tmp_path / "s"), FilesStore(tmp_path / "s")
     async with opened(store):
         await write(store, Save(outgoing(1)), Save(outgoing(2)))
@@ -227,7 +230,7 @@ async def test_of_files_one_that_goes_meanwhile_is_left_out(tmp_path: Path) -> N
 def test_a_store_that_is_not_there_is_not_made_by_reading(
     kind: Kind, tmp_path: Path
 ) -> None:
-    """Neither in a folder that is empty."""
+    """Not in an empty folder either."""
     if kind is FilesStore:
         (tmp_path / "s").mkdir()
     before = tree(tmp_path)
@@ -237,7 +240,7 @@ def test_a_store_that_is_not_there_is_not_made_by_reading(
 
 
 def test_what_is_no_store_is_not_read(kind: Kind, tmp_path: Path) -> None:
-    """The same is said of it as by `open`."""
+    """With the same error as from `open`."""
     (tmp_path / "s").write_bytes(b"something else" * 100)
     with pytest.raises(StoreDamaged):
         kind(tmp_path / "s").open_to_read()
@@ -246,7 +249,7 @@ def test_what_is_no_store_is_not_read(kind: Kind, tmp_path: Path) -> None:
 async def test_an_older_file_is_brought_up_to_date_and_a_newer_one_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its tables are not those that would be read."""
+    """A reader would not understand its tables."""
     with monkeypatch.context() as older:
         older.setattr(
             *(SqliteStore, "_migrations", property(lambda _: sqlite.MIGRATIONS[:2]))
@@ -271,7 +274,9 @@ async def test_an_older_file_is_brought_up_to_date_and_a_newer_one_refused(
 async def test_a_link_in_the_place_of_a_temporary_file_is_not_written_through(
     name: str, tmp_path: Path
 ) -> None:
-    """Who can put a link into the folder could have any file of ours overwritten."""
+    """Otherwise a person who can put a link into the folder could have any of our files
+    overwritten.
+    """
     target = tmp_path / "precious"
     target.write_text("mine")
     link = tmp_path / "s" / f"{name}.tmp"
@@ -294,7 +299,7 @@ async def test_a_link_in_the_place_of_a_temporary_file_is_not_written_through(
 async def test_a_link_in_the_place_of_a_file_is_refused(
     name: str, tmp_path: Path
 ) -> None:
-    """What it points to is not the store's to read, and not to be cut off."""
+    """Its target is not part of the store: it must be neither read nor truncated."""
     store = FilesStore(tmp_path / "s")
     async with opened(store):
         await write(store, Save(outgoing(1)))
@@ -325,7 +330,7 @@ async def test_a_link_that_became_the_marker_is_not_cut_off(tmp_path: Path) -> N
 async def test_a_link_to_a_folder_may_be_the_store_but_not_be_in_it(
     tmp_path: Path,
 ) -> None:
-    """The user has named the first, and nobody the other."""
+    """The user has named the first one, but nobody the other."""
     (tmp_path / "elsewhere").mkdir(mode=0o700)
     (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
     async with opened(FilesStore(tmp_path / "link")):
@@ -340,7 +345,7 @@ async def test_a_link_to_a_folder_may_be_the_store_but_not_be_in_it(
 async def test_a_folder_that_everybody_can_write_into_is_refused(
     part: str, tmp_path: Path
 ) -> None:
-    """Whoever can put files there can put messages there."""
+    """A person who can put files there can put messages there."""
     store = FilesStore(tmp_path / "s")
     async with opened(store):
         pass
@@ -356,7 +361,7 @@ async def test_a_folder_that_everybody_can_write_into_is_refused(
 async def test_a_folder_of_ours_or_of_root_is_taken(
     owner: int, user: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Administrators make folders for services; and root may use anybody's."""
+    """Administrators make folders for services; and root may use all folders."""
     _owned(monkeypatch, owner, user)
     async with opened(FilesStore(tmp_path / "s")):
         pass
@@ -365,14 +370,16 @@ async def test_a_folder_of_ours_or_of_root_is_taken(
 async def test_a_folder_of_another_user_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who made a folder in /tmp before us could read and change our messages."""
+    """The owner of a folder in /tmp, made before ours, could read and change our
+    messages.
+    """
     _owned(monkeypatch, 1001, 1000)
     with pytest.raises(StoreError, match="belongs to another user"):
         FilesStore(tmp_path / "s").open()
 
 
 def _owned(monkeypatch: pytest.MonkeyPatch, owner: int, user: int) -> None:
-    """Let every path belong to this owner, and us be this user."""
+    """Let every path belong to this owner, and let us be this user."""
     real = Path.lstat
 
     def lstat(path: Path) -> os.stat_result:

@@ -1,7 +1,7 @@
-"""The power goes at any moment; what a durable store had said is done is there.
+"""Power cuts at any moment: everything that a durable store has confirmed is there.
 
-`python -m power_cut --states N` tries as many states as one likes, and prints
-how many; here are some of each cut.
+`python -m power_cut --states N` tries any number of states, and prints how many; here
+are some of each cut.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ WEAK = [
 
 @KINDS
 def test_no_power_cut_loses_what_was_done_or_tears_what_was_not(kind: Kind) -> None:
-    """The promise of a durable store, which a killed process alone does not try."""
+    """The promise of a durable store, which a killed process alone does not test."""
     result = campaign(kind, states=250)
     assert result.lost == 0, result.first
     assert result.cuts > 50
@@ -53,14 +53,14 @@ def test_no_power_cut_loses_what_was_done_or_tears_what_was_not(kind: Kind) -> N
 def test_a_store_that_does_not_sync_is_found_out(
     kind: Kind, weakness: Weakness
 ) -> None:
-    """Who cannot find a loss has not shown that there is none."""
+    """A test that cannot find a loss does not prove that there is none."""
     assert campaign(kind, states=40, weakness=weakness).lost > 0
 
 
 def test_the_table_says_how_many_states_were_tried(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Figures that anyone can have, from a command; its status is for a script."""
+    """Everybody can have these figures, from a command whose status is for scripts."""
     some = replace(FILES, weaknesses=(Weakness.NO_FOLDER_SYNC,))
     monkeypatch.setattr("power_cut.KINDS", (some,))
     assert main(["--states", "40"]) == 0
@@ -74,7 +74,7 @@ def test_the_table_says_how_many_states_were_tried(
 
 
 def recorded(folder: Path, code: str) -> Trace:
-    """What a program does in `folder/disk`, where it is started."""
+    """The record of a program in `folder/disk`, where it is started."""
     disk = folder / "disk"
     disk.mkdir()
     recorder = Recorder(disk, folder / "acks")
@@ -84,7 +84,7 @@ def recorded(folder: Path, code: str) -> Trace:
 
 
 def test_a_program_is_recorded_call_by_call(tmp_path: Path) -> None:
-    """Changes of names belong to the folder, changes of content to the file."""
+    """A change of a name belongs to the folder, a change of content to the file."""
     trace = recorded(
         tmp_path,
         "f = open(disk + '/a', 'wb', 0); f.write(b'12'); f.write(b'3'); os.fsync(f);"
@@ -119,14 +119,14 @@ def test_a_program_is_recorded_call_by_call(tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_recorded_is_said(tmp_path: Path, code: str, said: str) -> None:
-    """Half a record would prove what is not so."""
+    """Half a record would prove something false."""
     (tmp_path / "acks").touch()
     with pytest.raises(RecordError, match=said):
         recorded(tmp_path, code)
 
 
 def test_what_follows_from_the_record_must_be_there(tmp_path: Path) -> None:
-    """So a call that nobody thought of is found."""
+    """So a forgotten system call is found."""
     disk = tmp_path / "disk"
     disk.mkdir()
     recorder = Recorder(disk, tmp_path / "acks")
@@ -139,7 +139,7 @@ def test_what_follows_from_the_record_must_be_there(tmp_path: Path) -> None:
 
 
 def trace_of(*operations: Operation, **events: object) -> Trace:
-    """With the files and folders that the operations are about."""
+    """A trace with these operations, their files and folders."""
     tree = Tree()
     for operation in operations:
         if isinstance(operation, Entered):
@@ -152,7 +152,7 @@ def when(place: int) -> dict[str, int]:
 
 
 def left(trace: Trace) -> list[set[tuple[tuple[str, bytes | None], ...]]]:
-    """Of each cut all that may be there."""
+    """For each cut, all states that may be there."""
     return [
         {tuple(tree.contents()) for tree in states(cut, 999, random.Random(1))}
         for cut in cuts(trace)
@@ -165,7 +165,7 @@ RENAMED = Renamed(node=ROOT, old="a", new="b", child=1, **when(5))
 
 
 def test_what_is_not_synced_may_be_there_or_not() -> None:
-    """A sync of the file is none of its name, and the other way round."""
+    """A sync of the file does not sync its name, nor the reverse."""
     trace = trace_of(
         *(MADE, FILLED, RENAMED),
         syncs=[Sync(1, 3, 4), Sync(ROOT, 6, 7)],
@@ -173,13 +173,13 @@ def test_what_is_not_synced_may_be_there_or_not() -> None:
     )
     first, second, last = left(trace)
     assert first == {(), (("a", b""),), (("a", b"1"),)}
-    # The new name is there although the old one never was: no order is taken for given.
+    # The new name may be there although the old one never was: no order is assumed.
     assert second == {(), (("a", b"1"),), (("b", b"1"),)}
     assert last == {(("b", b"1"),)}
 
 
 def test_a_sync_covers_what_had_ended_when_it_began() -> None:
-    """Another thread writes meanwhile; and what is told is told when it starts."""
+    """Another thread may write meanwhile; and `told` counts from its start."""
     late = Written(node=1, offset=1, data=b"2", started=2, ended=4)
     trace = trace_of(
         MADE,
@@ -194,7 +194,7 @@ def test_a_sync_covers_what_had_ended_when_it_began() -> None:
 
 
 def test_a_long_write_may_be_torn() -> None:
-    """A disk writes sectors, and a file system may give a file its length first."""
+    """A disk writes sectors, and a file system may set the length of a file first."""
     data = bytes([1]) * 512 + bytes([2]) * 512
     long = Written(node=1, offset=0, data=data, **when(3))
     trace = trace_of(MADE, long, syncs=[Sync(ROOT, 2, 2)], end=4)
@@ -203,7 +203,7 @@ def test_a_long_write_may_be_torn() -> None:
 
 
 def test_of_many_states_some_are_tried_and_the_ends_always() -> None:
-    """Nothing and everything are the likeliest."""
+    """ "Nothing" and "everything" are the likeliest."""
     trace = trace_of(
         MADE,
         *(

@@ -1,6 +1,6 @@
-"""A queue store as a file: what it costs, whose it is, and what is wrong with it.
+"""A queue store as a file: its cost, its identity, and its errors.
 
-What it shares with the store of messages is tested there.
+The parts that it shares with the store of messages are tested there.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def path(tmp_path: Path) -> Path:
 
 
 async def test_to_change_an_item_that_is_not_there_fails_the_write(path: Path) -> None:
-    """Its first write has failed: as an item without a payload it must not return."""
+    """Its first write has failed: it must not return as an item without a payload."""
     store = QueueStore(path)
     store.open()
     try:
@@ -136,7 +136,7 @@ async def test_to_change_an_item_that_is_not_there_fails_the_write(path: Path) -
         with pytest.raises(StoreError, match="no such item"):
             await write(store, SaveNode(NODE), SaveItem(item(1, holder="w@b/1")))
         assert store.get(1) is None
-        # Nothing of that write was made, and the next one is.
+        # Nothing of that write was made, and the next one is made.
         await write(store, SaveItem(item(2), "two"))
         assert store.payloads([1, 2]) == {2: "two"}
     finally:
@@ -145,7 +145,7 @@ async def test_to_change_an_item_that_is_not_there_fails_the_write(path: Path) -
 
 
 def test_a_seq_never_comes_back(path: Path) -> None:
-    """Not after its item is gone either: the seq is what orders the queue."""
+    """Even after its item is gone: the seq orders the queue."""
     store = QueueStore(path)
     run(store, [SaveItem(item(7), "x")], [RemoveItem(7)])
     assert store.open().next_seq == 8
@@ -153,7 +153,7 @@ def test_a_seq_never_comes_back(path: Path) -> None:
 
 
 async def test_what_is_closed_cannot_be_asked(path: Path) -> None:
-    """Before it was opened, and after it was closed."""
+    """Before it is opened, and after it is closed."""
     store = QueueStore(path)
     for _ in range(2):
         with pytest.raises(StoreError, match="is not open"):
@@ -165,7 +165,7 @@ async def test_what_is_closed_cannot_be_asked(path: Path) -> None:
 
 
 async def test_what_is_written_at_once_is_one_commit(path: Path) -> None:
-    """A queue is worth nothing if every item waits for the disk alone."""
+    """A queue in which each item waits for the disk alone is worth nothing."""
     store = QueueStore(path)
     commits: list[str] = []
     store.probe = commits.append
@@ -190,14 +190,14 @@ async def test_a_lock_does_not_write_the_payload_again(path: Path) -> None:
     assert before > 2**20
     for count in range(4):
         await write(store, SaveItem(item(1, holder="w@b/1", delivery_count=count)))
-    # Nor is it overwritten when it is removed.
+    # It is not overwritten either when it is removed.
     await write(store, RemoveItem(1))
     assert wal.stat().st_size - before < 150_000
     await store.close()
 
 
 def test_nothing_is_left_of_what_is_removed(path: Path) -> None:
-    """By itself, with its node, or because its time was over."""
+    """Whether it was removed alone, with its node, or because its time was over."""
     kept = accepted(4)
     everything: list[Change] = [
         SaveNode(NODE),
@@ -256,7 +256,7 @@ COSTS: dict[str, Change | Callable[[QueueStore], object]] = {
 
 
 async def costs(path: Path, count: int) -> dict[str, int]:
-    """SQLite's instructions for each, when there are so many of everything."""
+    """SQLite's instructions for each step, with this many of everything."""
     store = QueueStore(path)
     store.open()
     live = [SaveItem(item(seq), "x") for seq in range(1, 11)]
@@ -300,14 +300,14 @@ async def test_nothing_costs_more_when_there_is_more(tmp_path: Path) -> None:
 
 
 def test_the_file_says_whose_it_is_and_which_version(path: Path) -> None:
-    """By the means that SQLite has for it."""
+    """By SQLite's means for this."""
     run(QueueStore(path))
     assert query(path, "PRAGMA application_id") == [(int.from_bytes(b"QoSq"),)]
     assert query(path, "PRAGMA user_version") == [(len(queue_store.MIGRATIONS),)]
 
 
 def test_the_tables_have_what_the_values_have(path: Path) -> None:
-    """A field without a column would fail every write; a column without one too."""
+    """A field without a column would fail every write; so would the reverse."""
     run(QueueStore(path))
     tables = {
         "item": Item,
@@ -324,7 +324,7 @@ def test_the_tables_have_what_the_values_have(path: Path) -> None:
 def test_an_older_file_is_brought_forward(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And this program leaves a newer one alone."""
+    """A newer file is left alone."""
     store = QueueStore(path)
     run(store, [SaveItem(item(1), "x")])
     more = (*queue_store.MIGRATIONS, ("CREATE TABLE audit (note TEXT)",))
@@ -340,7 +340,10 @@ def test_an_older_file_is_brought_forward(
 def _file_of_version_2(
     path: Path, patch: pytest.MonkeyPatch, *nodes: tuple[str, str, str]
 ) -> dict[str, Node]:
-    """The nodes, by name, that are read of a file with these: name, config, owners."""
+    """The nodes, by name, read from a version-2 file with these.
+
+    Name, config, owners.
+    """
     store = QueueStore(path)
     with patch.context() as older:
         older.setattr(queue_store, "MIGRATIONS", queue_store.MIGRATIONS[:2])
@@ -360,7 +363,7 @@ def _file_of_version_2(
 def test_the_nodes_of_version_2_each_get_an_identity(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And count for nobody: who created them is not known."""
+    """They count for no account: their creators are not known."""
     found = _file_of_version_2(
         path, monkeypatch, ("a", "{}", "{}"), ("b", "{}", '{"o@x":"owner"}')
     )
@@ -379,7 +382,7 @@ def test_the_nodes_of_version_2_each_get_an_identity(
 def test_a_node_of_version_2_that_was_open_by_default_stays_open(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The default is another now; who works there today works there tomorrow."""
+    """The default has changed; workers of such a node must be able to go on."""
     closed = '{"pubsub#access_model":"whitelist","queue#ttl":"5"}'
     found = _file_of_version_2(
         path, monkeypatch, ("a", '{"queue#ttl":"5"}', "{}"), ("b", closed, "{}")
@@ -402,7 +405,10 @@ def test_a_node_of_version_2_that_was_open_by_default_stays_open(
 def test_a_dead_letter_node_of_version_2_stays_only_if_every_owner_may_publish_there(
     path: Path, monkeypatch: pytest.MonkeyPatch, owners: str, others: str, stays: bool
 ) -> None:
-    """Nobody knows who had set it: a stranger could have, who made another an owner."""
+    """It is not known who set it.
+
+    Perhaps a stranger who had made another account an owner.
+    """
     config = '{"queue#dead_letter_node":"graves"}'
     found = _file_of_version_2(
         path,
@@ -422,7 +428,7 @@ def test_a_dead_letter_node_of_version_2_stays_only_if_every_owner_may_publish_t
 def test_a_file_of_version_1_keeps_what_it_remembers(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It knew one end of an id, and not of which item; now it knows them all."""
+    """It knew one end for an id, and not of which item; now it can know all of them."""
     store = QueueStore(path)
     with monkeypatch.context() as patch:
         patch.setattr(queue_store, "MIGRATIONS", queue_store.MIGRATIONS[:1])
@@ -460,7 +466,7 @@ def test_a_file_of_version_1_keeps_what_it_remembers(
 
 
 def test_a_store_of_messages_is_none_of_a_queue(tmp_path: Path) -> None:
-    """Nor the other way round; a mixed-up path must not mix the two."""
+    """Nor the reverse: a mixed-up path must not mix the two."""
     messages, items = SqliteStore(tmp_path / "messages"), QueueStore(tmp_path / "items")
     for store in (messages, items):
         store.open()
@@ -475,7 +481,7 @@ def test_a_store_of_messages_is_none_of_a_queue(tmp_path: Path) -> None:
     ["", "memory:", "files:x", "sqlite:", "sqlite:a\0b", "redis:x", "queue_store.db"],
 )
 def test_a_url_that_names_no_store_of_a_queue_is_the_callers_fault(url: str) -> None:
-    """What a queue has confirmed must survive, so `memory:` is none."""
+    """Everything that a queue has confirmed must survive, so `memory:` is refused."""
     with pytest.raises(
         LocalProtocolError, match="must be the URL sqlite:PATH"
     ) as caught:
@@ -484,7 +490,7 @@ def test_a_url_that_names_no_store_of_a_queue_is_the_callers_fault(url: str) -> 
 
 
 def test_a_url_names_a_store_and_does_not_open_it(path: Path) -> None:
-    """A command says what is wrong with its arguments before it touches a disk."""
+    """A command reports wrong arguments before it touches a disk."""
     store = queue_store_from_url(f"sqlite:{path}")
     assert store.url == f"sqlite:{path}"
     assert not path.exists()
@@ -535,7 +541,7 @@ def test_another_process_has_it_until_it_dies(path: Path) -> None:
     ],
 )
 def test_a_row_that_is_no_value_is_damage(path: Path, statement: str) -> None:
-    """Somebody has edited it; what is there stays there."""
+    """Somebody has edited it; the rest is not changed."""
     store = QueueStore(path)
     run(store, [SaveNode(NODE), SaveItem(item(1), "x")])
     query(path, statement)
@@ -546,7 +552,7 @@ def test_a_row_that_is_no_value_is_damage(path: Path, statement: str) -> None:
 def test_a_damaged_payload_of_a_great_store_is_found_when_it_is_read(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """To read all payloads at each start would take too long; the rest is checked."""
+    """Reading all payloads at each start would take too long; the rest is checked."""
     monkeypatch.setattr(sqlite_file, "_CHECKED_BYTES_MAX", 0)
     store = QueueStore(path)
     run(store, [SaveItem(item(1), "x"), SaveEnded(ended("a"))])
@@ -570,7 +576,7 @@ def overwrite(path: Path, table: str) -> None:
 
 
 def test_a_full_disk_loses_nothing_and_is_no_end(disk: Disk) -> None:
-    """What does not fit is refused whole, and the queue goes on when there is space."""
+    """A write that does not fit is refused completely, and the queue goes on later."""
     store = QueueStore(disk.folder / "queue_store.db")
 
     async def scenario() -> None:

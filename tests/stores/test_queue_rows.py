@@ -1,4 +1,4 @@
-"""How few rows the changes of a commit come to; what they do is in test_queue_store."""
+"""The number of rows that a commit needs; their effect is in test_queue_store."""
 
 from dataclasses import replace
 
@@ -41,7 +41,9 @@ def kinds(*changes: Change) -> list[object]:
 
 
 def test_an_item_that_is_locked_in_the_commit_that_brings_it_is_written_once() -> None:
-    """It is so with every item while a worker is free, and was the larger half."""
+    """Every item does this while a worker is free, and it was more than half of the
+    rows.
+    """
     written = rows([SaveItem(ITEM, "<x/>"), SaveItem(OTHER, "<y/>"), SaveItem(LOCKED)])
     assert [(row[0], row[-1]) for row in written] == [
         ("save item", "<y/>"),
@@ -51,14 +53,14 @@ def test_an_item_that_is_locked_in_the_commit_that_brings_it_is_written_once() -
 
 
 def test_an_item_that_ends_goes_with_what_is_remembered_of_it() -> None:
-    """In one row; alone each has its own."""
+    """Both in one row; alone each has its own."""
     assert kinds(RemoveItem(7), SaveEnded(ENDED)) == ["end item"]
     assert kinds(SaveEnded(ENDED), RemoveItem(7)) == ["save ended", "remove item"]
     assert kinds(RemoveItem(8), SaveEnded(ENDED)) == ["remove item", "save ended"]
 
 
 def test_a_step_of_an_item_that_was_removed_is_still_there_to_fail() -> None:
-    """It builds on something that is not; a lost item must not come to be again."""
+    """It builds on an item that is gone, and a lost item must not come back."""
     new, step = SaveItem(ITEM, "<x/>"), SaveItem(LOCKED)
     assert kinds(new, RemoveItem(7), step) == ["save item", "remove item", "step item"]
     assert kinds(new, RemoveNode("n"), step) == [
@@ -69,7 +71,7 @@ def test_a_step_of_an_item_that_was_removed_is_still_there_to_fail() -> None:
 
 
 def test_a_statement_has_few_rows_that_do_nothing() -> None:
-    """And there are few statements, or they would not stay prepared."""
+    """There are also few statements, so that they stay prepared."""
     sizes = [_size(number) for number in range(1, 513)]
     assert all(
         number <= size <= number * 1.25 for number, size in enumerate(sizes, start=1)

@@ -1,4 +1,4 @@
-"""A queue store against a model of it: dicts, through any changes and any death."""
+"""A queue store against a model of dicts, through any changes and any crash."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ async def opened(store: QueueStore) -> AsyncIterator[QueueContents]:
 
 @dataclass
 class Model:
-    """What a store must hold after some changes."""
+    """The contents that a store must have after some changes."""
 
     nodes: dict[str, Node] = field(default_factory=dict)
     subscriptions: dict[tuple[str, str], Subscription] = field(default_factory=dict)
@@ -151,7 +151,7 @@ class Model:
 
 
 def found(store: QueueStore, contents: QueueContents) -> Model:
-    """What an open store holds, asked for piece by piece."""
+    """The contents of an open store, read piece by piece."""
     seqs = range(contents.next_seq)
     items = [item for seq in seqs if (item := store.get(seq))]
     pairs = product(NODES, IDS)
@@ -167,7 +167,7 @@ def found(store: QueueStore, contents: QueueContents) -> Model:
 
 
 def check_reads(store: QueueStore, model: Model) -> None:
-    """Everything that an open store can be asked."""
+    """Make every query of an open store."""
     assert found(store, model.contents()) == model
     for node, since in product(NODES, TIMES):
         recent = store.all_ended(node, IDS, since=since)
@@ -210,7 +210,7 @@ class Chance:
         self._chance = chance
 
     def write(self, model: Model) -> list[Change]:
-        """Some changes, which the model has made."""
+        """Make some changes, which the model has made."""
         changes = []
         for _ in range(self._chance.randint(1, 6)):
             change = self._change(model)
@@ -235,7 +235,7 @@ class Chance:
             seq, known = self._chance.randint(1, model.next_seq), sorted(model.ended)
             ended = self._any(EndedItem, seq=seq, node=node, item_id=item_id)
             if known and self._chance.randrange(2):
-                # What is remembered already.
+                # An end that is remembered already.
                 node, item_id, token, seq = pick(known)
                 ended = self._any(
                     EndedItem, node=node, item_id=item_id, seq=seq, token=token
@@ -268,7 +268,7 @@ class Chance:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_a_store_holds_what_dicts_would_hold(ram_path: Path, seed: int) -> None:
-    """Through any changes, seen at once and after any number of restarts."""
+    """Visible at once, and after any number of restarts."""
     dice = random.Random(seed)
     chance, model = Chance(dice), Model()
 
@@ -316,7 +316,7 @@ def survives(process: subprocess.Popen[str], folder: Path, step: int) -> bool:
 @pytest.mark.crash
 @pytest.mark.timeout(300)
 def test_killed_at_the_nth_step_for_growing_n(ram_path: Path) -> None:
-    """All of a write is there or none of it, and what was acknowledged is there."""
+    """Of a write all or nothing is there, and everything acknowledged is there."""
     chance, model = Chance(random.Random("a queue")), Model()
     writes: list[Sequence[Change]] = []
     states = [deepcopy(model)]
@@ -346,6 +346,6 @@ def test_killed_at_the_nth_step_for_growing_n(ram_path: Path) -> None:
             assert count >= acknowledged
             seen.add(count)
             step += 1
-    # Those that were written at once shared a commit.
+    # The writes that were made at once shared a commit.
     assert seen == {0, 1, len(writes)}
     assert step > 40

@@ -33,7 +33,7 @@ from qos.testing.store_contract import (
 
 @pytest.mark.timeout(240)
 class TestContract(StoreContract):
-    """Its steps are the commit, and before and after each row that it changes."""
+    """The steps are the commit, and before and after each row that it changes."""
 
     def new_store(self, folder: Path) -> Store:
         return SqliteStore(folder / "store.db")
@@ -47,7 +47,7 @@ class TestContract(StoreContract):
 
 @pytest.mark.timeout(240)
 class TestContractOfGreatCommits(TestContract):
-    """A commit of more changes than one statement takes is several statements."""
+    """A commit with more changes than fit into one statement has several statements."""
 
     @pytest.fixture(autouse=True)
     def _small_statements(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,7 +78,7 @@ def query(path: Path, sql: str) -> list[tuple[object, ...]]:
 
 
 async def test_only_its_owner_may_read_a_store(tmp_path: Path) -> None:
-    """It holds messages; and so do the two files that SQLite puts beside it."""
+    """It contains messages; so do the two files that SQLite puts beside it."""
     store = SqliteStore(tmp_path / "store.db")
     umask = os.umask(0)
     try:
@@ -95,7 +95,7 @@ async def test_only_its_owner_may_read_a_store(tmp_path: Path) -> None:
 
 
 async def test_a_closed_store_is_one_file(tmp_path: Path) -> None:
-    """It may be copied, and the WAL is not left to grow."""
+    """It may be copied, and the WAL must not grow."""
     store = SqliteStore(tmp_path / "store.db")
     async with opened(store):
         await write(store, Save(outgoing(1)))
@@ -103,7 +103,7 @@ async def test_a_closed_store_is_one_file(tmp_path: Path) -> None:
 
 
 async def test_a_commit_is_on_the_disk(tmp_path: Path) -> None:
-    """In a WAL, `synchronous=NORMAL` would not wait for it."""
+    """With a WAL, `synchronous=NORMAL` would not wait for it."""
     store = SqliteStore(tmp_path / "store.db")
     async with opened(store):
         assert store._writer is not None
@@ -112,7 +112,7 @@ async def test_a_commit_is_on_the_disk(tmp_path: Path) -> None:
 
 
 async def test_the_file_says_whose_it_is(tmp_path: Path) -> None:
-    """And which version it has, by the means that SQLite has for it."""
+    """And its version, by SQLite's means for this."""
     path = tmp_path / "store.db"
     async with opened(SqliteStore(path)):
         pass
@@ -121,7 +121,7 @@ async def test_the_file_says_whose_it_is(tmp_path: Path) -> None:
 
 
 async def test_a_file_that_was_not_finished_is_made_anew(tmp_path: Path) -> None:
-    """The process died while it made the store, under another name."""
+    """The process died while it created the store, under another name."""
     for suffix in ("-new", "-new-wal", "-new-journal"):
         (tmp_path / f"store.db{suffix}").write_bytes(b"half")
     async with opened(SqliteStore(tmp_path / "store.db")) as contents:
@@ -132,7 +132,7 @@ async def test_a_file_that_was_not_finished_is_made_anew(tmp_path: Path) -> None
 async def test_a_file_system_without_wal_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """There, SQLite would go on in a mode that we know nothing of."""
+    """SQLite would go on there in a mode of unknown safety."""
 
     class Connection(sqlite3.Connection):
         def execute(self, sql: str, *parameters: object) -> sqlite3.Cursor:
@@ -184,7 +184,7 @@ ADD_A_COLUMN = ("ALTER TABLE audit ADD COLUMN at REAL",)
 
 
 async def test_an_older_file_is_brought_forward(tmp_path: Path) -> None:
-    """By all steps that it lacks, in order, and nothing in it is lost."""
+    """By all missing steps, in order; nothing in it is lost."""
     path = tmp_path / "store.db"
     store = SqliteStore(path)
     async with opened(store):
@@ -204,7 +204,7 @@ async def test_an_older_file_is_brought_forward(tmp_path: Path) -> None:
 async def test_a_file_from_before_the_first_version_takes_every_step(
     tmp_path: Path,
 ) -> None:
-    """What the first release would have made, had it been this one's ancestor."""
+    """A file that the first release would have made, as this one's ancestor."""
     path = tmp_path / "store.db"
     with closing(sqlite3.connect(path)) as db:
         db.execute(f"PRAGMA application_id = {sqlite.APPLICATION_ID}")
@@ -238,7 +238,7 @@ async def test_a_step_that_fails_leaves_the_file_as_it_was(tmp_path: Path) -> No
 
 
 async def test_a_payload_is_written_once(tmp_path: Path) -> None:
-    """Three steps of a message of 1 MB write some kilobytes, not three more."""
+    """Three steps of a message of 1 MB write some kilobytes, not 3 MB more."""
     store = SqliteStore(tmp_path / "store.db")
     wal = tmp_path / "store.db-wal"
     sent = outgoing(1, payload="x" * 2**20)
@@ -254,10 +254,11 @@ async def test_a_payload_is_written_once(tmp_path: Path) -> None:
         await write(store, Save(replace(held, state=IncomingState.RELEASING)))
         assert os.stat(wal).st_size - before < 100_000
         assert records(store)[1][0].payload == held.payload
-        # Nor is it overwritten when it is forgotten, as Debian's SQLite would.
+        # It is not overwritten either when it is forgotten, as Debian's SQLite would
+        # do.
         await write(store, Forget(sent))
         assert os.stat(wal).st_size - before < 200_000
-        # But one that is new under the same key is.
+        # A new payload under the same key is written.
         again = replace(held, payload="z" * 2**20)
         await write(store, Save(again))
         assert records(store)[1] == [again]
@@ -281,7 +282,7 @@ async def test_nothing_is_left_of_what_is_forgotten(tmp_path: Path) -> None:
 
 
 async def test_a_great_batch_is_all_or_none_as_well(tmp_path: Path) -> None:
-    """More changes than SQLite takes in one statement are one transaction."""
+    """More changes than fit into one SQLite statement are one transaction."""
     store = SqliteStore(tmp_path / "store.db")
     sent = [outgoing(seq) for seq in range(1, 2001)]
     async with opened(store):
@@ -301,7 +302,7 @@ async def test_a_great_batch_is_all_or_none_as_well(tmp_path: Path) -> None:
 
 
 async def test_what_sqlite_rolls_back_by_itself_is_rolled_back(tmp_path: Path) -> None:
-    """As it does for some errors; then there is nothing left to do."""
+    """SQLite does so for some errors; then nothing is left to do."""
     store = SqliteStore(tmp_path / "store.db")
     sent = [outgoing(seq) for seq in range(1, 1001)]
     async with opened(store):
@@ -321,7 +322,7 @@ async def test_what_sqlite_rolls_back_by_itself_is_rolled_back(tmp_path: Path) -
 
 
 async def test_every_question_of_the_engine_has_an_index(tmp_path: Path) -> None:
-    """They are asked for each message, with an outbox of any length."""
+    """These queries are made for each message, with an outbox of any length."""
     store = SqliteStore(tmp_path / "store.db")
     async with opened(store):
         assert store._reader is not None
@@ -367,7 +368,7 @@ asyncio.run(store.close())
 
 
 def test_a_hundred_thousand_messages_wait_on_the_disk(tmp_path: Path) -> None:
-    """Memory is for the window, not for the outbox."""
+    """Memory is needed for the window, not for the outbox."""
     path = tmp_path / "store.db"
     store = SqliteStore(path)
 
@@ -403,7 +404,7 @@ def test_a_hundred_thousand_messages_wait_on_the_disk(tmp_path: Path) -> None:
 async def test_a_damaged_payload_of_a_great_store_is_found_when_it_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """To read all of it at each start would take too long."""
+    """Reading all of it at each start would take too long."""
     monkeypatch.setattr(sqlite_file, "_CHECKED_BYTES_MAX", 0)
     path = tmp_path / "store.db"
     store = SqliteStore(path)
@@ -422,7 +423,7 @@ async def test_a_damaged_payload_of_a_great_store_is_found_when_it_is_read(
 async def test_a_queued_message_that_cannot_be_read_does_not_stop_the_others(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Those to other accounts would not move, and no deadline of any would come."""
+    """Otherwise messages to other accounts would not move, and no deadline would come."""
     path = tmp_path / "store.db"
     store = SqliteStore(path)
     async with opened(store):

@@ -44,7 +44,7 @@ async def commit(transaction: Transaction, *saves: Save) -> None:
 
 
 async def lamps(store: SqliteStore) -> list[tuple[object, ...]]:
-    """What others see."""
+    """The rows that other connections see."""
     path = store.url.partition(":")[2]
     with closing(sqlite3.connect(path)) as db:
         return db.execute("SELECT name, level FROM lamps ORDER BY name").fetchall()
@@ -53,7 +53,7 @@ async def lamps(store: SqliteStore) -> list[tuple[object, ...]]:
 async def test_it_sees_its_own_writes_and_others_see_them_when_it_has_committed(
     store: SqliteStore,
 ) -> None:
-    """As any transaction."""
+    """As for any transaction."""
     transaction = store.transaction()
     await transaction.execute("INSERT INTO lamps VALUES (?, ?)", ("hall", 3))
     assert await transaction.execute("SELECT * FROM lamps") == [("hall", 3)]
@@ -66,7 +66,7 @@ async def test_it_sees_its_own_writes_and_others_see_them_when_it_has_committed(
 async def test_what_is_rolled_back_never_was_and_the_store_goes_on(
     store: SqliteStore,
 ) -> None:
-    """Another transaction as well."""
+    """Other transactions do too."""
     for _ in range(2):
         transaction = store.transaction()
         await transaction.execute("INSERT INTO lamps VALUES ('hall', 3)")
@@ -92,11 +92,11 @@ async def test_a_transaction_without_a_statement_is_a_write_like_any_other(
 async def test_other_writes_wait_for_it_and_then_come_before_the_next_one(
     store: SqliteStore,
 ) -> None:
-    """Neither side can keep the other away for longer than one turn."""
+    """Neither side can keep the other waiting for longer than one turn."""
     first, second = store.transaction(), store.transaction()
     await first.execute("INSERT INTO lamps VALUES ('first', 1)")
     begun = asyncio.ensure_future(second.execute("SELECT COUNT(*) FROM outgoing"))
-    waits = Context().run(store.write, (Save(outgoing(1)),))  # somebody else's
+    waits = Context().run(store.write, (Save(outgoing(1)),))  # a write of another task
     assert waits is not None
     await asyncio.sleep(0.05)
     assert not waits.done()
@@ -110,7 +110,7 @@ async def test_other_writes_wait_for_it_and_then_come_before_the_next_one(
 async def test_who_gives_up_waiting_for_its_turn_leaves_it_to_the_next(
     store: SqliteStore,
 ) -> None:
-    """Cancelled while it waits, and cancelled just as its turn has come."""
+    """Cancelled while it waits, and cancelled just when its turn has come."""
     for late in (False, True):
         first, second, third = (store.transaction() for _ in range(3))
         await first.execute("SELECT 1")
@@ -132,7 +132,8 @@ async def test_who_gives_up_waiting_for_its_turn_leaves_it_to_the_next(
         await asyncio.wait_for(write(store, Save(outgoing(1))), 5)
 
 
-#: Statements that would break the promise for all messages, and the rule that each breaks.
+#: Statements that would break the promise for all messages, with the rule that each
+#: breaks.
 HOSTILE = [
     ("COMMIT", "begin or end a transaction"),
     ("-- a comment\nCOMMIT", "begin or end a transaction"),
@@ -179,7 +180,7 @@ HOSTILE = [
 async def test_a_statement_that_would_break_the_store_is_refused_and_does_nothing(
     store: SqliteStore, sql: str, rule: str
 ) -> None:
-    """What was done before it, and the mark, are there after a restart."""
+    """Earlier effects, and the mark, are there after a restart."""
     undone = store.transaction()  # SQLite has seen our ROLLBACK then
     await undone.execute("INSERT INTO lamps VALUES ('undone', 0)")
     undone.rollback()
@@ -204,7 +205,7 @@ async def is_done_after_a_restart(store: SqliteStore) -> None:
 async def test_a_statement_with_the_text_of_the_stores_own_is_refused(
     store: SqliteStore,
 ) -> None:
-    """The module keeps a prepared statement by its text, and asks nobody again."""
+    """Python's module reuses a prepared statement by its text, without asking again."""
     first = store.transaction()
     await first.execute("SELECT 1")
     await commit(first, Save(incoming("k")))
@@ -222,7 +223,7 @@ async def test_a_statement_with_the_text_of_the_stores_own_is_refused(
 
 
 async def test_each_statement_is_judged_by_itself(store: SqliteStore) -> None:
-    """What the one before it was allowed, or refused, says nothing about it."""
+    """The verdict on the statement before it does not matter."""
     transaction = store.transaction()
     await transaction.execute("INSERT INTO lamps VALUES ('hall', 3)")
     await transaction.execute(
@@ -254,7 +255,7 @@ async def test_the_error_shows_the_beginning_of_a_long_statement(
 async def test_a_trigger_of_the_application_does_not_reach_the_stores_tables(
     store: SqliteStore,
 ) -> None:
-    """SQLite takes such a trigger; what would fire it is refused."""
+    """SQLite accepts such a trigger; a statement that would fire it is refused."""
     transaction = store.transaction()
     await transaction.execute("INSERT INTO lamps VALUES ('hall', 3)")
     await transaction.execute(
@@ -272,7 +273,7 @@ async def test_a_trigger_of_the_application_does_not_reach_the_stores_tables(
 
 
 async def test_an_application_may_have_what_tables_it_likes(store: SqliteStore) -> None:
-    """Also with columns that are called as tables of ours, and numbers of its own."""
+    """Even with column names of our tables, and numbers of its own."""
     transaction = store.transaction()
     for sql in (
         "CREATE TABLE jobs (id INTEGER PRIMARY KEY AUTOINCREMENT, ended TEXT)",
@@ -301,7 +302,7 @@ async def test_an_application_may_have_what_tables_it_likes(store: SqliteStore) 
 async def test_a_statement_that_fails_raises_as_sqlite_does_and_harms_no_other(
     store: SqliteStore,
 ) -> None:
-    """Its handler may know what to do about it."""
+    """The handler may know how to handle it."""
     transaction = store.transaction()
     await transaction.execute("INSERT INTO lamps VALUES ('hall', 3)")
     with pytest.raises(sqlite3.IntegrityError):
@@ -317,7 +318,9 @@ async def test_a_statement_that_fails_raises_as_sqlite_does_and_harms_no_other(
 async def test_what_sqlite_has_undone_by_itself_is_not_committed_in_part(
     store: SqliteStore,
 ) -> None:
-    """What comes after such an error must not stand without what came before."""
+    """After such an error, later statements must not be committed without the earlier
+    ones.
+    """
     transaction = store.transaction()
     await transaction.execute("INSERT INTO lamps VALUES ('hall', 3)")
     with pytest.raises(sqlite3.IntegrityError):
@@ -334,9 +337,9 @@ async def test_what_sqlite_has_undone_by_itself_is_not_committed_in_part(
 async def test_a_write_that_would_wait_for_its_own_transaction_is_refused(
     store: SqliteStore,
 ) -> None:
-    """It would wait for ever: the handler for the write, and the write for it.
+    """Otherwise the handler would wait for the write, and the write for the handler.
 
-    As any write that fails, so that whoever writes has one way to learn of it.
+    The write fails as any other write does, so that callers need one way to handle it.
     """
     transaction = store.transaction()
     await transaction.execute("SELECT 1")
@@ -354,7 +357,7 @@ async def test_a_write_that_would_wait_for_its_own_transaction_is_refused(
 async def test_a_store_is_closed_when_its_transactions_have_ended(
     tmp_path: Path,
 ) -> None:
-    """What was being committed is there."""
+    """A commit that was being made is there."""
     store = SqliteStore(tmp_path / "store.db")
     async with opened(store):
         transaction = store.transaction()
@@ -372,7 +375,7 @@ async def test_a_store_is_closed_when_its_transactions_have_ended(
 def test_effect_and_mark_are_both_there_after_a_kill_or_neither(
     tmp_path: Path, where: str
 ) -> None:
-    """Wherever the process dies."""
+    """At whatever point the process dies."""
     path = tmp_path / "store.db"
     child = textwrap.dedent(
         """
@@ -423,7 +426,7 @@ def test_effect_and_mark_are_both_there_after_a_kill_or_neither(
 
 @pytest.mark.parametrize("kind", ["memory", "files"])
 async def test_other_stores_have_none(tmp_path: Path, kind: str) -> None:
-    """They say so before anything is done."""
+    """They refuse before anything is done."""
     store = MemoryStore() if kind == "memory" else FilesStore(tmp_path / "store")
     async with opened(store):
         assert store.transaction() is None

@@ -11,7 +11,7 @@ from qos.testing.store_contract import opened
 
 
 def test_a_url_names_a_store_and_does_not_open_it(tmp_path: Path) -> None:
-    """A command says what is wrong with its arguments before it touches a disk."""
+    """A command reports wrong arguments before it touches a disk."""
     urls = {
         "memory:": MemoryStore,
         f"files:{tmp_path}/folder": FilesStore,
@@ -29,7 +29,7 @@ def test_a_url_names_a_store_and_does_not_open_it(tmp_path: Path) -> None:
     ["", "memory", "memory:x", "files:", "sqlite:", "redis:x", "a.db", "sqlite:a\0b"],
 )
 def test_a_url_that_names_none_is_the_callers_fault(url: str) -> None:
-    """The message repeats it, and says what would do."""
+    """The message repeats it, and says what would be right."""
     with pytest.raises(LocalProtocolError, match="must be the URL memory:") as caught:
         store_from_url(url)
     assert repr(url) in str(caught.value)
@@ -38,7 +38,7 @@ def test_a_url_that_names_none_is_the_callers_fault(url: str) -> None:
 def test_odd_paths_are_taken_as_they_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """SQLite takes some for URIs, and `~` is a home only in front."""
+    """SQLite takes some for URIs, and `~` means the home folder only at the beginning."""
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     names = ["file:x?mode=ro", ":memory:", "100%25.db", "a b", "é", "-x"]
@@ -56,7 +56,7 @@ def test_odd_paths_are_taken_as_they_are(
 
 
 async def test_two_links_to_a_store_are_one_store(tmp_path: Path) -> None:
-    """The lock is that of the file, whatever it was called by."""
+    """The lock belongs to the file, whatever its name."""
     (tmp_path / "link.db").symlink_to(tmp_path / "real.db")
     async with opened(SqliteStore(tmp_path / "real.db")):
         with pytest.raises(StoreInUse):

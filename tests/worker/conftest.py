@@ -1,4 +1,4 @@
-"""A server, the queue service and clients at it, for the tests of workers."""
+"""A server, a queue service and clients, for the tests of workers."""
 
 import contextlib
 from collections.abc import AsyncIterator
@@ -40,7 +40,7 @@ async def bee(log_in: LogIn) -> ClientXMPP:
 async def queue(
     server: LoopbackServer, log_in: LogIn, tmp_path: Path
 ) -> AsyncIterator[Queue]:
-    """The queue service, ours, which runs."""
+    """Our real queue service, running."""
     queue = Queue(server, tmp_path / "queues.db", await log_in("owner/1"))
     try:
         await queue.start()
@@ -51,6 +51,6 @@ async def queue(
 
 @pytest.fixture
 async def by_hand(server: LoopbackServer) -> AsyncIterator[ByHand]:
-    """The queue service, by hand."""
+    """A queue service scripted by a test."""
     async with RawComponent(QUEUE, SECRET, port=server.component_port) as component:
         yield ByHand(component)

@@ -16,7 +16,7 @@ from xep_0254 import DeliveredItem
 
 Wrong = Mapping[str, Sequence[object]]
 
-#: For the holder of a job alone, and for `async with`.
+#: Used only by the holder of a job, and by `async with`.
 OF_THE_HOLDER = {"abandon", "lose", "check_held"}
 
 
@@ -52,7 +52,7 @@ async def test_every_argument_of_a_worker_is_checked_and_nothing_is_left() -> No
 
 
 class Holder:
-    """Counts what is asked of it."""
+    """Counts the requests to it."""
 
     service, node, account = "queue.localhost", "orders", "bee@localhost"
     asked = 0
@@ -69,7 +69,7 @@ class Holder:
 
 
 async def test_every_argument_of_a_job_is_checked_and_it_stays_held() -> None:
-    """A job that was rejected for a wrong reason is gone."""
+    """A job rejected by mistake would be gone."""
     holder = Holder()
     job = Job(DeliveredItem(item_id="i1"), holder)
     table: dict[str, tuple[Mapping[str, object], Wrong]] = {

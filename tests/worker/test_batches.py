@@ -1,4 +1,4 @@
-"""A worker that works in batches settles in batches, and each item has its own answer."""
+"""A worker in batches: it settles in batches, and each item has its own answer."""
 
 import asyncio
 from xml.etree import ElementTree as ET
@@ -33,7 +33,7 @@ def accept(jobs: list[Job]) -> list[asyncio.Task[None]]:
 async def test_what_ends_together_is_retracted_by_one_request(
     bee: ClientXMPP, by_hand: ByHand
 ) -> None:
-    """The server's price is for the stanza, and not for what is in it."""
+    """A server's cost is per stanza, whatever is in it."""
     async with by_hand.worker(bee, parallel=3, batch=3) as worker:
         jobs = await three(worker, by_hand)
         accepting = accept(jobs)
@@ -63,7 +63,7 @@ async def test_a_batch_is_never_larger_than_the_worker_was_told(
 async def test_a_worker_without_batches_retracts_one_by_one(
     bee: ClientXMPP, by_hand: ByHand
 ) -> None:
-    """A service of a stranger may know of nothing else."""
+    """A foreign service may support nothing else."""
     async with by_hand.worker(bee, parallel=3) as worker:
         accepting = accept(await three(worker, by_hand))
         for _ in range(3):
@@ -76,7 +76,7 @@ async def test_a_worker_without_batches_retracts_one_by_one(
 async def test_of_a_batch_that_is_refused_each_item_has_its_own_answer(
     bee: ClientXMPP, by_hand: ByHand
 ) -> None:
-    """All or none: two of them are done although the lock of the third has ended."""
+    """All or none: two items are done although the lock of the third has ended."""
     async with by_hand.worker(bee, parallel=3, batch=3) as worker:
         jobs = await three(worker, by_hand)
         accepting = accept(jobs)
@@ -95,7 +95,7 @@ async def test_of_a_batch_that_is_refused_each_item_has_its_own_answer(
 async def test_a_batch_without_an_answer_is_repeated(
     bee: ClientXMPP, by_hand: ByHand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The tokens tell the service what it has done before."""
+    """By the tokens the service knows what it has already done."""
     monkeypatch.setattr(leases, "_ANSWER_S_MIN", 0.1)
     async with by_hand.worker(bee, parallel=3, batch=3) as worker:
         jobs = await three(worker, by_hand)
@@ -127,7 +127,7 @@ async def test_a_batch_is_repeated_at_once_when_its_items_are_sent_again(
 async def test_an_item_that_is_sent_again_takes_no_answer_from_its_batch(
     bee: ClientXMPP, by_hand: ByHand
 ) -> None:
-    """It is asked for again at once; the others have the answer that comes first."""
+    """It is asked for again at once; the other items wait for the first answer."""
     async with by_hand.worker(bee, parallel=3, batch=3) as worker:
         jobs = await three(worker, by_hand)
         accepting = accept(jobs)
@@ -164,7 +164,7 @@ async def test_an_item_that_is_sent_again_before_it_is_asked_for_is_asked_for_on
 async def test_what_ends_while_an_answer_is_under_way_shares_the_next_request(
     bee: ClientXMPP, by_hand: ByHand
 ) -> None:
-    """Handlers do not end together; the answer is the clock."""
+    """Handlers do not end together; the answers set the pace."""
     async with by_hand.worker(bee, parallel=3, batch=3) as worker:
         jobs = await three(worker, by_hand)
         accepting = accept(jobs[:1])
@@ -182,7 +182,7 @@ async def test_what_ends_while_an_answer_is_under_way_shares_the_next_request(
 async def test_a_worker_in_batches_ends_every_item_of_a_real_queue(
     bee: ClientXMPP, queue: Queue
 ) -> None:
-    """Ours takes what ours asks for."""
+    """Our service accepts the batches of our worker."""
     await queue.create()
     await queue.publish(*(f"i{n}" for n in range(40)))
     ended: list[str] = []

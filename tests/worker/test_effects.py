@@ -1,4 +1,4 @@
-"""Effects of a job are there once, whatever dies when."""
+"""The effects of a job happen exactly once, whatever process dies when."""
 
 import asyncio
 import sqlite3
@@ -57,10 +57,10 @@ async def work(job: Job, db: sqlite3.Connection) -> None:
 def test_a_delivery_whose_effects_are_there_has_none_again(
     db: sqlite3.Connection,
 ) -> None:
-    """Its event may come once more, to a worker that has been started anew.
+    """Its event may come again, to a worker that was started again.
 
-    That prepares it again, and the service, which knows the token, says that the item
-    is accepted.
+    The worker then prepares the effects again, and the service, which knows the token,
+    answers that the item is accepted.
     """
     db.isolation_level = None
     key = effects.Key("queue@x/1", "bee@x", "orders", "item", "token")
@@ -78,7 +78,7 @@ def test_a_delivery_whose_effects_are_there_has_none_again(
 def test_what_is_prepared_is_read_as_it_was_written(
     db: sqlite3.Connection, text: Callable[[bytes], object]
 ) -> None:
-    """What the connection makes of text is for what the application reads."""
+    """A text factory of the connection is for the application's own reads."""
     db.text_factory = text
     key = effects.Key("queue@x/1", "bee@x", "orders", "item", "token")
     effects.prepare(db, key, [("INSERT INTO effects VALUES (?)", ("item",))])
@@ -93,7 +93,7 @@ def test_what_is_prepared_is_read_as_it_was_written(
 async def test_effects_are_there_when_the_job_is_accepted_and_not_before(
     bee: ClientXMPP, by_hand: ByHand, db: sqlite3.Connection
 ) -> None:
-    """Before the answer, the item may still go to somebody else."""
+    """Before the answer, the item may still go to another worker."""
     async with by_hand.worker(bee) as worker:
         await by_hand.subscribe()
         await by_hand.deliver("i", "t")
@@ -111,7 +111,7 @@ async def test_effects_are_there_when_the_job_is_accepted_and_not_before(
 async def test_effects_of_a_job_that_is_refused_are_dropped(
     bee: ClientXMPP, by_hand: ByHand, db: sqlite3.Connection, condition: str
 ) -> None:
-    """Another worker does the item, and its effects would be there twice."""
+    """Another worker does the item, and its effects would happen twice."""
     async with by_hand.worker(bee) as worker:
         await by_hand.subscribe()
         await by_hand.deliver("i", "t")
@@ -126,7 +126,7 @@ async def test_effects_of_a_job_that_is_refused_are_dropped(
 async def test_effects_that_nobody_can_tell_of_stay_prepared_until_one_can(
     bee: ClientXMPP, by_hand: ByHand, db: sqlite3.Connection
 ) -> None:
-    """A conflict says who has the lock, and not what the first retract did."""
+    """A conflict names the present holder, but not the result of the first retract."""
     async with by_hand.worker(bee) as worker:
         await by_hand.subscribe()
         await by_hand.deliver("i", "t")
@@ -152,7 +152,7 @@ async def test_effects_that_nobody_can_tell_of_stay_prepared_until_one_can(
 async def test_effects_stay_prepared_whatever_a_server_says_for_the_service(
     bee: ClientXMPP, by_hand: ByHand, db: sqlite3.Connection, condition: str, by: str
 ) -> None:
-    """The service has accepted the item, and only its answer was lost."""
+    """The service has accepted the item; only its answer was lost."""
     async with by_hand.worker(bee) as worker:
         await by_hand.subscribe()
         await by_hand.deliver("i", "t")
@@ -169,7 +169,7 @@ async def test_effects_stay_prepared_whatever_a_server_says_for_the_service(
 async def test_what_is_recovered_late_by_two_is_done_once(
     bee: ClientXMPP, by_hand: ByHand, db: sqlite3.Connection, path: Path
 ) -> None:
-    """Workers that share a database file recover each other's work."""
+    """Workers that share a database file recover each other's effects."""
     with closing(sqlite3.connect(path)) as other:
         async with by_hand.worker(bee) as worker:
             await by_hand.subscribe()
@@ -190,7 +190,7 @@ async def test_what_is_recovered_late_by_two_is_done_once(
 async def test_effects_are_not_lost_when_the_id_is_used_again(
     bee: ClientXMPP, queue: Queue, db: sqlite3.Connection
 ) -> None:
-    """A worker that died after its retract is back while another item has that id."""
+    """A worker that died after its retract may come back while another item has the id."""
     await queue.create(dedupe_window=0)
     await queue.publish("i")
     async with Worker(bee, QUEUE, NODE) as worker:
@@ -208,7 +208,10 @@ async def test_effects_are_not_lost_when_the_id_is_used_again(
 async def test_effects_that_have_become_forbidden_stay_prepared(
     bee: ClientXMPP, queue: Queue, db: sqlite3.Connection
 ) -> None:
-    """A new trigger of the application reaches our table: the worker goes on meanwhile."""
+    """A new trigger of the application touches our table.
+
+    Meanwhile the worker goes on.
+    """
     await queue.create()
     await queue.publish("i")
     async with Worker(bee, QUEUE, NODE) as worker:
@@ -232,7 +235,7 @@ async def test_effects_that_have_become_forbidden_stay_prepared(
 async def test_two_workers_on_one_database_file_do_each_item_once(
     bee: ClientXMPP, queue: Queue, log_in: LogIn, path: Path
 ) -> None:
-    """As many processes as there are processors, and one database."""
+    """One process for each processor, and one database."""
     await queue.create()
     ids = [f"i{number:02}" for number in range(20)]
     await queue.publish(*ids)
@@ -262,7 +265,7 @@ async def test_two_workers_on_one_database_file_do_each_item_once(
 async def test_a_statement_that_fails_fails_before_the_item_is_gone(
     bee: ClientXMPP, queue: Queue, db: sqlite3.Connection
 ) -> None:
-    """After the retract nobody would do the item again."""
+    """After the retract no worker would do the item again."""
     await queue.create()
     await queue.publish("i")
     async with Worker(bee, QUEUE, NODE) as worker:
@@ -283,7 +286,7 @@ async def insert_into_nothing(job: Job, db: sqlite3.Connection) -> None:
 async def test_an_exception_in_the_block_prepares_nothing(
     bee: ClientXMPP, queue: Queue, db: sqlite3.Connection
 ) -> None:
-    """Half a piece of work is none."""
+    """Half of the work must not be done."""
     await queue.create()
     await queue.publish("i")
 
@@ -301,7 +304,7 @@ async def test_an_exception_in_the_block_prepares_nothing(
 async def test_every_kind_of_value_comes_back_as_it_was(
     bee: ClientXMPP, queue: Queue, db: sqlite3.Connection
 ) -> None:
-    """Between the two transactions the values are text in a table."""
+    """Between the two transactions the values are stored as text in a table."""
     values = (None, -(2**63), 0.1, "ü\x00'", b"\x00\xff")
     db.execute("CREATE TABLE kinds (a, b, c, d, e)")
     db.commit()
@@ -317,8 +320,8 @@ async def test_every_kind_of_value_comes_back_as_it_was(
     assert db.execute("SELECT * FROM kinds").fetchall() == [{"row": values}] * 2
 
 
-#: Statements that would be executed before the item is accepted, or twice, or not be in
-#: the transaction; and the rule that each breaks.
+#: Statements that would run before the item is accepted, or twice, or outside the
+#: transaction; with the rule that each breaks.
 HOSTILE = [
     ("COMMIT", "begin or end a transaction"),
     (" commit;", "begin or end a transaction"),
@@ -347,7 +350,7 @@ HOSTILE = [
 def test_a_statement_that_would_leave_the_transaction_is_no_effect(
     path: Path, sql: str, rule: str
 ) -> None:
-    """All effects are there, or none: none of them, when the process dies then."""
+    """All effects happen, or none: none of them, if the process dies here."""
     key = effects.Key("queue@x/1", "bee@x", "orders", "item", "token")
     where = {"service": key.service, "account": key.account, "node": key.node}
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
@@ -381,7 +384,7 @@ def test_a_statement_that_would_leave_the_transaction_is_no_effect(
 def test_a_temporary_table_does_not_hide_what_is_prepared(
     db: sqlite3.Connection, path: Path
 ) -> None:
-    """What is written into it would be gone after a crash."""
+    """Effects written into it would be gone after a crash."""
     db.isolation_level = None
     key = effects.Key("queue@x/1", "bee@x", "orders", "item", "token")
     where = {"service": key.service, "account": key.account, "node": key.node}
@@ -420,7 +423,7 @@ async def test_an_item_whose_effects_are_refused_is_not_accepted(
 async def test_what_is_no_value_is_refused_where_it_is_recorded(
     bee: ClientXMPP, by_hand: ByHand, db: sqlite3.Connection
 ) -> None:
-    """Between the two transactions the values are text in a table."""
+    """Between the two transactions the values are stored as text in a table."""
     async with by_hand.worker(bee) as worker:
         await by_hand.subscribe()
         await by_hand.deliver("i", "t")
@@ -432,7 +435,7 @@ async def test_what_is_no_value_is_refused_where_it_is_recorded(
 async def test_an_open_transaction_of_the_application_is_not_touched(
     bee: ClientXMPP, queue: Queue, db: sqlite3.Connection
 ) -> None:
-    """It would be committed with ours, or rolled back."""
+    """It would be committed or rolled back together with ours."""
     await queue.create()
     await queue.publish("i")
     async with Worker(bee, QUEUE, NODE) as worker:
@@ -447,7 +450,7 @@ async def test_an_open_transaction_of_the_application_is_not_touched(
 async def test_effects_need_a_token_and_a_job_that_is_open(
     bee: ClientXMPP, by_hand: ByHand, db: sqlite3.Connection
 ) -> None:
-    """Without them nobody could tell afterwards whether this delivery was accepted."""
+    """Otherwise nobody could tell later whether this delivery was accepted."""
     async with by_hand.worker(bee, parallel=2) as worker:
         await by_hand.subscribe()
         await by_hand.deliver("i", "")
@@ -465,7 +468,7 @@ async def test_effects_need_a_token_and_a_job_that_is_open(
 async def test_effects_of_a_job_that_is_lost_are_not_even_prepared(
     bee: ClientXMPP, by_hand: ByHand, db: sqlite3.Connection
 ) -> None:
-    """There is nothing to ask the service."""
+    """There is nothing to ask the service for."""
     async with by_hand.worker(bee) as worker:
         await by_hand.subscribe()
         await by_hand.deliver("i", "t")
@@ -481,7 +484,7 @@ async def test_effects_of_a_job_that_is_lost_are_not_even_prepared(
 async def test_recovering_without_the_service_decides_nothing(
     bee: ClientXMPP, by_hand: ByHand, db: sqlite3.Connection
 ) -> None:
-    """Silence is no refusal."""
+    """No answer is not a refusal."""
     XEP_0254.of(bee).timeout_s = 0.2
     async with by_hand.worker(bee) as worker:
         await by_hand.subscribe()
@@ -526,7 +529,7 @@ async def test_a_worker_waits_until_its_database_is_free(
 async def test_a_database_that_is_not_free_at_first_is_told_at_once(
     bee: ClientXMPP, queue: Queue, path: Path
 ) -> None:
-    """It may be one that never is, like a connection without autocommit."""
+    """It may never become free, as with a connection without autocommit."""
     await queue.create()
     with closing(sqlite3.connect(path)) as db:
         db.execute("BEGIN")
@@ -553,7 +556,7 @@ async def test_a_database_that_has_gone_ends_the_worker(
 async def test_effects_of_another_account_are_not_touched(
     bee: ClientXMPP, by_hand: ByHand, db: sqlite3.Connection
 ) -> None:
-    """The service answers for each account only what that has done."""
+    """The service tells an account only about its own settlements."""
     async with by_hand.worker(bee) as worker:
         await by_hand.subscribe()
         await by_hand.deliver("i", "t")
@@ -575,14 +578,14 @@ async def killed(server: LoopbackServer, queue: Queue, path: Path) -> "Killed":
 
 
 class Killed:
-    """Runs the child; see there."""
+    """Runs the child; see effects_child."""
 
     def __init__(self, port: int, path: Path) -> None:
         self._port = port
         self._path = path
 
     async def __call__(self, step: str) -> str:
-        """What it said; '' when it was killed."""
+        """The output of the child; '' if it was killed."""
         child = await Forked.start(effects_child.live, self._port, self._path, step)
         async with asyncio.timeout(40):
             said, complaint = await child.communicate(b"")
@@ -601,7 +604,7 @@ class Killed:
 async def test_a_worker_that_is_killed_at_any_step_has_done_each_item_once(
     queue: Queue, killed: Killed, db: sqlite3.Connection, steps: list[str]
 ) -> None:
-    """The three steps have no gap between them: this is what they are for."""
+    """The three steps leave no gap between them: that is their purpose."""
     await queue.create(max_deliveries=1000, lock_timeout=3600)
     survived = False
     published = []
@@ -611,7 +614,7 @@ async def test_a_worker_that_is_killed_at_any_step_has_done_each_item_once(
         survived = await killed(step) == "done"
         if survived:
             break
-    # As often as it takes: what was killed comes again, or has been done.
+    # As often as necessary: a killed item comes again, or is done.
     while (await queue.stats())["accepted"] != len(published):
         assert await killed("never") == "done"
     await recovered(killed, queue, published)
@@ -621,7 +624,7 @@ async def test_a_worker_that_is_killed_at_any_step_has_done_each_item_once(
 
 
 async def recovered(killed: Killed, queue: Queue, published: list[str]) -> None:
-    """A last one recovers what the others left, and has one item of its own."""
+    """A last worker recovers what the others have left, and does one item of its own."""
     published.append("last")
     await queue.publish("last")
     assert await killed("never") == "done"

@@ -22,7 +22,7 @@ NEVER_S = 3600.0
 async def test_a_lock_is_extended_when_a_third_of_it_is_over(
     bee: ClientXMPP, by_hand: ByHand
 ) -> None:
-    """Two requests may get lost before a slow job is taken away."""
+    """Two requests may be lost before a slow job loses its lock."""
     clock = asyncio.get_running_loop().time
     async with by_hand.worker(bee, lock_timeout_s=0.9) as worker:
         await by_hand.subscribe()
@@ -34,7 +34,7 @@ async def test_a_lock_is_extended_when_a_third_of_it_is_over(
         assert token_in(first) == "t"
         (extend,) = (each for each in first.iter() if local(each) == "extend")
         assert extend.get("seconds") == "0.9"
-        # What is granted counts, and not what was asked for.
+        # The granted time counts, not the requested one.
         await by_hand.extended(first, 0.15)
         began = clock()
         second = await by_hand.asked("extend")
@@ -47,7 +47,7 @@ async def test_a_lock_is_extended_when_a_third_of_it_is_over(
 async def test_the_first_extension_does_not_need_to_know_how_long_a_lock_is(
     bee: ClientXMPP, by_hand: ByHand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No event says so, and only owners can look it up."""
+    """No event has the duration, and only owners can look it up."""
     monkeypatch.setattr(leases, "_EXTEND_AFTER_S", 0.05)
     async with by_hand.worker(bee) as worker:
         await by_hand.subscribe()
@@ -64,7 +64,7 @@ async def test_the_first_extension_does_not_need_to_know_how_long_a_lock_is(
 async def test_a_job_that_waits_for_its_turn_keeps_its_lock(
     bee: ClientXMPP, by_hand: ByHand
 ) -> None:
-    """It would come back as failed, though nobody has tried."""
+    """Otherwise it would count as failed, though no worker has tried."""
     async with by_hand.worker(bee, parallel=2, lock_timeout_s=0.1):
         await by_hand.subscribe()
         await by_hand.deliver("i", "t")
@@ -74,7 +74,7 @@ async def test_a_job_that_waits_for_its_turn_keeps_its_lock(
 async def test_an_extension_without_an_answer_is_repeated(
     bee: ClientXMPP, by_hand: ByHand
 ) -> None:
-    """A stanza can get lost; there is time for another."""
+    """A stanza can be lost; there is time for another one."""
     async with by_hand.worker(bee, lock_timeout_s=3) as worker:
         await by_hand.subscribe()
         await by_hand.deliver("i", "t")
@@ -91,7 +91,7 @@ async def test_an_extension_without_an_answer_is_repeated(
 async def test_a_job_whose_extension_is_refused_is_lost(
     bee: ClientXMPP, by_hand: ByHand, condition: str
 ) -> None:
-    """Nobody told the worker that its lock had ended, but now it knows."""
+    """The worker was not told that its lock had ended, but now it knows."""
     async with by_hand.worker(bee, lock_timeout_s=0.9) as worker:
         await by_hand.subscribe()
         await by_hand.deliver("i", "t")
@@ -106,7 +106,7 @@ async def test_a_job_whose_extension_is_refused_is_lost(
 async def test_a_service_that_knows_no_extensions_is_not_asked_again(
     bee: ClientXMPP, by_hand: ByHand
 ) -> None:
-    """It is another's, and the job goes on as long as its lock does."""
+    """It is a foreign service; the job goes on as long as its lock lasts."""
     async with by_hand.worker(bee, parallel=2, lock_timeout_s=0.3) as worker:
         await by_hand.subscribe()
         await by_hand.deliver("i", "t")
@@ -121,7 +121,7 @@ async def test_a_service_that_knows_no_extensions_is_not_asked_again(
 async def test_an_application_can_extend_by_itself(
     bee: ClientXMPP, queue: Queue
 ) -> None:
-    """It may know better than a third of a lock how long it will take."""
+    """It may know better than the worker how long the job will take."""
     await queue.create(lock_timeout=0.3)
     await queue.publish("i")
     async with Worker(bee, QUEUE, NODE, extend=False) as worker:
@@ -135,7 +135,7 @@ async def test_an_application_can_extend_by_itself(
 async def test_an_extension_that_is_refused_for_another_reason_is_only_that(
     bee: ClientXMPP, queue: Queue
 ) -> None:
-    """The job is still the worker's."""
+    """The job still belongs to the worker."""
     await queue.create()
     await queue.publish("i")
     async with Worker(bee, QUEUE, NODE) as worker:
@@ -165,7 +165,7 @@ async def test_an_extension_that_is_refused_for_another_reason_is_only_that(
 async def test_a_job_is_lost_when_an_event_says_so(
     bee: ClientXMPP, by_hand: ByHand, event: str
 ) -> None:
-    """Whoever works on can stop, and whoever has done it must drop the effects."""
+    """Its handler can stop, and its effects must be dropped."""
     async with by_hand.worker(bee) as worker:
         await by_hand.subscribe()
         await by_hand.deliver("i", "t")
@@ -180,7 +180,7 @@ async def test_a_job_is_lost_when_an_event_says_so(
 
 
 async def test_a_job_is_lost_at_its_deadline(bee: ClientXMPP, by_hand: ByHand) -> None:
-    """Also when nobody says so: the worker counts itself."""
+    """Even without an event: the worker watches the deadline itself."""
     async with by_hand.worker(bee, lock_timeout_s=0.1, extend=False) as worker:
         await by_hand.subscribe()
         await by_hand.deliver("i", "t")
@@ -193,7 +193,7 @@ async def test_a_job_is_lost_at_its_deadline(bee: ClientXMPP, by_hand: ByHand) -
 async def test_the_deadline_is_what_was_granted_last(
     bee: ClientXMPP, by_hand: ByHand
 ) -> None:
-    """A service may grant less than it was asked for."""
+    """A service may grant less than the requested time."""
     async with by_hand.worker(bee, lock_timeout_s=NEVER_S) as worker:
         await by_hand.subscribe()
         await by_hand.deliver("i", "t")
@@ -228,7 +228,7 @@ async def test_a_job_that_is_lost_before_it_was_begun_is_not_begun(
 async def test_a_delivery_that_is_known_is_not_handled_again(
     bee: ClientXMPP, by_hand: ByHand
 ) -> None:
-    """A service that restarted sends what it thinks we hold, with the same token."""
+    """A service that restarted sends the items that we hold, with the same tokens."""
     async with by_hand.worker(bee, parallel=3) as worker:
         await by_hand.subscribe()
         await by_hand.deliver("i", "t")
@@ -238,7 +238,7 @@ async def test_a_delivery_that_is_known_is_not_handled_again(
         accepting = asyncio.create_task(job.accept())
         await by_hand.answer(await by_hand.asked("retract"))
         await accepting
-        # An event that was overtaken by the end of its item.
+        # An event that arrives after the end of its item.
         await by_hand.deliver("i", "t")
         await by_hand.deliver("other", "t2")
         assert (await anext(worker)).id == "other"
@@ -248,7 +248,7 @@ async def test_a_delivery_that_is_known_is_not_handled_again(
 async def test_a_new_delivery_of_an_item_ends_the_one_before(
     bee: ClientXMPP, by_hand: ByHand
 ) -> None:
-    """It has a new token, so the old one is worth nothing any more."""
+    """The new delivery has a new token; the old one is worthless."""
     async with by_hand.worker(bee, parallel=2) as worker:
         await by_hand.subscribe()
         await by_hand.deliver("i", "t1")
@@ -266,7 +266,7 @@ async def test_a_new_delivery_of_an_item_ends_the_one_before(
 async def test_an_accept_without_an_answer_is_repeated_with_its_token(
     bee: ClientXMPP, by_hand: ByHand
 ) -> None:
-    """The service knows by the token that it has done this before, and says it again."""
+    """By the token the service knows that it is already done, and answers the same."""
     XEP_0254.of(bee).timeout_s = 0.2
     async with by_hand.worker(bee) as worker:
         await by_hand.subscribe()
@@ -274,7 +274,7 @@ async def test_an_accept_without_an_answer_is_repeated_with_its_token(
         job = await anext(worker)
         accepting = asyncio.create_task(job.accept())
         first = await by_hand.asked("retract")
-        # The event of what we do ourselves says nothing: the answer does.
+        # An event about our own retract decides nothing; the answer does.
         await by_hand.event(f"<items node='{NODE}'><retract id='i'/></items>")
         second = await by_hand.asked("retract")
         assert token_in(first) == token_in(second) == "t"
@@ -288,7 +288,7 @@ async def test_an_accept_without_an_answer_is_repeated_with_its_token(
 async def test_an_accept_is_repeated_at_once_when_the_item_is_sent_again(
     bee: ClientXMPP, by_hand: ByHand
 ) -> None:
-    """The service has restarted, and has never heard of it; the lock runs meanwhile."""
+    """The service has restarted and does not know of it; meanwhile the lock runs."""
     async with by_hand.worker(bee) as worker:
         await by_hand.subscribe()
         await by_hand.deliver("i", "t")
@@ -307,7 +307,7 @@ async def test_an_accept_is_repeated_at_once_when_the_item_is_sent_again(
 async def test_an_item_that_is_sent_again_twice_at_once_takes_nothing_with_it(
     bee: ClientXMPP, by_hand: ByHand
 ) -> None:
-    """What else is in the second event is nobody else's until its lock has ended."""
+    """No other worker gets the other items of the second event while their locks last."""
     async with by_hand.worker(bee, parallel=2) as worker:
         await by_hand.subscribe()
         await by_hand.deliver("i", "t")
@@ -317,7 +317,7 @@ async def test_an_item_that_is_sent_again_twice_at_once_takes_nothing_with_it(
         again = DeliveredItem(item_id="i", token=job.token)
         other = DeliveredItem(item_id="other")
         worker._on_event(Event(node=NODE, items=(again,)))
-        # The time-out has passed, and its task has not been told yet.
+        # The time-out is over, but its task does not know yet.
         await asyncio.sleep(0)
         worker._on_event(Event(node=NODE, items=(again, other)))
         assert (await anext(worker)).id == "other"
@@ -332,7 +332,7 @@ async def test_an_item_that_is_sent_again_twice_at_once_takes_nothing_with_it(
 async def test_what_a_server_says_in_the_place_of_the_service_loses_no_job(
     bee: ClientXMPP, by_hand: ByHand, condition: str, by: str
 ) -> None:
-    """The service starts anew meanwhile; it has the item, and the lock."""
+    """The service is restarting; it has the item and the lock."""
     async with by_hand.worker(bee, lock_timeout_s=0.9) as worker:
         await by_hand.subscribe()
         await by_hand.deliver("i", "t")
@@ -357,7 +357,7 @@ async def test_what_a_server_says_in_the_place_of_the_service_loses_no_job(
 async def test_an_accept_that_is_refused_loses_the_job_at_once(
     bee: ClientXMPP, by_hand: ByHand, condition: str, type_: str
 ) -> None:
-    """Its effects must be dropped; a repeat helps nobody, whatever the type says."""
+    """Its effects must be dropped; a repeat does not help, whatever the error type."""
     async with by_hand.worker(bee) as worker:
         await by_hand.subscribe()
         await by_hand.deliver("i", "t")
@@ -374,7 +374,7 @@ async def test_an_accept_that_is_refused_loses_the_job_at_once(
 async def test_an_accept_that_is_never_answered_is_in_doubt_at_the_end(
     bee: ClientXMPP, by_hand: ByHand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A worker cannot wait for ever, and must not say what it does not know."""
+    """A worker cannot wait for ever, and must not claim what it does not know."""
     XEP_0254.of(bee).timeout_s = 0.1
     monkeypatch.setattr(leases, "_SETTLE_S_MIN", 0.2)
     async with by_hand.worker(bee, lock_timeout_s=0.3) as worker:
@@ -390,7 +390,7 @@ async def test_an_accept_that_is_never_answered_is_in_doubt_at_the_end(
 async def test_an_accept_goes_on_when_who_waits_for_it_is_cancelled(
     bee: ClientXMPP, by_hand: ByHand
 ) -> None:
-    """It cannot be unsent; and to know how it ended one can wait again."""
+    """It is already sent; the caller can wait again for its result."""
     async with by_hand.worker(bee) as worker:
         await by_hand.subscribe()
         await by_hand.deliver("i", "t")
@@ -398,7 +398,7 @@ async def test_an_accept_goes_on_when_who_waits_for_it_is_cancelled(
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(job.accept(), 0.05)
         request = await by_hand.asked("retract")
-        # What the service says of its own accord decides nothing here either.
+        # An event from the service decides nothing here either.
         await by_hand.event(f"<items node='{NODE}'><retract id='i'/></items>")
         await by_hand.in_step()
         with pytest.raises(LocalProtocolError, match="being accepted"):
@@ -419,7 +419,7 @@ async def test_a_late_accept_is_refused_and_the_other_worker_has_the_item(
         await slow.subscribed()
         await queue.publish("i")
         late = await anext(slow)
-        # It does not hear that its lock has ended.
+        # This worker does not get the event that its lock has ended.
         slow._plugin.remove_listener(QUEUE, NODE, slow._on_event)
         async with Worker(other, QUEUE, NODE, lock_timeout_s=0.3) as quick:
             job = await anext(quick)
@@ -436,7 +436,7 @@ async def test_a_late_accept_is_refused_and_the_other_worker_has_the_item(
 async def test_a_slow_job_is_kept_by_a_worker_that_lives(
     bee: ClientXMPP, queue: Queue, log_in: LogIn
 ) -> None:
-    """Three times the lock's time, and nobody else gets it."""
+    """It takes three times the lock's duration, and no other worker gets it."""
     await queue.create(lock_timeout=0.3)
     other = await log_in("bee/2")
     clock = asyncio.get_running_loop().time
@@ -460,7 +460,10 @@ async def test_a_slow_job_is_kept_by_a_worker_that_lives(
 async def test_an_item_that_comes_anew_before_its_release_is_answered_was_released(
     bee: ClientXMPP, by_hand: ByHand
 ) -> None:
-    """The event overtook the answer: nothing was lost, and two jobs are two."""
+    """The event overtook the answer.
+
+    Nothing was lost, and there are two separate jobs.
+    """
     async with by_hand.worker(bee, parallel=2) as worker:
         await by_hand.subscribe()
         await by_hand.deliver("i", "t")

@@ -19,7 +19,7 @@ NEVER_S = 3600.0
 async def test_a_worker_says_who_it_is_before_it_asks_for_items(
     bee: ClientXMPP, by_hand: ByHand
 ) -> None:
-    """The service hears of its end only if it has seen its presence."""
+    """The service hears of a worker's end only if it has seen its presence."""
     async with by_hand.worker(bee, parallel=7, batch=3, durable_locks=True):
         presence = await by_hand.component.expect(stanza("presence"))
         assert presence.get("from") == "bee@localhost/1"
@@ -43,7 +43,7 @@ async def test_a_worker_says_who_it_is_before_it_asks_for_items(
 async def test_a_worker_that_lost_its_connection_comes_back(
     bee: ClientXMPP, queue: Queue, server: LoopbackServer
 ) -> None:
-    """What it had counts as failed and comes again, and nothing is left behind."""
+    """Its items count as failed and come again, and nothing is left behind."""
     await queue.create()
     handler = Handler()
     handler.go_on.clear()
@@ -53,7 +53,7 @@ async def test_a_worker_that_lost_its_connection_comes_back(
         working = asyncio.create_task(worker.run(handler))
         await until(lambda: handler.jobs)
         server.disconnect("bee@localhost/1")
-        # It asks whether the lock is still its own, and hears that it is not.
+        # The worker asks whether the lock is still its own; it is not.
         await handler.jobs[0].lost.wait()
         handler.go_on.set()
         await queue.until(accepted=2)
@@ -66,7 +66,7 @@ async def test_a_worker_that_lost_its_connection_comes_back(
 async def test_what_was_not_begun_when_the_connection_was_lost_is_dropped(
     bee: ClientXMPP, queue: Queue, server: LoopbackServer
 ) -> None:
-    """Its lock ended with the presence; to begin it now would be in vain."""
+    """Its lock ended with the presence: beginning it now would be useless."""
     await queue.create()
     async with Worker(bee, QUEUE, NODE, parallel=2) as worker:
         await worker.subscribed()
@@ -84,7 +84,10 @@ async def test_what_was_not_begun_when_the_connection_was_lost_is_dropped(
 async def test_what_was_dropped_with_the_connection_is_taken_when_it_is_sent_again(
     bee: ClientXMPP, by_hand: ByHand, server: LoopbackServer
 ) -> None:
-    """The service may never have seen the connection go: then the lock is still ours."""
+    """The service may never have noticed the lost connection.
+
+    Then the lock is still ours.
+    """
     async with by_hand.worker(bee) as worker:
         await by_hand.subscribe()
         await by_hand.deliver("i", "t")
@@ -101,7 +104,7 @@ async def test_what_was_dropped_with_the_connection_is_taken_when_it_is_sent_aga
 async def test_a_durable_lock_outlives_the_connection(
     bee: ClientXMPP, queue: Queue, server: LoopbackServer
 ) -> None:
-    """Long work need not be done again because of a short gap."""
+    """A short gap must not cost a long job."""
     await queue.create()
     async with Worker(bee, QUEUE, NODE, durable_locks=True) as worker:
         await worker.subscribed()
@@ -117,7 +120,7 @@ async def test_a_durable_lock_outlives_the_connection(
 async def test_a_worker_goes_on_when_the_service_has_restarted(
     bee: ClientXMPP, queue: Queue
 ) -> None:
-    """Its locks are honoured, its subscription is there, and new items come."""
+    """Its locks hold, its subscription is there, and new items come."""
     await queue.create()
     async with Worker(bee, QUEUE, NODE, parallel=2, resubscribe_s=0.2) as worker:
         await worker.subscribed()
@@ -153,7 +156,10 @@ async def test_a_worker_begins_when_the_service_comes(
 async def test_a_worker_waits_for_its_session_without_a_word(
     server: LoopbackServer, queue: Queue, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A worker can be made before the client connects; that is no trouble to tell of."""
+    """A worker may be made before the client connects.
+
+    That is no reason for a warning.
+    """
     await queue.create()
     await queue.publish("i")
     client = client_of("bee@localhost/2")
@@ -180,11 +186,11 @@ def client_of(jid: str) -> ClientXMPP:
 async def test_a_lost_event_comes_with_the_next_subscribe(
     bee: ClientXMPP, queue: Queue, server: LoopbackServer
 ) -> None:
-    """Else the item would wait for its lock to time out, and count as failed."""
+    """Otherwise the item would wait for its lock to time out, and count as failed."""
     await queue.create(lock_timeout=NEVER_S)
     async with Worker(bee, QUEUE, NODE, resubscribe_s=0.2) as worker:
         await worker.subscribed()
-        # Nothing arrives at a worker, but what goes to the service does.
+        # Nothing arrives at the worker, but its stanzas reach the service.
         worker._plugin.remove_listener(QUEUE, NODE, worker._on_event)
         await queue.publish("i")
         await queue.until(acquired=1)
@@ -197,7 +203,10 @@ async def test_a_lost_event_comes_with_the_next_subscribe(
 async def test_a_worker_works_on_a_bad_link(
     bee: ClientXMPP, queue: Queue, server: LoopbackServer
 ) -> None:
-    """A fifth of all stanzas lost, many doubled: each item accepted, and just once."""
+    """A fifth of all stanzas is lost, and many are doubled.
+
+    Each item is accepted once.
+    """
     await queue.create(lock_timeout=NEVER_S, max_deliveries=1000)
     ids = [f"i{number}" for number in range(20)]
     await queue.publish(*ids)
@@ -220,7 +229,7 @@ async def test_a_worker_works_on_a_bad_link(
 async def test_a_subscription_that_was_taken_away_is_asked_for_again(
     bee: ClientXMPP, by_hand: ByHand
 ) -> None:
-    """At once, and not only after the interval."""
+    """At once, not only after the interval."""
     async with by_hand.worker(bee):
         await by_hand.subscribe()
         await by_hand.event(
@@ -232,7 +241,7 @@ async def test_a_subscription_that_was_taken_away_is_asked_for_again(
 async def test_a_worker_begins_whatever_a_server_says_for_the_service(
     bee: ClientXMPP, by_hand: ByHand
 ) -> None:
-    """Machines start in any order, and the service has not said no."""
+    """Machines start in any order, and the service itself has not refused."""
     async with by_hand.worker(bee) as worker:
         request = await by_hand.asked("subscribe")
         await by_hand.refuse(request, "forbidden", "auth", by="")
@@ -243,7 +252,7 @@ async def test_a_worker_begins_whatever_a_server_says_for_the_service(
 async def test_a_later_refusal_does_not_end_the_worker(
     bee: ClientXMPP, by_hand: ByHand
 ) -> None:
-    """A queue can be deleted and made anew, and what runs goes on meanwhile."""
+    """A queue can be deleted and created again; meanwhile running jobs go on."""
     async with by_hand.worker(bee) as worker:
         await by_hand.subscribe()
         await by_hand.deliver("i", "t")

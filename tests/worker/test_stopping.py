@@ -1,4 +1,4 @@
-"""A worker stops in order: nothing is lost, and nothing counts as failed."""
+"""A worker stops in order: no item is lost, and none counts as failed."""
 
 import asyncio
 import os
@@ -26,7 +26,7 @@ from raw_client import local, stanza
 
 
 def what(element: ET.Element) -> str:
-    """What a stanza of a worker is for, in a word."""
+    """The purpose of a worker's stanza, in a word."""
     names = [local(each) for each in element.iter()]
     if names[0] == "presence":
         return element.get("type", "available")
@@ -34,7 +34,10 @@ def what(element: ET.Element) -> str:
 
 
 async def test_a_stop_goes_in_order(bee: ClientXMPP, by_hand: ByHand) -> None:
-    """Unlocked first, an item would come back; unavailable first, it would count."""
+    """Unlocked before unsubscribing, an item would come back.
+
+    After leaving, it would count.
+    """
     async with Worker(bee, QUEUE, NODE, parallel=2, grace_s=0) as worker:
         await by_hand.subscribe()
         await by_hand.deliver("begun", "t1")
@@ -54,7 +57,7 @@ async def test_a_stop_goes_in_order(bee: ClientXMPP, by_hand: ByHand) -> None:
 async def test_what_runs_is_finished_and_the_rest_released(
     bee: ClientXMPP, queue: Queue
 ) -> None:
-    """A deployment stops workers all day long; it must cost no work."""
+    """Deployments stop workers all day long: that must cost no work."""
     await queue.create()
     await queue.publish("a", "b", "c", "d")
     handler = Handler()
@@ -75,7 +78,7 @@ async def test_what_runs_is_finished_and_the_rest_released(
 async def test_a_worker_stops_as_soon_as_nothing_runs(
     bee: ClientXMPP, queue: Queue, running: int
 ) -> None:
-    """The time of grace is an upper bound; nobody waits for it without a reason."""
+    """The grace time is only an upper limit."""
     await queue.create()
     for item_id in "ab"[:running]:
         await queue.publish(item_id)
@@ -94,7 +97,7 @@ async def test_a_worker_stops_as_soon_as_nothing_runs(
 async def test_a_stop_goes_on_when_who_waits_for_it_is_cancelled(
     bee: ClientXMPP, by_hand: ByHand
 ) -> None:
-    """What is left would stay locked, and more items would come for nobody."""
+    """Otherwise items would stay locked, and more would come."""
     worker = Worker(bee, QUEUE, NODE, grace_s=0)
     async with worker:
         await by_hand.subscribe()
@@ -115,7 +118,7 @@ async def test_a_stop_goes_on_when_who_waits_for_it_is_cancelled(
 async def test_a_worker_that_stops_takes_nothing_from_another_of_its_client(
     bee: ClientXMPP, queue: Queue
 ) -> None:
-    """Unavailable presence is the client's, and ends locks of all its nodes."""
+    """Unavailable presence concerns the whole client, and ends locks in all its nodes."""
     await queue.create()
     await queue.owner.create(QUEUE, "other", {"pubsub#access_model": "open"})
     await queue.publish("i")
@@ -134,7 +137,10 @@ async def test_a_worker_that_stops_takes_nothing_from_another_of_its_client(
 async def test_a_client_has_one_worker_of_a_queue_at_a_time(
     bee: ClientXMPP, queue: Queue
 ) -> None:
-    """The subscription is the client's: both would get each item, and do it."""
+    """The subscription belongs to the client.
+
+    Both workers would get each item, and do it.
+    """
     await queue.create()
     async with Worker(bee, QUEUE, NODE) as worker:
         await worker.subscribed()
@@ -156,7 +162,7 @@ async def subscribers(queue: Queue) -> object:
 async def test_who_works_on_unsubscribes_for_one_who_had_no_answer(
     bee: ClientXMPP, by_hand: ByHand, monkeypatch: pytest.MonkeyPatch, condition: str
 ) -> None:
-    """Else items would go on to come for a node where nobody works any more."""
+    """Otherwise items would still come for a node where no worker runs."""
     monkeypatch.setattr("qos.worker.worker._STOP_S", 0.05)
     async with by_hand.worker(bee, resubscribe_s=0.2):
         await by_hand.subscribe()
@@ -181,7 +187,7 @@ def node_in(request: ET.Element) -> str | None:
 async def test_the_subscription_of_a_new_worker_is_not_taken_for_an_old_ones(
     bee: ClientXMPP, by_hand: ByHand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is of the same client and node: there is only one."""
+    """There is only one subscription for a client and a node."""
     monkeypatch.setattr("qos.worker.worker._STOP_S", 0.05)
     async with by_hand.worker(bee, resubscribe_s=0.2):
         await by_hand.subscribe()
@@ -198,7 +204,7 @@ async def test_the_subscription_of_a_new_worker_is_not_taken_for_an_old_ones(
 async def test_what_runs_longer_than_the_grace_time_is_cancelled_and_released(
     bee: ClientXMPP, queue: Queue
 ) -> None:
-    """Whoever stops a worker waits for it, but not for ever."""
+    """A stop waits, but not for ever."""
     await queue.create()
     await queue.publish("i")
     handler = Handler()
@@ -213,14 +219,14 @@ async def test_what_runs_longer_than_the_grace_time_is_cancelled_and_released(
 
 
 async def counts(queue: Queue) -> dict[str, int | None]:
-    """The delivery counts of the items that are there, by id."""
+    """The delivery counts of the present items, by id."""
     await queue.until(acquired=0)
     found = queue.owner.browse(QUEUE, NODE)
     return {each.item_id: each.delivery_count async for each in found}
 
 
 async def test_a_second_stop_does_not_wait(bee: ClientXMPP, queue: Queue) -> None:
-    """Who presses Ctrl-C twice means it."""
+    """A user who presses Ctrl-C twice means it."""
     await queue.create()
     await queue.publish("i")
     handler = Handler()
@@ -238,7 +244,7 @@ async def test_a_second_stop_does_not_wait(bee: ClientXMPP, queue: Queue) -> Non
 async def test_a_signal_stops_the_worker(
     bee: ClientXMPP, queue: Queue, number: signal.Signals
 ) -> None:
-    """This is how the system asks a process to end; handlers are put back after."""
+    """This is how a system ends processes. The former handlers are restored."""
     await queue.create()
     await queue.publish("i")
     before = signal.getsignal(number)
@@ -253,7 +259,7 @@ async def test_a_signal_stops_the_worker(
         handler.go_on.set()
         await working
     assert handler.jobs[0].outcome is ItemOutcome.ACCEPTED
-    if number is signal.SIGINT:  # asyncio puts back Python's default for it
+    if number is signal.SIGINT:  # asyncio restores Python's default for it
         before = signal.default_int_handler
     assert signal.getsignal(number) == before
 
@@ -261,7 +267,10 @@ async def test_a_signal_stops_the_worker(
 async def test_a_signal_stops_all_workers_that_asked_for_it(
     bee: ClientXMPP, queue: Queue, log_in: LogIn
 ) -> None:
-    """A loop has one handler for a signal; one that has ended takes it from nobody."""
+    """A loop has one handler per signal.
+
+    A worker that ends must not remove it for others.
+    """
     await queue.create()
     before = signal.getsignal(signal.SIGTERM)
     clients = [bee, await log_in("bee/2"), await log_in("bee/3")]
@@ -296,7 +305,7 @@ async def test_a_worker_that_was_stopped_before_it_began_takes_nothing(
 async def test_an_iteration_ends_when_the_worker_is_stopped(
     bee: ClientXMPP, queue: Queue
 ) -> None:
-    """The loop is finished where it stands, with its job."""
+    """The loop ends where it stands, with its job."""
     await queue.create()
     await queue.publish("a", "b")
     jobs = []
@@ -313,7 +322,7 @@ async def test_an_iteration_ends_when_the_worker_is_stopped(
 async def test_an_exception_that_leaves_the_block_releases_all(
     bee: ClientXMPP, queue: Queue
 ) -> None:
-    """The items are not to blame for what else the application does."""
+    """The items must not suffer from other errors of the application."""
     await queue.create()
     await queue.publish("a", "b")
 
@@ -331,7 +340,10 @@ async def test_an_exception_that_leaves_the_block_releases_all(
 async def test_a_run_that_is_cancelled_releases_all(
     bee: ClientXMPP, queue: Queue
 ) -> None:
-    """A task group that fails cancels its tasks; the items must not wait for that."""
+    """A task group that fails cancels its tasks.
+
+    The items must not wait for their locks.
+    """
     await queue.create()
     await queue.publish("a", "b")
     handler = Handler()
@@ -349,7 +361,7 @@ async def test_a_run_that_is_cancelled_releases_all(
 async def test_an_item_that_comes_when_the_worker_has_stopped_is_released(
     bee: ClientXMPP, by_hand: ByHand
 ) -> None:
-    """It was on its way; nobody here will ever begin it."""
+    """It was in flight; this worker will never begin it."""
     async with by_hand.worker(bee, parallel=2) as worker:
         await by_hand.subscribe()
         worker.stop()
@@ -365,7 +377,7 @@ async def test_an_item_that_comes_when_the_worker_has_stopped_is_released(
 async def test_an_accept_that_is_under_way_is_waited_for(
     bee: ClientXMPP, by_hand: ByHand
 ) -> None:
-    """The work is done: to release the item now would have it done again."""
+    """The work is done: if it were released now, it would be done again."""
     worker = Worker(bee, QUEUE, NODE, grace_s=0)
     handler = Handler()
     working = asyncio.create_task(worker.run(handler))
@@ -385,7 +397,7 @@ async def test_an_accept_that_is_under_way_is_waited_for(
 async def test_a_handler_that_does_not_end_holds_nothing_up(
     bee: ClientXMPP, queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its item is released all the same, and what it does later is refused."""
+    """Its item is released all the same, and its later calls are refused."""
     monkeypatch.setattr("qos.worker.worker._STOP_S", 0.05)
     await queue.create()
     await queue.publish("i")
@@ -416,7 +428,7 @@ async def test_a_handler_that_does_not_end_holds_nothing_up(
 async def test_a_stop_without_a_service_ends_too(
     bee: ClientXMPP, queue: Queue, log_in: LogIn
 ) -> None:
-    """A machine is switched off whatever else is broken."""
+    """A machine must be able to shut down whatever else is broken."""
     await queue.create()
     await queue.publish("i")
     async with Worker(bee, QUEUE, NODE, grace_s=0) as worker:

@@ -1,4 +1,4 @@
-"""A worker takes items, works on them, and each of them ends as it should."""
+"""A worker takes items and works on them, and each ends as it should."""
 
 import ast
 import asyncio
@@ -63,7 +63,7 @@ async def test_a_job_says_what_the_event_says(bee: ClientXMPP, queue: Queue) -> 
 async def test_there_are_never_more_jobs_than_parallel(
     bee: ClientXMPP, queue: Queue
 ) -> None:
-    """It says how much an application can bear."""
+    """It is a limit of the application."""
     await queue.create()
     await queue.publish(*(f"i{number}" for number in range(9)))
     handler = Handler()
@@ -97,7 +97,7 @@ async def test_a_clean_exit_accepts(bee: ClientXMPP, queue: Queue) -> None:
 async def test_an_exception_is_a_failed_delivery_and_goes_on(
     bee: ClientXMPP, queue: Queue
 ) -> None:
-    """Whoever wrote the block hears of it, and so does the service."""
+    """The caller of the block gets the exception, and the service a failure."""
     await queue.create()
     await queue.publish("i")
     async with Worker(bee, QUEUE, NODE) as worker:
@@ -114,7 +114,7 @@ async def test_an_exception_is_a_failed_delivery_and_goes_on(
 async def test_a_cancelled_job_is_released_and_does_not_count(
     bee: ClientXMPP, queue: Queue
 ) -> None:
-    """It is not the item's fault that somebody was in a hurry."""
+    """The item must not suffer because the application was in a hurry."""
     await queue.create()
     await queue.publish("i")
     async with Worker(bee, QUEUE, NODE) as worker:
@@ -140,7 +140,10 @@ async def test_a_cancelled_job_is_released_and_does_not_count(
 async def test_what_a_handler_waits_for_can_be_cancelled_without_harm(
     bee: ClientXMPP, queue: Queue, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A shared download that somebody gives up: the job has failed, and the next comes."""
+    """For example a shared download that is given up.
+
+    The job fails, and the next one comes.
+    """
     await queue.create()
     await queue.publish("bad", "good")
     handler = Handler(asyncio.CancelledError())
@@ -156,7 +159,7 @@ async def test_what_a_handler_waits_for_can_be_cancelled_without_harm(
 
 
 async def test_what_was_settled_inside_stays_so(bee: ClientXMPP, queue: Queue) -> None:
-    """The block knows better than its end, also when it then fails."""
+    """A settlement inside the block counts, even if the block then fails."""
     await queue.create()
     await queue.publish("good", "bad")
     async with Worker(bee, QUEUE, NODE, parallel=2) as worker:
@@ -202,7 +205,7 @@ async def test_an_item_that_cannot_be_handled_here_goes_to_another(
 async def test_a_handler_that_fails_is_called_again_until_the_item_is_dead(
     bee: ClientXMPP, queue: Queue, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A poisoned item must end, and must not end the worker."""
+    """A poisoned item must end, but must not end the worker."""
     await queue.create(max_deliveries=3)
     await queue.publish("poison", "good")
     tried = []
@@ -230,7 +233,7 @@ async def test_a_handler_that_fails_is_called_again_until_the_item_is_dead(
 async def test_an_unrecoverable_error_gives_all_back_and_ends_the_run(
     bee: ClientXMPP, queue: Queue, error: Exception
 ) -> None:
-    """XEP-0254 §4: who goes on would fail the whole queue, item by item."""
+    """XEP-0254 §4: otherwise the worker would fail the whole queue, item by item."""
     await queue.create()
     await queue.publish("a", "b", "c")
     handler = Handler(error)
@@ -242,7 +245,7 @@ async def test_an_unrecoverable_error_gives_all_back_and_ends_the_run(
         with pytest.raises(type(error)) as caught:
             await working
     assert caught.value is error
-    # Nothing counts as failed, whatever became of the other handler.
+    # Nothing counts as failed, whatever the other handler has done.
     stats = await queue.stats()
     assert (stats["acquired"], stats["subscribers"]) == (0, 0)
     items = queue.owner.browse(QUEUE, NODE)
@@ -253,7 +256,7 @@ async def test_an_unrecoverable_error_gives_all_back_and_ends_the_run(
 async def test_an_unrecoverable_error_in_a_loop_gives_all_back_too(
     bee: ClientXMPP, queue: Queue
 ) -> None:
-    """The same rule holds for the other way to work."""
+    """The same rule holds for the loop."""
     await queue.create()
     await queue.publish("a", "b")
 
@@ -275,7 +278,7 @@ async def test_an_unrecoverable_error_in_a_loop_gives_all_back_too(
 async def test_a_queue_that_is_not_there_is_told_at_once(
     bee: ClientXMPP, queue: Queue
 ) -> None:
-    """A misspelt name would wait for ever, and nobody would know."""
+    """With a misspelt name it would wait for ever, without notice."""
     with pytest.raises(RequestRefused, match="item-not-found"):
         await Worker(bee, QUEUE, "nowhere").run(Handler())
     async with Worker(bee, QUEUE, "nowhere") as worker:
@@ -288,7 +291,7 @@ async def test_a_queue_that_is_not_there_is_told_at_once(
 async def test_a_queue_that_one_may_not_read_is_told_at_once(
     bee: ClientXMPP, queue: Queue
 ) -> None:
-    """Likewise: an owner has to act, and no patience helps."""
+    """The owner has to change that; waiting does not help."""
     await queue.owner.create(QUEUE, NODE, {"pubsub#access_model": "whitelist"})
     with pytest.raises(RequestRefused) as caught:
         await Worker(bee, QUEUE, NODE).run(Handler())
@@ -309,13 +312,13 @@ async def test_a_queue_that_one_may_not_read_is_told_at_once(
 async def test_a_bad_option_is_refused(
     bee: ClientXMPP, options: dict[str, int]
 ) -> None:
-    """Here, where the mistake is, and not by a service that may be away."""
+    """At the mistake itself, not by a service that may be away."""
     with pytest.raises(ValueError, match="must be"):
         Worker(bee, QUEUE, NODE, **options)  # type: ignore[arg-type]
 
 
 async def test_a_worker_loads_the_plugin_itself(log_in: LogIn, queue: Queue) -> None:
-    """The example of the README has no line for it."""
+    """The README's example does not load it."""
     bee = await log_in("bee/2")
     bee.plugin.disable("xep_0254")  # type: ignore[attr-defined]  # slixmpp's lack
     await queue.create()
@@ -330,7 +333,7 @@ async def test_a_worker_loads_the_plugin_itself(log_in: LogIn, queue: Queue) -> 
 async def test_events_come_acknowledged_when_asked_for(
     log_in: LogIn, queue: Queue
 ) -> None:
-    """A plain message can get lost on its way; the lock would have to time out."""
+    """A plain message can be lost; its lock would have to time out."""
     bee = await log_in("bee/2", xep_qos={"trust_acknowledged": "all"})
     await queue.create()
     async with Worker(bee, QUEUE, NODE, parallel=2, events="acknowledged") as worker:
@@ -343,7 +346,7 @@ async def test_events_come_acknowledged_when_asked_for(
 
 
 async def test_a_component_can_work_too(queue: Queue, server: LoopbackServer) -> None:
-    """A gateway at the side of a server works as any client does."""
+    """A gateway beside a server works like any client."""
     component = ComponentXMPP(  # type: ignore[no-untyped-call]  # slixmpp's lack
         BEES, SECRET, server.host, server.component_port
     )
@@ -365,7 +368,7 @@ async def test_a_component_can_work_too(queue: Queue, server: LoopbackServer) ->
 async def test_a_lost_job_ends_its_block_and_not_the_loop(
     bee: ClientXMPP, queue: Queue
 ) -> None:
-    """That a lock ends is an everyday thing; the next item waits."""
+    """A lost lock is normal; the next item waits."""
     await queue.create()
     await queue.publish("i")
     async with Worker(bee, QUEUE, NODE) as worker:
@@ -382,7 +385,7 @@ async def test_a_lost_job_ends_its_block_and_not_the_loop(
 async def test_a_job_goes_to_somebody_else_when_the_one_it_was_for_is_cancelled(
     bee: ClientXMPP, by_hand: ByHand
 ) -> None:
-    """One that waits is called for each; nobody else would look until the next."""
+    """Each waiting call is tried; otherwise the job would wait for the next event."""
     async with by_hand.worker(bee, parallel=2) as worker:
         await by_hand.subscribe()
         first = asyncio.ensure_future(anext(worker))
@@ -404,7 +407,10 @@ async def test_a_job_goes_to_somebody_else_when_the_one_it_was_for_is_cancelled(
 async def test_the_worker_in_the_readme_works_on_and_stops_when_it_is_told_to(
     bee: ClientXMPP, queue: Queue
 ) -> None:
-    """A newcomer copies it: several at once, a bad item ends nothing, and SIGTERM does."""
+    """Newcomers copy it.
+
+    It runs several jobs, survives a bad item, and stops on SIGTERM.
+    """
     await queue.create(max_deliveries=1)
     readme = (Path(__file__).parents[2] / "README.md").read_text()
     (text,) = re.findall(r"```python\n(from qos.worker .*?)```", readme, re.DOTALL)

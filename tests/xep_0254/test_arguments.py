@@ -24,7 +24,10 @@ QUEUE = "queue.localhost"
 
 @pytest.fixture
 async def client() -> AsyncIterator[ClientXMPP]:
-    """Not connected: what passes the checks raises NoAnswer."""
+    """A client without a connection.
+
+    A request that passes the checks raises NoAnswer.
+    """
     client = ClientXMPP("bee@localhost/1", "secret")
     client.register_plugin("xep_0254")
     yield client
@@ -49,7 +52,7 @@ Wrong = Mapping[str, Sequence[object]]
 
 
 def calls(client: ClientXMPP) -> dict[str, tuple[Given, Wrong]]:
-    """Of each public method: valid arguments, and wrong ones of a right type."""
+    """For each public method: valid arguments, and wrong ones of the right type."""
     return {
         "of": ({"xmpp": client}, {}),
         "create": (WHERE, {"service": NO_JIDS, **NO_CONFIG}),
@@ -128,11 +131,11 @@ def calls(client: ClientXMPP) -> dict[str, tuple[Given, Wrong]]:
 async def test_every_argument_of_the_plugin_is_checked_and_nothing_is_left(
     client: ClientXMPP, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A service would refuse most of it; the rest would mean something else there."""
+    """A service would refuse most of them, and misunderstand the rest."""
     queues = XEP_0254.of(client)
     sent: list[str] = []
     monkeypatch.setattr(client, "send_raw", sent.append)
-    # As in a session: what passes the checks would be sent.
+    # As in a session: a request that passes the checks would be sent.
     queues._channel.own = "bee@localhost/1"
     table = calls(client)
     methods = {
@@ -173,7 +176,7 @@ async def test_what_is_right_passes_the_checks(client: ClientXMPP) -> None:
 
 
 async def test_every_field_of_a_new_item_is_checked() -> None:
-    """An item with `priority=10` would be refused by the service, and nothing stored."""
+    """The service would refuse an item with `priority=10`, and nothing would be stored."""
     wrong: Wrong = {
         "item_id": ("",),
         "priority": (-1, 10),
@@ -207,7 +210,7 @@ async def test_a_payload_is_one_xml_element_and_is_not_shown(
 async def test_every_option_of_the_plugin_is_checked(
     option: str, values: Sequence[object]
 ) -> None:
-    """A misspelt one was ignored without a word."""
+    """A misspelt option was silently ignored."""
     assert option in XEP_0254.default_config or option == "timeout"
     assert len(XEP_0254.default_config) == 3, "or one is missing here"
     for value in values:

@@ -1,4 +1,4 @@
-"""What a service says of itself and of its nodes (XEP-0030, XEP-0254 §3)."""
+"""The disco answers of a service and its nodes (XEP-0030, XEP-0254 §3)."""
 
 from collections.abc import Iterator
 from xml.etree import ElementTree as ET
@@ -35,7 +35,7 @@ def features(query: ET.Element) -> list[str]:
 
 
 def test_a_service_says_that_it_has_queues() -> None:
-    """XEP-0254 §3: MUST. And what of XEP-0060 there is, and our extensions."""
+    """XEP-0254 §3: MUST. The supported parts of XEP-0060 and our extensions too."""
     found = disco.SERVICE_FEATURES
     assert {QUEUEING, PUBSUB, f"{PUBSUB}#publish", "xmpp-qos:queue:0"} <= set(found)
     assert {f"xmpp-qos:queue:0#{name}" for name in ("extend", "rejected")} <= set(found)
@@ -57,7 +57,7 @@ def test_a_service_says_that_it_has_queues() -> None:
     ],
 )
 def test_what_is_not_offered_is_not_announced(name: str) -> None:
-    """A client believes it, and fails."""
+    """A client would rely on it, and fail."""
     assert f"{PUBSUB}#{name}" not in disco.SERVICE_FEATURES
 
 
@@ -100,7 +100,7 @@ def test_any_numbers_of_a_node_come_back(stats: dict[str, int | float | None]) -
 
 
 def test_numbers_of_other_forms_are_not_those_of_a_node() -> None:
-    """XEP-0128: a service may say more in forms of its own."""
+    """XEP-0128: a service may add forms of its own."""
     form = (
         "<x xmlns='jabber:x:data' type='result'><field var='FORM_TYPE'><value>{}</value>"
         "</field><field var='queue#dead'><value>{}</value></field>"
@@ -119,7 +119,7 @@ def nodes_in(query: ET.Element) -> list[str]:
 
 
 def test_all_nodes_are_listed() -> None:
-    """XEP-0060 §5.2; without pages, to who asks for none."""
+    """XEP-0060 §5.2; without pages for a client that asks for none."""
     query = answer(disco.render_items(request(), ["a", "b&"], service=SERVICE))
     assert nodes_in(query) == ["a", "b&"]
     assert query.find(f"{RSM}set") is None

@@ -1,4 +1,4 @@
-"""The events of a queue: XEP-0254's listings, there and back, and hostile ones."""
+"""The events of a queue: XEP-0254's listings, written and read, and hostile ones."""
 
 import math
 from dataclasses import replace
@@ -42,7 +42,7 @@ texts = st.text(
     | st.sampled_from("\t\n\r<>&'\"]")
 )
 names = st.sampled_from(["a", "b", "item", "retract", "é", "a-b"])
-#: That of XML itself is bound to a prefix, and no name but these is in it.
+#: The namespace of XML itself is bound to a prefix, with no other names in it.
 namespaces = st.sampled_from(["", EVENT, "urn:a", "urn:b", "jabber:client", "u'&<"])
 
 
@@ -70,7 +70,7 @@ def infoset(element: ET.Element) -> object:
 
 
 def on_stream(text: str, namespace: str = "jabber:client") -> ET.Element:
-    """As the receiver's parser sees it, which reads it in the stream's namespace."""
+    """The stanza as the receiver's parser sees it, in the namespace of the stream."""
     return ET.XML(f"<stream xmlns='{namespace}'>{text}</stream>")[0]
 
 
@@ -108,8 +108,10 @@ def test_an_item_is_notified_as_in_the_text(stream: str) -> None:
 
 
 def test_an_event_is_bounced_and_not_stored_when_its_worker_is_gone() -> None:
-    """No type: a server drops a headline silently. And nobody is to find an item in
-    his offline messages whose lock has ended long ago."""
+    """No type: a server silently drops a headline.
+
+    An offline worker must not find an item later whose lock ended long ago.
+    """
     message = on_stream(events.render_items(BEE, [(ITEM, "")], event_id="e", now=NOW))
     assert message.get("type") is None
     assert message.get("from") is None
@@ -129,7 +131,10 @@ def test_a_delete_is_notified_as_in_the_text() -> None:
 
 
 def test_an_unlock_is_notified_in_the_registered_namespace() -> None:
-    """Listing 11 has another one than the text's own registration: row 4."""
+    """The namespace of listing 11 differs from that in the XEP's registration.
+
+    Row 4.
+    """
     text = events.render_unlock(BEE, NODE, [ID, "b"], event_id="baz", sender=SERVICE)
     items = on_stream(text).find(f"{{{EVENT}}}event/{{{EVENT}}}items")
     assert items is not None
@@ -142,7 +147,7 @@ def test_an_unlock_is_notified_in_the_registered_namespace() -> None:
 
 @pytest.mark.parametrize("namespace", [QUEUEING, QUEUEING_OLD])
 def test_an_unlock_is_read_in_both_namespaces(namespace: str) -> None:
-    """Another service may have gone by the listing."""
+    """Another service may follow the listing."""
     text = (
         f"<message><event xmlns='{EVENT}'><items node='{NODE}'>"
         f"<unlock xmlns='{namespace}' id='{ID}'/></items></event></message>"
@@ -210,7 +215,7 @@ def test_whatever_is_sent_is_read(
     published: float,
     ttl: float | None,
 ) -> None:
-    """Ids and nodes are any text, payloads any XML: nothing is lost on the way."""
+    """Ids and nodes can be any text, payloads any XML: nothing may be lost."""
     xml = "" if payload is None else payload_text(payload)
     item = replace(
         ITEM,
@@ -260,7 +265,7 @@ def test_whatever_ids_are_notified_are_read(ids: list[str], node: str) -> None:
 
 
 def test_an_item_is_new_to_its_first_holder_only() -> None:
-    """AMQP 1.0 messaging §3.2.1; also when the event is sent again with the same lock."""
+    """AMQP 1.0 messaging §3.2.1; even if the event is sent again for the same lock."""
     first = read(events.render_items("a", [(ITEM, "")], event_id="e", now=NOW))
     assert first.items[0].first_acquirer
     later = replace(ITEM, order=7)
@@ -269,7 +274,7 @@ def test_an_item_is_new_to_its_first_holder_only() -> None:
 
 
 def test_a_ttl_that_is_over_is_nothing_and_not_less() -> None:
-    """ttl is not looked at while the item is locked; it may pass."""
+    """The ttl is not checked while the item is locked, and may pass meanwhile."""
     late = replace(ITEM, expires_at=NOW - 5)
     event = read(events.render_items("a", [(late, "")], event_id="e", now=NOW))
     assert event.items[0].ttl == 0.0
@@ -279,7 +284,7 @@ def test_a_ttl_that_is_over_is_nothing_and_not_less() -> None:
 
 
 def test_the_largest_item_fits_into_a_stanza() -> None:
-    """Prosody takes 256 KiB; a larger one would end the stream of the service."""
+    """Prosody accepts 256 KiB; a larger stanza would end the stream of the service."""
     worst = replace(
         ITEM,
         item_id="'" * 1024,
@@ -304,7 +309,10 @@ def test_the_largest_item_fits_into_a_stanza() -> None:
 def test_items_are_split_over_as_few_events_as_they_fit_into(
     sizes: list[int], bytes_max: int
 ) -> None:
-    """All of them, in their order, and no event over the limit that has several."""
+    """All items, in their order.
+
+    An event with several items never exceeds the limit.
+    """
     items = []
     for number, size in enumerate(sizes):
         payload = f"<a>{'x' * size}</a>"
@@ -339,7 +347,7 @@ def event_of(content: str, message: str = "<message>") -> Event | None:
 
 
 def test_an_item_of_a_service_without_our_extensions_is_read() -> None:
-    """Listing 5 to the letter: no token, and nothing known of its past."""
+    """Listing 5 exactly: without token and without history."""
     event = event_of(
         f"<items node='{NODE}'><item id='{ID}'>\n {PAYLOAD}\n</item></items>"
     )
@@ -373,7 +381,9 @@ def test_a_message_without_an_event_is_none() -> None:
 
 
 def test_an_event_that_bounced_is_none() -> None:
-    """Whoever sends an error with an event in it would be handed items otherwise."""
+    """Otherwise anybody could hand out items by sending an error that contains an
+    event.
+    """
     content = f"<items node='n'><item id='{ID}'/></items>"
     assert event_of(content, "<message type='error'>") is None
     assert event_of(content, "<message type='headline'>") is not None
@@ -429,7 +439,7 @@ def test_a_payload_that_xml_cannot_carry_is_left_out() -> None:
 
 @given(elements())
 def test_no_message_whatever_raises(element: ET.Element) -> None:
-    """It is the first code of the worker that touches what a stranger has sent."""
+    """This is the first code of the worker that handles a stranger's data."""
     message = ET.Element("{jabber:client}message")
     event = ET.SubElement(message, f"{{{EVENT}}}event")
     items = ET.SubElement(event, f"{{{EVENT}}}items", node="n")

@@ -20,8 +20,8 @@ from xep_0254.namespaces import NODE_CONFIG, SUBSCRIBE_OPTIONS
 DATA = "{jabber:x:data}"
 VALIDATE = "{http://jabber.org/protocol/xdata-validate}"
 
-#: Any text that XML can carry; a parser makes a line feed of a carriage return only
-#: when it is not escaped.
+#: Any text that XML can carry; a parser turns an unescaped carriage return into a line
+#: feed.
 texts = st.text(
     st.characters(exclude_categories=["Cs", "Cc"], exclude_characters="\ufffe\uffff")
     | st.sampled_from("\t\n\r<>&'\"")
@@ -52,7 +52,7 @@ def refuse(fields: list[tuple[str, list[str]]], form_type: str, *, node: bool) -
 
 
 def test_a_form_is_read_whole() -> None:
-    """Fields without a name are text for people; those of one name belong together."""
+    """Fields without a name are text for people; values of one name belong together."""
     form = parse_form(
         ET.XML(
             "<x xmlns='jabber:x:data' type='submit'><title>t</title>"
@@ -66,7 +66,7 @@ def test_a_form_is_read_whole() -> None:
 
 
 def test_a_form_of_another_kind_is_no_form() -> None:
-    """Hostile or broken: defaults, not an exception."""
+    """A hostile or broken form gives defaults, not an exception."""
     assert parse_form(ET.XML("<x/>")) == Form("", "", {})
 
 
@@ -75,7 +75,7 @@ def test_a_form_of_another_kind_is_no_form() -> None:
 def test_queue_requests_is_read_with_and_without_its_prefix(
     form_type: str, var: str
 ) -> None:
-    """queue.md row 5: the text has it both ways."""
+    """queue.md row 5: the XEP has both forms."""
     assert options((var, ["5"]), form_type=form_type) == {"pubsub#queue_requests": "5"}
 
 
@@ -88,7 +88,7 @@ def test_unknown_options_of_a_subscription_do_not_count() -> None:
 
 
 def test_standard_fields_of_a_node_that_we_do_not_have_are_left_out() -> None:
-    """Clients send back whole forms of other services."""
+    """Clients send back whole forms made for other services."""
     given = node_fields(
         ("pubsub#persist_items", ["1"]),
         ("pubsub#children", ["a", "b"]),
@@ -119,7 +119,7 @@ def test_a_form_for_something_else_is_refused(node: bool, form_type: str) -> Non
 def test_a_field_of_a_node_that_there_is_not_is_refused(
     fields: list[tuple[str, list[str]]],
 ) -> None:
-    """A limit that was misspelt would be no limit."""
+    """A misspelt limit would be no limit."""
     assert refuse(fields, "", node=True) == "invalid-options"
 
 
@@ -144,7 +144,7 @@ def by_var(xml: str) -> dict[str, ET.Element]:
 
 
 def test_a_form_to_be_filled_in_says_what_its_fields_may_be() -> None:
-    """A client shows it to people: labels, kinds, choices, ranges, what must be given."""
+    """A client shows it to people: labels, kinds, choices, ranges, required fields."""
     fields = by_var(render_form("form", SUBSCRIBE_OPTIONS, SUBSCRIBE_FIELDS, {}))
     assert list(fields) == ["FORM_TYPE", *(field.var for field in SUBSCRIBE_FIELDS)]
     hidden = fields["FORM_TYPE"]
@@ -184,7 +184,7 @@ def test_a_number_without_a_most_has_only_a_least() -> None:
 
 
 def test_a_submitted_form_is_short() -> None:
-    """What the service knows already is not sent; what we do not know, is."""
+    """Only values that the service does not know already are sent."""
     xml = render_form("submit", NODE_CONFIG, NODE_FIELDS, {"x": "1", "queue#ttl": "5"})
     assert "label" not in xml
     assert "option" not in xml
@@ -217,7 +217,7 @@ def test_the_options_form_at_its_defaults_still_asks_for_queue_requests() -> Non
 
 @given(st.dictionaries(texts.filter(bool), texts))
 def test_any_values_come_back_as_they_were(values: dict[str, str]) -> None:
-    """Names of dead-letter nodes are up to their owners."""
+    """The owner of a dead-letter node chooses its name."""
     values.pop("FORM_TYPE", None)
     form = parse_form(ET.XML(render_form("submit", "u", (), values)))
     assert form.values == {var: (value,) for var, value in values.items()}

@@ -1,7 +1,7 @@
-"""XEP_0254, the side of those who ask: what it sends, and what it makes of answers.
+"""XEP_0254 as a client: the requests that it sends, and how it reads the answers.
 
-Against a component by hand, which says what no service of ours would, and against
-the service.
+Against a scripted component, which answers as no service of ours would, and against the
+real service.
 """
 
 import asyncio
@@ -71,7 +71,7 @@ async def bob(server: LoopbackServer, stack: contextlib.AsyncExitStack) -> Clien
 async def by_hand(
     server: LoopbackServer, stack: contextlib.AsyncExitStack
 ) -> RawComponent:
-    """The queue service, by hand."""
+    """The queue service, scripted by a test."""
     component = RawComponent(QUEUE, "hush", port=server.component_port)
     return await stack.enter_async_context(component)
 
@@ -80,7 +80,7 @@ async def by_hand(
 async def service(
     server: LoopbackServer, tmp_path: Path
 ) -> AsyncIterator[QueueService]:
-    """The queue service, ours."""
+    """Our real queue service."""
     component = component_of(server, QUEUE)
     service = QueueService(component, f"sqlite:{tmp_path}/queues.db", creators="all")
     try:
@@ -99,7 +99,7 @@ def component_of(server: LoopbackServer, jid: str) -> ComponentXMPP:
 
 
 def answer(request: ET.Element, content: str = "", **changes: str) -> str:
-    """An iq of type result to a request, or what the changes make of it."""
+    """An iq of type result for a request, with changes."""
     attributes = {
         "type": "result",
         "id": request.attrib["id"],
@@ -112,7 +112,7 @@ def answer(request: ET.Element, content: str = "", **changes: str) -> str:
 
 
 def refusal(request: ET.Element, condition: str, type_: str = "cancel") -> str:
-    """Of the service itself."""
+    """A refusal from the service itself."""
     content = (
         f"<error type='{type_}' by='{request.attrib['to']}'>"
         f"<{condition} xmlns='{STANZAS}'/></error>"
@@ -128,7 +128,7 @@ def event(content: str, *, to: str = "bob@localhost/1", sender: str = QUEUE) -> 
 
 
 async def in_step(bob: ClientXMPP, component: RawComponent) -> None:
-    """Return when all is handled that the component has sent."""
+    """Return when everything that the component has sent is handled."""
     ping = "<ping xmlns='urn:xmpp:ping'/>"
     await component.send(
         f"<iq type='get' id='step' from='{QUEUE}' to='{bob.boundjid}'>{ping}</iq>"
@@ -142,7 +142,7 @@ async def in_step(bob: ClientXMPP, component: RawComponent) -> None:
 async def test_nothing_is_remembered_of_a_request_that_has_ended(
     bob: ClientXMPP, by_hand: RawComponent
 ) -> None:
-    """However it ended; a worker that runs for years asks billions of times."""
+    """However it ended: a worker that runs for years sends billions of requests."""
     queues = XEP_0254.of(bob)
     pending = queues._channel._pending
 
@@ -168,7 +168,7 @@ async def test_nothing_is_remembered_of_a_request_that_has_ended(
     with pytest.raises(NoAnswer, match="nothing came"):
         await queues.retract(QUEUE, "n", "i", timeout_s=0.01)
     assert not pending
-    # What comes too late is nobody's, and harms nobody.
+    # A late answer has no request any more, and does no harm.
     late = await by_hand.expect(stanza("iq", type="set"))
     await by_hand.send(answer(late))
     await in_step(bob, by_hand)
@@ -178,7 +178,7 @@ async def test_nothing_is_remembered_of_a_request_that_has_ended(
 async def test_an_answer_counts_only_from_whom_was_asked(
     bob: ClientXMPP, by_hand: RawComponent
 ) -> None:
-    """Whoever guesses an id must not be able to settle an item for a worker."""
+    """Somebody who guesses an id must not be able to settle an item for a worker."""
     retracting = asyncio.create_task(XEP_0254.of(bob).retract(QUEUE, "n", "i", "t"))
     request = await by_hand.expect(stanza("iq", type="set"))
     await by_hand.send(answer(request, from_=f"mallory@{QUEUE}"))
@@ -192,7 +192,7 @@ async def test_an_answer_counts_only_from_whom_was_asked(
 async def test_a_refusal_says_all_that_the_error_says(
     bob: ClientXMPP, by_hand: RawComponent
 ) -> None:
-    """What is to be done depends on the condition, its type and who said it."""
+    """The next step of the caller depends on the condition, its type and its sender."""
     creating = asyncio.create_task(XEP_0254.of(bob).create(QUEUE, "n"))
     request = await by_hand.expect(stanza("iq", type="set"))
     content = (
@@ -212,7 +212,7 @@ async def test_a_refusal_says_all_that_the_error_says(
 async def test_an_error_without_a_condition_is_a_refusal_too(
     bob: ClientXMPP, by_hand: RawComponent
 ) -> None:
-    """Listing 9 of other services: whatever they send, the caller hears of it."""
+    """As in listing 9 of other services: the caller hears of any error."""
     purging = asyncio.create_task(XEP_0254.of(bob).purge(QUEUE, "n"))
     request = await by_hand.expect(stanza("iq", type="set"))
     await by_hand.send(answer(request, type="error"))
@@ -223,7 +223,7 @@ async def test_an_error_without_a_condition_is_a_refusal_too(
 async def test_silence_is_no_answer_after_the_time_out(
     bob: ClientXMPP, by_hand: RawComponent
 ) -> None:
-    """A caller who waits for ever cannot repeat; one who is told can."""
+    """A caller that waits for ever cannot repeat the request."""
     with pytest.raises(NoAnswer, match=r"nothing came in 0\.05 s"):
         await XEP_0254.of(bob).retract(QUEUE, "n", "i", "t", timeout_s=0.05)
     request = await by_hand.expect(stanza("iq", type="set"))
@@ -244,7 +244,7 @@ async def test_what_waits_when_the_session_is_lost_hears_of_it(
 
 
 async def test_without_a_session_nothing_is_asked(server: LoopbackServer) -> None:
-    """A request that slixmpp would queue could go out long after it was given up."""
+    """A request queued by slixmpp could be sent long after the caller gave up."""
     client = ClientXMPP("bob@localhost/1", "secret")
     client.register_plugin("xep_0254")
     try:
@@ -260,7 +260,7 @@ async def test_without_a_session_nothing_is_asked(server: LoopbackServer) -> Non
 async def test_a_publish_without_an_answer_is_repeated_with_the_same_ids(
     bob: ClientXMPP, by_hand: RawComponent
 ) -> None:
-    """The service knows a repeat by the id: without it there would be two items."""
+    """The service recognizes a repeat by the id; otherwise there would be two items."""
     plugin = XEP_0254.of(bob)
     plugin.timeout_s = 0.2
     item = NewItem("<a xmlns='u:a'/>", priority=9, ttl=1.5, delay=0.25)
@@ -278,13 +278,13 @@ async def test_a_publish_without_an_answer_is_repeated_with_the_same_ids(
         f"{EXTENSIONS}ttl": "1.5",
         f"{EXTENSIONS}delay": "0.25",
     }
-    assert len(item.item_id) >= 32  # 128 bits, that nobody else's can be
+    assert len(item.item_id) >= 32  # 128 random bits
 
 
 async def test_a_publish_that_is_never_answered_is_in_doubt(
     bob: ClientXMPP, by_hand: RawComponent
 ) -> None:
-    """That the service was away the last time says nothing about the first."""
+    """An error that the service is absent now says nothing about the first attempt."""
     plugin = XEP_0254.of(bob)
     plugin.timeout_s = 0.2
     publishing = asyncio.create_task(
@@ -300,7 +300,7 @@ async def test_a_publish_that_is_never_answered_is_in_doubt(
 async def test_a_publish_that_is_refused_is_not_repeated(
     bob: ClientXMPP, by_hand: RawComponent
 ) -> None:
-    """What the service has decided it decides again."""
+    """The service would decide the same again."""
     publishing = asyncio.create_task(XEP_0254.of(bob).publish(QUEUE, "n", [NewItem()]))
     request = await by_hand.expect(stanza("iq", type="set"))
     await by_hand.send(refusal(request, "forbidden", "auth"))
@@ -325,7 +325,7 @@ async def test_a_publish_that_is_refused_is_not_repeated(
 def test_what_another_says_is_not_the_services_word(
     condition: str, by: str, is_its_word: bool
 ) -> None:
-    """A server speaks for one who is away, and knows nothing of what that has done."""
+    """A server may answer for an absent service, but does not know what that has done."""
     error = RequestRefused(condition, to=QUEUE, what="publish", type="cancel", by=by)
     assert error.unreachable is not is_its_word
 
@@ -333,7 +333,7 @@ def test_what_another_says_is_not_the_services_word(
 async def test_a_publish_waits_for_the_session_to_come_back(
     bob: ClientXMPP, service: QueueService, server: LoopbackServer
 ) -> None:
-    """A publisher loses its connection at any time; its items are not lost by that."""
+    """A publisher may lose its connection at any time, but not its items."""
     plugin = XEP_0254.of(bob)
     plugin.retry_s = NEVER_S
     await plugin.create(QUEUE, "n")
@@ -367,7 +367,10 @@ async def test_a_stanza_over_the_servers_limit_is_not_sent(bob: ClientXMPP) -> N
 async def test_an_element_that_is_published_stays_as_it_was(
     bob: ClientXMPP, service: QueueService
 ) -> None:
-    """It is the application's; and what arrives is the same, without a namespace too."""
+    """It belongs to the application.
+
+    What arrives is the same, even without a namespace.
+    """
     plugin = XEP_0254.of(bob)
     await plugin.create(QUEUE, "n")
     payload = ET.Element("a", {"z": "1", "b": "2"})
@@ -387,7 +390,7 @@ def canonical(xml: str) -> str:
 
 
 def events_of(client: ClientXMPP) -> tuple[list[Event], list[Message]]:
-    """What a listener to the node gets, and what the application's handlers get."""
+    """The events that a listener to the node gets, and those that handlers get."""
     listened: list[Event] = []
     handled: list[Message] = []
     XEP_0254.of(client).add_listener(QUEUE, "n", listened.append)
@@ -420,7 +423,7 @@ async def test_an_event_of_the_service_goes_to_the_listener_and_nowhere_else(
 async def test_an_event_that_is_not_the_services_to_us_is_left_alone(
     bob: ClientXMPP, by_hand: RawComponent, to: str, sender: str
 ) -> None:
-    """Anybody can send one, and servers re-route: queue.md §1, row 6."""
+    """Anybody can send such an event, and servers re-route: queue.md §1, row 6."""
     listened, handled = events_of(bob)
     await by_hand.send(event("<item id='i'/>", to=to, sender=sender))
     await in_step(bob, by_hand)
@@ -431,7 +434,7 @@ async def test_an_event_that_is_not_the_services_to_us_is_left_alone(
 async def test_who_does_not_listen_any_more_is_not_called(
     bob: ClientXMPP, by_hand: RawComponent
 ) -> None:
-    """A worker that has ended must not take items."""
+    """A worker that has ended must not get items."""
     listened, handled = events_of(bob)
     XEP_0254.of(bob).remove_listener(QUEUE, "n", listened.append)
     XEP_0254.of(bob).remove_listener(QUEUE, "n", listened.append)
@@ -444,7 +447,7 @@ async def test_who_does_not_listen_any_more_is_not_called(
 async def test_a_listener_that_fails_harms_no_other(
     bob: ClientXMPP, by_hand: RawComponent
 ) -> None:
-    """An exception in a filter would end the connection."""
+    """Otherwise an exception in a filter would end the connection."""
 
     def fail(_event: Event) -> None:
         raise RuntimeError("a bug of the application")
@@ -459,7 +462,7 @@ async def test_a_listener_that_fails_harms_no_other(
 async def test_an_acknowledged_event_reaches_the_listener(
     server: LoopbackServer, service: QueueService
 ) -> None:
-    """It comes through xep_qos, which feeds it to the same filters."""
+    """It comes through xep_qos, which passes it to the same filters."""
     plugins = {"xep_qos": {"trust_acknowledged": "all"}, "xep_0254": {}}
     async with logged_in(server, "bee/1", plugins) as bee:
         plugin = XEP_0254.of(bee)
@@ -478,7 +481,7 @@ async def test_an_acknowledged_event_reaches_the_listener(
 async def test_a_service_of_ours_says_that_a_refusal_is_its_own(
     bob: ClientXMPP, service: QueueService
 ) -> None:
-    """Whoever asks takes no server's word for it."""
+    """So a caller can tell it from the answer of a server in between."""
     with pytest.raises(RequestRefused, match="item-not-found") as caught:
         await XEP_0254.of(bob).retract(QUEUE, "nowhere", "i", "t")
     assert caught.value.by == caught.value.to == QUEUE
@@ -487,7 +490,7 @@ async def test_a_service_of_ours_says_that_a_refusal_is_its_own(
 async def test_an_owner_sets_a_queue_up_and_takes_it_down(
     bob: ClientXMPP, service: QueueService
 ) -> None:
-    """Each request and its answer fit together, for a node from begin to end."""
+    """The requests and their answers fit together, over the whole life of a node."""
     plugin = XEP_0254.of(bob)
     assert await plugin.supports_queueing(QUEUE)
     assert await plugin.create(QUEUE, "n", {"queue#lock_timeout": "7"}) == "n"
@@ -601,7 +604,7 @@ def assert_dead(item: BrowsedItem) -> None:
 async def test_an_unlocked_item_is_available_again_and_counts_if_it_failed(
     bob: ClientXMPP, service: QueueService, outcome: ItemOutcome
 ) -> None:
-    """The two ways to give an item back differ in the count, and nothing else."""
+    """The two ways to give an item back differ only in the count."""
     plugin = XEP_0254.of(bob)
     await plugin.create(QUEUE, "n", {"queue#backoff": "0"})
     events: asyncio.Queue[Event] = asyncio.Queue()
@@ -619,7 +622,7 @@ async def test_an_unlocked_item_is_available_again_and_counts_if_it_failed(
 
 
 async def test_accepting_is_no_unlock(bob: ClientXMPP) -> None:
-    """It would be released, and come again."""
+    """An unlock would release the item, and it would come again."""
     with pytest.raises(LocalProtocolError, match="accepted"):
         await XEP_0254.of(bob).unlock(QUEUE, "n", "i", outcome=ItemOutcome.ACCEPTED)
 
@@ -661,7 +664,7 @@ async def test_who_forgot_to_register_the_plugin_is_told_how() -> None:
 
 @pytest.mark.parametrize("option", ["timeout_s", "retry_s", "stanza_bytes_max"])
 async def test_a_bad_option_is_refused(option: str) -> None:
-    """With it each request would fail, and nobody would know why."""
+    """Otherwise each request would fail for an unknown reason."""
     client = ClientXMPP("bob@localhost/1", "secret")
     try:
         with pytest.raises(ValueError, match=option):
@@ -683,7 +686,7 @@ async def test_a_service_that_is_no_jid_is_the_callers_mistake(
 async def test_when_the_plugin_is_disabled_who_waits_hears_of_it(
     bob: ClientXMPP, by_hand: RawComponent
 ) -> None:
-    """Nothing is left behind on the stream that belongs to the application."""
+    """Nothing may stay on the stream, which belongs to the application."""
     plugin = XEP_0254.of(bob)
     waiting = asyncio.create_task(plugin.delete(QUEUE, "n"))
     await by_hand.expect(stanza("iq", type="set"))
@@ -707,7 +710,7 @@ async def test_a_worker_that_has_answered_a_ping_leaves_nothing_in_memory(
 async def test_a_service_that_cannot_have_its_messages_leaves_its_queues_closed(
     server: LoopbackServer, tmp_path: Path
 ) -> None:
-    """Another attempt in the same process succeeds when the cause has gone."""
+    """Another attempt in the same process succeeds when the cause is gone."""
     url = f"sqlite:{tmp_path}/queues.db"
     holder = store_from_url(f"{url}-messages")
     holder.open()

@@ -1,4 +1,4 @@
-"""How a service refuses: XEP-0254's listings, and errors that stay small."""
+"""Refusals of a service: XEP-0254's listings, and errors that stay small."""
 
 from xml.etree import ElementTree as ET
 
@@ -34,14 +34,14 @@ def request(
 
 
 def read(text: str, stream: str = "jabber:client") -> ET.Element:
-    """As the receiver's parser sees it, which reads it in the stream's namespace."""
+    """The stanza as the receiver's parser sees it, in the namespace of the stream."""
     iq = ET.XML(f"<stream xmlns='{stream}'>{text}</stream>")[0]
     assert iq.tag == f"{{{stream}}}iq"
     return iq
 
 
 def infoset(element: ET.Element) -> object:
-    """Without the white space of the listings, and without the texts of errors."""
+    """The XML without the listings' white space and without the texts of errors."""
     children = [infoset(each) for each in element if each.tag != f"{{{STANZAS}}}text"]
     return element.tag, element.attrib, (element.text or "").strip(), children
 
@@ -76,7 +76,7 @@ def test_a_subscription_without_options_is_answered_with_the_form() -> None:
     (field,) = (each for each in x if each.get("var") == "pubsub#queue_requests")
     assert field.get("type") == "text-single"
     assert field.find(f"{DATA}required") is not None
-    # Without the other fields it is the listing, but for its label and limits.
+    # Without its other fields the form equals the listing, except label and limits.
     for each in list(x):
         if each.get("var") not in ("FORM_TYPE", "pubsub#queue_requests"):
             x.remove(each)
@@ -128,7 +128,7 @@ UNLOCK = f"<unlock xmlns='{QUEUEING}' node='{NODE}'><item id='{ID}'/></unlock>"
 def test_a_settlement_is_refused_as_in_the_text(
     kind: str, asked: str, type_: ErrorType, condition: str
 ) -> None:
-    """Listings 8, 9 and 12 to 15; of type error, which 8 and 9 are not (row 2)."""
+    """Listings 8, 9 and 12 to 15; all of type error, unlike 8 and 9 (row 2)."""
     text = render_refusal(
         request(asked, kind=kind), refusal(condition, type_), sender=SERVICE
     )
@@ -143,7 +143,9 @@ def test_a_settlement_is_refused_as_in_the_text(
 
 
 def test_an_error_says_what_it_is_about_without_what_was_in_it() -> None:
-    """Ids and tokens, so that a worker finds the item; no outcomes, no payloads."""
+    """It has ids and tokens, so that a worker finds the item, but no outcomes or
+    payloads.
+    """
     asked = (
         f"<unlock xmlns='{QUEUEING}' node='{NODE}' x='y'><what/>"
         f"<item xmlns='{PUBSUB}' id='{ID}' q:token='t'><q:rejected>r</q:rejected></item></unlock>"
@@ -188,7 +190,7 @@ def test_options_are_echoed_without_their_form() -> None:
     ],
 )
 def test_what_is_large_or_no_settlement_is_not_echoed(asked: str) -> None:
-    """A small request must not make an answer over the server's limit."""
+    """The answer to a small request must not exceed the server's limit."""
     text = render_refusal(request(asked), unsupported("x<'"))
     assert same(
         text,
@@ -210,7 +212,7 @@ def test_an_error_of_an_owner_is_answered_without_an_echo() -> None:
 
 
 def test_an_error_names_who_says_it() -> None:
-    """RFC 6120 §8.3.1: a server that speaks for one who is away does not."""
+    """RFC 6120 §8.3.1: a server that answers for an absent service does not."""
     error = refusal("forbidden", "auth")
     asked = request("<purge node='n'/>", of=OWNER)
     (said,) = read(render_refusal(asked, error, sender=SERVICE, by="q'"))
@@ -220,7 +222,7 @@ def test_an_error_names_who_says_it() -> None:
 
 
 def test_the_form_is_there_even_if_the_request_is_not() -> None:
-    """Whatever leads to it: the form is a MUST."""
+    """The form is a MUST, whatever the reason of the error."""
     error = refusal("not-acceptable", "modify")
     error.form = True
     iq = read(render_refusal(request("<options/>"), error))
@@ -229,7 +231,7 @@ def test_the_form_is_there_even_if_the_request_is_not() -> None:
 
 @given(st.text())
 def test_the_text_of_an_error_is_said_whatever_is_in_it(problem: str) -> None:
-    """It may quote what a stranger has sent, and must not break the stream."""
+    """It may quote a stranger's text, and must not break the stream."""
     iq = read(render_refusal(request(""), Refusal(problem, condition="c", type="wait")))
     said = iq.findtext(f"{{jabber:client}}error/{{{STANZAS}}}text")
     assert said is not None

@@ -78,7 +78,7 @@ def missing(feature: str) -> tuple[str, str, str, str]:
 
 
 def test_several_items_are_published_at_once_and_nameless_ones_get_an_id() -> None:
-    """XEP-0060's schema has several; who names none gets the name in the answer."""
+    """XEP-0060's schema allows several items; ids not given are in the answer."""
     request = parse(
         f"<publish node='n' ><item q:priority='9' q:ttl='1.5' q:delay='0'/>"
         f"<item id='b' q:delay='2'>{PAYLOAD}</item></publish>"
@@ -96,7 +96,7 @@ def test_several_items_are_published_at_once_and_nameless_ones_get_an_id() -> No
 
 
 def test_the_same_content_has_the_same_digest_however_it_is_written() -> None:
-    """A repeat is known by it, and servers change prefixes, quotes and orders."""
+    """Repeats are recognized by it, and servers change prefixes, quotes and order."""
     payloads = (
         "<a xmlns='u' b='1' c='2' xmlns:p='v' p:d='3'><e/></a>",
         "<x:a xmlns:x='u' xmlns:y='v' y:d='3' c=\"2\" b='1'><x:e></x:e></x:a>",
@@ -113,7 +113,7 @@ def test_the_same_content_has_the_same_digest_however_it_is_written() -> None:
     ["<a xmlns=''/>", "<a xmlns='' b='1'>x</a>", "<a xmlns=''><b xmlns='u'/></a>"],
 )
 def test_a_payload_without_a_namespace_stays_so(payload: str) -> None:
-    """Inside an event it would fall into the namespace of the event otherwise."""
+    """Otherwise it would get the namespace of the event that carries it."""
     request = parse(f"<publish node='n'><item id='i'>{payload}</item></publish>")
     assert isinstance(request, Publish)
     text = request.entries[0].payload
@@ -134,7 +134,7 @@ def test_a_payload_of_exactly_the_limit_is_taken_and_one_byte_more_is_not() -> N
 
 
 def test_the_limit_of_a_payload_is_an_argument() -> None:
-    """A server may take less than Prosody does."""
+    """A server may accept less than Prosody does."""
     request = iq(f"<publish node='n'><item>{PAYLOAD}</item></publish>")
     with pytest.raises(Refusal, match="over the limit of 10"):
         parse_request(request, new_id=counting(), item_bytes_max=10)
@@ -168,7 +168,7 @@ def test_a_priority_out_of_range_is_refused(priority: str) -> None:
 )
 @pytest.mark.parametrize("name", ["ttl", "delay"])
 def test_a_time_that_is_none_is_refused(name: str, value: str) -> None:
-    """Not a number, not finite, negative, or later than anybody means."""
+    """Not a number, not finite, negative, or later than anybody can mean."""
     assert (
         refused(f"<publish node='n'><item q:{name}='{value}'/></publish>")
         == malformed()
@@ -176,7 +176,10 @@ def test_a_time_that_is_none_is_refused(name: str, value: str) -> None:
 
 
 def test_ten_years_are_the_longest_time_of_an_item_and_a_week_of_an_extension() -> None:
-    """The documented limits, stated here: read from the code they would follow it."""
+    """The documented limits, written out.
+
+    A test that reads them from the code proves nothing.
+    """
     request = parse(
         "<publish node='n'><item q:ttl='315360000' q:delay='315360000'/></publish>"
     )
@@ -192,7 +195,7 @@ def test_ten_years_are_the_longest_time_of_an_item_and_a_week_of_an_extension() 
 def test_a_number_has_forty_characters_at_most(
     read: Callable[[str], float | None],
 ) -> None:
-    """Longer numbers cost time; leading zeros and spaces around are still a number."""
+    """Longer numbers cost time. Leading zeros and surrounding spaces are allowed."""
     assert read("0" * 39 + "7") == 7
     assert read(f" {'0' * 39}7 ") == 7
     assert read("0" * 40 + "7") is None
@@ -257,8 +260,10 @@ def test_ids_of_the_longest_kind_are_taken() -> None:
 
 
 def test_ids_that_grow_when_they_are_escaped_are_refused() -> None:
-    """They are said again in answers and events: a small request would make a
-    stanza over the server's limit, and end the stream of the whole service."""
+    """Ids return in answers and events, where they must fit into a stanza.
+
+    A larger stanza would end the stream of the whole service.
+    """
     ids = [f"{number}{chr(39) * 1000}" for number in range(20)]
     items = "".join(f'<item id="{each}"/>' for each in ids)
     assert len(items) < IDS_BYTES_MAX
@@ -299,7 +304,7 @@ def test_several_items_are_settled_with_their_tokens_and_outcomes(kind: str) -> 
 
 
 def test_several_items_are_retracted_and_notify_does_no_harm() -> None:
-    """XEP-0060 §7.2 has the attribute; who is told is XEP-0254's business here."""
+    """XEP-0060 §7.2 has the attribute; XEP-0254 decides who is notified."""
     request = parse(
         "<retract node='n' notify='1'><item id='a' q:token='t'/><item id='b'/></retract>"
     )
@@ -330,7 +335,7 @@ LONG_TOKEN = "t" * (TOKEN_CHARS_MAX + 1)
     ],
 )
 def test_a_malformed_settlement_is_refused(kind: str, items: str, pubsub: str) -> None:
-    """All or none: one bad item, and nothing is done to any."""
+    """All or none: one bad item, and no item is changed."""
     assert refused(unlock(items), kind) == malformed(pubsub)
     assert refused(f"<retract node='n'>{items}</retract>", kind) == malformed(pubsub)
 
@@ -378,7 +383,9 @@ def test_locks_are_extended_by_their_tokens(namespace: str) -> None:
     ],
 )
 def test_an_extension_without_a_token_or_a_time_is_refused(content: str) -> None:
-    """Without the token, a worker whose lock has ended would extend another's."""
+    """Without the token, a worker whose lock has ended would extend another worker's
+    lock.
+    """
     assert refused(content) == malformed()
 
 

@@ -1,4 +1,4 @@
-"""What is read from a request: XEP-0254's listings, XEP-0060's edges, hostile ones."""
+"""Reading requests: XEP-0254's listings, edge cases of XEP-0060, hostile requests."""
 
 import hashlib
 from collections.abc import Callable
@@ -102,14 +102,14 @@ def entry(item_id: str, payload: str) -> PublishedItem:
 
 @pytest.mark.parametrize("stream", STREAMS)
 def test_every_request_is_known_on_both_kinds_of_stream(stream: str) -> None:
-    """A component's stream has a namespace of its own, and so have its iqs."""
+    """The stream of a component has another namespace, and so have its iqs."""
     request = iq(f"<purge node='{NODE}'/>", of=OWNER, stream=stream)
     assert is_request(request)
     assert parse_request(request, new_id=counting()) == Purge(NODE)
 
 
 def test_what_is_no_request_is_left_to_others() -> None:
-    """The service answers only what is its own: no results, nothing without pubsub."""
+    """The service answers only its own requests: no results, nothing without pubsub."""
     assert not is_request(iq("<purge/>", kind="result"))
     assert not is_request(iq("<purge/>", kind="error"))
     assert not is_request(iq("<purge/>", of="urn:other"))
@@ -117,7 +117,7 @@ def test_what_is_no_request_is_left_to_others() -> None:
 
 
 def test_subscribe_without_options_is_read_so() -> None:
-    """What listing 1 answers: the service has to ask for the options."""
+    """Listing 1: the service must ask for the options."""
     request = parse(f"<subscribe jid='{BEE}' node='{NODE}'/>")
     assert request == Subscribe(NODE, BEE, None)
 
@@ -135,7 +135,7 @@ def test_subscribe_with_options_is_read(var: str, first: str) -> None:
 
 @pytest.mark.parametrize("options", ["<options/>", f"<options>{form()}</options>"])
 def test_options_without_queue_requests_say_nothing_of_it(options: str) -> None:
-    """No default is made up here: the service asks for the field (listing 1)."""
+    """No default is made up: the service asks for the field (listing 1)."""
     request = parse(f"<subscribe jid='{BEE}' node='{NODE}'/>{options}")
     assert isinstance(request, Subscribe)
     assert not request.options
@@ -151,7 +151,7 @@ def test_publish_is_read() -> None:
 
 @pytest.mark.parametrize("kind", ["get", "set"])
 def test_retract_is_read(kind: str) -> None:
-    """Listing 6 has an iq of type get, and means set."""
+    """Listing 6 has an iq of type get, but means set."""
     request = parse(f"<retract node='{NODE}'><item id='{ID}'/></retract>", kind)
     assert request == Retract(NODE, (Settlement(item_id=ID),))
 
@@ -258,7 +258,7 @@ REQUESTS: list[tuple[str, str, str, Request]] = [
     ),
 ]
 
-#: What there is to read and to change, each by its own type.
+#: Requests to read and requests to change, each with its own iq type.
 BOTH = ("<options", "<configure", "<affiliations", "<subscriptions")
 
 
@@ -275,7 +275,7 @@ def test_a_request_is_read(content: str, kind: str, of: str, expected: Request) 
 def test_a_request_is_refused_in_an_iq_of_the_wrong_type(
     content: str, kind: str, of: str
 ) -> None:
-    """A get that changes something, or a set that does not, is a mistake."""
+    """A get that changes something, or a set that only reads, is a mistake."""
     assert refused(content, {"get": "set", "set": "get"}[kind], of) == malformed()
 
 
@@ -343,7 +343,7 @@ def test_a_request_is_refused_in_an_iq_of_the_wrong_type(
 def test_a_malformed_or_unknown_request_is_refused(
     content: str, kind: str, of: str, expected: tuple[str, ...]
 ) -> None:
-    """With the condition that XEP-0060 has for it; nothing is ever left unanswered."""
+    """With the condition of XEP-0060; every request gets an answer."""
     assert refused(content, kind, of) == expected
 
 
@@ -364,7 +364,7 @@ def test_an_affiliation_that_there_is_not_is_refused(
 
 
 def test_two_affiliations_for_one_account_are_refused() -> None:
-    """Which of them would count is nobody's guess."""
+    """It is not clear which of them should count."""
     each = "<affiliation jid='a@b' affiliation='owner'/>"
     content = f"<affiliations node='n'>{each}{each}</affiliations>"
     assert refused(content, "set", OWNER) == malformed()
@@ -374,7 +374,7 @@ def test_two_affiliations_for_one_account_are_refused() -> None:
     "page", ["<before/>", "<before>a</before>", "<index>3</index>"]
 )
 def test_pages_go_forward_only(page: str) -> None:
-    """A refusal, not another page than the one that was asked for."""
+    """A refusal is better than another page than the requested one."""
     pages = f"<set xmlns='http://jabber.org/protocol/rsm'>{page}</set>"
     condition, kind, _, _ = refused(f"<items node='n'/>{pages}", "get")
     assert (condition, kind) == ("feature-not-implemented", "cancel")
@@ -398,7 +398,9 @@ def test_an_iq_with_two_elements_is_refused() -> None:
 
 
 def test_what_xml_cannot_carry_is_refused() -> None:
-    """It cannot come from a stream; a stanza object of the same process may have it."""
+    """It cannot come over a stream, but a stanza object of the same process may have
+    it.
+    """
     request = iq("<publish node='n'><item id='a'><a xmlns='u'/></item></publish>")
     request[0][0][0][0].text = "\x00"
     with pytest.raises(Refusal, match="U\\+0000"):
@@ -410,7 +412,7 @@ def test_what_xml_cannot_carry_is_refused() -> None:
 
 
 def test_a_payload_may_be_nested_deeply() -> None:
-    """Its sender chooses how deep; nothing here may end the process for it."""
+    """Its sender chooses the depth; that must not end the process."""
     depth = 5000
     payload = "<a xmlns='u'>" + "<a>" * depth + "</a>" * depth + "</a>"
     request = parse(f"<publish node='n'><item id='i'>{payload}</item></publish>")
@@ -426,7 +428,10 @@ def message(content: str, kind: str = "normal") -> ET.Element:
 
 
 def test_a_message_publishes_as_an_iq_does() -> None:
-    """queue.md §3: an assured message without an id gets one that derives from it."""
+    """queue.md §3.
+
+    An assured message without an item id gets an id made from its own.
+    """
     content = f"<publish node='n'><item>{PAYLOAD}</item></publish>"
     sent = message(f"<thread/><pubsub xmlns='{PUBSUB}'>{content}</pubsub>")
     request = parse_publish_message(sent, new_id=lambda: "derived")
@@ -441,7 +446,10 @@ def test_another_message_publishes_nothing(content: str) -> None:
 
 
 def test_a_publish_that_bounced_publishes_nothing() -> None:
-    """An error carries what it is about: it would be published by its receiver."""
+    """An error contains the stanza that it is about.
+
+    Its receiver would publish that.
+    """
     content = f"<pubsub xmlns='{PUBSUB}'><publish node='n'><item/></publish></pubsub>"
     assert parse_publish_message(message(content, "error"), new_id=counting()) is None
 

@@ -1,4 +1,4 @@
-"""What a service answers: XEP-0254's listings, XEP-0060's results, and pages."""
+"""Answers of a service: XEP-0254's listings, XEP-0060's results, and pages."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -47,14 +47,14 @@ REQUEST = ET.XML(f"<iq from='{BEE}/foo' id='sub2' to='{SERVICE}' type='set'/>")
 
 
 def read(text: str, stream: str = "jabber:client") -> ET.Element:
-    """As the receiver's parser sees it, which reads it in the stream's namespace."""
+    """The stanza as the receiver's parser sees it, in the namespace of the stream."""
     iq = ET.XML(f"<stream xmlns='{stream}'>{text}</stream>")[0]
     assert iq.tag == f"{{{stream}}}iq"
     return iq
 
 
 def infoset(element: ET.Element) -> object:
-    """Without the white space of the listings, and without the texts of errors."""
+    """The XML without the listings' white space and without the texts of errors."""
     children = [infoset(each) for each in element if each.tag != f"{{{STANZAS}}}text"]
     return element.tag, element.attrib, (element.text or "").strip(), children
 
@@ -96,7 +96,7 @@ def answered(value: Result, listing: str, of: str = PUBSUB) -> None:
 
 
 def test_a_subscription_is_answered_with_its_options() -> None:
-    """Listing 3: the form of type result has what was agreed."""
+    """Listing 3: the form of type result shows the options in force."""
     iq = read(result(SubscribeResult(SUBSCRIPTION)))
     x = iq.find(f"{{{PUBSUB}}}pubsub/{{{PUBSUB}}}options/{DATA}x")
     assert x is not None
@@ -194,7 +194,7 @@ def test_affiliations_are_listed() -> None:
 
 
 def test_configurations_are_forms_to_fill_in() -> None:
-    """XEP-0060 §8.2.1 and §8.3, with what is set or the defaults."""
+    """XEP-0060 §8.2.1 and §8.3, with the values in force or the defaults."""
     node = Node(name="n", identity="i", created_at=NOW, config={"queue#ttl": "7"})
     configure = read(result(ConfigureResult(node)))[0][0]
     assert (configure.tag, configure.get("node")) == (f"{{{OWNER}}}configure", "n")
@@ -257,7 +257,7 @@ def test_an_item_says_where_it_stands(item: Item, state: str) -> None:
 
 
 def test_an_item_is_shown_with_all_that_is_known_of_it() -> None:
-    """A dead letter as its owner sees it: where it died, why, and in whose hands."""
+    """A dead letter as its owner sees it: where it died, why, and its holder."""
     letter = replace(DEAD, origin="orders", origin_id="o", holder="w@example.org/1")
     (element,) = browse(letter, owner=True)
     assert element.attrib == {
@@ -289,13 +289,13 @@ def test_an_item_is_shown_with_all_that_is_known_of_it() -> None:
 
 
 def test_who_works_on_an_item_is_for_its_owner_to_know() -> None:
-    """Anybody may browse an open node; full JIDs of others are not his business."""
+    """Anybody may browse an open node, but must not see the full JIDs of others."""
     (element,) = browse(replace(DEAD, holder="w@example.org/1"))
     assert "w@example.org/1" not in ET.tostring(element, "unicode")
 
 
 def test_a_dead_letter_that_lives_shows_its_history_and_others_do_not() -> None:
-    """An item of a dead-letter node is available there, and one wants to see why."""
+    """In a dead-letter node the item is available, and its readers want to see why."""
     letter = replace(ITEM, origin="orders", origin_id="o", history=HISTORY)
     (shown,) = browse(letter)
     assert shown.find(f"{Q}history") is not None
@@ -305,8 +305,9 @@ def test_a_dead_letter_that_lives_shows_its_history_and_others_do_not() -> None:
 
 
 def test_a_page_says_where_it_begins_and_ends_and_of_how_many() -> None:
-    """XEP-0059 §2.2. By numbers, not by ids: a page is found also after one whose
-    item is gone meanwhile.
+    """XEP-0059 §2.2. Numbers are used instead of ids.
+
+    So the next page is found even if the last item of a page is gone meanwhile.
     """
     items = (ITEM, replace(ITEM, item_id="b", seq=3))
     pubsub = read(result(ItemsResult(node="n", items=items, count=9, now=NOW)))[0]
@@ -327,7 +328,10 @@ def test_an_empty_page_says_only_how_many_there_are() -> None:
 
 
 def test_items_over_the_limit_are_left_for_the_next_page() -> None:
-    """Whole items only; and one at least, or nobody would ever get past it."""
+    """Whole items only, and at least one.
+
+    Otherwise a client could never get past it.
+    """
     items = tuple(replace(ITEM, seq=n, item_id=str(n)) for n in range(9))
     payloads = dict.fromkeys(range(9), f"<x xmlns='u'>{'x' * 100}</x>")
     value = ItemsResult(node="n", items=items, count=9, now=NOW)
@@ -344,7 +348,7 @@ def test_items_over_the_limit_are_left_for_the_next_page() -> None:
 
 
 def test_the_largest_item_fits_into_a_stanza() -> None:
-    """Prosody takes 256 KiB: workers choose what is in the history, and how long."""
+    """Prosody accepts 256 KiB; workers choose the text and length of the history."""
     reason = "rejected: " + "'" * 200
     history = tuple(Failure(NOW + n, "w" * 2000, reason) for n in range(100))
     worst = replace(
@@ -365,7 +369,7 @@ def test_the_largest_item_fits_into_a_stanza() -> None:
     shown = [each.get("at", "") for each in items[0][1]]
     assert 2 < len(shown) < 100
     assert shown == sorted(shown)
-    # The first of all and the last of all are among them.
+    # The first and the last failure are among them.
     assert shown[0].endswith("22:13:20.000000Z")
     assert shown[-1].endswith("22:14:59.000000Z")
 
@@ -380,7 +384,10 @@ def test_the_largest_item_fits_into_a_stanza() -> None:
     ],
 )
 def test_a_list_over_the_limit_is_cut_and_says_of_how_many(value: Result) -> None:
-    """It would end the stream of the service; and silently cut, it would lie."""
+    """A larger answer would end the stream of the service.
+
+    A silent cut would be false.
+    """
     pubsub = read(result(value, answer_bytes_max=1000))[0]
     assert 0 < len(pubsub[0]) < 50
     assert pubsub.findtext(f"{RSM}set/{RSM}count") == "50"

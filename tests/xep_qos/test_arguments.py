@@ -20,7 +20,7 @@ from test_raw_peers import QOS
 from wrong_values import NO_JIDS, NO_SECONDS, accepted, parameters_of
 from xep_qos import XEP_QOS, Settings
 
-#: Called by slixmpp alone.
+#: Methods that only slixmpp calls.
 HOOKS = {"plugin_init", "plugin_end", "session_bind", "post_init"}
 
 NO_MSG_IDS = ("", "x" * 1025, "\ud800", "\x00")
@@ -46,7 +46,7 @@ async def never(*_: object) -> None:
 
 @pytest.fixture
 async def client() -> AsyncIterator[ClientXMPP]:
-    """Not connected, so that consumers can be registered."""
+    """A client without a connection, so that consumers can be registered."""
     client = ClientXMPP("bob@localhost/b", "secret")
     client.register_plugin("xep_qos", {"store": WrittenStore()})
     yield client
@@ -57,7 +57,7 @@ Calls = dict[str, tuple[Mapping[str, object], Mapping[str, Sequence[object]]]]
 
 
 def calls(client: ClientXMPP) -> Calls:
-    """Of each public method: valid arguments, and wrong ones of a right type."""
+    """For each public method: valid arguments, and wrong ones of the right type."""
     message = client.make_message("carol@localhost/c", "on")
     nowhere = client.make_message("")
     sending = {
@@ -101,7 +101,7 @@ def calls(client: ClientXMPP) -> Calls:
 async def test_every_argument_of_the_plugin_is_checked_and_nothing_is_left(
     client: ClientXMPP,
 ) -> None:
-    """`level="asured"` was written, and handed over again and again without end."""
+    """`level="asured"` was stored, and handed over again and again without end."""
     qos = XEP_QOS.of(client)
     store = qos.store
     assert isinstance(store, WrittenStore)
@@ -124,7 +124,9 @@ async def test_every_argument_of_the_plugin_is_checked_and_nothing_is_left(
 
 
 async def test_every_option_of_the_plugin_is_checked() -> None:
-    """A wrong option is found when the plugin is registered, not at a first message."""
+    """A wrong option must be found when the plugin is registered, not at the first
+    message.
+    """
     wrong: dict[str, Sequence[object]] = {
         name: NO_SECONDS for name in parameters_of(Settings) if name.endswith("_s")
     }
@@ -151,7 +153,7 @@ async def test_every_option_of_the_plugin_is_checked() -> None:
 
 
 async def test_a_consumer_has_to_be_a_function(client: ClientXMPP) -> None:
-    """What cannot be called would fail at each hand-over, and park each message."""
+    """Otherwise each hand-over would fail, and each message would be parked."""
     register: Callable[[Any], object] = XEP_QOS.of(client).consumer(name="readings")
     for handler in (None, "never", 5, never()):
         with pytest.raises(InvalidArgument, match="handler must be a function"):
@@ -180,7 +182,7 @@ async def test_the_word_of_a_level_is_as_good_as_the_level() -> None:
 
 
 async def test_an_error_shows_neither_body_nor_payload(client: ClientXMPP) -> None:
-    """Errors are logged, and what is said in a message is nobody's else."""
+    """Errors are logged, and messages are private."""
     qos = XEP_QOS.of(client)
     with pytest.raises(InvalidArgument, match="body") as raised:
         await qos.send("carol@localhost/c", b"hush")  # type: ignore[arg-type]  # tested
@@ -191,18 +193,18 @@ async def test_an_error_shows_neither_body_nor_payload(client: ClientXMPP) -> No
 
 
 async def test_a_body_beside_a_payload_is_refused(client: ClientXMPP) -> None:
-    """One of them would be left out without a word."""
+    """One of them would be left out without notice."""
     with pytest.raises(InvalidArgument, match="body"):
         await XEP_QOS.of(client).send("carol@localhost", "on", payload="<a xmlns='b'/>")
 
 
 async def test_an_id_of_no_message_is_unknown(client: ClientXMPP) -> None:
-    """A string that names nothing is no wrong argument."""
+    """An unknown id is not a wrong argument."""
     with pytest.raises(UnknownMessage):
         XEP_QOS.of(client).delivery("")
 
 
-#: As documented, and not read from the code: the least of each number.
+#: As documented, and not read from the code: the smallest value of each number.
 LEAST = {
     "quota_messages": 0,
     "quota_bytes": 0,
@@ -224,7 +226,7 @@ LEAST = {
 async def test_the_least_of_a_number_is_taken_and_less_is_not(
     name: str, least: int
 ) -> None:
-    """A quota of 0 holds nothing: that is a setting, and no mistake."""
+    """A quota of 0 holds nothing: that is a setting, and not a mistake."""
     values: dict[str, Any] = {name: least}
     assert getattr(Settings.from_config(values), name) == least
     with pytest.raises(InvalidArgument, match=rf"{name} must be a whole number"):

@@ -1,4 +1,4 @@
-"""What stands in a batch means what it would mean alone."""
+"""A request or answer in a batch means the same as alone."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def transmits(draw: st.DrawFn) -> Transmit:
 
 
 def as_stamped(text: str, source: str, to: str) -> ET.Element:
-    """As the server gives it to the other end."""
+    """The stanza as the server passes it on."""
     xml = ET.fromstring(text.replace("<iq", f"<iq xmlns='{CLIENT}'", 1))  # noqa: S314
     xml.set("from", source)
     xml.set("to", to)
@@ -88,7 +88,7 @@ def test_a_request_means_the_same_in_a_batch_and_alone(
 def test_an_answer_means_the_same_in_a_batch_and_alone(
     transmit: Transmit, hold: str
 ) -> None:
-    """Or a message could end in two ways."""
+    """Otherwise a message could end in two ways."""
     text = stanza.render_request(transmit, store_id="s")
     request = read_alone(as_stamped(text, OWN, PEER))
     for answer in (
@@ -130,7 +130,7 @@ def test_an_error_without_a_condition_is_an_error(answer: str, condition: str) -
 
 
 def test_a_hold_too_long_to_be_repeated_answers_nothing() -> None:
-    """We would have to send it with each `deliver`."""
+    """Otherwise we would have to send it with each `deliver`."""
     long = f"<received id='1' msgId='m' hold='{'h' * 1025}'/>"
     text = batch_stanza.render_answers("b", OWN, "", [long])
     assert not list(batch_stanza.parse_answers(as_stamped(text, PEER, OWN)))
@@ -138,7 +138,7 @@ def test_a_hold_too_long_to_be_repeated_answers_nothing() -> None:
 
 @given(transmit=transmits())
 def test_the_size_of_an_element_is_that_of_what_is_sent(transmit: Transmit) -> None:
-    """A batch is cut by it."""
+    """Batches are cut by this size."""
     element = batch_stanza.render_element(transmit)
     texts = [
         batch_stanza.render_batch("b", PEER, "", elements, store_id="s")

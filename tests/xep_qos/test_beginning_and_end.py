@@ -1,4 +1,4 @@
-"""XEP_QOS where its beginning or its end is disturbed; the store is free after it."""
+"""Start and end of XEP_QOS under disturbance; the store is free afterwards."""
 
 import asyncio
 import contextlib
@@ -22,7 +22,7 @@ URL = "sqlite:{}/bob.db"
 
 @pytest.fixture
 def loop() -> Iterator[asyncio.AbstractEventLoop]:
-    """One that does not run yet, as where slixmpp's examples make their client."""
+    """A loop that does not run yet, as when slixmpp's examples make their client."""
     made = asyncio.new_event_loop()
     asyncio.set_event_loop(made)
     yield made
@@ -40,7 +40,7 @@ def register(client: ClientXMPP, **options: Any) -> XEP_QOS:
 
 
 async def remember(url: str, count: int) -> None:
-    """Put so many memories of ended messages into a store."""
+    """Put this many tombstones into a store."""
     store = store_from_url(url)
     store.open()
     memories = [
@@ -87,14 +87,14 @@ def fail(*_: object, **__: object) -> Any:
 def break_it(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[[], None]:
-    """Let something fail when the store has been opened: at once, and last of all."""
+    """Let the start fail after the store was opened: first of all, or last of all."""
     return lambda: monkeypatch.setattr(request.param, fail)
 
 
 async def test_a_beginning_that_fails_leaves_nothing_and_may_be_repeated(
     tmp_path: Path, break_it: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody has the plugin then who could close its store."""
+    """Nobody then has the plugin, so nobody else could close its store."""
     options = {"store": URL.format(tmp_path), "journal": tmp_path / "journal"}
     client = make_client()
     before = asyncio.all_tasks()
@@ -113,7 +113,7 @@ def test_so_it_is_before_the_loop_runs(
     break_it: Callable[[], None],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Where nothing else can close it."""
+    """Nothing else can close it there."""
     options = {"store": URL.format(tmp_path), "journal": tmp_path / "journal"}
     client = make_client()
     break_it()
@@ -151,7 +151,7 @@ async def consuming(store: Path, handler: Handler) -> AsyncIterator[XEP_QOS]:
 
 
 async def states(store: Path) -> list[IncomingState]:
-    """What is in it, when it is free."""
+    """The states in the store, once it is free."""
     while True:
         opened = store_from_url(f"sqlite:{store}")
         try:
@@ -165,7 +165,7 @@ async def states(store: Path) -> list[IncomingState]:
 
 
 async def test_an_end_whose_caller_is_cancelled_goes_on(tmp_path: Path) -> None:
-    """As by a time-out of the application, while a consumer tidies up."""
+    """For example after a time-out of the application, while a consumer tidies up."""
     gate = asyncio.Event()
 
     async def tidy_up(_qos: XEP_QOS) -> None:
@@ -187,7 +187,10 @@ async def test_an_end_whose_caller_is_cancelled_goes_on(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("late", [False, True])
 async def test_a_consumer_can_end_it(tmp_path: Path, late: bool) -> None:
-    """It cannot wait for it, which waits for the consumer; also when it is cancelled."""
+    """It cannot wait for the end, which waits for the consumer.
+
+    Even if it is cancelled.
+    """
 
     async def end(qos: XEP_QOS) -> None:
         try:

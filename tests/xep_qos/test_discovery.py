@@ -1,4 +1,4 @@
-"""What presence says of a JID that is sent to: is it there, and what does it support."""
+"""What presence says of a JID: whether it is there, and what it supports."""
 
 import asyncio
 from unittest import mock
@@ -28,7 +28,7 @@ def record(to: str) -> Outgoing:
 
 
 class Watched(Discovery):
-    """A discovery that has asked everybody already, unless it is said otherwise."""
+    """A discovery that has already asked everybody, unless a test says otherwise."""
 
     def __init__(self) -> None:
         self.client = xmpp = ClientXMPP(OWN, "secret")
@@ -44,21 +44,21 @@ class Watched(Discovery):
         )
 
     def thinks_absent(self, jid: str = LAMP) -> bool:
-        """What a route to this JID says."""
+        """What a route to this JID says about its absence."""
         self._known[jid] = _Known(frozenset(NAMESPACES))
         route = self.route(record(jid))
         assert route is not None
         return route.absent
 
     async def learns(self) -> set[str]:
-        """Which namespaces of QoS the lamp turns out to support."""
+        """The QoS namespaces that the lamp is found to support."""
         self.answered.clear()
         assert self.route(record(LAMP)) is None
         await asyncio.wait_for(self.answered.wait(), 10)
         return {each for each in NAMESPACES if self.supports(LAMP, each)}
 
     def shows(self, jid: str) -> None:
-        """This JID becomes available to us."""
+        """Presence says that this JID is available."""
         self.came(jid, "door@localhost", 0, None)
 
 
@@ -84,7 +84,7 @@ async def test_a_contact_whose_presence_does_not_come_has_no_session(
 async def test_presence_proves_nothing_before_ours_was_returned(
     discovery: Watched,
 ) -> None:
-    """Until then the server may not have asked for theirs."""
+    """Until then the server may not have asked for the presence of others."""
     discovery.session_started()
     assert not discovery.thinks_absent()
 
@@ -92,7 +92,7 @@ async def test_presence_proves_nothing_before_ours_was_returned(
 async def test_presence_proves_nothing_of_who_does_not_show_it_to_us(
     discovery: Watched,
 ) -> None:
-    """No subscription, no presence, whether there is a session or not."""
+    """Without a subscription there is no presence, session or not."""
     discovery.contacts.clear()
     assert not discovery.thinks_absent()
 
@@ -100,7 +100,7 @@ async def test_presence_proves_nothing_of_who_does_not_show_it_to_us(
 async def test_presence_proves_nothing_when_more_are_there_than_are_remembered(
     discovery: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The one that is sent to may be among those that were forgotten."""
+    """The one to be addressed may be among those that were forgotten."""
     monkeypatch.setattr("xep_qos.discovery._PRESENT_MAX", 2)
     for jid in (LAMP, "eve@localhost/1", "eve@localhost/2"):
         discovery.shows(jid)
@@ -112,7 +112,10 @@ async def test_presence_proves_nothing_when_more_are_there_than_are_remembered(
 async def test_a_resource_that_comes_back_is_asked_anew_unless_it_says_its_version(
     discovery: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another program may be there now; the version of the old one says nothing of it."""
+    """Another program may be there now.
+
+    The version of the old one says nothing about it.
+    """
     xmpp = discovery.client
     xmpp.register_plugin("xep_0030")
     xmpp.register_plugin("xep_0115")

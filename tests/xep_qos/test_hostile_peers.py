@@ -1,6 +1,6 @@
-"""Whatever stanza a peer makes up: no exception, an answer that is one, no long one.
+"""Any stanza of a peer gets a correct, short answer or none, and raises no exception.
 
-The stanzas are made of our own vocabulary, put together at random.
+The stanzas are put together at random from our own vocabulary.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ CLIENT = "jabber:client"
 XML = "http://www.w3.org/XML/1998/namespace"
 STANZAS = "urn:ietf:params:xml:ns:xmpp-stanzas"
 
-#: What makes a request well-formed is likely, so that all that follows is reached.
+#: Parts of a well-formed request are likely, so that all later checks are reached.
 CHARACTERS = st.one_of(
     st.sampled_from("'\"<>&\t\n\r{}/@ ]\x7f\u2028"),
     st.characters(exclude_categories=["Cs", "Cc"], exclude_characters="\ufffe\uffff"),
@@ -67,7 +67,7 @@ def children(draw: st.DrawFn, depth: int = 2) -> ET.Element:
 
 @st.composite
 def requests(draw: st.DrawFn) -> ET.Element:
-    """An iq whose child is one of ours more often than not, and often well-formed."""
+    """An iq whose child is mostly one of ours, and often well-formed."""
     iq = ET.Element(f"{{{CLIENT}}}iq", {"type": draw(st.sampled_from(TYPES))})
     iq.set("from", draw(SOURCES))
     iq.set("to", "bob@localhost/b")
@@ -87,7 +87,7 @@ TYPES = ["set", "set", "set", "set", "get", "result", "error", "nonsense"]
 
 
 class Transport:
-    """A connection as far as the plugin looks at it."""
+    """The part of a connection that the plugin uses."""
 
     def is_closing(self) -> bool:
         return False
@@ -98,7 +98,7 @@ class Transport:
 
 @contextlib.asynccontextmanager
 async def listening(**options: Any) -> AsyncIterator[tuple[ClientXMPP, list[str]]]:
-    """A client that believes that it is in session, and what it writes."""
+    """A client that believes that it has a session, and everything that it writes."""
     client = ClientXMPP("bob@localhost/b", "")
     written: list[str] = []
     inner: Any = client
@@ -118,13 +118,13 @@ def receive(client: ClientXMPP, xml: ET.Element) -> None:
 
 
 async def a_turn() -> None:
-    """What is written in one turn of the loop is written at its end."""
+    """Data written in one turn of the loop is sent at its end."""
     for _ in range(2):
         await asyncio.sleep(0)
 
 
 def answers_in(written: list[str]) -> list[ET.Element]:
-    """All that was written, as a peer's parser sees it."""
+    """Everything that was written, as a peer's parser sees it."""
     text = "".join(written)
     return list(ET.fromstring(f"<stream xmlns='{CLIENT}'>{text}</stream>"))  # noqa: S314
 
@@ -136,7 +136,7 @@ def answers_in(written: list[str]) -> list[ET.Element]:
 )
 @given(stanzas=st.lists(requests(), max_size=6))
 async def test_no_stanza_of_a_peer_does_harm(stanzas: list[ET.Element]) -> None:
-    """Each request gets one answer at most, to whom it came from, by its own id."""
+    """Each request gets at most one answer, to its sender, with its own id."""
     problems: list[dict[str, Any]] = []
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(lambda _, context: problems.append(context))
@@ -144,9 +144,9 @@ async def test_no_stanza_of_a_peer_does_harm(stanzas: list[ET.Element]) -> None:
         for xml in stanzas:
             receive(client, xml)
         await a_turn()
-        # slixmpp gives an id to one that has none.
+        # slixmpp gives an id to an iq without one.
         asked = [(xml.get("from"), xml.get("id")) for xml in stanzas]
-        # Sent as text; what slixmpp itself answers goes another way.
+        # Sent as text; slixmpp's own answers go another way.
         replies = answers_in(written)
         assert len(replies) <= len(stanzas)
         for reply in replies:
@@ -167,7 +167,7 @@ async def test_no_stanza_of_a_peer_does_harm(stanzas: list[ET.Element]) -> None:
 async def test_no_answer_of_a_peer_does_harm(
     stanzas: list[ET.Element], kind: str
 ) -> None:
-    """An iq with the id that we wait for may hold anything."""
+    """An iq with an id that we wait for may contain anything."""
     problems: list[dict[str, Any]] = []
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(lambda _, context: problems.append(context))
@@ -182,7 +182,7 @@ async def test_no_answer_of_a_peer_does_harm(
             xml.extend(stanzas)
             receive(client, xml)
         await a_turn()
-        # No answer names the message, so nobody has said to hold it.
+        # No answer names the message, so none says that it is held.
         assert not any("<deliver" in text for text in written)
         if delivery.ended:
             assert (await delivery.outcome()).status is OutgoingState.NOT_DELIVERED
@@ -192,7 +192,7 @@ async def test_no_answer_of_a_peer_does_harm(
 
 @st.composite
 def batches(draw: st.DrawFn, names: st.SearchStrategy[str]) -> ET.Element:
-    """What may stand in a batch, and often does."""
+    """Possible contents of a batch."""
     batch = ET.Element(f"{{{BATCH_NAMESPACE}}}batch")
     batch.attrib.update(draw(st.dictionaries(st.just("sender"), VALUES)))
     for index in range(draw(st.integers(0, 5))):
@@ -215,7 +215,7 @@ ANSWER_TAGS = st.sampled_from(
 
 @contextlib.contextmanager
 def nothing_fails() -> Iterator[None]:
-    """What is caught at the edge would be a bug all the same."""
+    """An exception that is caught at the edge is a bug all the same."""
     problems: list[Any] = []
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(lambda _, context: problems.append(context))
@@ -233,7 +233,7 @@ def nothing_fails() -> Iterator[None]:
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(batch=batches(REQUEST_TAGS))
 async def test_no_batch_of_a_peer_does_harm(batch: ET.Element) -> None:
-    """Each request in it gets one answer at most, in the one answer or by its id."""
+    """Each request in it gets at most one answer, in the batch answer or by its id."""
     ids = {child.get("id") for child in batch}
     async with listening(quota_messages=3, quota_bytes=10_000) as (client, written):
         with nothing_fails():
@@ -259,7 +259,7 @@ async def test_no_batch_of_a_peer_does_harm(batch: ET.Element) -> None:
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(batch=batches(ANSWER_TAGS), kind=st.sampled_from(["result", "error"]))
 async def test_no_answer_to_a_batch_does_harm(batch: ET.Element, kind: str) -> None:
-    """It may hold anything, and it is about what was asked or about nothing."""
+    """It may contain anything, and concerns a request of ours or nothing."""
     async with listening(retry_first_s=30) as (client, written):
         qos: Any = XEP_QOS.of(client)
         qos._endpoint.route = lambda _: Route("alice@localhost/a")
@@ -270,7 +270,7 @@ async def test_no_answer_to_a_batch_does_harm(batch: ET.Element, kind: str) -> N
         (asked,) = answers_in(written)
         elements = list(asked[0])
         for answer in batch:
-            # Some of them by the ids that were asked.
+            # Some of them have the ids of our requests.
             number = answer.get("id", "")[1:]
             if number in {"0", "1"}:
                 answer.set("id", elements[int(number)].get("id", ""))
@@ -290,7 +290,7 @@ async def test_no_answer_to_a_batch_does_harm(batch: ET.Element, kind: str) -> N
 
 @pytest.mark.parametrize("kind", ["assured", "acknowledged"])
 async def test_what_is_handed_over_is_what_was_held(kind: str) -> None:
-    """Whatever stands in a payload, the application gets it as it came."""
+    """Whatever a payload contains, the application gets it unchanged."""
     payload = (
         f"<message xmlns='{CLIENT}' xml:lang='x'><xml:odd xmlns:p='urn:p' p:a='1'>"
         "<in xmlns=''/>t</xml:odd><body> \r\n\t&lt;&#13;\u2028 </body></message>"
@@ -318,7 +318,7 @@ async def test_what_is_handed_over_is_what_was_held(kind: str) -> None:
 
 
 async def test_what_was_answered_is_sent_before_the_plugin_leaves() -> None:
-    """Although it was to go out with what else is sent in this turn of the loop."""
+    """Although it was to be sent together with the rest of this turn of the loop."""
     async with listening() as (client, written):
         for number in ("1", "2", "3"):
             text = (

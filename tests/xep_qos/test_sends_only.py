@@ -1,4 +1,4 @@
-"""The option `receives=False`: an endpoint that sends, and takes nothing."""
+"""The option `receives=False`: an endpoint that sends, and accepts nothing."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ async def server() -> AsyncIterator[LoopbackServer]:
 
 
 def takes(client: ClientXMPP) -> None:
-    """Be an application that would take each message with a body."""
+    """Register handlers that would take each message with a body."""
     client.add_event_handler("message", lambda _message: None)
 
 
 class Iqs(list[ET.Element]):
-    """All iqs that come to a client, as they come."""
+    """All iqs that reach a client."""
 
     def watch(self, client: ClientXMPP) -> None:
-        """Be a filter before that of the plugin, which takes its own out."""
+        """A filter before that of the plugin, which removes its own iqs."""
         client.add_filter("in", self._note)
 
     def _note(self, stanza: Any) -> Any:
@@ -63,7 +63,7 @@ class Iqs(list[ET.Element]):
 async def test_each_request_is_refused_once_so_that_its_sender_tries_again(
     server: LoopbackServer, request_: str, how: str
 ) -> None:
-    """The batch as a whole: nobody reads what is in it."""
+    """A batch is refused as a whole: nobody reads its contents."""
     iqs = Iqs()
     async with (
         logged_in(server, "alice/1", prepare=iqs.watch) as alice,
@@ -125,7 +125,7 @@ async def test_it_gets_the_answers_to_what_it_sends_those_to_batches_included(
 async def test_what_its_store_holds_for_others_stays_there(
     server: LoopbackServer, tmp_path: Path
 ) -> None:
-    """A process that receives hands it over: the same store, at another time."""
+    """A process that receives hands them over: the same store, at another time."""
     url = f"sqlite:{tmp_path}/bob.db"
     futures: list[asyncio.Future[None]] = []
 
@@ -155,7 +155,7 @@ async def test_what_its_store_holds_for_others_stays_there(
 
 
 async def _incoming(url: str) -> list[Incoming]:
-    """What a store holds for others."""
+    """A message in a store that is held for its sender."""
     store = store_from_url(url)
     incoming = list(store.open().incoming)
     await store.close()
@@ -165,7 +165,7 @@ async def _incoming(url: str) -> list[Incoming]:
 async def test_what_makes_sense_for_a_receiver_alone_is_refused(
     server: LoopbackServer,
 ) -> None:
-    """Whoever asks for it has mistaken what this endpoint is."""
+    """Using it here is a misunderstanding of the endpoint."""
     async with logged_in(server, "bob/1", SENDS_ONLY) as bob:
         qos = XEP_QOS.of(bob)
         with pytest.raises(LocalProtocolError, match="receives=False"):
@@ -173,7 +173,7 @@ async def test_what_makes_sense_for_a_receiver_alone_is_refused(
 
 
 async def test_the_option_is_true_or_false() -> None:
-    """A text that says no is true in Python."""
+    """Any non-empty text is true in Python, even "no"."""
     client = ClientXMPP("bob@localhost", "")
     with pytest.raises(ValueError, match="receives must be"):
         client.register_plugin("xep_qos", {"receives": "no"})

@@ -1,4 +1,4 @@
-"""What others read of what goes through the wire: counts, stanzas, events of abuse."""
+"""Views of the traffic for others: counts, stanzas, reports of abuse."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from xep_qos.reporting import Reporter
 
 @pytest.fixture
 async def client() -> ClientXMPP:
-    """Not connected."""
+    """A client without a connection."""
     return ClientXMPP("bob@localhost/b", "secret")
 
 
 async def test_an_event_of_abuse_has_the_moment_as_utc(
     client: ClientXMPP, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever reads the log is in another time zone."""
+    """Readers of the log may be in other time zones."""
     now = 1_000_000_000.0
     reporter = Reporter(client, to="log@localhost", interval_s=60.0, now=lambda: now)
     sent: list[Any] = []
@@ -40,7 +40,7 @@ async def test_an_event_of_abuse_has_the_moment_as_utc(
 async def test_whoever_hears_of_acknowledged_stanzas_can_read_the_id(
     client: ClientXMPP,
 ) -> None:
-    """slixmpp's XEP-0198 raises `stanza_acked` with a stanza; what is sent is text."""
+    """slixmpp's XEP-0198 raises `stanza_acked` with a stanza, but we send text."""
     client.register_plugin("xep_0198")
     management: Any = client.plugin["xep_0198"]
     management.enabled_out = True
@@ -67,7 +67,7 @@ async def test_whoever_hears_of_acknowledged_stanzas_can_read_the_id(
 async def test_a_message_handed_over_is_not_counted_though_a_filter_stops_it(
     client: ClientXMPP, fails: bool
 ) -> None:
-    """XEP-0198 §4: the server knows nothing of it, so `h` would be too high."""
+    """XEP-0198 §4: the server does not know of it, so `h` would be too high."""
     client.register_plugin("xep_0198")
     management: Any = client.plugin["xep_0198"]
     management.enabled_in, management.handled = True, 7

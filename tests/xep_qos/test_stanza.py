@@ -1,6 +1,6 @@
-"""What is read from the wire and written to it, as pure functions.
+"""Reading from and writing to the wire, as pure functions.
 
-The text's own examples are not well-formed; `EXAMPLE_…` are their well-formed versions.
+The proto-XEP's own examples are not well-formed; `EXAMPLE_…` are well-formed versions.
 """
 
 from dataclasses import replace
@@ -27,7 +27,7 @@ SENDER, HOLD = f"{{{MARKS_NAMESPACE}}}sender", f"{{{MARKS_NAMESPACE}}}hold"
 ENTRANCE, COUNTER = "entrance@example.org/34892374", "counter@example.org/938089023"
 BODY = "<message xmlns='jabber:client'><body>b</body></message>"
 
-# The text, Assured service; the <log/> closed by its own name.
+# The proto-XEP, Assured service; with <log/> closed by its own name.
 EXAMPLE_LOG = (
     "<log xmlns='urn:xmpp:eventlog' timestamp='2015-11-12T09:07:12Z' id='Entered'>"
     "<message>Entered.</message></log>"
@@ -170,7 +170,7 @@ def same(one: ET.Element, other: ET.Element) -> bool:
 
 
 def test_the_texts_assured_example_is_read() -> None:
-    """The first stanza that anybody who implements the text will send."""
+    """The first stanza that every implementer of the proto-XEP will send."""
     request = read(parse(EXAMPLE_ASSURED))
     payload = f"<message xmlns='jabber:client'>{EXAMPLE_LOG}</message>"
     assert request == Request(
@@ -198,7 +198,7 @@ def test_the_texts_deliver_example_is_read() -> None:
 
 
 def test_the_texts_acknowledged_example_is_read() -> None:
-    """It has no msgId: the id of the iq is all that names it."""
+    """It has no msgId: only the id of the iq identifies it."""
     request = read(parse(EXAMPLE_ACKNOWLEDGED))
     assert (request.kind, request.msg_id, request.iq_id) == ("acknowledged", "", "123")
     assert parse(request.payload)[0].tag == "{urn:xmpp:iot:control}set"
@@ -220,7 +220,7 @@ def test_the_texts_acknowledged_example_is_read() -> None:
 def test_prefixes_and_neighbours_never_matter(
     namespace: str, kind: str, xmlns: str, form: str
 ) -> None:
-    """protocol.md §2, matching; namespaces: all three are served."""
+    """protocol.md §2, matching: all three namespaces are served."""
     message = f"<message xmlns='{xmlns}'><body>b</body></message>"
     request = read_text(
         form.format(kind=kind, ns=namespace, message=message), xmlns=xmlns
@@ -236,12 +236,14 @@ def test_prefixes_and_neighbours_never_matter(
 @pytest.mark.parametrize(
     "assured",
     [
-        # The message inherits the namespace of the request, as many will write it.
+        # The message inherits the namespace of the request, as many clients will write
+        # it.
         "<assured xmlns='urn:xmpp:qos' msgId='7'><message><body>b</body></message></assured>",
-        # It inherits that of the stream, as in the text's examples.
+        # The message inherits the namespace of the stream, as in the proto-XEP's
+        # examples.
         "<q:assured xmlns:q='urn:xmpp:qos' msgId='7'>"
         "<message><body>b</body></message></q:assured>",
-        # It says jabber:client (the schema), whatever the stream is.
+        # The message is in jabber:client (by the schema), whatever the stream is.
         "<assured xmlns='urn:xmpp:qos' msgId='7'>"
         "<message xmlns='jabber:client'><body>b</body></message></assured>",
         "<q:assured xmlns:q='urn:xmpp:qos' msgId='7'>"
@@ -258,7 +260,7 @@ def test_the_embedded_message_means_jabber_client_whatever_it_inherits(
 
 
 def test_other_namespaces_inside_the_message_stay_as_they_are() -> None:
-    """The text: any type of message, of whatever XEP."""
+    """The proto-XEP: any type of message, of any XEP."""
     inner = (
         "<body>b</body><set xmlns='urn:xmpp:iot:control'><int name='Light' value='80'/>"
         "</set><x xmlns=''><y xmlns='jabber:x:data' xml:lang='de'>t</y>tail</x>"
@@ -280,16 +282,16 @@ def test_other_namespaces_inside_the_message_stay_as_they_are() -> None:
     "kind", ["", "normal", "chat", "groupchat", "headline", "error"]
 )
 def test_the_message_may_be_of_any_type(kind: str) -> None:
-    """protocol.md §3: its from is that of the iq, so no type speaks for another."""
+    """protocol.md §3: its from is that of the iq, so no type can forge a sender."""
     message = f"<message xmlns='{CLIENT}' type='{kind}'/>"
     request = read_text(f"<acknowledged xmlns='{QOS}'>{message}</acknowledged>")
     assert request.payload == message
 
 
 def test_forged_to_and_from_go_and_those_of_what_is_inside_stay() -> None:
-    """The text, To and from attributes: MUST be overwritten, against forged identities.
+    """The proto-XEP, To and from attributes: they MUST be overwritten, against forgery.
 
-    Those deeper down belong to whatever XEP put them there.
+    Those of inner elements belong to whatever XEP put them there.
     """
     inner = (
         "<forwarded xmlns='urn:xmpp:forward:0'>"
@@ -315,7 +317,7 @@ def test_the_size_is_that_of_the_stored_message_in_bytes() -> None:
 
 
 def test_the_marks_are_read_by_their_namespace_alone() -> None:
-    """protocol.md §2, marks: `sender` and `hold` without it are somebody else's."""
+    """protocol.md §2, marks: without the namespace `sender` and `hold` are not ours."""
     marks = f"xmlns:m='{MARKS_NAMESPACE}' m:sender='s' m:hold='h'"
     plain = "sender='x' hold='y'"
     for extra, expected in ((marks, ("s", "h")), (plain, ("", ""))):
@@ -334,7 +336,7 @@ def test_the_marks_are_read_by_their_namespace_alone() -> None:
 
 
 def test_what_is_no_request_of_ours_is_left_alone() -> None:
-    """An unknown namespace or name goes the way of any other iq."""
+    """An iq with an unknown namespace or name is passed on like any other."""
     for content in (
         "",
         "<query xmlns='jabber:iq:version'/>",
@@ -412,7 +414,7 @@ def test_a_malformed_request_is_a_bad_request_without_an_echo(
 
 
 def test_an_iq_without_an_id_is_a_bad_request() -> None:
-    """The text: the iq must have an id; without it no answer finds its way."""
+    """The proto-XEP: the iq must have an id; without it no answer is possible."""
     for change in ({"id": ""}, {}):
         iq = request_iq(f"<assured xmlns='{QOS}' msgId='7'>{BODY}</assured>")
         del iq.attrib["id"]
@@ -423,7 +425,7 @@ def test_an_iq_without_an_id_is_a_bad_request() -> None:
 
 
 def test_ids_of_the_greatest_length_are_taken() -> None:
-    """A msgId may be a hash of the content, with whatever a peer puts before it."""
+    """A msgId may be a hash of the content, with any prefix of the peer."""
     longest = "€" * ID_CHARS_MAX
     request = read_text(
         f"<deliver xmlns='{QOS}' msgId='{longest}' xmlns:m='{MARKS_NAMESPACE}' "
@@ -433,7 +435,7 @@ def test_ids_of_the_greatest_length_are_taken() -> None:
 
 
 def test_nesting_as_deep_as_a_stanza_allows_does_no_harm() -> None:
-    """A peer chooses the depth; a recursion over it would end our process."""
+    """A peer chooses the depth; recursion would end our process."""
     depth = 50_000
     deep = f"<message xmlns='{CLIENT}'>" + "<a>" * depth + "</a>" * depth + "</message>"
     request = read_text(f"<assured xmlns='{QOS}' msgId='7'>{deep}</assured>")
@@ -445,7 +447,7 @@ def test_nesting_as_deep_as_a_stanza_allows_does_no_harm() -> None:
 
 
 def test_the_texts_answers_are_read() -> None:
-    """`received` has no namespace of its own there, so it has the stream's."""
+    """`received` has no namespace of its own there, so it has that of the stream."""
     assert stanza.parse_reply(parse(EXAMPLE_RECEIVED)) == Reply(
         iq_id="123", source=COUNTER, received="984232334", namespace=CLIENT
     )
@@ -462,7 +464,7 @@ def test_the_texts_answers_are_read() -> None:
 def test_received_is_matched_by_its_local_name(
     xmlns: str, namespace: str, form: str
 ) -> None:
-    """Example and schema of the text differ in its namespace (protocol.md §2)."""
+    """Example and schema of the proto-XEP differ in its namespace (protocol.md §2)."""
     if not namespace:
         form = form.replace("p:received xmlns:p", "received xmlns")
     hold = f"xmlns:m='{MARKS_NAMESPACE}' m:hold='h'"
@@ -509,7 +511,7 @@ def test_every_error_is_read_with_and_without_a_hold(
 
 @pytest.mark.parametrize("redelivered", [False, True])
 def test_a_rejection_is_told_from_every_other_error(redelivered: bool) -> None:
-    """Also item-not-found, which says with a `hold` that the message is not there."""
+    """Including item-not-found, whose `hold` says that the message is not there."""
     answer = Answer("rejected", "h", "item-not-found", "cancel", "no node", redelivered)
     again = " redelivered='true'" if redelivered else ""
     text = answered(answer)
@@ -524,7 +526,7 @@ def test_a_rejection_is_told_from_every_other_error(redelivered: bool) -> None:
 
 
 def test_what_an_error_says_for_people_is_one_short_line() -> None:
-    """It goes to logs and terminals, and a peer has chosen it."""
+    """It goes to logs and terminals, and its text is chosen by a peer."""
     text = "one\ntwo\x85 \u202e" + 1000 * "x"
     error = f"<error type='cancel' by='a&#10;b'><gone xmlns='{STANZAS}'/>"
     error += f"<text xmlns='{STANZAS}'>{text}</text></error>"
@@ -536,7 +538,7 @@ def test_what_an_error_says_for_people_is_one_short_line() -> None:
 
 
 def test_an_error_may_echo_the_request_and_says_no_more_by_it() -> None:
-    """RFC 6120 §8.3.1 allows it; our own `hold` in an echo is nobody's answer."""
+    """RFC 6120 §8.3.1 allows it; our own `hold` in the echo is not the peer's."""
     error = f"<error type='cancel'><item-not-found xmlns='{STANZAS}'/></error>"
     echo = f"<deliver xmlns='{QOS}' msgId='7' xmlns:m='{MARKS_NAMESPACE}' m:hold='h'/>"
     assert reply_iq(echo + error, "error").hold is None
@@ -547,12 +549,12 @@ def test_an_error_may_echo_the_request_and_says_no_more_by_it() -> None:
     "content", ["", "<error/>", "<error type='wait'><not-ours xmlns='urn:x'/></error>"]
 )
 def test_an_error_without_a_condition_is_an_undefined_one(content: str) -> None:
-    """What cannot be read is still an error, never a success."""
+    """An unreadable error is still an error, never a success."""
     assert reply_iq(content, "error").error == "undefined-condition"
 
 
 def test_only_the_type_of_the_iq_makes_an_error_of_it() -> None:
-    """An element that is called `error` may be part of somebody's result."""
+    """An element named `error` may be part of a result."""
     assert reply_iq("<error xmlns='urn:x'/>", "result").error is None
 
 
@@ -560,7 +562,7 @@ def test_only_the_type_of_the_iq_makes_an_error_of_it() -> None:
 
 
 def test_assured_is_written_as_in_the_text_and_marked() -> None:
-    """Readers match what the text's example shows; the mark is an attribute more."""
+    """Readers match the proto-XEP's example; the mark is one more attribute."""
     payload = f"<message xmlns='jabber:client'>{EXAMPLE_LOG}</message>"
     record = outgoing(msg_id="984232334", offer_id="123", payload=payload)
     xml = write(record)
@@ -577,7 +579,10 @@ def test_assured_is_written_as_in_the_text_and_marked() -> None:
 
 
 def test_deliver_is_written_as_in_the_text_and_echoes_the_hold() -> None:
-    """With a hold the answer is unmistakable; without, it is the text's."""
+    """With a hold the answer is unambiguous.
+
+    Without it, it is that of the proto-XEP.
+    """
     record = outgoing(msg_id="984232334", deliver_id="124")
     bare = (
         f"<iq type='set' id='124' to='{COUNTER}'>"
@@ -602,7 +607,7 @@ def test_acknowledged_is_written_as_in_the_text_without_a_mark() -> None:
 
 
 def test_a_component_says_who_it_is() -> None:
-    """XEP-0114: the server stamps no from on a component's stanzas."""
+    """XEP-0114: the server does not add a from to a component's stanzas."""
     for step in ("offer", "deliver"):
         xml = write(outgoing(), step, sender="comp.example/x")
         assert on_stream(xml, COMPONENT).get("from") == "comp.example/x"
@@ -612,7 +617,7 @@ def test_a_component_says_who_it_is() -> None:
 @pytest.mark.parametrize("step", ["offer", "deliver"])
 @pytest.mark.parametrize("level", [Level.ASSURED, Level.ACKNOWLEDGED])
 def test_a_retry_has_the_same_bytes(step: At, level: Level) -> None:
-    """protocol.md §2: whatever has been counted since; a new step has a new id."""
+    """protocol.md §2: whatever was counted since; a new step has a new id."""
     record = outgoing(level=level, hold="h")
     later = replace(
         record,
@@ -656,7 +661,7 @@ def test_what_we_request_is_read_as_we_meant_it(
     level: Level,
     xmlns: str,
 ) -> None:
-    """Whatever stands in ids, JIDs and the body stays in its place."""
+    """Any text in ids, JIDs and the body stays in its place."""
     payload = stanza.message_with_body(body)
     record = outgoing(
         msg_id=msg_id,
@@ -686,7 +691,7 @@ def test_what_we_request_is_read_as_we_meant_it(
 
 
 def test_an_iq_adds_no_more_to_its_payload_than_is_reckoned() -> None:
-    """Else a message that was accepted would close the stream at each attempt."""
+    """Otherwise an accepted message could close the stream at each attempt."""
     ids = {"msg_id": "m" * 32, "offer_id": "o" * 32, "deliver_id": "d" * 32}
     for namespace in NAMESPACES:
         xml = write(
@@ -703,7 +708,7 @@ def test_an_iq_adds_no_more_to_its_payload_than_is_reckoned() -> None:
 
 
 def test_received_is_written_exactly_as_in_the_text() -> None:
-    """protocol.md §2: in no namespace of its own; readers match by local name."""
+    """protocol.md §2: without a namespace of its own; readers match by local name."""
     xml = answered(Answer("received"), msg_id="984232334")
     assert xml == (
         f"<iq type='result' id='i1' to='{ENTRANCE}'><received msgId='984232334'/></iq>"
@@ -722,7 +727,7 @@ def test_received_carries_the_hold_as_an_attribute() -> None:
 
 
 def test_the_result_is_empty_and_with_a_hold_it_says_which() -> None:
-    """To a `deliver` without a hold exactly what the text shows."""
+    """To a `deliver` without a hold the answer is exactly that of the proto-XEP."""
     assert answered(Answer("result")) == f"<iq type='result' id='i1' to='{ENTRANCE}'/>"
     assert answered(Answer("result", "h")) == (
         f"<iq type='result' id='i1' to='{ENTRANCE}'>"
@@ -746,7 +751,7 @@ def test_an_error_has_its_own_type_and_nothing_of_the_request(
     head = f"<iq type='error' id='i1' to='{ENTRANCE}'>"
     refused = answered(Answer("error", "", condition, kind))
     assert refused == f"{head}{error}</error></iq>"
-    # RFC 6120 §8.3.4: what is not of the RFC stands inside the error, and last.
+    # RFC 6120 §8.3.4: extensions stand inside the error, and last.
     assert answered(Answer("error", "h", condition, kind)) == (
         f"{head}{error}<hold xmlns='xmpp-qos:store:0'>h</hold></error></iq>"
     )
@@ -771,7 +776,7 @@ def test_a_hold_is_read_inside_the_error_and_beside_it(
 
 
 def test_a_component_answers_as_whom_it_was_asked() -> None:
-    """It may have many JIDs, and the answer counts only from the one addressed."""
+    """It may have many JIDs, and only an answer from the addressed one counts."""
     iq = request_iq("<x/>")
     problem = RemoteProtocolError("no", condition="bad-request", type="modify")
     for xml in (
@@ -802,7 +807,7 @@ def test_what_we_answer_is_read_as_we_meant_it(
     sender: str,
     xmlns: str,
 ) -> None:
-    """Hostile ids and JIDs of a peer come back as values, never as markup."""
+    """Hostile ids and JIDs of a peer return as values, never as markup."""
     request = Request(
         kind="assured",
         iq_id=iq_id,
@@ -850,7 +855,7 @@ def test_a_body_that_xml_cannot_carry_is_the_callers_fault(body: str) -> None:
 
 
 def test_xml_that_is_a_message_is_taken_as_it_is() -> None:
-    """But for to and from, which only the iq has (the text, Note)."""
+    """Except to and from, which only the iq has (the proto-XEP, Note)."""
     inner = "<body>b</body><x xmlns='urn:x' xmlns:a0='urn:y' a0:z='1'/>"
     for xmlns in ("", " xmlns='jabber:client'"):
         assert (
@@ -863,14 +868,14 @@ def test_xml_that_is_a_message_is_taken_as_it_is() -> None:
 
 
 def test_xml_that_goes_into_a_message_is_put_into_one() -> None:
-    """`--xml` with the payload alone."""
+    """`--xml` with only the payload."""
     assert stanza.payload_from_text("<set xmlns='urn:x'><int a='1'/></set>") == (
         "<message xmlns='jabber:client'><set xmlns='urn:x'><int a='1'/></set></message>"
     )
 
 
 def test_a_body_alone_goes_into_a_message_as_its_body() -> None:
-    """Without a namespace a message's own is meant, as in a whole message."""
+    """A body without a namespace means that of a message, as in a whole message."""
     assert stanza.payload_from_text("<body>b</body>") == BODY
 
 
@@ -878,7 +883,7 @@ def test_a_body_alone_goes_into_a_message_as_its_body() -> None:
     "xml", ["", "b", "<a>", "<a/><b/>", "<a:b/>", "<a>\x00</a>", "<a>\ud800</a>"]
 )
 def test_xml_that_is_not_well_formed_is_the_callers_fault(xml: str) -> None:
-    """Nothing is accepted that cannot be sent."""
+    """A message that cannot be sent is not accepted."""
     with pytest.raises(LocalProtocolError, match="well-formed"):
         stanza.payload_from_text(xml)
 

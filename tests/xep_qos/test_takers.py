@@ -1,4 +1,4 @@
-"""No taker, no confirmation: who counts as having taken a message, and who does not."""
+"""Takers: which code of an application counts as having taken a message."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from qos.core.message.model import Level, OutgoingState
 from qos.testing import LoopbackServer, friends, logged_in
 from xep_qos import XEP_QOS
 
-#: A message that slixmpp has a handler of its own for, which raises an event.
+#: A message for which slixmpp itself has a handler that raises an event.
 BODY = "<body>one</body><active xmlns='http://jabber.org/protocol/chatstates'/>"
 
 Prepare = Callable[[ClientXMPP], object]
@@ -34,7 +34,7 @@ async def server() -> AsyncIterator[LoopbackServer]:
 async def pair(
     server: LoopbackServer, prepare: Prepare | None = None
 ) -> AsyncIterator[tuple[XEP_QOS, ClientXMPP]]:
-    """Alice, who sends, and Bob, who has what `prepare` registers."""
+    """Alice, who sends, and Bob, with the handlers that `prepare` registers."""
     hasty = {"xep_qos": {"retry_first_s": 0.05, "retry_max_s": 0.1}}
     async with (
         logged_in(server, "alice/1", hasty) as alice,
@@ -46,7 +46,7 @@ async def pair(
 async def status(
     alice: XEP_QOS, level: Level = Level.ASSURED, deadline_s: float = 10.0
 ) -> OutgoingState:
-    """How a message to Bob ends."""
+    """The outcome of a message to Bob."""
     message = alice.xmpp.make_message("bob@localhost/1")
     for each in _children(BODY):
         message.append(each)
@@ -61,7 +61,7 @@ def _children(text: str) -> list[Any]:
 
 
 async def logged(caplog: pytest.LogCaptureFixture, text: str) -> None:
-    """Wait until this is in the log."""
+    """Wait until this text is in the log."""
     async with asyncio.timeout(10):
         while text not in caplog.text:  # noqa: ASYNC110 - there is no event for it
             await asyncio.sleep(0.01)
@@ -143,7 +143,7 @@ def for_others(client: ClientXMPP) -> None:
 async def test_handlers_of_slixmpp_alone_take_nothing(
     server: LoopbackServer, level: Level, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """They raise an event for an application, and there is none."""
+    """They raise an event for an application, and no application listens."""
     expected = {
         Level.ASSURED: OutgoingState.IN_DOUBT,
         Level.ACKNOWLEDGED: OutgoingState.NOT_DELIVERED,
@@ -161,7 +161,7 @@ async def test_handlers_of_slixmpp_alone_take_nothing(
 async def test_an_application_that_comes_later_than_its_session_gets_the_message(
     server: LoopbackServer, level: Level, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Once, and without the mark: nobody has had it before."""
+    """Once, and without the redelivered mark: nobody has had it before."""
     got: list[bool] = []
     async with pair(server) as (alice, bob):
 
@@ -178,7 +178,7 @@ async def test_an_application_that_comes_later_than_its_session_gets_the_message
 
 
 class Broken(Exception):
-    """An application fails."""
+    """An error of the application."""
 
 
 def fail(*_arguments: object) -> None:
@@ -204,7 +204,10 @@ def fails_as_an_event(client: ClientXMPP) -> None:
 async def test_a_message_on_which_its_handler_fails_is_taken_and_the_error_logged(
     server: LoopbackServer, prepare: Prepare, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The handler has had it, and may have acted; a consumer is for all others."""
+    """The handler has had it, and may have acted.
+
+    Applications that need more use a consumer.
+    """
     async with pair(server, prepare) as (alice, bob):
         assert await status(alice) is OutgoingState.DELIVERED
         assert "Broken" in caplog.text
@@ -226,7 +229,7 @@ class BrokenPath(StanzaPath):
 async def test_a_message_is_not_taken_if_a_matcher_fails_and_no_handler_runs(
     server: LoopbackServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """slixmpp asks all handlers before it runs one."""
+    """slixmpp asks all matchers before it runs a handler."""
     got: list[object] = []
 
     def prepare(client: ClientXMPP) -> None:

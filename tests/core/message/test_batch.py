@@ -1,4 +1,4 @@
-"""Several requests in one iq: which go together, and when; and their answers."""
+"""Batches: which requests share an iq, when it is sent, and how it is answered."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PATIENCE_S = 0.25
 
 
 def element(number: int, size: int = 10) -> Element:
-    """The number-th request, of so many bytes."""
+    """The number-th request, of this many bytes."""
     return request(f"r{number}", "x" * size)
 
 
@@ -52,7 +52,10 @@ def ids(load: tuple[Element, ...]) -> list[str]:
 
 
 def busy(gathering: BatchQueue, *, at: float = 0.0) -> BatchQueue:
-    """As many stanzas are unanswered as may be, the second of them a little later."""
+    """As many stanzas are unanswered as is allowed.
+
+    The second was sent a little later.
+    """
     gathering.sent("b1", (), at)
     gathering.sent("b2", (), at + 0.1)
     return gathering
@@ -93,7 +96,7 @@ def test_on_a_busy_link_what_comes_waits_for_an_answer() -> None:
 
 
 def test_what_fills_a_stanza_goes_whatever_is_unanswered() -> None:
-    """Waiting could not make it cheaper: a long link is not slowed down."""
+    """Waiting would gain nothing, so a link with a long delay is not slowed down."""
     gathering = gathered(busy(loads()), range(5))
     assert ids(gathering.take(0.1)) == ["r0", "r1", "r2", "r3"]
     assert gathering.take(0.1) == ()
@@ -103,7 +106,7 @@ def test_what_fills_a_stanza_goes_whatever_is_unanswered() -> None:
 
 
 def test_an_unanswered_stanza_keeps_others_waiting_for_a_while_only() -> None:
-    """A peer that never answers must not block what is for it."""
+    """A peer that never answers must not block its later messages."""
     gathering = gathered(busy(loads()), range(1))
     assert gathering.next_at() == PATIENCE_S
     assert gathering.take(PATIENCE_S - 0.01) == ()
@@ -112,7 +115,7 @@ def test_an_unanswered_stanza_keeps_others_waiting_for_a_while_only() -> None:
 
 
 def test_a_load_has_no_more_bytes_than_it_may_but_for_a_single_request() -> None:
-    """A server closes the stream at its limit; one request is not ours to cut."""
+    """A server closes the stream at its limit. A single request cannot be divided."""
     gathering = gathered(loads(bytes_max=25), range(3))
     gathering.add(element(3, 100))
     gathering.add(request("r4", "é" * 9))
@@ -124,7 +127,7 @@ def test_a_load_has_no_more_bytes_than_it_may_but_for_a_single_request() -> None
 
 
 def test_an_answer_gives_the_ids_that_were_sent_once() -> None:
-    """A second answer, or one that nobody asked for, is about nothing."""
+    """A second answer, or an answer to no request, has no effect."""
     gathering = loads()
     gathering.sent("b1", (element(1), element(2)), 0.0)
     assert not gathering.idle
@@ -134,7 +137,7 @@ def test_an_answer_gives_the_ids_that_were_sent_once() -> None:
 
 
 def test_a_peer_that_never_answers_costs_a_bounded_memory() -> None:
-    """What is forgotten is asked again anyway."""
+    """A request that was forgotten is repeated anyway."""
     gathering = loads()
     forgotten = [gathering.sent(f"b{number}", (), 0.0) for number in range(66)]
     assert forgotten == [None] * 64 + ["b0", "b1"]
@@ -155,7 +158,7 @@ STEPS = st.lists(
 def test_each_request_is_sent_once_in_order_within_its_patience(
     steps: list[tuple[str, int]], count_max: int
 ) -> None:
-    """Whatever is answered or not: nothing is lost, doubled, stuck, or too long."""
+    """Whatever is answered, no request is lost, doubled, stuck, or too large."""
     gathering = loads(count_max=count_max, bytes_max=500)
     now, numbers, stanzas = 0.0, count(), count()
     added: list[tuple[Element, float]] = []
@@ -195,12 +198,16 @@ def test_each_request_is_sent_once_in_order_within_its_patience(
         ("service-unavailable", "service-unavailable"),
         ("resource-constraint", "resource-constraint"),
         ("not-allowed", "not-allowed"),
-        # In the second step it would end a message, and it is not about one.
+        # In its second step an error would end a message, but this error is not about
+        # one.
         ("bad-request", "undefined-condition"),
     ],
 )
 def test_an_error_for_a_batch_ends_no_message(error: str, counts_as: str) -> None:
-    """It may be about the batch; each is asked again alone, and answered for itself."""
+    """It may concern the whole batch.
+
+    Each request is repeated alone, with its own answer.
+    """
     reply = Reply("b1", "lamp@x/1", error=error, error_type="cancel")
     assert list(for_each(reply, ["r1", "r2"])) == [
         Reply(iq_id, "lamp@x/1", error=counts_as, error_type="wait")
@@ -209,7 +216,7 @@ def test_an_error_for_a_batch_ends_no_message(error: str, counts_as: str) -> Non
 
 
 def test_answers_go_out_together_when_all_are_there() -> None:
-    """One stanza for them all, and only one."""
+    """All answers share one stanza."""
     answers = Answers(2)
     assert answers.take() == ()
     assert answers.add("a")
@@ -221,7 +228,7 @@ def test_answers_go_out_together_when_all_are_there() -> None:
 
 
 def test_a_late_answer_does_not_hold_up_the_others() -> None:
-    """An application that takes its time delays its own message, and no other."""
+    """A slow application delays its own message only."""
     answers = Answers(3)
     assert answers.add("a")
     answers.waited()
@@ -231,7 +238,7 @@ def test_a_late_answer_does_not_hold_up_the_others() -> None:
 
 
 def test_with_no_answer_in_time_the_first_goes_when_it_comes() -> None:
-    """A result that answers nothing would cost a stanza for nothing."""
+    """An empty answer would cost a stanza and carry nothing."""
     answers = Answers(2)
     answers.waited()
     assert answers.take() == ()
@@ -240,7 +247,10 @@ def test_with_no_answer_in_time_the_first_goes_when_it_comes() -> None:
 
 
 def test_answers_that_would_make_the_stanza_too_long_go_alone() -> None:
-    """They repeat what the peer chose: it must not make us end our own stream."""
+    """Answers repeat text that the peer chose.
+
+    It must not make us break our own stream.
+    """
     answers = Answers(3, bytes_max=10)
     assert answers.add("é" * 4)
     assert not answers.add("long")

@@ -1,4 +1,4 @@
-"""How many messages may be under way to one account, and in which order."""
+"""The window of messages in flight to one account, and their order."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def outgoing(
 
 
 def filled(flow: Flow) -> Flow:
-    """The flow with as many messages under way as it takes."""
+    """The flow with as many messages in flight as it accepts."""
     for seq in range(flow.in_flight + 1, flow.window + 1):
         flow.begin(outgoing(seq))
     return flow
@@ -42,7 +42,7 @@ EVENTS = st.lists(st.sampled_from(("begin", "end", "delivered", "constrained")))
 
 @given(st.integers(1, 40), EVENTS)
 def test_the_window_never_leaves_one_to_max(window_max: int, events: list[str]) -> None:
-    """At 0 nothing would ever move again; above max the peer is flooded."""
+    """At 0 nothing would ever be sent again; above the maximum the peer is flooded."""
     flow = Flow(window_max)
     in_flight: list[Outgoing] = []
     for seq, event in enumerate(events):
@@ -63,7 +63,7 @@ def test_the_window_never_leaves_one_to_max(window_max: int, events: list[str]) 
 
 
 def test_the_window_starts_at_what_the_strictest_receivers_take() -> None:
-    """Or at less, if the user says so."""
+    """Or at the user's maximum, if that is smaller."""
     assert Flow(100).window == WINDOW_FIRST
     assert Flow(3).window == 3
 
@@ -71,7 +71,7 @@ def test_the_window_starts_at_what_the_strictest_receivers_take() -> None:
 def test_the_window_doubles_with_each_window_delivered_until_the_first_refusal() -> (
     None
 ):
-    """A fast peer is found out in a few round trips."""
+    """A fast peer is recognized in a few round trips."""
     flow = Flow(100)
     sizes = []
     for _ in range(4):
@@ -94,7 +94,7 @@ def test_a_refusal_halves_the_window_which_then_grows_by_one_a_window() -> None:
 
 
 def test_the_refusals_of_one_window_halve_it_once() -> None:
-    """They all say the same thing: five full windows are one, not a thirty-second."""
+    """They share one cause: a window of five refusals must not halve it five times."""
     flow = filled(Flow(100))
     for _ in range(5):
         flow.constrained()
@@ -110,7 +110,7 @@ def test_a_refusal_in_a_later_window_halves_it_again() -> None:
 
 
 def test_what_is_delivered_of_that_window_is_not_waited_for() -> None:
-    """Each of its messages ends one way or the other."""
+    """Each of its messages ends in one way or the other."""
     flow = filled(Flow(100))
     flow.constrained()
     for _ in range(4):
@@ -120,7 +120,7 @@ def test_what_is_delivered_of_that_window_is_not_waited_for() -> None:
 
 
 def test_a_full_window_admits_nothing_until_a_message_ends() -> None:
-    """The limit is on what the peer must hold."""
+    """The limit is on the number of messages that the peer must hold."""
     flow = filled(Flow(2))
     assert not flow.admits(outgoing(9))
     flow.end(outgoing(1))
@@ -128,7 +128,7 @@ def test_a_full_window_admits_nothing_until_a_message_ends() -> None:
 
 
 def test_a_window_that_has_shrunk_below_what_is_under_way_has_no_room() -> None:
-    """And no negative one."""
+    """The free room must not become negative either."""
     flow = filled(Flow(100))
     flow.constrained()
     assert (flow.in_flight, flow.window, flow.room) == (5, 2, 0)
@@ -146,7 +146,7 @@ def test_ending_what_was_never_begun_does_nothing(ordered: bool) -> None:
 def test_ordered_messages_are_released_in_the_order_of_sending(
     begun: list[int], wanted: list[int]
 ) -> None:
-    """Whichever order `received` comes in, and the process took them up in."""
+    """In whatever order `received` comes, or the messages were loaded."""
     flow = Flow(10)
     for _ in range(2):
         flow.delivered()
@@ -202,7 +202,7 @@ def test_only_what_is_handed_over_by_its_first_step_waits_for_the_end_of_others(
 
 
 def test_two_messages_that_differ_in_state_only_are_one() -> None:
-    """A record is replaced at every step; what is counted is the message."""
+    """A record is replaced at every step; the window counts messages."""
     flow = Flow(10)
     record = outgoing(1, ordered=True)
     flow.begin(record)

@@ -1,4 +1,4 @@
-"""Which message is meant by an id."""
+"""The message that an id means."""
 
 from dataclasses import replace
 
@@ -37,7 +37,10 @@ THEIRS = replace(OURS, mark="")
     ids=["handed over again", "another resource", "another store"],
 )
 def test_what_one_of_ours_says_again_is_the_same(again: Incoming) -> None:
-    """It never gives an id twice, and an application that does means the same."""
+    """Our sender never uses an id twice.
+
+    An application that does so means the same message.
+    """
     assert again.identity == OURS.identity
 
 
@@ -51,12 +54,12 @@ def test_what_one_of_ours_says_again_is_the_same(again: Incoming) -> None:
     ids=["account", "msgId", "not ours"],
 )
 def test_what_another_says_or_says_otherwise_is_another(other: Incoming) -> None:
-    """Somebody who knows an id takes nobody's message away with it."""
+    """Knowing an id must not be enough to replace somebody's message."""
     assert other.identity != OURS.identity
 
 
 def test_a_hand_over_again_of_one_that_is_not_ours_is_the_same() -> None:
-    """All that it is made of is on disk while it is held."""
+    """While it is held, everything that identifies it is on disk."""
     again = replace(
         THEIRS, redelivered=True, state=IncomingState.RELEASING, changed_at=9.0
     )
@@ -73,7 +76,7 @@ def test_a_hand_over_again_of_one_that_is_not_ours_is_the_same() -> None:
     ids=["another resource", "the id again after a success", "acknowledged"],
 )
 def test_who_counts_from_1_again_says_something_new(other: Incoming) -> None:
-    """Two small devices of one account do, and each does after it has started again."""
+    """Two small devices of one account may count from 1, each again after its start."""
     assert other.identity != THEIRS.identity
 
 
@@ -97,7 +100,7 @@ RECORDS = [
 def test_it_is_the_only_one_from_there(
     msg_id: str, source: str | None, index: int
 ) -> None:
-    """A full JID or an account, or nothing if nobody else has used the id."""
+    """`sender` is a full JID or an account; without it the id must be unique."""
     assert only(RECORDS, msg_id, source) is RECORDS[index]
 
 
@@ -112,7 +115,10 @@ def test_it_may_be_unknown(msg_id: str, source: str | None) -> None:
 
 
 def test_of_several_none_is_taken() -> None:
-    """It could be dropped in place of the other: the error says whose they are."""
+    """Otherwise one could be dropped in place of the other.
+
+    The error names the senders.
+    """
     with pytest.raises(AmbiguousMessage, match=r"'1', from alice.+/a, alice.+/b, bob"):
         only(RECORDS, "1", None)
     with pytest.raises(AmbiguousMessage) as caught:

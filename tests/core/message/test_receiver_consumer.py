@@ -1,4 +1,4 @@
-"""The receiver's machine where a consumer takes the message."""
+"""The receiver's machine with a consumer that takes the message."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ DELIVER = Request(
 
 
 def releasing(handovers: int = 1, *, mark: str = "store-1") -> Incoming:
-    """A message that has been handed over so often."""
+    """A message that has been handed over this many times."""
     return Incoming(
         key=key_of(replace(DELIVER, mark=mark)),
         msg_id="m1",
@@ -65,7 +65,7 @@ def at(handovers_max: int = MAX) -> At:
 def test_what_a_consumer_did_is_on_disk_before_the_sender_is_told(
     asked: bool, mark: str
 ) -> None:
-    """Told before, a process that dies in between has done nothing, and never will."""
+    """Otherwise a process could die after the answer, without the consumer's writes."""
     record = releasing(mark=mark)
     deliver = replace(DELIVER, mark=mark) if asked else None
     after, effects = step(record, I.CONSUMED, at(), deliver)
@@ -79,7 +79,7 @@ def test_what_a_consumer_did_is_on_disk_before_the_sender_is_told(
 
 
 def test_a_hand_over_that_failed_is_tried_again_later() -> None:
-    """Its payload and its place stay; only time has to pass."""
+    """Its payload and its place stay; only time must pass."""
     after, effects = step(releasing(MAX - 1), I.FAILED, at())
     assert after == releasing(MAX - 1)
     assert effects == (Retry(LATER),)
@@ -87,7 +87,7 @@ def test_a_hand_over_that_failed_is_tried_again_later() -> None:
 
 @pytest.mark.parametrize("before", [0, 1])
 def test_each_hand_over_is_counted_on_disk_before_it_begins(before: int) -> None:
-    """A message that kills its process each time would kill it for ever."""
+    """Otherwise a message that kills its process would do so for ever."""
     record = releasing(before)
     after, effects = step(record, I.CONSUME, at())
     assert after == replace(record, handovers=before + 1, redelivered=before > 0)
@@ -95,7 +95,9 @@ def test_each_hand_over_is_counted_on_disk_before_it_begins(before: int) -> None
 
 
 def test_neither_its_release_nor_a_restart_counts_as_a_hand_over() -> None:
-    """It may wait behind another, and must not be parked for what that one does."""
+    """It may wait behind another message, and must not be parked for that one's
+    failures.
+    """
     held = replace(releasing(0), state=S.HELD)
     after, _ = step(held, I.DELIVER, at(), DELIVER)
     assert after is not None
@@ -114,7 +116,7 @@ def test_its_place_among_the_others_is_that_of_its_release() -> None:
 
 @pytest.mark.parametrize("input_", [I.FAILED, I.CONSUME])
 def test_it_is_parked_after_so_many_hand_overs(input_: I) -> None:
-    """And not handed over once more, however it has ended."""
+    """It is not handed over again, even after a crash in the last hand-over."""
     record = releasing(MAX)
     after, effects = step(record, input_, at())
     assert after == replace(record, state=S.PARKED, changed_at=NOW)
@@ -129,7 +131,7 @@ def parked() -> Incoming:
 
 
 def test_a_parked_message_is_released_as_if_it_were_new() -> None:
-    """Whoever has mended the consumer wants all attempts again."""
+    """An operator who has repaired the consumer wants all attempts again."""
     after, effects = step(parked(), I.RELEASE, at())
     assert after is not None
     assert (after.state, after.handovers) == (S.RELEASING, 0)
@@ -145,7 +147,10 @@ def test_a_parked_message_is_released_as_if_it_were_new() -> None:
 def test_a_message_that_is_dropped_leaves_a_memory_and_gives_its_room_back(
     state: S,
 ) -> None:
-    """Its sender asks still: it must not hear that it was delivered, nor get it in."""
+    """Its sender still asks.
+
+    It must neither hear "delivered" nor get the message in again.
+    """
     record = replace(parked(), state=state)
     dropped, effects = step(record, I.DROP, at())
     assert dropped == replace(record, state=S.DROPPED, payload="", changed_at=NOW)

@@ -61,7 +61,7 @@ def request(kind: str, mark: str = "store-1", hold: str = "") -> Request:
 
 
 def incoming(state: S, mark: str = "store-1") -> Incoming | None:
-    """A message as it stands in a state; None for the absent one."""
+    """A message in a state; None: there is no message."""
     if state is S.ABSENT:
         return None
     return Incoming(
@@ -141,13 +141,13 @@ NEXT = {
 
 
 def test_the_table_has_these_rows_and_no_others() -> None:
-    """A row that no test knows is a behaviour that nobody decided."""
+    """A row without a test is a behaviour that nobody decided."""
     assert NEXT == TRANSITIONS
 
 
 KINDS = {I.ACKNOWLEDGED: "acknowledged", I.ASSURED: "assured", I.DELIVER: "deliver"}
 
-#: What the engine gives; the others come of these.
+#: The inputs from the engine; the machine derives the others.
 GIVEN = [
     *KINDS,
     *(I.IN_HAND, I.HANDED_OVER, I.NOT_TAKEN, I.CONSUME, I.CONSUMED, I.REJECTED),
@@ -158,7 +158,10 @@ GIVEN = [
 def situations(
     state: S, input_: I
 ) -> Iterator[tuple[Incoming | None, At, Request | None]]:
-    """All that a step may depend on: the message, the circumstances and the request."""
+    """Everything that a step may depend on.
+
+    The message, the circumstances and the request.
+    """
     for trusted, exceeded, written, mark, hold, level, handovers, whole in product(
         (True, False),
         (None, "bytes"),
@@ -181,7 +184,7 @@ def situations(
 
 @pytest.mark.parametrize(("state", "input_"), [*product(S, GIVEN)])
 def test_each_step_goes_where_the_table_says(state: S, input_: I) -> None:
-    """Whatever the circumstances: nothing but the table decides."""
+    """Whatever the circumstances, only the table decides."""
     for record, given_, asked in situations(state, input_):
         pair = (state, classify(record, input_, given_, asked))
         after, effects = step(record, input_, given_, asked)
@@ -192,7 +195,7 @@ def test_each_step_goes_where_the_table_says(state: S, input_: I) -> None:
 
 
 def test_each_row_of_the_table_is_met() -> None:
-    """A row that nothing leads to would be a promise about nothing."""
+    """A row that nothing leads to would be dead code."""
     met = {
         (state, classify(record, input_, given_, asked))
         for state, input_ in product(S, GIVEN)
@@ -245,7 +248,7 @@ def test_assured_follows_the_order_of_the_rules(
 def test_a_message_is_counted_and_written_before_it_is_called_received(
     state: S, mark: str
 ) -> None:
-    """Whoever has seen `received` will never send the message again."""
+    """A sender that has seen `received` will never send the message again."""
     asked = request("assured", MARKS[mark])
     after, effects = step(incoming(state, MARKS[mark]), I.ASSURED, at(), asked)
     held = Incoming(
@@ -270,10 +273,10 @@ def test_a_message_is_counted_and_written_before_it_is_called_received(
 def test_a_repeated_assured_gets_the_same_hold_and_keeps_the_first_payload(
     state: S,
 ) -> None:
-    """The text: one with the same msgId is ignored, and answered as normal."""
+    """By the proto-XEP, a repeat with the same msgId is ignored and answered as normal."""
     record = incoming(state)
     again = replace(request("assured"), payload="<message>2</message>", size=20)
-    # A quota that is full by now has no say: nothing more gets held.
+    # A quota that is full by now does not matter: nothing more is held.
     result = step(record, I.ASSURED, at(exceeded="messages"), again)
     assert result == (record, (Answer("received", HOLD),))
 
@@ -289,7 +292,7 @@ def test_a_repeated_assured_gets_the_same_hold_and_keeps_the_first_payload(
 def test_a_refusal_names_its_condition_and_is_reported_without_the_payload(
     kind: str, circumstances: At, answer: Answer
 ) -> None:
-    """The sender acts on the type; the operator must find the source."""
+    """The sender acts on the error type; the operator needs the source."""
     inputs = {"assured": I.ASSURED, "acknowledged": I.ACKNOWLEDGED}
     record, effects = step(None, inputs[kind], circumstances, request(kind))
     assert record is None
@@ -332,7 +335,7 @@ def _deliver(state: S, hold: str) -> tuple[S, tuple[str, ...]]:
 def test_deliver_is_answered_for_the_message_that_it_means(
     state: S, mark: str, hold: str, trusted: bool, exceeded: str | None
 ) -> None:
-    """What was accepted is released, whatever trust and quotas say by now."""
+    """An accepted message is released, whatever trust and quotas are by now."""
     before = incoming(state, MARKS[mark])
     asked = request("deliver", MARKS[mark], HOLDS[hold])
     after, effects = step(before, I.DELIVER, at(trusted, exceeded), asked)
@@ -360,7 +363,7 @@ def test_a_message_is_releasing_on_disk_before_it_is_handed_over(hold: str) -> N
 
 @pytest.mark.parametrize("kind", ["assured", "deliver"])
 def test_a_request_about_a_message_that_is_being_handed_over_waits(kind: str) -> None:
-    """Whatever was said now could be wrong in a moment."""
+    """An answer given now could be wrong a moment later."""
     record = incoming(S.RELEASING)
     input_ = I.ASSURED if kind == "assured" else I.DELIVER
     assert step(record, input_, at(), request(kind)) == (record, (Defer(),))
@@ -371,7 +374,7 @@ def test_a_request_about_a_message_that_is_being_handed_over_waits(kind: str) ->
 
 @pytest.mark.parametrize("redelivered", [False, True])
 def test_a_rejection_is_on_disk_before_the_sender_is_told(redelivered: bool) -> None:
-    """A process that dies before hands over again, and the message may be accepted."""
+    """If the process dies first, the message is handed over again and may be accepted."""
     record = incoming(S.RELEASING)
     assert record is not None
     record = replace(record, redelivered=redelivered)
@@ -388,7 +391,7 @@ def test_a_rejection_is_on_disk_before_the_sender_is_told(redelivered: bool) -> 
 
 
 def test_a_rejection_after_a_restart_has_nobody_to_be_told_yet() -> None:
-    """The sender asks again, and gets it from the memory."""
+    """The sender asks again, and gets the rejection from the tombstone."""
     after, effects = step(
         incoming(S.RELEASING), I.REJECTED, at()._replace(rejection=WHY)
     )
@@ -398,7 +401,7 @@ def test_a_rejection_after_a_restart_has_nobody_to_be_told_yet() -> None:
 
 
 def test_a_sender_by_the_text_is_told_that_a_rejected_message_was_delivered() -> None:
-    """The text knows no other answer to a `deliver` that was taken."""
+    """The proto-XEP knows no other answer to a `deliver` for a message that was taken."""
     asked = request("deliver", mark="")
     after, effects = step(
         incoming(S.RELEASING, mark=""), I.REJECTED, at()._replace(rejection=WHY), asked
@@ -416,7 +419,9 @@ def test_a_sender_by_the_text_is_told_that_a_rejected_message_was_delivered() ->
 def test_acknowledged_is_written_before_it_is_handed_over_and_not_answered_before(
     mark: str, trusted: bool, exceeded: str | None
 ) -> None:
-    """Else a receiver has acknowledged what nobody saw, and nobody may ever see."""
+    """Otherwise the receiver could acknowledge a message that the application never
+    gets.
+    """
     asked = request("acknowledged", MARKS[mark])
     after, effects = step(None, I.ACKNOWLEDGED, at(trusted, exceeded), asked)
     if not trusted:
@@ -433,7 +438,7 @@ def test_acknowledged_is_written_before_it_is_handed_over_and_not_answered_befor
 
 
 def test_unwritten_acknowledged_is_handed_over_and_answered_without_the_disk() -> None:
-    """The option for those who want the text's speed."""
+    """An option for the speed of the proto-XEP."""
     asked = request("acknowledged")
     after, effects = step(None, I.ACKNOWLEDGED, at(written=False), asked)
     assert names(effects) == ("Deliver",)
@@ -462,7 +467,7 @@ def test_unwritten_acknowledged_never_exceeds_a_quota() -> None:
 def test_a_marked_message_that_was_handed_over_is_answered_and_remembered(
     asked: bool, hold: str
 ) -> None:
-    """The tombstone answers every repetition; it needs no payload."""
+    """The tombstone answers every repeat, and needs no payload."""
     record = incoming(S.RELEASING)
     assert record is not None
     deliver = request("deliver", hold=HOLDS[hold]) if asked else None
@@ -477,7 +482,7 @@ def test_a_marked_message_that_was_handed_over_is_answered_and_remembered(
 def test_an_unmarked_message_that_was_handed_over_is_forgotten(
     asked: bool, level: Level
 ) -> None:
-    """The text: its msgId may be used again for another message."""
+    """By the proto-XEP, its msgId may be used again for another message."""
     record = incoming(S.RELEASING, mark="")
     assert record is not None
     record = replace(record, level=level)
@@ -493,7 +498,7 @@ def test_an_unmarked_message_that_was_handed_over_is_forgotten(
 def test_an_assured_message_that_nobody_takes_is_held_again_and_its_sender_told(
     mark: str, redelivered: bool
 ) -> None:
-    """No taker, no confirmation; and nobody has had it, so it gets no mark for that."""
+    """Without a taker there is no confirmation, and no redelivered mark either."""
     record = incoming(S.RELEASING, MARKS[mark])
     assert record is not None
     record = replace(record, redelivered=redelivered)
@@ -516,7 +521,7 @@ def acknowledged() -> Incoming:
 def test_an_acknowledged_message_that_nobody_takes_is_gone_before_it_is_refused() -> (
     None
 ):
-    """The error says that it has not arrived: no restart may hand it over after that."""
+    """The error says that it was not delivered: no restart may hand it over later."""
     record, asked = acknowledged(), request("acknowledged")
     effects = (Refund(record), ForgetEffect(record), NOT_NOW)
     assert step(record, I.NOT_TAKEN, at(), asked) == (None, effects)
@@ -528,14 +533,14 @@ def test_an_acknowledged_message_that_nobody_takes_is_gone_before_it_is_refused(
 def test_what_nobody_takes_and_nobody_asks_for_is_handed_over_again(
     level: Level,
 ) -> None:
-    """Its sender may have been told that it has arrived, and does not repeat it."""
+    """Its sender may already have heard that it arrived, and then does not repeat it."""
     record = replace(acknowledged(), level=level)
     again = at()._replace(retry_at=NOW + 10)
     assert step(record, I.NOT_TAKEN, again) == (record, (Retry(NOW + 10),))
 
 
 def test_only_level_acknowledged_is_answered_when_somebody_has_it_in_hand() -> None:
-    """An assured message may still be refused by whoever has it in hand."""
+    """An application may still refuse an assured message that it is handling."""
     record, asked = acknowledged(), request("acknowledged")
     assert step(record, I.IN_HAND, at(), asked) == (record, (Answer("result"),))
     assert step(record, I.IN_HAND, at()) == (record, ())
@@ -545,7 +550,7 @@ def test_only_level_acknowledged_is_answered_when_somebody_has_it_in_hand() -> N
 
 @pytest.mark.parametrize("state", [S.ABSENT, S.EXPIRED, S.DROPPED])
 def test_an_offer_without_its_payload_is_not_held(state: S) -> None:
-    """It has waited for an earlier one, of which nothing is left: it comes again."""
+    """It waited for an earlier message that is gone now; its sender offers it again."""
     record = incoming(state, mark="")
     waiting = request("assured", mark="").waiting()
     assert waiting.payload == ""
@@ -570,7 +575,7 @@ def test_a_message_that_was_being_handed_over_is_handed_over_again_with_the_mark
 
 @pytest.mark.parametrize("mark", MARKS)
 def test_an_expired_message_gives_its_room_back_and_is_remembered(mark: str) -> None:
-    """Else a message that was withdrawn fills a quota for ever."""
+    """Otherwise a withdrawn message would fill a quota for ever."""
     record = incoming(S.HELD, MARKS[mark])
     assert record is not None
     after, effects = step(record, I.EXPIRE, at())
@@ -580,14 +585,14 @@ def test_an_expired_message_gives_its_room_back_and_is_remembered(mark: str) -> 
 
 @pytest.mark.parametrize("state", [S.DONE, S.EXPIRED, S.DROPPED])
 def test_a_memory_that_is_forgotten_leaves_nothing(state: S) -> None:
-    """It was counted against no quota, so there is nothing to give back."""
+    """A tombstone counts towards no quota, so there is nothing to give back."""
     record = incoming(state)
     assert record is not None
     assert step(record, I.FORGET, at()) == (None, (ForgetEffect(record),))
 
 
 def test_a_new_hold_removes_the_memory_of_an_expired_one() -> None:
-    """A deliver for the old hold must not release the new message."""
+    """A `deliver` for the old hold must not release the new message."""
     held, _ = step(incoming(S.EXPIRED), I.ASSURED, at(), request("assured"))
     after, effects = step(held, I.DELIVER, at(), request("deliver", hold=HOLD))
     assert after == held
@@ -612,7 +617,7 @@ REQUESTS = st.builds(
 
 
 def _identity(asked: Request) -> tuple[str, ...]:
-    """What section 3 says a message is known by."""
+    """The parts that identify a message (protocol, section 3)."""
     if asked.mark:
         return ("marked", asked.source.partition("/")[0], asked.mark, asked.msg_id)
     return ("unmarked", asked.source, asked.msg_id)
@@ -622,7 +627,7 @@ def _identity(asked: Request) -> tuple[str, ...]:
 def test_two_requests_have_one_key_only_when_they_mean_one_message(
     one: Request, other: Request
 ) -> None:
-    """No choice of JID, mark and msgId may reach a message of somebody else."""
+    """No choice of JID, mark and msgId may reach the message of somebody else."""
     assert (key_of(one) == key_of(other)) is (_identity(one) == _identity(other))
 
 
@@ -639,13 +644,13 @@ def test_two_resources_with_one_mark_are_one_sender() -> None:
 
 
 def test_the_same_mark_in_two_accounts_is_two_senders() -> None:
-    """A mark is no secret: somebody else may copy it."""
+    """A mark is no secret: others may copy it."""
     one = request("assured")
     assert key_of(one) != key_of(replace(one, source="eve@example.org/a"))
 
 
 def test_assured_and_its_deliver_have_one_key() -> None:
-    """Whatever else differs between the two."""
+    """Whatever other parts of the two requests differ."""
     for mark in MARKS.values():
         deliver = request("deliver", mark, HOLD)
         assert key_of(request("assured", mark)) == key_of(deliver, "token")
@@ -659,14 +664,14 @@ def test_two_acknowledged_requests_are_never_one() -> None:
 
 
 def test_parts_cannot_run_into_each_other() -> None:
-    """Two senders whose names and ids concatenate alike stay two."""
+    """Names and ids that are equal when joined must stay different."""
     one = replace(request("assured", mark=""), source="a@b/c", msg_id="dm1")
     other = replace(one, source="a@b/cd", msg_id="m1")
     assert key_of(one) != key_of(other)
 
 
 def test_unwritten_acknowledged_leaves_nothing_behind() -> None:
-    """Neither on disk nor in the ledger: it was in neither."""
+    """Neither on disk nor in the ledger: it was never in either."""
     record, _ = step(None, I.ACKNOWLEDGED, at(written=False), request("acknowledged"))
     assert record is not None
     assert step(record, I.HANDED_OVER, at()) == (None, ())

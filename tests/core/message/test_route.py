@@ -1,4 +1,4 @@
-"""Whom to address an attempt to."""
+"""The JID to which an attempt is addressed."""
 
 from __future__ import annotations
 
@@ -87,12 +87,14 @@ def test_the_namespace_is_the_first_of_the_order_that_the_peer_lists(
 def test_a_given_jid_is_always_addressed(
     features: frozenset[str], expected: Route
 ) -> None:
-    """Without an answer to disco#info by the text's namespace, whatever the order."""
+    """Without an answer to disco#info the proto-XEP's namespace is used, whatever the
+    order.
+    """
     assert to_jid(OFFERED, features, (IEEE, TEXT, NEURO)) == expected
 
 
 def test_a_namespace_that_is_fixed_is_kept_whatever_the_peer_lists_by_now() -> None:
-    """A retry repeats the same bytes."""
+    """A retry must repeat the same bytes."""
     fixed = replace(OFFERED, namespace=NEURO)
     assert to_jid(fixed, PLAIN, NAMESPACES).namespace == NEURO
     route = choose(fixed, [resource("1", features=PLAIN)], NAMESPACES)
@@ -100,14 +102,14 @@ def test_a_namespace_that_is_fixed_is_kept_whatever_the_peer_lists_by_now() -> N
 
 
 def test_only_a_resource_that_advertises_qos_is_offered_a_message() -> None:
-    """The account's telephone would refuse it for good."""
+    """Other clients of the account, such as a telephone, would refuse it for good."""
     assert chosen(OFFERED, resource("phone", 9, NO_QOS), resource("1")) == "1"
     assert chosen(OFFERED, resource("phone", 9, NO_QOS)) is None
     assert chosen(OFFERED) is None
 
 
 def test_the_highest_priority_is_offered_a_message_first() -> None:
-    """What the account's owner has said."""
+    """The owner of the account has set the priorities."""
     assert chosen(OFFERED, resource("1", -1), resource("2", 5), resource("3")) == "2"
 
 
@@ -133,13 +135,15 @@ def test_the_resource_that_holds_the_message_comes_before_all_others() -> None:
 def test_another_resource_is_asked_to_deliver_only_by_a_hold_that_it_knows(
     hold: str | None, features: frozenset[str], expected: str | None
 ) -> None:
-    """Any other answers an unknown deliver with a result, which is a lie for us."""
+    """Any other resource answers an unknown `deliver` with a result, which would be
+    false.
+    """
     record = replace(RELEASING, hold=hold)
     assert chosen(record, resource("2", features=features)) == expected
 
 
 def test_a_resource_that_speaks_another_namespace_is_found() -> None:
-    """The order is the user's; each resource may differ."""
+    """The order is the user's; each resource may support other namespaces."""
     route = choose(OFFERED, [resource("1", features=frozenset({IEEE}))], NAMESPACES)
     assert route == Route("lamp@x/1", IEEE)
 

@@ -329,7 +329,7 @@ def test_an_input_of_the_table_does_what_its_row_says(
 def test_an_input_that_the_table_lacks_is_refused(
     level: Level, state: S, input_: I
 ) -> None:
-    """It can only come from a bug of ours, which must not be carried on."""
+    """Only a bug of ours can produce it, and it must not be carried on."""
     with pytest.raises(LocalProtocolError, match="m1") as caught:
         step(outgoing(state, level), input_, at(input_))
     assert isinstance(caught.value, CannotWithdraw) is (input_ is I.WITHDRAW)
@@ -368,7 +368,7 @@ def test_an_attempt_goes_where_the_route_says() -> None:
 def test_the_first_deliver_goes_to_the_peer_that_holds_the_message(
     hold: str | None,
 ) -> None:
-    """Whoever else is there, only this one has said `received`."""
+    """Whichever resources are there, only this one has said `received`."""
     record = replace(outgoing(S.RECEIVED), hold=hold, addressed=BOTH)
     after, effects = step(record, I.RELEASE, at())
     transmit = effects[-1]
@@ -404,7 +404,7 @@ def test_an_error_without_a_sender_is_noted_without_one() -> None:
 
 # --- what a reply means ------------------------------------------------------
 
-#: How a record can stand when a reply comes.
+#: The states that a record can have when a reply comes.
 RECORDS = {
     "queued": outgoing(S.QUEUED),
     "acknowledged": outgoing(S.OFFERED, Level.ACKNOWLEDGED),
@@ -418,7 +418,7 @@ RECORDS = {
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of reply, and what it means to each record that can be answered."""
+    """A kind of reply, and its meaning for each record that can be answered."""
 
     reply: Reply
     acknowledged: I | None
@@ -434,7 +434,7 @@ def _result(
     hold: str | None = None,
 ) -> Kind:
     reply = Reply("", "", received=received, hold=hold)
-    # Nothing but an empty result answers where there is no hold to go by.
+    # Without a hold, only an empty result is an answer.
     empty = I.CONFIRMED if received is None else None
     return Kind(reply, empty, offered, releasing, empty)
 
@@ -516,12 +516,12 @@ def test_a_reply_of_the_addressed_jid_means_what_its_kind_says(
 def test_the_own_server_may_report_errors_and_nothing_else(
     name: str, kind: str, source: str
 ) -> None:
-    """It knows that a peer is away; it cannot know what the peer has done."""
+    """It knows that a peer is absent, but not what the peer has done."""
     expected: I | None = None
     if KINDS[kind].reply.error:
         expected = getattr(KINDS[kind], name, None)
     if expected is I.STORE_GONE_UNSEEN:
-        expected = I.NOT_MINE  # nobody's store is gone because a server says so
+        expected = I.NOT_MINE  # a server's word does not prove that a store is gone
     assert _answer(name, kind, source) is expected
 
 
@@ -529,14 +529,14 @@ def test_the_own_server_may_report_errors_and_nothing_else(
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", RECORDS)
 def test_nobody_else_may_answer(name: str, kind: str, source: str) -> None:
-    """Else anyone who learns an id could forge a delivery."""
+    """Otherwise anybody who learns an id could forge a delivery."""
     assert _answer(name, kind, source) is None
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", ["acknowledged", "offered", "releasing", "unmarked"])
 def test_a_reply_to_another_id_means_nothing(name: str, kind: str) -> None:
-    """An answer to the offer is none to the deliver, and the other way round."""
+    """An answer to the offer does not answer the deliver, nor the reverse."""
     record = RECORDS[name]
     wrong = record.offer_id if record.delivers else record.deliver_id
     for iq_id in (wrong, "never-used", ""):
@@ -584,7 +584,7 @@ def test_only_the_very_first_deliver_proves_that_nothing_was_handed_over(
 def test_a_rejection_that_carries_the_hold_is_the_final_word(
     condition: str, delivers: int, source: str
 ) -> None:
-    """The token is known to the one who holds the message, whatever its resource."""
+    """Only the holder of the message knows the token, whatever its resource."""
     record = replace(RECORDS["releasing"], delivers=delivers)
     reply = Reply(
         "deliver-1", source, error=condition, hold="h1", rejected=True, text="no"
@@ -639,7 +639,7 @@ def test_a_component_takes_errors_from_its_own_name() -> None:
 def test_a_message_is_orphaned_where_an_unmarked_peer_knows_us_by_another_name(
     state: S, hold: str | None, own: str
 ) -> None:
-    """Its answer to the deliver would be about nothing."""
+    """Its answer to the `deliver` would concern no message."""
     record = outgoing(state)
     if record.own:
         record = replace(record, hold=hold)
@@ -648,7 +648,7 @@ def test_a_message_is_orphaned_where_an_unmarked_peer_knows_us_by_another_name(
 
 
 def test_a_message_that_is_offered_again_is_orphaned_by_no_session() -> None:
-    """What it knew of its peer is gone, so there is nothing to lose."""
+    """Nothing is lost: the message is offered again anyway."""
     record = replace(outgoing(S.RECEIVED), hold=None)
     after, _ = step(record, I.ORPHANED, at())
     assert on_session(after, own="door@example.org/b") is I.WAKE
@@ -657,7 +657,10 @@ def test_a_message_that_is_offered_again_is_orphaned_by_no_session() -> None:
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("state", [S.QUEUED, S.OFFERED, S.RELEASING])
 def test_a_resumed_message_waits_for_a_session(state: S, level: Level) -> None:
-    """Before one there is nobody to send to; and a stored offer may have arrived."""
+    """Without a session there is no peer to send to.
+
+    A stored offer may have arrived.
+    """
     after = resumed(outgoing(state, level), NOW)
     assert after.state is state
     assert after.due_at == math.inf
@@ -676,7 +679,7 @@ def test_a_resumed_message_waits_for_a_session(state: S, level: Level) -> None:
 def test_a_deadline_is_no_further_ahead_than_it_was_at_acceptance(
     created_at: float, expires_at: float | None, expected: float | None
 ) -> None:
-    """A clock that was wrong and has been set back would keep a message for years."""
+    """Otherwise a wrong clock that was set back would keep a message for years."""
     record = replace(outgoing(S.OFFERED), created_at=created_at, expires_at=expires_at)
     assert clamped(record, NOW).expires_at == expected
     assert resumed(record, NOW).expires_at == expected
@@ -715,7 +718,7 @@ ENDINGS = [I.REFUSED, I.DEADLINE]
 def test_acknowledged_is_in_doubt_when_any_attempt_may_have_arrived(
     earlier: str, input_: I
 ) -> None:
-    """Its only step is a hand-over: an answer that was lost hides one."""
+    """Its only step is a hand-over, and a lost answer hides it."""
     record = outgoing(S.OFFERED, Level.ACKNOWLEDGED)
     if earlier == "unsure":
         reply = Reply("offer-1", PEER, error="recipient-unavailable")
@@ -731,7 +734,7 @@ def test_acknowledged_is_in_doubt_when_any_attempt_may_have_arrived(
 
 @pytest.mark.parametrize("earlier", [False, True])
 def test_an_attempt_that_was_not_sent_leaves_no_doubt_of_its_own(earlier: bool) -> None:
-    """But that of an attempt before it, which has had no answer, stays."""
+    """The doubt of an earlier attempt without an answer stays."""
     record = outgoing(S.OFFERED, Level.ACKNOWLEDGED)
     record = replace(record, unanswered=earlier, doubted=False)
     record, _ = step(record, I.ATTEMPT, at(I.ATTEMPT))
@@ -740,7 +743,10 @@ def test_an_attempt_that_was_not_sent_leaves_no_doubt_of_its_own(earlier: bool) 
 
 
 def test_how_a_message_has_ended_takes_the_place_of_its_record() -> None:
-    """In one write: killed before it the message goes on, after it the end is known."""
+    """Both are one write.
+
+    After a crash either the message goes on or its end is known.
+    """
     record = outgoing(S.OFFERED, Level.ACKNOWLEDGED)
     after, effects = step(record, I.CONFIRMED, at(remember=True))
     assert effects == (End(Ended.of(after, NOW)), Settle(after))
@@ -754,7 +760,8 @@ def test_how_a_message_has_ended_takes_the_place_of_its_record() -> None:
 
 ABSENT = Route(PEER, NAMESPACES[2], absent=True)
 
-#: With these a server, or a peer whose handler failed, answers what may have arrived.
+#: Errors that a server, or a peer whose handler failed, sends for a message that may
+#: have arrived.
 UNSURE = [
     "gone",
     "internal-server-error",
@@ -770,7 +777,7 @@ UNSURE = [
 def test_acknowledged_is_not_delivered_when_nobody_was_there_at_any_attempt(
     input_: I,
 ) -> None:
-    """No session of the peer can have got what the server returned."""
+    """No session of the peer can have received what the server returned."""
     record = outgoing(S.QUEUED, Level.ACKNOWLEDGED)
     for _ in range(3):
         record, _ = step(record, I.ATTEMPT, at(I.ATTEMPT, route=ABSENT))
@@ -784,7 +791,9 @@ def test_acknowledged_is_not_delivered_when_nobody_was_there_at_any_attempt(
 def test_acknowledged_is_in_doubt_when_a_server_returned_what_may_have_arrived(
     condition: str, input_: I
 ) -> None:
-    """ejabberd says service-unavailable of what a connection had got that was lost."""
+    """ejabberd returns service-unavailable for stanzas that a lost connection had
+    received.
+    """
     reply = Reply("offer-1", PEER, error=condition)
     record = outgoing(S.OFFERED, Level.ACKNOWLEDGED)
     record, _ = step(record, I.UNAVAILABLE, at(reply=reply))
@@ -800,7 +809,7 @@ def test_acknowledged_is_in_doubt_when_a_server_returned_what_may_have_arrived(
 def test_that_the_peer_was_absent_proves_nothing_after_it_may_have_come(
     meanwhile: str,
 ) -> None:
-    """It may have come in time for the attempt, and lost its connection at once."""
+    """It may have come in time for the attempt, and then lost its connection."""
     record = outgoing(S.QUEUED, Level.ACKNOWLEDGED)
     record, _ = step(record, I.ATTEMPT, at(I.ATTEMPT, route=ABSENT))
     assert record.absent
@@ -842,7 +851,7 @@ def test_assured_is_not_delivered_however_often_it_was_offered(
 
 
 def test_assured_is_not_delivered_again_certain_once_the_store_is_gone_unseen() -> None:
-    """The hold of the only deliver is gone, and that deliver was answered."""
+    """The hold of the only `deliver` is gone, and that `deliver` was answered."""
     record, _ = step(
         outgoing(S.RELEASING), I.STORE_GONE_UNSEEN, at(I.STORE_GONE_UNSEEN)
     )
@@ -890,7 +899,7 @@ def test_acknowledged_can_be_withdrawn_while_the_peer_is_certainly_away() -> Non
 @pytest.mark.parametrize("tries", [1, 2, 5])
 @pytest.mark.parametrize("unanswered", [True, False])
 def test_a_peer_that_comes_wakes_what_has_waited(unanswered: bool, tries: int) -> None:
-    """An attempt that was just made is given its time: presence may be news of else."""
+    """A recent attempt is given its time: the presence may have another cause."""
     record = replace(outgoing(S.OFFERED), unanswered=unanswered, tries=tries)
     just_asked = unanswered and tries == 1
     assert on_peer(record) is (None if just_asked else I.WAKE)

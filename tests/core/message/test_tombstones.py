@@ -1,4 +1,4 @@
-"""Which ended messages are still remembered."""
+"""The ended messages that are still remembered."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from qos.core.strings import bare
 
 
 def ended(key: str, changed_at: float = 0.0, source: str = "door@x/a") -> Incoming:
-    """The memory of a message that has ended."""
+    """The tombstone of a message that has ended."""
     return Incoming(
         key=key,
         msg_id=key,
@@ -37,12 +37,12 @@ SOURCES = st.sampled_from(("a@x/1", "a@x/2", "b@x/1", "c@x/1"))
 def test_the_memory_is_bounded_and_says_what_falls_out_of_it(
     count_max: int, adds: list[tuple[int, str]]
 ) -> None:
-    """What falls out must be removed from the disk as well, or that grows."""
+    """An evicted tombstone must be removed from the disk as well."""
     tombstones = Tombstones(count_max=count_max, ttl_s=10)
     remembered: dict[str, Incoming] = {}
     for now, (number, source) in enumerate(adds):
         record = ended(f"{bare(source)}-{number}", float(now), source)
-        if record.key in remembered:  # held anew: no memory any more
+        if record.key in remembered:  # held anew: no tombstone any more
             tombstones.discard(remembered.pop(record.key))
         remembered[record.key] = record
         for evicted in tombstones.add(record):
@@ -55,7 +55,7 @@ def test_the_memory_is_bounded_and_says_what_falls_out_of_it(
 
 
 def test_an_account_that_sends_a_lot_evicts_its_own_memories_first() -> None:
-    """Else it could make us forget what others sent."""
+    """Otherwise one account could make us forget the messages of others."""
     tombstones = Tombstones(count_max=4, ttl_s=10)
     assert tombstones.add(ended("quiet", source="quiet@x/1")) == []
     evicted = [
@@ -75,7 +75,7 @@ def test_when_the_whole_is_full_the_oldest_goes() -> None:
 
 
 def test_what_has_had_its_time_is_forgotten_to_the_second() -> None:
-    """A memory kept for ever is a disk that fills."""
+    """A tombstone that is kept for ever fills a disk."""
     tombstones = Tombstones(count_max=10, ttl_s=10)
     one, two = ended("m1", 0.0), ended("m2", 5.0)
     tombstones.add(one)
@@ -96,7 +96,7 @@ def test_discarding_what_is_not_remembered_does_nothing() -> None:
 
 
 def test_an_account_keeps_its_share_under_every_resource() -> None:
-    """A resource costs its owner nothing, so the share is the account's."""
+    """A resource costs its owner nothing, so the share belongs to the account."""
     tombstones = Tombstones(count_max=2, ttl_s=10)
     first = ended("m1", source="a@x/1")
     tombstones.add(first)

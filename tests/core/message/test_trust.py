@@ -1,4 +1,4 @@
-"""Who may have messages held."""
+"""Trust: the accounts whose messages may be held."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def decide(
 def test_a_roster_subscription_of_either_side_makes_trust(
     subscription: str, trusted: bool
 ) -> None:
-    """Any of them was agreed to by a person; an entry alone was not."""
+    """A person agreed to each of them; a roster entry alone proves nothing."""
     decision = decide(TrustPolicy("roster"), subscription=subscription)
     assert decision.trusted is trusted
     assert subscription in decision.reason
@@ -41,7 +41,7 @@ def test_a_roster_subscription_of_either_side_makes_trust(
     [TrustPolicy("all"), TrustPolicy("roster"), TrustPolicy.parse("room@muc.x")],
 )
 def test_an_occupant_of_a_room_is_never_trusted(policy: TrustPolicy) -> None:
-    """The text names them first: anyone can enter a room."""
+    """The proto-XEP names them first: anybody can enter a room."""
     decision = decide(policy, "room@muc.x/eve", subscription="both", occupant=True)
     assert not decision.trusted
     assert "room" in decision.reason
@@ -105,7 +105,7 @@ def test_a_policy_is_read_from_what_users_write(
 
 @pytest.mark.parametrize("value", ["", " , ", []])
 def test_an_empty_allow_list_is_refused(value: str | list[str]) -> None:
-    """Nobody means "trust no one" by leaving an option empty."""
+    """An option that is left empty rarely means "trust nobody"."""
     with pytest.raises(ValueError, match="'nobody', or JIDs"):
         TrustPolicy.parse(value)
 
@@ -127,7 +127,7 @@ def test_a_misspelt_word_is_refused_and_not_taken_for_a_domain(value: object) ->
 
 
 def test_nobody_is_trusted_by_the_word_nobody_but_the_own_account() -> None:
-    """The empty list has a word of its own: an empty option may be a mistake."""
+    """The empty list has a word of its own, since an empty option may be a mistake."""
     policy = TrustPolicy.parse("nobody")
     assert not decide(policy, subscription="both").trusted
     assert decide(policy, "lamp@example.org/2").trusted

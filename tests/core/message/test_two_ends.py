@@ -88,14 +88,14 @@ class Crash(Exception):
 
 @dataclass(eq=False)
 class Process:
-    """What both ends are: up or down, and mortal."""
+    """One end: it is up or down, and can die."""
 
     up: bool = True
-    #: Effects until the process dies; None: it does not.
+    #: The number of effects until the process dies; None: it does not die.
     fuse: int | None = None
 
     def burn(self) -> None:
-        """An effect has been performed."""
+        """Count an effect that was performed."""
         if self.fuse is not None:
             self.fuse -= 1
             if self.fuse <= 0:
@@ -107,7 +107,7 @@ class Process:
 
     @contextmanager
     def mortal(self) -> Iterator[None]:
-        """Whatever happens in here may end the process."""
+        """Code inside this context may end the process."""
         try:
             yield
         except Crash:
@@ -116,29 +116,29 @@ class Process:
 
 @dataclass
 class Truth:
-    """What has really happened to one message."""
+    """The real history of one message."""
 
     seq: int
     level: Level
     ordered: bool
     handed: int = 0
-    #: Of these, how many without the redelivered mark.
+    #: How many of these had no redelivered mark.
     fresh: int = 0
-    #: A receiver has lost it after it had said that it has it.
+    #: A receiver said `received`, and then lost the message.
     lost: bool = False
     outcome: OutgoingState | None = None
 
 
 @dataclass(frozen=True)
 class Said:
-    """A reply on its way."""
+    """A reply in flight."""
 
     to: str
     reply: Reply
 
 
 class Receiver(Protocol):
-    """What the network needs of a device."""
+    """The methods that the network needs of a device."""
 
     up: bool
     priority: int
@@ -163,7 +163,7 @@ class World:
         self.sender = Sender(self)
 
     def message_of(self, stanza: Request | Said) -> str | None:
-        """The message that a stanza of ours is about."""
+        """The message that one of our stanzas is about."""
         iq_id = stanza.iq_id if isinstance(stanza, Request) else stanza.reply.iq_id
         return self.sender.asked.get(iq_id)
 
@@ -184,7 +184,7 @@ class World:
         truth.handed += 1
 
     def ended(self, record: Outgoing) -> None:
-        """The sender has forgotten a message; what it says by that must be true."""
+        """The sender forgets a message; the outcome that it reports must be true."""
         truth = self.truth[record.msg_id]
         assert truth.outcome is None
         truth.outcome = record.state
@@ -194,7 +194,7 @@ class World:
             assert not truth.handed, "not delivered, but somebody has it"
 
     def arrive(self, stanza: Request | Said, *, silent: bool = False) -> None:
-        """A stanza gets where it was sent, if somebody is there."""
+        """Deliver a stanza, if its receiver is up."""
         self.flight.remove(stanza)
         if isinstance(stanza, Said):
             self.sender.hear(stanza)
@@ -212,7 +212,7 @@ class World:
             self.flight.append(Said(request.source, reply))
 
     def settle_down(self) -> None:
-        """A perfect network, and nobody dies: everything on its way arrives."""
+        """Deliver everything in flight over a perfect network, without crashes."""
         for _ in range(500):
             if self.flight:
                 self.arrive(self.flight[0])
@@ -286,7 +286,7 @@ class Sender(Process):
             self.flow.constrained()
 
     def perform(self, effect: Effect) -> None:
-        """Do what a step asks for."""
+        """Perform the effects of a step."""
         assert isinstance(effect, Save | Forget | Transmit | Settle)
         record = effect.record
         assert isinstance(record, Outgoing)
@@ -334,7 +334,7 @@ class Sender(Process):
         self.world.flight.append(request)
 
     def pump(self) -> None:
-        """Do all that is due."""
+        """Do everything that is due."""
         if not self.up:
             return
         with self.mortal():
@@ -351,7 +351,7 @@ class Sender(Process):
                     if record.due_at <= self.now:
                         self.attempt(record)
                 elif head:
-                    # None may overtake: an ordered one waits for all before it.
+                    # No message may overtake: an ordered one waits for all before it.
                     due = record.due_at <= self.now and self.flow.admits(record)
                     head = due and self.attempt(record)
 
@@ -384,7 +384,7 @@ class Sender(Process):
         return True
 
     def hear(self, said: Said) -> None:
-        """Take a reply."""
+        """Handle a reply."""
         record = self.records.get(self.asked[said.reply.iq_id])
         if not self.up or self.own != said.to or record is None:
             return
@@ -394,13 +394,13 @@ class Sender(Process):
                 self.act(record, input_, reply=said.reply)
 
     def see(self, jid: str) -> None:
-        """Its presence was shown before anything that its server may return."""
+        """Handle presence, which comes before anything that the server returns."""
         for record in self.records.values():
             if record.flow == bare(jid):
                 self.records[record.msg_id] = sender.came(record)
 
     def withdraw(self, msg_id: str) -> None:
-        """Take a message back, if that is possible."""
+        """Withdraw a message, if that is possible."""
         record = self.records[msg_id]
         with self.mortal():
             try:
@@ -522,7 +522,7 @@ class Device(Process):
                 self.handle(waiting)
 
     def perform(self, effect: Effect, key: str, request: Request | None) -> None:
-        """Do what a step asks for."""
+        """Perform the effects of a step."""
         match effect:
             case Reserve(record):
                 self.ledger.reserve(bare(record.source), record.size)
@@ -565,7 +565,7 @@ class Device(Process):
             self.act(key, ReceiverInput.HANDED_OVER, self.handing.pop(key))
 
     def idle(self) -> None:
-        """Do all that is due."""
+        """Do everything that is due."""
         self.takes = True
         for key in list(self.untaken):
             self.untaken.discard(key)
@@ -584,13 +584,13 @@ class Device(Process):
             self.act(key, ReceiverInput.EXPIRE)
 
     def expire_if(self, pick: int) -> None:
-        """Expire one of those that are held."""
+        """Expire one of the held messages."""
         held = [one for one in self.held if one.state is IncomingState.HELD]
         if held:
             self.expire(held[pick % len(held)].key)
 
     def evict(self, pick: int) -> None:
-        """Forget one of those that have ended."""
+        """Forget one of the ended messages."""
         ended = {IncomingState.DONE, IncomingState.EXPIRED}
         keys = [one.key for one in self.records.values() if one.state in ended]
         if keys:
@@ -599,12 +599,12 @@ class Device(Process):
 
     @property
     def held(self) -> list[Incoming]:
-        """What counts against the quotas."""
+        """The messages that count towards the quotas."""
         counted = {IncomingState.HELD, IncomingState.RELEASING}
         return [one for one in self.records.values() if one.state in counted]
 
     def check(self) -> None:
-        """The ledger says what is held, and is within its quotas."""
+        """Check that the ledger agrees with the held messages and the quotas."""
         if not self.up:
             return
         sizes: Counter[str] = Counter()
@@ -622,7 +622,7 @@ class Device(Process):
 
 
 class PlainDevice:
-    """A receiver that is not ours: the text and nothing else, in memory."""
+    """A receiver that is not ours: the proto-XEP and nothing else, in memory."""
 
     features = frozenset({NAMESPACES[0]})
     priority = 0
@@ -634,7 +634,7 @@ class PlainDevice:
         self.tidies = False
 
     def receive(self, request: Request) -> None:
-        """Answer as the text says."""
+        """Answer as the proto-XEP says."""
         reply = Reply(request.iq_id, request.to)
         key = (request.source, request.msg_id)
         if request.kind == "acknowledged":
@@ -700,7 +700,7 @@ DEVICE_FAULTS = st.sampled_from(
 
 
 class EitherPeer(RuleBasedStateMachine):
-    """The rules that hold whoever the peer is."""
+    """The rules for any kind of peer."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -900,7 +900,7 @@ class OurPeer(EitherPeer):
     def stranger_asks(
         self, which: int, kind: str, source: str, msg_id: str, size: int
     ) -> None:
-        """A sender that is not ours, which counts from 1 and fills the quotas."""
+        """A foreign sender that counts from 1 and fills the quotas."""
         device = self._device(which)
         request = Request(
             kind=kind,  # type: ignore[arg-type]  # one of the three
@@ -926,8 +926,8 @@ class OurPeer(EitherPeer):
             if not device.up:
                 device.start()
             device.trusts = device.takes = True
-        # Nobody is away for ever: neither a device nor the JID that is wanted. And
-        # where a hold is lost for good, somebody must be there to say so.
+        # No device and no wanted JID stays away for ever. If a hold is lost for good, a
+        # device must be there to say so.
         for device in self.devices:
             if device not in self.world.bound.values():
                 self._move(device, next(j for j in JIDS if j not in self.world.bound))
@@ -993,7 +993,8 @@ PROFILE = settings(
     suppress_health_check=list(HealthCheck),
 )
 
-# A loaded machine may need longer than a test is given otherwise; a search has time.
+# A loaded machine may need longer than a test normally gets; a search has no time
+# limit.
 timeout = pytest.mark.timeout(0 if EXAMPLES else 300)
 TestOurPeer = timeout(OurPeer.TestCase)
 TestOurPeer.settings = PROFILE
@@ -1011,7 +1012,7 @@ def _time_for_everything(world: World) -> None:
 
 
 def test_an_ordered_message_gets_room_before_those_that_wait_for_it() -> None:
-    """Else none of them ever moves again: the peer's room is full of its followers."""
+    """Otherwise neither moves again: its followers fill the peer's room."""
     world = World()
     world.bound[FIRST] = PlainDevice(world)
     for _ in range(3):

@@ -14,7 +14,7 @@ from queue_world import ANT, BEE, NODE, OWNER, PLAIN, PUBLISHER, STRANGER, World
 
 
 def browse(it: World, *, by: str = OWNER, **asked: object) -> tuple[list[str], int]:
-    """The ids, and how many there are."""
+    """The ids of a page, and the total."""
     before = repr(it.disk)
     result = it.ask(Items(node=NODE, **asked), by)  # type: ignore[arg-type]
     assert isinstance(result, ItemsResult)
@@ -24,7 +24,7 @@ def browse(it: World, *, by: str = OWNER, **asked: object) -> tuple[list[str], i
 
 
 def test_it_shows_what_waits_what_is_locked_and_what_is_delayed() -> None:
-    """P6: in the order of publishing, and nothing that has ended."""
+    """P6: in the order of publishing, without ended items."""
     it = World({**PLAIN, "queue#keep_accepted": "60"})
     it.subscribe(BEE)
     it.publish(
@@ -77,7 +77,7 @@ def test_page_by_page_each_item_comes_once(state: str) -> None:
 
 
 def test_what_is_not_kept_any_longer_takes_no_place_on_a_page() -> None:
-    """It is removed from time to time only; who gets an empty page takes it for the end."""
+    """Otherwise an empty page would look like the end, until expired items are removed."""
     it = World({**PLAIN, "queue#keep_accepted": "60"})
     it.subscribe(BEE, 9)
     it.publish(*"abcdefg")
@@ -101,7 +101,7 @@ def test_what_is_not_kept_any_longer_takes_no_place_on_a_page() -> None:
 def test_a_page_has_an_end_whatever_is_asked_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """All of it goes into one stanza."""
+    """The whole page goes into one stanza."""
     monkeypatch.setattr(subscriber_requests, "_PAGE_MAX", 3)
     it = World(PLAIN)
     it.publish(*"abcde")
@@ -114,7 +114,7 @@ def test_a_page_has_an_end_whatever_is_asked_for(
 @pytest.mark.parametrize("state", ["live", "dead", "accepted"])
 @pytest.mark.parametrize("after", ["none", "-1", "²", "٣", "9" * 19, "9" * 5000])
 def test_a_cursor_that_was_never_given_out_is_none(after: str, state: str) -> None:
-    """Whatever a stranger sends: SQLite counts to 2**63, and int() has limits."""
+    """Any text may come: SQLite counts to 2**63, and int() has limits."""
     it = World(PLAIN)
     it.publish("a")
     expected = (["a"], 1) if state == "live" else ([], 0)
@@ -142,7 +142,10 @@ def test_who_may_look(
     what: Affiliation,
     expected: tuple[str, str, str] | None,
 ) -> None:
-    """Who may subscribe or publish sees what waits; an owner what has ended, too."""
+    """Accounts that may subscribe or publish see live items.
+
+    An owner sees ended ones too.
+    """
     it = World({"pubsub#access_model": access, "pubsub#publish_model": publish})
     it.ask(SetAffiliations(NODE, {"ant@y": what}), OWNER)
     request = Items(node=NODE)

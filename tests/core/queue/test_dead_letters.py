@@ -1,4 +1,4 @@
-"""What becomes of an item that dies, and how it lives again; queue decisions §5."""
+"""Dead items and how they are requeued; queue decisions §5."""
 
 import pytest
 
@@ -53,14 +53,14 @@ def world(*, graves: bool = True, name: str = NODE) -> World:
 def requeue(
     it: World, *item_ids: str, node: str = NODE, by: str = OWNER
 ) -> tuple[str, ...]:
-    """Which live again."""
+    """Requeue items; returns their ids."""
     result = it.ask(Requeue(node, item_ids), by)
     assert isinstance(result, RequeueResult)
     return result.item_ids
 
 
 def listed(it: World, node: str = NODE, *item_ids: str) -> list[str]:
-    """The dead ones, as their owner sees them."""
+    """The dead items, as their owner sees them."""
     result = it.ask(Items(node=node, state="dead", item_ids=item_ids), OWNER)
     assert isinstance(result, ItemsResult)
     assert result.count == len(result.items)
@@ -80,7 +80,7 @@ def configured(it: World, node: str = NODE) -> dict[str, str]:
 
 @pytest.mark.parametrize("graves", [False, True])
 def test_the_last_failure_ends_the_item_with_its_reasons(graves: bool) -> None:
-    """An item that kills its worker must end; somebody has to see why."""
+    """An item that kills its workers must end, and its owner must see the reason."""
     it = world(graves=graves)
     it.publish("a")
     for number in range(4):
@@ -122,7 +122,7 @@ def test_a_dead_letter_has_a_life_of_its_own() -> None:
 
 
 def test_it_is_moved_in_one_commit_and_can_be_given_out_in_it() -> None:
-    """Between two it would be in both nodes after a crash, or in none."""
+    """With two commits it could be in both nodes after a crash, or in none."""
     it = world()
     it.subscribe(ANT, node=GRAVES)
     it.publish("a")
@@ -136,7 +136,7 @@ def test_it_is_moved_in_one_commit_and_can_be_given_out_in_it() -> None:
 
 @pytest.mark.parametrize("target", ["", NODE])
 def test_without_a_dead_letter_node_it_stays_as_dead(target: str) -> None:
-    """None, or the node itself: it is never dropped."""
+    """The option may be empty or name the node itself: the item is never dropped."""
     it = world(graves=False)
     it.ask(Configure(NODE, {"queue#dead_letter_node": target}), OWNER)
     it.publish("a")
@@ -147,7 +147,7 @@ def test_without_a_dead_letter_node_it_stays_as_dead(target: str) -> None:
 
 
 def test_a_dead_letter_node_that_is_deleted_is_none_any_more() -> None:
-    """And what was in it is gone: that is what delete says."""
+    """Its items are gone too: that is the meaning of delete."""
     it = world()
     it.publish("a", "b")
     it.reject("a", BEE)
@@ -171,7 +171,7 @@ def test_a_dead_letter_is_moved_once_only() -> None:
 
 
 def test_what_expires_is_dead() -> None:
-    """With that reason, and wherever the others go."""
+    """It has that reason, and goes where other dead items go."""
     it = world()
     it.publish(entry("a", ttl=5.0, delay=60.0))
     it.wait(5)
@@ -190,7 +190,7 @@ def test_its_id_says_where_it_comes_from(name: str, letter: str) -> None:
 
 
 def test_an_id_that_would_be_too_long_is_made_short() -> None:
-    """The parser takes ids of 1024 characters; one that is longer nobody could settle."""
+    """The parser accepts ids of 1024 characters; a longer one could not be settled."""
     name = "ä" * 900
     it = world(name=name)
     for item_id in ("a" * 500, "a" * 501):
@@ -203,7 +203,7 @@ def test_an_id_that_would_be_too_long_is_made_short() -> None:
 
 
 def test_the_name_of_a_node_that_died_is_no_way_to_a_letter_that_died_again() -> None:
-    """As for those that wait; this one lay as dead where it was."""
+    """Waiting letters are protected in the same way; this one was kept as dead."""
     it = world()
     it.publish("a")
     it.reject("a", BEE)
@@ -217,7 +217,7 @@ def test_the_name_of_a_node_that_died_is_no_way_to_a_letter_that_died_again() ->
 
 
 def test_an_id_that_is_taken_gets_another_and_nothing_is_overwritten() -> None:
-    """Whoever may publish there may have taken it, were it on purpose."""
+    """A publisher may have taken the id there, perhaps on purpose."""
     it = world()
     it.publish("a")
     it.publish("orders/a", "orders/a#1", node=GRAVES)
@@ -237,7 +237,7 @@ TO_GRAVES = {"queue#dead_letter_node": GRAVES}
 def test_a_dead_letter_node_that_is_not_there_is_refused(
     request_: Create | Configure,
 ) -> None:
-    """Whoever created it later would get the dead items, and read them."""
+    """Otherwise a stranger could create it later, and read the dead items."""
     it = World(PLAIN)
     assert it.refused(request_, OWNER) == REFUSED
     it.create(GRAVES, PLAIN)
@@ -245,7 +245,7 @@ def test_a_dead_letter_node_that_is_not_there_is_refused(
 
 
 def test_nobody_gets_items_into_a_node_of_others() -> None:
-    """A dead-letter node takes what whoever has set it may publish there."""
+    """A dead-letter node accepts only what the account that set it could publish there."""
     it = World(PLAIN)
     it.create(GRAVES, {}, by=STRANGER)
     request = Configure(NODE, TO_GRAVES)
@@ -263,7 +263,10 @@ def test_nobody_gets_items_into_a_node_of_others() -> None:
 
 
 def test_to_make_another_an_owner_gives_nobody_his_rights() -> None:
-    """Nobody is asked: what counts is who has set the dead-letter node."""
+    """An account can be made owner without its consent.
+
+    The account that set the option counts.
+    """
     it = World()
     it.create(GRAVES, PLAIN, by=STRANGER)
     it.create(NODE, {**PLAIN, **TO_GRAVES}, by=STRANGER)
@@ -294,21 +297,21 @@ def test_a_node_that_is_created_anew_under_the_name_is_another() -> None:
 
 
 def test_who_has_set_it_must_still_own_the_node_it_is_set_for() -> None:
-    """What was said by somebody who has nothing to say any more is not in force."""
+    """A setting by an account without rights is not in force any more."""
     it = world()
     it.ask(SetAffiliations(NODE, {"ant@y": Affiliation.OWNER}), OWNER)
     it.ask(SetAffiliations(NODE, {"boss@x": Affiliation.MEMBER}), ANT)
     it.publish("a", "b")
     it.reject("a", BEE)
     assert it.live(GRAVES) == {}
-    # Another owner says it again, who may publish there.
+    # Another owner, who may publish there, sets it again.
     it.ask(Configure(NODE, TO_GRAVES), ANT)
     it.reject("b", BEE)
     assert set(it.live(GRAVES)) == {"orders/b"}
 
 
 def test_an_owner_who_sends_the_whole_form_back_changes_nothing() -> None:
-    """He need not be able to set what is in it."""
+    """Even if he may not set one of the values himself."""
     it = world()
     it.ask(Configure(GRAVES, {"pubsub#publish_model": "publishers"}), OWNER)
     it.ask(SetAffiliations(NODE, {"ant@y": Affiliation.OWNER}), OWNER)
@@ -319,7 +322,7 @@ def test_an_owner_who_sends_the_whole_form_back_changes_nothing() -> None:
 
 
 def test_no_more_is_moved_to_a_node_of_others_than_could_be_published_there() -> None:
-    """A limit that a publisher could pass by this would be none."""
+    """Otherwise a publisher could pass the limit in this way."""
     it = World(PLAIN)
     it.create(GRAVES, {**PLAIN, "queue#max_items": "3"}, by=STRANGER)
     it.ask(Configure(NODE, TO_GRAVES), OWNER)
@@ -332,7 +335,7 @@ def test_no_more_is_moved_to_a_node_of_others_than_could_be_published_there() ->
 
 
 def test_another_owner_can_configure_what_is_not_about_it() -> None:
-    """Only who names a dead-letter node has to be able to use it."""
+    """Only the account that names a dead-letter node must be allowed to use it."""
     it = world()
     it.ask(Configure(GRAVES, {"pubsub#publish_model": "publishers"}), OWNER)
     it.ask(SetAffiliations(NODE, {"ant@y": Affiliation.OWNER}), OWNER)
@@ -345,7 +348,7 @@ def test_another_owner_can_configure_what_is_not_about_it() -> None:
 
 
 def test_who_takes_the_name_of_a_deleted_node_does_not_get_its_dead() -> None:
-    """They are payloads of somebody else; where they lie, they stay."""
+    """The payloads belong to others; they stay where they are."""
     it = world()
     it.publish("a")
     it.reject("a", BEE)
@@ -387,7 +390,7 @@ def test_a_requeued_item_is_the_item_itself_again(graves: bool) -> None:
 
 
 def test_what_is_requeued_can_die_and_be_requeued_again() -> None:
-    """Each of its ends is remembered for its time; it is the same item all the time."""
+    """Each end is remembered for its time; it is the same item all along."""
     it = world()
     it.publish("a")
     for times in range(3):
@@ -400,7 +403,7 @@ def test_what_is_requeued_can_die_and_be_requeued_again() -> None:
 
 
 def test_named_ones_are_requeued_all_or_none() -> None:
-    """An owner who mistypes one has changed nothing."""
+    """An owner who mistypes one id has changed nothing."""
     it = world()
     it.publish("a", "b", "c")
     it.reject("a", BEE)
@@ -414,7 +417,7 @@ def test_named_ones_are_requeued_all_or_none() -> None:
 
 
 def test_a_dead_letter_that_somebody_has_locked_is_left_to_him() -> None:
-    """It would be with two workers."""
+    """Otherwise two workers would have it."""
     it = world()
     it.publish("a", "b")
     it.reject("a", BEE)
@@ -441,7 +444,7 @@ def test_an_id_that_lives_again_is_not_doubled(graves: bool) -> None:
 
 
 def test_of_several_dead_with_one_id_the_last_comes_first() -> None:
-    """The others are still there, and can be had afterwards."""
+    """The others stay, and can be requeued afterwards."""
     it = world(graves=False)
     it.ask(Configure(NODE, {"queue#dedupe_window": "0"}), OWNER)
     for text in ("x", "y"):
@@ -457,7 +460,7 @@ def test_of_several_dead_with_one_id_the_last_comes_first() -> None:
 
 
 def test_of_several_letters_with_one_id_the_last_comes_first() -> None:
-    """Likewise where they lie in the dead-letter node."""
+    """The same holds for letters in the dead-letter node."""
     it = world()
     it.ask(Configure(NODE, {"queue#dedupe_window": "0"}), OWNER)
     names = [f"i{number}" for number in range(10)]
@@ -472,7 +475,7 @@ def test_of_several_letters_with_one_id_the_last_comes_first() -> None:
 
 
 def test_a_letter_that_died_again_can_be_requeued_where_it_is() -> None:
-    """By the owner of that node, whose own it is then."""
+    """By the owner of that node, to whom it now belongs."""
     it = world()
     it.publish("a")
     it.reject("a", BEE)
@@ -504,14 +507,14 @@ def test_more_dead_than_one_look_shows_are_all_requeued() -> None:
 
 @pytest.mark.parametrize("request_", [Requeue(NODE), Items(node=NODE, state="dead")])
 def test_the_dead_are_the_owner_s(request_: Requeue | Items) -> None:
-    """They may hold what went wrong."""
+    """They may show what went wrong."""
     it = world()
     for jid in (PUBLISHER, BEE, STRANGER):
         assert it.refused(request_, jid) == ("forbidden", "auth", "")
 
 
 def test_dead_items_are_counted_right_over_purge_and_restart() -> None:
-    """A counter that drifts is worse than none."""
+    """A wrong count is worse than none."""
     it = world(graves=False)
     it.publish("a", "b", "c")
     it.reject("a", BEE)

@@ -1,4 +1,4 @@
-"""Who gets which item, and when; queue decisions §4."""
+"""Dispatch: which worker gets which item, and when; queue decisions §4."""
 
 import pytest
 
@@ -21,7 +21,7 @@ NOT_HERE = ItemOutcome.MODIFIED
 
 
 def drain(it: World, jid: str) -> list[str]:
-    """Take all that there is, one after the other; the order."""
+    """Take all items, one after the other; returns the order."""
     order = []
     while held := [item for item in it.live().values() if item.holder == jid]:
         order.append(held[0].item_id)
@@ -33,7 +33,7 @@ def drain(it: World, jid: str) -> list[str]:
 
 
 def test_first_deliveries_are_in_the_order_of_publishing_within_a_priority() -> None:
-    """What people mean by a queue."""
+    """This is the usual meaning of a queue."""
     it = World(PLAIN)
     it.publish("a", entry("b", priority=9), entry("c", priority=0), "d")
     it.publish(entry("e", priority=9))
@@ -61,7 +61,7 @@ def test_a_redelivery_goes_behind_the_first_deliveries_of_its_priority() -> None
 
 
 def test_a_delayed_item_takes_its_place_when_its_time_has_come() -> None:
-    """Delay is not priority."""
+    """A delay does not change the priority."""
     it = World(PLAIN)
     it.publish(entry("a", delay=10.0), "b", "c")
     it.subscribe(BEE)
@@ -72,7 +72,7 @@ def test_a_delayed_item_takes_its_place_when_its_time_has_come() -> None:
 
 
 def test_a_delayed_item_comes_by_itself() -> None:
-    """The service is woken for it."""
+    """The service wakes up for it."""
     it = World(PLAIN)
     it.subscribe(BEE)
     it.publish(entry("a", delay=10.0))
@@ -98,7 +98,7 @@ def test_one_subscriber_gets_an_item_and_never_more_than_it_wants() -> None:
 
 
 def test_the_least_loaded_is_next_and_then_it_goes_round() -> None:
-    """Nobody waits while another has more."""
+    """No worker waits while another has more items."""
     it = World(PLAIN)
     workers = (BEE, BEE_2, ANT)
     for jid in workers:
@@ -142,7 +142,7 @@ def test_not_the_one_that_just_had_it_if_there_is_another(how: str) -> None:
 
 
 def test_alone_it_gets_it_again() -> None:
-    """Else a queue with one worker would stand still."""
+    """Otherwise a queue with one worker would stand still."""
     it = World(PLAIN)
     it.subscribe(BEE)
     it.subscribe(ANT)
@@ -175,7 +175,7 @@ def test_an_item_is_not_for_whom_it_cannot_be_handled_by() -> None:
 
 
 def test_the_excluded_one_is_passed_over_and_gets_the_next() -> None:
-    """Two items that exclude different workers do not block each other."""
+    """Two items that exclude different workers must not block each other."""
     it = World(PLAIN)
     it.subscribe(BEE, 2)
     it.publish("a")
@@ -189,7 +189,7 @@ def test_the_excluded_one_is_passed_over_and_gets_the_next() -> None:
 
 
 def test_a_better_item_for_another_does_not_go_to_the_one_it_excludes() -> None:
-    """The heaps of different exclusions are looked at together."""
+    """The heaps for different exclusions are compared with each other."""
     it = World(PLAIN)
     it.subscribe(BEE)
     it.publish(entry("a", priority=9))
@@ -208,7 +208,7 @@ def test_a_better_item_for_another_does_not_go_to_the_one_it_excludes() -> None:
 
 
 def test_a_bare_subscription_is_served_by_resource() -> None:
-    """Row 6: an event to a bare JID would go wherever the server likes."""
+    """Row 6: the server would route an event to a bare JID as it likes."""
     it = World(PLAIN)
     it.subscribe("bee@x", 2, by=BEE)
     it.publish("a")
@@ -221,7 +221,10 @@ def test_a_bare_subscription_is_served_by_resource() -> None:
 
 
 def test_a_resource_that_only_publishes_gets_nothing() -> None:
-    """It may be deaf for events; available presence or the subscribing says it is not."""
+    """It may ignore events.
+
+    Available presence or subscribing shows that it does not.
+    """
     it = World(PLAIN)
     it.subscribe("bee@x", 5, by=BEE)
     it.publish(*"abcd", by=BEE_2)
@@ -229,7 +232,7 @@ def test_a_resource_that_only_publishes_gets_nothing() -> None:
 
 
 def test_a_bare_subscription_passes_on_what_one_resource_gives_back() -> None:
-    """As it would be between subscribers."""
+    """As between two subscribers."""
     it = World(PLAIN)
     it.subscribe("bee@x", 5, by=BEE)
     it.heard(BEE_2, available=True)
@@ -265,7 +268,7 @@ def test_a_lock_says_all_in_the_commit_that_makes_it() -> None:
 
 
 def test_each_delivery_has_a_token_of_its_own() -> None:
-    """Or a late retract would end a later delivery."""
+    """Otherwise a late retract would end a later delivery."""
     it = World({**PLAIN, "queue#max_deliveries": "100"})
     it.subscribe(BEE)
     it.publish("a")
@@ -277,7 +280,7 @@ def test_each_delivery_has_a_token_of_its_own() -> None:
 
 
 def test_an_event_whose_lock_has_ended_is_not_sent() -> None:
-    """It would be settled with a token that is worth nothing."""
+    """Its token would be worthless."""
     it = World(PLAIN)
     it.subscribe(BEE)
     it.ask(Configure(NODE, {}), OWNER)
@@ -289,7 +292,7 @@ def test_an_event_whose_lock_has_ended_is_not_sent() -> None:
 
 
 def test_locks_are_counted_by_holder_whatever_became_of_its_subscription() -> None:
-    """Else unsubscribing and subscribing again would be a way to more."""
+    """Otherwise unsubscribing and subscribing again would be a way to get more items."""
     it = World(PLAIN)
     it.subscribe(BEE)
     it.publish("a", "b")
@@ -301,7 +304,7 @@ def test_locks_are_counted_by_holder_whatever_became_of_its_subscription() -> No
 
 
 def test_two_of_one_account_are_counted_each_for_itself() -> None:
-    """What one gives back makes room for that one, and for no other."""
+    """Giving an item back makes room for that worker only."""
     it = World(PLAIN)
     it.subscribe(BEE, 2)
     it.subscribe(BEE_2)
@@ -314,7 +317,7 @@ def test_two_of_one_account_are_counted_each_for_itself() -> None:
 
 
 def test_durable_locks_are_counted_by_account() -> None:
-    """Whoever of it comes next has them."""
+    """The next worker of the account takes them over."""
     it = World(PLAIN)
     it.subscribe(BEE, 2, durable_locks="1")
     it.publish("a", "b", "c")
@@ -327,7 +330,7 @@ def test_durable_locks_are_counted_by_account() -> None:
 
 
 def test_durable_locks_of_another_resource_are_not_counted_for_who_wants_none() -> None:
-    """It has nothing, and will never have them: it would wait while items lie about."""
+    """Otherwise it would wait although it has no items and will never get these."""
     it = World(PLAIN)
     it.subscribe(BEE, durable_locks="1")
     it.publish("a")
@@ -337,7 +340,7 @@ def test_durable_locks_of_another_resource_are_not_counted_for_who_wants_none() 
 
 
 def test_a_durable_lock_is_counted_for_its_holder_whatever_it_wants_now() -> None:
-    """A wish that is changed gives no right to more."""
+    """Changing the options gives no right to more items."""
     it = World(PLAIN)
     it.subscribe(BEE, durable_locks="1")
     it.publish("a", "b")
@@ -360,7 +363,7 @@ def test_who_subscribes_for_two_gets_no_more_than_each_wants() -> None:
 
 
 def test_a_wish_that_is_changed_holds_from_then_on() -> None:
-    """XEP-0060 §6.3: a worker that can do more says so."""
+    """XEP-0060 §6.3: a worker changes its options when it can do more."""
     it = World(PLAIN)
     it.subscribe(BEE)
     it.publish("a", "b", "c")

@@ -46,7 +46,7 @@ DEAD = replace(
 )
 ITEMS = {AVAILABLE: ITEM, ACQUIRED: LOCKED, ARCHIVED: DEAD}
 
-#: What comes of a state and an input. What is not here cannot be.
+#: The results of state and input. A missing pair cannot happen.
 TABLE = {
     (AVAILABLE, ItemInput.ACQUIRE): ACQUIRED,
     (AVAILABLE, ItemInput.EXPIRE): ARCHIVED,
@@ -96,12 +96,12 @@ def step(item: Item, input_: ItemInput, **given: object) -> Item:
 def test_each_state_goes_where_the_table_says_or_cannot(
     state: ItemState, input_: ItemInput
 ) -> None:
-    """An item in a state that nobody has thought of is lost or doubled."""
+    """An item in a state without a rule would be lost or doubled."""
     assert TRANSITIONS.get((state, input_)) is TABLE.get((state, input_))
     if input_ is ItemInput.WITHDRAW:
-        return  # It is removed: no function makes a value of that.
+        return  # It is removed: no function returns that.
     if (state, input_) == (AVAILABLE, ItemInput.REQUEUE):
-        # A dead letter: at its end in its origin, alive where it waits.
+        # A dead letter has ended in its origin, and lives where it waits.
         assert step(ITEM, input_).state is AVAILABLE
         return
     if (state, input_) in TABLE:
@@ -112,7 +112,7 @@ def test_each_state_goes_where_the_table_says_or_cannot(
 
 
 def test_what_is_not_locked_has_no_token_and_no_holder() -> None:
-    """A fence that outlives its lock would let a late worker through."""
+    """A token that outlives its lock would let a late worker through."""
     for state, input_ in TABLE:
         if input_ is ItemInput.WITHDRAW:
             continue
@@ -159,7 +159,10 @@ def test_what_fails_counts_and_what_is_released_does_not(
     ("before", "dead"), [(0, False), (1, False), (2, True), (9, True)]
 )
 def test_the_third_failure_of_three_is_the_last(before: int, dead: bool) -> None:
-    """One more would give a poisoned item another worker; one less, less than agreed."""
+    """With one more, a poisoned item meets another worker.
+
+    With one less, fewer than agreed.
+    """
     item = replace(LOCKED, delivery_count=before)
     after = step(item, ItemInput.FAIL, options=options(max_deliveries="3"))
     assert (after.state is ARCHIVED) is dead
@@ -178,7 +181,7 @@ def test_the_maximum_is_compared_at_each_unlock(input_: ItemInput) -> None:
 
 
 def test_the_delay_grows_with_failures_and_with_releases_in_a_row() -> None:
-    """Else an item that nobody can do goes round as fast as the wire."""
+    """Otherwise an item that no worker can handle goes round as fast as the wire."""
     some = options(backoff="2", max_deliveries="100")
     for count, delay_s in ((0, 2.0), (1, 4.0), (2, 8.0), (50, 3600.0)):
         item = replace(LOCKED, delivery_count=count, releases=count)
@@ -192,14 +195,14 @@ def test_the_delay_grows_with_failures_and_with_releases_in_a_row() -> None:
 
 
 def test_a_backoff_of_more_than_an_hour_is_kept_and_does_not_grow() -> None:
-    """The owner's word is more than our cap."""
+    """The owner's setting overrides our cap."""
     item = replace(LOCKED, delivery_count=1)
     after = step(item, ItemInput.FAIL, options=options(backoff="5000"))
     assert after.available_at == 150.0 + 5000.0
 
 
 def test_an_extension_moves_the_deadline_and_never_to_earlier() -> None:
-    """Who asks for less must not lose what he has."""
+    """A worker that asks for less must not lose time that it has."""
 
     def deadline(seconds: float, now: float, timeout_s: float = 60.0) -> float:
         after = item_lifecycle.extended(
@@ -215,7 +218,7 @@ def test_an_extension_moves_the_deadline_and_never_to_earlier() -> None:
 
 
 def test_an_accepted_item_is_kept_for_as_long_as_was_asked() -> None:
-    """To look at, and no longer."""
+    """For inspection, and no longer."""
     after = step(LOCKED, ItemInput.ACCEPT)
     assert (after.outcome, after.ended_at) == (ItemOutcome.ACCEPTED, 150.0)
     assert after.forget_at == 160.0
@@ -228,7 +231,7 @@ def test_what_expires_says_so() -> None:
 
 
 def test_an_exclusion_names_the_holder_and_the_oldest_are_forgotten() -> None:
-    """Workers come with new resources for ever; the item must stay small."""
+    """Workers get new resources without end; the item must stay small."""
     after = step(LOCKED, ItemInput.MODIFY, excluded=True)
     assert after.excluded == {BEE}
     assert step(LOCKED, ItemInput.MODIFY).excluded == frozenset()
@@ -242,7 +245,7 @@ def test_an_exclusion_names_the_holder_and_the_oldest_are_forgotten() -> None:
 
 
 def test_of_many_failures_the_first_and_the_latest_are_kept() -> None:
-    """The first says what was wrong; the item must stay small."""
+    """The first one shows the cause; the item must stay small."""
     item = ITEM
     for number in range(30):
         item = replace(item, state=ACQUIRED, holder=BEE)
@@ -282,7 +285,7 @@ def test_a_requeued_item_begins_again_with_its_history() -> None:
 
 
 def test_a_memory_has_the_token_only_of_one_who_settled_it() -> None:
-    """A purge or a time-out was nobody's word: nobody can repeat it."""
+    """No worker settled it after a purge or a time-out, so no worker can repeat that."""
     settled = item_lifecycle.ended(
         LOCKED, now=200.0, dedupe_s=10.0, by="bee@x/2", outcome=ItemOutcome.ACCEPTED
     )

@@ -74,7 +74,7 @@ workers = st.sampled_from((*WORKERS, ANT, ANT, ANT_2, ANT_2))
 
 
 def settlement(item_id: str, token: str, what: str) -> Settlement:
-    """One of: accept, release, modify, fail, not here, reject (X)."""
+    """A settlement: accept, release, modify, fail, not here, reject (X)."""
     return Settlement(
         item_id=item_id,
         token=token,
@@ -107,7 +107,7 @@ class Queue(RuleBasedStateMachine):
             "queue#dedupe_window": "20",
             "queue#keep_accepted": str(keep),
         }
-        # Each has the other one for its dead.
+        # Each node is the dead-letter node of the other.
         others = {"orders": "graves", "graves": "orders"} if graves else {}
         self.world = World()
         for node in NODES:
@@ -146,11 +146,11 @@ class Queue(RuleBasedStateMachine):
         return self.world.core.present
 
     def save(self) -> None:
-        """What is true is on disk: this is what a crash goes back to."""
+        """Everything true so far is on disk: a crash goes back to this."""
         self.saved = copy.deepcopy(self.model)
 
     def ask(self, request: Request, by: str) -> str:
-        """How it was answered: `ok`, or the condition."""
+        """The answer: `ok`, or the condition."""
         self.model.silent.discard(by)
         self.model.gone.discard(by)
         try:
@@ -160,7 +160,7 @@ class Queue(RuleBasedStateMachine):
         return "ok"
 
     def done(self) -> None:
-        """A step is over."""
+        """End a step."""
         if self.eager:
             self.flush()
 
@@ -274,7 +274,7 @@ class Queue(RuleBasedStateMachine):
 
     @rule(what=st.sampled_from("AARMFFNX"), data=st.data())
     def work(self, what: str, data: st.DataObject) -> None:
-        """The holder says how it went, with its token."""
+        """The holder settles its item with its token."""
         locked = [fact for fact in self.model.facts.values() if fact.status == "locked"]
         if locked:
             fact = data.draw(st.sampled_from(locked))
@@ -283,7 +283,7 @@ class Queue(RuleBasedStateMachine):
 
     @rule(node=nodes, what=st.sampled_from("AARMFX"), data=st.data())
     def settle(self, node: str, what: str, data: st.DataObject) -> None:
-        """Anybody says something of anything."""
+        """Any account settles any item."""
         live = self.model.live(node)
         ended = {item_id for at, item_id, *_ in self.model.ends if at == node}
         if not live and not ended:
@@ -308,7 +308,7 @@ class Queue(RuleBasedStateMachine):
 
     @rule(data=st.data(), change=st.sampled_from(("", "", "token", "outcome")))
     def repeat(self, data: st.DataObject, change: str) -> None:
-        """What was said before is said again: its answer was lost, or it is late."""
+        """An earlier settlement is repeated: its answer was lost, or it is late."""
         if not self.said:
             return
         node, wanted, by = data.draw(st.sampled_from(self.said[-4:]))
@@ -415,13 +415,13 @@ class Queue(RuleBasedStateMachine):
                 of_all.via = self.world.core.nodes[node].subscriptions[of_all.jid].via
                 assert of_all.via in heirs, "nobody stands for the account"
             else:
-                # The last of its workers has gone, as far as is known.
+                # The last worker has gone, as far as the service knows.
                 del wishes[of_all.jid]
         self.done()
 
     @rule(data=st.data())
     def bounce(self, data: st.DataObject) -> None:
-        """An event comes back, soon or late."""
+        """An event bounces, sooner or later."""
         if not self.told:
             return
         event = data.draw(st.sampled_from(self.told[-6:]))
@@ -433,12 +433,12 @@ class Queue(RuleBasedStateMachine):
             if fact.token == token and mine:
                 self.model.release(fact, self.now)
                 self.model.silent.add(event.to)
-                # What is dead by that is placed before the commit.
+                # Items that die in this way are placed before the commit.
                 self.flush()
 
     @rule(how=st.sampled_from(("next",) * 6 + ("little", "little", "day")))
     def time_passes(self, how: str) -> None:
-        """Whether the service was woken in time is looked at after each commit."""
+        """After each commit the test checks that the service was woken in time."""
         if how == "next":
             self.world.now = max(self.now, self.world.core.next_at() or self.now)
         else:
@@ -484,7 +484,7 @@ class Queue(RuleBasedStateMachine):
 
     @rule(fails_max=st.integers(1, 3))
     def configure(self, fails_max: int) -> None:
-        """It counts from the next unlock on."""
+        """A new maximum counts from the next unlock on."""
         config = {"queue#max_deliveries": str(fails_max)}
         for node in NODES:
             assert self.ask(Configure(node, config), OWNER) == "ok"
@@ -511,7 +511,7 @@ class Queue(RuleBasedStateMachine):
 
     @rule()
     def flush(self) -> None:
-        """Give out, commit and tell."""
+        """Dispatch, commit and notify."""
         self.give_out()
         self.commit()
         sent = self.world.told(NotifyItem)
@@ -524,7 +524,7 @@ class Queue(RuleBasedStateMachine):
 
     @rule(how=st.sampled_from(("before", "after")))
     def crash(self, how: str) -> None:
-        """Before the commit, or after it and before anybody is told."""
+        """Crash before the commit, or after it and before any notification."""
         if how == "after":
             self.give_out()
             self.commit()
@@ -578,7 +578,7 @@ EXAMPLES = int(os.environ.get("QOS_EXAMPLES", "0"))
 
 @pytest.mark.timeout(3600 if EXAMPLES else 180)
 def test_nothing_is_lost_doubled_or_overtaken_whatever_happens() -> None:
-    """The promise of a queue, over everything that can come between."""
+    """The promise of a queue, whatever happens."""
     run_state_machine_as_test(
         Queue,
         settings=settings(

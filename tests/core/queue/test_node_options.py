@@ -1,4 +1,4 @@
-"""The fields of the two forms: what each can be, and what not."""
+"""The fields of the two forms: allowed and refused values."""
 
 import math
 
@@ -19,7 +19,7 @@ from qos.core.queue.node_options import (
 
 DAY = 24 * 3600
 
-#: What each number can be: least, most, whether whole, whether it may be empty.
+#: For each number: least, most, whether it is whole, whether it may be empty.
 NUMBERS = {
     "queue#lock_timeout": ("0.1", str(7 * DAY), False, False),
     "queue#max_deliveries": ("1", "1000000", True, False),
@@ -31,7 +31,7 @@ NUMBERS = {
     "queue#keep_accepted": ("0", str(365 * DAY), False, False),
 }
 
-#: For every number: never right.
+#: Wrong values for every number.
 BAD = (
     "-1",
     "-0",
@@ -50,18 +50,18 @@ BAD = (
 
 
 def set_to(var: str, value: str) -> object:
-    """What the option is then."""
+    """The value of the option afterwards."""
     return getattr(node_options({var: value}), var.partition("#")[2])
 
 
 def test_there_are_the_fields_that_the_decisions_name() -> None:
-    """The commands and the README say the same."""
+    """The commands and the README name the same fields."""
     texts = {"pubsub#access_model", "pubsub#publish_model", "queue#dead_letter_node"}
     assert {field.var for field in NODE_FIELDS} == texts | NUMBERS.keys()
 
 
 def test_the_defaults() -> None:
-    """What a node is that nobody has set up."""
+    """The options of a node without a configuration."""
     assert node_options({}) == NodeOptions(
         access_model="whitelist",
         publish_model="publishers",
@@ -80,7 +80,7 @@ def test_the_defaults() -> None:
 @pytest.mark.parametrize("var", NUMBERS)
 @pytest.mark.parametrize("value", ["0", "-1", "1000000000", "text", ""])
 def test_zero_less_a_thousand_million_and_text(var: str, value: str) -> None:
-    """The four that everybody tries, and nothing at all."""
+    """The four wrong values that everybody tries, and an empty one."""
     least, most, _whole, optional = NUMBERS[var]
     if not value and optional:
         assert set_to(var, value) is None
@@ -95,7 +95,7 @@ def test_zero_less_a_thousand_million_and_text(var: str, value: str) -> None:
 
 @pytest.mark.parametrize("var", NUMBERS)
 def test_the_ends_of_the_range_are_in_it(var: str) -> None:
-    """And what is next to them is not."""
+    """Their neighbours outside are not."""
     least, most, whole, _optional = NUMBERS[var]
     assert set_to(var, least) == float(least)
     assert set_to(var, f" {most} ") == float(most)
@@ -111,7 +111,7 @@ def test_the_ends_of_the_range_are_in_it(var: str) -> None:
 @pytest.mark.parametrize("value", BAD)
 @pytest.mark.parametrize("var", NUMBERS)
 def test_what_only_a_programmer_calls_a_number_is_none(var: str, value: str) -> None:
-    """float() knows more than a form should."""
+    """float() accepts more than a form should."""
     with pytest.raises(BadOption, match="must be"):
         set_to(var, value)
 
@@ -124,7 +124,7 @@ def test_what_only_a_programmer_calls_a_number_is_none(var: str, value: str) -> 
     ],
 )
 def test_a_model_is_one_of_a_few(var: str, good: tuple[str, ...]) -> None:
-    """A clear error for the rest of XEP-0060's."""
+    """The other models of XEP-0060 are refused with a clear error."""
     for value in good:
         assert set_to(var, value) == value
     for value in ("", "0", "-1", "1000000000", "authorize", "roster", "OPEN"):
@@ -133,19 +133,19 @@ def test_a_model_is_one_of_a_few(var: str, good: tuple[str, ...]) -> None:
 
 
 def test_a_dead_letter_node_can_have_any_name() -> None:
-    """Whether it is there is not the form's to know."""
+    """The form cannot know whether the node exists."""
     for value in ("", "graves", "0", "-1", "a/b c"):
         assert set_to("queue#dead_letter_node", value) == value
 
 
 def test_a_field_that_is_not_there_is_refused() -> None:
-    """A misspelt option must not be taken for set."""
+    """A misspelt option must not seem to be set."""
     with pytest.raises(BadOption, match="queue#max_length"):
         node_options({"queue#max_length": "1"})
 
 
 def test_values_come_in_one_normal_form() -> None:
-    """So that what is the default can be told from what is not."""
+    """So that defaults can be recognized."""
     fields = {field.var: field for field in NODE_FIELDS}
     assert fields["queue#lock_timeout"].check(" 060.50 ") == "60.5"
     assert fields["queue#max_items"].check("100") == "100"
@@ -181,7 +181,7 @@ def test_the_options_of_a_subscription_have_defaults_but_for_one() -> None:
 def test_each_option_of_a_subscription(
     var: str, good: tuple[str, ...], bad: tuple[str, ...]
 ) -> None:
-    """One that cannot be had must not be taken for another."""
+    """A wrong value must not be taken for another one."""
     for value in good:
         assert subscribe_options({QUEUE_REQUESTS: "1", var: value}) is not None
     for value in bad:
@@ -190,7 +190,7 @@ def test_each_option_of_a_subscription(
 
 
 def test_what_is_not_given_stays_as_it_was() -> None:
-    """XEP-0060 §6.3.5; and fields of others do not count."""
+    """XEP-0060 §6.3.5; unknown fields are ignored."""
     before = Subscription(
         node="orders",
         jid="bee@x/1",

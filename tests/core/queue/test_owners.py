@@ -56,7 +56,7 @@ OWNERS_ONLY: tuple[Request, ...] = (
     "what", [each for each in Affiliation if each is not Affiliation.OWNER]
 )
 def test_only_an_owner_may(request_: Request, what: Affiliation) -> None:
-    """XEP-0060 §8: everything else is somebody else's."""
+    """XEP-0060 §8: to others the node is not theirs to change."""
     it = World(PLAIN)
     it.ask(SetAffiliations(NODE, {"cat@z": what}), OWNER)
     assert it.refused(request_, STRANGER) == FORBIDDEN
@@ -64,7 +64,7 @@ def test_only_an_owner_may(request_: Request, what: Affiliation) -> None:
 
 @pytest.mark.parametrize("request_", OWNERS_ONLY)
 def test_what_is_not_there_is_not_found(request_: Request) -> None:
-    """By the owner of others too."""
+    """Even by the owner of other nodes."""
     it = World()
     assert it.refused(request_, OWNER) == NOT_FOUND
 
@@ -73,7 +73,7 @@ def test_what_is_not_there_is_not_found(request_: Request) -> None:
 
 
 def test_who_creates_a_node_owns_it() -> None:
-    """And nobody else is anything."""
+    """No other account has an affiliation."""
     it = World()
     assert it.ask(Create("n", {"queue#ttl": "60"}), OWNER) == CreateResult("n")
     assert it.disk.nodes == {
@@ -103,7 +103,7 @@ def test_a_name_is_taken_once() -> None:
 
 
 def test_who_may_create_nodes_can_be_said() -> None:
-    """By account; nobody, if the list is empty."""
+    """By account; with an empty list, nobody."""
     it = World(creators={"boss@x"})
     it.create("n")
     assert it.refused(Create("m"), STRANGER) == FORBIDDEN
@@ -112,7 +112,7 @@ def test_who_may_create_nodes_can_be_said() -> None:
 
 
 def test_all_accounts_of_a_domain_may_create_nodes_if_that_is_said() -> None:
-    """The default of the service: those of its own domain, and no stranger."""
+    """The default of the service: accounts of its own domain, and no others."""
     it = World(creators={"@x", "ant@y"})
     it.create("n")
     it.create("m", by=ANT)
@@ -121,7 +121,7 @@ def test_all_accounts_of_a_domain_may_create_nodes_if_that_is_said() -> None:
 
 
 def test_an_account_a_foreign_domain_and_all_have_so_many_nodes() -> None:
-    """All are in memory: who takes what he can get takes no room of the others."""
+    """Nodes are in memory: one account must not take the room of the others."""
     bounds = QueueBounds(
         nodes_per_account=2,
         nodes_per_domain=3,
@@ -146,7 +146,10 @@ def test_an_account_a_foreign_domain_and_all_have_so_many_nodes() -> None:
 
 
 def test_a_node_counts_for_who_created_it_whoever_owns_it_later() -> None:
-    """Nobody is asked before he is made an owner: it must not take his room."""
+    """An account can be made owner without its consent.
+
+    That must not use up its limit.
+    """
     it = World(bounds=QueueBounds(nodes_per_account=1))
     it.create("a", by=STRANGER)
     it.ask(SetAffiliations("a", {"boss@x": Affiliation.OWNER}), STRANGER)
@@ -167,7 +170,7 @@ def test_a_node_counts_for_who_created_it_whoever_owns_it_later() -> None:
 def test_a_bad_configuration_is_refused_and_nothing_is_made(
     config: dict[str, str],
 ) -> None:
-    """A clear error for what is not offered."""
+    """A clear error for options that are not offered."""
     it = World(PLAIN)
     assert it.refused(Create("n", config), OWNER) == NOT_ACCEPTABLE
     assert it.refused(Configure(NODE, config), OWNER) == NOT_ACCEPTABLE
@@ -178,7 +181,7 @@ def test_a_bad_configuration_is_refused_and_nothing_is_made(
 
 
 def test_what_is_not_given_stays_and_what_is_the_default_is_not_kept() -> None:
-    """So a default that we change is changed for who did not choose."""
+    """So a default that we change also changes for nodes that never set it."""
     it = World({"queue#ttl": "60", "queue#backoff": "3"})
     it.ask(Configure(NODE, {"queue#backoff": "1.0", "queue#max_items": "7"}), OWNER)
     node = it.disk.nodes[NODE]
@@ -188,7 +191,7 @@ def test_what_is_not_given_stays_and_what_is_the_default_is_not_kept() -> None:
 
 
 def test_a_configuration_holds_from_then_on_and_after_a_start() -> None:
-    """What is answered is on disk."""
+    """An answered configuration is on disk."""
     it = World(PLAIN)
     it.ask(Configure(NODE, {"queue#lock_timeout": "5"}), OWNER)
     it.boot()
@@ -201,7 +204,10 @@ def test_a_configuration_holds_from_then_on_and_after_a_start() -> None:
 def test_who_may_not_use_a_node_does_not_learn_that_it_is_there(
     request_: Affiliations | Subscriptions,
 ) -> None:
-    """Where XEP-0060 has no other answer for him; an outcast learns what he is."""
+    """XEP-0060 has no other answer for this account.
+
+    An outcast learns that it is one.
+    """
     it = World({})
     assert it.refused(request_, STRANGER) == NOT_FOUND
     for what in (Affiliation.OUTCAST, Affiliation.MEMBER):
@@ -213,7 +219,7 @@ def test_who_may_not_use_a_node_does_not_learn_that_it_is_there(
 
 
 def test_affiliations_are_changed_by_account_and_listed() -> None:
-    """XEP-0060 §8.9; NONE takes one away."""
+    """XEP-0060 §8.9; NONE removes an affiliation."""
     it = World(PLAIN)
     it.create("other", PLAIN, by=ANT)
     given = {
@@ -250,7 +256,7 @@ def test_affiliations_are_changed_by_account_and_listed() -> None:
 
 
 def test_a_node_keeps_an_owner() -> None:
-    """Or nobody could delete it."""
+    """Otherwise nobody could delete it."""
     it = World(PLAIN)
     request = SetAffiliations(NODE, {"boss@x": Affiliation.MEMBER})
     assert it.refused(request, OWNER) == NOT_ACCEPTABLE
@@ -299,7 +305,7 @@ def test_a_purge_takes_all_that_is_there() -> None:
 
 
 def test_a_purge_that_cannot_read_has_changed_nothing() -> None:
-    """What is purged in memory and not on disk is back after the next start."""
+    """Items purged in memory but not on disk would be back after the next start."""
     it = World(PLAIN)
     it.publish("a")
 
@@ -318,7 +324,7 @@ def test_a_purge_that_cannot_read_has_changed_nothing() -> None:
 
 
 def test_a_deleted_node_is_gone_with_all_that_was_in_it() -> None:
-    """Whatever is locked; and a new one of its name begins empty."""
+    """Locked items too; a new node of its name begins empty."""
     it = World(PLAIN)
     it.create("other", PLAIN)
     it.publish("kept", node="other")
@@ -338,7 +344,7 @@ def test_a_deleted_node_is_gone_with_all_that_was_in_it() -> None:
 
 
 def test_a_delete_tells_subscribers_and_holders() -> None:
-    """Who has unsubscribed and still has an item is at work for nothing."""
+    """An account that has unsubscribed may still work on an item, now for nothing."""
     it = World(PLAIN)
     it.subscribe(BEE)
     it.publish("a")
@@ -354,7 +360,7 @@ def test_a_delete_tells_subscribers_and_holders() -> None:
 
 
 def test_an_accepted_item_is_kept_if_it_is_to_be() -> None:
-    """For inspection; it is at its end all the same."""
+    """It is kept for inspection, although it has ended."""
     it = World({**PLAIN, "queue#keep_accepted": "30"})
     it.subscribe(BEE)
     it.publish("a")

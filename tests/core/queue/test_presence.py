@@ -30,7 +30,7 @@ from queue_world import (
 
 
 def test_unavailable_presence_unlocks_and_unsubscribes() -> None:
-    """XEP-0254 §4; it counts as failed: an item that kills its worker must end."""
+    """XEP-0254 §4. It counts as a failure: an item that kills its workers must end."""
     it = World(PLAIN)
     it.subscribe(BEE, 2)
     it.publish("a", "b")
@@ -45,7 +45,7 @@ def test_unavailable_presence_unlocks_and_unsubscribes() -> None:
 
 
 def test_what_a_worker_had_is_given_out_again_in_the_order_in_which_it_had_it() -> None:
-    """And not in one that differs from process to process."""
+    """The order must not differ from process to process."""
     it = World(PLAIN)
     it.subscribe(BEE, 9)
     names = [f"item-{number}" for number in range(9)]
@@ -84,7 +84,7 @@ def test_durable_locks_outlive_the_presence_and_not_the_deadline() -> None:
 
 
 def test_the_bare_subscription_ends_with_its_last_worker() -> None:
-    """Another resource that is there goes on."""
+    """Another present resource continues it."""
     it = World(PLAIN)
     it.subscribe("bee@x", 5, by=BEE)
     it.heard(BEE_2, available=True)
@@ -99,7 +99,7 @@ def test_the_bare_subscription_ends_with_its_last_worker() -> None:
 
 
 def test_the_end_of_a_bare_subscription_is_told() -> None:
-    """Some of the account may be there all the same, of whom nothing was heard."""
+    """Some resources of the account may be there, though nothing was heard of them."""
     it = World(PLAIN)
     it.subscribe("bee@x", by=BEE)
     subid = it.disk.subscriptions[NODE, "bee@x"].subid
@@ -109,7 +109,7 @@ def test_the_end_of_a_bare_subscription_is_told() -> None:
 
 
 def test_a_resource_that_was_no_worker_ends_no_bare_subscription() -> None:
-    """After a start nobody was heard of: who goes then says nothing of the others."""
+    """After a start nothing was heard of anybody: this says nothing of the others."""
     it = World(PLAIN)
     it.subscribe("bee@x", 5, by=BEE)
     it.boot()
@@ -124,7 +124,7 @@ def test_a_resource_that_was_no_worker_ends_no_bare_subscription() -> None:
 def test_a_bare_subscription_outlives_others_while_its_worker_is_not_heard(
     how: str, available: bool
 ) -> None:
-    """It has not gone; and nobody would tell it that it gets nothing any more."""
+    """It has not gone, and would not be told that it gets nothing any more."""
     it = World(PLAIN)
     it.subscribe("bee@x", by=BEE)
     it.publish("a")
@@ -156,7 +156,7 @@ def test_a_silent_worker_stands_for_the_bare_subscription_when_the_first_goes() 
 
 
 def test_unavailable_presence_of_others_means_nothing() -> None:
-    """Whole accounts come and go on a server."""
+    """Accounts without a subscription come and go on a server."""
     it = World(PLAIN)
     it.subscribe(BEE)
     it.publish("a")
@@ -175,7 +175,10 @@ def test_unavailable_presence_of_others_means_nothing() -> None:
 def test_a_worker_that_failed_to_answer_gets_nothing_until_it_is_heard(
     how: str,
 ) -> None:
-    """Queue decisions §4: it may be dead, and would eat one delivery after another."""
+    """Queue decisions §4.
+
+    It may be dead, and would use up one delivery after another.
+    """
     it = World(PLAIN)
     it.subscribe(BEE)
     it.publish("a")
@@ -197,7 +200,7 @@ def test_a_worker_that_failed_to_answer_gets_nothing_until_it_is_heard(
 
 
 def test_a_silent_resource_of_a_bare_subscription_is_back_with_any_stanza() -> None:
-    """It has said that it is available, and nothing else since."""
+    """It had said that it is available, and has not taken that back."""
     it = World(PLAIN)
     it.subscribe("bee@x", by=BEE)
     it.heard(BEE_2, available=True)
@@ -212,7 +215,7 @@ def test_a_silent_resource_of_a_bare_subscription_is_back_with_any_stanza() -> N
 
 @pytest.mark.parametrize("how", ["gone", "no session"])
 def test_what_a_silent_resource_had_said_is_not_so_for_ever(how: str) -> None:
-    """Unavailable presence takes it back, which is lost while there is no session."""
+    """Unavailable presence ends it, but is lost while there is no session."""
     it = World(PLAIN)
     it.subscribe("bee@x", by=BEE)
     it.heard(BEE_2, available=True)
@@ -228,7 +231,7 @@ def test_what_a_silent_resource_had_said_is_not_so_for_ever(how: str) -> None:
 
 
 def test_a_bounce_takes_back_what_was_in_the_event_and_no_more() -> None:
-    """The others of its items have arrived."""
+    """Its other items have arrived."""
     it = World(PLAIN)
     it.subscribe(BEE, 2)
     it.publish("a")
@@ -241,7 +244,7 @@ def test_a_bounce_takes_back_what_was_in_the_event_and_no_more() -> None:
 
 
 def test_a_late_bounce_does_not_touch_a_newer_delivery() -> None:
-    """It says nothing about that one; nor of a node that is gone."""
+    """It says nothing about the newer delivery, nor about a node that is gone."""
     it = World(PLAIN)
     it.subscribe(BEE)
     it.publish("a")
@@ -258,7 +261,7 @@ def test_a_late_bounce_does_not_touch_a_newer_delivery() -> None:
 
 
 def test_a_bounce_of_a_durable_lock_s_event_is_one() -> None:
-    """Whichever of the account it was sent to."""
+    """Whichever resource of the account it was sent to."""
     it = World(PLAIN)
     it.subscribe(BEE, durable_locks="1")
     it.publish("a")
@@ -268,7 +271,7 @@ def test_a_bounce_of_a_durable_lock_s_event_is_one() -> None:
 
 
 def test_a_bounce_can_be_the_end_of_an_item_whose_maximum_was_lowered() -> None:
-    """The maximum is compared at each unlock, this one too; and nothing is lost."""
+    """The maximum is compared at each unlock, this one too. Nothing is lost."""
     it = World(PLAIN)
     it.subscribe(BEE)
     it.publish("a")
@@ -294,7 +297,7 @@ def test_losing_the_right_can_be_the_end_of_an_item_likewise() -> None:
 
 
 def test_a_worker_is_heard_however_many_of_its_account_have_spoken() -> None:
-    """A publisher with a new resource each time must not make the service deaf."""
+    """A publisher with ever new resources must not make the service deaf."""
     it = World(PLAIN)
     it.subscribe("bee@x/old")
     for number in range(150):
@@ -309,7 +312,7 @@ def test_a_worker_is_heard_however_many_of_its_account_have_spoken() -> None:
 def test_of_too_many_resources_the_latest_are_remembered(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A bare subscription listens to all; what is remembered must have an end."""
+    """A bare subscription listens to all resources; their number must be limited."""
     monkeypatch.setattr(service, "_RESOURCES_MAX", 3)
     it = World(PLAIN)
     it.subscribe("bee@x", 100, by="bee@x/0")
@@ -320,7 +323,7 @@ def test_of_too_many_resources_the_latest_are_remembered(
 
 @pytest.mark.parametrize("last", ["settled", "timed out", "purged"])
 def test_a_node_that_is_gone_troubles_nobody_who_worked_there(last: str) -> None:
-    """One refusal too many would shut the account out of the whole service."""
+    """One wrong refusal would shut the account out of the whole service."""
     it = World(PLAIN)
     it.create("other", PLAIN)
     it.subscribe(BEE)
@@ -339,7 +342,7 @@ def test_a_node_that_is_gone_troubles_nobody_who_worked_there(last: str) -> None
 
 
 def test_presence_wakes_the_bare_subscription() -> None:
-    """A resource that was only heard to publish says then that it is available."""
+    """A resource that has only published so far becomes a worker."""
     it = World(PLAIN)
     it.subscribe("bee@x", 5, by=BEE)
     it.went(ANT)
@@ -373,7 +376,7 @@ def test_after_a_start_locks_have_their_deadlines_and_tokens() -> None:
 
 
 def test_after_a_start_subscribers_are_asked_whether_they_are_there() -> None:
-    """By the full JID; of a bare one, by the resource that had subscribed."""
+    """By full JID; for a bare JID, the resource that had subscribed."""
     it = World(PLAIN)
     it.subscribe(BEE)
     it.subscribe("ant@y", by=ANT)
@@ -382,7 +385,7 @@ def test_after_a_start_subscribers_are_asked_whether_they_are_there() -> None:
 
 
 def test_after_a_start_nobody_gets_anything_until_it_is_heard() -> None:
-    """Nobody knows who is there; then the same token is sent again, and new ones."""
+    """Presence is not known; later the same token is sent again, and new ones."""
     it = World(PLAIN)
     it.subscribe(BEE, 2)
     it.publish("a")
@@ -411,7 +414,7 @@ def test_what_it_holds_is_sent_again_though_it_has_unsubscribed() -> None:
 
 
 def test_what_ended_while_the_service_was_down_is_not_given_out() -> None:
-    """The first to be heard of must not get what is over."""
+    """The first worker that is heard of must not get an item that has ended."""
     it = World(PLAIN)
     it.subscribe(BEE, 5)
     it.publish("locked")
@@ -446,7 +449,7 @@ def test_order_goes_on_after_a_start() -> None:
 
 
 def test_nothing_is_waited_for_in_an_empty_service() -> None:
-    """No timer for nothing."""
+    """An empty service needs no timer."""
     it = World(PLAIN)
     assert it.core.next_at() is None
     it.publish("a")
@@ -472,7 +475,7 @@ def test_all_wakes_that_are_due_are_served_at_once() -> None:
 
 
 def test_stats_say_what_there_is() -> None:
-    """To those who may look."""
+    """Only to accounts that may see the node."""
     it = World(PLAIN)
     it.subscribe(BEE)
     it.publish("a", "b", entry("c", delay=9.0))
@@ -515,7 +518,7 @@ def restarted(*jids: str) -> World:
 
 
 def test_the_subscription_of_who_has_gone_unheard_ends_after_a_day() -> None:
-    """Nobody else would ever end it, and after so many its account is locked out."""
+    """Otherwise it would never end, and would lock its account out in time."""
     it = restarted(BEE, ANT)
     it.absent(BEE)
     assert it.stats()["subscribers"] == 1
@@ -527,7 +530,7 @@ def test_the_subscription_of_who_has_gone_unheard_ends_after_a_day() -> None:
     it.wait(1)
     assert set(it.disk.subscriptions) == {(NODE, ANT)}
     assert it.core.next_at() is None
-    # It was no subscriber of anything any more.
+    # This resource had no subscription any more.
     it.heard(BEE)
     assert "bee@x" not in it.core.present
 
@@ -562,7 +565,10 @@ def test_a_dormant_subscription_is_as_before_when_its_holder_is_heard_of(
 
 
 def test_a_probe_that_fails_after_its_holder_was_heard_of_means_nothing() -> None:
-    """The probe is of the start, and the news is newer; it may be silent by now."""
+    """The probe is from the start, and the news is newer.
+
+    The worker may be silent by now.
+    """
     it = restarted(BEE)
     it.heard(BEE)
     it.absent(BEE)
@@ -576,7 +582,9 @@ def test_a_probe_that_fails_after_its_holder_was_heard_of_means_nothing() -> Non
 def test_a_bare_subscription_is_dormant_if_nobody_was_heard_of_by_which_it_works() -> (
     None
 ):
-    """Not by a probe of another resource, nor if another one works."""
+    """A probe of another resource has no effect, nor has one while another resource
+    works.
+    """
     it = World(PLAIN)
     it.subscribe("bee@x", by=BEE)
     it.subscribe(BEE_2)
@@ -589,13 +597,13 @@ def test_a_bare_subscription_is_dormant_if_nobody_was_heard_of_by_which_it_works
     it.went(BEE_2)
     it.absent(BEE)
     assert it.disk.subscriptions[NODE, "bee@x"].dormant_since is not None
-    # A publisher of the account, say, does not work.
+    # A publisher of the account, for example, does not work.
     it.heard("bee@x/3")
     assert it.disk.subscriptions[NODE, "bee@x"].dormant_since is not None
 
 
 def test_unavailable_presence_ends_a_dormant_subscription_at_once() -> None:
-    """As any other."""
+    """As it ends any other subscription."""
     it = restarted(BEE)
     it.absent(BEE)
     it.went(BEE)
@@ -617,14 +625,14 @@ def test_dormant_subscriptions_take_no_room_of_their_account() -> None:
     full = ("policy-violation", "wait", "too-many-subscriptions")
     third = Subscribe(NODE, "bee@x/3", request)
     assert it.refused(third, BEE) == full
-    # Whoever comes back is let in, and counts.
+    # A worker that comes back is accepted, and counts again.
     it.went(BEE)
     it.subscribe("bee@x/0-0")
     assert it.refused(third, BEE_2) == full
 
 
 def test_an_item_that_excludes_all_but_the_dormant_is_stuck() -> None:
-    """They would not take it either."""
+    """Dormant workers would not take it either."""
     it = restarted(BEE, ANT)
     it.heard(ANT)
     it.publish("a")

@@ -1,4 +1,4 @@
-"""Publishing: repeats, conflicts, limits, and what an item begins with."""
+"""Publishing: repeats, conflicts, limits, and the initial state of an item."""
 
 import pytest
 
@@ -66,7 +66,7 @@ def test_a_repeat_is_confirmed_and_makes_no_second_item() -> None:
 
 
 def test_a_repeat_with_other_options_is_a_repeat() -> None:
-    """Publisher and content decide; the first one's options stay."""
+    """Publisher and content decide; the options of the first one stay."""
     it = World(PLAIN)
     it.publish(entry("a", priority=1))
     it.publish(entry("a", priority=9, delay=5.0))
@@ -77,7 +77,7 @@ def test_a_repeat_with_other_options_is_a_repeat() -> None:
     ("text", "by"), [("other", PUBLISHER), ("", STRANGER), ("other", STRANGER)]
 )
 def test_the_same_id_with_anything_else_is_a_conflict(text: str, by: str) -> None:
-    """And nothing is stored: the first item is somebody's work."""
+    """Nothing is stored: the first item is the work of somebody else."""
     it = World(PLAIN)
     it.publish("a")
     request = Publish(NODE, (entry("b"), entry("a", text)))
@@ -86,7 +86,7 @@ def test_the_same_id_with_anything_else_is_a_conflict(text: str, by: str) -> Non
 
 
 def test_the_window_counts_from_the_end_of_the_item() -> None:
-    """An item can be at work for days; a repeat may come just after."""
+    """A worker may need days for an item; a repeat may come just after its end."""
     it = World({**PLAIN, "queue#dedupe_window": "100"})
     it.subscribe(BEE)
     it.publish("a")
@@ -105,7 +105,7 @@ def test_the_window_counts_from_the_end_of_the_item() -> None:
 
 @pytest.mark.parametrize("end", ["accepted", "rejected", "withdrawn", "expired"])
 def test_every_end_is_remembered(end: str) -> None:
-    """However it ended, the publisher's repeat is about that one."""
+    """However it ended, the publisher's repeat concerns that item."""
     it = World(PLAIN)
     if end in {"accepted", "rejected"}:
         it.subscribe(BEE)
@@ -123,7 +123,7 @@ def test_every_end_is_remembered(end: str) -> None:
 
 
 def test_an_end_is_known_before_it_is_on_disk_and_after_a_restart() -> None:
-    """A repeat may come in the same breath."""
+    """A repeat may come at once."""
     it = World(PLAIN)
     it.subscribe(BEE)
     it.publish("a")
@@ -162,7 +162,7 @@ def test_a_full_queue_refuses_all_of_a_publish(
 
 
 def test_dedupe_comes_before_the_limits() -> None:
-    """A repeat of what is there needs no room."""
+    """A repeat of an existing item needs no room."""
     it = World({**PLAIN, "queue#max_items": "1"})
     it.publish("a")
     it.publish("a")
@@ -184,7 +184,7 @@ def test_locked_and_delayed_items_take_room_and_ended_ones_do_not() -> None:
 
 
 def test_redelivery_dead_letter_and_requeue_are_never_refused_by_a_limit() -> None:
-    """They are owed already."""
+    """The service already owes them."""
     it = World({**PLAIN, "queue#max_items": "1"})
     it.create("graves", {**PLAIN, "queue#max_items": "1"})
     it.publish("full", node="graves")
@@ -234,7 +234,7 @@ def test_to_a_node_that_is_not_there_nothing_is_published() -> None:
 
 
 def test_an_item_goes_to_a_waiting_worker_in_the_commit_that_brings_it() -> None:
-    """One write instead of two; what the worker is told of is on disk."""
+    """One write instead of two, and the worker is told only what is on disk."""
     it = World(PLAIN)
     it.subscribe(BEE)
     it.ask(Publish(NODE, (entry("a"),)), PUBLISHER, flush=False)
@@ -248,7 +248,7 @@ def test_an_item_goes_to_a_waiting_worker_in_the_commit_that_brings_it() -> None
 
 
 def test_whether_an_account_may_publish_somewhere_is_known() -> None:
-    """Where it may not, nothing is held of its messages."""
+    """The messages of an account without that right are not held."""
     it = World({})
     it.create("other", {})
     assert it.core.publishes("boss@x")

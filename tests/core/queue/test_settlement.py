@@ -1,4 +1,4 @@
-"""Who may retract or unlock: section 2 of the decisions, row by row."""
+"""Rights to retract or unlock: section 2 of the queue decisions, row by row."""
 
 import itertools
 
@@ -40,7 +40,7 @@ DONE = ("done", "", "")
 
 
 def world(state: str, *, durable: bool = False) -> tuple[World, dict[str, str]]:
-    """An item that BEE had once and that is now in this state, and its tokens."""
+    """An item that BEE once had and that is now in this state, with its tokens."""
     it = World({**PLAIN, "queue#max_deliveries": "9"})
     it.publish("a")
     it.subscribe(BEE, durable_locks=str(int(durable)))
@@ -74,7 +74,7 @@ def verdict(
     return DONE
 
 
-#: By state, requester and token: what comes of it. BEE has had it before, in each.
+#: The result by state, requester and token. BEE has had the item before, in each.
 ROWS = {
     # 1. Neither available nor acquired here.
     **{
@@ -102,7 +102,7 @@ ROWS = {
     ("other", ANT, "absent"): DONE,
     ("other", ANT, "live"): DONE,
     ("other", ANT, "stale"): UNEXPECTED,
-    # 4. Locked by anyone else, were it another resource.
+    # 4. Locked by another holder, even another resource of the same account.
     **{("own", BEE_2, token): CONFLICT for token in ("absent", "live", "stale")},
     **{("other", BEE, token): CONFLICT for token in ("absent", "live", "stale")},
     # 5. Otherwise.
@@ -119,7 +119,7 @@ ROWS = {
 def test_each_row_is_answered_in_the_one_order(
     state: str, who: str, token: str, outcome: ItemOutcome
 ) -> None:
-    """The text's conditions overlap; a worker has to know which to expect."""
+    """The XEP's conditions overlap; a worker must know which error to expect."""
     it, tokens = world(state)
     assert verdict(it, who, tokens[token], outcome) == ROWS[state, who, token]
 
@@ -149,7 +149,7 @@ def test_owner_and_publisher_may_take_back_without_a_token_what_is_not_locked(
 ) -> None:
     """XEP-0060 §7.2 lets them delete; a worker at work must not lose its item.
 
-    Who sends a token means one delivery, and is to hear that it has ended.
+    A retract with a token means one delivery, and must be told that it has ended.
     """
     it, tokens = world(state)
     assert verdict(it, who, tokens[token], outcome) == expected
@@ -158,7 +158,7 @@ def test_owner_and_publisher_may_take_back_without_a_token_what_is_not_locked(
 
 @pytest.mark.parametrize("worker", ["boss@x/w", "shop@x/w"])
 def test_a_late_token_takes_back_no_item_in_its_next_life(worker: str) -> None:
-    """Its worker would do what the item asks for, and so would the next one."""
+    """Otherwise its worker and the next one would both do the item."""
     it = World({**PLAIN, "queue#max_deliveries": "1"})
     it.subscribe(worker)
     it.publish("a")
@@ -173,7 +173,7 @@ def test_a_late_token_takes_back_no_item_in_its_next_life(worker: str) -> None:
 
 @pytest.mark.parametrize("who", ["boss@x/w", "shop@x/w"])
 def test_owner_and_publisher_may_take_back_what_they_once_received(who: str) -> None:
-    """To have worked on an item takes no right away."""
+    """Having worked on an item takes no right away."""
     it = World(PLAIN)
     it.publish("a")
     it.subscribe(who)
@@ -184,7 +184,7 @@ def test_owner_and_publisher_may_take_back_what_they_once_received(who: str) -> 
     assert verdict(it, who, "", ACCEPTED) == DONE
     assert it.live() == {}
     assert it.stats()["accepted"] == 0
-    # Nor does it give one: another's lock stays.
+    # Nor does it add a right: the lock of another account stays.
     it.publish("b")
     it.subscribe(who)
     it.unsubscribe(who)
@@ -194,7 +194,7 @@ def test_owner_and_publisher_may_take_back_what_they_once_received(who: str) -> 
 
 
 def test_a_publisher_may_not_take_back_the_item_of_another() -> None:
-    """To be allowed to publish is not to own."""
+    """The right to publish does not make an owner."""
     it = World(PLAIN)
     it.publish("a")
     it.publish("b", by=STRANGER)
@@ -228,7 +228,7 @@ def test_a_durable_lock_is_its_account_s_who_knows_the_token(
 def test_only_the_same_end_can_be_repeated(
     first: ItemOutcome, second: ItemOutcome
 ) -> None:
-    """An answer that was lost is asked for again; an outcome is terminal (AMQP §3.4)."""
+    """A lost answer is asked for again; an outcome is final (AMQP §3.4)."""
     it = World({**PLAIN, "queue#max_deliveries": "1"})
     it.subscribe(BEE)
     it.publish("a")
@@ -240,7 +240,7 @@ def test_only_the_same_end_can_be_repeated(
     it.ask((Retract if first is ACCEPTED else Unlock)(NODE, (failed,)), BEE)
     it.unsubscribe(BEE)
     if first is RELEASED:
-        # It lives: nothing was ended that could be repeated.
+        # It is live: it has no end that could be repeated.
         again = it.item("a").token
         assert again != token
         assert verdict(it, BEE, token, second) == UNEXPECTED
@@ -267,7 +267,7 @@ def test_a_repeat_changes_nothing_and_tells_nobody() -> None:
 
 
 def test_nobody_repeats_a_purge_a_time_out_or_a_withdrawal() -> None:
-    """An end without a settling token is nobody's."""
+    """An end without a settling token belongs to no worker."""
     it = World({**PLAIN, "queue#max_deliveries": "1"})
     it.subscribe(BEE)
     it.publish("a")
@@ -281,7 +281,7 @@ def test_nobody_repeats_a_purge_a_time_out_or_a_withdrawal() -> None:
 
 
 def test_what_settled_an_item_is_remembered_after_a_short_dedupe_window() -> None:
-    """A worker repeats its retract until it is answered, however short the window."""
+    """A worker repeats its retract until it has an answer, however short the window is."""
     it = World({**PLAIN, "queue#dedupe_window": "0"})
     it.subscribe(BEE)
     it.publish("a")
@@ -294,7 +294,7 @@ def test_what_settled_an_item_is_remembered_after_a_short_dedupe_window() -> Non
 
 
 def test_a_settlement_is_remembered_while_its_id_is_of_another_item() -> None:
-    """The worker that was killed before the answer is back in time."""
+    """A worker that was killed before the answer may come back in time."""
     it = World({**PLAIN, "queue#dedupe_window": "0"})
     it.subscribe(BEE)
     tokens = []
@@ -317,7 +317,7 @@ def test_a_settlement_is_remembered_while_its_id_is_of_another_item() -> None:
 def test_what_killed_an_item_can_be_repeated_after_it_was_requeued(
     outcome: ItemOutcome,
 ) -> None:
-    """Its worker is told the same again, and the item in its next life stays."""
+    """Its worker gets the same answer again, and the requeued item stays."""
     it = World({**PLAIN, "queue#max_deliveries": "1"})
     it.subscribe(BEE)
     it.publish("a")
@@ -334,7 +334,7 @@ def test_what_killed_an_item_can_be_repeated_after_it_was_requeued(
 
 
 def test_to_requeue_an_item_forgets_nothing_of_a_later_one_with_its_id() -> None:
-    """Neither what settled that one, nor that it was published."""
+    """Neither its settlement, nor that it was published."""
     it = World(PLAIN)
     it.subscribe(BEE)
     it.publish(entry("report", "monday"))
@@ -357,7 +357,7 @@ def test_to_requeue_an_item_forgets_nothing_of_a_later_one_with_its_id() -> None
 
 
 def test_received_counts_in_this_life_of_the_item_only() -> None:
-    """A requeued item was received by nobody yet."""
+    """No account has received a requeued item yet."""
     it = World(PLAIN)
     it.subscribe(BEE)
     it.publish("a")
@@ -368,7 +368,7 @@ def test_received_counts_in_this_life_of_the_item_only() -> None:
 
 
 def test_received_is_remembered_over_a_restart() -> None:
-    """Or a worker that is late would hear another error after a crash."""
+    """Otherwise a late worker would get another error after a crash."""
     it, tokens = world("available")
     it.boot()
     assert it.refused(retraction("a", tokens["stale"]), BEE) == UNEXPECTED
@@ -402,7 +402,7 @@ def test_all_are_settled_or_none_and_the_first_refused_decides() -> None:
 
 @pytest.mark.parametrize("outcome", ItemOutcome)
 def test_only_the_subscriber_that_had_it_is_told(outcome: ItemOutcome) -> None:
-    """XEP-0254 §2.3, §2.4: notify only this subscriber."""
+    """XEP-0254 §2.3, §2.4: only this subscriber is notified."""
     it = World(PLAIN)
     it.subscribe(BEE)
     it.publish("a")
@@ -415,7 +415,7 @@ def test_only_the_subscriber_that_had_it_is_told(outcome: ItemOutcome) -> None:
 
 
 def test_a_withdrawal_tells_nobody() -> None:
-    """Nobody had it."""
+    """No worker had it."""
     it = World(PLAIN)
     it.publish("a")
     it.retract("a", OWNER)
@@ -445,7 +445,9 @@ def test_a_deadline_that_nobody_has_looked_at_yet_does_not_undo_a_retract() -> N
 
 
 def test_a_stranger_does_not_learn_by_an_item_that_the_node_is_there() -> None:
-    """No such item is no such node, to who may not use it; word by word."""
+    """Without a right to the node, a missing item is answered as a missing node, word
+    by word.
+    """
     it = World({})
     for request in (retraction("a"), Extend(NODE, 5.0, (("a", "t"),))):
         for jid, text in ((STRANGER, "no node 'orders'"), (OWNER, "no item 'a'")):

@@ -1,4 +1,4 @@
-"""Subscribing, its options, and who may; XEP-0254 §2.1, XEP-0060 §6."""
+"""Subscribing, its options and its rights; XEP-0254 §2.1, XEP-0060 §6."""
 
 import pytest
 
@@ -67,7 +67,7 @@ def test_without_queue_requests_the_options_form_is_asked_for(
 
 @pytest.mark.parametrize("value", ["0", "-1", "1001", "1000000000", "many", ""])
 def test_a_bad_number_is_an_invalid_option(value: str) -> None:
-    """X5; never cut down in silence."""
+    """X5; a number is never silently reduced."""
     it = World(PLAIN)
     request = Subscribe(NODE, BEE, {"pubsub#queue_requests": value})
     assert it.refused(request, BEE) == ("bad-request", "modify", "invalid-options")
@@ -84,7 +84,7 @@ def test_with_options_it_is_subscribed_and_told_how() -> None:
 
 
 def test_subscribing_again_changes_the_options_and_nothing_else() -> None:
-    """P11: the worker helper does it at intervals."""
+    """P11: the worker subscribes again at intervals."""
     it = World(PLAIN)
     first = subscribed(it, BEE, ONE)
     it.publish("a")
@@ -129,7 +129,10 @@ def test_a_new_worker_takes_over_the_durable_locks_of_one_that_is_gone() -> None
 
 
 def test_of_two_that_had_a_durable_lock_one_can_settle_it() -> None:
-    """Who is late may be at work; both would be told that it is done, and do it twice."""
+    """The late one may still work.
+
+    Both would be told "done", and the item done twice.
+    """
     it = World(PLAIN)
     it.subscribe(BEE, durable_locks="1")
     it.publish("a")
@@ -148,7 +151,7 @@ def test_of_two_that_had_a_durable_lock_one_can_settle_it() -> None:
 
 
 def test_durable_locks_of_one_that_is_at_work_stay_with_it() -> None:
-    """Two workers on one item, by the service's own doing, must not be."""
+    """The service must never put two workers on one item."""
     it = World(PLAIN)
     it.subscribe(BEE, durable_locks="1")
     it.publish("a")
@@ -160,7 +163,9 @@ def test_durable_locks_of_one_that_is_at_work_stay_with_it() -> None:
 
 @pytest.mark.parametrize("how", ["silent", "restarted", "no session", "back"])
 def test_durable_locks_stay_with_one_that_may_be_at_work(how: str) -> None:
-    """Until their deadline, unless it said that it goes, and was not heard of since."""
+    """Until the deadline, unless it sent unavailable presence and was not heard of
+    since.
+    """
     it = World(PLAIN)
     it.subscribe(BEE, 2, durable_locks="1")
     it.publish("x", "y")
@@ -183,7 +188,7 @@ def test_durable_locks_stay_with_one_that_may_be_at_work(how: str) -> None:
 
 
 def test_no_more_is_taken_over_than_was_asked_for() -> None:
-    """And the rest when there is room again, or when its time is over."""
+    """The rest follows when there is room, or when its time is over."""
     it = World(PLAIN)
     it.subscribe(BEE, 3, durable_locks="1")
     it.publish("x", "y", "z")
@@ -199,7 +204,10 @@ def test_no_more_is_taken_over_than_was_asked_for() -> None:
 
 
 def test_an_item_is_not_taken_over_by_whom_it_cannot_be_handled_by() -> None:
-    """AMQP 1.0 messaging §3.4.5: undeliverable-here; by another one, it is."""
+    """AMQP 1.0 messaging §3.4.5: undeliverable-here.
+
+    Another worker may take it over.
+    """
     it = World(PLAIN)
     it.subscribe(BEE_2, durable_locks="1")
     it.publish("x")
@@ -214,7 +222,7 @@ def test_an_item_is_not_taken_over_by_whom_it_cannot_be_handled_by() -> None:
 
 
 def test_who_wants_no_durable_locks_takes_none_over() -> None:
-    """It would keep them when it goes, which it did not ask for."""
+    """It would keep them when it leaves, which it did not ask for."""
     it = World(PLAIN)
     it.subscribe(BEE, durable_locks="1")
     it.publish("x")
@@ -253,7 +261,7 @@ def test_nobody_subscribes_another(jid: str) -> None:
 def test_who_may_subscribe(
     access: str, what: Affiliation, expected: tuple[str, str, str] | None
 ) -> None:
-    """P3: access models open and whitelist, and an error that says which."""
+    """P3: access models open and whitelist, with an error that names the reason."""
     it = World({"pubsub#access_model": access})
     it.ask(SetAffiliations(NODE, {"ant@y": what}), OWNER)
     request = Subscribe(NODE, ANT, ONE)
@@ -268,7 +276,7 @@ TOO_MANY = ("policy-violation", "wait", "too-many-subscriptions")
 
 
 def test_one_account_has_so_many_subscriptions_to_all_nodes_and_no_more() -> None:
-    """They are all in memory; those that are there can still be changed."""
+    """Subscriptions are in memory; existing ones can still be changed."""
     it = World(PLAIN, bounds=QueueBounds(subscriptions_per_account=2))
     it.create("other", PLAIN)
     it.subscribe(BEE)
@@ -281,7 +289,7 @@ def test_one_account_has_so_many_subscriptions_to_all_nodes_and_no_more() -> Non
 
 
 def test_a_foreign_domain_and_all_have_so_many_subscriptions() -> None:
-    """Who has a server of his own makes accounts at no cost."""
+    """The owner of a server can make accounts at no cost."""
     bounds = QueueBounds(
         subscriptions_per_account=2,
         subscriptions_per_domain=2,
@@ -300,7 +308,7 @@ def test_a_foreign_domain_and_all_have_so_many_subscriptions() -> None:
 
 
 def test_unsubscribing_leaves_the_locks() -> None:
-    """X19; and nothing new comes."""
+    """X19; no new items come."""
     it = World(PLAIN)
     first = subscribed(it, BEE, ONE)
     it.publish("a", "b")
@@ -313,7 +321,7 @@ def test_unsubscribing_leaves_the_locks() -> None:
 
 
 def test_a_resource_may_unsubscribe_another_of_its_account() -> None:
-    """XEP-0060 compares bare JIDs; a person takes a lost worker's place away."""
+    """XEP-0060 compares bare JIDs: a person can remove a lost worker."""
     it = World(PLAIN)
     it.subscribe(BEE)
     it.unsubscribe(BEE, by=BEE_2)
@@ -375,7 +383,7 @@ def test_subscriptions_are_listed_to_whose_they_are() -> None:
 
 @pytest.mark.parametrize("how", ["outcast", "narrowed"])
 def test_who_may_not_work_here_any_more_loses_subscription_and_locks(how: str) -> None:
-    """Queue decisions §5; and is told, and the items go on."""
+    """Queue decisions §5. The account is told, and the items go to others."""
     it = World(PLAIN)
     it.subscribe("bee@x", 2, by=BEE)
     it.subscribe(BEE_2, durable_locks="1")
@@ -407,7 +415,7 @@ def test_who_may_not_work_here_any_more_loses_subscription_and_locks(how: str) -
 
 
 def test_who_still_may_keeps_what_it_has() -> None:
-    """A change that is not about it is none of its business."""
+    """A change that does not concern the account has no effect on it."""
     it = World(PLAIN)
     it.subscribe(BEE)
     it.publish("a")

@@ -40,7 +40,7 @@ def test_a_late_worker_is_told_and_its_item_goes_on() -> None:
 
 
 def test_an_extended_lock_ends_later() -> None:
-    """Still working."""
+    """The worker is still working."""
     it = World(PLAIN)
     it.subscribe(BEE)
     it.publish("a")
@@ -71,7 +71,7 @@ def test_an_extended_lock_ends_later() -> None:
 def test_an_extension_needs_the_live_token(
     item_id: str, who: str, token: str, expected: tuple[str, str, str]
 ) -> None:
-    """Whoever extends without it may speak of a delivery that is over."""
+    """Otherwise a delivery that is over could be extended."""
     it = World({**PLAIN, "queue#backoff": "100"})
     it.subscribe(BEE)
     it.publish("d")
@@ -89,7 +89,7 @@ def test_an_extension_needs_the_live_token(
 
 
 def test_a_durable_lock_can_be_extended_by_its_account() -> None:
-    """As it can be settled."""
+    """As it can be settled by it."""
     it = World(PLAIN)
     it.subscribe(BEE, durable_locks="1")
     it.publish("a")
@@ -110,7 +110,7 @@ def test_a_reconfigure_changes_no_running_deadline() -> None:
 
 
 def test_what_is_not_locked_expires_and_what_is_locked_does_not() -> None:
-    """Queue decisions §5; AMQP would take it from under the worker."""
+    """Queue decisions §5; AMQP would take it away from the worker."""
     it = World(PLAIN)
     it.subscribe(BEE)
     it.publish(entry("a", ttl=5.0), entry("b", ttl=5.0))
@@ -123,7 +123,7 @@ def test_what_is_not_locked_expires_and_what_is_locked_does_not() -> None:
 
 
 def test_a_lock_that_times_out_over_its_ttl_expires() -> None:
-    """Both have come: it is not given out again."""
+    """Both times are over: it is not delivered again."""
     it = World(PLAIN)
     it.subscribe(BEE)
     it.publish(entry("a", ttl=5.0))
@@ -136,7 +136,10 @@ def test_a_lock_that_times_out_over_its_ttl_expires() -> None:
 
 
 def test_a_delay_that_ends_while_the_service_tidies_up_is_not_lost() -> None:
-    """What is outdated is dropped in between; a delay that nobody has seen is not."""
+    """Outdated entries are dropped in between.
+
+    A delay that has not been acted on is not.
+    """
     it = World(PLAIN)
     it.subscribe(BEE, 1000)
     it.publish(entry("late", delay=50), "a")
@@ -150,7 +153,7 @@ def test_a_delay_that_ends_while_the_service_tidies_up_is_not_lost() -> None:
 
 
 def test_what_comes_and_goes_without_a_worker_leaves_nothing_behind() -> None:
-    """Months of items that nobody consumed must not fill the memory."""
+    """Months of items without a consumer must not fill the memory."""
     it = World(PLAIN)
     it.publish("stays", by=OWNER)
     for number in range(1500):
@@ -163,7 +166,7 @@ def test_what_comes_and_goes_without_a_worker_leaves_nothing_behind() -> None:
 
 
 def test_an_item_that_excludes_and_is_gone_leaves_nothing_behind() -> None:
-    """Nor do the sets of workers that it excluded."""
+    """The sets of excluded workers must not stay either."""
     it = World(PLAIN)
     it.subscribe(BEE)
     it.publish("a")
@@ -177,7 +180,7 @@ def test_an_item_that_excludes_and_is_gone_leaves_nothing_behind() -> None:
 
 
 def test_moments_of_what_is_gone_are_forgotten() -> None:
-    """A year's ttl on each of a million items that were done at once."""
+    """For example a ttl of a year on each of a million items that were done at once."""
     it = World(PLAIN)
     for number in range(1100):
         it.publish(entry(f"i{number}", ttl=5000.0))
@@ -189,7 +192,7 @@ def test_moments_of_what_is_gone_are_forgotten() -> None:
 
 
 def test_the_deadline_of_a_lock_that_has_ended_wakes_nothing() -> None:
-    """A delay that is longer than what was left of the lock is kept."""
+    """A delay that is longer than the rest of the lock is kept."""
     it = World({**PLAIN, "queue#backoff": "100"})
     it.subscribe(BEE)
     it.publish("a")
@@ -204,7 +207,7 @@ def test_the_deadline_of_a_lock_that_has_ended_wakes_nothing() -> None:
 
 
 def test_a_clock_that_was_set_back_makes_no_delay_where_there_was_none() -> None:
-    """Over a restart: else what is published then overtakes it, and it waits for hours."""
+    """Otherwise, after a restart, later items overtake it, and it waits for hours."""
     it = World({**PLAIN, "queue#max_deliveries": "1"})
     it.subscribe(BEE)
     it.publish("again")
@@ -226,7 +229,10 @@ def test_a_clock_that_was_set_back_makes_no_delay_where_there_was_none() -> None
 
 
 def test_the_first_acquirer_is_known() -> None:
-    """AMQP 1.0 messaging §3.2.1: false once somebody had it, were it given back."""
+    """AMQP 1.0 messaging §3.2.1.
+
+    False once a worker has had it, even if it was given back.
+    """
     it = World(PLAIN)
     it.subscribe(BEE)
     it.publish("a")
