@@ -284,11 +284,11 @@ def test_files_that_are_named_exist(path: str) -> None:
         assert (ROOT / target).exists(), target
 
 
-def test_the_readme_lists_the_options_of_a_queue() -> None:
+def test_the_guide_lists_the_options_of_a_queue() -> None:
     """Each field of the form, with its default, and none that is not there."""
-    readme = (ROOT / "README.md").read_text()
+    guide = (ROOT / "docs" / "queues.md").read_text()
     row = r"^\| `((?:pubsub|queue)#\w+)` \| (\S+) \| (.+) \|$"
-    assert re.findall(row, readme, re.MULTILINE) == [
+    assert re.findall(row, guide, re.MULTILINE) == [
         (field.var, f"`{field.default}`" if field.default else "empty", field.label)
         for field in NODE_FIELDS
     ]

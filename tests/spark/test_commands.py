@@ -154,15 +154,15 @@ def test_synth_says_what_it_has_made(
     assert (tmp_path / "new" / "expected.json").exists()
 
 
-def test_the_readme_lists_the_tables_and_the_anomalies() -> None:
+def test_the_guide_lists_the_tables_and_the_anomalies() -> None:
     """Each of them, in order, and none that is not there."""
-    readme = (Path(__file__).parents[2] / "README.md").read_text()
+    guide = (Path(__file__).parents[2] / "docs" / "audit.md").read_text()
 
     def listed(heading: str) -> tuple[str, ...]:
-        rows = readme.partition(f"\n| {heading} |")[2].partition("\n\n")[0]
+        rows = guide.partition(f"\n| {heading} |")[2].partition("\n\n")[0]
         return tuple(re.findall(r"^\| `([\w-]+)` \|", rows, re.MULTILINE))
 
     assert listed("table") == TABLES
     assert listed("verdict") == KINDS
     assert set(listed("reason")) == set(REASONS)
-    assert f"{ROTATE_S / 60:.0f} minutes or {ROTATE_BYTES // 2**20} MiB" in readme
+    assert f"{ROTATE_S / 60:.0f} minutes or {ROTATE_BYTES // 2**20} MiB" in guide

@@ -1,6 +1,6 @@
 """One node that lies: what it can do to the verdict about others, and what it cannot.
 
-Each sentence of "What one lying node can do" in the README has its test here. Honest are
+Each sentence of "What one lying node can do" in docs/audit.md has its test here. Honest are
 a@x/1, who sends, and b@x/1, who receives; m@x/1 lies. Each has a folder of its own.
 """
 

@@ -9,7 +9,6 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import duckdb
 import pytest
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
@@ -162,14 +161,9 @@ def test_each_reader_of_the_manual_sees_the_same(
     """pandas, DuckDB and Spark; with the columns that are in names of folders only."""
     monkeypatch.chdir(tmp_path)
     Path("audit").symlink_to(audited.out)
-    manual = (Path(__file__).parents[2] / "README.md").read_text()
-    (code,) = (
-        part.partition("```")[0]
-        for part in manual.split("```python\n")
-        if part.startswith("from qos.audit.snapshot")
-    )
-    names: dict[str, Any] = {"spark": spark, "duckdb": duckdb}
-    exec(code, names)  # noqa: S102 - our own manual
+    code = Path(__file__).parents[2] / "docs" / "code" / "read_tables.py"
+    names: dict[str, Any] = {}
+    exec(code.read_text(), names)  # noqa: S102 - our own guide
     messages = names["frame"]
     assert set(messages["date"]) == {DAY}
     routes = names["routes"]

@@ -1027,7 +1027,7 @@ def test_a_hold_that_has_expired_under_another_resource_leaves_doubt() -> None:
     """The device knows that it never handed it over, and has no way to say so.
 
     Item-not-found from another resource means "not mine", so the message waits
-    for its deadline (README, What it does not promise).
+    for its deadline (docs/promises.md).
     """
     world = World()
     device = Device(world)

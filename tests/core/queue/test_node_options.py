@@ -55,7 +55,7 @@ def set_to(var: str, value: str) -> object:
 
 
 def test_there_are_the_fields_that_the_decisions_name() -> None:
-    """The commands and the README name the same fields."""
+    """The commands and the guide name the same fields."""
     texts = {"pubsub#access_model", "pubsub#publish_model", "queue#dead_letter_node"}
     assert {field.var for field in NODE_FIELDS} == texts | NUMBERS.keys()
 

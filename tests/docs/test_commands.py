@@ -1,0 +1,46 @@
+"""The commands that the guide shows are commands that there are."""
+
+import importlib
+import re
+import shlex
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from qos.cli.entry import COMMANDS, Command
+
+ROOT = Path(__file__).parents[2]
+PAGES = (ROOT / "README.md", *sorted(ROOT.glob("docs/*.md")))
+
+
+def commands_in(page: Path) -> list[str]:
+    """The lines that call `xmpp-qos`, and those in running text that have an option."""
+    text = page.read_text().replace("\\\n", " ")
+    blocks = "".join(re.findall(r"^```sh\n(.*?)^```$", text, re.DOTALL | re.MULTILINE))
+    lines = [line.partition("xmpp-qos ")[2] for line in blocks.splitlines()]
+    lines += re.findall(r"`xmpp-qos ([^`]* --[^`]*)`", text)
+    return [line for line in lines if line.partition(" ")[0] in COMMANDS]
+
+
+@pytest.mark.parametrize(
+    ("page", "line"),
+    dict.fromkeys((page.name, line) for page in PAGES for line in commands_in(page)),
+)
+def test_a_command_of_the_guide_can_be_parsed(page: str, line: str) -> None:
+    """With all its options: the pages that are not typed as a whole, too."""
+    name, *words = shlex.split(line, comments=True)
+    if "--help" in words:
+        return
+    command = cast(Command, importlib.import_module(f"qos.cli.{name}"))
+    if "--config" in words:  # the file is not there
+        where = words.index("--config")
+        del words[where : where + 2]
+    command.parser(f"xmpp-qos {name}").parse_args(
+        [word.replace("…", "1") for word in words]
+    )
+
+
+def test_there_are_many() -> None:
+    """Else the test above would look for them in a wrong way."""
+    assert sum(len(commands_in(page)) for page in PAGES) > 40
