@@ -128,7 +128,7 @@ class Job:
         """The payload as an element, each time a new one; None: there is none."""
         if not self.payload_text:
             return None
-        return ET.fromstring(self.payload_text)  # noqa: S314 - written by qos.xml_text
+        return ET.fromstring(self.payload_text)  # noqa: S314 - written by qos.xml
 
     @property
     def held(self) -> bool:

@@ -1,7 +1,7 @@
-"""The shipped command as a process: `xmpp-qos` with its words, stdin and stdout.
+"""The installed command as a process: `xmpp-qos` with its words, stdin and stdout.
 
-It is the same code as in a shell, in a fork of a process that has imported it: a new
-interpreter takes a second of a busy machine, and a campaign starts hundreds.
+The code is the same as in a shell, but in a fork of a process that has already imported
+it: a new interpreter takes a second of a busy machine, and a campaign starts hundreds.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from role import Role, Say, open_log
 
 __all__ = ["Shipped"]
 
-#: Imported before the fork. The command would import them when it runs.
+#: Imported before the fork; otherwise the command would import them later.
 for _module in ("listen", "send", "outbox", "inbox", "queue", "worker_run"):
     importlib.import_module(f"qos.cli.{_module}")
 for _module in ("queue_publish", "queue_verbs"):
@@ -35,13 +35,13 @@ class Shipped(Role):
     """One run of `xmpp-qos`, from its first word to its exit status.
 
     Attributes:
-        words: what the user types behind `xmpp-qos`.
+        words: the user's words after `xmpp-qos`.
         stdout: the file that stdout is appended to, as by `>>` in a shell; or a FIFO.
         stderr: the file that stderr is appended to.
-        begins_line_in: a FIFO that gets a line feed before the command starts; '': none.
-            Its reader is then taken for a new one: a line that was torn off in it is not
-            continued, though the command that prints it again prints it elsewhere.
-        lines: what another process writes to its stdin, a line each.
+        begins_line_in: a FIFO that gets a line feed before the command starts; '':
+            none. It stands for a new reader: a line that was torn off in the FIFO is
+            not continued, since the command prints it again elsewhere.
+        lines: written to its stdin by another process, one a line.
         line_every_s: the pause of that process before each line.
         unbuffered: stdout is as with PYTHONUNBUFFERED=1.
         file_bytes_max: no file gets longer, as by `ulimit -f`; 0: no limit. The write
@@ -60,7 +60,7 @@ class Shipped(Role):
     mutant: str = ""
 
     def run(self, say: Say) -> int:
-        """See Role. `ready` means that the process has begun, and no more."""
+        """See Role. `ready` means only that the process has begun."""
         say("ready")
         if self.begins_line_in:
             fifo = open_log(self.begins_line_in)
@@ -91,7 +91,7 @@ class Shipped(Role):
         return io.TextIOWrapper(io.BufferedWriter(raw), "utf-8")
 
     def _fed_by_another_process(self) -> int:
-        """The end of a pipe, into which a child writes the lines."""
+        """The read end of a pipe, into which a child writes the lines."""
         reading, writing = os.pipe()
         if os.fork() == 0:
             try:

@@ -1,4 +1,4 @@
-"""Accounts that wish others no good: one takes all room, one takes others' names."""
+"""Hostile accounts: one takes all room, one takes others' names."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ __all__ = ["Greedy", "Squatter"]
 _ACCOUNTS = 12
 _BURST, _BURST_EVERY_S = 25, 0.1
 
-#: Of the stanzas of the greedy, so many are requests to create a node.
+#: This many of the greedy member's stanzas are requests to create a node.
 _CREATES_EVERY = 10
 
 _STANZAS = "urn:ietf:params:xml:ns:xmpp-stanzas"
 
-#: The owner of the prey is made an owner of the trap again after this.
+#: Seconds after which the owner of the prey is again made an owner of the trap.
 _AGAIN_S = 1.0
 
 
@@ -40,8 +40,8 @@ class Greedy(Role):
     The messages are assured ones whose `deliver` never comes.
 
     Attributes:
-        to: whom they are for, in turn; the first is a queue service.
-        log: the file that gets a line when something is refused for want of room, once
+        to: the receivers, in turn; the first is a queue service.
+        log: the file that gets a line when something is refused for lack of room, once
             in each life.
     """
 
@@ -109,16 +109,16 @@ def _created(name: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Squatter(Role):
-    """An account that names the queue of somebody else as its own dead letters.
+    """An account that names a queue of somebody else as its dead-letter node.
 
-    It does so before that queue exists, and makes its later owner an owner of its own
-    queue; then it publishes there, and rejects what it gets.
+    It does so before that queue exists, and makes the queue's later owner an owner of
+    its own queue. Then it publishes there, and rejects the items that it gets.
 
     Attributes:
         service: the JID of the service.
         trap: the name of its own queue.
-        prey: that of the queue that is not its own.
-        owner: the bare JID of the owner of that.
+        prey: the name of the foreign queue.
+        owner: the bare JID of the owner of the prey.
     """
 
     service: str
@@ -152,7 +152,7 @@ class Squatter(Role):
         options = {"queue#dead_letter_node": self.prey}
         with contextlib.suppress(RequestFailed):
             await plugin.create(self.service, self.trap, options)
-        # If such a name is refused, it needs a queue all the same.
+        # If that name is refused, it needs a queue all the same.
         with contextlib.suppress(RequestFailed):
             await plugin.create(self.service, self.trap)
         owners = {self.owner: Affiliation.OWNER}

@@ -14,16 +14,16 @@ __all__ = ["read_journal"]
 def read_journal(
     folder: str | os.PathLike[str], *, hidden: bool = False, own: bool = False
 ) -> list[dict[str, Any]]:
-    """All lines of a journal, in the order of their boots, then of seq.
+    """All lines of a journal, ordered by boot, then by seq.
 
     Args:
         folder: of the journal.
-        hidden: those too of files that are being written, or were when the process
-            died: whole lines only.
-        own: those too that the journal writes of itself (role `journal`).
+        hidden: also whole lines of files that are being written, or were when the
+            process died.
+        own: also the journal's lines about itself (role `journal`).
 
     Raises:
-        BadLine: one of them is none.
+        BadLine: one of them is not valid.
     """
     boots: dict[str, list[dict[str, Any]]] = {}
     for path in sorted(Path(folder).glob("date=*/*.jsonl")):

@@ -1,22 +1,22 @@
-"""What a process that sends or receives messages does, and what it writes down.
+"""A process that sends or receives messages, and its log.
 
-It keeps a log, one JSON object a line, each on disk before anything follows from it:
+The log has one JSON object a line, each on disk before anything follows from it:
 
     {"event": "begun", "id": …, "body": …, "deadline_s": …, "withdrawn": …}
-                                                sender: it is going to submit this, and
+                                                sender: about to submit this, and
                                                 perhaps to withdraw it
     {"event": "accepted", "id": …, "body": …}   sender: the message is in the outbox
     {"event": "refused", "id": …, "body": …}    sender: it is not; the disk was full
     {"event": "ended", …, "status": …}          sender: its outcome
-    {"event": "unknown", "id": …, "body": …}    sender: after a restart, nobody knows it
+    {"event": "unknown", "id": …, "body": …}    sender: after a restart it is unknown
     {"event": "took", "id": …, "body": …, "redelivered": …}  receiver: acted on it
     {"event": "skipped", …}                     receiver: marked, and acted on before
 
-Each has also `at`, in seconds since 1970. A body is never sent twice by the application,
-so it names one message: the first word is the level, the rest is unique.
+Each line also has `at`, in seconds since 1970. The application never sends a body
+twice, so a body identifies a message: the first word is the level, the rest is unique.
 
-A receiver that consumes has what it took at level assured in two tables of its own in
-the file of its store; see EFFECTS.
+A receiver with a consumer keeps its assured messages in two tables of its own in the
+file of its store; see EFFECTS.
 """
 
 from __future__ import annotations
@@ -43,60 +43,62 @@ from xep_qos import XEP_QOS
 
 __all__ = ["EFFECTS", "Device", "End", "entries_of", "read_log"]
 
-#: Messages that the sender has outstanding at a time: more than the window begins
-#: with, so that some are queued.
+#: The number of outstanding messages of the sender: more than the first window, so that
+#: some are queued.
 _OUTSTANDING_MAX = 24
 
-#: Try again after this, when the disk was full.
+#: Seconds before the next attempt, when the disk was full.
 _AGAIN_S = 0.2
 
-#: What a consumer writes of a message, in one transaction: its id into each.
+#: The writes of a consumer for a message, in one transaction: its id into each table.
 EFFECTS = ("effect_first", "effect_then")
 
-#: How long it takes in between, and how often it fails there.
+#: Seconds that it takes in between, and how often it fails there.
 _CONSUMING_S_MAX = 0.002
 _FAILURES_SHARE = 0.03
 
-#: More than kills and failures.
+#: More than the number of kills and failures.
 _HANDOVERS_MAX = 1_000_000
 
-#: What has not ended, or may come again, is among the last: no need to have all.
+#: Messages that have not ended, or may come again, are among the last: not all need be
+#: kept.
 _LOOKS_BACK_BYTES = 4_000_000
 _REMEMBERED = 10_000
 
-#: What a fickle sender does to each so manieth message: these primes meet rarely.
+#: A fickle sender treats one of so many messages in a special way: these primes rarely
+#: coincide.
 _DEADLINE_EVERY, _WITHDRAW_EVERY = 7, 11
 _DEADLINE_S_MAX = 4.0
 
-#: Of the bursts, where there is an address at which nobody takes messages.
+#: The part of the bursts that go to the address without a taker, if there is one.
 _TO_NOBODY_EVERY = 8
 _WITHDRAW_S_MAX = 0.3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class End(Role):
-    """A sender or a receiver, one life of it.
+    """One life of a sender or a receiver.
 
-    SIGTERM ends it in order: a sender when all that it has sent has ended.
+    SIGTERM ends it normally: a sender when all its messages have ended.
 
     Attributes:
-        role: what it is.
-        number: which of its lives this is; goes into the bodies.
+        role: sender or receiver.
+        number: the number of this life; part of the bodies.
         store: its URL.
         log: the file.
         smacks: whether it loads XEP-0198.
         to: the sender's peers: each message goes to the next one.
-        to_nobody: an address, besides those, at which nobody takes messages; some
-            bursts go there, with a deadline. '' for none.
-        burst: the sender submits so many messages before each pause, so that they go
-            out in batches.
-        padding: a body gets at most so many characters more.
-        drain: send nothing new, and exit when all that is outstanding has ended.
+        to_nobody: a further address, at which nobody takes messages; some bursts go
+            there, with a deadline. '': none.
+        burst: the number of messages that the sender submits before each pause, so that
+            they go out in batches.
+        padding: a body gets at most this many characters more.
+        drain: send nothing new, and exit when all outstanding messages have ended.
         pause_s: before each further burst.
         fickle: give some messages a deadline, and withdraw others.
         journal: the folder of its journal, or ''.
-        remembers_s: how long the plugin remembers what has ended; 0: its default.
-        consumes: have what is assured taken by a consumer; on a store `sqlite:PATH`.
+        remembers_s: how long the plugin remembers ended messages; 0: its default.
+        consumes: a consumer takes assured messages; with a store `sqlite:PATH`.
     """
 
     role: Literal["sender", "receiver"]
@@ -124,12 +126,12 @@ class Device:
     """The process of an End.
 
     Args:
-        end: what it is.
-        say: who is told that it is `ready`, at each session.
-        reached: called with the points it gets to: the names of the elements of
-            requests and answers ('' of an empty one), before the plugin sees them; and,
-            of a receiver,
-            `before log` and `after log` of a message that it was handed.
+        end: its role.
+        say: called with `ready`, at each session.
+        reached: called with the points that the process reaches: the names of the
+            elements of requests and answers ('' for an empty one), before the plugin
+            sees them; and, for a receiver, `before log` and `after log` of a message
+            that was handed to it.
     """
 
     def __init__(
@@ -172,14 +174,14 @@ class Device:
         xmpp.add_event_handler("message", self._message)
 
     async def run(self) -> None:
-        """Live until killed, or until nothing is left to do."""
+        """Run until killed, or until nothing is left to do."""
         work = self._send if self.end.role == "sender" else self._receive
         async with self.session:
             self.session.start()
             await self.session.work(work())
 
     def log(self, event: str, **fields: object) -> None:
-        """Write a line; on disk when this returns."""
+        """Write a line, which is on disk when this returns."""
         line = json.dumps({"event": event, **fields, "at": time.time()}) + "\n"
         os.write(self._log, line.encode())
         os.fdatasync(self._log)
@@ -248,7 +250,7 @@ class Device:
         ending.cancel()
 
     async def _until_told(self) -> None:
-        """Wait for SIGTERM, unless it is time already."""
+        """Wait for SIGTERM, unless it has already come."""
         if not self.ends.is_set():
             await ended_by_signal().wait()
             self.ends.set()
@@ -307,7 +309,7 @@ class Device:
 
 
 class _Clumsy(Exception):
-    """The application fails, and can do it the next time."""
+    """The application fails, and succeeds the next time."""
 
 
 def _is_assured(message: Message) -> bool:
@@ -315,7 +317,7 @@ def _is_assured(message: Message) -> bool:
 
 
 def _unended(entries: list[dict[str, Any]]) -> Mapping[str, str]:
-    """Bodies by ids, of what former lives have left."""
+    """The messages of former lives that have not ended: bodies by ids."""
     over = {
         entry["id"]
         for entry in entries
@@ -329,12 +331,12 @@ def _unended(entries: list[dict[str, Any]]) -> Mapping[str, str]:
 
 
 def read_log(path: Path) -> list[dict[str, Any]]:
-    """The whole lines of a log; one that a kill has torn apart says nothing."""
+    """The whole lines of a log; a line torn by a kill is ignored."""
     return list(entries_of(path))
 
 
 def entries_of(path: Path, last_bytes: int | None = None) -> Iterator[dict[str, Any]]:
-    """Likewise, one after the other; or those in so many bytes at its end."""
+    """The entries of a log, one after the other; or those in the last bytes of it."""
     if not path.exists():
         return
     with path.open("rb") as file:

@@ -1,4 +1,4 @@
-"""Processes that do not outlive who has started them."""
+"""Processes that do not outlive their parent."""
 
 from __future__ import annotations
 

@@ -1,20 +1,22 @@
-"""Cuts the power of our stores on disk, at every moment, and looks what is left.
+"""Cuts the power of our stores on disk, at every moment, and checks the remaining data.
 
 `make power-cut STATES=N` prints what was tried, and what was lost.
 
-A store writes in lives of its own, some of them killed, while all that it asks the kernel to
-do is recorded (`power_cut_trace`). From the record follows what the disk may hold after a
-cut (`power_cut_disk`); each such state is made, and the store opened on it. It must open;
-show what it held after one of the writes, whole; not one before the last write that it had
-said is done, or that it showed when it was opened after a kill: whoever opens it acts on
-that; and have its id, once it had said that it is open.
+A store writes in several lives, some of them killed, while all its system calls are
+recorded (`power_cut_trace`). From the record follow the possible contents of the disk
+after a cut (`power_cut_disk`). Each such state is made, and the store is opened on it.
+The store must open, and must show exactly its contents after one of the writes. That
+must not be an earlier one than the last write that it had confirmed, or that it showed
+when it was opened after a kill, since a program acts on that. And it must have its id,
+once it had said that it is open.
 
-Why that is a proof, within the states tried: the calls are those of the unchanged store, and
-the disk is taken to keep nothing but what it confirmed. Where it is none: of what SQLite
-shares in memory (`-shm`) nothing is taken to survive; and a disk that confirms what it does
-not keep is not considered.
+This is a proof within the states tried: the calls are those of the unchanged store, and
+the disk is assumed to keep nothing but what it confirmed. Its limits: SQLite's shared
+memory (`-shm`) is assumed not to survive; and a disk that confirms data without keeping
+it is not considered.
 
-Linux only; needs strace, and pytest with hypothesis, as `qos.testing.store_contract` does.
+Linux only; needs strace, and pytest with hypothesis, as `qos.testing.store_contract`
+does.
 """
 
 from __future__ import annotations
@@ -44,10 +46,10 @@ from qos.errors import StoreError
 
 __all__ = ["Result", "campaign", "main"]
 
-#: What a table shows as states if nobody says how many.
+#: The default number of states in the table.
 _STATES = 2000
 
-#: Of a store that leaves something out: a loss is found soon.
+#: For a store with a weakness: a loss is found soon.
 _WEAK_STATES = 200
 
 #: A folder in memory.
@@ -56,17 +58,17 @@ _RAM = Path("/dev/shm")  # noqa: S108 - shared memory; what is made there has a 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What was tried of one store.
+    """The results for one store.
 
     Attributes:
         name: of its kind.
-        operations: changes of files and names, recorded.
-        syncs: recorded.
-        cuts: moments at which the power went.
+        operations: recorded changes of files and names.
+        syncs: recorded syncs.
+        cuts: moments at which the power was cut.
         whole: cuts of which every state was tried.
-        states: tried, no two of them alike.
-        lost: those in which something was wrong.
-        first: what was wrong in the first of them, or ''.
+        states: states tried, all different.
+        lost: states in which something was wrong.
+        first: the problem in the first of them, or ''.
     """
 
     name: str
@@ -89,13 +91,13 @@ _GROUPS = (1, 1, 2, 1, 3)
 def campaign(
     kind: Kind, *, states: int, seed: str = "", weakness: Weakness = Weakness.NONE
 ) -> Result:
-    """Record a store, and open it in so many states that its disk may be in.
+    """Record a store, and open it in many states that its disk may be in.
 
     Args:
-        kind: which.
-        states: how many, at most; where there are more, some of each cut.
+        kind: of the store.
+        states: the number, at most; if there are more, some of each cut.
         seed: of the choice of these.
-        weakness: what the store leaves out; then something should be lost.
+        weakness: the step that the store leaves out; then something should be lost.
 
     Raises:
         RecordError: it could not be recorded.
@@ -132,14 +134,14 @@ class _Watched:
         self._snapshots = [snapshot for snapshot, _ in self._reference()]
 
     def _reference(self) -> Iterator[tuple[object, str]]:
-        """What it shows after each of the writes, when nothing happens."""
+        """The contents after each of the writes, without any fault."""
         place = self._folder / "reference"
         place.mkdir()
         for write in (*self._kind.writes, None):
             yield self._shown(place, write)
 
     def record(self, weakness: Weakness) -> Trace:
-        """Its lives: some that are killed and one that is not, or that alone if weak."""
+        """Record its lives: some killed and one not killed; only the last if weak."""
         disk, plan_file = self._folder / "disk", self._folder / "plan"
         disk.mkdir()
         acks = self._folder / "acks"
@@ -169,7 +171,9 @@ class _Watched:
     def try_states(
         self, cut: Cut, budget: int, dice: random.Random, seen: set[tuple[bytes, int]]
     ) -> tuple[int, int, str]:
-        """How many new states were tried, in how many something was lost, and what."""
+        """The number of new states tried, the number with a loss, and the first
+        problem.
+        """
         done = [ack.text.split()[1] for ack in cut.acks if ack.text.startswith("done")]
         opened = [
             ack.text.split()[1] for ack in cut.acks if ack.text.startswith("open")
@@ -191,13 +195,13 @@ class _Watched:
     def _wrong(
         self, tree: Tree, least: int, store_id: str | None, dice: random.Random
     ) -> str:
-        """What is wrong with the store on this disk, or ''."""
+        """The problem of the store on this disk, or ''."""
         place = self._folder / "state"
         place.mkdir()
         try:
             write_out(tree, place)
             for shared in place.rglob("*-shm"):
-                # The kernel writes its pages when it likes.
+                # The kernel writes its pages at any time.
                 shared.write_bytes(dice.randbytes(shared.stat().st_size))
             shown, found_id = self._shown(place)
         except StoreError as error:
@@ -208,7 +212,7 @@ class _Watched:
             return "it has another id"
         if shown not in self._snapshots:
             return "it shows what never was"
-        # The last: two writes may leave the same.
+        # The last one: two writes may leave the same contents.
         last = len(self._snapshots) - 1 - self._snapshots[::-1].index(shown)
         if last < least:
             return f"{least} writes were done, and it shows what was after {last}"
@@ -217,7 +221,7 @@ class _Watched:
     def _shown(
         self, place: Path, write: Sequence[Any] | None = None
     ) -> tuple[object, str]:
-        """What the store there shows, and its id; then this may be written."""
+        """The contents of the store there, and its id; then this may be written."""
         return self._runner.run(self._show(place, write))
 
     async def _show(
@@ -253,7 +257,7 @@ def _count(cut: Cut) -> int:
 
 
 def _shares(moments: Sequence[Cut], total: int) -> Iterator[tuple[Cut, int]]:
-    """Each cut with how many of its states are tried; few are all tried."""
+    """Each cut with the number of its states to be tried; if there are few, all."""
     left = len(moments)
     for cut in sorted(moments, key=_count):
         budget = max(1, total // left)
@@ -269,7 +273,7 @@ def _digest(tree: Tree) -> bytes:
 
 @contextmanager
 def _folder() -> Iterator[Path]:
-    """In memory where there is such a place: no state needs a real disk."""
+    """A folder in memory, if there is one: no state needs a real disk."""
     where = _RAM if os.access(_RAM, os.W_OK) else None
     with tempfile.TemporaryDirectory(prefix="power-cut-", dir=where) as folder:
         yield Path(folder)
@@ -290,7 +294,10 @@ _HEADER = (
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print the table; 1 if something was lost that must not be, or the reverse."""
+    """Print the table.
+
+    Returns 1 if something was lost that must not be, or the reverse.
+    """
     parser = argparse.ArgumentParser(prog="python -m power_cut")
     parser.add_argument(
         *("--states", "-n"),

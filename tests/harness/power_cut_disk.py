@@ -1,13 +1,14 @@
-"""What a disk may hold after a power cut: from what was asked of it, and what it confirmed.
+"""The possible contents of a disk after a power cut, from the record of its use.
 
-Knows operations on files and folders, when each was asked for and when a sync ended that
-covers it. Knows nothing of stores, nor of how operations are recorded.
+This module knows operations on files and folders, when each was requested, and when a
+sync that covers it ended. It knows nothing of stores, nor of how operations are
+recorded.
 
-A change of a file is safe when a sync of that file has ended that began after it; a
-change of a name (made, renamed, removed) when the same is true of its folder. Of all
-others each may be on the disk or not, whatever came later: no file system is taken for
-one that keeps an order. A rename is there whole or not at all. A write of more than a
-sector may be there in part: the first half of it, the second, or its length alone.
+A change of a file is safe when a sync of that file has ended that began after it. A
+change of a name (made, renamed, removed) is safe when the same is true of its folder.
+Each other change may be on the disk or not, whatever came later: no file system is
+assumed to keep an order. A rename is there completely or not at all. A write of more
+than a sector may be there in part: its first half, its second half, or only its length.
 """
 
 from __future__ import annotations
@@ -37,22 +38,25 @@ __all__ = [
     "write_out",
 ]
 
-#: The number of the folder that everything is in; it is there and stays.
+#: The number of the folder that contains everything; it always exists.
 ROOT = 0
 
-#: A disk writes so much at once, or nothing of it.
+#: A disk writes this much at once, or nothing of it.
 _SECTOR_BYTES = 512
 
 
 @dataclass(slots=True)
 class Tree:
-    """Files and folders by number: what a name leads to, and what is in a file."""
+    """Files and folders by number.
+
+    The target of each name, and the content of each file.
+    """
 
     folders: dict[int, dict[str, int]] = field(default_factory=lambda: {ROOT: {}})
     files: dict[int, bytearray] = field(default_factory=dict)
 
     def copy(self) -> Tree:
-        """Another one, to be changed."""
+        """A copy, to be changed."""
         return Tree(
             {number: dict(names) for number, names in self.folders.items()},
             {number: bytearray(data) for number, data in self.files.items()},
@@ -61,7 +65,7 @@ class Tree:
     def contents(
         self, folder: int = ROOT, above: str = ""
     ) -> Iterator[tuple[str, bytes | None]]:
-        """Each path with what is in the file; None: it is a folder."""
+        """Each path with the content of the file; None: a folder."""
         for name, number in sorted(self.folders[folder].items()):
             path = above + name
             if number in self.folders:
@@ -77,7 +81,7 @@ class Operation:
 
     Attributes:
         node: the number of the file, or of the folder that has the name.
-        started: when it was asked for, as a place in the record.
+        started: the time of the request, as a place in the record.
         ended: when the kernel had answered.
     """
 
@@ -90,7 +94,10 @@ class Operation:
         raise NotImplementedError
 
     def forms(self) -> Sequence[Callable[[Tree], None]]:
-        """How it may be on the disk, if it is there at all; the first: whole."""
+        """The possible forms on the disk, if the change is there at all.
+
+        The first: complete.
+        """
         return (self.apply,)
 
 
@@ -129,7 +136,7 @@ class Written(Operation):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resized(Operation):
-    """A file was cut, or made longer by zeros."""
+    """A file was truncated, or extended by zeros."""
 
     size: int
 
@@ -154,7 +161,7 @@ class Entered(Operation):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Renamed(Operation):
-    """A file got another name in its folder, which no other has then."""
+    """A file got another name in its folder, replacing any file of that name."""
 
     old: str
     new: str
@@ -170,7 +177,7 @@ class Renamed(Operation):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Removed(Operation):
-    """A name is gone."""
+    """A name was removed."""
 
     name: str
 
@@ -181,7 +188,9 @@ class Removed(Operation):
 
 @dataclass(frozen=True, slots=True)
 class Sync:
-    """The disk confirmed all that was changed in a file or folder before it started."""
+    """The disk confirmed all changes of a file or folder from before the start of the
+    sync.
+    """
 
     node: int
     started: int
@@ -190,7 +199,7 @@ class Sync:
 
 @dataclass(frozen=True, slots=True)
 class Ack:
-    """The program said something to the world: what it says must stay true."""
+    """The program made a statement to the world, which must stay true."""
 
     text: str
     started: int
@@ -198,10 +207,10 @@ class Ack:
 
 @dataclass(slots=True)
 class Trace:
-    """All that a program, in its lives, asked of the disk and told the world.
+    """All disk operations of a program in its lives, with its statements to the world.
 
     Attributes:
-        tree: as it is now, for who sees it without a power cut.
+        tree: the present state, as seen without a power cut.
         operations: in the order in which they ended.
         syncs: likewise.
         acks: in the order in which they started.
@@ -217,13 +226,13 @@ class Trace:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """The power goes.
+    """A power cut.
 
     Attributes:
-        at: when, as a place in the record.
-        acks: what had been told, perhaps.
-        safe: what is on the disk in any case.
-        open: what else may be there.
+        at: the time, as a place in the record.
+        acks: the statements that had been made, perhaps.
+        safe: certainly on the disk.
+        open: perhaps on the disk.
     """
 
     at: int
@@ -233,14 +242,15 @@ class Cut:
 
 
 def cuts(trace: Trace) -> Iterator[Cut]:
-    """Cuts whose states are those of all cuts there can be.
+    """Cuts whose states together are those of all possible cuts.
 
-    Between two of them no sync ends and nothing is told. So an earlier cut leaves open
-    less than the next one of these, of the same: each of its states is one of those.
+    Between two of them no sync ends and no statement is made. So an earlier cut leaves
+    open fewer of the same changes than the next of these: each of its states is one of
+    that cut's.
     """
     moments = {sync.ended for sync in trace.syncs} | {ack.started for ack in trace.acks}
     for at in sorted(moments | {trace.end}):
-        # What has ended by then is safe up to here, of each file and folder.
+        # For each file and folder: changes that ended up to here are safe.
         synced: dict[int, int] = {}
         for sync in trace.syncs:
             if sync.ended < at:
@@ -262,10 +272,10 @@ def cuts(trace: Trace) -> Iterator[Cut]:
 
 
 def states(cut: Cut, most: int, chance: random.Random) -> Iterator[Tree]:
-    """What the disk may hold after this cut: all of it, or so many, some of them alike.
+    """The possible contents of the disk after this cut: all, or this many.
 
-    Where there are more, the first are none, all, and in turn each of: all up to one (that
-    one whole or torn), all but one, one alone; then any.
+    Some may be equal. If there are more, the first are none, all, and in turn each of:
+    all up to one (that one complete or torn), all but one, one alone; then any.
     """
     forms = [(None, *operation.forms()) for operation in cut.open]
     if math.prod(map(len, forms)) <= most:
@@ -284,7 +294,7 @@ def states(cut: Cut, most: int, chance: random.Random) -> Iterator[Tree]:
 
 
 def _some(forms: Sequence[int], chance: random.Random) -> Iterator[tuple[int, ...]]:
-    """Choices, without end: of each operation 0 for not there, or one of its forms."""
+    """Choices without end: for each operation 0 for not there, or one of its forms."""
     count = len(forms)
     yield (0,) * count
     yield (1,) * count
@@ -310,7 +320,7 @@ def _some(forms: Sequence[int], chance: random.Random) -> Iterator[tuple[int, ..
 
 
 def write_out(tree: Tree, folder: Path) -> None:
-    """Make the files and folders in an empty folder."""
+    """Write the files and folders into an empty folder."""
     for path, data in tree.contents():
         if data is None:
             (folder / path).mkdir()

@@ -1,4 +1,4 @@
-"""The stores whose power is cut, and what is written into each.
+"""The stores whose power is cut, and the writes to each.
 
 Needs pytest and hypothesis, as `qos.testing.store_contract` does.
 """
@@ -41,7 +41,7 @@ from qos.testing.store_contract import ended, incoming, outgoing
 
 __all__ = ["FILES", "KINDS", "QUEUE", "SQLITE", "Kind"]
 
-#: Larger than a page of SQLite, and than some together.
+#: Larger than a page of SQLite, and than several together.
 _PAYLOAD = "<message xmlns='jabber:client'>" + "x" * 9000 + "</message>"
 
 
@@ -52,11 +52,11 @@ class Kind:
     Attributes:
         name: in the table.
         store: its class.
-        writes: what is written, in order; each is all there or not at all.
-        snapshot: all that it shows, of an open one and what its `open` said.
-        deaths: where its lives end but the last: after a step (see Plan), or in its n-th
-            sync.
-        weaknesses: with each of which it must lose something.
+        writes: the writes, in order; each is there completely or not at all.
+        snapshot: the contents of an open store and the result of its `open`.
+        deaths: where each life but the last ends: after a step (see Plan), or in its
+            n-th sync.
+        weaknesses: with each of these it must lose something.
     """
 
     name: str
@@ -68,7 +68,7 @@ class Kind:
 
 
 def _message_writes() -> list[list[Any]]:
-    # None ends what another of its group began: a seq that came and went in one commit
+    # None ends an item of another in its group: a seq that came and went in one commit
     # may be given again.
     done = ended(5, state=OutgoingState.DELIVERED)
     return [
@@ -161,7 +161,7 @@ def _queue_snapshot(store: QueueStore, contents: Any) -> object:
     )
 
 
-#: More than there are before the first write, so that it is one of a commit.
+#: More than there are before the first write, so that it belongs to one commit.
 _IN_A_SYNC = 15
 
 _OF_SQLITE = (Weakness.NORMAL, Weakness.OFF)
@@ -176,7 +176,7 @@ QUEUE = Kind(
 )
 FILES = Kind(
     *("messages, files", FilesStore, _message_writes(), _message_snapshot),
-    # Before the new name is synced; in the middle of a commit that is decided.
+    # Before the new name is synced; in the middle of a decided commit.
     ((f"rename {outgoing_name(1)}.tmp", 1), (f"rename {outgoing_name(5)}.tmp", 1)),
     (Weakness.NO_FOLDER_SYNC, Weakness.NO_FILE_SYNC, Weakness.NO_COMMIT_FILE),
 )

@@ -1,8 +1,9 @@
-"""What a program asks the kernel to do with the files in a folder: by strace, of its calls.
+"""The system calls of a program on the files in a folder, recorded by strace.
 
-So what is recorded is what any store does, SQLite's part in C included, and the program
-that is recorded knows nothing of it. That nothing is missed is checked: the files that
-follow from the record are those that are there. Knows system calls, and no store.
+So the record covers any store, even SQLite's C code, and the recorded program knows
+nothing of it. A check shows that nothing is missing: the files that follow from the
+record must equal the files that are there. This module knows system calls, and no
+store.
 
 Linux only, and strace must be installed.
 """
@@ -34,27 +35,27 @@ from power_cut_disk import (
 
 __all__ = ["RecordError", "Recorder"]
 
-#: How long a life may take; it takes a second or two.
+#: The time limit of a life; it takes a second or two.
 _LIFE_S_MAX = 60
 
-#: In memory, and shared by processes through it: nothing of it outlives the power.
+#: In memory, and shared by processes: nothing of it survives a power cut.
 _SHARED = "-shm"
 
 _CALL = re.compile(r"(\d+) +(?:<\.\.\. )?(\w+)(?: resumed>|\()(.*)", re.DOTALL)
 _DONE = re.compile(r"(.*)\)\s+= (-?\d+|\?)", re.DOTALL)
 _UNFINISHED = " <unfinished ...>"
 
-#: Of a file that may have been opened, and was not used.
+#: The descriptor of a file that may have been opened, and was not used.
 _NO_DESCRIPTOR = 2**31
 
 
 class RecordError(RuntimeError):
-    """What the program did cannot be recorded, or cannot be told."""
+    """The actions of the program cannot be recorded, or cannot be read."""
 
 
 @dataclass(slots=True)
 class _Opened:
-    """A descriptor: which file or folder, and where in it the next write goes."""
+    """A descriptor: its file or folder, and the place of the next write."""
 
     node: int
     place: int = 0
@@ -64,26 +65,27 @@ class Recorder:
     """Records lives of programs that change the files in one folder.
 
     Attributes:
-        trace: of all lives so far; what is left open by one may be lost after the next.
+        trace: of all lives so far; unsynced changes of one life may be lost after the
+            next.
     """
 
     def __init__(self, folder: Path, acks: Path) -> None:
-        """Take an empty folder, and a file elsewhere: what is told is written there."""
+        """Take an empty folder, and a file elsewhere for the statements to the world."""
         self.trace = Trace()
         self._folder = folder.resolve()
         self._acks = acks.resolve()
         self._nodes = 1
 
     def run(self, command: Sequence[str | Path], *, dies_in_sync: int = 0) -> None:
-        """Let it live to its end.
+        """Run a program to its end.
 
         Args:
             command: the program.
             dies_in_sync: it is killed in the n-th sync of one of its threads; 0: it is
-                not.
+                not killed.
 
         Raises:
-            RecordError: it failed, or did something that is not known here.
+            RecordError: it failed, or made a call that is not known here.
         """
         strace = shutil.which("strace")
         if strace is None:
@@ -115,12 +117,12 @@ class Recorder:
             raise RecordError(f"the record is not what happened to {wrong[0]}")
 
     def new_node(self) -> int:
-        """A number for a file or folder that has none yet."""
+        """A number for a new file or folder."""
         self._nodes += 1
         return self._nodes
 
     def wrong(self) -> list[str]:
-        """The paths where what is recorded does not lead to what is there."""
+        """The paths whose recorded state differs from the real one."""
         said = dict(self.trace.tree.contents())
         there = {
             str(path.relative_to(self._folder)): path.read_bytes()
@@ -137,7 +139,7 @@ class Recorder:
 
 
 class _Life:
-    """Reads what strace says of one process, all its threads."""
+    """Reads strace's log of one process, with all its threads."""
 
     def __init__(self, folder: Path, acks: Path, recorder: Recorder) -> None:
         self._folder = folder
@@ -146,15 +148,15 @@ class _Life:
         self._trace = recorder.trace
         self._opened: dict[int, _Opened] = {}
         self._telling: set[int] = set()
-        # Of each thread: the call that it is in, since when; and calls of which nobody was
-        # told how they ended, as the process did.
+        # For each thread, its present call and the time it began; also calls whose end
+        # was not reported, since the process died.
         self._begun: dict[str, tuple[int, str, str]] = {}
         self._unknown: list[tuple[int, str, str]] = []
         self._at = self._trace.end
         self._started = 0
 
     def read(self, lines: Iterable[str]) -> None:
-        """All lines of its log."""
+        """Read all lines of its log."""
         for line in lines:
             self._at += 1
             self._line(line.rstrip("\n"))
@@ -172,7 +174,7 @@ class _Life:
             begun = rest.removesuffix(_UNFINISHED)
             self._begun[thread] = (self._at, name, begun)
             if name == "close":
-                # Before it is said to have ended, another thread may get the number.
+                # Before its end is reported, another thread may get the number.
                 self._forget(int(begun))
             return
         self._started, _, before = self._begun.pop(thread, (self._at, "", ""))
@@ -188,7 +190,7 @@ class _Life:
         _CALLS[name](self, [_plain(each) for each in arguments.split(", ")], result)
 
     def _perhaps(self, name: str, text: str) -> None:
-        """A call that may have been made: it was if that leads to what is there."""
+        """A call that may have been made: it was, if the real state follows from it."""
         if _CALLS[name] in {_Life.sync, _Life.refuse, _Life.map, _Life.close}:
             return
         trace, before = self._trace, len(self._recorder.wrong())
@@ -204,7 +206,7 @@ class _Life:
     # -- names -------------------------------------------------------------
 
     def _place(self, path: str | bytes) -> tuple[int, str] | None:
-        """The folder that a path is in, and its name there; None: it is not below ours."""
+        """The folder of a path, and its name there; None: it is outside our folder."""
         whole = Path(os.path.normpath(_text(path)))
         if not whole.is_absolute() or not whole.is_relative_to(self._folder):
             return None
@@ -222,7 +224,7 @@ class _Life:
         return self._trace.tree.folders[folder].get(name) if name else ROOT
 
     def _at_path(self, at: str | bytes, path: str | bytes) -> str | bytes:
-        """The path of a call that is told a folder to begin at, which must not matter."""
+        """The path of a call with a folder argument, which must not matter."""
         if at != "AT_FDCWD" and not _text(path).startswith("/"):
             raise RecordError(f"a path below a descriptor: {_text(path)}")
         return path
@@ -329,7 +331,10 @@ class _Life:
         self.remove([self._at_path(*arguments[:2])], result)
 
     def refuse(self, arguments: list[str | bytes], _result: int) -> None:
-        """What no store of ours does. On others' files it may."""
+        """Refuse calls that none of our stores makes.
+
+        Calls on other files are allowed.
+        """
         for each in arguments:
             text = _text(each)
             ours = text.startswith(str(self._folder))
@@ -362,7 +367,7 @@ class _Life:
         self._trace.operations.append(operation)
 
 
-#: The calls that change files, and those that say which file a number means.
+#: The calls that change files, and those that connect a number with a file.
 _CALLS: dict[str, Callable[[_Life, list[str | bytes], int], None]] = {
     "openat": _Life.open,
     "close": _Life.close,

@@ -1,8 +1,8 @@
-"""The program whose store loses its power: it writes what it is given, and says what is done.
+"""The program whose store loses its power: it makes given writes, and confirms them.
 
-`main` with PLAN and ACKS as arguments is one life of it. Knows a plan (pickled),
-not who watches, nor what is made of it. To the file ACKS it appends `open ID` when the store
-is open and `done N` when the first N writes are done, or are shown: both are promises.
+`main` with PLAN and ACKS as arguments is one life of it. It knows a (pickled) plan, but
+not the observer. It appends to the file ACKS `open ID` when the store is open, and
+`done N` when the first N writes are done, or are shown: both are promises.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from qos.stores.sqlite_file import SqliteFile
 
 __all__ = ["Plan", "Weakness"]
 
-#: Pages in the WAL after which SQLite copies them into the file: few, so that a short
-#: life has that too, and a WAL that begins anew.
+#: The number of pages in the WAL at which SQLite copies them into the file: low, so
+#: that a short life includes that, and a WAL that begins again.
 _CHECKPOINT_PAGES = 16
 
 
 class Weakness(enum.Enum):
-    """A store that must not survive: whoever does not find that finds nothing."""
+    """A store that must lose data: a test that does not find that finds nothing."""
 
     NONE = "none"
     NORMAL = "synchronous=NORMAL"
@@ -49,13 +49,13 @@ class Plan:
 
     Attributes:
         store: the class of the store.
-        path: where it is.
-        writes: all there are.
+        path: its path.
+        writes: all writes.
         first: how many of them are done.
-        groups: how many more to make, group by group: those of one share commits.
-        dies_after: a step of the store and how often; it dies at the step that follows.
-            None: it lives to close its store, and open and close it again.
-        weakness: what is left out.
+        groups: how many more to make, by group: those of one group share commits.
+        dies_after: a step of the store and a count; the process dies at the step that
+            follows. None: it lives to close its store, and open and close it again.
+        weakness: the step that is left out.
     """
 
     store: Callable[[Path], DurableStore[Any, Any]]
@@ -93,7 +93,7 @@ class _Writer:
         if isinstance(self._store, SqliteFile):
             self._set_up(self._store)
         self._tell(f"open {self._store.store_id}")
-        # Whoever opens it acts on what it shows.
+        # A program that opens the store acts on its contents.
         self._tell(f"done {self._done}")
 
     def _set_up(self, store: SqliteFile[Any, Any]) -> None:
@@ -121,7 +121,7 @@ class _Writer:
 
 
 def _weakened(weakness: Weakness) -> AbstractContextManager[object]:
-    """What a store of files leaves out."""
+    """A step that a store of files leaves out."""
     if weakness is Weakness.NO_FOLDER_SYNC:
         return mock.patch.object(qos.stores.files, "sync")
     if weakness is Weakness.NO_FILE_SYNC:
@@ -132,9 +132,9 @@ def _weakened(weakness: Weakness) -> AbstractContextManager[object]:
 
 
 def main() -> None:
-    """Live."""
+    """Run the life."""
     plan_file, acks = map(Path, sys.argv[1:])
-    # Written a moment ago, by who started us.
+    # Written a moment ago by our parent.
     plan = pickle.loads(plan_file.read_bytes())  # noqa: S301
     with _weakened(plan.weakness):
         asyncio.run(_Writer(plan, acks).live())

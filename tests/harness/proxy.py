@@ -1,9 +1,8 @@
 """A TCP proxy that is a bad network: it cuts, stalls, trickles, reorders and injects.
 
-It stands between clients and one port of a server. What goes through is bytes to it, TLS
-or not; it changes none, and adds those of an attacker if it is told to. A seed decides
-which connections a fault is for, and the caller when there is one. It knows nothing of
-XMPP.
+It is between the clients and one port of a server. It handles bytes, with or without
+TLS. It changes none, and adds those of an attacker if asked to. A seed decides which
+connections a fault concerns; the caller decides when. It knows nothing of XMPP.
 """
 
 from __future__ import annotations
@@ -23,30 +22,30 @@ __all__ = ["Injection", "LinkFault", "Proxy"]
 
 _READ_BYTES = 65_536
 
-#: A trickle is pieces of at most so many bytes, with such a pause after each: some
-#: 10 kB/s, so that a handshake of TLS gets through in half a second.
+#: A trickle has pieces of at most this many bytes, each followed by a pause: some 10
+#: kB/s, so that a TLS handshake gets through in half a second.
 _PIECE_BYTES = 40
 _PIECE_PAUSE_S = 0.002
 
-#: For the last bytes of a connection.
+#: Time for the last bytes of a connection.
 _LINGER_S = 1.0
 
-#: The part of the connections that a fault is for, on average; at least one.
+#: The part of the connections that a fault concerns, on average; at least one.
 _PART = 0.6
 
 
 class LinkFault(enum.Enum):
-    """What can be done to connections.
+    """The faults of connections.
 
     ::
 
-        CUT        both ends are told at once, and what is under way is gone
+        CUT        both ends are told at once, and data in flight is lost
         STALL      nothing flows for a while, in neither direction
         ONE_WAY    nothing flows for a while, in one direction
         TRICKLE    a few bytes at a time, for a while
         REORDER    the clients' ends are cut, and the server's stay open: it sees the new
-                   connections first, the last of them first; then what the old ones had
-                   under way, and their end
+                   connections first, the last of them first; then the data in flight of
+                   the old ones, and their end
     """
 
     CUT = "cut"
@@ -58,15 +57,15 @@ class LinkFault(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Injection:
-    """What an attacker on the network path writes to the client, once a connection.
+    """Data that an attacker on the network path writes to a client once.
 
-    It is written in one piece with the bytes of the server that the pattern matches, so
-    these have to come in one read. He cannot break TLS: within it nothing matches.
+    It is written in one piece with the server's bytes that match the pattern, so these
+    must come in one read. He cannot break TLS: within it nothing matches.
 
     Attributes:
-        pattern: where, in what the server sends.
+        pattern: the place in the server's data.
         content: the bytes to add.
-        behind: add them behind the match; False: before it.
+        behind: add them after the match; False: before it.
     """
 
     pattern: re.Pattern[bytes]
@@ -75,11 +74,11 @@ class Injection:
 
 
 class Proxy:
-    """Use it as an async context manager; it listens within.
+    """A proxy, used as an async context manager; it listens within.
 
     Args:
         to_port: of the server, on loopback.
-        seed: decides which connections a fault is for, and which way.
+        seed: decides the connections of a fault, and its direction.
 
     Attributes:
         port: where clients connect.
@@ -118,18 +117,20 @@ class Proxy:
 
     @property
     def connections(self) -> int:
-        """How many there are, those included of which only the server's end is left."""
+        """The number of connections, including those of which only the server's end is
+        left.
+        """
         return len(self._connections)
 
     async def inflict(self, fault: LinkFault, seconds: float) -> int:
-        """Do it, and return when it is over.
+        """Inject a fault, and return when it is over.
 
         Args:
-            fault: what to do.
+            fault: the fault.
             seconds: how long; a cut takes no time.
 
         Returns:
-            For how many connections; 0: there was none.
+            The number of connections concerned; 0: there was none.
         """
         chosen = self._chosen()
         if not chosen:
@@ -162,7 +163,7 @@ class Proxy:
 
     async def _reorder(self, chosen: list[_Connection], seconds: float) -> None:
         try:
-            # So that there is something under way.
+            # So that there is data in flight.
             for connection in chosen:
                 connection.stall("up")
             await asyncio.sleep(seconds / 4)
@@ -174,7 +175,7 @@ class Proxy:
             waiting, self._waiting = self._waiting or [], None
             for event in reversed(waiting):
                 event.set()
-                # It gets to the server before the next one does.
+                # It reaches the server before the next one does.
                 await asyncio.sleep(0)
         try:
             await asyncio.sleep(seconds / 4)
@@ -204,7 +205,7 @@ class Proxy:
 
 
 class _Connection:
-    """One client's, and the one to the server that belongs to it."""
+    """A client's connection, and the one to the server that belongs to it."""
 
     def __init__(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, proxy: Proxy
@@ -219,7 +220,7 @@ class _Connection:
         self.flow()
 
     async def run(self, port: int) -> None:
-        """Carry what comes, until an end has closed."""
+        """Carry data until an end has closed."""
         from_client, to_client = self._client
         try:
             from_server, to_server = await asyncio.open_connection(ADDRESS, port)
@@ -231,7 +232,7 @@ class _Connection:
         try:
             await asyncio.wait((up, down), return_when=asyncio.FIRST_COMPLETED)
             if not down.done() and not self.orphaned:
-                # The server closes in its turn, after its last words.
+                # The server closes in turn, after its last data.
                 with contextlib.suppress(OSError):
                     to_server.write_eof()
                 await asyncio.wait((down,), timeout=_LINGER_S)
@@ -242,18 +243,18 @@ class _Connection:
             await asyncio.wait((up, down))
 
     def stall(self, *directions: str) -> None:
-        """Let nothing flow there."""
+        """Stop the flow in this direction."""
         for direction in directions:
             self._flows[direction].clear()
 
     def flow(self) -> None:
-        """Let it flow again, as fast as it can."""
+        """Let data flow again, as fast as possible."""
         self.trickles = False
         for event in self._flows.values():
             event.set()
 
     def orphan(self) -> None:
-        """Cut the client's end alone."""
+        """Cut only the client's end."""
         self.orphaned = True
         self._client[1].transport.abort()
 
@@ -281,7 +282,7 @@ class _Connection:
                     data = data[size:]
                     if self.trickles:
                         await asyncio.sleep(_PIECE_PAUSE_S)
-        # The end of a connection is held up like all else.
+        # The end of a connection is delayed like everything else.
         await flows.wait()
 
     def _with_injections(self, data: bytes) -> bytes:
@@ -302,13 +303,13 @@ class _Connection:
                 writer.write(data)
                 await writer.drain()
         except OSError:
-            # The server may still have words for a client that is gone.
+            # The server may still send data for a client that is gone.
             if not self.orphaned:
                 raise
 
 
 async def _close(*writers: asyncio.StreamWriter) -> None:
-    """Close them when what was carried has left, or soon anyhow."""
+    """Close both when the data has left, or soon in any case."""
     for writer in writers:
         writer.close()
     for writer in writers:

@@ -1,7 +1,7 @@
-"""What a process of a queue test does: serve, work or publish; and what it writes down.
+"""The processes of queue tests: a service, workers and publishers, and their records.
 
-They connect again whenever the connection is lost, and never give up. They know
-nothing of how they were started, and what kills them.
+They connect again whenever the connection is lost, and never give up. They know nothing
+of how they were started, and what kills them.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ __all__ = [
     "read_journal",
 ]
 
-# For a machine under load.
+# Enough for a machine under load.
 _END_S_MAX = 15.0
 
-#: Publish again after this, when the service is away.
+#: Seconds before the next attempt to publish, when the service is away.
 _AGAIN_S = 0.1
 
-#: At these the service dies as it gets to its next commit, or when that is on disk.
+#: Signals at which the service dies before its next commit, or after that is on disk.
 BEFORE_COMMIT, AFTER_COMMIT = signal.SIGUSR1, signal.SIGUSR2
 
 #: Every change of a lock, written by SQLite in the transaction that makes it.
@@ -87,10 +87,10 @@ class Service(Role):
 
     Attributes:
         store: the file.
-        journal: have SQLite write down each change of a lock; see `read_journal`.
-        qos_journal: the folder of what `qos.journal` says, or ''.
-        remembers_s: how long the token of an ended item is remembered at least; 0: as
-            always, which is too long to see in a soak that it ends.
+        journal: let SQLite record each change of a lock; see `read_journal`.
+        qos_journal: the folder for the journal of `qos.journal`, or ''.
+        remembers_s: how long the token of an ended item is remembered at least; 0: the
+            default, which is too long to see its end in a soak.
     """
 
     store: str
@@ -142,7 +142,7 @@ class Service(Role):
 
 
 class _DyingStore(QueueStore):
-    """Kills its process at a commit, if it is told to."""
+    """Kills its process at a commit, if asked to."""
 
     def __init__(self, path: str, say: Say) -> None:
         super().__init__(path)
@@ -151,7 +151,7 @@ class _DyingStore(QueueStore):
 
     def die_at(self, number: int, _frame: FrameType | None) -> None:
         """A signal handler."""
-        # In this order: a commit may be under way.
+        # In this order: a commit may be running.
         self._say("armed")
         self._dies_at = number
 
@@ -165,22 +165,22 @@ class _DyingStore(QueueStore):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hand(Role):
-    """A worker. An item whose payload has the word poison fails, any other does not.
+    """A worker. An item whose payload has the word poison fails; any other is accepted.
 
-    SIGTERM ends it in order, like a service.
+    SIGTERM ends it normally, like a service.
 
     Attributes:
         service: the JID of the service.
         node: the queue.
-        log: the file in which it says what it does; see `Deed`.
+        log: the file with its records; see `Deed`.
         lock_s: the node's lock time-out.
         parallel: jobs at a time.
         batch: items in one event.
         work_s: how long it works on an item, at most.
-        qos_journal: as of a service.
-        effects: a database of its own, whose table `effects` gets a row for each item
-            that was accepted; ''.
-        resubscribe_s: as of Worker.
+        qos_journal: as for a service.
+        effects: a database of its own, whose table `effects` gets a row for each
+            accepted item; ''.
+        resubscribe_s: as for Worker.
         timeout_s: for an answer of the service.
     """
 
@@ -222,7 +222,7 @@ class Hand(Role):
 
         def note(what: str, job: Job) -> None:
             deed = f"{what} {job.id} {job.token} {job.delivery_count} {time.time()}\n"
-            # One call, so that the lines of all workers stand in the order of events.
+            # One call, so that the lines of all workers have the order of events.
             os.write(log, deed.encode())
 
         async def handle(job: Job) -> None:
@@ -269,23 +269,25 @@ def _effects_db(path: str) -> sqlite3.Connection:
 
 
 class Poison(Exception):
-    """No worker can do it."""
+    """An item that no worker can do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Press(Role):
-    """A publisher. It ends when all is published, or by SIGTERM after what it is at.
+    """A publisher.
 
-    Started again, it goes on behind what is in its log; what it was at is published
-    again, by the same ids.
+    It ends when all is published, or by SIGTERM after the present request.
+
+    When it is started again, it continues after the end of its log; an unconfirmed
+    request is published again with the same ids.
 
     Attributes:
         service: the JID of the service.
         node: the queue.
         log: the file for the ids that were published, a line each.
-        count: how many; None: it goes on.
-        batch: so many in one request.
-        poison_every: each so manieth is poisoned; 0: none.
+        count: the number of items; None: no limit.
+        batch: the number in one request.
+        poison_every: one of this many is poisoned; 0: none.
         pause_s: after each request.
     """
 
@@ -340,7 +342,7 @@ class Press(Role):
 async def _insist(
     plugin: XEP_0254, service: str, node: str, items: list[NewItem]
 ) -> list[str]:
-    """Publish the same items until there is an answer: that is all it takes."""
+    """Publish the same items until there is an answer: nothing else is needed."""
     while True:
         try:
             return await plugin.publish(service, node, items, attempts=1)
@@ -362,7 +364,10 @@ def _die() -> NoReturn:
 
 @dataclass(frozen=True, slots=True)
 class Deed:
-    """A line in the log of the workers: `begun`, or `accepted` when that is answered."""
+    """A line in the log of the workers.
+
+    `begun`, or `accepted` when that is answered.
+    """
 
     what: str
     item_id: str
@@ -372,7 +377,7 @@ class Deed:
 
 
 def read_deeds(path: Path) -> list[Deed]:
-    """What all workers did, in the order in which they did it."""
+    """The records of all workers, in the order of events."""
     deeds: list[Deed] = []
     if not path.exists():
         return deeds
@@ -384,16 +389,16 @@ def read_deeds(path: Path) -> list[Deed]:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """A lock began (`after` is its token), ended (`before` was), or the item did.
+    """A lock began (its token is `after`) or ended (it was `before`), or an item ended.
 
     Attributes:
-        at: when, as SQLite has it.
+        at: the time, by SQLite.
         seq: of the item.
-        node: where it is.
+        node: of the item.
         item_id: its id there.
         before: the token until then, or ''.
         after: the token from then on, or ''.
-        holder: who got it, or had it.
+        holder: the old or new holder.
         deadline: of the lock that began or ended.
         outcome: how the item has ended, or None.
         given_back: 1: a delivery has been counted, failed or released: a lock has
@@ -413,7 +418,7 @@ class Turn:
 
 
 def read_journal(store: Path) -> list[Turn]:
-    """All that was decided about locks in all lives of a service, in order."""
+    """All changes of locks in all lives of a service, in order."""
     sql = (
         "SELECT at, seq, node, item_id, before, after, holder, deadline, outcome,"
         " given_back FROM journal ORDER BY n"
@@ -422,6 +427,6 @@ def read_journal(store: Path) -> list[Turn]:
 
 
 def query(store: Path, sql: str) -> list[Any]:
-    """Look into a store, in use or not."""
+    """Query a store, in use or not."""
     with contextlib.closing(sqlite3.connect(f"file:{store}?mode=ro", uri=True)) as db:
         return db.execute(sql).fetchall()

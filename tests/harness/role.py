@@ -1,6 +1,7 @@
-"""What a process of a test or a campaign is: whom it connects as, and what it does.
+"""A process of a test or a campaign: its connection, and its task.
 
-Knows nothing of how it was started, and what kills it; that is for `role_processes`.
+This module knows nothing of how it was started, and what kills it; see
+`role_processes`.
 """
 
 from __future__ import annotations
@@ -20,25 +21,26 @@ from qos.testing.xmpp_server import XmppServer
 
 __all__ = ["Connect", "Role", "Say", "ended_by_signal", "open_log"]
 
-# For a machine under load.
+# Enough for a machine under load.
 _CONNECT_S_MAX = 30.0
 
 _RECONNECT = Backoff(first_s=0.05, max_s=0.5)
 
-#: Tells whoever started it: `ready`, when it is in session and at work, or `armed`.
+#: Tells the parent: `ready`, when the process is in session and works, or `armed`.
 Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Connect:
-    """Where to connect, and as whom; again whenever the connection is lost.
+    """The connection and its account; it is made again whenever it is lost.
 
     Attributes:
         jid: of the account, full, or of the component.
         password: of it.
         host: of the server.
         port: of the server.
-        ca_file: who vouches for the server; '': the connection is not encrypted.
+        ca_file: the CA of the server's certificate; '': the connection is not
+            encrypted.
     """
 
     jid: str
@@ -51,10 +53,10 @@ class Connect:
     def of_account(
         cls, server: XmppServer, name: str, *, port: int = 0, tls: bool = False
     ) -> Self:
-        """As one of the server's users, with a resource.
+        """The connection of a user of the server, with a resource.
 
         Args:
-            server: where the account is.
+            server: the server.
             name: `user/resource`.
             port: of a proxy; 0: the server's own.
             tls: whether to insist on it.
@@ -70,7 +72,7 @@ class Connect:
 
     @classmethod
     def of_component(cls, server: XmppServer, jid: str, *, port: int = 0) -> Self:
-        """As one of the server's components; a port is that of a proxy."""
+        """The connection of a component of the server; a port is that of a proxy."""
         return cls(
             jid=jid,
             password=server.components[jid],
@@ -79,7 +81,7 @@ class Connect:
         )
 
     def as_account(self, *, resumes: bool = False) -> AccountSession:
-        """Not begun yet; one that resumes has XEP-0198."""
+        """A session, not started yet; one that resumes has XEP-0198."""
         login = Login(
             host=self.host,
             port=self.port,
@@ -96,7 +98,7 @@ class Connect:
         return session
 
     def as_component(self) -> ComponentSession:
-        """Not begun yet."""
+        """A component's session, not started yet."""
         component = Component(
             host=self.host,
             port=self.port,
@@ -110,16 +112,16 @@ class Connect:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Role:
-    """What a process does.
+    """The task of a process.
 
     Attributes:
-        connect: as whom.
+        connect: its connection.
     """
 
     connect: Connect
 
     async def live(self, say: Say) -> None:
-        """Do it, and say when it has begun."""
+        """Do the task, and report when it has begun."""
         raise NotImplementedError
 
 
@@ -131,5 +133,5 @@ def ended_by_signal() -> asyncio.Event:
 
 
 def open_log(path: str) -> int:
-    """A file that is only ever written behind its end."""
+    """A file that is only appended to."""
     return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)

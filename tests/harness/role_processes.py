@@ -1,15 +1,14 @@
 """Senders, queue services, workers and others as processes, to be killed and replaced.
 
     async with Processes(folder) as processes:
-        service = await processes.start(Service(…))
-        await service.kill()
+        service = await processes.start(Service(…)) await service.kill()
 
-They are forks of one process that has everything imported: a new one takes
-milliseconds, where a new interpreter takes a second of a busy machine, and a test
-kills dozens of them. All of them die with the test run, even when that is killed.
+They are forks of one process that has everything imported. A fork takes milliseconds, a
+new interpreter a second of a busy machine, and a test kills dozens of them. All of them
+die with the test run, even when that is killed.
 
-As a program this file is that one process. It reads what to start from its stdin, a
-JSON array a line, and it and its children say what happens on its stdout, a line each.
+As a program this file is that one process. It reads the roles to start from its stdin,
+a JSON array a line. It and its children report on its stdout, a line each.
 """
 
 from __future__ import annotations
@@ -41,11 +40,11 @@ from store_roles import Intruder
 
 __all__ = ["Process", "Processes"]
 
-# For a machine under load.
+# Enough for a machine under load.
 _START_S_MAX = 30.0
 _END_S_MAX = 15.0
 
-#: How many tasks it has.
+#: The event with the number of its tasks.
 _TELLS_EVERY_S = 1.0
 
 
@@ -53,11 +52,11 @@ _TELLS_EVERY_S = 1.0
 
 
 class Process:
-    """One that was started.
+    """A process that was started.
 
     Attributes:
         pid: its process id.
-        tasks: of asyncio, that it had when it last told.
+        tasks: its number of asyncio tasks, by its last report.
         ended: its exit status, or minus the signal that ended it.
     """
 
@@ -69,7 +68,7 @@ class Process:
         self._events: dict[str, asyncio.Event] = {}
 
     async def until(self, event: str) -> None:
-        """Wait until it says `ready` or `armed`.
+        """Wait until it reports `ready` or `armed`.
 
         Raises:
             ChildProcessError: it has ended before.
@@ -86,11 +85,13 @@ class Process:
             raise ChildProcessError(f"not {event}, but ended: {self.ended.result()}")
 
     def event(self, name: str) -> asyncio.Event:
-        """Set when it has said so."""
+        """An event that is set by this report."""
         return self._events.setdefault(name, asyncio.Event())
 
     async def arm(self, at: signal.Signals) -> None:
-        """Let a service die at BEFORE_COMMIT or AFTER_COMMIT, of the next one."""
+        """Let a service die before or after its next commit (BEFORE_COMMIT,
+        AFTER_COMMIT).
+        """
         os.kill(self.pid, at)
         await self.until("armed")
 
@@ -101,7 +102,7 @@ class Process:
         await self.wait()
 
     async def end(self) -> None:
-        """Let a service or a worker end in order."""
+        """Let a service or a worker end normally."""
         os.kill(self.pid, signal.SIGTERM)
         assert await self.wait() == 0
 
@@ -115,7 +116,7 @@ class Processes:
     """Starts roles as processes, which end with this context.
 
     Args:
-        folder: for what they complain about, in a file `stderr`.
+        folder: for their stderr, in a file `stderr`.
         shown: whether that is printed when the context ends in an error.
     """
 
@@ -128,7 +129,7 @@ class Processes:
 
     @property
     def stderr(self) -> str:
-        """What all of them have complained about."""
+        """The stderr of all of them."""
         return self._stderr.read_text()
 
     async def start(self, role: Role) -> Process:
@@ -143,8 +144,8 @@ class Processes:
         return process
 
     async def __aenter__(self) -> Self:
-        # Those that are killed could not save what coverage measures, and it would
-        # make all of them slow.
+        # Killed processes cannot save coverage data, and measuring would slow all of
+        # them down.
         environment = {
             name: value
             for name, value in os.environ.items()
@@ -158,7 +159,7 @@ class Processes:
                 stdout=asyncio.subprocess.PIPE,
                 stderr=stderr,
                 env=environment,
-                # A Control-C is for us: we end them.
+                # Ctrl-C is for this process, which then ends the others.
                 start_new_session=True,
             )
         self._reading = asyncio.create_task(self._read())
@@ -199,7 +200,7 @@ class Processes:
 
 
 class _Nursery:
-    """Forks, and says what becomes of the children."""
+    """Forks processes, and reports their ends."""
 
     roles: ClassVar[dict[str, type[Role]]] = {
         role.__name__: role
@@ -213,13 +214,13 @@ class _Nursery:
         self._keys: dict[int, int] = {}
 
     def run(self) -> None:
-        """Do as stdin says, to its end."""
+        """Follow the orders on stdin, to its end."""
         signal.signal(signal.SIGCHLD, self._reap)
         for line in sys.stdin:
             key, name, options = json.loads(line)
             connect = Connect(**options.pop("connect"))
             role = self.roles[name](connect=connect, **options)
-            # Not to be told of a child's end before knowing that it is one.
+            # The end of a child must not be reported before the child is known.
             signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
             pid = os.fork()
             if pid == 0:
@@ -236,7 +237,7 @@ class _Nursery:
 
 
 def _run(key: int, role: Role) -> NoReturn:
-    """Be a child."""
+    """Run a child."""
     status = int(Status.INTERNAL)
     try:
         die_with_parent()
@@ -282,7 +283,7 @@ async def _tell_tasks(key: int) -> None:
 
 
 def _unexpected(record: logging.LogRecord) -> bool:
-    """Leave out what is meant to be."""
+    """Leave out expected errors."""
     return not (record.exc_info and record.exc_info[0] is Poison)
 
 
@@ -291,7 +292,7 @@ def _say(key: int, event: str) -> None:
 
 
 def _write(key: int, event: str, value: int) -> None:
-    # One call for a line: they all have this pipe.
+    # One write for a line: all of them share this pipe.
     os.write(1, json.dumps([key, event, value]).encode() + b"\n")
 
 

@@ -1,4 +1,4 @@
-"""A process that wants a store which another one has open."""
+"""A process that tries to open a store which another process has open."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ __all__ = ["Intruder"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Intruder(Role):
-    """Opens a store, and says whether it was `refused` or `let in`.
+    """Opens a store, and reports whether it was `refused` or `let in`.
 
     Attributes:
         url: of the store.
-        of_queue: it is that of a queue service.
+        of_queue: the store belongs to a queue service.
     """
 
     url: str

@@ -1,9 +1,9 @@
-"""slixmpp clients and components, logged in to a server and closed without a trace.
+"""slixmpp clients and components, logged in to a server and closed completely.
 
     async with connected_client(prosody, "alice/phone", {"xep_qos": {}}) as alice:
         ...
 
-Import the module of a plugin that is not slixmpp's own first; it registers itself.
+A plugin that is not slixmpp's own must be imported first; it registers itself.
 """
 
 import asyncio

@@ -15,13 +15,13 @@ from qos.testing.prosody import MakeProsody, Prosody, mutual
 HERE = Path(__file__).parent
 
 ACCOUNTS = {user: f"secret of {user}" for user in ("alice", "bob", "carol", "mallory")}
-# Mallory is a stranger to all of them.
+# Mallory is a stranger to all others.
 ROSTERS = mutual(("alice", "bob"), ("alice", "carol"))
 COMPONENTS = {"comp.localhost": "secret of comp"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what is in this folder, and only that."""
+    """Mark the tests in this folder, and only these."""
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.xmpp)
@@ -31,7 +31,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 async def make_prosody(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> AsyncIterator[MakeProsody]:
-    """Start servers with options of the test's own; they end with the test."""
+    """Start servers with the test's own options; they end with the test."""
     async with contextlib.AsyncExitStack() as stack:
 
         async def make(**options: object) -> Prosody:
@@ -41,8 +41,7 @@ async def make_prosody(
                 "components": COMPONENTS,
             }
             folder = tmp_path_factory.mktemp("prosody")
-            # The options are those of `Prosody`, whatever they are: a wrong one
-            # fails there.
+            # Any options of `Prosody`; a wrong one fails there.
             prosody = Prosody(folder, **{**settings, **options})  # type: ignore[arg-type]
             return await stack.enter_async_context(prosody)
 
@@ -51,5 +50,5 @@ async def make_prosody(
 
 @pytest.fixture
 async def prosody(make_prosody: MakeProsody) -> Prosody:
-    """A server of the usual kind: see the constants of this file."""
+    """The usual server: see the constants of this file."""
     return await make_prosody()

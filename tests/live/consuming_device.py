@@ -1,7 +1,7 @@
-"""A device whose consumer writes each message into a table, and that dies while it does.
+"""A device whose consumer writes each message into a table, and dies while it does.
 
-Each of its lives is a process, which dies at the place that it was told to when it has
-come there for the n-th time. What it leaves on disk is all that the next one knows.
+Each of its runs is a process, which dies when it comes to a given place for the n-th
+time. The next run knows only what is on disk.
 """
 
 import asyncio
@@ -19,19 +19,19 @@ from xep_qos import XEP_QOS
 
 __all__ = ["PLACES", "Death", "live"]
 
-#: In the handler; in the thread that is about to commit; and when all is on disk and
-#: the sender has not been told.
+#: In the handler; in the thread that is about to commit; and when everything is on disk
+#: but the sender has not been told.
 PLACES = ("begun", "written", "commit", "answer")
 
 
 class Death:
-    """Ends the process when it has come to a place so many times."""
+    """Ends the process when it comes to a place for the n-th time."""
 
     def __init__(self, place: str, times: int) -> None:
         self._place, self._times = place, times
 
     def at(self, place: str) -> None:
-        """It has come there."""
+        """The process has come to this place."""
         if place == self._place:
             self._times -= 1
             if self._times == 0:

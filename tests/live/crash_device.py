@@ -2,10 +2,10 @@
 
     Forked.start(crash_device.live, end, file_for_stderr)
 
-A line on its stdin, `["deliver", 3]` for example, makes it kill itself as it gets the
-third stanza from then on with such a child, before the plugin sees it; or, of a
-receiver, `before log` or `after log` of a message that it was handed. `["end", 0]`
-makes it log out and close what it has.
+A line on its stdin, for example `["deliver", 3]`, makes it kill itself when it gets the
+third stanza from then on with such a child, before the plugin sees it. A receiver can
+also kill itself `before log` or `after log` of a message that was handed to it.
+`["end", 0]` makes it log out and close everything.
 """
 
 import asyncio
@@ -19,14 +19,17 @@ from message_roles import Device, End
 
 
 class Doom:
-    """Kills its process when that gets to a point, if it is told to."""
+    """Kills its process when that comes to a given point."""
 
     def __init__(self) -> None:
         self._at: str | None = None
         self._count = 0
 
     def listen(self, device: Device) -> None:
-        """What comes on stdin says where to die; its end, that the test has."""
+        """Each line on stdin names a place to die.
+
+        Its end means that the test is over.
+        """
 
         def told() -> None:
             line = os.read(0, 1_000).decode()
@@ -41,7 +44,7 @@ class Doom:
         device.xmpp.loop.add_reader(0, told)
 
     def reached(self, point: str) -> None:
-        """Die here and now, if that is the plan."""
+        """Die here and now, if that was asked for."""
         if point == self._at:
             self._count -= 1
             if self._count == 0:
@@ -49,7 +52,7 @@ class Doom:
 
 
 def live(end: End, stderr: Path) -> int:
-    """Be this device; what it complains about goes into the file."""
+    """Run the device; its stderr goes into the file."""
     with stderr.open("ab") as file:
         os.dup2(file.fileno(), 2)
     asyncio.run(_run(end))
@@ -64,6 +67,6 @@ async def _run(end: End) -> None:
 
 
 def die() -> NoReturn:
-    """By the signal that nothing can catch."""
+    """Die by the signal that nothing can catch."""
     os.kill(os.getpid(), signal.SIGKILL)
     raise AssertionError("still alive")

@@ -1,6 +1,6 @@
 """A sender and a receiver that are killed again and again: see crash_device.py.
 
-Which of them dies where is decided by a seed; the exact moment is not.
+A seed decides which of them dies where; the exact moment is not determined.
 """
 
 import asyncio
@@ -21,9 +21,9 @@ from role import Connect
 
 SENDER, RECEIVER = "alice@localhost/controller", "bob@localhost/device"
 
-#: Who dies, and how. Killed while it starts, or at any moment of a session; or it
-#: kills itself: as it gets a stanza, before it has looked at it, or while the
-#: application has the message in hand.
+#: The victim and the way. It is killed while it starts, or at any moment of a session;
+#: or it kills itself: when it gets a stanza, before looking at it, or while the
+#: application handles the message.
 DEATHS = [
     *((("sender",), how) for how in ("starting", "running", "received", "hold", "")),
     *((("receiver",), how) for how in ("starting", "running", "assured", "deliver")),
@@ -31,22 +31,22 @@ DEATHS = [
     *((("sender", "receiver"), how) for how in ("starting", "running")),
 ]
 
-#: The moment of a kill: after the start of the process, or of its session.
+#: The moment of a kill, in seconds after the start of the process or of its session.
 STARTING_S_MAX = 0.4
 RUNNING_S_MAX = 0.2
 
-#: For a machine under load.
+#: Enough for a machine under load.
 WAIT_S_MAX = 20.0
 DRAIN_S_MAX = 40.0
 
 
 class Pair:
-    """A sender, a receiver, and what they leave behind.
+    """A sender, a receiver, and the files that they leave.
 
     Args:
-        server: where they meet.
-        folder: for all that they keep.
-        seed: decides who dies where.
+        server: the server of both.
+        folder: for all their files.
+        seed: decides which of them dies where.
         store: the kind of both stores.
         journal: of both; None: they keep none.
     """
@@ -69,16 +69,16 @@ class Pair:
         self._processes: dict[str, Forked] = {}
 
     def log(self, role: str) -> list[dict[str, Any]]:
-        """What a device has written in all its lives."""
+        """The log of a device over all its runs."""
         return read_log(self._folder / f"{role}.log")
 
     @property
     def stderr(self) -> str:
-        """What all processes have complained about."""
+        """The stderr of all processes."""
         return (self._folder / "stderr").read_text()
 
     async def run(self, rounds: int) -> None:
-        """Kill so many times; then let what was accepted come to its end."""
+        """Kill this many times; then let all accepted messages end."""
         deaths: list[tuple[tuple[str, ...], str]] = []
         while len(deaths) < rounds:
             deaths += self._rng.sample(DEATHS, len(DEATHS))
@@ -98,7 +98,7 @@ class Pair:
                 await self._end(role)
 
     async def _kill(self, victims: tuple[str, ...], how: str) -> None:
-        """One round: it dies, and is started again."""
+        """One round: a process dies, and is started again."""
         if how == "starting":
             for role in victims:
                 await self._end(role)
@@ -123,7 +123,7 @@ class Pair:
         self._processes[role].stdin.write(json.dumps([how, count]).encode())
 
     async def _flowing(self) -> None:
-        """Wait until messages are taken again: both have recovered."""
+        """Wait until messages are accepted again: both have recovered."""
         log = self._folder / "receiver.log"
         before = log.stat().st_size if log.exists() else 0
         await eventually(
@@ -149,7 +149,7 @@ class Pair:
         self._processes[role] = await Forked.start(crash_device.live, end, stderr)
 
     async def _end(self, role: str) -> None:
-        """Kill it; it must not have ended in any other way."""
+        """Kill it; it must not have ended in another way."""
         process = self._processes[role]
         with contextlib.suppress(ProcessLookupError):
             process.kill()

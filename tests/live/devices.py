@@ -1,9 +1,9 @@
-"""A client or component with `xep_qos`: what it got, what it sent, and its bad days.
+"""A client or component with `xep_qos`, its messages, and its failures.
 
     async with device(prosody, "bob/lamp", store=f"sqlite:{path}") as bob:
         await bob.arrivals.take(1)
 
-The options are those of the plugin; those that make a test wait are short here.
+The options are those of the plugin; options that make a test wait are short here.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from qos.testing.xmpp_server import XmppServer
 from raw_client import TIMEOUT_S, local
 from xep_qos import XEP_QOS, IncomingInfo
 
-# What the plugin would wait 2 and 300 s for.
+# The plugin's defaults are 2 and 300 s.
 RETRY_FIRST_S = 0.2
 RETRY_MAX_S = 1.0
 
@@ -36,7 +36,7 @@ Matches = Callable[[ET.Element], bool]
 async def eventually(
     condition: Callable[[], bool], *, timeout_s: float = TIMEOUT_S
 ) -> None:
-    """Wait for what nobody tells us about."""
+    """Wait for a condition without an event."""
     try:
         async with asyncio.timeout(timeout_s):
             while not condition():  # noqa: ASYNC110 - there is no event to wait for
@@ -46,7 +46,7 @@ async def eventually(
 
 
 async def outcome_of(delivery: Delivery) -> Outcome:
-    """Wait for the end of a message, but not for ever."""
+    """Wait for the end of a message, for a limited time."""
     async with asyncio.timeout(TIMEOUT_S):
         return await delivery.outcome()
 
@@ -72,7 +72,9 @@ def request(kind: str) -> Matches:
 
 
 def error(condition: str) -> Matches:
-    """Match an error stanza by its condition, or the answers to a batch by that of one."""
+    """Match an error stanza by its condition, or the answers to a batch with such an
+    error.
+    """
 
     def matches(xml: ET.Element) -> bool:
         return (xml.get("type") == "error" or child(xml) == "batch") and any(
@@ -91,7 +93,7 @@ def answers(kind: str) -> Matches:
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A message that reached the application, and what the plugin says of it."""
+    """A message that reached the application, with the plugin's information on it."""
 
     message: Message
     info: IncomingInfo | None
@@ -102,7 +104,7 @@ class Arrival:
 
 
 class Arrivals:
-    """The application: takes `message` events, as any would."""
+    """The application: it handles `message` events like any other."""
 
     def __init__(self, xmpp: ClientXMPP | ComponentXMPP) -> None:
         self.all: list[Arrival] = []
@@ -113,11 +115,11 @@ class Arrivals:
 
     @property
     def bodies(self) -> list[str]:
-        """In the order of their arrival."""
+        """The bodies in the order of their arrival."""
         return [arrival.body for arrival in self.all]
 
     async def reach(self, count: int, *, timeout_s: float = TIMEOUT_S) -> None:
-        """Wait until so many have come, those taken before included."""
+        """Wait until this many have come, including those that were taken before."""
         try:
             async with asyncio.timeout(timeout_s):
                 while len(self.all) < count:
@@ -130,7 +132,7 @@ class Arrivals:
     async def take(
         self, count: int, *, timeout_s: float = TIMEOUT_S
     ) -> tuple[Arrival, ...]:
-        """Wait for so many that were not yet taken, and take them."""
+        """Wait for this many that were not taken yet, and take them."""
         start = self._taken
         await self.reach(start + count, timeout_s=timeout_s)
         self._taken += count
@@ -142,10 +144,10 @@ class Arrivals:
 
 
 class Tap:
-    """An `in` filter of the application: sees every stanza, and can lose or keep some.
+    """An `in` filter of the application: it sees every stanza, and can lose some.
 
-    What is lost here was received by the stream, so XEP-0198 has counted it, and it
-    never reached the plugin, as if the connection had been cut before.
+    A stanza lost here was received by the stream, so XEP-0198 has counted it. It never
+    reaches the plugin, as if the connection had been cut before.
     """
 
     def __init__(self, xmpp: ClientXMPP | ComponentXMPP) -> None:
@@ -157,23 +159,23 @@ class Tap:
         xmpp.add_filter("in", self._filter)
 
     def lose(self, matches: Matches | None) -> None:
-        """From now on lose what matches; None: nothing."""
+        """From now on lose matching stanzas; None: none."""
         self._losing = matches
 
     def count(self, matches: Matches) -> int:
-        """How many stanzas that match were seen, the lost ones included."""
+        """How many matching stanzas were seen, including the lost ones."""
         return sum(map(matches, self.seen))
 
     async def wait_lost(self, count: int = 1) -> None:
-        """Wait until so many were lost; repeats of one do not count."""
+        """Wait until this many were lost; repeats of one do not count."""
         await self._wait(lambda: len({x["id"] for x in self.lost}) >= count)
 
     async def wait_seen(self, matches: Matches, count: int = 1) -> None:
-        """Wait until so many were seen, since the beginning."""
+        """Wait until this many were seen since the beginning."""
         await self._wait(lambda: self.count(matches) >= count)
 
     def release(self) -> None:
-        """Receive what was lost after all, and lose nothing more."""
+        """Receive the lost stanzas after all, and lose nothing more."""
         self._losing = None
         lost, self.lost = self.lost, []
         for stanza in lost:
@@ -219,7 +221,7 @@ class Device:
 
     @property
     def client(self) -> ClientXMPP:
-        """For what only a client has."""
+        """The client itself, for methods that only a client has."""
         assert isinstance(self.xmpp, ClientXMPP)
         return self.xmpp
 
@@ -229,18 +231,18 @@ class Device:
         return self.client.plugin["xep_0198"]
 
     def message(self, to: str, body: str = "") -> Message:
-        """A message of the stream's own kind, to be filled."""
+        """An empty message of the kind of this stream."""
         return self.xmpp.make_message(to, body)
 
     async def log_in(self, *, available: bool = True) -> None:
-        """The first connection."""
+        """Make the first connection."""
         await log_in(self.xmpp, self.server)
         if available and isinstance(self.xmpp, ClientXMPP):
             await be_available(self.xmpp)
         await self.qos.roster_known()
 
     def cut(self) -> None:
-        """Lose the connection, without a word to the server."""
+        """Lose the connection, without closing the stream."""
         self._logins_before = self._logins
         if self.xmpp.transport is not None:
             self.xmpp.transport.abort()
@@ -251,18 +253,18 @@ class Device:
         await self.xmpp.disconnect()
 
     async def come_back(self) -> None:
-        """Be connected again after `cut` or `go_offline`; resumes if it may."""
+        """Connect again after `cut` or `go_offline`; resumes the stream if possible."""
         if self._keeping is None:
             await eventually(lambda: not self.xmpp.is_connected())
             self._connect()
         await eventually(lambda: self._logins > self._logins_before)
 
     def keep_connected(self) -> None:
-        """From now on connect again by ourselves, as an application does."""
+        """From now on reconnect, as an application does."""
         self._keeping = asyncio.create_task(self._keep_connected())
 
     async def ping(self) -> None:
-        """Return when the server has handled all that was sent before."""
+        """Return when the server has handled everything that was sent before."""
         iq = self.xmpp.make_iq_get(ito=self.server.domain)
         iq.append(ET.Element("{urn:xmpp:ping}ping"))
         await iq.send(timeout=TIMEOUT_S)  # type: ignore[no-untyped-call]
@@ -300,7 +302,7 @@ class Device:
         while True:
             await self._lost.wait()
             self._lost.clear()
-            # slixmpp would wait a second, then three, after a refused connection.
+            # After a refused connection slixmpp would wait one second, then three.
             await eventually_open(self.server)
             self._connect()
 
@@ -319,10 +321,10 @@ class Device:
 async def counters_agree(end: Device) -> None:
     """Prove that both ends of a stream with XEP-0198 have counted alike.
 
-    What we sent: the server acknowledges all of it. (Of an acknowledgement of more
-    than was sent slixmpp complains in its log.) What came: cut and resumed, the server
-    refuses a count that is too high, and sends again what a count that is too low
-    leaves out.
+    For what we sent: the server acknowledges all of it. (If it acknowledges more than
+    was sent, slixmpp logs an error.) For what we received: the stream is cut and
+    resumed. The server then refuses a count that is too high, and repeats the stanzas
+    that a low count leaves out.
     """
     management = end.stream_management
     await end.ping()
@@ -339,7 +341,7 @@ async def counters_agree(end: Device) -> None:
 
 
 async def exchange_all_levels(one: Device, other: Device, to: str, sender: str) -> None:
-    """Send one message at each level, and check both ends' view of it."""
+    """Send one message at each level, and check the results on both sides."""
     for level in Level:
         body = f"{level.value} to {to}: <&> 'ä€😀'\n\t "
         outcome = await one.qos.send(to, body, level=level)
@@ -362,7 +364,7 @@ async def exchange_all_levels(one: Device, other: Device, to: str, sender: str) 
 
 
 async def settle(one: Device, other: Device) -> None:
-    """Return when nothing is on its way between the two: repeats, say."""
+    """Return when nothing, for example no repeat, is in flight between the two."""
     for sender, receiver in ((one, other), (other, one)):
         before = len(receiver.arrivals.all)
         sender.message(receiver.jid, "after all that").send()
@@ -394,7 +396,7 @@ def make_device(
     """A client with the plugin that is not connected yet: see `Device.log_in`.
 
     Args:
-        server: where its account is.
+        server: the server of its account.
         name: `user/resource`, or a user alone.
         smacks: whether it loads XEP-0198.
         plugins: further plugins.
@@ -402,7 +404,7 @@ def make_device(
         settings: the options of xep_qos.
     """
     xmpp = make_client(server, name, _plugins(smacks, plugins, settings), tls=tls)
-    # slixmpp's default trusts whoever asks; the plugin says so in the log.
+    # By default slixmpp accepts all subscription requests; the plugin warns of that.
     xmpp.auto_authorize = None
     return Device(server, xmpp)
 
@@ -453,5 +455,5 @@ def _plugins(
 
 
 def numbered(count: int, prefix: str = "") -> list[str]:
-    """So many bodies that sort in their order."""
+    """This many bodies that sort in their order."""
     return [f"{prefix}{number:04}" for number in range(count)]

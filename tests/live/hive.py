@@ -1,4 +1,4 @@
-"""The queue service on the embedded server, and what else tests of workers share."""
+"""A queue service on the embedded server, with other helpers for tests of workers."""
 
 import asyncio
 import contextlib
@@ -25,7 +25,7 @@ LIMIT_S = 20.0
 
 
 class Queue:
-    """The queue service, which can end and begin again, and a node of it.
+    """The queue service, which can stop and start again, and a node of it.
 
     Attributes:
         owner: the plugin of a client that created the node.
@@ -53,9 +53,9 @@ class Queue:
             await close(component)
 
     async def create(self, **config: object) -> None:
-        """Make the node; config by the names of fields, without `queue#`.
+        """Create the node; config by the names of fields, without `queue#`.
 
-        Without a backoff, so that what is given back comes again at once.
+        There is no backoff, so that an item given back comes again at once.
         """
         config = {"backoff": 0, **config}
         fields = {f"queue#{name}": str(value) for name, value in config.items()}
@@ -63,7 +63,7 @@ class Queue:
         await self.owner.create(QUEUE, NODE, fields)
 
     async def publish(self, *item_ids: str) -> None:
-        """Publish items whose payload says what they are."""
+        """Publish items whose payload is their name."""
         items = [NewItem(f"<job xmlns='u:job'>{each}</job>", each) for each in item_ids]
         await self.owner.publish(QUEUE, NODE, items)
 
@@ -71,7 +71,7 @@ class Queue:
         return await self.owner.stats(QUEUE, NODE)
 
     async def until(self, **wanted: int) -> None:
-        """Wait until the numbers of the node are these."""
+        """Wait until the node has these counts."""
         stats: dict[str, int | float | None] = {}
         try:
             async with asyncio.timeout(LIMIT_S):
@@ -82,26 +82,26 @@ class Queue:
             raise AssertionError(f"wanted {wanted}, there is {stats}") from None
 
     async def reasons(self) -> list[str]:
-        """Why the dead items are dead."""
+        """The reasons of the dead items."""
         found = self.owner.browse(QUEUE, NODE, state="dead")
         return [each.reason async for each in found]
 
 
 class ByHand:
-    """A queue service by hand: it does what the test says, and nothing else."""
+    """A scripted queue service: it does what the test says, and nothing else."""
 
     def __init__(self, component: RawComponent) -> None:
         self.component = component
 
     @contextlib.asynccontextmanager
     async def worker(self, client: ClientXMPP, **options: Any) -> AsyncIterator[Worker]:
-        """A worker that need not go in order: nobody answers at its end."""
+        """A worker that may end without order: nobody answers it then."""
         async with Worker(client, QUEUE, NODE, grace_s=0, **options) as worker:
             yield worker
             await self.component.close()
 
     async def subscribe(self) -> ET.Element:
-        """Take a worker on; returns its request."""
+        """Accept the subscription of a worker; returns its request."""
         await self.component.expect(stanza("presence"))
         request = await self.asked("subscribe")
         await self.answer(request)
@@ -139,7 +139,7 @@ class ByHand:
         *,
         by: str = QUEUE,
     ) -> None:
-        """Refuse, as the service itself or another; '': as nobody."""
+        """Refuse a request, in the name of the service, of another, or ('') of nobody."""
         namespace = "urn:ietf:params:xml:ns:xmpp-stanzas"
         head = f"type='error' id='{request.get('id')}' from='{QUEUE}'"
         said = f" by='{by}'" if by else ""
@@ -149,7 +149,7 @@ class ByHand:
         )
 
     async def event(self, content: str, *, to: str = "bee@localhost/1") -> None:
-        """Send an event, with what is in the `<event/>`."""
+        """Send an event with these contents of `<event/>`."""
         await self.component.send(
             f"<message from='{QUEUE}' to='{to}'>"
             "<event xmlns='http://jabber.org/protocol/pubsub#event'"
@@ -164,7 +164,7 @@ class ByHand:
         await self.event(f"<items node='{NODE}'>{item}</items>", to=to)
 
     async def in_step(self) -> None:
-        """Return when the worker has seen all that was sent before."""
+        """Return when the worker has seen everything that was sent before."""
         ping = "<ping xmlns='urn:xmpp:ping'/>"
         await self.component.send(
             f"<iq type='get' id='step' from='{QUEUE}' to='bee@localhost/1'>{ping}</iq>"
@@ -173,7 +173,7 @@ class ByHand:
 
 
 def token_in(request: ET.Element) -> str | None:
-    """The token that a request of a worker echoes."""
+    """The token in a request of a worker."""
     (item,) = (each for each in request.iter() if local(each) == "item")
     return item.get("{xmpp-qos:queue:0}token")
 
@@ -185,15 +185,15 @@ class LogIn(Protocol):
 
 
 class Handler:
-    """Handles jobs as it is told to.
+    """A handler that handles jobs as a test wants.
 
     Attributes:
-        jobs: all that it was called with.
+        jobs: all jobs of its calls.
         go_on: it waits for this before it returns; set from the beginning.
     """
 
     def __init__(self, *failures: BaseException) -> None:
-        """Raise these, one for each of the first calls."""
+        """Raise these errors, one in each of the first calls."""
         self.jobs: list[Job] = []
         self.go_on = asyncio.Event()
         self.go_on.set()
@@ -211,7 +211,7 @@ class Handler:
 
 
 async def until(condition: Callable[[], object]) -> None:
-    """Wait for what nobody tells us about."""
+    """Wait for a condition without an event."""
     async with asyncio.timeout(LIMIT_S):
         while not condition():  # noqa: ASYNC110 - there is no event to wait for
             await asyncio.sleep(0.005)

@@ -1,4 +1,4 @@
-"""Looks at the queue `orders`, and asks again while its service is away: it was killed."""
+"""Asks about the queue `orders`, and asks again while its service is killed."""
 
 import asyncio
 import contextlib
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class Asker:
-    """A client that looks at queues, and asks again while the service is away."""
+    """A client that asks about queues, and asks again while the service is away."""
 
     def __init__(self, client: ClientXMPP) -> None:
         self.plugin = XEP_0254.of(client)
@@ -67,7 +67,7 @@ async def asker(server: XmppServer, name: str = "carol/asker") -> AsyncIterator[
 
 
 async def until_empty(ask: Asker, publisher: Process) -> None:
-    """Wait until nothing is to be done any more."""
+    """Wait until no item is left to do."""
     assert await asyncio.shield(publisher.ended) == 0
     while True:
         stats = await ask.stats(NODE)

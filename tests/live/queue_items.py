@@ -1,6 +1,6 @@
-"""Items of the queue `orders` on their way: locked, dead, alive again.
+"""Items of the queue `orders` in several states: locked, dead, requeued.
 
-For tests that speak to the service by hand; see queue_service.py.
+For tests that write their stanzas by hand; see queue_service.py.
 """
 
 from xml.etree import ElementTree as ET
@@ -22,7 +22,7 @@ NODE = "orders"
 async def held(
     owner: Peer, worker: Peer, config: dict[str, str] | None = None
 ) -> Delivered:
-    """A worker has the one item of a new node."""
+    """A worker holds the only item of a new node."""
     await owner.create(NODE, EAGER | (config or {}))
     await worker.subscribe(NODE)
     await owner.publish(NODE, item("1"))
@@ -30,7 +30,7 @@ async def held(
 
 
 async def dead_of(owner: Peer, node: str = NODE) -> dict[str, ET.Element]:
-    """The dead items of a node, wherever they are."""
+    """The dead items of a node, in whatever node they are."""
     asked = pubsub(f"<items node='{node}' q:state='dead'/>")
     answer = await owner.done(asked, "get")
     path = f"{{{PUBSUB}}}pubsub/{{{PUBSUB}}}items/{{{PUBSUB}}}item"

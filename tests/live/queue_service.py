@@ -46,21 +46,21 @@ DISCO_INFO: Final = "http://jabber.org/protocol/disco#info"
 DISCO_ITEMS: Final = "http://jabber.org/protocol/disco#items"
 CLIENT: Final = "jabber:client"
 
-#: The component that every `Prosody` of the tests has.
+#: The component of every `Prosody` in the tests.
 SERVICE: Final = "comp.localhost"
 
-#: What `own_server` has; mallory is a stranger to all of them.
+#: The accounts of `own_server`; mallory is a stranger to all of them.
 ACCOUNTS: Final = {
     user: f"secret of {user}" for user in ("alice", "bob", "carol", "mallory")
 }
 
-#: A node whose failures come at once, where a test waits for them.
+#: A node in which failures come at once, for tests that wait for them.
 QUICK: Final = {"queue#lock_timeout": "0.1", "queue#backoff": "0"}
 
-#: A node that gives out again at once what was given back.
+#: A node without backoff.
 EAGER: Final = {"queue#backoff": "0"}
 
-#: What no error and no event to a stranger may ever repeat.
+#: Texts that no error and no event to a stranger may contain.
 PRIVATE: Final = "the-private-payload"
 
 _ids = itertools.count(1)
@@ -73,8 +73,8 @@ _ids = itertools.count(1)
 async def own_server(folder: Path) -> AsyncIterator[Prosody]:
     """A server for a whole module of tests, each with a service of its own.
 
-    It returns what it cannot deliver. As Prosody ships, it stores plain messages for
-    later, whatever they say (`<no-store/>`), and nobody hears of it.
+    It returns stanzas that it cannot deliver. As Prosody is shipped, it would silently
+    store plain messages for later, even with `<no-store/>`.
     """
     async with Prosody(
         folder,
@@ -90,10 +90,10 @@ class Served:
     """A queue service that can be restarted on its store.
 
     Attributes:
-        server: where it is.
+        server: its server.
         jid: its address: of a component, or the full JID of an account.
         xmpp: its stream, a new one after each start.
-        bounds: of its next start; None: as by default.
+        bounds: of its next start; None: the default.
     """
 
     def __init__(
@@ -126,7 +126,7 @@ class Served:
         await log_in(self.xmpp, self.server)
 
     async def stop(self) -> None:
-        """End the service, then its stream; no harm if it is not there."""
+        """End the service, then its stream; harmless if it is not running."""
         if self._service is not None:
             await self._service.aclose()
             self._service = None
@@ -135,13 +135,13 @@ class Served:
             self.xmpp = None
 
     async def restart(self) -> None:
-        """Stop, and start on the same store: nobody is known to be there."""
+        """Stop, and start on the same store: no presence is known then."""
         await self.stop()
         await self.start()
 
     @contextlib.contextmanager
     def full_disk(self) -> Iterator[None]:
-        """No commit succeeds meanwhile."""
+        """A context in which no commit succeeds."""
 
         def probe(step: str) -> None:
             if step == "commit":
@@ -202,12 +202,12 @@ def form(form_type: str, values: Mapping[str, str], kind: str = "submit") -> str
 
 
 def pubsub(content: str, xmlns: str = PUBSUB) -> str:
-    """The element of all requests; prefix q is bound to our extensions."""
+    """The element of a request; prefix q is bound to our extensions."""
     return f"<pubsub xmlns='{xmlns}' xmlns:q='{EXTENSIONS}'>{content}</pubsub>"
 
 
 def item(item_id: str | None = None, payload: str = PRIVATE, more: str = "") -> str:
-    """An item to publish, with a payload of this text ('': without any)."""
+    """An item to publish, with a payload of this text ('': no payload)."""
     given = "" if item_id is None else f" id={quoteattr(item_id)}"
     content = (
         payload and f"<example xmlns='urn:xmpp:example'>{escape(payload)}</example>"
@@ -244,7 +244,7 @@ def unlock(
 
 
 def subscribe(node: str, jid: str, options: Mapping[str, str] | None) -> str:
-    """A request to subscribe; without options, if there are none."""
+    """A request to subscribe; without a form if there are no options."""
     who = f"node={quoteattr(node)} jid={quoteattr(jid)}"
     chosen = ""
     if options is not None:
@@ -262,7 +262,7 @@ def publish(node: str, *items: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """An error: its type, its condition, and that of XEP-0060 beside it."""
+    """An error: its type, its condition, and the additional one of XEP-0060."""
 
     type: str
     condition: str
@@ -270,7 +270,7 @@ class Refused:
 
     @classmethod
     def of(cls, answer: ET.Element) -> "Refused":
-        """Read an answer, which must be an error, and well-formed as one."""
+        """Read an answer, which must be a well-formed error."""
         assert answer.get("type") == "error", ET.tostring(answer)
         (error,) = answer.iterfind(f"{{{CLIENT}}}error")
         assert answer[-1] is error
@@ -285,7 +285,7 @@ class Refused:
         return cls(error.get("type", ""), condition, *beside)
 
 
-# The errors of XEP-0254 §2.3 and §2.4, with the types that it gives them.
+# The errors of XEP-0254 §2.3 and §2.4, with their types there.
 NOT_FOUND: Final = Refused("cancel", "item-not-found")
 FORBIDDEN: Final = Refused("auth", "forbidden")
 CONFLICT: Final = Refused("cancel", "conflict")
@@ -302,7 +302,7 @@ class Delivered:
     """An item of an event, with the attributes of our extensions.
 
     Attributes:
-        to: whom the event is for.
+        to: the receiver of the event.
         id: of the item.
         payload: the text of its payload.
         q: the attributes of our extensions by name.
@@ -346,14 +346,14 @@ def is_event(xml: ET.Element, node: str = "") -> bool:
 
 
 def kinds(message: ET.Element) -> list[tuple[str, str]]:
-    """What an event tells of which items: `item`, `retract` or `unlock`."""
+    """The items of an event, each as `item`, `retract` or `unlock`."""
     items = message.find(f"{{{EVENT}}}event/{{{EVENT}}}items")
     assert items is not None, ET.tostring(message)
     return [(local(each), each.get("id", "")) for each in items]
 
 
 def delivered(message: ET.Element) -> list[Delivered]:
-    """The items that an event brings."""
+    """The items with payload in an event."""
     found = message.iterfind(f"{{{EVENT}}}event/{{{EVENT}}}items/{{{EVENT}}}item")
     return [
         Delivered(
@@ -408,21 +408,21 @@ class Peer(RawClient):
         )
 
     async def ask(self, content: str, kind: str = "set", to: str = "") -> ET.Element:
-        """Send a request, and return its answer, whatever it is."""
+        """Send a request, and return its answer of either type."""
         return await self.answered(await self.start_asking(content, kind, to))
 
     async def done(self, content: str, kind: str = "set") -> ET.Element:
-        """Likewise; the answer must be a result."""
+        """Send a request, whose answer must be a result."""
         answer = await self.ask(content, kind)
         assert answer.get("type") == "result", ET.tostring(answer)
         return answer
 
     async def refused(self, content: str, kind: str = "set") -> Refused:
-        """Likewise; the answer must be an error."""
+        """Send a request, whose answer must be an error."""
         return Refused.of(await self.ask(content, kind))
 
     async def create(self, node: str, config: Mapping[str, str] | None = None) -> None:
-        """Own a node of this name, which is open if the configuration says nothing."""
+        """Create a node of this name; without configuration it is open."""
         chosen = {"pubsub#access_model": "open", **(config or {})}
         configure = f"<configure>{form(NODE_CONFIG, chosen)}</configure>"
         await self.done(pubsub(f"<create node={quoteattr(node)}/>{configure}"))
@@ -463,11 +463,11 @@ class Peer(RawClient):
         return [each.get("id", "") for each in answer.iterfind(path)]
 
     async def event(self, node: str = "") -> ET.Element:
-        """The next event, whatever it tells."""
+        """The next event of any kind."""
         return await self.expect(lambda xml: is_event(xml, node))
 
     async def items(self, node: str = "") -> ET.Element:
-        """The next event that brings items."""
+        """The next event with items."""
         return await self.expect(
             lambda xml: is_event(xml, node) and bool(delivered(xml))
         )
@@ -478,7 +478,7 @@ class Peer(RawClient):
         return one
 
     async def told(self, what: str, *item_ids: str) -> None:
-        """Wait for the event that these were retracted, or unlocked."""
+        """Wait for the event that these items were retracted, or unlocked."""
         await self.expect(
             lambda xml: (
                 is_event(xml)
@@ -488,26 +488,26 @@ class Peer(RawClient):
         )
 
     async def no_items(self) -> None:
-        """Prove that no item has come that was not asked for yet."""
+        """Prove that no further item has come."""
         await self.synced()
         assert not [each for xml in self.received() for each in delivered(xml)]
 
     async def synced(self) -> None:
-        """Return when the service has handled all that was answered before."""
+        """Return when the service has handled everything before."""
         await self.ask(pubsub("<affiliations/>"), "get")
 
     def forget(self) -> None:
-        """Drop what has come and was not asked for."""
+        """Drop everything that has come and was not asked for."""
         self._stanzas.clear()
 
     async def nothing(self, node: str = "") -> None:
-        """Prove that there is no event that was not asked for yet."""
+        """Prove that no further event has come."""
         await self.synced()
         events = self.received(lambda xml: is_event(xml, node))
         assert not events, [ET.tostring(each) for each in events]
 
     async def browse(self, node: str, state: str = "") -> dict[str, dict[str, str]]:
-        """The items of a node, each with what our extensions say of it."""
+        """The items of a node, each with the attributes of our extensions."""
         asked = f" q:state='{state}'" if state else ""
         content = f"<items node={quoteattr(node)}{asked}/>"
         answer = await self.done(pubsub(content), "get")
@@ -525,13 +525,13 @@ class Peer(RawClient):
         }
 
     async def until_stats(self, node: str, **wanted: str) -> None:
-        """Ask again and again until time has made it so, and written it."""
+        """Ask for the stats until they are as expected, and written."""
         async with asyncio.timeout(5):
             while True:
                 if wanted.items() <= (await self.stats(node)).items():
                     break
                 await asyncio.sleep(0.02)
-        # The numbers are those of the moment, and the rest is what is on disk.
+        # The counts are those of the moment; the rest is on disk.
         await self.synced()
 
     async def be_present(self) -> None:

@@ -1,4 +1,4 @@
-"""Batches by hand (plugins/xep_qos/BATCH.md), for raw peers: written and read."""
+"""Batches written and read by hand (plugins/xep_qos/BATCH.md), for raw peers."""
 
 from collections.abc import Callable, Collection
 from typing import Final
@@ -9,7 +9,7 @@ from raw_client import RawClient, local
 from test_raw_peers import MARKS, QOS, STANZAS, RawPeer, answer, assured
 
 BATCH: Final = "xmpp-qos:batch:0"
-#: What a peer that takes batches says of itself.
+#: The features of a peer that accepts batches.
 FEATURES: Final = (QOS, MARKS, BATCH)
 
 
@@ -53,7 +53,7 @@ def elements(iq: ET.Element) -> dict[str, ET.Element]:
 
 
 def answers(result: ET.Element) -> dict[str, str]:
-    """Of each answer, by its id: `received`, `result` or an error's condition."""
+    """For each answer, by its id: `received`, `result` or the condition of an error."""
     found = {}
     for each in result[0]:
         assert each.tag.startswith(f"{{{BATCH}}}")
@@ -76,7 +76,7 @@ def error(iq_id: str, condition: str, kind: str) -> str:
 
 
 def well(element: ET.Element) -> str:
-    """What answers this request in a batch as it should be; see `content`."""
+    """The correct answer to this request in a batch; see `content`."""
     iq_id, msg_id = quoteattr(element.get("id", "")), element.get("msgId", "")
     if local(element) == "assured":
         return (
@@ -88,12 +88,12 @@ def well(element: ET.Element) -> str:
 
 
 def all_well(iq: ET.Element) -> str:
-    """The batch that answers each request of a batch as it should be."""
+    """The batch that answers each request of a batch correctly."""
     return batch(*map(well, iq[0]))
 
 
 def content(element: ET.Element) -> str:
-    """What answers this request alone, in the form of the text.
+    """The content of the correct answer to this request alone, as in the proto-XEP.
 
     The hold of a message is `h` and its msgId.
     """
@@ -107,7 +107,7 @@ def content(element: ET.Element) -> str:
 
 
 async def serve(peer: RawPeer, *, seen: list[ET.Element]) -> None:
-    """Answer all requests well, in a batch or alone, until cancelled."""
+    """Answer all requests correctly, in a batch or alone, until cancelled."""
     while True:
         iq = await peer.expect(lambda xml: xml.get("type") == "set", timeout_s=60)
         seen.append(iq)

@@ -1,7 +1,7 @@
-"""XMPP by hand: what a client that is not ours, and not slixmpp, would send and see.
+"""XMPP by hand: the stanzas that a client without our code and without slixmpp sees.
 
-It sends the strings it is given, well-formed or not, and keeps every stanza it gets
-until a test asks for it. It answers nothing of its own accord.
+It sends the strings that it is given, well-formed or not, and keeps every received
+stanza until a test asks for it. It never answers by itself.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ Predicate = Callable[[ET.Element], bool]
 
 
 class StreamClosed(ConnectionError):
-    """The stream ended before what was waited for came."""
+    """The stream ended before the expected stanza came."""
 
 
 def local(element: ET.Element) -> str:
@@ -49,7 +49,7 @@ def stanza(name: str, **attributes: str) -> Predicate:
 
 
 class _RawStream:
-    """One XML stream: strings out, elements in."""
+    """One XML stream: sends strings, receives elements."""
 
     namespace: ClassVar[str]
 
@@ -72,7 +72,7 @@ class _RawStream:
         return self._reading is None or self._reading.done()
 
     async def send(self, xml: str) -> None:
-        """Write this text to the connection, just as it is."""
+        """Write this text to the connection, unchanged."""
         assert self._writer is not None
         self._writer.write(xml.encode())
         await self._writer.drain()
@@ -100,10 +100,10 @@ class _RawStream:
             raise TimeoutError(self._describe(f"nothing in {timeout_s} s")) from None
 
     def received(self, predicate: Predicate = lambda _: True) -> list[ET.Element]:
-        """All that came and was not yet taken by `expect`; leaves it there.
+        """All received stanzas that `expect` has not taken; they stay.
 
-        To prove that something did *not* come, first exchange a ping with the server,
-        or whatever else must have come after it.
+        To prove that a stanza did *not* come, first exchange a ping with the server, or
+        another stanza that must come after it.
         """
         return [element for element in self._stanzas if predicate(element)]
 
@@ -114,7 +114,7 @@ class _RawStream:
             await asyncio.shield(self._reading)
 
     async def close(self) -> None:
-        """End the stream, if it is still there, and the connection."""
+        """End the stream, if it is still open, and the connection."""
         if not self.closed:
             with contextlib.suppress(OSError, TimeoutError):
                 await self.send("</stream:stream>")
@@ -122,7 +122,7 @@ class _RawStream:
         await self.cut()
 
     async def cut(self) -> None:
-        """Close the connection without a word, as a crash would."""
+        """Close the connection without closing the stream, as a crash would."""
         if self._reading is not None:
             self._reading.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -158,7 +158,7 @@ class _RawStream:
         self._reading = asyncio.create_task(self._read())
 
     async def _open_stream(self, to: str, version: str = "") -> None:
-        """Begin a stream, or begin it anew after a login."""
+        """Begin a stream, or begin it again after a login."""
         self._parser = ET.XMLPullParser(_EVENTS)
         self._root = None
         self._depth = 0
@@ -181,8 +181,8 @@ class _RawStream:
 
     def _take_events(self) -> bool:
         """Store the stanzas that are complete; returns whether the stream ended."""
-        # The whole batch belongs to this parser: `_open_stream` cannot replace it
-        # in between, as nothing here waits.
+        # All data belongs to this parser: `_open_stream` cannot replace it in between,
+        # since nothing here waits.
         events = cast("Iterator[tuple[str, ET.Element]]", self._parser.read_events())
         for event, element in events:
             if event == "start":
@@ -255,18 +255,23 @@ class RawClient(_RawStream):
         self.jid = bound
 
     async def send_presence(self, xml: str = "") -> None:
-        """Become available, with this XML inside; returns when the server has it."""
+        """Become available, with this XML in the presence.
+
+        Returns when the server has it.
+        """
         await self.send(f"<presence>{xml}</presence>")
         await self.expect(stanza("presence", from_=self.jid))
 
     async def ping(self) -> None:
-        """Return when the server has handled all that was sent before (XEP-0199)."""
+        """Return when the server has handled everything that was sent before
+        (XEP-0199).
+        """
         await self.send("<iq type='get' id='p'><ping xmlns='urn:xmpp:ping'/></iq>")
         await self.expect(stanza("iq", id="p"))
 
 
 class RawComponent(_RawStream):
-    """A component (XEP-0114): handshake, then all by hand."""
+    """A component (XEP-0114): it does the handshake; the rest is done by hand."""
 
     namespace = "jabber:component:accept"
 
@@ -277,7 +282,10 @@ class RawComponent(_RawStream):
         self._secret = secret
 
     async def connect(self) -> None:
-        """Raises `StreamClosed` when the server refuses the secret."""
+        """Log in.
+
+        Raises `StreamClosed` when the server refuses the secret.
+        """
         await self._open_connection()
         await self._open_stream(self.jid)
         stream_id = await self._stream_id()

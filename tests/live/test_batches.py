@@ -1,4 +1,6 @@
-"""Batches between two of ours, and with a raw peer that takes them (BATCH.md)."""
+"""Batches between two of our endpoints, and with a raw peer that accepts them
+(BATCH.md).
+"""
 
 import asyncio
 import contextlib
@@ -60,7 +62,7 @@ def kinds(end: Device) -> Counter[str]:
 
 
 async def released(bob: RawClient, deliveries: list[Delivery]) -> None:
-    """From here on bob answers well, however he is asked, and all arrives."""
+    """From here on bob answers correctly in any form, and everything arrives."""
     serving = asyncio.create_task(serve(bob, seen=[]))
     try:
         for delivery in deliveries:
@@ -75,7 +77,10 @@ async def released(bob: RawClient, deliveries: list[Delivery]) -> None:
 async def gathered(
     server: Prosody, count: int = 3, **options: Any
 ) -> AsyncIterator[tuple[Device, RawClient, list[Delivery], ET.Element]]:
-    """Alice sends so many at once to a raw bob who takes batches: the first batch."""
+    """Alice sends this many at once to a raw bob who accepts batches.
+
+    Returns the first batch.
+    """
     async with peers(server, FEATURES, **options) as (alice, bob):
         submits = (submit(alice, bob.jid, body) for body in numbered(count))
         deliveries = await asyncio.gather(*submits)
@@ -89,7 +94,7 @@ async def gathered(
 async def test_two_of_ours_need_far_fewer_than_four_stanzas_a_message(
     prosody: Prosody, smacks: bool
 ) -> None:
-    """What it is for: the server's cost is per stanza."""
+    """Their purpose: a server's cost is per stanza."""
     names = numbered(600)
     async with (
         device(prosody, "alice/a", smacks=smacks, **NO_RETRY) as alice,
@@ -116,7 +121,7 @@ async def test_two_of_ours_need_far_fewer_than_four_stanzas_a_message(
 async def test_what_is_sent_alone_has_the_form_of_the_text(
     prosody: Prosody, level: Level
 ) -> None:
-    """No batch of one, and no waiting for a second."""
+    """There are no batches of one, and no waiting for a second request."""
     async with (
         device(prosody, "alice/a", **NO_RETRY) as alice,
         device(prosody, "bob/b", **NO_RETRY) as bob,
@@ -128,7 +133,7 @@ async def test_what_is_sent_alone_has_the_form_of_the_text(
 
 
 async def test_level_acknowledged_goes_in_batches_too(prosody: Prosody) -> None:
-    """It has no msgId; the id in the batch tells the answers apart."""
+    """It has no msgId; the ids in the batch distinguish the answers."""
     names = numbered(100)
     async with (
         device(prosody, "alice/a", **NO_RETRY) as alice,
@@ -141,7 +146,7 @@ async def test_level_acknowledged_goes_in_batches_too(prosody: Prosody) -> None:
         assert {outcome.status for outcome in outcomes} == {DELIVERED}
         each_once(bob, names)
         assert kinds(bob)["batch"] > 0
-        # The journals of both ends name a message alike.
+        # The journals of both ends use the same id for a message.
         infos = [arrival.info for arrival in bob.arrivals.all]
         assert {info.msg_id for info in infos if info} == {
             outcome.msg_id for outcome in outcomes
@@ -149,7 +154,7 @@ async def test_level_acknowledged_goes_in_batches_too(prosody: Prosody) -> None:
 
 
 async def test_an_option_switches_it_off_at_either_end(prosody: Prosody) -> None:
-    """And the feature is not advertised, so that the other end need not be told."""
+    """The feature is not advertised, so the other end needs no option."""
     names = numbered(30)
     for sends, receives in ((1, 32), (32, 1)):
         async with (
@@ -177,7 +182,7 @@ async def test_an_option_bounds_how_many_go_together(prosody: Prosody) -> None:
 async def test_long_messages_go_in_batches_that_no_server_refuses(
     prosody: Prosody,
 ) -> None:
-    """A stanza over the server's limit would close the stream, at each attempt anew."""
+    """A stanza over the server's limit would close the stream at each attempt."""
     names = [f"{number}" + "é<&" * 10_000 for number in range(12)]
     async with (
         device(prosody, "alice/a", **NO_RETRY) as alice,
@@ -190,7 +195,7 @@ async def test_long_messages_go_in_batches_that_no_server_refuses(
 
 @pytest.mark.parametrize("sender", [False, True], ids=["receives", "sends"])
 async def test_a_component_is_an_end_like_any(prosody: Prosody, sender: bool) -> None:
-    """It has many addresses: requests from each, and to each, keep to themselves."""
+    """It has many addresses: requests from each, and to each, must not be mixed."""
     names = numbered(60)
     async with (
         component(prosody, "comp.localhost", trust="all", **NO_RETRY) as gateway,
@@ -216,7 +221,7 @@ async def test_a_component_is_an_end_like_any(prosody: Prosody, sender: bool) ->
 
 
 async def test_a_filter_of_the_application_sees_a_batch(prosody: Prosody) -> None:
-    """As it sees every other stanza that goes out."""
+    """As it sees every other outgoing stanza."""
     seen: list[str] = []
 
     def look(stanza: StanzaBase) -> StanzaBase:
@@ -236,7 +241,7 @@ async def test_a_filter_of_the_application_sees_a_batch(prosody: Prosody) -> Non
 
 
 async def test_a_bad_link_loses_whole_batches_and_no_message() -> None:
-    """A batch that is lost, doubled or late is as many requests that are."""
+    """A lost, doubled or late batch is as many lost, doubled or late requests."""
     names = numbered(150)
     options = {"retry_first_s": 0.3, "retry_max_s": 1.0}
     plugins = {"xep_qos": {**options, "quota_messages": 1_000}}
@@ -255,7 +260,7 @@ async def test_a_bad_link_loses_whole_batches_and_no_message() -> None:
             alice.add_filter("out", look)
             bob.add_event_handler("message", lambda msg: came.update([msg["body"]]))
             await XEP_QOS.of(bob).roster_known()
-            # Once known, whom it talks to and how is not lost on the link.
+            # Discovery is done before the link becomes bad.
             await XEP_QOS.of(alice).send(bob.boundjid.full, "first")
             server.link = link = Link("batches", loss=0.1, duplicate=0.1)
             sends = (XEP_QOS.of(alice).send(bob.boundjid.full, each) for each in names)
@@ -272,7 +277,7 @@ async def test_a_bad_link_loses_whole_batches_and_no_message() -> None:
 async def test_a_batch_is_lost_with_its_connection_and_no_message_is(
     prosody: Prosody,
 ) -> None:
-    """What has gathered is dropped; what is outstanding is asked again."""
+    """Gathered requests are dropped; outstanding ones are repeated."""
     names = numbered(60)
     async with (
         device(prosody, "alice/a") as alice,
@@ -296,7 +301,7 @@ async def test_a_batch_is_lost_with_its_connection_and_no_message_is(
 async def test_a_batch_holds_the_requests_of_the_text_and_their_ids(
     prosody: Prosody,
 ) -> None:
-    """A repeat has the bytes that it would have had alone, under the same id."""
+    """A repeat has the same bytes as alone, with the same id."""
     async with (
         wiretap(prosody) as (tapped, tap),
         raw(prosody, "bob/b") as bob,
@@ -334,19 +339,19 @@ async def test_a_batch_holds_the_requests_of_the_text_and_their_ids(
 async def test_both_steps_go_in_batches_and_what_comes_meanwhile_gathers(
     prosody: Prosody,
 ) -> None:
-    """Filled by what is waiting when an answer comes."""
+    """A batch is filled with the requests that wait when an answer comes."""
     async with peers(prosody, FEATURES, retry_first_s=NEVER_S, retry_max_s=NEVER_S) as (
         alice,
         bob,
     ):
         deliveries = [await submit(alice, bob.jid, "0")]
-        # One that is alone goes at once.
+        # A single request is sent at once.
         alone = await bob.expect(asks("assured"))
         deliveries += await asyncio.gather(
             *(submit(alice, bob.jid, body) for body in ("1", "2"))
         )
         second = await next_batch(bob)
-        # Two are unanswered now: what comes waits for an answer.
+        # Two are unanswered now: further requests wait for an answer.
         deliveries += [await submit(alice, bob.jid, body) for body in ("3", "4")]
         await answer(second, bob, all_well(second))
         third = await next_batch(bob)
@@ -360,7 +365,7 @@ async def test_both_steps_go_in_batches_and_what_comes_meanwhile_gathers(
 async def test_an_unanswered_batch_does_not_block_what_comes_after(
     prosody: Prosody,
 ) -> None:
-    """Not for ever, and not for as long as a retry takes."""
+    """Neither for ever, nor as long as a retry takes."""
     async with gathered(prosody, retry_first_s=NEVER_S, retry_max_s=NEVER_S) as (
         alice,
         bob,
@@ -375,12 +380,12 @@ async def test_an_unanswered_batch_does_not_block_what_comes_after(
 async def test_a_peer_that_answers_no_batch_gets_each_message_alone(
     prosody: Prosody,
 ) -> None:
-    """It may have lost more than the message: the server's limit may be lower."""
+    """The batch may be the problem: the limit of its server may be lower."""
     async with gathered(prosody) as (_, bob, deliveries, _):
         for _ in deliveries:
             iq = await bob.expect(asks("assured"))
             await say_received(iq, bob)
-        # Some of these may be asked in a batch first, which gets no answer either.
+        # Some of these may be sent in a batch first, which gets no answer either.
         waiting = {delivery.msg_id for delivery in deliveries}
         while waiting:
             iq = await bob.expect(asks("deliver"))
@@ -391,7 +396,9 @@ async def test_a_peer_that_answers_no_batch_gets_each_message_alone(
 
 
 async def test_a_batch_may_be_answered_in_pieces(prosody: Prosody) -> None:
-    """Some in the result, some later by their own id, and some not at all."""
+    """Some answers are in the result, some come later by their own id, and some are
+    missing.
+    """
     async with gathered(prosody) as (_, bob, deliveries, first):
         (one, two, three), asked = elements(first), elements(first)
         await answer(first, bob, batch(well(asked[one])))
@@ -411,7 +418,7 @@ async def test_a_batch_may_be_answered_in_pieces(prosody: Prosody) -> None:
 
 
 async def test_each_answer_in_a_batch_is_judged_for_itself(prosody: Prosody) -> None:
-    """Refusals by quota or trust are per message; so is every other answer."""
+    """Refusals by quota or trust concern one message; so does every other answer."""
     async with gathered(prosody, 4) as (_, bob, deliveries, first):
         asked = elements(first)
         one, two, three, four = asked
@@ -446,7 +453,7 @@ NONSENSE = (
 async def test_what_answers_nothing_is_ignored_and_asked_again(
     prosody: Prosody, nonsense: str
 ) -> None:
-    """As it is with a single request."""
+    """As for a single request."""
     async with gathered(prosody) as (alice, bob, deliveries, first):
         await answer(first, bob, nonsense)
         await bob.expect(asks("assured"))
@@ -457,7 +464,7 @@ async def test_what_answers_nothing_is_ignored_and_asked_again(
 async def test_a_batch_is_answered_by_whom_it_was_sent_to_and_once(
     prosody: Prosody,
 ) -> None:
-    """A stranger who guessed the id would have messages released, or refused."""
+    """A stranger who guesses the id could otherwise release or refuse messages."""
     async with (
         raw(prosody, "mallory/m") as mallory,
         gathered(prosody, retry_first_s=NEVER_S, retry_max_s=NEVER_S) as (
@@ -482,7 +489,7 @@ async def test_a_batch_is_answered_by_whom_it_was_sent_to_and_once(
         assert len(alice.qos.outstanding()) == len(deliveries)
         assert not bob.received(asks("deliver"))
         await answer(first, bob, all_well(first))
-        # The second says otherwise, and too late.
+        # The second answer differs, and comes too late.
         await answer(first, bob, forged)
         await released(bob, deliveries)
 
@@ -500,7 +507,7 @@ async def test_a_batch_is_answered_by_whom_it_was_sent_to_and_once(
 async def test_a_batch_that_is_refused_is_repeated_as_single_messages(
     prosody: Prosody, condition: str, kind: str
 ) -> None:
-    """In either step: it may be the batch that was not understood."""
+    """In either step: the peer may not have understood the batch."""
     async with gathered(prosody) as (_, bob, deliveries, first):
         await say_error(first, bob, condition, kind)
         for _ in deliveries:
@@ -522,7 +529,7 @@ async def test_a_batch_that_is_refused_is_repeated_as_single_messages(
 async def test_any_other_peer_sees_the_form_of_the_text(
     prosody: Prosody, features: tuple[str, ...]
 ) -> None:
-    """Batches are for whom has said that he knows them, and our marks."""
+    """Batches are only for peers that advertise them, and our marks."""
     async with peers(prosody, features, retry_first_s=NEVER_S, retry_max_s=NEVER_S) as (
         alice,
         bob,

@@ -1,4 +1,4 @@
-"""Batches that a raw peer sends, well or badly, and what it is answered (BATCH.md)."""
+"""Batches that a raw peer sends, correct or not, and their answers (BATCH.md)."""
 
 import asyncio
 from typing import Any
@@ -38,7 +38,7 @@ from xep_qos import XEP_QOS
 
 
 async def held(alice: RawClient, to: str, count: int) -> dict[str, str]:
-    """Offer so many in a batch; the holds by msgId."""
+    """Offer this many in a batch; returns the holds by msgId."""
     offered = await ask(alice, to, batch(*offers(range(count))))
     assert answers(offered) == {f"i{number}": "received" for number in range(count)}
     return holds(offered)
@@ -53,14 +53,14 @@ def releases(held: dict[str, str]) -> list[str]:
 
 
 def release(msg_id: str, hold: str) -> str:
-    """A `deliver` as it stands in a batch."""
+    """A `deliver` in the form for a batch."""
     return f"<deliver xmlns='{QOS}' msgId='{msg_id}' hold='{hold}'/>"
 
 
 async def test_a_batch_is_answered_by_one_result_with_all_answers(
     prosody: Prosody,
 ) -> None:
-    """Each as it would have been alone."""
+    """Each answer is the same as alone."""
     async with raw(prosody, "alice/a") as alice, device(prosody, "bob/b") as bob:
         given = await held(alice, bob.jid, 2)
         assert list(given) == ["m0", "m1"]
@@ -95,7 +95,7 @@ async def test_a_batch_is_answered_by_one_result_with_all_answers(
 
 
 async def test_a_message_may_come_in_a_batch_and_alone(prosody: Prosody) -> None:
-    """A repeat is the same message, whichever way it comes."""
+    """A repeat is the same message, in a batch or alone."""
     async with raw(prosody, "alice/a") as alice, device(prosody, "bob/b") as bob:
         given = await held(alice, bob.jid, 2)
         again = await ask(alice, bob.jid, assured("m0", mark="s"))
@@ -109,7 +109,7 @@ async def test_a_message_may_come_in_a_batch_and_alone(prosody: Prosody) -> None
 
 
 async def test_a_malformed_request_is_refused_alone(prosody: Prosody) -> None:
-    """What is well-formed in the same batch is taken."""
+    """Well-formed requests in the same batch are accepted."""
     async with (
         raw(prosody, "alice/a") as alice,
         raw(prosody, "carol/log") as log,
@@ -150,7 +150,7 @@ MALFORMED = {
 async def test_a_malformed_batch_is_refused_as_a_whole(
     prosody: Prosody, content: str
 ) -> None:
-    """One answer, one event, and nothing of it is held."""
+    """One answer, one report, and nothing of it is held."""
     async with (
         raw(prosody, "alice/a") as alice,
         raw(prosody, "carol/log") as log,
@@ -165,7 +165,7 @@ async def test_a_malformed_batch_is_refused_as_a_whole(
 async def test_a_batch_without_a_usable_id_is_not_answered_by_it(
     prosody: Prosody,
 ) -> None:
-    """An answer would have to repeat it, and could end our own stream."""
+    """An answer would repeat the id, and could end our own stream."""
     async with raw(prosody, "alice/a") as alice, device(prosody, "bob/b") as bob:
         await alice.send(
             f"<iq type='set' id='{'i' * 1025}' to='{bob.jid}'>"
@@ -180,7 +180,7 @@ async def test_a_batch_without_a_usable_id_is_not_answered_by_it(
 async def test_the_feature_is_advertised_unless_it_is_off(
     prosody: Prosody, off: bool
 ) -> None:
-    """Who is sent one nevertheless says that he does not know it."""
+    """An endpoint without batches answers that it does not support them."""
     options: dict[str, Any] = {"batch_max": 1} if off else {}
     async with (
         raw(prosody, "alice/a") as alice,
@@ -201,7 +201,7 @@ async def test_the_feature_is_advertised_unless_it_is_off(
 
 
 async def test_a_quota_is_counted_by_the_message(prosody: Prosody) -> None:
-    """What is over it is refused, and only that, with one event for all."""
+    """Only messages over the quota are refused, with one report for all."""
     async with (
         raw(prosody, "alice/a") as alice,
         raw(prosody, "carol/log") as log,
@@ -218,7 +218,7 @@ async def test_a_quota_is_counted_by_the_message(prosody: Prosody) -> None:
 async def test_a_stranger_has_no_more_from_a_batch_than_from_its_requests(
     prosody: Prosody,
 ) -> None:
-    """Each is refused; all of it is one event."""
+    """Each request is refused, and all of it is one report."""
     async with (
         raw(prosody, "mallory/m") as mallory,
         raw(prosody, "carol/log") as log,
@@ -234,7 +234,7 @@ async def test_a_stranger_has_no_more_from_a_batch_than_from_its_requests(
 
 
 async def test_a_slow_handler_holds_up_its_own_message_only(prosody: Prosody) -> None:
-    """The others are answered; its answer comes when it is there, by its own id."""
+    """The other requests are answered; its own answer comes later, by its id."""
     async with raw(prosody, "alice/a") as alice, device(prosody, "bob/b") as bob:
         slow: dict[str, asyncio.Future[None]] = {}
 
@@ -256,7 +256,7 @@ async def test_a_slow_handler_holds_up_its_own_message_only(prosody: Prosody) ->
         slow["2"].set_result(None)
         late = await alice.expect(alone("d2"))
         assert (late.get("type"), child(late)) == ("result", "hold")
-        # Asked again meanwhile, it is answered both ways.
+        # A repeat in between is answered in both ways.
         repeat = deliver("m1", mark="s", hold=given["m1"])
         await alice.send(f"<iq type='set' id='r' to='{bob.jid}'>{repeat}</iq>")
         await synced(alice, bob.jid)
@@ -272,7 +272,7 @@ async def test_a_slow_handler_holds_up_its_own_message_only(prosody: Prosody) ->
 async def test_a_batch_of_slow_ones_is_answered_from_the_first_on(
     prosody: Prosody,
 ) -> None:
-    """No result without an answer in it."""
+    """There is no result without an answer in it."""
     async with raw(prosody, "alice/a") as alice, device(prosody, "bob/b") as bob:
         taken: list[asyncio.Future[None]] = []
 
@@ -298,7 +298,7 @@ async def test_a_batch_of_slow_ones_is_answered_from_the_first_on(
 async def test_answers_too_long_for_one_stanza_do_not_end_our_stream(
     prosody: Prosody,
 ) -> None:
-    """They repeat what the peer chose, and escaped it grows."""
+    """They repeat text that the peer chose, and escaping makes it longer."""
     async with (
         raw(prosody, "alice/a") as alice,
         device(prosody, "bob/b", quota_messages=1_000) as bob,
@@ -325,7 +325,7 @@ async def test_answers_too_long_for_one_stanza_do_not_end_our_stream(
 async def test_what_is_stopped_refuses_each_request_of_a_batch(
     prosody: Prosody,
 ) -> None:
-    """Nothing is confirmed that is not kept; the sender tries again."""
+    """A message that is not kept must not be confirmed; the sender tries again."""
     async with raw(prosody, "alice/a") as alice, device(prosody, "bob/b") as bob:
         bob.qos.stop_receiving()
         refused = await ask(alice, bob.jid, batch(*offers([0, 1])))

@@ -1,8 +1,8 @@
-"""What a server's error proves of a message at level acknowledged, and what it does not.
+"""What a server's error proves about a message at level acknowledged.
 
 A receiver with stream management (XEP-0198) gets a request and loses its connection
 before it has acknowledged the request. Its server returns the request to the sender, as
-if it had not arrived: ejabberd with the same condition as for a device that is away.
+if it had not arrived: ejabberd with the same condition as for an absent device.
 """
 
 import contextlib
@@ -22,13 +22,13 @@ ACCOUNTS = {"alice": "secret of alice", "bob": "secret of bob"}
 ROSTERS = mutual(("alice", "bob"))
 BOB_B = "bob@localhost/b"
 
-#: What each server says of a request that a lost connection had got.
+#: Each server's condition for a request that a lost connection had received.
 BOUNCED = {Ejabberd: "service-unavailable", Prosody: "recipient-unavailable"}
 
 
 @contextlib.asynccontextmanager
 async def managed_peer(server: XmppServer) -> AsyncIterator[RawClient]:
-    """A receiver with stream management, which will not resume."""
+    """A receiver with stream management that will not resume."""
     bob = RawClient(BOB_B, ACCOUNTS["bob"], port=server.c2s_port)
     await bob.connect()
     try:
@@ -49,7 +49,7 @@ def has(tag: str) -> Predicate:
 async def test_what_a_lost_connection_had_got_is_never_said_to_be_not_delivered(
     kind: type[Ejabberd | Prosody], tmp_path: Path
 ) -> None:
-    """The receiver has it; that it is not delivered can only be said of other cases."""
+    """The receiver has it: *not delivered* would be false."""
     async with (
         kind(tmp_path, accounts=ACCOUNTS, rosters=ROSTERS) as server,
         device(server, "alice/a", retry_first_s=60.0, retry_max_s=60.0) as alice,

@@ -49,7 +49,7 @@ async def pair(
 
 
 def rows(path: Path, sql: str) -> list[tuple[object, ...]]:
-    """What a reader of the file sees."""
+    """The rows that a reader of the file sees."""
     with closing(sqlite3.connect(path)) as db:
         return db.execute(sql).fetchall()
 
@@ -85,7 +85,7 @@ async def test_a_consumer_gets_what_matches_and_handlers_get_the_rest(
 async def test_a_matcher_of_slixmpp_can_say_what_a_consumer_takes(
     prosody: Prosody, tmp_path: Path
 ) -> None:
-    """As it does for handlers. Level acknowledged is not for consumers."""
+    """As for handlers. Consumers get no messages at level acknowledged."""
     async with pair(prosody, tmp_path) as (alice, bob):
         got: list[str] = []
 
@@ -108,7 +108,7 @@ async def test_a_matcher_of_slixmpp_can_say_what_a_consumer_takes(
 async def test_one_that_raises_undoes_its_writes_and_is_tried_again(
     prosody: Prosody, tmp_path: Path
 ) -> None:
-    """The sender waits, and is told when it is done."""
+    """The sender waits, and is told when the consumer has succeeded."""
     async with pair(prosody, tmp_path) as (alice, bob):
         tries = itertools.count(1)
 
@@ -130,7 +130,7 @@ async def test_one_that_raises_undoes_its_writes_and_is_tried_again(
 async def test_one_that_fails_too_often_is_parked_until_an_operator_decides(
     prosody: Prosody, tmp_path: Path
 ) -> None:
-    """Released it is done, and dropped it is not delivered; those behind it go on."""
+    """A released message is done, a dropped one is not delivered; later ones go on."""
     async with pair(prosody, tmp_path) as (alice, bob):
         got: list[str] = []
         broken = {"bad", "worse"}
@@ -154,7 +154,7 @@ async def test_one_that_fails_too_often_is_parked_until_an_operator_decides(
         assert got == ["good", "bad"]
         bob.qos.drop_parked(worse.msg_id)
         outcome = await outcome_of(worse)
-        # She has asked more than once, and cannot know what became of it.
+        # The sender has asked more than once, and cannot know the result.
         assert outcome.status in {OutgoingState.IN_DOUBT, OutgoingState.NOT_DELIVERED}
         assert got == ["good", "bad"]
         with pytest.raises(UnknownMessage):
@@ -164,7 +164,7 @@ async def test_one_that_fails_too_often_is_parked_until_an_operator_decides(
 async def test_a_parked_message_whose_id_others_have_used_takes_its_sender(
     prosody: Prosody, tmp_path: Path
 ) -> None:
-    """Small devices count from 1: what is dropped must not be the message of another."""
+    """Small devices count from 1: the message of another sender must not be dropped."""
     async with (
         pair(prosody, tmp_path) as (alice, bob),
         device(prosody, "alice/phone") as phone,
@@ -193,7 +193,7 @@ async def test_a_parked_message_whose_id_others_have_used_takes_its_sender(
 async def test_a_handler_may_send_but_not_while_its_transaction_is_open(
     prosody: Prosody, tmp_path: Path
 ) -> None:
-    """It would wait for its own commit; so it is told, and not stopped for ever."""
+    """It would wait for its own commit, so it gets an error."""
     async with pair(prosody, tmp_path) as (alice, bob):
         problems: list[str] = []
 
@@ -215,7 +215,7 @@ async def test_a_handler_may_send_but_not_while_its_transaction_is_open(
 async def test_what_is_refused_while_a_transaction_is_open_leaves_nothing_behind(
     prosody: Prosody, tmp_path: Path
 ) -> None:
-    """A consumer that sends too late is tried again: each try took a place for ever."""
+    """Each retry of such a consumer took up a place in the window for ever."""
     async with pair(prosody, tmp_path) as (alice, bob):
         todo: list[Callable[[], Awaitable[object]]] = []
         problems: list[Exception] = []
@@ -258,7 +258,7 @@ async def test_what_is_refused_while_a_transaction_is_open_leaves_nothing_behind
 
 
 async def test_what_cannot_be_is_said_when_it_is_asked_for(prosody: Prosody) -> None:
-    """A memory store has no transactions, and two consumers have two names."""
+    """A memory store has no transactions, and two consumers need two names."""
     async with (
         make_device(prosody, "bob/lamp") as bob,
         device(prosody, "alice/desk") as alice,

@@ -1,8 +1,8 @@
 """Sender and receiver are killed again and again, and nothing is lost or doubled.
 
-Real processes, SIGKILL, a real server, stores on disk. Which of them dies where is
-decided by a seed; the exact moment is not, so a failure may need some runs to show
-again: `QOS_SEEDS=20 pytest tests/live/test_crash_kill.py`.
+Real processes, SIGKILL, a real server, stores on disk. A seed decides which of them
+dies where. The exact moment is not determined, so a failure may need several runs to
+appear again: `QOS_SEEDS=20 pytest tests/live/test_crash_kill.py`.
 """
 
 import os
@@ -18,12 +18,12 @@ pytestmark = [pytest.mark.crash, pytest.mark.timeout(150)]
 
 
 def seeds() -> range:
-    """More of them on demand."""
+    """More seeds on demand."""
     return range(int(os.environ.get("QOS_SEEDS", "1")))
 
 
 async def check(pair: Pair, *, rounds: int) -> None:
-    """Kill, and compare what was accepted with what was taken."""
+    """Kill, and compare the accepted messages with the received ones."""
     await pair.run(rounds)
     sent, got = pair.log("sender"), pair.log("receiver")
     accepted = {entry["body"] for entry in sent if entry["event"] == "accepted"}
@@ -35,12 +35,12 @@ async def check(pair: Pair, *, rounds: int) -> None:
     assert accepted - taken.keys() == set(), "lost"
     twice = {body for body, count in taken.items() if count > 1}
     assert {body for body in twice if body.startswith("assured")} == set(), "doubled"
-    # A sender that says delivered is right, and between ours there is no doubt.
+    # "Delivered" is always true, and between our endpoints there is no doubt.
     assert statuses == {"delivered"}
     assert ended <= taken.keys()
     assert unknown & accepted == set(), "forgotten"
     assert "Traceback" not in pair.stderr
-    # The test would prove nothing if little had happened.
+    # With few events the test would prove nothing.
     assert len(accepted) >= 2 * rounds
     if rounds > len(DEATHS):
         assert any(entry["event"] == "skipped" for entry in got)
@@ -50,7 +50,7 @@ async def check(pair: Pair, *, rounds: int) -> None:
 async def test_nothing_assured_is_lost_or_doubled_by_kills_with_sqlite(
     prosody: Prosody, tmp_path: Path, seed: int
 ) -> None:
-    """The promise in one sentence, at the points where it costs most to keep."""
+    """The main promise, at the points where it is hardest to keep."""
     await check(Pair(prosody, tmp_path, seed=seed, store="sqlite"), rounds=30)
 
 
@@ -58,5 +58,5 @@ async def test_nothing_assured_is_lost_or_doubled_by_kills_with_sqlite(
 async def test_nothing_assured_is_lost_or_doubled_by_kills_with_files(
     prosody: Prosody, tmp_path: Path, seed: int
 ) -> None:
-    """A folder of files keeps it as well."""
+    """With a folder of files it holds as well."""
     await check(Pair(prosody, tmp_path, seed=1_000 + seed, store="files"), rounds=8)

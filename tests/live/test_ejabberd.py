@@ -1,6 +1,6 @@
-"""Messages and queues on ejabberd, and the harness that runs it.
+"""Messages and queues on ejabberd, and the class that runs it.
 
-It takes some seconds to start, so each test proves a little more than one sentence.
+It takes some seconds to start, so each test proves a little more than its name says.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ TLS: tuple[Tls, ...] = ("starttls", "direct")
 
 
 def server_in(folder: Path) -> Ejabberd:
-    """Words that Erlang would take for something else, if it were let."""
+    """Names that Erlang would misread if they were not quoted."""
     return Ejabberd(
         folder,
         accounts={"alice": 'secret "of\\ älice', "bob": "secret of bob"},
@@ -48,7 +48,7 @@ async def ejabberd(tmp_path: Path) -> AsyncIterator[Ejabberd]:
 
 @contextlib.asynccontextmanager
 async def working(server: Ejabberd, folder: Path) -> AsyncIterator[Worker]:
-    """A queue service, a node of it, and a worker there."""
+    """A queue service with a node and a worker."""
     async with (
         served(server, folder, jid=QUEUE),
         connected_client(server, "alice/boss", {"xep_0254": {}}, tls="direct") as alice,
@@ -67,7 +67,7 @@ async def working(server: Ejabberd, folder: Path) -> AsyncIterator[Worker]:
 async def test_all_levels_and_a_queue_item_arrive_over_ejabberd(
     ejabberd: Ejabberd, tmp_path: Path
 ) -> None:
-    """What was only ever tried with one server may be a habit of that server."""
+    """Results with one server only may depend on that server."""
     async with (
         device(ejabberd, "alice/a", smacks=True, tls="starttls") as alice,
         device(ejabberd, "bob/b", tls="direct") as bob,
@@ -79,7 +79,7 @@ async def test_all_levels_and_a_queue_item_arrive_over_ejabberd(
         job = await anext(worker)
         async with job:
             assert job.id == "i"
-    # A login that went through without would prove nothing about TLS.
+    # A login without TLS would prove nothing about TLS.
     ejabberd.ca_file = None
     for tls in TLS:
         with pytest.raises(LoginError):
@@ -88,7 +88,7 @@ async def test_all_levels_and_a_queue_item_arrive_over_ejabberd(
 
 
 class Alone(Ejabberd):
-    """It speaks with no other server, and says so of a component that is away."""
+    """ejabberd without s2s, which says so for an absent component."""
 
     def _config(self) -> dict[str, object]:
         return {**super()._config(), "s2s_access": "none"}
@@ -97,7 +97,7 @@ class Alone(Ejabberd):
 async def test_what_ejabberd_says_for_a_service_that_is_away_decides_nothing(
     tmp_path: Path,
 ) -> None:
-    """Its `forbidden` is no word of the service, which has the item and the lock."""
+    """Its `forbidden` is not from the service, which has the item and the lock."""
     folder = tmp_path / "ejabberd"
     folder.mkdir()
     accounts = {"bob": "secret of bob"}
@@ -127,7 +127,7 @@ async def test_what_ejabberd_says_for_a_service_that_is_away_decides_nothing(
 async def test_each_component_of_ejabberd_gets_what_is_for_its_own_domain(
     tmp_path: Path,
 ) -> None:
-    """Or a second component answers requests to the queue service, in its name."""
+    """Otherwise a second component could answer requests to the queue service."""
     folder = tmp_path / "ejabberd"
     folder.mkdir()
     accounts = {"bob": "secret of bob"}
@@ -147,7 +147,7 @@ async def test_each_component_of_ejabberd_gets_what_is_for_its_own_domain(
 async def test_a_killed_ejabberd_starts_again_and_no_other_takes_its_ports(
     ejabberd: Ejabberd, tmp_path: Path
 ) -> None:
-    """The campaign kills it again and again, and beside it there are other tests."""
+    """The campaign kills it again and again, beside other tests."""
     await ejabberd.kill()
     await ejabberd.start()
     async with connected_client(ejabberd, "alice/a", tls="starttls") as alice:
@@ -165,7 +165,7 @@ async def test_a_killed_ejabberd_starts_again_and_no_other_takes_its_ports(
 async def test_a_missing_ejabberd_is_a_failure_with_one_clear_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It says what to install."""
+    """The line says what to install."""
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(EjabberdError, match=r"^ejabberd is not installed .*\.?$"):
         await server_in(tmp_path).start()

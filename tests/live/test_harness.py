@@ -1,4 +1,4 @@
-"""The live tests stand on this harness, so it is tested first."""
+"""Tests of the servers and clients that the live tests use."""
 
 import asyncio
 import contextlib
@@ -225,8 +225,8 @@ async def test_a_stanza_over_the_limit_ends_the_stream(
     server = await make_prosody(stanza_bytes_max=20_000)
     for connect in (raw_component(server), raw(server, "alice/a")):
         async with connect as stream:
-            # Prosody reads 8 KiB at a time and counts a stanza only until it is whole,
-            # so one that is just over the limit may pass.
+            # Prosody reads 8 KiB at a time, and checks the size of a stanza only until
+            # it is complete. One that is just over the limit may pass.
             for length in (19_000, 50_000):
                 await stream.send(
                     f"<iq from='{stream.jid}' to='localhost' type='get' id='{length}'>"
@@ -257,7 +257,7 @@ async def test_a_server_that_cannot_start_shows_its_log(
 async def test_a_port_that_is_taken_is_noticed(
     prosody: Prosody, tmp_path: Path
 ) -> None:
-    """Else a test would talk to the server of another test."""
+    """Otherwise a test would talk to the server of another test."""
     second = Prosody(tmp_path, accounts=prosody.accounts)
     second.c2s_port = prosody.c2s_port
     with pytest.raises(ProsodyError, match="ports"):
@@ -305,7 +305,7 @@ async def test_a_missing_prosody_is_a_failure_with_one_clear_line(
 
 
 async def test_nothing_is_left_when_clients_are_closed(prosody: Prosody) -> None:
-    gc.collect()  # What another test has left is not to be missed here.
+    gc.collect()  # Objects of other tests must not be collected later.
     before = asyncio.all_tasks()
     descriptors = os.listdir("/proc/self/fd")
     for _ in range(3):
@@ -322,7 +322,7 @@ async def test_nothing_is_left_when_clients_are_closed(prosody: Prosody) -> None
 
 
 def _is_alive(pid: int) -> bool:
-    """Whether there is such a process, one that only waits to be reaped excepted."""
+    """Whether the process runs; a zombie does not count."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Who may what at a queue: affiliations, access models, and subscriptions."""
+"""Rights at a queue: affiliations, access models, and subscriptions."""
 
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
@@ -60,7 +60,7 @@ def configure(node: str, config: Mapping[str, str]) -> str:
 
 
 async def test_only_owners_do_what_owners_do(queues: Served) -> None:
-    """A publisher and a member are not; a node that is not there is not found."""
+    """A publisher and a member are no owners; a missing node is not found."""
     async with peers(queues, "alice/a", "bob/b", "carol/c", "mallory/m") as found:
         alice, *others = found
         await alice.create(NODE)
@@ -92,7 +92,7 @@ async def test_only_owners_do_what_owners_do(queues: Served) -> None:
 async def test_affiliations_decide_who_may_publish_and_subscribe(
     queues: Served, model: str
 ) -> None:
-    """queue.md: open, whitelist; an outcast may nothing."""
+    """queue.md: open, whitelist; an outcast has no rights."""
     may: dict[str, tuple[bool, bool]] = {
         "owner": (True, True),
         "publisher": (True, True),
@@ -121,7 +121,7 @@ async def test_affiliations_decide_who_may_publish_and_subscribe(
                     assert Refused.of(answer) == denied
                     assert PRIVATE not in ET.tostring(answer, encoding="unicode")
             if what == "none" and model == "whitelist":
-                # Without options a stranger does not even get their form.
+                # A stranger does not even get the options form.
                 assert await bob.refused(subscribe(NODE, bob.jid, None)) == CLOSED
         await alice.done(configure(NODE, {"pubsub#publish_model": "open"}))
         assert await bob.refused(publish(NODE, item("9"))) == FORBIDDEN
@@ -176,7 +176,10 @@ async def test_affiliations_are_listed_for_oneself_and_for_the_owner(
 async def test_an_affiliation_is_of_the_account_however_its_jid_is_written(
     queues: Served,
 ) -> None:
-    """RFC 7622: a JID has one form; an outcast in capitals is the same outcast."""
+    """RFC 7622: a JID has one normal form.
+
+    An outcast in capitals is the same outcast.
+    """
     async with peers(queues, "alice/a", "bob/b") as (alice, bob):
         await alice.create(NODE)
         for jid in ("Bob@Localhost", "bob@localhost/some"):
@@ -191,7 +194,7 @@ async def test_an_affiliation_is_of_the_account_however_its_jid_is_written(
 
 
 async def test_subscriptions_are_ones_own(queues: Served) -> None:
-    """XEP-0060 §6: nobody subscribes, looks into or ends those of others."""
+    """XEP-0060 §6: nobody makes, sees or ends the subscriptions of others."""
     async with peers(queues, "alice/a", "bob/b", "carol/c") as (alice, bob, carol):
         await alice.create(NODE)
         await alice.create("other")
@@ -226,7 +229,7 @@ async def test_subscriptions_are_ones_own(queues: Served) -> None:
 
 
 async def test_a_node_has_so_many_affiliations_and_no_more(queues: Served) -> None:
-    """Each is written with the node; a list over the limit changes nothing."""
+    """All of them are written with the node; a list over the limit changes nothing."""
 
     def change(count: int) -> str:
         each = "".join(
@@ -250,7 +253,7 @@ async def test_a_node_has_so_many_affiliations_and_no_more(queues: Served) -> No
 
 
 def affiliate(*affiliations: tuple[str, str]) -> str:
-    """A request to change affiliations, by JID as it is written."""
+    """A request to change affiliations, with JIDs as they are written."""
     each = "".join(
         f"<affiliation jid='{jid}' affiliation='{what}'/>" for jid, what in affiliations
     )
@@ -258,7 +261,7 @@ def affiliate(*affiliations: tuple[str, str]) -> str:
 
 
 async def test_a_node_is_shown_to_who_may_use_it(queues: Served) -> None:
-    """To a stranger its name is one of nothing; XEP-0060 says what he may ask for."""
+    """To a stranger it looks like a missing node; XEP-0060 says what he may ask for."""
     async with peers(queues, "alice/a", "bob/b", "mallory/m") as found:
         alice, bob, mallory = found
         await alice.create(NODE, {"pubsub#access_model": "whitelist"})
@@ -279,7 +282,7 @@ async def test_a_node_is_shown_to_who_may_use_it(queues: Served) -> None:
 
 
 async def test_two_spellings_of_one_jid_are_refused(queues: Served) -> None:
-    """The last would win, and an owner may have meant the first."""
+    """The last one would win, but an owner may have meant the first."""
     async with peers(queues, "alice/a") as (alice,):
         await alice.create(NODE)
         for other in ("BOB@localhost", "bob@LOCALHOST.", "bob@localhost/1"):
@@ -294,7 +297,7 @@ async def test_two_spellings_of_one_jid_are_refused(queues: Served) -> None:
 async def test_an_outcast_is_one_however_he_is_spelled(
     queues: Served, name: str
 ) -> None:
-    """RFC 7622 §3.2: the dot at the end of a domain is no part of it."""
+    """RFC 7622 §3.2: the final dot is not part of a domain."""
     async with peers(queues, "alice/a", "bob/b") as (alice, bob):
         await alice.create(NODE)
         await bob.subscribe(NODE)

@@ -1,7 +1,7 @@
-"""Peers that mean no good, or are broken: each is answered, and the others are served.
+"""Malicious or broken peers: each gets an answer, and the others are served.
 
-After each of them a worker still gets an item (`works`): nothing here may end the
-stream that all nodes depend on.
+After each attack a worker still gets an item (`works`): nothing may end the stream on
+which all nodes depend.
 """
 
 import asyncio
@@ -62,7 +62,7 @@ async def queues(server: Prosody, tmp_path: Path) -> AsyncIterator[Served]:
 
 
 async def works(owner: Peer, worker: Peer, node: str = NODE) -> None:
-    """An item goes its way."""
+    """Prove that an item is still delivered and accepted."""
     await worker.subscribe(node, 100)
     (item_id,) = await owner.publish(node, item(payload="works"))
     while True:
@@ -77,7 +77,7 @@ async def works(owner: Peer, worker: Peer, node: str = NODE) -> None:
 
 @pytest.mark.parametrize("kind", ["get", "set"])
 async def test_what_is_no_request_is_a_bad_request(queues: Served, kind: str) -> None:
-    """No child, two, one of nobody's, and what only looks like one."""
+    """No child, two children, an unknown one, and one that only looks like a request."""
     one = f"<retract node='{NODE}'><item id='1'/></retract>"
     async with peers(queues, "alice/a", "bob/b") as (alice, bob):
         await alice.create(NODE)
@@ -94,7 +94,7 @@ async def test_what_is_no_request_is_a_bad_request(queues: Served, kind: str) ->
 
 
 async def test_what_lacks_something_is_refused_by_name(queues: Served) -> None:
-    """XEP-0060's own conditions, where it has them."""
+    """With XEP-0060's own conditions, where it has them."""
 
     def bad(pubsub_condition: str = "") -> Refused:
         return Refused("modify", "bad-request", pubsub_condition)
@@ -173,7 +173,7 @@ async def test_what_lacks_something_is_refused_by_name(queues: Served) -> None:
 async def test_a_bad_attribute_of_an_item_is_a_bad_request(
     queues: Served, name: str, values: tuple[str, ...]
 ) -> None:
-    """Never a default in its place."""
+    """It is never replaced by a default."""
     async with peers(queues, "alice/a") as (alice,):
         await alice.create(NODE)
         for value in values:
@@ -187,7 +187,7 @@ async def test_a_bad_attribute_of_an_item_is_a_bad_request(
 
 
 async def test_an_item_that_is_too_large_is_refused(queues: Served) -> None:
-    """Its event would not go through a stream; the largest one does."""
+    """Its event would not fit through a stream; the largest allowed item does."""
     async with peers(queues, "alice/a", "bob/b") as (alice, bob):
         await alice.create(NODE)
         most = 200 * 1024 - len("<x xmlns='urn:x'></x>")
@@ -203,7 +203,7 @@ async def test_an_item_that_is_too_large_is_refused(queues: Served) -> None:
 
 
 async def test_names_have_an_end(queues: Served) -> None:
-    """Node, item, token, subid, JID: long ones are kept for good, and repeated."""
+    """Node, item, token, subid, JID: long ones would be kept and repeated."""
     long, longer = "n" * 1024, "n" * 1025
     async with peers(queues, "alice/a", "bob/b") as (alice, bob):
         await alice.create(long)
@@ -234,7 +234,7 @@ async def test_names_have_an_end(queues: Served) -> None:
 
 
 async def test_a_request_with_an_id_without_end_harms_nobody(queues: Served) -> None:
-    """An answer would have to repeat it."""
+    """An answer would have to repeat the id."""
     async with peers(queues, "alice/a", "bob/b", "mallory/m") as found:
         alice, bob, mallory = found
         await alice.create(NODE)
@@ -251,7 +251,7 @@ async def test_a_request_with_an_id_without_end_harms_nobody(queues: Served) -> 
 
 
 async def test_a_request_has_so_many_items_and_no_more(queues: Served) -> None:
-    """All that is named is named again in the answer, and in an event."""
+    """All ids are repeated in the answer and in an event."""
     async with peers(queues, "alice/a", "bob/b") as (alice, bob):
         await alice.create(NODE)
         ids = [str(number) for number in range(1000)]
@@ -275,7 +275,7 @@ async def test_a_request_has_so_many_items_and_no_more(queues: Served) -> None:
 
 
 async def test_a_flood_of_items_ends_at_the_limit(queues: Served) -> None:
-    """Each one over it is refused, and the next worker makes room again."""
+    """Each item over it is refused; the next worker makes room again."""
     async with peers(queues, "alice/a", "bob/b", "mallory/m") as found:
         alice, bob, mallory = found
         await alice.create(NODE, {"queue#max_items": "20"})
@@ -295,7 +295,7 @@ async def test_a_flood_of_items_ends_at_the_limit(queues: Served) -> None:
 
 
 async def test_a_flood_of_requests_leaves_others_served(queues: Served) -> None:
-    """Refused ones, large ones, and all at once: bob's retract is answered meanwhile."""
+    """Refused, large and simultaneous requests: meanwhile bob's retract is answered."""
     async with peers(queues, "alice/a", "bob/b", "mallory/m") as found:
         alice, bob, mallory = found
         await alice.create(NODE, EAGER)
@@ -329,12 +329,12 @@ _DEEP = 10_000
 
 
 def deep(name: str = "d") -> str:
-    """An element in an element in an element."""
+    """Nested elements."""
     return f"<{name}>" * _DEEP + f"</{name}>" * _DEEP
 
 
 def wide(name: str = "w", attributes: int = 1000) -> str:
-    """An element with so many attributes."""
+    """An element with this many attributes."""
     given = " ".join(f"a{number}='{number}'" for number in range(attributes))
     return f"<{name} {given}/>"
 
@@ -359,7 +359,7 @@ def wide(name: str = "w", attributes: int = 1000) -> str:
 async def test_deep_and_wide_xml_is_answered(
     queues: Served, content: str, made: object
 ) -> None:
-    """Whatever the answer is; each place where we look into a request."""
+    """Any answer is fine, at each place where we read a request."""
     assert callable(made)
     async with peers(queues, "alice/a", "bob/b") as (alice, bob):
         await alice.create(NODE)
@@ -372,7 +372,7 @@ async def test_deep_and_wide_xml_is_answered(
 
 
 async def test_a_wide_payload_comes_as_it_was(queues: Served) -> None:
-    """A thousand attributes are legal; only their order is nobody's."""
+    """A thousand attributes are legal; only their order may change."""
     async with peers(queues, "alice/a", "bob/b") as (alice, bob):
         await alice.create(NODE)
         await alice.done(publish(NODE, f"<item id='1'>{wide()}</item>"))
@@ -405,7 +405,7 @@ async def test_a_wide_payload_comes_as_it_was(queues: Served) -> None:
 async def test_names_of_any_characters_are_taken_as_they_are(
     queues: Served, name: str
 ) -> None:
-    """Node and item: no normal form, no quoting, nothing lost on the way."""
+    """Node and item: no normal form, no quoting, no loss."""
     async with peers(queues, "alice/a", "bob/b") as (alice, bob):
         await alice.create("letters")
         await alice.create(name, EAGER | {"queue#dead_letter_node": "letters"})
@@ -427,7 +427,7 @@ async def test_names_of_any_characters_are_taken_as_they_are(
 
 
 async def test_a_reason_is_cut_and_harmless(queues: Served) -> None:
-    """A worker's words are kept in the history, and shown to owners."""
+    """A worker's text is kept in the history, and shown to owners."""
     async with peers(queues, "alice/a", "bob/b") as (alice, bob):
         await alice.create(NODE)
         await bob.subscribe(NODE)
@@ -445,7 +445,7 @@ async def test_a_reason_is_cut_and_harmless(queues: Served) -> None:
 
 
 async def test_other_stanzas_change_nothing(queues: Served) -> None:
-    """Presences, answers and errors that nobody asked for, events of a service."""
+    """Presences, unexpected answers and errors, events of a service."""
     async with peers(queues, "alice/a", "bob/b", "mallory/m") as found:
         alice, bob, mallory = found
         await alice.create(NODE)
@@ -481,7 +481,7 @@ async def test_other_stanzas_change_nothing(queues: Served) -> None:
 
 
 async def test_a_bounce_is_of_ones_own_event(queues: Served) -> None:
-    """A worker that sends an event back has released it; a second time is nothing."""
+    """A worker that returns an event has released it; a second bounce has no effect."""
     async with peers(queues, "alice/a", "bob/b", "carol/c") as (alice, bob, carol):
         await alice.create(NODE, EAGER)
         await bob.subscribe(NODE)
@@ -505,7 +505,7 @@ async def test_a_bounce_is_of_ones_own_event(queues: Served) -> None:
 async def test_a_form_with_many_fields_is_read_or_refused(
     queues: Served, count: int
 ) -> None:
-    """Those of other services are passed over, however many."""
+    """Fields of other services are ignored, however many."""
     async with peers(queues, "alice/a", "bob/b") as (alice, bob):
         await alice.create(NODE)
         for form_type, content in (

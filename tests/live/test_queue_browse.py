@@ -1,4 +1,4 @@
-"""XEP-0060 and XEP-0030 around the queue: what there is, and what is not offered."""
+"""XEP-0060 and XEP-0030 around the queue: what is offered, and what is not."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
@@ -67,7 +67,7 @@ def create(node: str, config: Mapping[str, str] | None = None) -> str:
 
 
 async def test_a_browse_locks_nothing_and_shows_each_item_once(queues: Served) -> None:
-    """AMQP's copy: page by page (XEP-0059), in the order of publishing."""
+    """As AMQP's copy mode: page by page (XEP-0059), in the order of publishing."""
 
     async def page(peer: Peer, more: str, of: str = "") -> tuple[list[str], str, str]:
         content = f"<items node='{NODE}'{of}/><set xmlns='{RSM}'>{more}</set>"
@@ -86,7 +86,7 @@ async def test_a_browse_locks_nothing_and_shows_each_item_once(queues: Served) -
             assert (len(found), count) == (size, "7")
             shown, after = shown + found, last
             if found:
-                # An item that goes meanwhile makes no gap and no repeat.
+                # An item that ends meanwhile causes no gap and no repeat.
                 assert last
         assert shown == ids
         assert (await page(bob, "<max>0</max>"))[0] == []
@@ -103,7 +103,7 @@ async def test_a_browse_locks_nothing_and_shows_each_item_once(queues: Served) -
         states = {name: q["state"] for name, q in (await bob.browse(NODE)).items()}
         assert states.pop("0") == "acquired"
         assert set(states.values()) == {"available"}
-        # Who has it is for owners.
+        # Only owners see the holder.
         assert "holder" not in (await bob.browse(NODE))["0"]
         assert (await alice.browse(NODE))["0"]["holder"] == bob.jid
 
@@ -127,7 +127,7 @@ async def test_a_browse_locks_nothing_and_shows_each_item_once(queues: Served) -
 async def test_a_browse_that_is_not_understood_is_refused(
     queues: Served, content: str, refusal: Refused
 ) -> None:
-    """Not answered by all that there is."""
+    """It must not be answered with everything."""
     async with peers(queues, "alice/a") as (alice,):
         await alice.create(NODE)
         assert await alice.refused(pubsub(content.format(NODE)), "get") == refusal
@@ -140,7 +140,7 @@ async def test_a_browse_that_is_not_understood_is_refused(
 async def test_a_cursor_that_we_did_not_make_harms_nobody(
     queues: Served, state: str, after: str
 ) -> None:
-    """It is opaque to clients, and whatever comes is answered."""
+    """It is opaque to clients, and any text gets an answer."""
     async with peers(queues, "alice/a") as (alice,):
         await alice.create(NODE)
         content = (
@@ -156,7 +156,7 @@ async def test_a_cursor_that_we_did_not_make_harms_nobody(
 async def test_a_large_browse_is_cut_to_what_goes_through_a_stream(
     queues: Served,
 ) -> None:
-    """An answer over the server's limit would end the connection of everybody."""
+    """An answer over the server's limit would end the connection for everybody."""
     async with peers(queues, "alice/a") as (alice,):
         await alice.create(NODE)
         for number in range(5):
@@ -202,7 +202,7 @@ async def test_a_large_browse_is_cut_to_what_goes_through_a_stream(
 async def test_what_is_not_offered_is_unsupported(
     queues: Served, content: str, xmlns: str, kind: str, feature: str
 ) -> None:
-    """XEP-0060: feature-not-implemented, and which."""
+    """XEP-0060: feature-not-implemented, with the missing feature."""
     async with peers(queues, "alice/a") as (alice,):
         await alice.create(NODE)
         answer = await alice.ask(pubsub(content.format(NODE), xmlns), kind)
@@ -212,7 +212,7 @@ async def test_what_is_not_offered_is_unsupported(
 
 
 async def test_the_service_says_what_it_is_and_has(queues: Served) -> None:
-    """XEP-0030: identity, features, nodes; a node says its own."""
+    """XEP-0030: identity, features, nodes; and the same for each node."""
     async with peers(queues, "alice/a") as (alice,):
         for name in ("b", "a", "c"):
             await alice.create(name)
@@ -256,7 +256,7 @@ async def test_the_service_says_what_it_is_and_has(queues: Served) -> None:
 
 
 async def test_a_full_disk_is_answered_to_who_looks_as_well(queues: Served) -> None:
-    """A node that nobody can read now is not gone, and no answer is a time-out."""
+    """An unreadable node is not a missing one, and silence would be a time-out."""
     async with peers(queues, "alice/a") as (alice,):
         await alice.create(NODE)
         node = f"<query xmlns='{DISCO_INFO}' node='{NODE}'/>"
@@ -282,7 +282,7 @@ async def test_a_full_disk_is_answered_to_who_looks_as_well(queues: Served) -> N
 async def test_another_address_of_the_component_is_not_the_service(
     queues: Served,
 ) -> None:
-    """It answers, but not for queues; no request is left without an answer."""
+    """It answers, but not as a queue; no request stays without an answer."""
     async with peers(queues, "alice/a") as (alice,):
         await alice.create(NODE)
         for to in (f"someone@{queues.jid}", f"{queues.jid}/resource"):
@@ -300,7 +300,7 @@ async def test_another_address_of_the_component_is_not_the_service(
 async def test_an_account_serves_as_well_as_a_component(
     server: Prosody, tmp_path: Path
 ) -> None:
-    """At its full JID; presence is directed to it, and events come from it."""
+    """At its full JID: presence goes to it, and events come from it."""
     jid = "carol@localhost/queue"
     async with (
         served(server, tmp_path, jid=jid) as queues,

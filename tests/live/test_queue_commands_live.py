@@ -1,4 +1,4 @@
-"""A queue by its commands, on a real Prosody, as somebody would try it by hand."""
+"""A queue by its commands, on a real Prosody, as users would try it by hand."""
 
 import asyncio
 import contextlib
@@ -21,15 +21,15 @@ pytestmark = pytest.mark.crash
 
 QUEUE, NODE = "comp.localhost", "lines"
 
-# For a machine under load.
+# Enough for a machine under load.
 COMMAND_S_MAX = 50.0
 
-#: Appends a line to the file that is its argument, by one call.
+#: Appends a line to the file in its argument, with a single write.
 WORK = 'read -r payload; printf "%s\\n" "$payload" >> "$1"'
 
 
 class Desk:
-    """Starts commands; those that are left end with it."""
+    """Starts commands; those that still run are ended with it."""
 
     def __init__(self, server: Prosody) -> None:
         self._server = server
@@ -59,7 +59,7 @@ class Desk:
         return await self._start(words, server.accounts[user])
 
     async def run(self, *words: str, user: str, input_: str = "") -> list[Any]:
-        """Run a command to its end, which must be a good one; returns its lines."""
+        """Run a command to its end, which must be successful; returns its lines."""
         return await finish(await self.start(*words, user=user), input_)
 
     async def _start(self, words: tuple[str, ...], password: str) -> Forked:
@@ -76,7 +76,7 @@ class Desk:
 
 
 async def finish(process: Forked, input_: str = "", *, status: int = 0) -> list[Any]:
-    """Give a command its stdin, and wait for its end; returns its lines."""
+    """Write stdin of a command, and wait for its end; returns its lines."""
     async with asyncio.timeout(COMMAND_S_MAX):
         out, err = await process.communicate(input_.encode())
     assert process.returncode == status, err.decode()
@@ -92,7 +92,7 @@ async def desk(prosody: Prosody) -> AsyncIterator[Desk]:
 
 
 def lines_in(file: Path) -> list[str]:
-    """The lines of text that were worked on, with nothing lost of any."""
+    """The worked-on lines of text, each complete."""
     if not file.exists():
         return []
     payloads = [ET.fromstring(line) for line in file.read_text().splitlines()]  # noqa: S314 - ours
@@ -103,7 +103,7 @@ def lines_in(file: Path) -> list[str]:
 async def test_every_line_is_done_by_two_workers_of_which_one_is_killed(
     desk: Desk, tmp_path: Path
 ) -> None:
-    """What somebody does first who wants to see whether it works at all."""
+    """The first experiment of somebody who wants to see whether it works."""
     lines = [f"line {number} <&> äöü" for number in range(1_000)]
     outputs = [tmp_path / "one", tmp_path / "two"]
     parallel = 4
@@ -123,7 +123,7 @@ async def test_every_line_is_done_by_two_workers_of_which_one_is_killed(
 
     victim = await work(outputs[0])
     other = await work(outputs[1], "--drain", "4")
-    # From now on, so that a full pipe holds up neither.
+    # Read from now on, so that a full pipe blocks neither worker.
     killed = asyncio.create_task(finish(victim, status=-signal.SIGKILL))
     drained = asyncio.create_task(finish(other))
     await eventually(
@@ -136,7 +136,8 @@ async def test_every_line_is_done_by_two_workers_of_which_one_is_killed(
 
     done = Counter(line for output in outputs for line in lines_in(output))
     assert done.keys() == set(lines)
-    # Again was done what the killed one had under way, or had not yet said so of.
+    # Only items that the killed worker had in hand, or had not reported yet, were done
+    # again.
     assert done.total() - len(lines) <= parallel
     assert len(lines_in(outputs[0])) < len(lines), "the kill came too late"
     assert {each["outcome"] for each in ended} == {"accepted"}

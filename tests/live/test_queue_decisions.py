@@ -1,7 +1,7 @@
-"""queue.md §1 and §2 on the wire: what the text leaves open, decided; who may settle.
+"""queue.md §1 and §2 on the wire: decisions on open points of the XEP, and settlement.
 
-Section 2 is one order, the first that matches: each test is a step of it, or a pair of
-steps that both match.
+Section 2 is a fixed order of checks, of which the first that matches decides. Each test
+is one check, or a pair of checks that both match.
 """
 
 from collections.abc import AsyncIterator, Callable
@@ -53,7 +53,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 Settle = Callable[..., str]
 
-#: Both requests that settle, since the order is the same for them.
+#: Both requests that settle, since the order of checks is the same.
 SETTLING = pytest.mark.parametrize("settle", [retract, unlock])
 
 
@@ -75,7 +75,7 @@ async def held(
     config: dict[str, str] = EAGER,
     options: dict[str, str] | None = None,
 ) -> Delivered:
-    """A worker has the one item of a new node."""
+    """A worker holds the only item of a new node."""
     await owner.create(NODE, config)
     await worker.subscribe(NODE, options=options)
     await owner.publish(NODE, item("1"))
@@ -83,7 +83,7 @@ async def held(
 
 
 async def left_alone(owner: Peer, worker: Peer) -> Delivered:
-    """A worker has had the one item, which waits now, as nobody is there for it."""
+    """A worker has had the only item, which waits now without any worker."""
     one = await held(owner, worker)
     await worker.done(pubsub(f"<unsubscribe node='{NODE}' jid='{worker.jid}'/>"))
     await worker.done(unlock(NODE, one.named))
@@ -96,7 +96,7 @@ async def left_alone(owner: Peer, worker: Peer) -> Delivered:
 
 @SETTLING
 async def test_step_0_there_must_be_such_a_node(queues: Served, settle: Settle) -> None:
-    """Before anything about the item can be asked."""
+    """This comes before any check of the item."""
     async with peers(queues, "bob/b") as (bob,):
         for request in (
             settle("no such node", "1"),
@@ -114,7 +114,8 @@ async def test_step_1_an_accepted_item_is_there_for_its_settling_token_only(
         one = await held(alice, bob)
         await bob.done(retract(NODE, one.named))
         await bob.told("retract", "1")
-        # The same account, from whatever resource: it may have come back by another.
+        # The same account, with any resource: the worker may have come back with
+        # another.
         await bob.done(retract(NODE, one.named))
         await other.done(retract(NODE, one.named))
         for peer, request in (
@@ -135,7 +136,7 @@ async def test_step_1_an_accepted_item_is_there_for_its_settling_token_only(
 async def test_step_1_an_accepted_item_that_is_kept_is_not_found_either(
     queues: Served,
 ) -> None:
-    """It is kept to be looked at; it has no life."""
+    """It is kept for inspection only."""
     async with peers(queues, "alice/a", "bob/b") as (alice, bob):
         one = await held(alice, bob, {"queue#keep_accepted": "60"})
         await bob.done(retract(NODE, "1"))
@@ -143,14 +144,14 @@ async def test_step_1_an_accepted_item_that_is_kept_is_not_found_either(
         for peer in (alice, bob):
             assert await peer.refused(retract(NODE, "1")) == NOT_FOUND
             assert await peer.refused(unlock(NODE, "1")) == NOT_FOUND
-        # Its token is remembered, though the worker had not echoed it.
+        # Its token is remembered, although the worker had not sent it.
         await bob.done(retract(NODE, one.named))
 
 
 async def test_step_1_a_dead_item_is_there_for_its_settling_token_only(
     queues: Served,
 ) -> None:
-    """A reject that is repeated is the same reject."""
+    """A repeated reject gets the same result."""
     async with peers(queues, "alice/a", "bob/b", "carol/c") as (alice, bob, carol):
         one = await held(alice, bob)
         await bob.done(unlock(NODE, one.named, content=REJECTED))
@@ -171,7 +172,7 @@ async def test_step_1_a_dead_item_is_there_for_its_settling_token_only(
 async def test_step_1_expired_and_purged_items_are_not_found(
     queues: Served, settle: Settle
 ) -> None:
-    """There is no token that settled them."""
+    """No token has settled them."""
     async with peers(queues, "alice/a", "bob/b") as (alice, bob):
         await alice.create(NODE, QUICK)
         await alice.publish(
@@ -191,7 +192,7 @@ async def test_step_1_expired_and_purged_items_are_not_found(
 async def test_step_2_who_never_received_it_is_forbidden(
     queues: Served, settle: Settle
 ) -> None:
-    """Locked or not, with whatever token: a stranger learns nothing of the lock."""
+    """Locked or not, with any token: a stranger learns nothing of the lock."""
     async with peers(queues, "alice/a", "bob/b", "carol/c") as (alice, bob, carol):
         one = await held(alice, bob)
         await carol.subscribe(NODE, 1)
@@ -207,7 +208,7 @@ async def test_step_2_who_never_received_it_is_forbidden(
 async def test_step_2_owner_and_publisher_may_retract_what_is_not_locked(
     queues: Served,
 ) -> None:
-    """XEP-0060 lets them; a lock is the worker's, and unlock is not theirs."""
+    """XEP-0060 allows it; but a lock belongs to the worker, and so does unlock."""
     async with peers(queues, "alice/a", "bob/b", "carol/c") as (alice, bob, carol):
         await alice.create(NODE, EAGER)
         await alice.affiliate(NODE, carol="publisher")
@@ -220,7 +221,7 @@ async def test_step_2_owner_and_publisher_may_retract_what_is_not_locked(
         await carol.done(retract(NODE, "2"))
         await alice.done(retract(NODE, "3"))
         assert list(await alice.browse(NODE)) == ["1"]
-        # Who is told of a retract is who had the item: nobody.
+        # No worker had the item, so none is notified.
         for peer in (alice, bob, carol):
             await peer.nothing()
 
@@ -228,7 +229,7 @@ async def test_step_2_owner_and_publisher_may_retract_what_is_not_locked(
 async def test_step_2_a_publisher_may_not_retract_the_items_of_others(
     queues: Served,
 ) -> None:
-    """Its affiliation is to publish; only an owner has a hand in all."""
+    """A publisher may publish; only an owner has rights to all items."""
     async with peers(queues, "alice/a", "bob/b", "carol/c") as (alice, bob, carol):
         await alice.create(NODE)
         await alice.affiliate(NODE, bob="publisher", carol="publisher")
@@ -241,7 +242,7 @@ async def test_step_2_a_publisher_may_not_retract_the_items_of_others(
 async def test_step_3_the_holder_is_done_with_and_without_its_live_token(
     queues: Served, settle: Settle
 ) -> None:
-    """A stranger's worker knows no tokens."""
+    """Foreign workers know no tokens."""
     async with peers(queues, "alice/a", "bob/b") as (alice, bob):
         await alice.create(NODE, {"queue#backoff": "100"})
         await bob.subscribe(NODE, 2)
@@ -255,7 +256,7 @@ async def test_step_3_the_holder_is_done_with_and_without_its_live_token(
 async def test_step_3_a_stale_token_does_not_settle_the_newer_delivery(
     queues: Served, settle: Settle
 ) -> None:
-    """The fence: a late worker's word is not about what it has now."""
+    """The fence: a late retract does not concern the present delivery."""
     async with peers(queues, "alice/a", "bob/b") as (alice, bob):
         one = await held(alice, bob)
         await bob.done(unlock(NODE, one.named))
@@ -270,13 +271,13 @@ async def test_step_3_a_stale_token_does_not_settle_the_newer_delivery(
 async def test_step_3_a_durable_lock_is_its_accounts_with_the_token(
     queues: Served, settle: Settle
 ) -> None:
-    """The lock outlives a connection, and the worker comes back by another resource."""
+    """The lock outlives a connection, and the worker returns with another resource."""
     async with peers(queues, "alice/a", "bob/b", "bob/c", "carol/c") as found:
         alice, bob, other, carol = found
         one = await held(alice, bob, options={"queue#durable_locks": "1"})
         assert await carol.refused(settle(NODE, one.named)) == FORBIDDEN
         assert await other.refused(settle(NODE, ("1", "stale"))) == UNEXPECTED
-        # Without a token only the full JID speaks for the lock: step 4.
+        # Without a token only the full JID owns the lock: step 4.
         assert await other.refused(settle(NODE, "1")) == CONFLICT
         await other.done(settle(NODE, one.named))
 
@@ -303,7 +304,10 @@ async def test_step_4_locked_by_anyone_else_is_a_conflict_whatever_the_token(
 async def test_step_5_who_had_it_and_has_it_no_more_is_unexpected(
     queues: Served, settle: Settle
 ) -> None:
-    """Received is by account and durable: not forbidden, also after a restart."""
+    """ "Received" is kept by account and is durable.
+
+    Not forbidden, even after a restart.
+    """
     async with peers(queues, "alice/a", "bob/b", "bob/c") as (alice, bob, other):
         one = await left_alone(alice, bob)
         for _ in range(2):
@@ -315,7 +319,7 @@ async def test_step_5_who_had_it_and_has_it_no_more_is_unexpected(
 
 
 async def test_received_is_of_this_life_of_the_item(queues: Served) -> None:
-    """A requeue begins another, in which nobody has received it yet."""
+    """A requeued item has been received by nobody yet."""
     async with peers(queues, "alice/a", "bob/b") as (alice, bob):
         one = await held(alice, bob)
         await bob.done(pubsub(f"<unsubscribe node='{NODE}' jid='{bob.jid}'/>"))
@@ -323,7 +327,7 @@ async def test_received_is_of_this_life_of_the_item(queues: Served) -> None:
         await alice.done(pubsub(f"<q:requeue node='{NODE}'/>"))
         assert await bob.refused(retract(NODE, "1")) == FORBIDDEN
         assert await bob.refused(unlock(NODE, "1", content=REJECTED)) == FORBIDDEN
-        # What ended the first one is remembered, and does nothing to the second.
+        # The token of the first life is remembered, and has no effect on the second.
         await bob.done(unlock(NODE, one.named, content=REJECTED))
         assert (await alice.browse(NODE))["1"]["state"] == "available"
 
@@ -335,7 +339,7 @@ async def test_received_is_of_this_life_of_the_item(queues: Served) -> None:
 async def test_several_items_are_settled_all_or_none(
     queues: Served, settle: Settle
 ) -> None:
-    """The first that is refused decides, and the error names it."""
+    """The first refusal decides, and the error names the item."""
     async with peers(queues, "alice/a", "bob/b") as (alice, bob):
         await alice.create(NODE, {"queue#backoff": "100"})
         await bob.subscribe(NODE, 2)
@@ -375,7 +379,7 @@ async def test_several_items_come_in_one_event_when_that_is_asked_for(
 
 
 async def test_several_items_are_published_all_or_none(queues: Served) -> None:
-    """A half would leave the publisher to find out which."""
+    """Otherwise the publisher would have to find out which ones."""
     async with peers(queues, "alice/a") as (alice,):
         await alice.create(NODE, {"queue#max_items": "3"})
         await alice.publish(NODE, item("1"))
@@ -393,7 +397,7 @@ async def test_several_items_are_published_all_or_none(queues: Served) -> None:
 
 
 async def test_row_6_a_full_jid_is_served_and_no_other_resource(queues: Served) -> None:
-    """An event is addressed to the resource that has the lock."""
+    """An event goes to the resource that holds the lock."""
     async with peers(queues, "alice/a", "bob/b", "bob/c") as (alice, bob, other):
         one = await held(alice, bob)
         assert one.to == bob.jid
@@ -403,7 +407,10 @@ async def test_row_6_a_full_jid_is_served_and_no_other_resource(queues: Served) 
 async def test_row_6_a_bare_jid_is_served_by_an_available_resource(
     queues: Served,
 ) -> None:
-    """The listings subscribe so; the lock is the resource's that got the item."""
+    """The listings subscribe in this way.
+
+    The lock belongs to the resource with the item.
+    """
     async with peers(queues, "alice/a", "bob/b", "bob/c") as (alice, bob, other):
         await alice.create(NODE, EAGER)
         await bob.subscribe(NODE, 2, jid=bob.account)
@@ -420,7 +427,10 @@ async def test_row_6_a_bare_jid_is_served_by_an_available_resource(
 async def test_row_6_a_bare_subscription_ends_with_the_last_resource(
     queues: Served,
 ) -> None:
-    """One that goes gives back only what it had; the account is still there."""
+    """A resource that leaves gives back only its own items.
+
+    The account is still there.
+    """
     async with peers(queues, "alice/a", "bob/b", "bob/c") as (alice, bob, other):
         await alice.create(NODE, EAGER)
         await bob.subscribe(NODE, 2, jid=bob.account)
@@ -440,7 +450,7 @@ async def test_row_6_a_bare_subscription_ends_with_the_last_resource(
 async def test_row_7_unavailable_ends_locks_and_subscription(
     queues: Served, what: str
 ) -> None:
-    """The default outcome is failed: what kills its worker must end."""
+    """It counts as a failure: an item that kills its worker must end."""
     async with peers(queues, "alice/a", "bob/b") as (alice, bob):
         await bob.be_present()
         await held(alice, bob)
@@ -455,7 +465,7 @@ async def test_row_7_unavailable_ends_locks_and_subscription(
 async def test_row_8_the_result_of_a_retract_comes_before_the_event(
     queues: Served,
 ) -> None:
-    """The result is the truth; the event is for those who wait for it."""
+    """The result is decisive; the event is for subscribers that wait for it."""
     async with peers(queues, "alice/a", "bob/b") as (alice, bob):
         one = await held(alice, bob)
         await bob.start_asking(retract(NODE, one.named))
@@ -468,7 +478,7 @@ async def test_row_8_the_result_of_a_retract_comes_before_the_event(
 async def test_row_4_items_may_be_in_the_namespace_of_unlock(
     queues: Served, xmlns: str
 ) -> None:
-    """In the listing that is what the default namespace makes of them."""
+    """In the listing the default namespace causes that."""
     async with peers(queues, "alice/a", "bob/b") as (alice, bob):
         await held(alice, bob)
         in_pubsub = (
@@ -481,7 +491,7 @@ async def test_row_4_items_may_be_in_the_namespace_of_unlock(
 
 
 async def test_an_event_says_what_our_extensions_know(queues: Served) -> None:
-    """Prefix q of queue.md §1: a fence, the count, priority, and the ttl that is left."""
+    """Prefix q of queue.md §1: token, count, priority, and the remaining ttl."""
     async with peers(queues, "alice/a", "bob/b") as (alice, bob):
         await alice.create(NODE, EAGER)
         await bob.subscribe(NODE)
@@ -505,7 +515,7 @@ async def test_an_event_says_what_our_extensions_know(queues: Served) -> None:
 async def test_an_extend_needs_the_live_token_and_moves_the_deadline(
     queues: Served,
 ) -> None:
-    """Still working: without it the lock would be over long before the retract."""
+    """The worker is still working: otherwise the lock would end before the retract."""
 
     def extend(*items: str | tuple[str, str], seconds: str = "60") -> str:
         head = f"<q:extend node='{NODE}' seconds='{seconds}'>"
@@ -520,7 +530,7 @@ async def test_an_extend_needs_the_live_token_and_moves_the_deadline(
         (element,) = answer.iter(f"{{{EXTENSIONS}}}extend")
         assert float(element.get("seconds", "")) == 60
         await carol.subscribe(NODE)
-        # An item that is locked later has timed out, and this one is there still.
+        # An item that was locked later has timed out; this one has not.
         await alice.publish(NODE, item("2"))
         await carol.told("unlock", "2")
         await bob.nothing()
@@ -549,7 +559,7 @@ async def test_an_extend_needs_the_live_token_and_moves_the_deadline(
 async def test_a_bad_option_of_a_subscription_is_an_invalid_option(
     queues: Served, name: str, values: tuple[str, ...]
 ) -> None:
-    """Also of one that there is: it stays as it was."""
+    """An existing subscription stays as it was."""
     async with peers(queues, "alice/a", "bob/b") as (alice, bob):
         await alice.create(NODE)
         for value in values:

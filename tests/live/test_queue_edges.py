@@ -1,4 +1,7 @@
-"""Where two rules of the queue meet: names, sizes, restarts, and dead letters of dead letters."""
+"""Combinations of the queue's rules.
+
+Names, sizes, restarts, dead letters that die again.
+"""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -70,7 +73,7 @@ async def reject(worker: Peer, node: str = NODE) -> None:
 
 @pytest.mark.parametrize("resource", ["ä<&'\">😀", "a/b@c", " x ", "]]>"])
 async def test_a_worker_may_have_any_resource(queues: Served, resource: str) -> None:
-    """It is part of the holder, and stands in each event."""
+    """The resource is part of the holder, and is in each event."""
     async with (
         peers(queues, "alice/a") as (alice,),
         Peer(
@@ -93,7 +96,7 @@ async def test_a_worker_may_have_any_resource(queues: Served, resource: str) -> 
 
 
 async def test_a_request_has_the_type_of_its_deed(queues: Served) -> None:
-    """Only where XEP-0254 itself mixes them up, both are read."""
+    """Only for requests that XEP-0254 itself mixes up, both types are accepted."""
     async with peers(queues, "alice/a") as (alice,):
         await alice.create(NODE)
         who = f"node='{NODE}' jid='{alice.jid}'"
@@ -117,7 +120,7 @@ async def test_a_request_has_the_type_of_its_deed(queues: Served) -> None:
 async def test_a_worker_may_subscribe_another_resource_of_its_account(
     queues: Served,
 ) -> None:
-    """XEP-0060 §6.1: the account is one's own; events go to whom they are for."""
+    """XEP-0060 §6.1: the account is the same; events go to the subscribed resource."""
     async with peers(queues, "alice/a", "bob/b", "bob/c") as (alice, bob, other):
         await alice.create(NODE)
         await bob.subscribe(NODE, 1, jid=other.jid)
@@ -148,7 +151,7 @@ async def test_a_batch_that_does_not_fit_comes_in_several_events(
 
 
 async def test_a_hold_is_capped_however_often_it_is_extended(queues: Served) -> None:
-    """queue.md §1: a worker that needs more than a day is not alive."""
+    """queue.md §1: a worker that needs more than a day is taken to be hung."""
     async with peers(queues, "alice/a", "bob/b") as (alice, bob):
         await alice.create(NODE)
         await bob.subscribe(NODE)
@@ -162,7 +165,7 @@ async def test_a_hold_is_capped_however_often_it_is_extended(queues: Served) -> 
 
 
 async def test_fewer_queue_requests_take_nothing_away(queues: Served) -> None:
-    """They bound what is given out from then on."""
+    """The new number limits further deliveries only."""
     async with peers(queues, "alice/a", "bob/b") as (alice, bob):
         await alice.create(NODE)
         await bob.subscribe(NODE, 3)
@@ -184,14 +187,14 @@ async def test_fewer_queue_requests_take_nothing_away(queues: Served) -> None:
 
 
 async def test_a_kept_item_is_forgotten_when_its_time_is_over(queues: Served) -> None:
-    """`queue#keep_accepted` is in seconds, not in rounds of a cleaner."""
+    """`queue#keep_accepted` is exact to the second, not to the rounds of a cleaner."""
     async with peers(queues, "alice/a", "bob/b") as (alice, bob):
         await alice.create(NODE, {"queue#keep_accepted": "0.2"})
         await bob.subscribe(NODE)
         await alice.publish(NODE, item("1"))
         await bob.done(retract(NODE, (await bob.item()).named))
         assert list(await alice.browse(NODE, "accepted")) == ["1"]
-        # An item that was accepted with it, so to speak, has waited as long.
+        # An item accepted together with it has waited as long.
         await alice.publish(NODE, item("2", more=f"{Q} q:delay='0.2'"))
         await bob.item()
         assert await alice.browse(NODE, "accepted") == {}
@@ -227,7 +230,7 @@ async def test_all_that_waits_survives_a_restart(queues: Served) -> None:
 async def test_a_bare_subscriber_is_found_again_after_a_restart(
     queues: Served,
 ) -> None:
-    """By a probe to the resource that has subscribed, or by a stanza of another."""
+    """By a probe to the resource that subscribed, or by a stanza of another resource."""
     async with peers(queues, "alice/a", "bob/b", "bob/c") as (alice, bob, other):
         await alice.create(NODE)
         await bob.subscribe(NODE, 1, jid=bob.account)
@@ -244,7 +247,7 @@ async def test_a_bare_subscriber_is_found_again_after_a_restart(
 
 
 async def test_a_dead_letter_that_dies_stays_where_it_is(queues: Served) -> None:
-    """Two nodes that name each other would pass it on for ever."""
+    """Two nodes that name each other would pass it back and forth for ever."""
     async with peers(queues, "alice/a", "bob/b") as (alice, bob):
         await alice.create(LETTERS, EAGER)
         await alice.create(NODE, {"queue#dead_letter_node": LETTERS} | EAGER)
@@ -262,7 +265,7 @@ async def test_a_dead_letter_that_dies_stays_where_it_is(queues: Served) -> None
         await alice.done(requeue(LETTERS, letter_id))
         await bob.synced()
         again = await bob.item(LETTERS)
-        # It is this node's own now.
+        # Now it belongs to this node.
         assert again.id == letter_id
         assert "origin" not in again.q
         await bob.done(unlock(LETTERS, again.named))
@@ -270,7 +273,7 @@ async def test_a_dead_letter_that_dies_stays_where_it_is(queues: Served) -> None
 
 
 async def test_two_dead_letters_may_have_had_the_same_id(queues: Served) -> None:
-    """Without a window an id is free again at once: neither is lost."""
+    """Without a dedupe window an id is free at once: neither item is lost."""
     async with peers(queues, "alice/a", "bob/b", "carol/c") as (alice, bob, carol):
         await alice.create(LETTERS)
         config = {"queue#dead_letter_node": LETTERS, "queue#dedupe_window": "0"}
@@ -281,7 +284,7 @@ async def test_two_dead_letters_may_have_had_the_same_id(queues: Served) -> None
             await reject(bob)
         assert (await alice.stats(NODE))["dead"] == "2"
         assert len(await alice.browse(LETTERS)) == 2
-        # One at a time can live under that id.
+        # Only one item at a time can live with that id.
         await alice.done(requeue(NODE, "1"))
         assert (await bob.item()).id == "1"
         assert await alice.refused(requeue(NODE, "1")) == CONFLICT
@@ -292,7 +295,10 @@ async def test_two_dead_letters_may_have_had_the_same_id(queues: Served) -> None
 
 
 async def test_a_dead_item_cannot_come_back_over_a_living_one(queues: Served) -> None:
-    """Its id is another item's now; of all, those that can are requeued."""
+    """Its id belongs to another item now.
+
+    Of all dead items, the others are requeued.
+    """
     async with peers(queues, "alice/a", "bob/b") as (alice, bob):
         await alice.create(NODE, {"queue#dedupe_window": "0"} | EAGER)
         await bob.subscribe(NODE)
@@ -315,7 +321,10 @@ async def test_a_dead_item_cannot_come_back_over_a_living_one(queues: Served) ->
 async def test_dead_letters_outlive_the_node_that_they_came_from(
     queues: Served,
 ) -> None:
-    """They are items of another; a new node of the old name is not where they died."""
+    """They belong to another node now.
+
+    A new node with the old name is not their origin.
+    """
     async with peers(queues, "alice/a", "bob/b", "mallory/m") as found:
         alice, bob, mallory = found
         await alice.create(LETTERS)
@@ -325,7 +334,7 @@ async def test_dead_letters_outlive_the_node_that_they_came_from(
         await reject(bob)
         await alice.done(pubsub(f"<delete node='{NODE}'/>", OWNER))
         assert list(await alice.browse(LETTERS)) == [f"{NODE}/1"]
-        # Whoever takes the name must not get the payloads of others with it.
+        # A stranger who takes the name must not get the payloads of others.
         await mallory.create(NODE)
         assert await mallory.browse(NODE, "dead") == {}
         assert await mallory.refused(requeue(NODE, "1")) == NOT_FOUND
@@ -343,7 +352,10 @@ async def test_dead_letters_outlive_the_node_that_they_came_from(
 async def test_one_who_is_owner_and_worker_takes_back_only_without_a_token(
     queues: Served,
 ) -> None:
-    """With one it is a worker, whose delivery has ended; without it owns what is free."""
+    """With a token it acts as a worker whose delivery has ended.
+
+    Without, as the owner.
+    """
     async with peers(queues, "alice/a", "alice/b") as (alice, other):
         await alice.create(NODE, EAGER)
         await alice.subscribe(NODE)
@@ -360,7 +372,7 @@ async def test_one_who_is_owner_and_worker_takes_back_only_without_a_token(
 async def test_a_repeat_of_a_released_lock_is_told_from_the_next_one(
     queues: Served,
 ) -> None:
-    """Only an ended item remembers its token; an unlock that is repeated is refused."""
+    """Only an ended item remembers its token; a repeated unlock is refused."""
     async with peers(queues, "alice/a", "bob/b") as (alice, bob):
         await alice.create(NODE, EAGER)
         await bob.subscribe(NODE)
@@ -376,7 +388,7 @@ async def test_a_repeat_of_a_released_lock_is_told_from_the_next_one(
 async def test_an_item_of_the_same_id_in_another_node_is_another_item(
     queues: Served,
 ) -> None:
-    """Ids, tokens and locks are a node's own."""
+    """Ids, tokens and locks belong to one node."""
     async with peers(queues, "alice/a", "bob/b") as (alice, bob):
         for node in (NODE, "other"):
             await alice.create(node, EAGER)
@@ -391,7 +403,7 @@ async def test_an_item_of_the_same_id_in_another_node_is_another_item(
 
 
 async def test_an_outcast_is_refused_whatever_it_asks(queues: Served) -> None:
-    """Also to subscribe without options, and to publish where all may."""
+    """Also subscribing without options, and publishing to an open node."""
     async with peers(queues, "alice/a", "bob/b") as (alice, bob):
         await alice.create(NODE, {"pubsub#publish_model": "open"})
         await alice.affiliate(NODE, bob="outcast")

@@ -1,4 +1,4 @@
-"""queue.md §4 on the wire: who gets an item, how many, and who is still there."""
+"""queue.md §4 on the wire: distribution of items, limits, and presence."""
 
 import itertools
 from collections.abc import AsyncIterator
@@ -51,7 +51,7 @@ def unsubscribe(worker: Peer) -> str:
 
 
 async def taken(worker: Peer, count: int) -> list[str]:
-    """The ids of so many items, in the order of their events."""
+    """The ids of this many items, in the order of their events."""
     return [(await worker.item()).id for _ in range(count)]
 
 
@@ -59,7 +59,7 @@ async def taken(worker: Peer, count: int) -> list[str]:
 
 
 async def test_nobody_has_more_than_its_queue_requests(queues: Served) -> None:
-    """The number is what a worker can do at once; each end makes room for one."""
+    """The number is what a worker can do at once; each end makes room for one more."""
     async with peers(queues, "alice/a", "bob/b", "carol/c") as (alice, bob, carol):
         await alice.create(NODE, EAGER)
         await bob.subscribe(NODE, 2)
@@ -80,7 +80,7 @@ async def test_nobody_has_more_than_its_queue_requests(queues: Served) -> None:
 async def test_locks_count_by_holder_whatever_became_of_its_subscription(
     queues: Served,
 ) -> None:
-    """Who unsubscribes and subscribes again has its hands as full as before."""
+    """Unsubscribing and subscribing again does not make room."""
     async with peers(queues, "alice/a", "bob/b") as (alice, bob):
         await alice.create(NODE)
         await bob.subscribe(NODE, 1)
@@ -99,7 +99,10 @@ async def test_locks_count_by_holder_whatever_became_of_its_subscription(
 
 
 async def test_durable_locks_count_by_account(queues: Served) -> None:
-    """Whoever of the account comes next has them all; while the holder is there, it."""
+    """The next worker of the account gets them all.
+
+    While the holder is there, it keeps them.
+    """
     async with peers(queues, "alice/a", "bob/b", "bob/c") as (alice, bob, other):
         await alice.create(NODE)
         await bob.subscribe(NODE, 1, options=DURABLE)
@@ -113,7 +116,8 @@ async def test_durable_locks_count_by_account(queues: Served) -> None:
         again = await other.item()
         assert (again.id, again.to) == ("1", other.jid)
         await other.nothing()
-        # Taken over, under a token of its own: of two that settle it one is told so.
+        # Taken over with a new token: only one of two workers that settle it is told
+        # so.
         assert await bob.refused(retract(NODE, one.named)) == UNEXPECTED
         await other.done(retract(NODE, again.named))
         assert (await other.item()).id == "2"
@@ -121,13 +125,13 @@ async def test_durable_locks_count_by_account(queues: Served) -> None:
 
 
 async def events_of(peer: Peer) -> list[Delivered]:
-    """The items that have come and were not asked for yet."""
+    """The items that have come and were not taken yet."""
     await peer.synced()
     return [each for xml in peer.received() for each in delivered(xml)]
 
 
 async def test_first_deliveries_are_in_the_order_of_publishing(queues: Served) -> None:
-    """Within a priority; a redelivery goes behind the first deliveries of its own."""
+    """Within a priority; a redelivery goes behind its first deliveries."""
     async with peers(queues, "alice/a", "bob/b") as (alice, bob):
         await alice.create(NODE, EAGER)
         for item_id, priority in ("a", 4), ("b", 0), ("c", 9), ("d", 4), ("e", 9):
@@ -144,7 +148,7 @@ async def test_first_deliveries_are_in_the_order_of_publishing(queues: Served) -
 
 
 async def test_the_next_one_is_not_the_one_that_gave_it_back(queues: Served) -> None:
-    """If another is eligible; alone, it gets it again."""
+    """If another worker is eligible; otherwise it gets it again."""
     async with peers(queues, "alice/a", "bob/b", "carol/c") as (alice, bob, carol):
         await alice.create(NODE, EAGER)
         await bob.subscribe(NODE)
@@ -160,7 +164,7 @@ async def test_the_next_one_is_not_the_one_that_gave_it_back(queues: Served) -> 
 
 
 async def test_the_least_loaded_is_next_then_round_robin(queues: Served) -> None:
-    """So that items are done in parallel, and nobody is forgotten."""
+    """So items are done in parallel, and no worker is forgotten."""
     async with peers(queues, "alice/a", "bob/b", "carol/c") as (alice, bob, carol):
         await alice.create(NODE)
         await bob.subscribe(NODE, 4)
@@ -186,7 +190,10 @@ async def test_the_least_loaded_is_next_then_round_robin(queues: Served) -> None
 async def test_an_item_that_is_undeliverable_here_goes_to_another_resource(
     queues: Served,
 ) -> None:
-    """Never to this one again; while it is alone, the item shows in the stats."""
+    """Never to this resource again.
+
+    While no other is there, the stats show the item as stuck.
+    """
     async with peers(queues, "alice/a", "bob/b", "bob/c") as (alice, bob, other):
         await alice.create(NODE, EAGER)
         await bob.subscribe(NODE)
@@ -214,7 +221,10 @@ async def test_an_item_that_is_undeliverable_here_goes_to_another_resource(
 async def test_subscribing_again_changes_the_options_and_nothing_else(
     queues: Served,
 ) -> None:
-    """The worker helper does so at intervals; what it holds is sent again."""
+    """The worker helper does so at intervals.
+
+    The items that it holds are sent again.
+    """
     async with peers(queues, "alice/a", "bob/b") as (alice, bob):
         await alice.create(NODE)
         subid = await bob.subscribe(NODE, 1)
@@ -230,7 +240,7 @@ async def test_subscribing_again_changes_the_options_and_nothing_else(
 async def test_after_unsubscribing_nothing_new_comes_and_the_locks_stay(
     queues: Served,
 ) -> None:
-    """Row 9: it finishes what it has."""
+    """Row 9: the worker finishes the items that it holds."""
     async with peers(queues, "alice/a", "bob/b") as (alice, bob):
         await alice.create(NODE)
         await bob.subscribe(NODE, 2)
@@ -247,7 +257,7 @@ async def test_after_unsubscribing_nothing_new_comes_and_the_locks_stay(
 async def test_durable_locks_outlive_presence_and_are_sent_again(
     queues: Served,
 ) -> None:
-    """AMQP's *unsettled-state*: who comes back goes on, by whatever resource."""
+    """AMQP's *unsettled-state*: a worker that returns continues, with any resource."""
     async with peers(queues, "alice/a", "bob/b", "carol/c") as (alice, bob, carol):
         await alice.create(NODE, EAGER)
         await bob.be_present()
@@ -270,7 +280,7 @@ async def test_durable_locks_outlive_presence_and_are_sent_again(
 async def test_the_options_of_a_subscription_can_be_read_and_changed(
     queues: Served,
 ) -> None:
-    """XEP-0060 §6.3: what is not given stays, and what is locked too."""
+    """XEP-0060 §6.3: options not given stay, and so do locks."""
     async with peers(queues, "alice/a", "bob/b") as (alice, bob):
         await alice.create(NODE)
         subid = await bob.subscribe(NODE, 1, options={"queue#batch": "3"})

@@ -1,8 +1,8 @@
 """Queues under `kill -9`: of workers, of the service, of the server.
 
-Real processes, SIGKILL, a real Prosody, stores on disk. Which of them dies next is
-decided by a seed; the exact moment is not, so a failure may need some runs to show
-again: `QOS_SEEDS=20 pytest tests/live/test_queue_kills.py`.
+Real processes, SIGKILL, a real Prosody, stores on disk. A seed decides which of them
+dies next. The exact moment is not determined, so a failure may need several runs to
+appear again: `QOS_SEEDS=20 pytest tests/live/test_queue_kills.py`.
 """
 
 import asyncio
@@ -54,14 +54,14 @@ pytestmark = pytest.mark.crash
 
 DEAD = "dead"
 
-# For a machine under load.
+# Enough for a machine under load.
 WAIT_S_MAX = 20.0
 
 T = TypeVar("T")
 
 
 def seeds() -> range:
-    """More of them on demand."""
+    """More seeds on demand."""
     return range(int(os.environ.get("QOS_SEEDS", "1")))
 
 
@@ -72,12 +72,12 @@ POISON_EVERY = 250
 LOCK_S = 2.5
 MAX_DELIVERIES = 6
 
-#: A hundred deeds or so.
+#: About a hundred pieces of work.
 PROGRESS_BYTES = 7_000
 
 
 class Shop:
-    """A service, workers and a publisher, and whoever kills them."""
+    """A service, workers and a publisher, and the code that kills them."""
 
     def __init__(self, server: Prosody, folder: Path, *, seed: int) -> None:
         self.store = folder / "queue.sqlite"
@@ -99,11 +99,11 @@ class Shop:
 
     @property
     def accepted(self) -> set[str]:
-        """What workers have been told is accepted."""
+        """The items that workers were told are accepted."""
         return {deed.item_id for deed in self.deeds if deed.what == "accepted"}
 
     def check_alive(self) -> None:
-        """Nobody has ended by himself."""
+        """No process has ended by itself."""
         assert not any(process.ended.done() for process in self._running.values())
 
     async def open(self, processes: Processes) -> None:
@@ -130,7 +130,7 @@ class Shop:
         return await self._processes.start(press)
 
     async def kill_one(self) -> None:
-        """Somebody, each in his turn, and have another at once."""
+        """Kill one process, in turn, and start another at once."""
         if not self._doomed:
             self._doomed = self._rng.sample(list(self._running), len(self._running))
         victim = self._doomed.pop()
@@ -139,10 +139,10 @@ class Shop:
         await self._start(victim)
 
     async def kill_until(self, over: asyncio.Event, *, kills_max: int) -> None:
-        """Somebody every half a second or so, as long as the work goes on.
+        """Kill a process every half second or so, as long as the work goes on.
 
-        Where a machine under load needs longer than that to start them, they get it,
-        mostly: or nothing would happen but starts.
+        On a machine under load that needs longer to start them, the interval is longer:
+        otherwise nothing would happen but starts.
         """
         while not over.is_set() and self.kills.total() < kills_max:
             mercy = self._rng.random() < 0.75
@@ -169,7 +169,7 @@ class Shop:
             service = Service.of(self._server, QUEUE, self.store, journal=True)
             self._running[name] = await self._processes.start(service)
             return
-        # Two accounts: what one may do to its own, another may not.
+        # Two accounts, since rights between accounts matter too.
         user = "bob" if int(name[-1]) % 2 else "mallory"
         worker = Hand(
             connect=Connect.of_account(
@@ -185,20 +185,20 @@ class Shop:
 
 
 def check_deeds(deeds: list[Deed], journal: list[Turn]) -> None:
-    """Nobody began what had been accepted, and nobody had what another had."""
+    """No worker began an accepted item, and none had an item that another one had."""
     accepted: dict[str, str] = {}
     for deed in deeds:
         assert deed.item_id not in accepted, f"{deed} after {accepted[deed.item_id]}"
         if deed.what == "accepted":
             accepted[deed.item_id] = deed.token
-    # By the account of the service: a lock begins where none is.
+    # By the records of the service: a lock begins where there is none.
     live: dict[int, Turn] = {}
     given: dict[str, Turn] = {}
     settled: dict[str, str] = {}
     for turn in journal:
         before = live.pop(turn.seq, None)
         assert turn.before == (before.after if before else ""), turn
-        # One commit writes an item once: the lock before this one may have ended in it.
+        # One commit writes an item once: an earlier lock may have ended in it.
         assert not (turn.before and turn.after) or turn.given_back, turn
         if turn.after:
             assert turn.after not in given, f"{turn} has an old token"
@@ -208,7 +208,7 @@ def check_deeds(deeds: list[Deed], journal: list[Turn]) -> None:
             assert turn.item_id not in settled
             settled[turn.item_id] = turn.before
     assert live == {}
-    # What the workers say is what the service has on disk.
+    # The workers' records agree with the disk of the service.
     for deed in deeds:
         assert given[deed.token].item_id == deed.item_id
     for item_id, token in accepted.items():
@@ -220,7 +220,7 @@ def check_deeds(deeds: list[Deed], journal: list[Turn]) -> None:
 async def test_five_thousand_items_end_once_each_while_workers_and_service_are_killed(
     prosody: Prosody, tmp_path: Path, seed: int
 ) -> None:
-    """The promise of the whole service, under the worst that can be done to it."""
+    """The promise of the whole service, under the worst conditions."""
     began = time.monotonic()
     shop = Shop(prosody, tmp_path, seed=seed)
     over = asyncio.Event()
@@ -237,7 +237,7 @@ async def test_five_thousand_items_end_once_each_while_workers_and_service_are_k
         )
         await ask.plugin.configure(QUEUE, NODE, {"pubsub#publish_model": "open"})
         await shop.hire(4)
-        # Not faster, so that there is something to be killed for some seconds.
+        # Slow enough to be killed for some seconds.
         publisher = await shop.publish(ITEMS, pause_s=0.06)
         killing = asyncio.create_task(shop.kill_until(over, kills_max=30))
         try:
@@ -260,7 +260,7 @@ async def test_five_thousand_items_end_once_each_while_workers_and_service_are_k
     assert {item.origin for item in letters} == {NODE}
     check_deeds(shop.deeds, read_journal(shop.store))
     assert "Traceback" not in stderr
-    # The test would prove nothing if little had happened.
+    # With few events the test would prove nothing.
     kills = shop.kills
     workers = kills.total() - kills["service"]
     assert kills["service"] >= 2
@@ -277,8 +277,8 @@ async def test_five_thousand_items_end_once_each_while_workers_and_service_are_k
 
 BOB = "bob@localhost/worker"
 
-#: What is in a queue, or in that of its dead letters: the node without its name, item
-#: id, state, outcome, failed deliveries, who has it, and whether for long.
+#: The contents of a queue and of its dead-letter queue: node (without its prefix), item
+#: id, state, outcome, failed deliveries, holder, and whether the lock is durable.
 Row = tuple[str, str, str, str | None, int, str, bool]
 
 AVAILABLE: Row = ("", "a", "available", None, 0, "", False)
@@ -288,7 +288,7 @@ EXTENDED: Row = ("", "a", "acquired", None, 0, BOB, True)
 
 @dataclass
 class Scene:
-    """One queue, a publisher, a worker, and what the worker has."""
+    """One queue, a publisher, a worker, and the worker's item."""
 
     node: str
     alice: XEP_0254
@@ -328,7 +328,7 @@ class Scene:
         await self.unlock(ItemOutcome.REJECTED)
 
     def rows(self) -> tuple[list[Row], list[str]]:
-        """What is on disk: items and subscribers."""
+        """The items and subscribers on disk."""
         items = query(
             self.store,
             "SELECT node, item_id, state, outcome, delivery_count, holder,"  # noqa: S608
@@ -347,16 +347,16 @@ class Scene:
 
 @dataclass(frozen=True)
 class Step:
-    """Something that a client asks for, in one commit.
+    """A request of a client that needs one commit.
 
     Attributes:
-        prepare: what is done before.
-        ask: what is asked for.
-        before: what is on disk before.
-        after: what is on disk after.
-        again: what the same request comes to when it had been done: an error's
+        prepare: done before.
+        ask: the request.
+        before: the disk before.
+        after: the disk after.
+        again: the answer to the same request when it had been done: an error's
             condition, or None for the same result.
-        subscribed: whether Bob is subscribed after.
+        subscribed: whether Bob is subscribed afterwards.
     """
 
     prepare: Callable[[Scene], Awaitable[object]]
@@ -368,7 +368,7 @@ class Step:
 
 
 async def nothing(_scene: Scene) -> None:
-    """Is to be done."""
+    """Nothing has to be done."""
 
 
 async def subscribe(scene: Scene) -> None:
@@ -383,7 +383,7 @@ STEPS = {
         [("", each, "available", None, 0, "", False) for each in "abc"],
     ),
     "subscribe": Step(nothing, subscribe, [], [], subscribed=True),
-    # In the commit of the subscription, so that it cannot be without the item.
+    # In the commit of the subscription, so that neither exists without the other.
     "lock": Step(
         lambda scene: scene.publish("a"),
         subscribe,
@@ -424,7 +424,7 @@ STEPS = {
         [("", "a", "available", None, 1, "", False)],
         again="unexpected-request",
     ),
-    # One item moves: it is never in both, and never in none.
+    # One item moves: it is never in both nodes, and never in none.
     "reject": Step(
         Scene.lock,
         lambda scene: scene.unlock(ItemOutcome.REJECTED),
@@ -508,7 +508,7 @@ async def check_step(
 
     process = await processes.start(service)
     await process.until("ready")
-    # Whoever was not told asks again, and then it is so.
+    # A client without an answer asks again, and then it is done.
     again = step.again if done else None
     if again is None:
         await step.ask(scene)
@@ -516,13 +516,13 @@ async def check_step(
         with pytest.raises(RequestRefused) as refused:
             await step.ask(scene)
         assert refused.value.condition == again, node
-    # Not at once: the service has to hear of Bob first.
+    # Not at once: the service must first hear of Bob.
     after = (step.after, [BOB] * step.subscribed)
     with contextlib.suppress(TimeoutError):
         await eventually(lambda: scene.rows() == after)
     assert scene.rows() == after, node
     if any(BOB in row for row in step.after):
-        # Its event may have been lost with the service: it comes, and is in force.
+        # Its event may have been lost with the service: it comes again, and is valid.
         scene.token = (await scene.delivered()).token
         await scene.retract()
     if step.subscribed:
@@ -532,12 +532,12 @@ async def check_step(
 
 # -- locks -----------------------------------------------------------------
 
-#: For what takes a moment, on a machine under load.
+#: Enough for a short step on a machine under load.
 SLACK_S = 1.0
 
 
 class Inbox:
-    """The events of the queue that came to a client, and when."""
+    """The queue events of a client, with their times."""
 
     def __init__(self, client: ClientXMPP) -> None:
         self.plugin = XEP_0254.of(client)
@@ -551,7 +551,7 @@ class Inbox:
         self.unlocked += [(now, item_id) for item_id in event.unlocked]
 
     def tokens(self, item_id: str) -> list[str]:
-        """Of all events with this item, in order."""
+        """The tokens of all events with this item, in order."""
         return [item.token for _, item in self.items if item.item_id == item_id]
 
 
@@ -559,7 +559,9 @@ class Inbox:
 async def test_a_lock_outlives_the_service_with_its_token_and_ends_at_its_deadline(
     prosody: Prosody, tmp_path: Path, down_s: float
 ) -> None:
-    """Nobody else gets the item before, be the service there or not, and not much later."""
+    """No other worker gets the item before the deadline, whether the service runs or
+    not, nor much later.
+    """
     lock_s = 3.5
     service = Service.of(prosody, QUEUE, tmp_path / "queue.sqlite")
     plugins: Plugins = {"xep_0254": {"timeout_s": 5.0}}
@@ -586,13 +588,13 @@ async def test_a_lock_outlives_the_service_with_its_token_and_ends_at_its_deadli
         await process.until("ready")
         restarted_at = time.monotonic()
         await second.plugin.subscribe(QUEUE, NODE, queue_requests=20)
-        # All that was published is still there, and only what is free is given away:
-        # one to the first worker, if its lock has ended and it is heard of in time.
+        # All published items are still there, and only free ones are given out: one to
+        # the first worker, if its lock has ended and it was heard of in time.
         others = {each.item_id for each in items} - {item.item_id}
         got = (first.items, second.items)
         await eventually(lambda: others <= {i.item_id for each in got for _, i in each})
         if down_s < lock_s - 1.0:
-            # The worker may not have got the first event of it.
+            # The worker may have missed its first event.
             await eventually(lambda: len(first.items) == 2)
             assert first.tokens(item.item_id) == [item.token, item.token]
         await eventually(lambda: item.item_id in {i.item_id for _, i in second.items})
@@ -602,7 +604,7 @@ async def test_a_lock_outlives_the_service_with_its_token_and_ends_at_its_deadli
         (token,) = second.tokens(item.item_id)
         assert token != item.token
         assert item.token not in {each.token for _, each in second.items}
-        # The late worker is told (XEP-0254 §2.5), and settles nothing any more.
+        # The late worker is told (XEP-0254 §2.5), and can settle nothing any more.
         await eventually(lambda: [i for _, i in first.unlocked][:1] == [item.item_id])
         with pytest.raises(RequestRefused) as refused:
             await first.plugin.retract(QUEUE, NODE, item.item_id, item.token)
@@ -618,7 +620,7 @@ class Sender:
     """Publishes by assured messages until it is told to stop.
 
     Attributes:
-        count: items that it has published.
+        count: how many items it has published.
         outcomes: of each message.
     """
 
@@ -630,7 +632,7 @@ class Sender:
 
     async def send(self, stop: asyncio.Event) -> None:
         while not stop.is_set():
-            # With an id of its own, or one that comes of the message's.
+            # With an id of its own, or one made from that of the message.
             item_id = f" id='own-{self.count}'" if self.count % 2 else ""
             pubsub = (
                 f"<pubsub xmlns='{PUBSUB}'><publish node='{NODE}'>"
@@ -648,7 +650,7 @@ class Sender:
 async def test_what_is_published_by_assured_messages_is_there_once_whatever_was_killed(
     prosody: Prosody, tmp_path: Path
 ) -> None:
-    """Two stores have a part in it, and a kill comes between their commits."""
+    """Two stores are involved, and a kill may come between their commits."""
     rng = random.Random(1)
     deaths = [BEFORE_COMMIT, AFTER_COMMIT, None] * 4
     rng.shuffle(deaths)
@@ -697,7 +699,7 @@ async def test_what_is_published_by_assured_messages_is_there_once_whatever_was_
 async def test_all_come_back_by_themselves_when_the_server_was_killed(
     prosody: Prosody, tmp_path: Path
 ) -> None:
-    """Then the service learns of nobody's end, and nobody of the service's."""
+    """The service is told of nobody's end then, and nobody of the service's."""
     count = 800
     shop = Shop(prosody, tmp_path, seed=0)
     async with Processes(tmp_path) as processes:

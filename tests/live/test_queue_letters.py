@@ -1,4 +1,4 @@
-"""queue.md §5 on the wire: dead letters, and what ends many items at once."""
+"""queue.md §5 on the wire: dead letters, and operations that end many items."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -57,13 +57,13 @@ async def queues(server: Prosody, tmp_path: Path) -> AsyncIterator[Served]:
 
 
 async def with_letters(owner: Peer, worker: Peer) -> Delivered:
-    """As `held`, with a node for dead letters."""
+    """As `held`, with a dead-letter node."""
     await owner.create(LETTERS, EAGER)
     return await held(owner, worker, {"queue#dead_letter_node": LETTERS})
 
 
 async def test_a_dead_letter_is_an_item_of_another_node(queues: Served) -> None:
-    """With where it came from, why, and a life of its own."""
+    """With its origin, its reason, and a life of its own."""
     async with peers(queues, "alice/a", "bob/b", "carol/c") as (alice, bob, carol):
         one = await with_letters(alice, bob)
         await bob.done(unlock(NODE, one.named, content=REJECTED))
@@ -78,7 +78,7 @@ async def test_a_dead_letter_is_an_item_of_another_node(queues: Served) -> None:
         assert (letter.id, letter.count, letter.payload) == (letter_id, 0, PRIVATE)
         assert (letter.q["origin"], letter.q["origin-id"]) == (NODE, "1")
         assert letter.q["first-acquirer"] == "true"
-        # It was never received here, and is locked: neither may touch it.
+        # It was never received here, and is locked: neither worker may touch it.
         assert await bob.refused(retract(LETTERS, letter_id)) == FORBIDDEN
         assert await alice.refused(requeue("1")) == CONFLICT
         await carol.done(retract(LETTERS, letter.named))
@@ -89,7 +89,7 @@ async def test_a_dead_letter_is_an_item_of_another_node(queues: Served) -> None:
 async def test_without_a_dead_letter_node_the_dead_stay_where_they_are(
     queues: Served, target: str
 ) -> None:
-    """Never dropped: none, itself, and one that was deleted."""
+    """Nothing is dropped: with no node, the node itself, or a deleted one."""
     async with peers(queues, "alice/a", "bob/b") as (alice, bob):
         if target == "deleted":
             await alice.create(target)
@@ -108,7 +108,10 @@ async def test_without_a_dead_letter_node_the_dead_stay_where_they_are(
 async def test_a_requeue_restores_the_item_with_its_history(
     queues: Served, letters: bool, named: bool
 ) -> None:
-    """Count 0, the same id, payload and publisher; dead again, it tells of both lives."""
+    """Count 0, the same id, payload and publisher.
+
+    After another death it shows both lives.
+    """
     async with peers(queues, "alice/a", "bob/b") as (alice, bob):
         one = await (with_letters if letters else held)(alice, bob)
         await bob.done(unlock(NODE, one.named, content=REJECTED))
@@ -131,7 +134,7 @@ async def test_a_requeue_restores_the_item_with_its_history(
 
 
 async def test_a_dead_letter_node_of_others_takes_nothing(queues: Served) -> None:
-    """Only who may publish there can send its dead there."""
+    """Only an account that may publish there can send dead items there."""
     async with peers(queues, "alice/a", "bob/b") as (alice, bob):
         await bob.create(LETTERS)
         change = {
@@ -158,7 +161,7 @@ async def test_a_dead_letter_node_of_others_takes_nothing(queues: Served) -> Non
 
 
 async def both(peer: Peer, first: str, second: str) -> list[ET.Element]:
-    """Send two requests in one go: the second is decided before the first is written."""
+    """Send two requests at once: the second is decided before the first is written."""
     requests = [
         f"<iq type='set' id='{iq_id}' to='{peer.service}'>{content}</iq>"
         for iq_id, content in (("first", first), ("second", second))
@@ -168,7 +171,7 @@ async def both(peer: Peer, first: str, second: str) -> list[ET.Element]:
 
 
 async def test_a_purge_takes_what_has_just_died(queues: Served) -> None:
-    """What is decided counts, on disk or not: it must not come to light afterwards."""
+    """A decision counts even before it is on disk: the item must not reappear."""
     async with peers(queues, "alice/a") as (alice,):
         one = await held(alice, alice)
         reject = unlock(NODE, one.named, content=REJECTED)
@@ -181,7 +184,7 @@ async def test_a_purge_takes_what_has_just_died(queues: Served) -> None:
 
 @pytest.mark.parametrize("named", [False, True], ids=["all", "named"])
 async def test_a_requeue_finds_what_has_just_died(queues: Served, named: bool) -> None:
-    """The owner saw the reject, and it is answered in order."""
+    """The owner saw the reject, and is answered in order."""
     async with peers(queues, "alice/a") as (alice,):
         one = await held(alice, alice)
         reject = unlock(NODE, one.named, content=REJECTED)
@@ -193,7 +196,7 @@ async def test_a_requeue_finds_what_has_just_died(queues: Served, named: bool) -
 
 
 async def test_a_repeat_finds_what_has_just_been_accepted(queues: Served) -> None:
-    """A retract that is written twice, and a publish of what has just ended."""
+    """A retract sent twice, and a publish of an item that has just ended."""
     async with peers(queues, "alice/a") as (alice,):
         one = await held(alice, alice)
         again = pubsub(f"<publish node='{NODE}'>{item('1')}</publish>")
@@ -228,7 +231,7 @@ async def test_a_purge_takes_locked_and_dead_items_too(queues: Served) -> None:
 
 
 async def test_a_delete_takes_all_and_is_told(queues: Served) -> None:
-    """Every promise about its ids ends: a new node of the name knows nothing."""
+    """Every promise about its ids ends: a new node with the name knows nothing."""
     async with peers(queues, "alice/a", "bob/b", "carol/c") as (alice, bob, carol):
         one = await held(alice, bob)
         delete = pubsub(f"<delete node='{NODE}'/>", OWNER)
@@ -253,7 +256,7 @@ async def test_a_delete_takes_all_and_is_told(queues: Served) -> None:
 async def test_who_may_not_work_any_more_loses_subscription_and_locks(
     queues: Served, how: str
 ) -> None:
-    """It is told of both; the item goes to the next one, and does not count."""
+    """The worker is told of both; the item goes to the next one, and does not count."""
     async with peers(queues, "alice/a", "bob/b", "carol/c") as (alice, bob, carol):
         one = await held(alice, bob)
         await alice.affiliate(NODE, carol="member")
@@ -278,7 +281,7 @@ async def test_who_may_not_work_any_more_loses_subscription_and_locks(
 
 
 async def test_the_stats_of_a_node_add_up(queues: Served) -> None:
-    """`queue stats` shows them; a stranger to the node sees none."""
+    """`queue stats` shows them; a stranger to the node sees nothing."""
     async with peers(queues, "alice/a", "bob/b", "mallory/m") as found:
         alice, bob, mallory = found
         config = {"pubsub#access_model": "whitelist", "queue#max_deliveries": "1"}

@@ -61,7 +61,7 @@ async def queues(server: Prosody, tmp_path: Path) -> AsyncIterator[Served]:
 async def test_released_does_not_count_and_failed_does(
     queues: Served, content: str, count: int
 ) -> None:
-    """AMQP 1.0 §3.4: the count is of prior unsuccessful deliveries."""
+    """AMQP 1.0 §3.4: only prior unsuccessful deliveries count."""
     async with peers(queues, "alice/a", "bob/b") as (alice, bob):
         one = await held(alice, bob)
         assert (one.count, one.q["first-acquirer"]) == (0, "true")
@@ -75,7 +75,7 @@ async def test_released_does_not_count_and_failed_does(
 async def test_failed_deliveries_end_an_item_and_released_ones_do_not(
     queues: Served,
 ) -> None:
-    """`queue#max_deliveries` bounds those that failed."""
+    """`queue#max_deliveries` limits failed deliveries only."""
     async with peers(queues, "alice/a", "bob/b") as (alice, bob):
         one = await held(alice, bob, {"queue#max_deliveries": "2"})
         for content in ("", "", "", FAILED, ""):
@@ -83,7 +83,7 @@ async def test_failed_deliveries_end_an_item_and_released_ones_do_not(
             one = await bob.item()
         assert one.count == 1
         await bob.done(unlock(NODE, one.named, content=FAILED))
-        # The result of what ended it is the result again.
+        # A repeat of the settling request gets the same result.
         await bob.done(unlock(NODE, one.named, content=FAILED))
         await bob.no_items()
         (dead,) = (await dead_of(alice)).values()
@@ -94,7 +94,7 @@ async def test_failed_deliveries_end_an_item_and_released_ones_do_not(
 
 
 async def test_a_lock_time_out_counts_and_ends_an_item(queues: Served) -> None:
-    """An item that hangs each worker must end."""
+    """An item that hangs every worker must end."""
     async with peers(queues, "alice/a", "bob/b", "carol/c") as (alice, bob, carol):
         await alice.create(NODE, QUICK | {"queue#max_deliveries": "2"})
         await bob.subscribe(NODE)
@@ -107,7 +107,7 @@ async def test_a_lock_time_out_counts_and_ends_an_item(queues: Served) -> None:
 
 
 async def test_unavailable_presence_counts(queues: Served) -> None:
-    """An item that kills its worker must end; durable locks wait for the deadline."""
+    """An item that kills its workers must end; durable locks wait for the deadline."""
     async with peers(queues, "alice/a", "bob/b") as (alice, bob):
         await held(alice, bob, {"queue#max_deliveries": "1"})
         await bob.go()
@@ -117,7 +117,7 @@ async def test_unavailable_presence_counts(queues: Served) -> None:
 
 
 async def test_rejected_is_dead_at_once_with_the_reason(queues: Served) -> None:
-    """Whatever deliveries are left; it counts. Only an owner sees who it was."""
+    """However many deliveries are left; it counts. Only an owner sees who did it."""
     async with peers(queues, "alice/a", "bob/b") as (alice, bob):
         one = await held(alice, bob)
         await bob.done(unlock(NODE, one.named, content=REJECTED))
@@ -137,7 +137,7 @@ async def test_rejected_is_dead_at_once_with_the_reason(queues: Served) -> None:
 
 
 async def test_a_released_item_waits_for_the_backoff(queues: Served) -> None:
-    """Or a worker that cannot do it would get it again and again at once."""
+    """Otherwise a worker that cannot do it would get it again and again at once."""
     async with peers(queues, "alice/a", "bob/b") as (alice, bob):
         one = await held(alice, bob, {"queue#backoff": "0.2"})
         for releases in (1, 2):
@@ -150,7 +150,7 @@ async def test_a_released_item_waits_for_the_backoff(queues: Served) -> None:
 
 
 async def test_who_accepts_makes_the_number_of_accepted(queues: Served) -> None:
-    """And who looks at what is kept is its owner."""
+    """Only the owner can look at kept items."""
     async with peers(queues, "alice/a", "bob/b") as (alice, bob):
         one = await held(alice, bob, {"queue#keep_accepted": "60"})
         await bob.done(retract(NODE, one.named))
@@ -167,7 +167,7 @@ async def test_who_accepts_makes_the_number_of_accepted(queues: Served) -> None:
 
 @pytest.mark.parametrize("where", ["node", "item"])
 async def test_ttl_ends_an_item_that_nobody_has(queues: Served, where: str) -> None:
-    """The node's is for items that say nothing."""
+    """The node's ttl is for items without one of their own."""
     async with peers(queues, "alice/a") as (alice,):
         ttl = "0.05" if where == "node" else "60"
         await alice.create(NODE, {"queue#ttl": ttl})
@@ -180,7 +180,7 @@ async def test_ttl_ends_an_item_that_nobody_has(queues: Served, where: str) -> N
 
 
 async def test_ttl_is_not_looked_at_while_an_item_is_locked(queues: Served) -> None:
-    """What is begun may be finished; given back, it is over."""
+    """A delivery that has begun may be finished; given back, the item expires."""
     async with peers(queues, "alice/a", "bob/b") as (alice, bob):
         await alice.create(NODE, EAGER)
         await bob.subscribe(NODE, 2)
@@ -197,7 +197,7 @@ async def test_ttl_is_not_looked_at_while_an_item_is_locked(queues: Served) -> N
 
 
 async def test_a_delayed_item_comes_when_its_time_has_come(queues: Served) -> None:
-    """Behind those that were published after it, and are ready."""
+    """Behind ready items, even if those were published later."""
     async with peers(queues, "alice/a", "bob/b") as (alice, bob):
         await alice.create(NODE)
         await bob.subscribe(NODE, 5)
@@ -207,7 +207,7 @@ async def test_a_delayed_item_comes_when_its_time_has_come(queues: Served) -> No
 
 
 async def test_a_reconfigure_changes_no_running_deadline(queues: Served) -> None:
-    """The worker was told nothing else."""
+    """The worker was told the old deadline."""
     async with peers(queues, "alice/a", "bob/b", "carol/c") as (alice, bob, carol):
         one = await held(alice, bob)
         await alice.configure(NODE, lock_timeout="0.1")

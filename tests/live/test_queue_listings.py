@@ -1,7 +1,7 @@
-"""The listings of XEP-0254 as they stand in the text, by a peer that knows no more.
+"""The listings of XEP-0254 as in the XEP, used by a peer without our extensions.
 
-The JIDs are the tests' own; where the listings have iq type `get` and the text means
-`set`, both are sent (queue.md §1 row 1).
+The JIDs are those of the tests. Where the listings have iq type `get` and the XEP's
+text means `set`, both are sent (queue.md §1 row 1).
 """
 
 from collections.abc import AsyncIterator
@@ -65,7 +65,7 @@ async def queues(server: Prosody, tmp_path: Path) -> AsyncIterator[Served]:
 
 
 def listing_2(worker: Peer) -> str:
-    """Subscribe with options; the JID is bare, as in the text."""
+    """Subscribe with options; the JID is bare, as in the XEP."""
     return f"""
 <iq from='{worker.jid}'
   id='sub2'
@@ -158,7 +158,7 @@ async def published(publisher: Peer, item_id: str = ITEM) -> None:
 async def prepared(
     publisher: Peer, worker: Peer, config: dict[str, str] = EAGER
 ) -> Delivered:
-    """Listings 2, 4 and 5: a worker has the item."""
+    """Listings 2, 4 and 5: a worker holds the item."""
     await publisher.create(NODE, config)
     await subscribed(worker)
     await published(publisher)
@@ -166,7 +166,7 @@ async def prepared(
 
 
 def echo_of(answer: ET.Element, name: str) -> tuple[str, str]:
-    """The node and the item that an error repeats of its request."""
+    """The node and the item that an error repeats."""
     (asked,) = answer.iterfind(f"{{{PUBSUB}}}pubsub/{name}")
     (one,) = asked
     return asked.get("node", ""), one.get("id", "")
@@ -178,7 +178,7 @@ def echo_of(answer: ET.Element, name: str) -> tuple[str, str]:
 async def test_listing_1_a_subscription_without_options_is_answered_by_their_form(
     queues: Served,
 ) -> None:
-    """§2.1 MUST: it is how a stranger learns that the node is a queue."""
+    """§2.1 MUST: this tells a stranger that the node is a queue."""
     async with peers(queues, "alice/a", "bob/foo") as (alice, bob):
         await alice.create(NODE)
         await bob.send(
@@ -234,7 +234,7 @@ async def subscriptions_of(worker: Peer) -> list[str]:
 async def test_options_without_queue_requests_get_the_form_too(
     queues: Served, options: str
 ) -> None:
-    """Never a default that was not asked for: it bounds what a worker must hold."""
+    """There is no default: it is the number of items that a worker must hold."""
     async with peers(queues, "alice/a", "bob/foo") as (alice, bob):
         await alice.create(NODE)
         request = pubsub(f"<subscribe jid='{bob.jid}' node='{NODE}'/>{options}")
@@ -247,7 +247,7 @@ async def test_options_without_queue_requests_get_the_form_too(
 async def test_listings_2_and_3_the_options_come_back_with_the_subscription(
     queues: Served,
 ) -> None:
-    """§2.1: the result includes what was agreed on."""
+    """§2.1: the result includes the options in force."""
     async with peers(queues, "alice/a", "bob/foo") as (alice, bob):
         await alice.create(NODE)
         answer = await subscribed(bob)
@@ -279,7 +279,7 @@ async def test_listings_2_and_3_the_options_come_back_with_the_subscription(
 async def test_the_field_is_read_with_and_without_its_prefix(
     queues: Served, name: str, form_type: str
 ) -> None:
-    """queue.md §1 row 5: the text has one, its listings the other."""
+    """queue.md §1 row 5: the XEP's text has one form, its listings the other."""
     async with peers(queues, "alice/a", "bob/foo") as (alice, bob):
         await alice.create(NODE)
         options = form(form_type, {name: "3", "pubsub#deliver": "1"})
@@ -304,7 +304,7 @@ async def test_the_field_is_read_with_and_without_its_prefix(
 
 
 async def test_listings_4_and_5_one_subscriber_is_told(queues: Served) -> None:
-    """§2.2: the item is published to one of the subscribers; bare, if it asked so."""
+    """§2.2: the item goes to one of the subscribers; bare, if it subscribed so."""
     names = ("alice/a", "bob/foo", "carol/foo")
     async with peers(queues, *names) as (alice, bob, carol):
         await alice.create(NODE)
@@ -392,7 +392,7 @@ async def test_listing_8_a_retract_by_a_stranger_is_forbidden(
 async def test_a_retract_of_what_another_has_locked_is_a_conflict(
     queues: Served, kind: str
 ) -> None:
-    """§2.3 MUST: an earlier receiver, while the next one has it."""
+    """§2.3 MUST: by an earlier receiver, while the next one has the item."""
     async with peers(queues, "alice/a", "bob/foo", "carol/foo") as (alice, bob, carol):
         await prepared(alice, bob)
         await carol.subscribe(NODE)
@@ -409,7 +409,7 @@ async def test_a_retract_of_what_another_has_locked_is_a_conflict(
 async def test_listing_9_a_retract_without_the_lock_is_unexpected(
     queues: Served, kind: str
 ) -> None:
-    """§2.3 MUST: the race of a late worker with its time-out."""
+    """§2.3 MUST: the race between a late worker and its time-out."""
     async with peers(queues, "alice/a", "bob/foo") as (alice, bob):
         await prepared(alice, bob, QUICK)
         await bob.told("unlock", ITEM)
@@ -430,7 +430,10 @@ async def test_listing_9_a_retract_without_the_lock_is_unexpected(
 async def test_listings_10_and_11_an_unlock_goes_to_the_next_subscriber(
     queues: Served, kind: str, xmlns: str
 ) -> None:
-    """§2.4 MUST: tell only this one; then publish to another. Row 4: either name."""
+    """§2.4 MUST: tell only this one; then publish to another.
+
+    Row 4: either namespace.
+    """
     async with peers(queues, "alice/a", "bob/foo", "carol/foo") as (alice, bob, carol):
         first = await prepared(alice, bob)
         await carol.subscribe(NODE)
@@ -504,7 +507,7 @@ async def test_section_3_service_and_node_announce_the_mode(queues: Served) -> N
 async def test_section_4_an_unavailable_subscriber_is_unlocked_and_unsubscribed(
     queues: Served,
 ) -> None:
-    """§4 SHOULD: presence is all that tells of a worker that has crashed."""
+    """§4 SHOULD: only presence tells of a worker that has crashed."""
     async with peers(queues, "alice/a", "bob/foo", "carol/foo") as (alice, bob, carol):
         await bob.be_present()
         await prepared(alice, bob)
@@ -516,7 +519,10 @@ async def test_section_4_an_unavailable_subscriber_is_unlocked_and_unsubscribed(
 
 
 async def test_section_4_a_worker_unsubscribes_and_then_unlocks(queues: Served) -> None:
-    """§4 SHOULD: its disk is full; row 9: a lock outlives the subscription."""
+    """§4 SHOULD: for example with a full disk.
+
+    Row 9: a lock outlives the subscription.
+    """
     async with peers(queues, "alice/a", "bob/foo", "carol/foo") as (alice, bob, carol):
         await prepared(alice, bob)
         await carol.subscribe(NODE)
@@ -545,7 +551,7 @@ async def test_section_4_a_lock_times_out_and_the_next_one_gets_the_item(
 
 
 async def test_what_is_not_a_queue_cannot_be_made_here(queues: Served) -> None:
-    """XEP-0060 knows other nodes; each node of ours is a queue, and says so."""
+    """XEP-0060 has other nodes; each node here is a queue, and says so."""
     async with peers(queues, "alice/a") as (alice,):
         config = form(
             "http://jabber.org/protocol/pubsub#node_config",

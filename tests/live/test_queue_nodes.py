@@ -79,7 +79,7 @@ async def test_a_node_is_created_once(queues: Served) -> None:
 
 
 async def test_an_instant_node_gets_a_name(queues: Served) -> None:
-    """XEP-0060 §8.1.2: each another one."""
+    """XEP-0060 §8.1.2: a different one each time."""
     async with peers(queues, "alice/a") as (alice,):
         names = []
         for content in ("<create/>", "<create node=''/>"):
@@ -92,7 +92,7 @@ async def test_an_instant_node_gets_a_name(queues: Served) -> None:
 
 
 async def test_who_may_create_is_configurable(server: Prosody, tmp_path: Path) -> None:
-    """`--creators`: accounts, from whatever resource."""
+    """`--creators`: accounts, with any resource."""
     creators = ["alice@localhost/some", "carol@localhost"]
     async with (
         served(server, tmp_path, creators=creators) as queues,
@@ -100,12 +100,12 @@ async def test_who_may_create_is_configurable(server: Prosody, tmp_path: Path) -
     ):
         await alice.create(NODE)
         assert await bob.refused(create("other")) == FORBIDDEN
-        # What it is allowed to do does not tell which nodes there are.
+        # The error does not tell which nodes exist.
         assert await bob.refused(create(NODE)) == FORBIDDEN
 
 
 async def test_a_node_is_created_with_its_configuration(queues: Served) -> None:
-    """XEP-0060 §8.1.3; the rest are the defaults, and all of it survives."""
+    """XEP-0060 §8.1.3; other fields have their defaults, and all of it is durable."""
     async with peers(queues, "alice/a") as (alice,):
         answer = await alice.done(pubsub("<default/>", OWNER), "get")
         defaults = values_of(answer)
@@ -119,7 +119,7 @@ async def test_a_node_is_created_with_its_configuration(queues: Served) -> None:
             await queues.restart()
 
 
-#: The fields of the issue, with a good value each and some bad ones.
+#: The fields of the form, with one good value each and some bad ones.
 FIELDS: dict[str, tuple[str, tuple[str, ...]]] = {
     "pubsub#access_model": ("whitelist", ("presence", "roster", "authorize", "", "0")),
     "pubsub#publish_model": ("open", ("subscribers", "", "0")),
@@ -138,7 +138,7 @@ FIELDS: dict[str, tuple[str, tuple[str, ...]]] = {
 async def test_a_field_takes_its_values_and_no_other(
     queues: Served, field: str
 ) -> None:
-    """A bad one is not-acceptable, and nothing of the form is done."""
+    """A bad value is not-acceptable, and nothing of the form is done."""
     good, bad = FIELDS[field]
     async with peers(queues, "alice/a") as (alice,):
         await alice.create(NODE)
@@ -155,7 +155,7 @@ async def test_a_field_takes_its_values_and_no_other(
 
 
 async def test_no_field_of_the_form_is_left_out() -> None:
-    """A guard for the table above: a field without a row would not be tested."""
+    """A check of the table above: a field without a row would not be tested."""
     fields = {field.var for field in NODE_FIELDS}
     assert fields - {"queue#dead_letter_node"} == set(FIELDS)
 
@@ -163,7 +163,7 @@ async def test_no_field_of_the_form_is_left_out() -> None:
 async def test_a_whole_form_can_be_sent_back_with_fields_of_other_services(
     queues: Served,
 ) -> None:
-    """Clients send what they were given, and what they know of other services."""
+    """Clients return the form that they got, with fields known from other services."""
     async with peers(queues, "alice/a") as (alice,):
         await alice.create(NODE)
         whole = await configuration(alice, NODE)
@@ -217,7 +217,7 @@ async def test_a_whole_form_can_be_sent_back_with_fields_of_other_services(
 async def test_a_form_that_is_none_is_a_bad_request(
     queues: Served, content: str
 ) -> None:
-    """Two values in a field and a misspelt name of ours are mistakes, not defaults."""
+    """Two values in a field and a misspelt name are mistakes, not defaults."""
     async with peers(queues, "alice/a") as (alice,):
         await alice.create(NODE)
         before = await configuration(alice, NODE)

@@ -1,4 +1,4 @@
-"""queue.md §4 on the wire: who is still there, and who is told again."""
+"""queue.md §4 on the wire: presence, and repeated notifications."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -57,7 +57,7 @@ async def queues(server: Prosody, tmp_path: Path) -> AsyncIterator[Served]:
 async def test_after_a_time_out_nothing_comes_until_a_stanza_does(
     queues: Served,
 ) -> None:
-    """A worker that hangs must not burn one item after the other."""
+    """A worker that hangs must not use up one item after the other."""
     async with peers(queues, "alice/a", "bob/b") as (alice, bob):
         await alice.create(NODE, QUICK)
         await bob.subscribe(NODE, 1)
@@ -69,7 +69,7 @@ async def test_after_a_time_out_nothing_comes_until_a_stanza_does(
         await bob.ping()
         assert not bob.received()
         await bob.synced()
-        # First deliveries come first: the other one, then this one again.
+        # First deliveries come first: the other item, then this one again.
         assert (await bob.item()).id == "2"
         await bob.done(retract(NODE, "2"))
         again = await bob.item()
@@ -78,11 +78,14 @@ async def test_after_a_time_out_nothing_comes_until_a_stanza_does(
 
 
 async def test_an_event_that_bounces_releases_and_suspends(queues: Served) -> None:
-    """The client is gone and nobody said so: not its fault, so it does not count."""
+    """The client is gone without notice.
+
+    The item is not to blame, so it does not count.
+    """
     async with peers(queues, "alice/a", "bob/b", "carol/c") as (alice, bob, carol):
         await alice.create(NODE, EAGER)
         await bob.subscribe(NODE, 5)
-        # It never sent presence, so the server tells nobody that it went.
+        # It never sent presence, so the server does not announce that it left.
         await bob.cut()
         await alice.publish(NODE, item("1"), item("2"))
         await alice.until_stats(NODE, available="2", acquired="0", subscribers="1")
@@ -97,7 +100,7 @@ async def test_an_event_that_bounces_releases_and_suspends(queues: Served) -> No
             await alice.publish(NODE, item("4"))
             assert (await carol.item()).id == "4"
             await back.nothing()
-            # It has been heard now; its subscription was there all the time.
+            # It has been heard of now; its subscription was there all the time.
             await alice.publish(NODE, item("5"))
             assert (await back.item()).id == "5"
 
@@ -115,7 +118,7 @@ async def pinged(worker: Peer) -> ET.Element:
 
 
 async def answer(worker: Peer, iq: ET.Element, kind: str, content: str = "") -> None:
-    """Answer what the service has asked."""
+    """Answer the probe."""
     await worker.send(
         f"<iq type='{kind}' id='{iq.get('id')}' to='{iq.get('from')}'>{content}</iq>"
     )
@@ -124,7 +127,10 @@ async def answer(worker: Peer, iq: ET.Element, kind: str, content: str = "") -> 
 async def test_after_a_restart_a_lock_is_sent_again_with_its_token(
     queues: Served,
 ) -> None:
-    """Once its holder is heard of: the event before the crash may never have left."""
+    """When its holder is heard of.
+
+    The event before the crash may never have been sent.
+    """
     async with peers(queues, "alice/a", "bob/b", "carol/c") as (alice, bob, carol):
         await alice.create(NODE)
         await bob.subscribe(NODE, 2)
@@ -173,7 +179,7 @@ async def test_after_a_restart_a_probe_tells_who_is_there(
             return
         await bob.ping()
         stats = await alice.stats(NODE)
-        # It is dormant, which is proof of nothing: any stanza of it, and it is back.
+        # It is dormant, which proves nothing: any stanza of it ends that.
         assert (stats["available"], stats["subscribers"]) == ("1", "0")
         await bob.synced()
         assert (await bob.item()).id == "1"
@@ -181,7 +187,7 @@ async def test_after_a_restart_a_probe_tells_who_is_there(
 
 
 async def test_nobody_answers_the_probe_of_another(queues: Served) -> None:
-    """An id that was guessed must not make somebody else present."""
+    """A guessed id must not make another client look present."""
     async with peers(queues, "alice/a", "bob/b", "mallory/m") as found:
         alice, bob, mallory = found
         await alice.create(NODE)
@@ -194,14 +200,14 @@ async def test_nobody_answers_the_probe_of_another(queues: Served) -> None:
 
 
 async def test_live_locks_keep_their_deadlines_over_a_restart(queues: Served) -> None:
-    """One that ended while the service was away has timed out, and counts."""
+    """A lock that ended while the service was away has timed out, and counts."""
     async with peers(queues, "alice/a", "bob/b", "carol/c") as (alice, bob, carol):
         await alice.create(NODE, QUICK)
         await bob.subscribe(NODE)
         await alice.publish(NODE, item("1"))
         await bob.item()
         await queues.stop()
-        await asyncio.sleep(0.11)  # the deadline, with nobody to await it
+        await asyncio.sleep(0.11)  # the deadline passes while the service is away
         await queues.start()
         await bob.told("unlock", "1")
         await alice.configure(NODE, lock_timeout="60")
@@ -210,17 +216,17 @@ async def test_live_locks_keep_their_deadlines_over_a_restart(queues: Served) ->
 
 
 async def test_without_a_connection_nobody_gets_anything(queues: Served) -> None:
-    """What cannot be sent must not be locked: it would time out, and count."""
+    """An item that cannot be sent must not be locked: it would time out, and count."""
     async with peers(queues, "alice/a", "bob/b", "carol/c") as (alice, bob, carol):
         config = {"queue#lock_timeout": "0.3", "queue#backoff": "0"}
         await alice.create(NODE, config | {"queue#max_deliveries": "2"})
         await carol.subscribe(NODE)
         await bob.subscribe(NODE)
         await alice.publish(NODE, item("1"))
-        # It is with carol, who was the first; its lock ends while nobody can be told.
+        # Carol, who was the first, has the item; its lock ends during the outage.
         await carol.item()
         await queues.cut()
-        await asyncio.sleep(0.7)  # two time-outs, which nobody is told of
+        await asyncio.sleep(0.7)  # two time-outs, without notifications
         await queues.come_back()
         stats = await alice.stats(NODE)
         assert (stats["dead"], stats["acquired"], stats["available"]) == ("0", "0", "1")
@@ -263,7 +269,7 @@ async def acknowledgeable(worker: Peer) -> tuple[ET.Element, Delivered]:
 async def test_acknowledged_events_are_answered_by_an_empty_result(
     queues: Served,
 ) -> None:
-    """For a worker on a bad line; the token passes through unharmed."""
+    """For a worker on a bad link; the token arrives unchanged."""
     async with peers(queues, "alice/a", "bob/b") as (alice, bob):
         await alice.create(NODE)
         await bob.subscribe(NODE, 1, options=ACKNOWLEDGED)
@@ -279,7 +285,7 @@ async def test_acknowledged_events_are_answered_by_an_empty_result(
 async def test_an_unanswered_event_is_repeated_until_it_is_answered(
     queues: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On a bad line the first repetition may get lost as well."""
+    """On a bad link the first repeat may be lost as well."""
     monkeypatch.setattr("xep_0254.service._REPEAT", Backoff(first_s=0.05, max_s=0.05))
     async with peers(queues, "alice/a", "bob/b") as (alice, bob):
         await alice.create(NODE)
@@ -295,7 +301,10 @@ async def test_an_unanswered_event_is_repeated_until_it_is_answered(
 async def test_an_acknowledged_event_that_is_refused_is_a_bounce(
     queues: Served,
 ) -> None:
-    """It certainly did not arrive: released, and the next one gets it."""
+    """It certainly did not arrive.
+
+    The item is released, and the next worker gets it.
+    """
     async with peers(queues, "alice/a", "bob/b", "carol/c") as (alice, bob, carol):
         await alice.create(NODE, EAGER)
         await bob.subscribe(NODE, 1, options=ACKNOWLEDGED)
@@ -311,7 +320,7 @@ async def test_an_acknowledged_event_that_is_refused_is_a_bounce(
 
 
 async def test_an_acknowledged_event_ends_with_its_lock(queues: Served) -> None:
-    """A worker that never answers: the lock times out as any other."""
+    """If a worker never answers, its lock times out like any other."""
     async with peers(queues, "alice/a", "bob/b", "carol/c") as (alice, bob, carol):
         await alice.create(NODE, {"queue#lock_timeout": "0.5", "queue#backoff": "0"})
         await bob.subscribe(NODE, 1, options=ACKNOWLEDGED)
@@ -347,7 +356,7 @@ async def test_an_acknowledged_event_is_not_repeated_after_its_lock_has_ended(
         await alice.create(NODE)
         await bob.subscribe(NODE, 1, options=ACKNOWLEDGED)
         await alice.publish(NODE, item("1"))
-        # Unanswered it is repeated. The answer is lost for good, but not the deed.
+        # Without an answer it is repeated. The answer is lost, but the item was done.
         _, one = await acknowledgeable(bob)
         _, again = await acknowledgeable(bob)
         assert again == one
@@ -356,7 +365,7 @@ async def test_an_acknowledged_event_is_not_repeated_after_its_lock_has_ended(
         if restarted:
             await queues.restart()
         await bob.synced()
-        # Time for some repetitions.
+        # Time for some repeats.
         more = f"xmlns:q='{EXTENSIONS}' q:delay='0.5'"
         await alice.publish(NODE, item("2", more=more))
         iq, two = await acknowledgeable(bob)
@@ -367,7 +376,10 @@ async def test_an_acknowledged_event_is_not_repeated_after_its_lock_has_ended(
 async def test_workers_that_left_while_the_service_was_away_lock_nobody_out(
     queues: Served,
 ) -> None:
-    """With a new resource each time, as workers have; their subscriptions never count."""
+    """With a new resource each time, as workers have.
+
+    Such subscriptions never count.
+    """
     queues.bounds = QueueBounds(subscriptions_per_account=2)
     await queues.restart()
     async with peers(queues, "alice/a") as (alice,):

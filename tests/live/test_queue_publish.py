@@ -1,4 +1,4 @@
-"""queue.md §3 on the wire: what is published once, twice, by an iq or by a message."""
+"""queue.md §3 on the wire: publishing once or repeatedly, by an iq or by a message."""
 
 import asyncio
 import contextlib
@@ -64,7 +64,7 @@ async def queues(server: Prosody, tmp_path: Path) -> AsyncIterator[Served]:
 
 
 async def test_a_repeat_is_a_success_and_no_second_item(queues: Served) -> None:
-    """The publisher whose result was lost asks again; from any resource, any time."""
+    """A publisher whose result was lost asks again; from any resource, at any time."""
     async with peers(queues, "alice/a", "alice/b", "bob/b") as (alice, other, bob):
         await alice.create(NODE)
         await bob.subscribe(NODE, 5)
@@ -88,7 +88,7 @@ async def test_a_repeat_is_a_success_and_no_second_item(queues: Served) -> None:
 async def test_a_repeat_while_the_first_is_being_written_is_one_item(
     queues: Served,
 ) -> None:
-    """A publisher in a hurry does not wait; each answer comes after the commit."""
+    """A hasty publisher does not wait; each answer comes after the commit."""
     async with peers(queues, "alice/a", "alice/b") as (alice, other):
         await alice.create(NODE)
         asked = []
@@ -108,7 +108,7 @@ def payload_of() -> str:
 
 
 async def test_the_same_payload_written_otherwise_is_a_repeat(queues: Served) -> None:
-    """Servers reorder attributes and choose prefixes: content is not its spelling."""
+    """Servers reorder attributes and choose prefixes; the content stays the same."""
     async with peers(queues, "alice/a") as (alice,):
         await alice.create(NODE)
         for payload in (
@@ -122,7 +122,7 @@ async def test_the_same_payload_written_otherwise_is_a_repeat(queues: Served) ->
 
 
 async def test_the_same_id_with_anything_else_is_a_conflict(queues: Served) -> None:
-    """Nothing is overwritten: somebody may be at work on it, or done."""
+    """Nothing is overwritten: a worker may have the item, or may have done it."""
     async with peers(queues, "alice/a", "bob/b") as (alice, bob):
         await alice.create(NODE)
         await alice.affiliate(NODE, bob="publisher")
@@ -145,7 +145,7 @@ async def test_the_same_id_with_anything_else_is_a_conflict(queues: Served) -> N
 
 
 async def test_the_window_counts_from_the_end_of_the_item(queues: Served) -> None:
-    """A queue may be longer than the window: what still waits is always known."""
+    """A queue may be longer than the window; waiting items are always known."""
     async with peers(queues, "alice/a", "bob/b") as (alice, bob):
         await alice.create(NODE, {"queue#dedupe_window": "0.3"})
         await alice.publish(NODE, item("1"))
@@ -160,7 +160,7 @@ async def test_the_window_counts_from_the_end_of_the_item(queues: Served) -> Non
         await bob.done(retract(NODE, one.named))
         await alice.publish(NODE, item("1"))
         assert await alice.browse(NODE) == {}
-        # The end was just now: with time it is a new item.
+        # The end was just now; after the window it is a new item.
         async with asyncio.timeout(5):
             while not await alice.browse(NODE):
                 await alice.publish(NODE, item("1"))
@@ -173,7 +173,7 @@ async def test_the_window_counts_from_the_end_of_the_item(queues: Served) -> Non
 async def test_without_a_window_an_id_is_free_when_its_item_has_ended(
     queues: Served,
 ) -> None:
-    """While it lives, it is known."""
+    """As long as its item lives, the id is known."""
     async with peers(queues, "alice/a", "bob/b") as (alice, bob):
         await alice.create(NODE, {"queue#dedupe_window": "0"})
         await bob.subscribe(NODE)
@@ -184,7 +184,7 @@ async def test_without_a_window_an_id_is_free_when_its_item_has_ended(
         await alice.publish(NODE, item("1", "another"))
         two = await bob.item()
         assert two.payload == "another"
-        # What settled the first is remembered, and does not settle the second.
+        # The token of the first item is remembered, and does not settle the second.
         await bob.done(retract(NODE, one.named))
         (left,) = (await alice.browse(NODE)).values()
         assert left["state"] == "acquired"
@@ -195,7 +195,7 @@ async def test_without_a_window_an_id_is_free_when_its_item_has_ended(
 
 
 async def test_an_item_without_an_id_gets_one_of_the_services(queues: Served) -> None:
-    """XEP-0060 §7.1.2; several in one request, each its own."""
+    """XEP-0060 §7.1.2; several in one request get different ids."""
     async with peers(queues, "alice/a") as (alice,):
         await alice.create(NODE)
         made = await alice.publish(NODE, item(), item("1"), item())
@@ -221,11 +221,11 @@ async def test_an_item_without_an_id_gets_one_of_the_services(queues: Served) ->
 async def test_a_payload_reaches_the_worker_as_it_was(
     queues: Served, payload: str
 ) -> None:
-    """Also after a redelivery, by the store, and in a browse."""
+    """Also after a redelivery, from the store, and in a browse."""
     async with peers(queues, "alice/a", "bob/b") as (alice, bob):
         await alice.create(NODE, EAGER)
         await alice.done(publish(NODE, f"<item id='1'>{payload}</item>"))
-        # What stands in a request without a namespace is in that of pubsub.
+        # An element without a namespace in a request is in that of pubsub.
         context = "<e xmlns='http://jabber.org/protocol/pubsub'>"
         wanted = [canonical(x) for x in ET.fromstring(f"{context}{payload}</e>")]  # noqa: S314
         await bob.subscribe(NODE)
@@ -242,7 +242,7 @@ async def test_a_payload_reaches_the_worker_as_it_was(
 
 
 def canonical(element: ET.Element) -> str:
-    """An element so that equal ones are written alike."""
+    """An element in a form in which equal ones are equal."""
     element.tail = None
     return ET.canonicalize(ET.tostring(element))
 
@@ -250,7 +250,7 @@ def canonical(element: ET.Element) -> str:
 async def test_a_full_node_refuses_the_publisher_and_nobody_else(
     queues: Served,
 ) -> None:
-    """Dedupe comes before the limits; what comes back was never gone."""
+    """Dedupe comes before the limits; redelivered items are still counted."""
     async with peers(queues, "alice/a", "bob/b") as (alice, bob):
         await alice.create("letters", {"queue#max_items": "1"})
         config = {"queue#max_items": "2", "queue#dead_letter_node": "letters"}
@@ -261,7 +261,7 @@ async def test_a_full_node_refuses_the_publisher_and_nobody_else(
         await alice.publish(NODE, item("1"), item("2"))
         await bob.subscribe(NODE)
         one = await bob.item()
-        # A redelivery, a dead letter and a requeue find room.
+        # There is room for a redelivery, a dead letter and a requeue.
         await bob.done(unlock(NODE, one.named))
         two = await bob.item()
         await bob.done(unlock(NODE, two.named, content="<q:rejected/>"))
@@ -274,7 +274,7 @@ async def test_a_full_node_refuses_the_publisher_and_nobody_else(
 
 
 async def test_a_node_that_is_full_in_bytes_refuses_too(queues: Served) -> None:
-    """Bytes of payload; an item without one always finds room there."""
+    """Bytes of payload; an item without payload always finds room there."""
     async with peers(queues, "alice/a") as (alice,):
         limit = len(payload_of()) * 2
         await alice.create(NODE, {"queue#max_bytes": str(limit)})
@@ -288,7 +288,7 @@ async def test_a_node_that_is_full_in_bytes_refuses_too(queues: Served) -> None:
 # -- by messages -----------------------------------------------------------
 
 
-#: What one of ours says of itself with each message.
+#: The mark of our sender, in each message.
 MARK = "xmlns:m='xmpp-qos:store:0' m:sender='store-1'"
 
 
@@ -301,25 +301,25 @@ def assured(msg_id: str, content: str, more: str = "", mark: str = "") -> str:
 
 
 def deliver(msg_id: str, mark: str = "") -> str:
-    """The second."""
+    """The second step."""
     return f"<deliver xmlns='{QOS}' msgId='{msg_id}' {mark}/>"
 
 
 def own_publish(payload: str = PRIVATE) -> str:
-    """One item, whose id the service is to make."""
+    """One item, whose id the service must make."""
     return publish(NODE, item(payload=payload))
 
 
 @contextlib.contextmanager
 def killed_when_published(queues: Served) -> Iterator[None]:
-    """The message is released and published, and never on disk as done."""
+    """The message is released and published, but never on disk as done."""
     assert queues.xmpp is not None
     store = XEP_QOS.of(queues.xmpp).store
     assert isinstance(store, SqliteStore)
     commits = itertools.count(1)
 
     def probe(step: str) -> None:
-        # The first is that it is released.
+        # The first write is its release.
         if step == "commit" and next(commits) > 1:
             raise OSError(errno.EIO, os.strerror(errno.EIO))
 
@@ -330,7 +330,10 @@ def killed_when_published(queues: Served) -> Iterator[None]:
 async def test_an_assured_message_publishes_when_it_is_released(
     queues: Served,
 ) -> None:
-    """Held is not published yet; the answer of the release comes after the commit."""
+    """A held message is not published yet.
+
+    The answer to the release comes after the commit.
+    """
     async with peers(queues, "alice/a") as (alice,):
         await alice.create(NODE)
         for _ in range(2):
@@ -347,7 +350,7 @@ async def test_an_assured_message_publishes_when_it_is_released(
 async def test_those_who_count_from_1_publish_all_that_they_send(
     queues: Served,
 ) -> None:
-    """protocol.md §3: two resources are two senders; an id that succeeded is free."""
+    """protocol.md §3: two resources are two senders; after a success an id is free."""
     async with peers(queues, "alice/a", "alice/b") as (kitchen, cellar):
         await kitchen.create(NODE)
         for peer, degrees in ((kitchen, "20"), (cellar, "11"), (kitchen, "20")):
@@ -367,7 +370,7 @@ async def test_those_who_count_from_1_publish_all_that_they_send(
 
 
 async def test_one_of_ours_that_says_it_again_has_said_it_once(queues: Served) -> None:
-    """From another resource too, or after it has lost its store; the mark tells."""
+    """Even from another resource, or after it has lost its store; the mark tells."""
     async with peers(queues, "alice/a", "alice/b") as (alice, other):
         await alice.create(NODE)
         for peer, mark in (
@@ -384,14 +387,14 @@ async def test_one_of_ours_that_says_it_again_has_said_it_once(queues: Served) -
 async def test_a_message_handed_over_again_is_published_once(
     queues: Served, mark: str
 ) -> None:
-    """The process died between the two commits, of the publish and of the message."""
+    """The process died between two commits: of the publish, and of the message."""
     async with peers(queues, "alice/a") as (alice,):
         await alice.create(NODE)
         await alice.done(assured("1", own_publish("20"), mark=mark))
         with killed_when_published(queues):
             await alice.done(deliver("1", mark))
         await queues.restart()
-        # Handed over again; who asks again is answered when that is done.
+        # It is handed over again; a repeat is answered when that is done.
         await alice.done(deliver("1", mark))
         await alice.until_stats(NODE, available="1")
         assert queues.xmpp is not None
@@ -417,7 +420,10 @@ async def test_a_message_publishes_several_items_with_and_without_ids(
 
 
 async def test_what_is_held_is_published_once_across_restarts(queues: Served) -> None:
-    """Between the steps, and after the last, if it is one of ours: the stores remember."""
+    """Between the steps, and after the last one if the sender is ours.
+
+    Stores remember.
+    """
     async with peers(queues, "alice/a", "bob/b") as (alice, bob):
         await alice.create(NODE)
         await bob.subscribe(NODE, 5)
@@ -453,7 +459,7 @@ async def test_what_is_held_is_published_once_across_restarts(queues: Served) ->
 async def test_a_refused_publish_is_answered_by_a_message_of_type_error(
     queues: Served, content: str, refusal: Refused
 ) -> None:
-    """RFC 6120 §8.3; the message itself has been delivered, and is not to be repeated."""
+    """RFC 6120 §8.3; the message itself was delivered, and must not be repeated."""
     async with peers(queues, "alice/a", "bob/b") as (alice, bob):
         await alice.create("closed")
         await alice.create("full", {"queue#max_items": "1"})
@@ -471,13 +477,14 @@ async def test_a_refused_publish_is_answered_by_a_message_of_type_error(
 async def test_a_refused_publish_is_the_outcome_of_the_message_where_both_are_ours(
     queues: Served, server: Prosody, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Alone and in a batch: with the condition, what is wrong, and who says so."""
+    """Alone and in a batch: with the condition, the reason, and who refused."""
     async with (
         peers(queues, "alice/a") as (alice,),
         connected_client(server, "carol/c", {"xep_qos": {}}) as carol,
     ):
         await alice.create("closed")
-        # Else no message of hers is held: by default that is for publishers.
+        # Otherwise her message would not be held: by default only publishers may have
+        # messages held.
         await alice.create("hers")
         await alice.affiliate("hers", carol="publisher")
         sender = XEP_QOS.of(carol)
@@ -497,7 +504,7 @@ async def test_a_refused_publish_is_the_outcome_of_the_message_where_both_are_ou
 
 
 async def test_a_plain_message_publishes_nothing(queues: Served) -> None:
-    """It may be lost, or come twice: nobody would know."""
+    """It may be lost or doubled without notice."""
     async with peers(queues, "alice/a") as (alice,):
         await alice.create(NODE)
         await alice.send(
@@ -509,7 +516,7 @@ async def test_a_plain_message_publishes_nothing(queues: Served) -> None:
 async def test_our_own_client_publishes_while_the_service_restarts(
     queues: Served, server: Prosody, tmp_path: Path
 ) -> None:
-    """`xep_qos` repeats until it is confirmed; each message is one item."""
+    """`xep_qos` repeats until there is a confirmation; each message is one item."""
     async with peers(queues, "alice/a", "bob/b") as (alice, bob):
         await alice.create(NODE)
         await alice.affiliate(NODE, carol="publisher")
@@ -535,7 +542,7 @@ async def test_our_own_client_publishes_while_the_service_restarts(
 
 
 async def test_an_event_is_not_read_as_a_request(queues: Served) -> None:
-    """What a service tells somebody must not publish when it is sent back."""
+    """An event of a service that is sent back to it must not publish."""
     async with peers(queues, "alice/a", "bob/b") as (alice, bob):
         await alice.create(NODE)
         await alice.affiliate(NODE, bob="publisher")
@@ -552,7 +559,7 @@ async def test_an_event_is_not_read_as_a_request(queues: Served) -> None:
 async def test_a_message_that_publishes_nothing_is_rejected(
     queues: Served, server: Prosody
 ) -> None:
-    """Nobody at a component wants it: its sender would repeat it for ever."""
+    """Nobody at a component takes it: its sender would repeat it for ever."""
     async with (
         peers(queues, "alice/a") as (alice,),
         connected_client(server, "carol/c", {"xep_qos": {}}) as carol,
@@ -569,7 +576,7 @@ async def test_a_message_that_publishes_nothing_is_rejected(
 
 
 async def test_a_stranger_s_messages_are_not_held(queues: Served) -> None:
-    """There is no queue that he could publish to: nothing is kept for that."""
+    """There is no queue to which he could publish, so nothing is held for him."""
     async with peers(queues, "alice/a", "mallory/m") as (alice, mallory):
         await alice.create(NODE, {"pubsub#access_model": "whitelist"})
         refused = await mallory.refused(assured("1", publish(NODE, item("1"))))

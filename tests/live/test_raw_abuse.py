@@ -1,7 +1,7 @@
 """Bad input from the wire: a clear answer, nothing lost, and the stream stays up.
 
-Issue §7 as far as it is on the wire; the text, Security Considerations. After each
-abuse: no echo of the payload, and one event by XEP-0337 and no flood of them.
+See the proto-XEP, Security Considerations. After each abuse the payload was not echoed,
+and there was one event by XEP-0337 and no flood of them.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ from test_raw_peers import (
 ROOMS = 'Component "rooms.localhost" "muc"\n  muc_room_locking = false\n'
 ROOM = "room@rooms.localhost"
 
-#: Every event at once: these tests count what is reported, not how often.
+#: Every event at once: these tests count reports, not their rate.
 UNLIMITED = 0.000_001
 
 
@@ -51,7 +51,7 @@ UNLIMITED = 0.000_001
 async def guarded(
     server: Prosody, **options: Any
 ) -> AsyncIterator[tuple[Device, RawClient]]:
-    """Bob with the plugin, and the log that his events go to."""
+    """Bob with the plugin, and the log to which his events go."""
     async with (
         raw(server, "carol/log") as log,
         device(server, "bob/b", event_log_to=log.jid, **options) as bob,
@@ -60,7 +60,7 @@ async def guarded(
 
 
 def stored_size(body: str) -> int:
-    """Bytes of a message with this body as it is stored."""
+    """Bytes of a message with this body, as it is stored."""
     stored = f"<message xmlns='jabber:client'><body>{body}</body></message>"
     return len(stored.encode())
 
@@ -124,7 +124,7 @@ MALFORMED = {
 async def test_what_is_malformed_is_a_bad_request_from_friend_and_stranger(
     prosody: Prosody, xmlns: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """§2, errors we return; §3, step 1: before anything is asked about trust."""
+    """§2, errors we return; §3, step 1: this comes before any check of trust."""
     async with (
         guarded(prosody, event_interval_s=UNLIMITED) as (bob, log),
         raw(prosody, "alice/a") as alice,
@@ -145,7 +145,7 @@ async def test_what_is_malformed_is_a_bad_request_from_friend_and_stranger(
                 assert not shows(answer)
             assert events(log)[-1].get("id") == "bad-request"
         assert not bob.arrivals.all
-        # Nothing was held, and nothing is in the way.
+        # Nothing was held, and nothing blocks later messages.
         received(await ask(alice, bob.jid, assured("1", "x")))
         assert is_empty(await ask(alice, bob.jid, deliver("1")))
         assert bob.arrivals.bodies == ["x"]
@@ -153,10 +153,10 @@ async def test_what_is_malformed_is_a_bad_request_from_friend_and_stranger(
 
 
 async def test_an_over_long_iq_id_does_not_end_our_stream(prosody: Prosody) -> None:
-    """It goes into the answer, where each `'` takes six bytes: beyond the server's limit.
+    """The id goes into the answer, where each `'` takes six bytes: over the limit.
 
-    A stranger could keep us off line with it: the server closes the stream of whoever
-    sends more than the limit (§5).
+    A stranger could keep us offline with it: the server closes the stream of a client
+    that sends more than the limit (§5).
     """
     async with (
         guarded(prosody) as (bob, log),
@@ -180,7 +180,7 @@ async def test_an_over_long_iq_id_does_not_end_our_stream(prosody: Prosody) -> N
 
 
 async def test_a_very_deep_message_does_no_harm(prosody: Prosody) -> None:
-    """A recursion over what a peer nests would end our process."""
+    """Recursion over a peer's nesting would end our process."""
     depth = 8_000
     deep = "<a>" * depth + "</a>" * depth
     content = (
@@ -198,7 +198,7 @@ async def test_a_very_deep_message_does_no_harm(prosody: Prosody) -> None:
 async def test_10_mb_end_the_stream_of_who_sends_them_and_no_other(
     prosody: Prosody,
 ) -> None:
-    """The server's limit stands before us; what it lets pass we take."""
+    """The server's limit protects us; whatever it lets pass is accepted."""
     async with guarded(prosody) as (bob, log), raw(prosody, "alice/a") as alice:
         async with raw(prosody, "mallory/m") as mallory:
             text, _ = request_text(bob.jid, assured("1", "x" * 10_000_000))
@@ -211,7 +211,7 @@ async def test_10_mb_end_the_stream_of_who_sends_them_and_no_other(
 
 
 async def test_an_iq_without_an_id_harms_nobody(prosody: Prosody) -> None:
-    """The text: the iq must have one. Whoever is first to see it refuses it."""
+    """The proto-XEP: the iq must have one. The first entity that sees it refuses it."""
     async with device(prosody, "bob/b") as bob:
         async with raw(prosody, "alice/a") as alice:
             await alice.send(f"<iq type='set' to='{bob.jid}'>{assured('1')}</iq>")
@@ -231,7 +231,7 @@ async def test_an_iq_without_an_id_harms_nobody(prosody: Prosody) -> None:
 async def test_a_thousand_times_the_same_assured_is_one_message(
     prosody: Prosody,
 ) -> None:
-    """Each is answered alike; it is held and counted once."""
+    """Each request gets the same answer; the message is held and counted once."""
     async with (
         raw(prosody, "alice/a") as alice,
         device(prosody, "bob/b", quota_messages=2) as bob,
@@ -257,7 +257,7 @@ async def test_a_thousand_times_the_same_assured_is_one_message(
 async def test_a_thousand_times_the_same_assured_is_written_once(
     prosody: Prosody, tmp_path: Path, scheme: str
 ) -> None:
-    """While it is being written a bounded number waits; others are refused at once."""
+    """While it is being written a limited number waits; others are refused at once."""
     store = f"{scheme}:{tmp_path / 'bob'}"
     async with (
         raw(prosody, "alice/a") as alice,
@@ -325,7 +325,7 @@ TRUSTED = "alice@localhost,carol@localhost,bob@localhost"
 async def test_over_its_quota_a_sender_is_refused_for_now(
     prosody: Prosody, option: str, limit: int, of_all: bool
 ) -> None:
-    """The text, Memory attacks, 2 and 3; to the very byte, and by bare JID (§3)."""
+    """The proto-XEP, Memory attacks, 2 and 3; exact to the byte, by bare JID (§3)."""
     options: dict[str, Any] = {option: limit, "event_interval_s": UNLIMITED}
     async with (
         guarded(prosody, trust=TRUSTED, **options) as (bob, log),
@@ -341,14 +341,15 @@ async def test_over_its_quota_a_sender_is_refused_for_now(
             full = await ask(one, bob.jid, assured("4", BODY))
             assert error_of(full) == ("resource-constraint", "wait", "")
         assert events(log)[-1].get("id") == "resource-constraint"
-        # What is held already is no more than it was.
+        # A repeat of a held message uses no further room.
         received(await ask(one, bob.jid, assured("1", BODY)))
         if of_all:
             full = await ask(carol, bob.jid, assured("4", BODY))
             assert error_of(full) == ("resource-constraint", "wait", "")
         else:
             received(await ask(carol, bob.jid, assured("4", BODY)))
-        # The room of one that is delivered is free, and its size is what was counted.
+        # The room of a delivered message is free again, exactly the size that was
+        # counted.
         assert is_empty(await ask(two, bob.jid, deliver("1")))
         if "bytes" in option:
             over = await ask(one, bob.jid, assured("4", BODY + "x"))
@@ -359,7 +360,7 @@ async def test_over_its_quota_a_sender_is_refused_for_now(
 async def test_one_message_over_the_quota_of_bytes_is_refused_alone(
     prosody: Prosody,
 ) -> None:
-    """Bytes are those of the stored message in UTF-8 (issue, Receiving)."""
+    """Bytes are those of the stored message in UTF-8."""
     body = "ä€😀"
     size = stored_size(body)
     async with raw(prosody, "alice/a") as alice:
@@ -372,7 +373,10 @@ async def test_one_message_over_the_quota_of_bytes_is_refused_alone(
 async def test_acknowledged_counts_while_it_is_written(
     prosody: Prosody, tmp_path: Path
 ) -> None:
-    """§3: while it is written it counts against the quotas; without a write it does not."""
+    """§3: while it is written it counts towards the quotas.
+
+    Without a write it does not.
+    """
     async with raw(prosody, "alice/a") as alice:
         store = f"sqlite:{tmp_path / 'bob.db'}"
         async with guarded(prosody, store=store, quota_bytes=SIZE) as (bob, log):
@@ -392,7 +396,7 @@ async def test_acknowledged_counts_while_it_is_written(
 async def test_a_flood_over_the_quota_is_answered_and_reported_once(
     prosody: Prosody,
 ) -> None:
-    """An attacker must not turn our log into his amplifier (§3)."""
+    """An attacker must not be able to flood our log (§3)."""
     async with (
         guarded(prosody, quota_messages=5) as (bob, log),
         raw(prosody, "alice/a") as alice,
@@ -416,7 +420,7 @@ async def test_a_flood_over_the_quota_is_answered_and_reported_once(
 async def test_a_stranger_is_not_allowed_and_acknowledged_is_his_right(
     prosody: Prosody,
 ) -> None:
-    """The text, Memory attacks, 1; for level acknowledged it has no rule."""
+    """The proto-XEP, Memory attacks, 1; it has no such rule for level acknowledged."""
     async with guarded(prosody) as (bob, log), raw(prosody, "mallory/m") as mallory:
         async with one_event(bob, mallory, log):
             for msg_id in ("1", "1", "2"):
@@ -473,7 +477,7 @@ async def test_any_subscription_in_the_roster_is_trusted_and_none_is_not(
 async def test_an_allow_list_or_a_function_decides_instead_of_the_roster(
     prosody: Prosody, trust: Any, trusted: set[str]
 ) -> None:
-    """§3, Trust; a resource in a list is one resource."""
+    """§3, Trust; a full JID in a list means one resource."""
     async with device(prosody, "bob/b", trust=trust) as bob:
         for name in ("alice/a", "alice/b", "mallory/m"):
             async with raw(prosody, name) as peer:
@@ -484,7 +488,7 @@ async def test_an_allow_list_or_a_function_decides_instead_of_the_roster(
 async def test_a_function_that_takes_its_time_or_fails_refuses_nobody_wrongly(
     prosody: Prosody,
 ) -> None:
-    """The answer comes with the decision; an error in it trusts nobody."""
+    """The answer comes with the decision; an error in the function means no trust."""
     decide = asyncio.Event()
 
     async def trust(jid: str) -> bool:
@@ -511,7 +515,7 @@ async def test_a_function_that_takes_its_time_or_fails_refuses_nobody_wrongly(
 async def test_who_comes_into_the_roster_is_trusted_and_who_goes_is_not(
     prosody: Prosody,
 ) -> None:
-    """The roster of now decides, also of a session that began after a lost one."""
+    """The present roster decides, even in a session that began after a lost one."""
     item = (
         "<iq type='set' id='{id}'><query xmlns='jabber:iq:roster'>{item}</query></iq>"
     )
@@ -550,7 +554,7 @@ async def test_who_comes_into_the_roster_is_trusted_and_who_goes_is_not(
 async def test_an_occupant_of_a_room_is_never_trusted(
     make_prosody: MakeProsody, trust: str
 ) -> None:
-    """The text names rooms first: anyone can enter one, and is someone else in it."""
+    """The proto-XEP names rooms first: anybody can enter one, with another name."""
     server = await make_prosody(extra=ROOMS)
     rule: Any = (lambda _: True) if trust == "function" else trust
     join = "<presence to='{}'><x xmlns='http://jabber.org/protocol/muc'/></presence>"
@@ -568,7 +572,7 @@ async def test_an_occupant_of_a_room_is_never_trusted(
             answer = await ask(mallory, f"{ROOM}/bob", assured("1"))
             assert answer.get("from") == f"{ROOM}/bob"
             assert error_of(answer) == ("not-allowed", "cancel", "")
-        # Under his own name he is what he is.
+        # Under his own JID he is trusted as before.
         answer = await ask(mallory, bob.jid, assured("1"))
         assert (answer.get("type") == "result") is (trust in {"all", "function"})
 
@@ -576,7 +580,7 @@ async def test_an_occupant_of_a_room_is_never_trusted(
 async def test_what_is_said_in_a_room_is_no_business_of_qos(
     make_prosody: MakeProsody,
 ) -> None:
-    """A groupchat message that contains a request is a message."""
+    """A groupchat message that contains a request is just a message."""
     server = await make_prosody(extra=ROOMS)
     join = "<presence to='{}'><x xmlns='http://jabber.org/protocol/muc'/></presence>"
     async with device(server, "bob/b") as bob, raw(server, "mallory/m") as mallory:
@@ -603,7 +607,10 @@ async def test_what_is_said_in_a_room_is_no_business_of_qos(
 async def test_an_account_is_reported_once_in_the_interval_whatever_its_resources(
     prosody: Prosody,
 ) -> None:
-    """§3: a rate limit per source; resources cost their owner nothing, as for quotas."""
+    """§3: a rate limit per source.
+
+    As for quotas, resources cost their owner nothing.
+    """
     async with guarded(prosody) as (bob, log):
         for number in range(4):
             async with raw(prosody, f"mallory/{number}") as mallory:
@@ -618,7 +625,7 @@ async def test_an_account_is_reported_once_in_the_interval_whatever_its_resource
 
 
 async def test_the_next_event_says_how_many_were_left_out(prosody: Prosody) -> None:
-    """The log shows the extent of an abuse, not every piece of it."""
+    """The log shows the extent of an abuse, not each part of it."""
     async with (
         guarded(prosody, event_interval_s=0.5) as (bob, log),
         raw(prosody, "mallory/m") as mallory,
@@ -644,7 +651,7 @@ async def test_the_next_event_says_how_many_were_left_out(prosody: Prosody) -> N
 async def test_an_event_says_who_and_why_and_cannot_be_forged_by_an_id(
     prosody: Prosody, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The text: so that the source can be found. An id of the peer stays a value."""
+    """The proto-XEP: so that the source can be found. A peer's id stays a value."""
     evil = "7'\n]]></message><x/>\u2028INFO root: all is well"
     async with guarded(prosody) as (bob, log), raw(prosody, "mallory/m") as mallory:
         async with one_event(bob, mallory, log):
@@ -666,7 +673,7 @@ async def test_an_event_says_who_and_why_and_cannot_be_forged_by_an_id(
 async def test_without_a_log_to_send_to_it_is_a_line_in_ours(
     prosody: Prosody, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Nobody has to have an event log for it to be logged."""
+    """An event log is not required."""
     async with device(prosody, "bob/b") as bob, raw(prosody, "mallory/m") as mallory:
         for _ in range(5):
             await ask(mallory, bob.jid, assured("1"))
@@ -679,7 +686,7 @@ async def test_without_a_log_to_send_to_it_is_a_line_in_ours(
 async def test_an_event_log_that_refuses_our_events_changes_nothing(
     prosody: Prosody,
 ) -> None:
-    """It may be away: a message to nobody comes back as an error, and that is all."""
+    """The log may be away: a message to it comes back as an error, with no effect."""
     async with (
         device(prosody, "bob/b", event_log_to="nobody@localhost/x") as bob,
         raw(prosody, "mallory/m") as mallory,

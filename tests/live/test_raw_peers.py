@@ -1,7 +1,7 @@
-"""Peers that are not ours and not slixmpp, for the tests of what stands on the wire.
+"""Peers without our code and without slixmpp, for tests of the bytes on the wire.
 
-Helpers first, then the tests that they do what they say. A raw peer writes the stanzas
-of the text by hand; nothing here uses our own reading or writing of them.
+Helpers first, then the tests of these helpers. A raw peer writes the stanzas of the
+proto-XEP by hand; nothing here uses our own code to read or write them.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ DISCO: Final = "http://jabber.org/protocol/disco#info"
 HOLD: Final = f"{{{MARKS}}}hold"
 SENDER: Final = f"{{{MARKS}}}sender"
 
-#: What no answer and no event may ever repeat.
+#: Texts that no answer and no event may contain.
 PRIVATE: Final = "the-private-payload"
 
 RawPeer = RawClient | RawComponent
@@ -64,7 +64,7 @@ def message(body: str, attributes: str = "") -> str:
 def assured(
     msg_id: str, body: str = PRIVATE, *, xmlns: str = QOS, mark: str = ""
 ) -> str:
-    """`assured`, by the prefix of the text's examples."""
+    """`assured`, with the prefix of the proto-XEP's examples."""
     return (
         f"<qos:assured xmlns:qos='{xmlns}' msgId={quoteattr(msg_id)}{_mark(mark)}>"
         f"{message(body)}</qos:assured>"
@@ -106,7 +106,7 @@ def request_text(
 async def ask(
     peer: RawPeer, to: str, content: str, *, iq_id: str = "", from_: str = ""
 ) -> ET.Element:
-    """Send a request, and return its answer, whatever it is."""
+    """Send a request, and return its answer of either type."""
     text, iq_id = request_text(to, content, iq_id=iq_id, from_=from_)
     await peer.send(text)
     return await answer_to(peer, iq_id)
@@ -134,12 +134,12 @@ def received(answer: ET.Element) -> tuple[str, str]:
 
 
 def is_empty(answer: ET.Element) -> bool:
-    """Whether it is the empty result of the text."""
+    """Whether it is the empty result of the proto-XEP."""
     return answer.get("type") == "result" and not len(answer) and not answer.text
 
 
 def confirms(answer: ET.Element, hold: str) -> bool:
-    """Whether it is the result with this hold, and nothing else."""
+    """Whether it is the result with this hold and nothing else."""
     return answer.get("type") == "result" and [
         (child.tag, child.text) for child in answer
     ] == [(f"{{{MARKS}}}hold", hold)]
@@ -185,7 +185,7 @@ def asks(kind: str = "", msg_id: str = "") -> Callable[[ET.Element], bool]:
 
 
 async def answer(iq: ET.Element, peer: RawPeer, content: str = "", **more: str) -> None:
-    """Answer with a result (or `type="error"`), from whom it was addressed to."""
+    """Answer with a result (or `type="error"`), from the addressed JID."""
     wanted = {
         "type": "result",
         "id": iq.get("id", ""),
@@ -199,13 +199,13 @@ async def answer(iq: ET.Element, peer: RawPeer, content: str = "", **more: str) 
 async def say_received(
     iq: ET.Element, peer: RawPeer, *, hold: str = "", msg_id: str | None = None
 ) -> None:
-    """Answer `received`, as in the text; with a hold as ours do."""
+    """Answer `received`, as in the proto-XEP; with a hold as our receivers do."""
     value = iq[0].get("msgId", "") if msg_id is None else msg_id
     await answer(iq, peer, f"<received msgId={quoteattr(value)}{_mark('', hold)}/>")
 
 
 async def say_done(iq: ET.Element, peer: RawPeer, *, hold: str = "") -> None:
-    """Answer `deliver`: empty as in the text; with a hold as ours do."""
+    """Answer `deliver`: empty as in the proto-XEP; with a hold as our receivers do."""
     await answer(iq, peer, f"<hold xmlns='{MARKS}'>{hold}</hold>" if hold else "")
 
 
@@ -255,9 +255,9 @@ async def discoverable(
 
 
 async def synced(peer: RawClient, to: str, *others: RawClient) -> None:
-    """Return when all that `to` sent before has arrived at these raw clients.
+    """Return when everything that `to` sent before has arrived at these raw clients.
 
-    Also the proof that its stream is up: it answers.
+    Its answer also proves that its stream is up.
     """
     iq_id = f"sync-{next(_ids)}"
     await peer.send(
@@ -282,10 +282,10 @@ def events(log: RawClient) -> list[ET.Element]:
 async def one_event(
     end: Device, peer: RawClient, log: RawClient, *, source: str = ""
 ) -> AsyncIterator[None]:
-    """What happens in the block is an abuse: see what must be so after each.
+    """The code in the block is an abuse: check what must hold after each one.
 
-    The stream is the one from before and up, there is one event by XEP-0337 about
-    the source and no more, and nothing that came to either shows the payload.
+    The stream is the same as before and up. There is exactly one event by XEP-0337
+    about the source, and neither peer nor log has received the payload.
     """
     sessions, before = end.sessions, len(events(log))
     yield
@@ -303,7 +303,7 @@ async def one_event(
 
 
 class Wiretap:
-    """What one client wrote, as it wrote it."""
+    """The bytes that one client wrote."""
 
     def __init__(self) -> None:
         self._sent = bytearray()
@@ -311,7 +311,7 @@ class Wiretap:
 
     @property
     def text(self) -> str:
-        """Everything, of all its connections."""
+        """All bytes, of all its connections."""
         return self._sent.decode(errors="replace")
 
     def requests(self, kind: str = "") -> list[str]:
@@ -347,13 +347,13 @@ class Wiretap:
                     record += data
                 writer.write(data)
                 await writer.drain()
-        # Either side's end is the end of both, as without us.
+        # The end of either side is the end of both, as without the wiretap.
         writer.transport.abort()
 
 
 @contextlib.asynccontextmanager
 async def wiretap(server: Prosody) -> AsyncIterator[tuple[Prosody, Wiretap]]:
-    """A server whose clients' bytes are recorded; it is the given one otherwise."""
+    """A server whose clients' bytes are recorded; otherwise it is the given one."""
     tap = Wiretap()
     tasks: set[asyncio.Task[None]] = set()
 
@@ -398,7 +398,7 @@ def bodies(requests: list[ET.Element]) -> Iterator[str]:
 
 
 async def test_two_raw_peers_go_through_the_text_by_hand(prosody: Prosody) -> None:
-    """The helpers agree with each other before they judge anybody else."""
+    """The helpers must agree with each other before they test our code."""
     async with raw(prosody, "alice/a") as alice, raw(prosody, "bob/b") as bob:
         text, iq_id = request_text(bob.jid, assured("7", "<&>"))
         await alice.send(text)
@@ -425,7 +425,10 @@ async def test_two_raw_peers_go_through_the_text_by_hand(prosody: Prosody) -> No
 async def test_a_wiretap_shows_what_a_client_wrote_and_changes_nothing(
     prosody: Prosody,
 ) -> None:
-    """The server writes stanzas anew: only before it are the bytes those of the client."""
+    """A server writes stanzas anew.
+
+    Only before it are the bytes those of the client.
+    """
     async with wiretap(prosody) as (tapped, tap), raw(tapped, "alice/a") as alice:
         text, iq_id = request_text(alice.jid, assured("7", "ä'\""))
         await alice.send(text)
@@ -448,7 +451,7 @@ async def test_features_are_answered_for_as_long_as_the_block_runs(
 
 
 async def test_the_plugin_answers_a_raw_peer_at_all(make_prosody: MakeProsody) -> None:
-    """And the events of its guard come to a raw log."""
+    """The events of its guard reach a raw log too."""
     server = await make_prosody()
     async with (
         raw(server, "carol/log") as log,

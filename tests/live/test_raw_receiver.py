@@ -1,6 +1,6 @@
-"""protocol.md §2 and §3 as a raw sender sees them: the plugin receives.
+"""protocol.md §2 and §3 with a raw sender: the plugin receives.
 
-The sender writes by hand what the text shows; only the receiver is ours.
+The sender writes the stanzas of the proto-XEP by hand; only the receiver is ours.
 """
 
 import asyncio
@@ -52,7 +52,7 @@ from test_raw_peers import (
 
 ALICE, BOB = "alice@localhost/a", "bob@localhost/b"
 
-# The text's second example of assured service, made well-formed.
+# The proto-XEP's second example of assured service, made well-formed.
 LEFT = (
     "<log xmlns='urn:xmpp:eventlog' timestamp='2015-11-12T11:23:54Z' id='Left'>"
     "<message>Left.</message></log>"
@@ -60,7 +60,7 @@ LEFT = (
 
 
 class GatedStore(MemoryStore):
-    """A store that is durable as far as anybody can tell, and writes when it is told."""
+    """A store that looks durable, and writes when the test says so."""
 
     durable = True
 
@@ -77,23 +77,23 @@ class GatedStore(MemoryStore):
         return future
 
     async def come(self, count: int = 1) -> None:
-        """Wait until so many writes are waiting."""
+        """Wait until this many writes are waiting."""
         await eventually(lambda: len(self.waiting) >= count)
 
     def pass_on(self) -> None:
-        """Do the first write that waits."""
+        """Do the first waiting write."""
         changes, future = self.waiting.pop(0)
         super().write(changes)
         future.set_result(None)
 
     def fail(self) -> None:
-        """Refuse the first write that waits."""
+        """Fail the first waiting write."""
         _, future = self.waiting.pop(0)
         future.set_exception(StoreFull(self.url, "no space left"))
 
 
 async def until(peer: RawPeer, to: str, content: str, kind: str) -> ET.Element:
-    """Ask again and again until time has made an answer of this type."""
+    """Ask again and again until the answer has this type."""
     async with asyncio.timeout(5):
         while True:
             answer = await ask(peer, to, content)
@@ -109,7 +109,7 @@ async def until(peer: RawPeer, to: str, content: str, kind: str) -> ET.Element:
 async def test_the_texts_exchange_works_to_the_letter(
     prosody: Prosody, xmlns: str
 ) -> None:
-    """All three namespaces are served (§2), each with the stanzas of the text."""
+    """All three namespaces are served (§2), each with the stanzas of the proto-XEP."""
     async with raw(prosody, "alice/a") as alice, device(prosody, "bob/b") as bob:
         logs: list[Message] = []
         bob.xmpp.add_event_handler("message", logs.append)
@@ -157,7 +157,7 @@ async def test_the_texts_exchange_works_to_the_letter(
 async def test_acknowledged_is_answered_empty_and_handed_over(
     prosody: Prosody, xmlns: str
 ) -> None:
-    """The text: an empty response is returned; trust has no rule here (§3)."""
+    """The proto-XEP: an empty response is returned; trust has no rule here (§3)."""
     async with raw(prosody, "mallory/m") as mallory, device(prosody, "bob/b") as bob:
         answer = await ask(
             mallory, bob.jid, acknowledged("80", xmlns=xmlns), iq_id="123"
@@ -173,7 +173,7 @@ async def test_acknowledged_is_answered_empty_and_handed_over(
 async def test_every_acknowledged_is_handed_over_whatever_its_iq_id(
     prosody: Prosody,
 ) -> None:
-    """§3: no suppression by iq id: a peer counts from 1 after each reboot."""
+    """§3: no suppression by iq id, since a peer may count from 1 after each start."""
     async with raw(prosody, "alice/a") as alice, device(prosody, "bob/b") as bob:
         for body in ("on", "on", "off"):
             assert is_empty(await ask(alice, bob.jid, acknowledged(body), iq_id="1"))
@@ -203,7 +203,9 @@ async def test_every_acknowledged_is_handed_over_whatever_its_iq_id(
 async def test_a_message_reaches_its_handler_however_it_was_written(
     prosody: Prosody, form: str, to_component: bool
 ) -> None:
-    """Prefixes never matter, and the message is matched by local name (§2, matching)."""
+    """Prefixes never matter, and the message is matched by its local name (§2,
+    matching).
+    """
     made = (
         component(prosody, "comp.localhost", trust="all")
         if to_component
@@ -225,7 +227,10 @@ async def test_a_message_reaches_its_handler_however_it_was_written(
 async def test_a_message_of_any_type_is_handed_over(
     prosody: Prosody, kind: str
 ) -> None:
-    """The text: any type of message; its from is the iq's, so it speaks for nobody."""
+    """The proto-XEP: any type of message.
+
+    Its from is that of the iq, so it forges nothing.
+    """
     async with raw(prosody, "alice/a") as alice, device(prosody, "bob/b") as bob:
         got: list[StanzaBase] = []
         bob.xmpp.register_handler(Callback("all", StanzaPath("message"), got.append))
@@ -240,7 +245,10 @@ async def test_a_message_of_any_type_is_handed_over(
 async def test_to_and_from_are_those_of_the_iq_whatever_stands_inside(
     prosody: Prosody,
 ) -> None:
-    """The text: MUST be overwritten. What is deeper down is not ours to change."""
+    """The proto-XEP: they MUST be overwritten.
+
+    Inner elements are not ours to change.
+    """
     inner = (
         "<body>b</body><forwarded xmlns='urn:xmpp:forward:0'><message "
         "xmlns='jabber:client' from='carol@localhost/1' to='bob@localhost/1'/>"
@@ -273,7 +281,10 @@ async def test_to_and_from_are_those_of_the_iq_whatever_stands_inside(
 async def test_a_repeated_assured_is_answered_alike_and_held_once(
     prosody: Prosody,
 ) -> None:
-    """The text: simply ignored, as one is already held; still `received` is returned."""
+    """The proto-XEP: simply ignored, as one is already held.
+
+    Still `received` is returned.
+    """
     async with raw(prosody, "alice/a") as alice, device(prosody, "bob/b") as bob:
         first = received(await ask(alice, bob.jid, assured("1", "first"), iq_id="1"))
         again = received(await ask(alice, bob.jid, assured("1", "first"), iq_id="1"))
@@ -287,7 +298,10 @@ async def test_a_repeated_assured_is_answered_alike_and_held_once(
 async def test_each_deliver_is_acknowledged_and_one_hands_over(
     prosody: Prosody,
 ) -> None:
-    """The text: it will acknowledge each one, but only one message is delivered."""
+    """The proto-XEP.
+
+    It will acknowledge each one, but only one message is delivered.
+    """
     async with raw(prosody, "alice/a") as alice, device(prosody, "bob/b") as bob:
         received(await ask(alice, bob.jid, assured("1", "once")))
         for iq_id in ("1", "1", "2", "3"):
@@ -322,7 +336,10 @@ async def test_a_hold_names_one_held_message(prosody: Prosody) -> None:
 async def test_an_unmarked_msg_id_may_be_used_again_after_a_success(
     prosody: Prosody,
 ) -> None:
-    """The text reclaims ids; a small device repeats all of it after each start (§3)."""
+    """In the proto-XEP ids are reused.
+
+    A small device repeats them after each start (§3).
+    """
     async with raw(prosody, "alice/a") as alice, device(prosody, "bob/b") as bob:
         holds = set()
         for _ in range(3):
@@ -335,7 +352,10 @@ async def test_an_unmarked_msg_id_may_be_used_again_after_a_success(
 async def test_a_marked_message_that_is_done_is_received_and_never_handed_over_again(
     prosody: Prosody,
 ) -> None:
-    """§3, step 4: the sender lost our answers, or was set back: the tombstone answers."""
+    """§3, step 4.
+
+    The sender lost our answers, or its store was restored: the tombstone answers.
+    """
     async with raw(prosody, "alice/a") as alice, device(prosody, "bob/b") as bob:
         _, hold = received(await ask(alice, bob.jid, assured("1", "once", mark="s")))
         assert confirms(
@@ -357,7 +377,7 @@ async def test_a_marked_message_that_is_done_is_received_and_never_handed_over_a
 async def test_two_resources_that_count_from_1_are_two_senders(
     prosody: Prosody,
 ) -> None:
-    """§3: unmarked, the key is the full JID and nothing looser."""
+    """§3: without a mark the key has the full JID."""
     async with (
         raw(prosody, "alice/a") as one,
         raw(prosody, "alice/b") as two,
@@ -375,7 +395,7 @@ async def test_two_resources_that_count_from_1_are_two_senders(
 async def test_one_of_ours_under_a_new_resource_is_the_same_sender(
     prosody: Prosody,
 ) -> None:
-    """§3: marked, the key has the account and the store instead of the resource."""
+    """§3: with a mark the key has the account and the store instead of the resource."""
     async with device(prosody, "bob/b") as bob:
         async with raw(prosody, "alice/a") as before:
             _, hold = received(await ask(before, bob.jid, assured("1", "x", mark="s")))
@@ -385,12 +405,12 @@ async def test_one_of_ours_under_a_new_resource_is_the_same_sender(
             done = await ask(after, bob.jid, deliver("1", mark="s", hold=hold))
             assert confirms(done, hold)
         (arrival,) = bob.arrivals.all
-        # Its from is that of the `assured`, as in the text.
+        # Its from is that of the `assured`, as in the proto-XEP.
         assert arrival.message["from"] == "alice@localhost/a"
 
 
 async def test_a_mark_does_not_reach_into_another_account(prosody: Prosody) -> None:
-    """The mark is what the sender says; the account is what the server says."""
+    """The sender chooses the mark; the server sets the account."""
     async with (
         raw(prosody, "alice/a") as alice,
         raw(prosody, "mallory/m") as mallory,
@@ -411,7 +431,7 @@ async def test_a_mark_does_not_reach_into_another_account(prosody: Prosody) -> N
 
 
 async def test_marked_and_unmarked_messages_are_told_apart(prosody: Prosody) -> None:
-    """One account may have a device of ours and one that is not."""
+    """One account may have a device of ours and a foreign one."""
     async with raw(prosody, "alice/a") as alice, device(prosody, "bob/b") as bob:
         received(await ask(alice, bob.jid, assured("1", "plain")))
         received(await ask(alice, bob.jid, assured("1", "ours", mark="s")))
@@ -428,7 +448,7 @@ async def test_marked_and_unmarked_messages_are_told_apart(prosody: Prosody) -> 
 async def test_an_unknown_deliver_is_acknowledged_without_a_hold_and_not_with_one(
     prosody: Prosody,
 ) -> None:
-    """§3: by the text an unknown `deliver` is acknowledged; a hold closes that gap."""
+    """§3: the proto-XEP acknowledges an unknown `deliver`; a hold closes that gap."""
     async with raw(prosody, "alice/a") as alice, device(prosody, "bob/b") as bob:
         for mark in ("", "s"):
             assert is_empty(await ask(alice, bob.jid, deliver("7", mark=mark)))
@@ -439,7 +459,7 @@ async def test_an_unknown_deliver_is_acknowledged_without_a_hold_and_not_with_on
 
 
 async def test_a_deliver_with_another_hold_releases_nothing(prosody: Prosody) -> None:
-    """§3: held under that token; anything else is item-not-found."""
+    """§3: a message is held under one token; any other is item-not-found."""
     async with raw(prosody, "alice/a") as alice, device(prosody, "bob/b") as bob:
         _, hold = received(await ask(alice, bob.jid, assured("1", "x", mark="s")))
         wrong = await ask(alice, bob.jid, deliver("1", mark="s", hold="wrong"))
@@ -457,7 +477,7 @@ async def test_a_deliver_with_another_hold_releases_nothing(prosody: Prosody) ->
 async def test_a_hold_with_what_xml_escapes_comes_back_as_it_was(
     prosody: Prosody,
 ) -> None:
-    """Whatever the token is, the sender must recognise its own."""
+    """Whatever the token is, its sender must recognize it."""
     hold = "<&>'\" ä😀"
     async with raw(prosody, "alice/a") as alice, device(prosody, "bob/b") as bob:
         answer = await ask(
@@ -474,7 +494,7 @@ async def test_a_hold_with_what_xml_escapes_comes_back_as_it_was(
 async def test_nothing_is_answered_before_what_the_answer_says_is_written(
     prosody: Prosody,
 ) -> None:
-    """§3, step 6: a second `assured` included."""
+    """§3, step 6: also for a second `assured`."""
     store = GatedStore()
     async with (
         raw(prosody, "alice/a") as alice,
@@ -504,7 +524,7 @@ async def test_nothing_is_answered_before_what_the_answer_says_is_written(
         assert confirms(await answer_to(alice, "3"), first[1])
         assert bob.arrivals.bodies == ["x"]
         await synced(alice, bob.jid)
-        # Done is not on disk: nothing later about that key.
+        # The end is not on disk: there is no later answer for that key.
         assert not alice.received(stanza("iq"))
         store.pass_on()
         assert confirms(await answer_to(alice, "4"), first[1])
@@ -542,7 +562,7 @@ async def test_an_unmarked_assured_during_the_release_is_a_new_message_afterward
 async def test_acknowledged_is_written_then_answered_then_handed_over(
     prosody: Prosody,
 ) -> None:
-    """§3: a receiver that dies after its answer must still have what it answered."""
+    """§3: a receiver that dies after its answer must still have the message."""
     store = GatedStore()
     async with (
         raw(prosody, "alice/a") as alice,
@@ -565,7 +585,7 @@ async def test_acknowledged_is_written_then_answered_then_handed_over(
 async def test_an_option_answers_acknowledged_without_writing(
     prosody: Prosody,
 ) -> None:
-    """§3: "An option turns the write off": the text's own order."""
+    """§3: "An option turns the write off": the proto-XEP's own order."""
     store = GatedStore()
     async with (
         raw(prosody, "alice/a") as alice,
@@ -582,7 +602,7 @@ async def test_an_option_answers_acknowledged_without_writing(
 async def test_what_cannot_be_written_is_refused_and_not_counted(
     prosody: Prosody,
 ) -> None:
-    """§3, step 5: the quota is given back; the peer is told to come again."""
+    """§3, step 5: the quota is given back; the peer is told to try again."""
     store = GatedStore()
     async with (
         raw(prosody, "alice/a") as alice,
@@ -618,7 +638,7 @@ async def test_a_release_that_cannot_be_written_hands_nothing_over(
         await alice.send(request_text(bob.jid, content, iq_id="2")[0])
         await store.come()
         store.fail()
-        # An error that any sender repeats the step after.
+        # Any sender repeats the step after this error.
         assert error_of(await answer_to(alice, "2"))[1] == "wait"
         store.gate = False
         assert not bob.arrivals.all
@@ -633,7 +653,7 @@ async def test_a_release_that_cannot_be_written_hands_nothing_over(
 async def test_a_held_message_expires_and_is_answered_item_not_found(
     prosody: Prosody, mark: str
 ) -> None:
-    """§3: else a withdrawn message fills a quota for ever."""
+    """§3: otherwise a withdrawn message would fill a quota for ever."""
     async with (
         raw(prosody, "alice/a") as alice,
         device(prosody, "bob/b", hold_ttl_s=0.3, quota_messages=1) as bob,
@@ -655,7 +675,7 @@ async def test_a_held_message_expires_and_is_answered_item_not_found(
 async def test_a_new_hold_removes_the_memory_of_what_expired(
     prosody: Prosody, mark: str
 ) -> None:
-    """§3: and the old hold stays unknown."""
+    """§3: the old hold stays unknown."""
     async with (
         raw(prosody, "alice/a") as alice,
         device(prosody, "bob/b", hold_ttl_s=1.0) as bob,
@@ -676,7 +696,7 @@ async def test_a_new_hold_removes_the_memory_of_what_expired(
 
 
 async def test_a_tombstone_lasts_as_long_as_it_is_told_to(prosody: Prosody) -> None:
-    """Afterwards a `deliver` with the hold is in doubt at its sender, never a lie."""
+    """Later a `deliver` with the hold is in doubt at its sender, which is never false."""
     async with (
         raw(prosody, "alice/a") as alice,
         device(prosody, "bob/b", tombstone_ttl_s=0.4) as bob,
@@ -693,7 +713,7 @@ async def test_a_tombstone_lasts_as_long_as_it_is_told_to(prosody: Prosody) -> N
 async def test_tombstones_are_bounded_and_the_oldest_goes_first(
     prosody: Prosody,
 ) -> None:
-    """Between ours, one that was evicted gives *in doubt* (§9)."""
+    """Between our endpoints, an evicted tombstone gives *in doubt* (§9)."""
     async with (
         raw(prosody, "alice/a") as alice,
         device(prosody, "bob/b", tombstones_max=4) as bob,
@@ -716,7 +736,7 @@ async def test_tombstones_are_bounded_and_the_oldest_goes_first(
 async def test_what_is_held_and_what_is_done_survive_a_restart(
     prosody: Prosody, tmp_path: Path, scheme: str
 ) -> None:
-    """§3: on disk, and only then `received`; tombstones likewise."""
+    """§3: `received` is said only when it is on disk; tombstones likewise."""
     store = f"{scheme}:{tmp_path / 'bob'}"
     async with raw(prosody, "alice/a") as alice:
         async with device(prosody, "bob/b", store=store) as bob:
@@ -803,7 +823,7 @@ async def test_what_was_being_released_is_handed_over_again_and_marked(
 async def test_what_is_stored_counts_against_the_quota_after_a_restart(
     prosody: Prosody, tmp_path: Path
 ) -> None:
-    """Else every restart would give each sender its quota anew."""
+    """Otherwise every restart would give each sender a new quota."""
     options: dict[str, Any] = {
         "store": f"sqlite:{tmp_path / 'bob.db'}",
         "quota_messages": 2,
@@ -823,7 +843,7 @@ async def test_what_is_stored_counts_against_the_quota_after_a_restart(
 
 
 async def test_a_component_answers_as_each_of_its_addresses(prosody: Prosody) -> None:
-    """And its messages say which of them was meant."""
+    """Its messages say which of them was addressed."""
     async with (
         raw(prosody, "alice/a") as alice,
         component(prosody, "comp.localhost", trust="all") as lamps,
@@ -847,9 +867,9 @@ async def test_a_component_answers_as_each_of_its_addresses(prosody: Prosody) ->
 async def test_a_component_advertises_qos_at_each_of_its_addresses(
     prosody: Prosody,
 ) -> None:
-    """§2: serve and advertise: it answers requests at all of them.
+    """§2: serve and advertise: the component answers requests at all of them.
 
-    To a bare address a sender of ours finds its way by disco#info alone (§4).
+    Our sender finds its way to a bare address by disco#info alone (§4).
     """
     async with (
         raw(prosody, "alice/a") as alice,
@@ -869,7 +889,9 @@ async def test_a_component_advertises_qos_at_each_of_its_addresses(
 
 
 async def test_a_component_that_is_not_ours_sends_as_many(prosody: Prosody) -> None:
-    """On a component's stream all is in `jabber:component:accept` (§2, matching)."""
+    """On a component's stream everything is in `jabber:component:accept` (§2,
+    matching).
+    """
     ((jid, secret),) = prosody.components.items()
     async with (
         RawComponent(jid, secret, port=prosody.component_port) as lamps,
@@ -902,7 +924,7 @@ async def test_a_component_that_is_not_ours_sends_as_many(prosody: Prosody) -> N
 
 
 async def test_a_message_of_200_kb_goes_through_whole(prosody: Prosody) -> None:
-    """It is under the server's limit, so it is nothing special."""
+    """It is below the server's limit, so nothing special happens."""
     body = "x" * 200_000
     async with raw(prosody, "alice/a") as alice, device(prosody, "bob/b") as bob:
         received(await ask(alice, bob.jid, assured("1", body)))
@@ -913,7 +935,7 @@ async def test_a_message_of_200_kb_goes_through_whole(prosody: Prosody) -> None:
 
 
 async def test_foreign_attributes_and_languages_arrive(prosody: Prosody) -> None:
-    """What slixmpp's own serialiser drops; a payload may be of any XEP."""
+    """slixmpp's own serialiser drops them; a payload may be of any XEP."""
     inner = "<x xmlns='urn:x' xmlns:y='urn:y' y:a='1' xml:lang='de'>t<z/>u</x>"
     content = (
         f"<acknowledged xmlns='{QOS}'><message xmlns='jabber:client' id='m7' "
@@ -933,7 +955,7 @@ async def test_foreign_attributes_and_languages_arrive(prosody: Prosody) -> None
 
 
 async def test_a_failing_handler_fails_alone(prosody: Prosody) -> None:
-    """§5.8: an exception in it becomes no answer of ours, and what follows is served."""
+    """§5.8: its exception does not become an answer, and later messages are served."""
     async with raw(prosody, "alice/a") as alice, device(prosody, "bob/b") as bob:
 
         def fail(_: Message) -> None:
@@ -950,7 +972,7 @@ async def test_a_failing_handler_fails_alone(prosody: Prosody) -> None:
 
 
 async def test_a_handler_may_answer_from_within(prosody: Prosody) -> None:
-    """A delivered message is like any: a reply goes out after the hand-over."""
+    """A delivered message is like any other: a reply is sent after the hand-over."""
     async with raw(prosody, "alice/a") as alice, device(prosody, "bob/b") as bob:
 
         def reply(got: Message) -> None:
@@ -989,7 +1011,7 @@ async def test_requests_that_are_not_ours_are_not_touched(prosody: Prosody) -> N
 async def test_the_server_answers_for_an_address_that_is_not_there(
     make_prosody: MakeProsody,
 ) -> None:
-    """Nothing of QoS is seen by a bare JID: its account's server answers for it."""
+    """A bare JID shows nothing of QoS: the server of its account answers for it."""
     server = await make_prosody()
     async with raw(server, "alice/a") as alice, device(server, "bob/b") as bob:
         answer = await ask(alice, "bob@localhost", assured("1"))

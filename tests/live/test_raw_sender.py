@@ -1,6 +1,6 @@
-"""protocol.md §2 and §4 as a raw receiver sees them: the plugin sends.
+"""protocol.md §2 and §4 with a raw receiver: the plugin sends.
 
-The receiver is not ours: it answers by hand, as scripted, well or badly.
+The receiver is not ours: it answers by hand, as scripted, correctly or not.
 """
 
 import asyncio
@@ -51,7 +51,7 @@ IN_DOUBT = OutgoingState.IN_DOUBT
 
 HEX = re.compile(r"[0-9a-f]{32}")
 
-#: Short, so that a retry is not waited for; an answer within it is in time.
+#: Short, so that tests need not wait for a retry; an answer within it is in time.
 FIRST_S = 0.1
 
 #: For tests that must see no retry.
@@ -67,7 +67,7 @@ async def peers(
     sender: str = "alice/a",
     **options: Any,
 ) -> AsyncIterator[tuple[Device, RawClient]]:
-    """Alice with the plugin, and bob by hand, who says what he supports."""
+    """Alice with the plugin, and bob by hand, who advertises these features."""
     settings = {"retry_first_s": FIRST_S, "retry_max_s": 4 * FIRST_S} | options
     async with (
         raw(server, name) as bob,
@@ -93,7 +93,7 @@ async def end_of(delivery: Delivery, *, timeout_s: float = 10.0) -> Outcome:
 
 
 async def goes_on(bob: RawClient, delivery: Delivery, *, hold: str = "") -> Outcome:
-    """From here on bob does what the text says, and the message arrives."""
+    """From here on bob does what the proto-XEP says, and the message arrives."""
     await say_received(
         await bob.expect(asks("assured", delivery.msg_id)), bob, hold=hold
     )
@@ -110,7 +110,7 @@ async def released(bob: RawClient, delivery: Delivery, *, hold: str = "") -> Out
 async def held(
     alice: Device, bob: RawClient, *, hold: str = "", **options: Any
 ) -> tuple[Delivery, ET.Element]:
-    """A message that bob has said to hold, and the first `deliver` for it."""
+    """A message for which bob has said `received`, and the first `deliver` for it."""
     delivery = await submit(alice, bob.jid, **options)
     await say_received(await bob.expect(asks("assured")), bob, hold=hold)
     return delivery, await bob.expect(asks("deliver"))
@@ -173,7 +173,7 @@ async def test_ids_are_never_used_twice(prosody: Prosody) -> None:
 async def test_the_hold_is_echoed_and_the_result_must_carry_it(
     prosody: Prosody,
 ) -> None:
-    """§4, delivered: with a hold, a result that carries it; anything else is ignored."""
+    """§4, delivered: with a hold, the result must carry it; any other is ignored."""
     async with peers(prosody, [QOS, MARKS]) as (alice, bob):
         hold = "<h'&\">"
         delivery, first = await held(alice, bob, hold=hold)
@@ -242,7 +242,10 @@ async def test_without_a_disco_answer_the_texts_namespace_is_used(
 async def test_a_namespace_may_change_until_the_first_answer_by_qos(
     prosody: Prosody,
 ) -> None:
-    """§2: a peer that was away may turn out to speak another; then it is fixed."""
+    """§2: a peer that was absent may support another one.
+
+    After its answer it is fixed.
+    """
     async with (
         raw(prosody, "bob/b") as bob,
         device(prosody, "alice/a", retry_first_s=FIRST_S, retry_max_s=FIRST_S) as alice,
@@ -251,7 +254,8 @@ async def test_a_namespace_may_change_until_the_first_answer_by_qos(
             delivery = await submit(alice, bob.jid)
             first = await bob.expect(asks("assured"))
             assert first[0].tag == f"{{{QOS}}}assured"
-            # The server of a peer that has gone says so; it comes back as another.
+            # The server of a departed peer says so; the peer returns with another
+            # namespace.
             await say_error(first, bob, "service-unavailable", "cancel")
         async with discoverable(bob, [IEEE]):
             second = await bob.expect(
@@ -262,7 +266,7 @@ async def test_a_namespace_may_change_until_the_first_answer_by_qos(
             assert second.get("id") == first.get("id")
             assert second[0].get("msgId") == first[0].get("msgId")
             await say_error(second, bob, "resource-constraint", "wait")
-        # That was an answer by QoS: from now on this namespace and no other.
+        # That was an answer by QoS: from now on only this namespace is used.
         async with discoverable(bob, [QOS, NEURON]):
             await alice.ping()
             bob.received()
@@ -277,7 +281,7 @@ async def test_a_namespace_may_change_until_the_first_answer_by_qos(
 
 
 async def test_entity_capabilities_save_the_question(prosody: Prosody) -> None:
-    """The text, Determining Support: XEP-0115 where possible, else XEP-0030."""
+    """The proto-XEP, Determining Support: XEP-0115 where possible, else XEP-0030."""
     # XEP-0115 §5.1: category/type/lang/name, then the features in order.
     features = sorted([DISCO, NEURON])
     text = "client/pc//<" + "".join(f"{feature}<" for feature in features)
@@ -321,7 +325,7 @@ async def test_entity_capabilities_save_the_question(prosody: Prosody) -> None:
 
 
 async def test_qos_that_comes_later_is_found(prosody: Prosody) -> None:
-    """A device answers disco#info before its plugins are loaded (§4, second step)."""
+    """A device may answer disco#info before its plugins are loaded (§4, second step)."""
     async with (
         raw(prosody, "bob/b") as bob,
         device(prosody, "alice/a", retry_first_s=FIRST_S, retry_max_s=FIRST_S) as alice,
@@ -352,7 +356,7 @@ async def test_qos_that_comes_later_is_found(prosody: Prosody) -> None:
 async def test_received_is_understood_in_whatever_namespace(
     prosody: Prosody, form: str
 ) -> None:
-    """§2, matching: the examples and the schema of the text differ."""
+    """§2, matching: the examples and the schema of the proto-XEP differ."""
     async with peers(prosody) as (alice, bob):
         delivery = await submit(alice, bob.jid)
         iq = await bob.expect(asks("assured"))
@@ -364,7 +368,7 @@ async def test_received_is_understood_in_whatever_namespace(
 
 
 async def test_a_jid_may_be_written_in_capitals(prosody: Prosody) -> None:
-    """The answer comes from it as the server writes it (RFC 7622 §3)."""
+    """The answer comes from the JID in its normal form (RFC 7622 §3)."""
     async with peers(prosody, retry_first_s=NEVER_S, retry_max_s=NEVER_S) as (
         alice,
         bob,
@@ -402,7 +406,7 @@ async def test_a_retry_repeats_id_and_bytes_with_growing_delays(
                 gaps = [b - a for a, b in itertools.pairwise(times)]
                 assert (
                     min(gaps) > 0.5 * first_s
-                )  # some arrive late, and the next then early
+                )  # some are late, so the next seem early
                 assert max(gaps) < max_s + 0.5  # the rest is for a machine under load
                 if step == "assured":
                     await say_received(iq, bob, hold="h")
@@ -414,7 +418,7 @@ async def test_a_retry_repeats_id_and_bytes_with_growing_delays(
 
 
 async def test_the_delays_differ_and_grow_on_the_whole(prosody: Prosody) -> None:
-    """Full jitter spreads many messages; what all of them do at once is a burst."""
+    """Full jitter spreads many messages; without it they would come in a burst."""
     first_s, count = 0.05, 30
     async with peers(
         prosody, retry_first_s=first_s, retry_max_s=60.0, window_max=64
@@ -430,7 +434,7 @@ async def test_the_delays_differ_and_grow_on_the_whole(prosody: Prosody) -> None
         first = [each[0] for each in times.values()]
         last = [each[-1] for each in times.values()]
         assert len(times) == len(deliveries)
-        # Together at first, and no more.
+        # They start together, but do not stay so.
         assert max(last) - min(last) > max(first) - min(first)
         for delivery in deliveries:
             await delivery_withdrawn(delivery)
@@ -457,7 +461,7 @@ async def test_nothing_is_sent_twice_before_its_time(prosody: Prosody) -> None:
 async def test_late_answers_count_and_answers_that_come_twice_do_no_harm(
     prosody: Prosody,
 ) -> None:
-    """§2: the same iq id for each retry, so any of their answers is the answer."""
+    """§2: the same iq id for each retry, so each of their answers counts."""
     async with peers(prosody) as (alice, bob):
         delivery = await submit(alice, bob.jid)
         copies = [await bob.expect(asks("assured")) for _ in range(3)]
@@ -500,7 +504,7 @@ async def test_what_does_not_answer_the_question_is_ignored_and_asked_again(
         iq = await bob.expect(asks("assured"))
         assert not bob.received(asks("deliver"))
         await say_received(iq, bob)
-        # The answer to the first step is none to the second.
+        # An answer to the first step does not answer the second.
         deliver = await bob.expect(asks("deliver"))
         await say_received(deliver, bob)
         deliver = await bob.expect(asks("deliver"))
@@ -510,7 +514,7 @@ async def test_what_does_not_answer_the_question_is_ignored_and_asked_again(
 
 
 async def test_an_answer_counts_only_from_whom_was_asked(prosody: Prosody) -> None:
-    """§4: a third party may know the ids; the server stamps who it is."""
+    """§4: a third party may know the ids; the server sets its sender."""
     async with (
         peers(prosody) as (alice, bob),
         raw(prosody, "mallory/m") as mallory,
@@ -548,7 +552,7 @@ async def test_an_answer_counts_only_from_whom_was_asked(prosody: Prosody) -> No
 async def test_everything_outstanding_is_due_again_after_a_reconnect(
     prosody: Prosody,
 ) -> None:
-    """§4: spread by jitter, but soon; by the same ids and bytes."""
+    """§4: spread by jitter, but soon; with the same ids and bytes."""
     async with (
         wiretap(prosody) as (tapped, tap),
         raw(prosody, "bob/b") as bob,
@@ -571,7 +575,7 @@ async def test_everything_outstanding_is_due_again_after_a_reconnect(
 
 
 async def test_nothing_piles_up_while_there_is_no_session(prosody: Prosody) -> None:
-    """§5.3: slixmpp would queue each copy, and send all of them when it is back."""
+    """§5.3: slixmpp would queue each copy, and send all of them later."""
     first_s = 0.4
     async with (
         wiretap(prosody) as (tapped, tap),
@@ -592,14 +596,14 @@ async def test_nothing_piles_up_while_there_is_no_session(prosody: Prosody) -> N
         await alice.come_back()
         for delivery in deliveries:
             await bob.expect(asks("assured", delivery.msg_id))
-        # Once each, spread over the first delay, and perhaps once more behind it.
+        # Once each, spread over the first delay, and perhaps once more after it.
         assert len(tap.requests("assured")) - before < 10
         for delivery in deliveries:
             await delivery.withdraw()
 
 
 async def test_who_is_away_gets_it_when_he_comes(prosody: Prosody) -> None:
-    """§4: service-unavailable is how a *server* says that the peer is away."""
+    """§4: service-unavailable is how a *server* says that the peer is absent."""
     async with device(
         prosody, "alice/a", retry_first_s=FIRST_S, retry_max_s=NEVER_S
     ) as alice:
@@ -608,14 +612,14 @@ async def test_who_is_away_gets_it_when_he_comes(prosody: Prosody) -> None:
             lambda xml: xml.get("type") == "error" and len(xml) > 0, 2
         )
         async with raw(prosody, "bob/b") as bob, discoverable(bob):
-            # His presence makes it due at once, however long the backoff had become.
+            # Presence makes it due at once, however long the backoff had become.
             await bob.send_presence()
             await goes_on(bob, delivery)
 
 
 # -- errors of the first step ----------------------------------------------
 
-#: RFC 6120 §8.3.3, with the types that it gives them.
+#: RFC 6120 §8.3.3, with its types.
 ENDS = [
     ("not-allowed", "cancel"),
     ("forbidden", "auth"),
@@ -651,7 +655,7 @@ PASSES = [
 async def test_an_error_that_will_not_pass_ends_the_first_step_at_once(
     prosody: Prosody,
 ) -> None:
-    """§4: *not delivered*, with the condition and who said so."""
+    """§4: *not delivered*, with the condition and its sender."""
     async with peers(prosody, retry_first_s=NEVER_S, retry_max_s=NEVER_S) as (
         alice,
         bob,
@@ -673,7 +677,7 @@ async def test_an_error_that_will_not_pass_ends_the_first_step_at_once(
 async def test_an_error_that_may_pass_is_retried_in_the_first_step(
     prosody: Prosody,
 ) -> None:
-    """§4: time-out, any `wait`, and how a server says that the peer is away."""
+    """§4: time-out, any `wait`, and the errors of a server for an absent peer."""
     async with peers(prosody, retry_max_s=FIRST_S) as (alice, bob):
         for level in (Level.ASSURED, Level.ACKNOWLEDGED):
             delivery = await submit(alice, bob.jid, level=level)
@@ -698,7 +702,7 @@ async def test_an_error_that_may_pass_is_retried_in_the_first_step(
 async def test_an_error_is_waited_out_and_not_answered_by_a_burst(
     prosody: Prosody,
 ) -> None:
-    """§4: retried with backoff: an error that comes at once shortens no delay."""
+    """§4: retried with backoff: an immediate error does not shorten the delay."""
     async with peers(prosody, retry_first_s=0.5, retry_max_s=0.5) as (alice, bob):
         delivery = await submit(alice, bob.jid)
         times = []
@@ -718,7 +722,10 @@ async def test_an_error_is_waited_out_and_not_answered_by_a_burst(
 async def test_in_the_second_step_every_error_but_bad_request_is_retried(
     prosody: Prosody, hold: str
 ) -> None:
-    """§4: the peer has shown that it can and may; item-not-found without our hold too."""
+    """§4: the peer has shown that it can and may.
+
+    Also item-not-found without our hold.
+    """
     retried = [each for each in [*ENDS, *PASSES] if each[0] != "bad-request"]
     async with peers(prosody, [QOS, MARKS], retry_max_s=FIRST_S) as (alice, bob):
         delivery, deliver = await held(alice, bob, hold=hold)
@@ -743,7 +750,10 @@ async def test_in_the_second_step_every_error_but_bad_request_is_retried(
 async def test_a_store_that_is_gone_at_the_first_deliver_is_offered_anew(
     prosody: Prosody,
 ) -> None:
-    """§4: it was certainly not handed over: from the start, new iq ids for both steps."""
+    """§4.
+
+    It was certainly not handed over: it starts again, with new iq ids for both steps.
+    """
     async with peers(prosody, [QOS, MARKS]) as (alice, bob):
         delivery = await submit(alice, bob.jid, "the body")
         offer = await bob.expect(asks("assured"))
@@ -754,7 +764,7 @@ async def test_a_store_that_is_gone_at_the_first_deliver_is_offered_anew(
         assert again.get("id") not in {offer.get("id"), deliver.get("id")}
         assert again[0].get("msgId") == offer[0].get("msgId") == delivery.msg_id
         assert ET.tostring(again[0]) == ET.tostring(offer[0])
-        # A late answer to the first attempt is none to this one.
+        # A late answer to the first attempt does not answer this one.
         await say_received(offer, bob, hold="one")
         await synced(bob, alice.jid)
         assert not bob.received(asks("deliver"))
@@ -780,7 +790,7 @@ async def test_a_store_that_is_gone_later_leaves_it_in_doubt(prosody: Prosody) -
 
 
 async def test_an_enormous_hold_does_not_end_our_stream(prosody: Prosody) -> None:
-    """Echoed it would be over the server's limit, at every reconnect (§5)."""
+    """Echoed, it would exceed the server's limit at every reconnect (§5)."""
     async with peers(prosody) as (alice, bob):
         delivery = await submit(alice, bob.jid)
         iq = await bob.expect(asks("assured"))
@@ -800,7 +810,7 @@ async def test_an_enormous_hold_does_not_end_our_stream(prosody: Prosody) -> Non
 
 
 async def test_acknowledged_is_one_step(prosody: Prosody) -> None:
-    """The text: an iq and an empty response; no msgId and no mark."""
+    """The proto-XEP: an iq and an empty response; no msgId and no mark."""
     async with peers(prosody) as (alice, bob):
         delivery = await submit(alice, bob.jid, "80", level=Level.ACKNOWLEDGED)
         iq = await bob.expect(asks("acknowledged"))
@@ -814,14 +824,17 @@ async def test_acknowledged_is_one_step(prosody: Prosody) -> None:
 async def test_acknowledged_without_an_answer_is_in_doubt_at_its_deadline(
     prosody: Prosody,
 ) -> None:
-    """§1: arrives at least once or the sender learns that it did not, or may have."""
+    """§1.
+
+    It arrives at least once, or the sender learns that it did not or may not have.
+    """
     async with peers(prosody) as (alice, bob):
         delivery = await submit(
             alice, bob.jid, level=Level.ACKNOWLEDGED, deadline_s=0.5
         )
         await bob.expect(asks("acknowledged"))
         assert (await end_of(delivery)).status is IN_DOUBT
-        # Nobody ever got it: certainly not.
+        # Nobody ever received it: certainly not delivered.
         delivery = await submit(
             alice, "bob@localhost/gone", level=Level.ACKNOWLEDGED, deadline_s=0.5
         )
@@ -831,7 +844,7 @@ async def test_acknowledged_without_an_answer_is_in_doubt_at_its_deadline(
 
 
 async def test_unacknowledged_is_a_plain_message(prosody: Prosody) -> None:
-    """The text: a normal message stanza; nothing is asked and nothing is known."""
+    """The proto-XEP: a normal message stanza; nothing is asked and nothing is known."""
     async with peers(prosody) as (alice, bob):
         delivery = await submit(alice, bob.jid, "hi", level=Level.UNACKNOWLEDGED)
         assert (await end_of(delivery)).status is OutgoingState.SENT
@@ -843,7 +856,7 @@ async def test_unacknowledged_is_a_plain_message(prosody: Prosody) -> None:
 
 
 async def test_a_payload_arrives_whole_at_every_level(prosody: Prosody) -> None:
-    """Foreign attributes included, which slixmpp's own serialiser drops."""
+    """Including foreign attributes, which slixmpp's own serialiser drops."""
     payload = (
         "<message xmlns='jabber:client' id='m7' xml:lang='en' type='chat'>"
         "<body>ä &lt;&amp;&gt; ' \" \t\n 😀</body>"
@@ -898,7 +911,7 @@ async def test_before_the_first_deliver_a_message_can_be_withdrawn(
 async def test_after_a_deliver_it_cannot_be_withdrawn_and_goes_on(
     prosody: Prosody,
 ) -> None:
-    """§4: after it only *delivered* or *in doubt* are honest."""
+    """§4: afterwards only *delivered* or *in doubt* can be true."""
     async with peers(prosody) as (alice, bob):
         delivery, deliver = await held(alice, bob)
         with pytest.raises(CannotWithdraw):
@@ -912,7 +925,7 @@ async def test_after_a_deliver_it_cannot_be_withdrawn_and_goes_on(
 async def test_a_deadline_is_not_delivered_before_the_first_deliver_and_in_doubt_after(
     prosody: Prosody,
 ) -> None:
-    """§4: nothing else would be honest."""
+    """§4: nothing else would be true."""
     async with peers(prosody) as (alice, bob):
         offered = await submit(alice, bob.jid, deadline_s=0.4)
         outcome = await end_of(offered)
@@ -931,7 +944,10 @@ async def test_a_deadline_is_not_delivered_before_the_first_deliver_and_in_doubt
 async def test_what_is_over_the_servers_limit_is_refused_before_it_is_accepted(
     prosody: Prosody,
 ) -> None:
-    """§5: else the retry kills every reconnect; what is under it goes through."""
+    """§5: otherwise its retry would end every new connection.
+
+    A smaller one goes through.
+    """
     async with peers(prosody, retry_first_s=5.0, retry_max_s=5.0) as (alice, bob):
         for size in (10_000_000, 256 * 1024):
             for level in Level:
@@ -953,7 +969,7 @@ async def test_what_is_over_the_servers_limit_is_refused_before_it_is_accepted(
 
 
 async def window_of(alice: Device, bob: RawClient) -> list[ET.Element]:
-    """All that alice has under way, once she has had time to send more."""
+    """All messages that alice has in flight, after time to send more."""
     await synced(bob, alice.jid)
     await synced(bob, alice.jid)
     found = bob.received(asks("assured"))
@@ -986,14 +1002,14 @@ async def test_the_window_starts_at_5_doubles_and_is_halved_by_a_refusal(
         await finish(bob, offers)
         offers = await window_of(alice, bob)
         assert len(offers) == 20
-        # One refusal, and those of the same window, halve it once.
+        # One refusal, together with others of the same window, halves it once.
         for iq in offers[:3]:
             await say_error(iq, bob, "resource-constraint", "wait")
         await finish(bob, offers[3:])
         offers = await window_of(alice, bob)
         in_flight = 3 + len(offers)
         assert 10 <= in_flight <= 12
-        # From now on by one for each window delivered.
+        # From now on it grows by one for each window delivered.
         await finish(bob, offers)
         later = 3 + len(await window_of(alice, bob))
         assert in_flight <= later <= in_flight + 1
@@ -1001,7 +1017,7 @@ async def test_the_window_starts_at_5_doubles_and_is_halved_by_a_refusal(
 
 
 async def test_the_window_is_per_account_and_capped(prosody: Prosody) -> None:
-    """§4: whoever does not answer holds up nobody else."""
+    """§4: a peer that does not answer delays nobody else."""
     async with (
         peers(prosody, retry_first_s=NEVER_S, retry_max_s=NEVER_S, window_max=3) as (
             alice,
@@ -1047,7 +1063,7 @@ async def test_ordered_messages_are_released_one_by_one_in_order(
 async def test_ordered_acknowledged_messages_wait_for_each_other(
     prosody: Prosody,
 ) -> None:
-    """Their first step is the hand-over, so only one may be under way."""
+    """Their first step is the hand-over, so only one may be in flight."""
     async with peers(prosody, retry_first_s=NEVER_S, retry_max_s=NEVER_S) as (
         alice,
         bob,
@@ -1068,7 +1084,7 @@ async def test_ordered_acknowledged_messages_wait_for_each_other(
 async def test_an_ordered_message_that_is_refused_lets_the_next_one_go(
     prosody: Prosody,
 ) -> None:
-    """Its end is known; what comes after it waits for nothing any more."""
+    """Its end is known, so the next one need not wait."""
     async with peers(prosody, retry_first_s=NEVER_S, retry_max_s=NEVER_S) as (
         alice,
         bob,
@@ -1125,7 +1141,7 @@ async def test_after_a_restart_each_step_is_repeated_by_the_same_bytes(
             assert f"<assured xmlns='{QOS}' msgId='{releasing.msg_id}'" not in after
             done = alice.qos.delivery(releasing.msg_id)
             deliver = await bob.expect(asks("deliver", releasing.msg_id))
-            # More than one `deliver` in all: a store that is gone is in doubt.
+            # With more than one `deliver`, a lost store means doubt.
             await say_error(deliver, bob, "item-not-found", "cancel", hold="h")
             assert (await end_of(done)).status is IN_DOUBT
             assert len(alice.qos.outstanding()) == 2
@@ -1138,7 +1154,7 @@ async def test_after_a_restart_each_step_is_repeated_by_the_same_bytes(
 async def test_the_same_resource_is_asked_for_after_a_restart(
     prosody: Prosody, tmp_path: Path
 ) -> None:
-    """§4: a peer that is not ours knows the message by our full JID."""
+    """§4: a foreign peer knows the message by our full JID."""
     store = f"sqlite:{tmp_path / 'alice.db'}"
     async with raw(prosody, "bob/b") as bob, discoverable(bob):
         options: dict[str, Any] = {"store": store, "retry_first_s": FIRST_S}
@@ -1181,7 +1197,7 @@ async def test_another_resource_leaves_only_what_has_a_hold(
 async def test_a_bare_jid_goes_to_the_resource_that_supports_qos(
     prosody: Prosody,
 ) -> None:
-    """§4: resolved at each attempt, among those available."""
+    """§4: resolved at each attempt, among the available resources."""
     async with (
         device(prosody, "alice/a", retry_first_s=FIRST_S) as alice,
         raw(prosody, "bob/phone") as phone,
@@ -1192,7 +1208,7 @@ async def test_a_bare_jid_goes_to_the_resource_that_supports_qos(
         delivery = await submit(alice, "bob@localhost")
         await phone.send_presence("<priority>10</priority>")
         await synced(phone, alice.jid)
-        assert not lamp.received(asks())  # it has not said that it is there
+        assert not lamp.received(asks())  # it has not sent presence
         await lamp.send_presence("<priority>-1</priority>")
         iq = await lamp.expect(asks("assured"))
         assert iq.get("to") == lamp.jid
@@ -1204,7 +1220,7 @@ async def test_a_bare_jid_goes_to_the_resource_that_supports_qos(
 
 
 async def test_an_account_that_nobody_is_at_costs_no_attempt(prosody: Prosody) -> None:
-    """Whom to ask is not known, so there is nothing to ask; the deadline is kept."""
+    """There is nobody to ask; the deadline is kept."""
     async with device(prosody, "alice/a", retry_first_s=FIRST_S) as alice:
         delivery = await submit(alice, "bob@localhost", deadline_s=0.4)
         outcome = await end_of(delivery)
@@ -1214,7 +1230,7 @@ async def test_an_account_that_nobody_is_at_costs_no_attempt(prosody: Prosody) -
 async def test_a_device_is_followed_to_its_new_resource_in_the_first_step(
     prosody: Prosody,
 ) -> None:
-    """§4: with the same ids, and only the answer of who was asked counts."""
+    """§4: with the same ids; only an answer from the addressed resource counts."""
     async with device(
         prosody, "alice/a", retry_first_s=FIRST_S, retry_max_s=FIRST_S
     ) as alice:
@@ -1233,7 +1249,7 @@ async def test_a_device_is_followed_to_its_new_resource_in_the_first_step(
 async def test_when_the_preferred_resource_goes_the_next_one_is_asked(
     prosody: Prosody,
 ) -> None:
-    """RFC 6121 §4.5: after its unavailable presence nobody is there to ask."""
+    """RFC 6121 §4.5: after its unavailable presence nobody is there."""
     async with (
         device(prosody, "alice/a", retry_first_s=FIRST_S, retry_max_s=FIRST_S) as alice,
         raw(prosody, "bob/spare") as spare,
@@ -1256,7 +1272,10 @@ async def test_when_the_preferred_resource_goes_the_next_one_is_asked(
 async def test_in_the_second_step_without_a_hold_only_the_same_resource_is_asked(
     prosody: Prosody,
 ) -> None:
-    """§4: another one would acknowledge by the text what it never had."""
+    """§4.
+
+    Another one would acknowledge, by the proto-XEP, a message that it never had.
+    """
     async with device(
         prosody, "alice/a", retry_first_s=FIRST_S, retry_max_s=FIRST_S
     ) as alice:
@@ -1277,7 +1296,7 @@ async def test_in_the_second_step_without_a_hold_only_the_same_resource_is_asked
 async def test_in_the_second_step_with_a_hold_another_of_ours_is_asked(
     prosody: Prosody,
 ) -> None:
-    """§4: one that lists the marks; "not mine" from it means to look on."""
+    """§4: one with the marks; its "not mine" means that the search goes on."""
     async with device(
         prosody, "alice/a", retry_first_s=FIRST_S, retry_max_s=FIRST_S
     ) as alice:
@@ -1300,7 +1319,7 @@ async def test_in_the_second_step_with_a_hold_another_of_ours_is_asked(
                 assert iq[0].get(HOLD) == "h"
                 await say_error(iq, two, "item-not-found", "cancel", hold="h")
             assert not delivery.ended
-            # Its empty result says nothing: by the text it acknowledges anything.
+            # Its empty result says nothing: by the proto-XEP it acknowledges anything.
             await say_done(await two.expect(asks("deliver")), two)
             await say_done(await two.expect(asks("deliver")), two, hold="h")
             assert (await end_of(delivery)).status is DELIVERED
@@ -1310,7 +1329,7 @@ async def test_in_the_second_step_with_a_hold_another_of_ours_is_asked(
 async def test_an_entity_without_presence_is_asked_for_itself(
     prosody: Prosody,
 ) -> None:
-    """A component has no resources that anybody sees."""
+    """A component has no visible resources."""
     ((jid, secret),) = prosody.components.items()
     async with (
         RawComponent(jid, secret, port=prosody.component_port) as lamps,
@@ -1329,7 +1348,7 @@ async def test_an_entity_without_presence_is_asked_for_itself(
 
 
 async def test_a_component_sends_as_each_of_its_addresses(prosody: Prosody) -> None:
-    """Answers come to the address that asked; both steps go out as the same."""
+    """Answers go to the address that asked; both steps come from the same address."""
     async with (
         raw(prosody, "bob/b") as bob,
         discoverable(bob, [QOS, MARKS]),
@@ -1362,7 +1381,7 @@ async def test_a_component_sends_as_each_of_its_addresses(prosody: Prosody) -> N
 async def test_the_own_server_may_answer_for_the_peer_by_an_error(
     prosody: Prosody,
 ) -> None:
-    """§4: an error counts from the own server as well, a result never."""
+    """§4: an error counts from our own server as well, a result never."""
     async with device(
         prosody, "alice/a", retry_first_s=FIRST_S, retry_max_s=FIRST_S
     ) as alice:

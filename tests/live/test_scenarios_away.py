@@ -1,4 +1,4 @@
-"""Peers that go away between any two steps, and come back as they were or not."""
+"""Peers that leave between any two steps, and come back unchanged or changed."""
 
 import asyncio
 from pathlib import Path
@@ -42,7 +42,7 @@ def store_url(kind: str, folder: Path, name: str) -> str:
 async def test_a_message_waits_for_a_peer_that_is_away(
     prosody: Prosody, to: str, level: Level
 ) -> None:
-    """The server says at once that nobody is there; that is no end."""
+    """The server says at once that nobody is there; that is not the end."""
     async with device(prosody, "alice/a") as alice:
         message = alice.message(to, "when you are back")
         delivery = await alice.qos.submit(message, level=level)
@@ -59,7 +59,7 @@ async def test_a_message_waits_for_a_peer_that_is_away(
 async def test_a_peer_that_shows_no_presence_is_asked_again_in_time(
     prosody: Prosody,
 ) -> None:
-    """No subscription, so nobody tells that it is back: only retrying finds out."""
+    """Without a subscription nobody announces its return: only a retry finds out."""
     async with device(prosody, "mallory/m") as mallory:
         delivery = await mallory.qos.submit(mallory.message(BOB_B, "guess who"))
         await mallory.tap.wait_seen(error("service-unavailable"), 3)
@@ -73,7 +73,7 @@ async def test_a_peer_that_shows_no_presence_is_asked_again_in_time(
 async def test_a_peer_that_comes_and_goes_gets_everything_once(
     prosody: Prosody, tmp_path: Path, to: str
 ) -> None:
-    """In order each time, with all that is in flight; its store is what it has."""
+    """In order each time, with all messages in flight; it has its store only."""
     store = store_url("sqlite", tmp_path, "bob.db")
     bodies = numbered(60)
     got: list[str] = []
@@ -116,7 +116,7 @@ async def test_a_held_message_is_released_where_the_peer_comes_back(
 async def test_held_messages_survive_a_restart_of_the_receiver(
     prosody: Prosody, tmp_path: Path, store: str
 ) -> None:
-    """`received` was a promise; what was never released is not marked either."""
+    """`received` was a promise; messages that were never released are not marked."""
     url = store_url(store, tmp_path, "bob")
     bodies = numbered(5)
     async with device(prosody, "alice/a") as alice:
@@ -212,7 +212,10 @@ async def test_a_message_that_expired_before_its_release_is_offered_again(
 async def test_a_store_that_is_lost_after_a_deliver_leaves_doubt_and_no_lie(
     prosody: Prosody,
 ) -> None:
-    """That `deliver` may have released it before the store went: nobody knows."""
+    """That `deliver` may have released it before the store was lost.
+
+    This is not known.
+    """
     async with device(prosody, "alice/a") as alice:
         async with device(prosody, "bob/b") as bob:
             bob.tap.lose(request("deliver"))
@@ -230,7 +233,7 @@ async def test_a_store_that_is_lost_after_a_deliver_leaves_doubt_and_no_lie(
 async def test_another_device_of_the_account_does_not_answer_for_the_first(
     prosody: Prosody, tmp_path: Path
 ) -> None:
-    """It says that it does not hold the message; so the search goes on."""
+    """It says that it does not hold the message, so the search goes on."""
     url = store_url("sqlite", tmp_path, "bob.db")
     async with device(prosody, "alice/a") as alice:
         async with device(prosody, "bob/first", store=url) as first:
@@ -251,7 +254,7 @@ async def test_another_device_of_the_account_does_not_answer_for_the_first(
 async def test_another_device_of_the_account_brings_no_false_delivered(
     prosody: Prosody, tmp_path: Path
 ) -> None:
-    """The first one never comes back, and in the end there is doubt."""
+    """The first device never comes back, and in the end there is doubt."""
     url = store_url("sqlite", tmp_path, "bob.db")
     async with device(prosody, "alice/a", deadline_s=3) as alice:
         async with device(prosody, "bob/first", store=url) as first:
@@ -268,7 +271,7 @@ async def test_another_device_of_the_account_brings_no_false_delivered(
 async def test_an_empty_result_of_a_device_that_is_not_ours_is_no_delivery(
     prosody: Prosody, tmp_path: Path
 ) -> None:
-    """Another one under the same full JID acknowledges what it knows nothing of."""
+    """Another device under the same full JID acknowledges messages that it never had."""
     url = store_url("sqlite", tmp_path, "bob.db")
     async with device(prosody, "alice/a") as alice:
         async with device(prosody, "bob/b", store=url) as bob:
@@ -294,7 +297,7 @@ async def test_an_empty_result_of_a_device_that_is_not_ours_is_no_delivery(
 async def test_the_outbox_survives_a_restart_of_the_sender(
     prosody: Prosody, tmp_path: Path, store: str
 ) -> None:
-    """What was accepted is sent, what was under way and what waited for its turn."""
+    """Accepted messages are sent, whether they were in flight or queued."""
     url = store_url(store, tmp_path, "alice")
     bodies = numbered(40)
     async with device(prosody, "alice/a", store=url) as alice:
@@ -318,7 +321,10 @@ async def test_the_outbox_survives_a_restart_of_the_sender(
 async def test_a_sender_that_comes_back_under_another_resource_is_the_same(
     prosody: Prosody, tmp_path: Path, step: str
 ) -> None:
-    """Its mark says so: the message is held once, and released by either."""
+    """Its mark shows that.
+
+    The message is held once, and either resource releases it.
+    """
     url = store_url("sqlite", tmp_path, "alice.db")
     async with device(prosody, "bob/b") as bob:
         async with device(prosody, "alice/one", store=url) as alice:
@@ -340,7 +346,10 @@ async def test_a_sender_that_comes_back_under_another_resource_is_the_same(
 async def test_a_peer_that_is_not_ours_cannot_be_asked_from_another_resource(
     prosody: Prosody, tmp_path: Path
 ) -> None:
-    """It would acknowledge a `deliver` that it knows nothing of: so, in doubt."""
+    """It would acknowledge a `deliver` for a message that it never had.
+
+    So, in doubt.
+    """
     url = store_url("sqlite", tmp_path, "alice.db")
     async with TextReceiver(prosody, "bob/b") as bob:
         bob.silent = {"deliver"}
@@ -362,7 +371,7 @@ async def test_a_peer_that_is_not_ours_cannot_be_asked_from_another_resource(
 async def test_a_peer_that_is_not_ours_is_asked_again_from_the_same_resource(
     prosody: Prosody, tmp_path: Path
 ) -> None:
-    """The full JID is the sender, for the text: so a restart keeps it."""
+    """In the proto-XEP the full JID is the sender, so a restart must keep it."""
     url = store_url("sqlite", tmp_path, "alice.db")
     async with TextReceiver(prosody, "bob/b") as bob:
         bob.silent = {"deliver"}
@@ -389,7 +398,7 @@ async def test_a_peer_that_is_not_ours_is_asked_again_from_the_same_resource(
 async def test_a_receiver_that_is_not_ours_gets_every_level_once(
     prosody: Prosody,
 ) -> None:
-    """No marks, and `received` without a namespace of its own."""
+    """It has no marks, and its `received` has no namespace of its own."""
     bodies = numbered(20)
     async with (
         TextReceiver(prosody, "bob/b") as bob,
@@ -408,7 +417,7 @@ async def test_a_receiver_that_is_not_ours_gets_every_level_once(
 async def test_a_sender_that_is_not_ours_may_count_from_one_after_each_start(
     prosody: Prosody,
 ) -> None:
-    """The same iq ids, msgIds and content after a reboot are new messages."""
+    """The same iq ids, msgIds and content after a restart are new messages."""
     async with device(prosody, "bob/b") as bob:
         for boot in range(3):
             async with TextSender(prosody, "alice/sensor") as sensor:
@@ -430,7 +439,7 @@ async def test_a_sender_that_is_not_ours_may_count_from_one_after_each_start(
 async def test_a_repeated_step_of_a_sender_that_is_not_ours_acts_once(
     prosody: Prosody,
 ) -> None:
-    """Its retries come under new iq ids; the msgId is what counts."""
+    """Its retries have new iq ids; the msgId counts."""
     async with (
         device(prosody, "bob/b") as bob,
         TextSender(prosody, "alice/sensor") as sensor,

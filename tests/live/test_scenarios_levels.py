@@ -1,4 +1,4 @@
-"""The three levels between real clients and components, and what handlers see of it."""
+"""The three levels between real clients and components, and what handlers get."""
 
 import asyncio
 from functools import partial
@@ -29,7 +29,7 @@ from xep_qos import IncomingInfo
 
 LAMP = "comp.localhost"
 
-#: Here nothing gets lost: every repetition would be one too many.
+#: Nothing is lost here: each repeat would be one too many.
 PATIENCE_S = 60.0
 client = partial(device, retry_first_s=PATIENCE_S, retry_max_s=PATIENCE_S)
 gateway = partial(component, retry_first_s=PATIENCE_S, retry_max_s=PATIENCE_S)
@@ -71,7 +71,9 @@ async def test_every_level_arrives_between_two_clients(
 async def test_every_level_arrives_between_a_client_and_a_component(
     prosody: Prosody, namespace: str, smacks: bool
 ) -> None:
-    """On a component stream `message` has another namespace, and no from is added."""
+    """On a component stream `message` has another namespace, and the server adds no
+    from.
+    """
     only = (namespace,)
     async with (
         gateway(prosody, LAMP, trust="alice@localhost", namespaces=only) as lamp,
@@ -86,7 +88,10 @@ async def test_every_level_arrives_between_a_client_and_a_component(
 async def test_a_component_sends_and_receives_as_each_of_its_addresses(
     prosody: Prosody,
 ) -> None:
-    """A gateway is many devices: each answer and each step goes from the right one."""
+    """A gateway acts for many devices.
+
+    Each answer and step comes from the right one.
+    """
     node = f"kitchen@{LAMP}/ceiling"
     async with (
         gateway(prosody, LAMP, trust="all") as lamp,
@@ -119,7 +124,7 @@ async def test_two_components_exchange_every_level(make_prosody: MakeProsody) ->
 async def test_every_level_arrives_over_tls(
     make_prosody: MakeProsody, tls: Tls
 ) -> None:
-    """The socket below TLS is where TCP_QUICKACK goes, and nothing else differs."""
+    """The socket below TLS gets TCP_QUICKACK; nothing else differs."""
     server = await make_prosody(tls=True)
     async with (
         client(server, "alice/a", tls=tls, smacks=True) as alice,
@@ -130,7 +135,7 @@ async def test_every_level_arrives_over_tls(
 
 
 async def test_peers_take_the_first_namespace_that_both_know(prosody: Prosody) -> None:
-    """Ours serves all three, whatever it prefers itself."""
+    """Our endpoint serves all three, whatever it prefers itself."""
     async with (
         client(prosody, "alice/a", namespaces=NAMESPACES[2:]) as alice,
         client(prosody, "bob/b", namespaces=NAMESPACES[1::-1]) as bob,
@@ -142,7 +147,10 @@ async def test_peers_take_the_first_namespace_that_both_know(prosody: Prosody) -
 
 
 async def test_what_is_supported_is_found_by_disco(prosody: Prosody) -> None:
-    """The text, Determining Support; and our marks, so that others can ask first."""
+    """The proto-XEP, Determining Support.
+
+    And our marks, so that others can ask first.
+    """
     async with (
         client(prosody, "alice/a") as alice,
         gateway(prosody, LAMP, trust="all"),
@@ -179,7 +187,7 @@ async def test_a_message_keeps_everything_that_is_in_it(prosody: Prosody) -> Non
             assert count is not None
             assert count.get("door") == "north"
             assert count.findtext("{urn:y}in") == "2"
-            if level is not Level.UNACKNOWLEDGED:  # slixmpp leaves it out there
+            if level is not Level.UNACKNOWLEDGED:  # slixmpp drops it there
                 assert count.get("{urn:y}unit") == "people"
 
 
@@ -187,7 +195,7 @@ async def test_a_message_keeps_everything_that_is_in_it(prosody: Prosody) -> Non
 async def test_a_receipt_request_gets_its_receipt(
     prosody: Prosody, level: Level
 ) -> None:
-    """XEP-0184 knows nothing of us, and need not."""
+    """XEP-0184 needs no change for our messages."""
     receipts: asyncio.Queue[Message] = asyncio.Queue()
     async with (
         client(prosody, "alice/a", plugins={"xep_0184": {}}) as alice,
@@ -206,7 +214,7 @@ async def test_a_receipt_request_gets_its_receipt(
 
 
 class Lamp(ControlDevice):
-    """A device by slixmpp's XEP-0325: says when it is switched."""
+    """A device by slixmpp's XEP-0325: it reports when it is switched."""
 
     def __init__(self) -> None:
         super().__init__("lamp")  # type: ignore[no-untyped-call]
@@ -219,7 +227,10 @@ class Lamp(ControlDevice):
 
 @pytest.mark.parametrize("level", QOS_LEVELS)
 async def test_a_control_command_acts(prosody: Prosody, level: Level) -> None:
-    """The use case of the text: a set command of XEP-0325, with a quality of service."""
+    """The use case of the proto-XEP.
+
+    A set command of XEP-0325 with a quality of service.
+    """
     lamp = Lamp()
     async with (
         client(prosody, "alice/a", plugins={"xep_0325": {}}) as alice,
@@ -241,7 +252,7 @@ async def test_a_control_command_acts(prosody: Prosody, level: Level) -> None:
 async def test_a_handler_that_fails_has_had_its_message(
     prosody: Prosody, level: Level
 ) -> None:
-    """As with a plain message: its failure is its own affair, and ends nothing."""
+    """As with a plain message: its failure is its own matter, and ends nothing else."""
 
     def fail(_message: Message) -> None:
         raise ArithmeticError("the application's own fault")
@@ -261,7 +272,7 @@ async def test_a_handler_that_fails_has_had_its_message(
 async def test_in_filters_of_the_application_see_and_change_what_is_delivered(
     prosody: Prosody,
 ) -> None:
-    """A filter that decrypts, say, must get at the message before the handlers."""
+    """For example, a filter that decrypts must get the message before the handlers."""
     async with (
         client(prosody, "alice/a") as alice,
         client(prosody, "bob/b", smacks=True) as bob,
@@ -287,7 +298,7 @@ async def test_in_filters_of_the_application_see_and_change_what_is_delivered(
 async def test_an_in_filter_that_drops_a_message_does_not_upset_the_counters(
     prosody: Prosody,
 ) -> None:
-    """XEP-0198 must not count what the server has not sent, whoever drops it."""
+    """XEP-0198 must not count what the server has not sent, even if a filter drops it."""
     async with (
         client(prosody, "alice/a") as alice,
         client(prosody, "bob/b", smacks=True) as bob,
@@ -304,7 +315,7 @@ async def test_an_in_filter_that_drops_a_message_does_not_upset_the_counters(
 async def test_out_filters_of_the_application_see_every_iq_of_ours(
     prosody: Prosody, smacks: bool
 ) -> None:
-    """One that logs or counts what goes out must not be passed by."""
+    """A filter that logs or counts outgoing stanzas must not miss any."""
     seen: list[str] = []
     seen_later: list[str] = []
 
@@ -345,7 +356,7 @@ async def test_out_filters_of_the_application_see_every_iq_of_ours(
 
 
 async def test_a_plugin_that_was_ended_answers_nothing_more(prosody: Prosody) -> None:
-    """`plugin_end` undoes all that `plugin_init` did, and the peer is told so."""
+    """`plugin_end` undoes everything that `plugin_init` did, and the peer is told so."""
     async with (
         client(prosody, "alice/a") as alice,
         client(prosody, "bob/b") as bob,
@@ -367,7 +378,7 @@ async def test_a_plugin_that_was_ended_answers_nothing_more(prosody: Prosody) ->
 async def test_whoever_waits_for_an_outcome_when_the_plugin_is_closed_is_told(
     prosody: Prosody,
 ) -> None:
-    """They waited for ever, past any deadline."""
+    """Before, they waited for ever, past any deadline."""
     async with client(prosody, "alice/a") as alice:
         send = alice.qos.send("bob@localhost/away", "late", deadline_s=1, msg_id="m1")
         sending = asyncio.ensure_future(send)

@@ -1,4 +1,4 @@
-"""What bounds a message: its sender's mind, time, room, and trust."""
+"""Limits of a message: withdrawal, time, room, and trust."""
 
 import asyncio
 from typing import Any
@@ -27,11 +27,14 @@ NO_RETRY: dict[str, Any] = {"retry_first_s": 60.0, "retry_max_s": 60.0}
 async def test_a_message_to_a_peer_that_is_away_can_be_withdrawn(
     prosody: Prosody,
 ) -> None:
-    """Turn the lamp on, no, don't: the lamp was away and must never hear of it."""
+    """For example "lamp on" and "no, don't".
+
+    An absent lamp must never get the first.
+    """
     async with device(prosody, "alice/a") as alice:
         waits = [await alice.qos.submit(alice.message(BOB_B, b)) for b in numbered(8)]
         await alice.tap.wait_seen(error("service-unavailable"), 2)
-        # The first are under way, the last waits for room in the window.
+        # The first are in flight; the last waits for room in the window.
         for delivery in (waits[0], waits[7]):
             await delivery.withdraw()
             outcome = await outcome_of(delivery)
@@ -47,7 +50,7 @@ async def test_a_message_to_a_peer_that_is_away_can_be_withdrawn(
 async def test_a_held_message_can_be_withdrawn_before_it_is_released(
     prosody: Prosody,
 ) -> None:
-    """The peer holds it, and without a `deliver` will never act on it."""
+    """The peer holds it, and will not act on it without a `deliver`."""
     async with (
         device(prosody, "alice/a", **NO_RETRY) as alice,
         device(prosody, "bob/b") as bob,
@@ -68,7 +71,7 @@ async def test_a_held_message_can_be_withdrawn_before_it_is_released(
 async def test_a_message_that_may_have_been_handed_over_cannot_be_withdrawn(
     prosody: Prosody,
 ) -> None:
-    """It goes on, so that there is an answer to whether it was."""
+    """It goes on, so that its outcome becomes known."""
     async with (
         device(prosody, "alice/a") as alice,
         device(prosody, "bob/b") as bob,
@@ -121,7 +124,7 @@ async def test_a_deadline_is_for_messages_that_wait_for_room_as_well(
 async def test_a_deadline_that_passes_after_a_release_leaves_doubt(
     prosody: Prosody, level: Level, lost: str
 ) -> None:
-    """The peer did not answer, which does not say that it did not act."""
+    """The peer did not answer, but may have acted."""
     async with (
         device(prosody, "alice/a") as alice,
         device(prosody, "bob/b") as bob,
@@ -139,7 +142,7 @@ async def test_a_deadline_that_passes_after_a_release_leaves_doubt(
 async def test_the_window_grows_with_what_is_delivered_and_halves_when_refused(
     prosody: Prosody,
 ) -> None:
-    """Five is what the strictest receivers take; others take more."""
+    """Five is what the strictest receivers accept; others accept more."""
     bodies = numbered(80)
     async with (
         TextReceiver(prosody, "bob/b") as bob,
@@ -151,7 +154,7 @@ async def test_the_window_grows_with_what_is_delivered_and_halves_when_refused(
 
         async def offered() -> int:
             """How many offers are there that bob has not answered."""
-            # What alice says now comes after all that she has sent before.
+            # What alice sends now comes after everything before.
             plain = bob.plain
             await alice.qos.send(BOB_B, "now", level=Level.UNACKNOWLEDGED)
             await bob.wait_plain(plain + 1)
@@ -167,7 +170,7 @@ async def test_the_window_grows_with_what_is_delivered_and_halves_when_refused(
         await bob.answer()
         await bob.wait_offered(35)
         assert await offered() == 20
-        # One has no room; the window that is under way is as large as it is.
+        # One finds no room; the window in flight stays as large as it is.
         bob.refusing = 1
         await bob.answer()
         await alice.tap.wait_seen(ended, 34)
@@ -194,7 +197,7 @@ async def test_the_window_grows_with_what_is_delivered_and_halves_when_refused(
 async def test_what_a_quota_refuses_arrives_in_the_end(
     prosody: Prosody, quota: dict[str, Any]
 ) -> None:
-    """resource-constraint means later, so the sender goes slower and repeats."""
+    """resource-constraint means "later": the sender slows down and repeats."""
     bodies = numbered(30)
     async with (
         device(prosody, "alice/a") as alice,
@@ -208,7 +211,7 @@ async def test_what_a_quota_refuses_arrives_in_the_end(
 async def test_a_sender_that_fills_its_quota_takes_no_room_of_others(
     prosody: Prosody,
 ) -> None:
-    """By bare JID: another resource of it has no room either."""
+    """By bare JID: another resource of it gets no room either."""
     async with (
         device(prosody, "alice/one") as one,
         device(prosody, "alice/two") as two,
@@ -231,7 +234,7 @@ async def test_a_sender_that_fills_its_quota_takes_no_room_of_others(
 
 
 async def test_an_outbox_that_is_full_says_so(prosody: Prosody) -> None:
-    """And has room again when something has left it."""
+    """It has room again when a message has left it."""
     async with device(prosody, "alice/a", outbox_messages_max=3) as alice:
         message = alice.message(BOB_B, "on")
         waits = [await alice.qos.submit(message) for _ in range(3)]
@@ -247,7 +250,7 @@ async def test_an_outbox_that_is_full_says_so(prosody: Prosody) -> None:
 
 
 async def test_a_stranger_is_refused_and_a_contact_is_not(prosody: Prosody) -> None:
-    """Nobody may fill our store whom our user has not agreed to."""
+    """Without the user's consent nobody may fill his store."""
     async with (
         device(prosody, "bob/b") as bob,
         device(prosody, "alice/a") as alice,
@@ -266,7 +269,7 @@ async def test_a_stranger_is_refused_and_a_contact_is_not(prosody: Prosody) -> N
 async def test_level_acknowledged_is_open_to_all_unless_it_is_told_otherwise(
     prosody: Prosody,
 ) -> None:
-    """The text has no rule there; it holds nothing."""
+    """The proto-XEP has no rule there, and such messages are not held."""
     async with (
         device(prosody, "bob/b") as bob,
         device(prosody, "carol/c", trust_acknowledged="roster") as carol,
@@ -283,7 +286,7 @@ async def test_level_acknowledged_is_open_to_all_unless_it_is_told_otherwise(
 async def test_an_allow_list_and_a_function_decide_as_they_are_told(
     prosody: Prosody,
 ) -> None:
-    """Instead of the roster, not in addition to it."""
+    """They replace the roster; they are not added to it."""
     asked: list[str] = []
 
     async def decide(jid: str) -> bool:
@@ -308,7 +311,7 @@ async def test_an_allow_list_and_a_function_decide_as_they_are_told(
 async def test_a_contact_is_not_refused_before_the_roster_is_known(
     prosody: Prosody,
 ) -> None:
-    """Just started, it does not know its friends yet: so it waits, and answers then."""
+    """Just after the start the roster is not known yet: the answer waits for it."""
     async with (
         device(prosody, "alice/a") as alice,
         make_device(prosody, "bob/b", trust_acknowledged="roster") as bob,

@@ -1,4 +1,4 @@
-"""Streams that count, break, are resumed, and lose their server in mid-flight."""
+"""Streams with counters that break, are resumed, and lose their server."""
 
 import asyncio
 import logging
@@ -32,13 +32,13 @@ NO_RETRY: dict[str, Any] = {"retry_first_s": 60.0, "retry_max_s": 60.0}
 
 
 def is_clean(server: Prosody) -> bool:
-    """Whether the server had nothing to complain about."""
+    """Whether the server's log has no complaint."""
     words = {word for line in server.log.splitlines() for word in line.split("\t")}
     return not words & {"warn", "error"}
 
 
 def caught_up(management: Any) -> bool:
-    """Whether the server has counted all that slixmpp has."""
+    """Whether the server has counted all stanzas that slixmpp has."""
     return bool(management.last_ack == management.seq)
 
 
@@ -50,7 +50,7 @@ async def send_all(sender: Device, to: str, bodies: list[str]) -> None:
 
 
 def each_once(receiver: Device, bodies: list[str]) -> None:
-    """Nothing is lost, doubled, or marked as if it might be."""
+    """Nothing is lost, doubled, or marked as redelivered."""
     wrong = Counter(receiver.arrivals.bodies)
     wrong.subtract(bodies)
     assert {body: count for body, count in wrong.items() if count} == {}
@@ -61,9 +61,12 @@ def each_once(receiver: Device, bodies: list[str]) -> None:
 async def test_a_thousand_assured_messages_leave_both_streams_counting_right(
     prosody: Prosody, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A message that is fed in is one more than the server sent: h must not see it."""
+    """A message that is fed in was not sent by the server as such.
+
+    H must not count it.
+    """
     bodies = numbered(COUNT)
-    # One by one: so that there is something to count.
+    # One by one, so that there is something to count.
     async with (
         device(prosody, "alice/a", smacks=True, batch_max=1, **NO_RETRY) as alice,
         device(prosody, "bob/b", smacks=True, batch_max=1, **NO_RETRY) as bob,
@@ -79,7 +82,7 @@ async def test_a_thousand_assured_messages_leave_both_streams_counting_right(
                 management.request_ack()
                 await eventually(partial(caught_up, management))
                 assert management.seq > 2 * COUNT
-            # After the resumption the counters go on from where they were.
+            # After the resumption the counters continue from where they were.
             await send_all(bob, alice.jid, bodies[:50])
             await settle(alice, bob)
             for end in (alice, bob):
@@ -93,15 +96,15 @@ async def test_a_thousand_assured_messages_leave_both_streams_counting_right(
 async def test_nothing_is_lost_or_doubled_when_streams_are_cut_and_resumed(
     prosody: Prosody, caplog: pytest.LogCaptureFixture, seed: int
 ) -> None:
-    """What XEP-0198 sends again meets what we send again."""
+    """Repeats by XEP-0198 meet our own repeats."""
     rng = random.Random(seed)
     bodies, backwards = numbered(300), numbered(100, "back ")
     async with (
         device(prosody, "alice/a", smacks=True) as alice,
         device(prosody, "bob/b", smacks=True) as bob,
     ):
-        # Prosody 0.12.3 mixes up its parsers when a stream is resumed that was cut in
-        # the middle of a stanza, and ends it: then it takes another session.
+        # When a stream is resumed that was cut in the middle of a stanza, Prosody
+        # 0.12.3 mixes up its parsers and ends it. It then takes another session.
         alice.keep_connected()
         bob.keep_connected()
         with caplog.at_level(logging.WARNING):
@@ -131,7 +134,7 @@ async def test_nothing_is_lost_or_doubled_when_streams_are_cut_and_resumed(
 async def test_a_bare_target_is_still_followed_after_a_stream_was_resumed(
     prosody: Prosody,
 ) -> None:
-    """Nobody says again who is there, and slixmpp has forgotten it."""
+    """Nobody repeats its presence, and slixmpp has forgotten it."""
     async with (
         device(prosody, "alice/a", smacks=True) as alice,
         device(prosody, "bob/b") as bob,
@@ -151,7 +154,7 @@ async def test_a_bare_target_is_still_followed_after_a_stream_was_resumed(
 async def test_a_peer_that_hibernates_gets_what_was_sent_to_it_once(
     prosody: Prosody,
 ) -> None:
-    """Meanwhile the server takes every repetition, and says nothing."""
+    """Meanwhile the server accepts every repeat, and does not answer."""
     bodies = numbered(8)
     async with (
         device(prosody, "alice/a", smacks=True) as alice,
@@ -181,7 +184,7 @@ async def test_a_peer_that_hibernates_gets_what_was_sent_to_it_once(
 async def test_nothing_acknowledged_is_lost_over_a_connection_that_is_cut(
     prosody: Prosody, smacks: bool
 ) -> None:
-    """At least once is what this level promises; more often is allowed."""
+    """This level promises at least once; more often is allowed."""
     rng = random.Random(smacks)
     bodies = numbered(200)
     async with (
@@ -234,7 +237,7 @@ async def test_order_is_kept_over_a_connection_that_is_cut(
 async def test_nothing_is_lost_or_doubled_when_the_server_goes(
     prosody: Prosody, how: str, smacks: bool
 ) -> None:
-    """Its memory of sessions, hibernating ones included, goes with it."""
+    """Its memory of sessions is lost with it, even of hibernating ones."""
     bodies, backwards = numbered(300), numbered(100, "back ")
     async with (
         device(prosody, "alice/a", smacks=smacks) as alice,
@@ -257,7 +260,7 @@ async def test_nothing_is_lost_or_doubled_when_the_server_goes(
             await sending
         each_once(bob, bodies)
         each_once(alice, backwards)
-        # A third, unless the server went again before they were back.
+        # A third connection, unless the server went down again before they were back.
         assert min(alice.sessions, bob.sessions) >= 2
         if smacks:
             await settle(alice, bob)
@@ -268,11 +271,11 @@ async def test_nothing_is_lost_or_doubled_when_the_server_goes(
 async def test_nagle_at_the_server_does_not_slow_an_exchange_down(
     make_prosody: MakeProsody, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Prosody ships with Nagle on: 44 ms for each turn of an exchange, uncured.
+    """Prosody leaves Nagle's algorithm on: without our cure each turn takes 44 ms more.
 
-    Compared with the same exchanges without the cure, which shows that there is
-    something to be cured. The ends take turns: the result that ended one message
-    is not acknowledged when the next one must go the same way.
+    The test compares with the same exchanges without the cure, which shows that a cure
+    is needed. The ends take turns: the result that ended one message is not
+    acknowledged yet when the next one must go the same way.
     """
     server = await make_prosody(nagle=True)
     async with (

@@ -1,7 +1,7 @@
 """Queues and messages as sources and sinks of Spark, under `kill -9`, on Prosody.
 
-Real drivers, each with a JVM and the Python processes that Spark starts. Slow: all that
-can be seen without Spark stands in tests/spark/test_queue_source.py.
+Real drivers, each with a JVM and the Python processes that Spark starts. Slow:
+everything that can be tested without Spark is in tests/spark/test_queue_source.py.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ pytestmark = [
     pytest.mark.timeout(600),
 ]
 
-# For a machine under load.
+# Enough for a machine under load.
 WAIT_S_MAX = 150.0
 
 CONFIG = {
@@ -46,7 +46,7 @@ CONFIG = {
 
 
 class Shop:
-    """A server, a queue service on it as a process, and who owns the queues."""
+    """A server, a queue service on it as a process, and the owner of the queues."""
 
     def __init__(self, server: Prosody, folder: Path, processes: Processes) -> None:
         self.server = server
@@ -91,7 +91,7 @@ class Shop:
         }
 
     def rows(self, node: str) -> Counter[str]:
-        """What is in the result, of batches that are whole."""
+        """The rows of the result, of complete batches."""
         found: Counter[str] = Counter()
         for done in (self.folder / node / "out").glob("*/_SUCCESS"):
             for file in done.parent.glob("part-*"):
@@ -108,7 +108,7 @@ class Shop:
         return {name: stats[name] for name in names}
 
     async def empty(self, node: str, accepted: int) -> bool:
-        """Whether the queue is empty, and so many were accepted."""
+        """Whether the queue is empty, and this many items were accepted."""
         wanted = dict.fromkeys(("available", "acquired", "delayed", "dead"), 0)
         return await self.stats(node) == wanted | {"accepted": accepted}
 
@@ -146,8 +146,8 @@ async def test_each_item_is_in_the_result_once_whatever_is_killed(
 ) -> None:
     """The service, a task, the source's own process, the driver; in both forms.
 
-    And the queue is empty at the end, the last batch included, while the query goes on
-    with nothing to do.
+    At the end the queue is empty, even of the last batch, while the query goes on with
+    nothing to do.
     """
     async with open_shop(tmp_path, *MODES) as shop:
 
@@ -157,12 +157,12 @@ async def test_each_item_is_in_the_result_once_whatever_is_killed(
             await driver.do("read", name=node, options=options, out=out)
 
         async def going(driver: Driver, true: Callable[[], Awaitable[bool]]) -> None:
-            """Wait, while the queries go on."""
+            """Wait while the queries run."""
 
             async def both() -> bool:
                 for node, error in (await driver.do("failures")).items():
-                    # Spark gives up on a Python process that takes seconds to start,
-                    # as it does on a machine under load.
+                    # Spark gives up on a Python process that takes seconds to start, as
+                    # on a machine under load.
                     assert "connect back" in error, error
                     await go_on(driver, node)
                 return await true()
@@ -170,7 +170,7 @@ async def test_each_item_is_in_the_result_once_whatever_is_killed(
             await until(both)
 
         async def more(driver: Driver, batches: int) -> None:
-            """Wait until both queries have done some."""
+            """Wait until both queries have done some more."""
             wanted = {node: shop.commits(node) + batches for node in MODES}
 
             async def done() -> bool:
@@ -179,7 +179,7 @@ async def test_each_item_is_in_the_result_once_whatever_is_killed(
             await going(driver, done)
 
         async def all_done(driver: Driver, node: str, names: list[str]) -> None:
-            """Wait until the queue is empty; then each is in the result, once."""
+            """Wait until the queue is empty; then each item is in the result once."""
             await going(driver, lambda: shop.empty(node, len(names)))
 
             async def there() -> bool:
@@ -194,7 +194,7 @@ async def test_each_item_is_in_the_result_once_whatever_is_killed(
             for node in MODES:
                 await go_on(driver, node)
             await more(driver, 1)
-            # Those of tasks are forks of a daemon, and have its command line.
+            # Processes of tasks are forks of a daemon, and have its command line.
             _daemon, *tasks = driver.python("pyspark.worker")
             for pid in tasks:
                 with contextlib.suppress(ProcessLookupError):
@@ -219,7 +219,7 @@ async def test_each_item_is_in_the_result_once_whatever_is_killed(
             for node in MODES:
                 await all_done(driver, node, [*NAMES, *LATER])
                 await driver.do("stop", name=node)
-            # Stopped, and begun again: there is nothing to be found but what is new.
+            # Stopped, and started again: only new items must be found.
             await shop.publish(SHOWN, "last")
             await go_on(driver, SHOWN)
             await all_done(driver, SHOWN, [*NAMES, *LATER, "last"])
@@ -234,7 +234,7 @@ async def test_what_is_written_again_is_published_and_sent_once(
 ) -> None:
     """Tasks that fail after their last row, and a batch that is done again.
 
-    What a stream has published is read back with Trigger.AvailableNow.
+    Published items are read back with Trigger.AvailableNow.
     """
     async with (
         open_shop(tmp_path, "published", "refusing") as shop,
@@ -252,7 +252,7 @@ async def test_what_is_written_again_is_published_and_sent_once(
         carol.add_event_handler("message", note)
         lines = tmp_path / "lines"
         lines.mkdir()
-        # Equal lines are rows of their own.
+        # Equal lines are separate rows.
         words = [*(f"w{number}" for number in range(250)), "same", "same", "same"]
         (lines / "a.txt").write_text("\n".join(words))
         flag = tmp_path / "flag"
@@ -284,7 +284,7 @@ async def test_what_is_written_again_is_published_and_sent_once(
             flag.unlink(missing_ok=True)
         assert Counter(got) == Counter((word, True) for word in words)
         assert (await shop.stats("published"))["available"] == len(words)
-        # A batch has no name of its own: it is given one, and is done twice.
+        # A batch without a name of its own gets one, and is done twice.
         named = shop.queue("published", "alice") | {"run": "nightly"}
         for _ in range(2):
             ended = await driver.do(
@@ -295,7 +295,7 @@ async def test_what_is_written_again_is_published_and_sent_once(
                 count=20,
             )
             assert ended["error"] is None
-        # Rows that were not published, or not delivered, name themselves.
+        # The error names rows that were not published or not delivered.
         refused = await driver.do(
             "write",
             form="xmpp-queue",
@@ -324,6 +324,6 @@ async def test_what_is_written_again_is_published_and_sent_once(
         )
         assert len(read["rows"]) == len(words) + 20
         assert len(set(read["rows"])) == len(words) + 20
-        # Spark does not wait for the source's last words.
+        # Spark does not wait for the end of the source.
         await until(lambda: shop.empty("published", len(words) + 20))
         assert "secret of" not in (tmp_path / "driver.stderr").read_text()

@@ -1,7 +1,7 @@
-"""Peers that are not ours: they speak what the text says, and nothing else.
+"""Peers that are not ours: they follow the proto-XEP, and nothing else.
 
-They count iq ids and msgIds from 1 after each start, as a small device would, and
-know nothing of our marks.
+They count iq ids and msgIds from 1 after each start, as a small device would, and know
+nothing of our marks.
 """
 
 import asyncio
@@ -27,16 +27,15 @@ def raw_client(server: Prosody, name: str) -> RawClient:
 
 
 class TextReceiver:
-    """Holds what it gets, and takes it when it is released.
+    """Holds messages, and takes each when it is released.
 
     Attributes:
         plain: how many plain messages it saw.
         taken: the bodies it acted on, in order.
         held: the bodies it holds, by (sender's full JID, msgId).
         asked: every request it saw, as (kind, msgId, body).
-        silent: the kinds of request that it does not answer, but keeps in
-            `unanswered`.
-        refusing: how many requests it will refuse for want of room.
+        silent: the kinds of request that it does not answer, but keeps in `unanswered`.
+        refusing: how many requests it will refuse for lack of room.
     """
 
     def __init__(self, server: Prosody, name: str) -> None:
@@ -74,11 +73,11 @@ class TextReceiver:
         return sum(asked[0] == kind for asked in self.asked)
 
     async def wait_asked(self, kind: str, count: int = 1) -> None:
-        """Wait for so many requests of a kind, since the beginning."""
+        """Wait for this many requests of a kind, since the beginning."""
         await self._wait(lambda: self.count(kind) >= count)
 
     async def wait_offered(self, count: int) -> None:
-        """Wait until it was offered so many messages; repeats do not count."""
+        """Wait until it was offered this many messages; repeats do not count."""
         await self._wait(
             lambda: (
                 len({asked for asked in self.asked if asked[0] == "assured"}) >= count
@@ -86,11 +85,11 @@ class TextReceiver:
         )
 
     async def wait_plain(self, count: int) -> None:
-        """Wait for so many plain messages, since the beginning."""
+        """Wait for this many plain messages, since the beginning."""
         await self._wait(lambda: self.plain >= count)
 
     async def answer(self, count: int | None = None) -> None:
-        """Answer what was left unanswered, or the first so many of it."""
+        """Answer the unanswered requests, or the first few of them."""
         if count is None:
             count = len(self.unanswered)
         now, self.unanswered = self.unanswered[:count], self.unanswered[count:]
@@ -140,7 +139,7 @@ class TextReceiver:
             self.held.setdefault((source, msg_id), body)
             await self._result(iq, f"<received msgId='{msg_id}'/>")
         elif kind == "deliver":
-            # The text: an unknown one is acknowledged all the same.
+            # The proto-XEP: an unknown one is acknowledged all the same.
             if (source, msg_id) in self.held:
                 self.taken.append(self.held.pop((source, msg_id)))
             await self._result(iq, "")
@@ -157,7 +156,7 @@ class TextReceiver:
 
 
 class TextSender:
-    """Sends by the text, one step at a time."""
+    """Sends as the proto-XEP says, one step at a time."""
 
     def __init__(self, server: Prosody, name: str) -> None:
         self.raw = raw_client(server, name)

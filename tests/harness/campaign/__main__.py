@@ -12,7 +12,7 @@ _MODULE = "campaign"
 
 
 def main() -> int:
-    """Run it, with mounts of its own where that is possible."""
+    """Run the command, with mounts of its own where that is possible."""
     words = sys.argv[1:]
     with_mounts_of_its_own([sys.executable, "-P", "-m", _MODULE, *words])
     return run_found(lambda: (command, f"python -m {_MODULE}", words))

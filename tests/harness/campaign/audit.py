@@ -1,4 +1,4 @@
-"""What the journals of a run say, by the pipeline's own audit, where there is Spark."""
+"""An audit of the journals of a run by the data pipeline, if Spark is installed."""
 
 from __future__ import annotations
 
@@ -13,34 +13,35 @@ from qos.spark.session import NoSpark, check_spark
 
 __all__ = ["Audited", "audit"]
 
-#: In a process of its own: nothing of Spark is imported here, or left behind.
+#: The audit runs in a process of its own, so that Spark is neither imported nor left
+#: here.
 _COMMAND = "import sys, qos.cli; sys.exit(qos.cli.main())"
 
-#: All clocks are one.
+#: There is only one clock.
 _SKEW_S = 0.001
 
-#: Everything has ended; or, if somebody was greedy, all but what he has others hold.
-#: Then what is open is seen by the logs alone.
+#: Everything has ended. With a greedy member, all has ended except the messages that
+#: others hold of his; open messages are then found by the logs alone.
 _STUCK_AFTER_S, _NEVER_STUCK_S = 1, 10_000_000
 
-#: How it ends when it says what it has found: nothing, or something.
+#: The exit statuses of an audit with a result: nothing found, or something.
 _AUDITED = frozenset({0, 1})
 
-#: That of an hour of a soak takes some minutes.
+#: An audit of an hour of a soak takes some minutes.
 _SECONDS_MAX = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
 class Audited:
-    """What came of an audit.
+    """The result of an audit.
 
     Attributes:
         lines: of all journals.
         anomalies: by kind.
         problems: of the journals, by kind.
-        failure: why there is nothing of that, or ''.
-        messages: of which there are lines; `judged` of them can be: of the others the
-            lines do not prove whether they were lost.
+        failure: the reason why there is no result, or ''.
+        messages: how many have lines; `judged` of them can be judged: for the others
+            the lines do not prove whether they were lost.
     """
 
     lines: int
@@ -52,7 +53,7 @@ class Audited:
 
     @property
     def clean(self) -> bool:
-        """Whether it has found nothing wrong; in doubt is nothing wrong."""
+        """Whether nothing is wrong; messages in doubt are not wrong."""
         wrong = self.anomalies.keys() - {"in-doubt"} or self.problems or self.failure
         return self.lines > 0 and not wrong
 
@@ -65,10 +66,10 @@ async def audit(
     Args:
         journals: each has a folder for each node.
         out: for the tables and the report.
-        greedy: somebody has messages held that he never releases.
+        greedy: a member never releases the messages that others hold of his.
 
     Returns:
-        What came of it; or what is missing here for one: Spark, and nothing else.
+        The result; or the name of the missing requirement, which is always Spark.
     """
     try:
         await asyncio.to_thread(check_spark)

@@ -1,4 +1,4 @@
-"""The command: its options, a run on each server, and what it prints."""
+"""The campaign command: its options, a run on each server, and its output."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ exit status: 0 nothing lost, doubled, false or grown; 1 something was; 2 wrong u
 
 
 class _Broken(CommandError):
-    """The promise was not kept: that ends the command, and keeps the evidence."""
+    """The promise was not kept: the command ends, and the evidence is kept."""
 
     def __init__(self) -> None:
         super().__init__("the promise was not kept", Status.NOT_DELIVERED)
@@ -228,7 +228,7 @@ async def _results(
 
 
 def _commands(arguments: argparse.Namespace) -> bool:
-    """Whether the shipped commands are there, and who wishes them no good."""
+    """Whether the installed commands take part, and the hostile members."""
     return arguments.cast != "library" and not arguments.soak
 
 
@@ -239,7 +239,7 @@ def _new(folder: Path) -> Path:
 
 @contextlib.contextmanager
 def _folder(out: Path | None) -> Iterator[Path]:
-    """Where all goes; one of our own is kept if the block ends in an error."""
+    """The output folder; one of our own is kept if the block ends in an error."""
     if out is not None:
         try:
             out.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -301,7 +301,7 @@ def _tallies(results: Sequence[Result]) -> str:
 
 
 def _growths(results: Sequence[Result]) -> Iterator[str]:
-    """Of a soak, what each elder and each store had in the second and last quarter."""
+    """For a soak, the second and the last quarter of each elder and each store."""
     for result in results:
         if not result.series:
             return

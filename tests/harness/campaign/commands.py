@@ -1,4 +1,4 @@
-"""The shipped commands of one account, side by side, and the device they talk to.
+"""The installed commands side by side on one account, and the device they talk to.
 
 ::
 
@@ -10,11 +10,11 @@
              `inbox list`, `queue publish`
     errand   `xmpp-qos worker` as home/errand
     greedy   a foreign domain that takes all room that it can get
-    squatter an account that makes the queue `vault` of somebody else its dead letters
+    squatter an account that names the queue `vault` of another as its dead-letter node
 
-All commands are started again whenever they have ended. The stdout of `listen` is, for
-two lives each in turn, a file on a disk of its own, which can be full, and a pipe, whose
-reader can stop. Knows nothing of what is done to them, and of what comes of it.
+Each command is started again whenever it has ended. The stdout of `listen` alternates,
+two lives each, between a file on a disk of its own, which can be full, and a pipe,
+whose reader can stop. This module knows nothing of the faults and of the results.
 """
 
 from __future__ import annotations
@@ -47,26 +47,26 @@ __all__ = [
 #: The queue of the worker command.
 ERRANDS = "errands"
 
-#: How the ids of items begin that `desk` publishes by assured messages.
+#: The prefix of the ids of items that `desk` publishes by assured messages.
 BY_MESSAGE = "by-message-"
 
-#: A queue that nobody publishes to, and that of the squatter.
+#: A queue to which nobody publishes, and the queue of the squatter.
 VAULT, TRAP = "vault", "trap"
 
 HOME_ACCOUNTS = {name: f"secret of {name}" for name in ("home", "hub", "squatter")}
 HOME_ROSTERS = mutual(("home", "hub"))
 
-#: A line of `listen` is then up to 7 kB: more than a pipe takes at once (PIPE_BUF).
+#: A line of `listen` is then up to 7 kB: more than a pipe accepts at once (PIPE_BUF).
 _PADDING = 3000
 
-#: With the window of the hub that is some ten messages a second, in batches.
+#: With the window of the hub this makes some ten messages a second, in batches.
 _BURST, _BURST_EVERY_S = 6, 0.6
 
 _LINES, _LINE_EVERY_S = 30, 0.1
 _ITEMS = 5
 
-#: Besides those of any member: a signal, an outcome of `send` that is not good, and a
-#: stdout that cannot be written.
+#: Further exit statuses: a signal, a bad outcome of `send`, and an stdout that cannot
+#: be written.
 _ENDS = frozenset(
     {
         *(-signal.SIGKILL, -signal.SIGTERM, -signal.SIGHUP),
@@ -78,7 +78,7 @@ _ENDS = frozenset(
     }
 )
 
-#: What `desk` does, one after the other.
+#: The commands of `desk`, in order.
 _DESK = (
     "send --lines",
     "send --xml",
@@ -96,11 +96,11 @@ _DESK = (
 
 @dataclass(frozen=True, slots=True)
 class HomeFiles:
-    """What the commands keep, and where their stdout goes.
+    """The files of the commands, and of their stdout.
 
     Attributes:
         folder: for stores and logs.
-        output: the disk of the files that stdout is appended to.
+        output: the disk of the files to which stdout is appended.
     """
 
     folder: Path
@@ -108,12 +108,12 @@ class HomeFiles:
 
     @property
     def printed(self) -> tuple[Path, Path]:
-        """The stdout of `listen`: that in a file, and that which came by the pipe."""
+        """The stdout of `listen`: the file, and the data from the pipe."""
         return self.output.folder / "listen.out", self.folder / "listen-pipe.out"
 
     @property
     def fifo(self) -> Path:
-        """The pipe: it stays when `listen` has ended."""
+        """The pipe, which stays when `listen` has ended."""
         return self.folder / "listen.fifo"
 
     @property
@@ -133,7 +133,10 @@ class HomeFiles:
 
     @property
     def refused(self) -> Path:
-        """The log of the greedy: a line for each life in which it was refused room."""
+        """The log of the greedy member.
+
+        A line for each life in which it was refused room.
+        """
         return self.folder / "greedy.log"
 
     @property
@@ -142,7 +145,7 @@ class HomeFiles:
         return self.folder / "hub.log"
 
     def store(self, name: str) -> str:
-        """The URL of the store of one of them."""
+        """The URL of a member's store."""
         return f"sqlite:{self.folder / name}.sqlite"
 
 
@@ -150,13 +153,13 @@ class Home:
     """Makes the members.
 
     Args:
-        server: where they meet.
-        clients: what is between it and them.
-        components: what is between it and the greedy domain.
-        files: what they keep.
+        server: their server.
+        clients: the proxy between the server and the clients.
+        components: the proxy between the server and the greedy domain.
+        files: their files.
         service: the JID of the queue service.
         domain: the greedy one, a component of the server.
-        journals: the folder in which those that send or receive have a journal each.
+        journals: the folder for the journals of all that send or receive.
         mutant: a mistake that all commands make, or ''.
 
     Attributes:
@@ -249,14 +252,14 @@ class Home:
     # -- the commands ------------------------------------------------------
 
     def _listen(self, life: int) -> Shipped:
-        # `into_pipe` asks for the life that it is now.
+        # `into_pipe` asks about the present life.
         in_file, _ = self.files.printed
         into_pipe = _into_pipe(life)
         return self._shipped(
             ("listen", *self._login("lamp"), *self._stored("lamp")),
             "lamp",
             self.files.fifo if into_pipe else in_file,
-            # What was torn off in the pipe is printed again, but in the file.
+            # A line that was torn off in the pipe is printed again, but in the file.
             begins_line_in="" if into_pipe else str(self.files.fifo),
             unbuffered=life % 2 == 0,
         )
@@ -299,7 +302,7 @@ class Home:
         )
 
     def _publish(self, item_id: str) -> Path:
-        """A file with a message that publishes this item."""
+        """Write a message that publishes this item into a file."""
         file = self.files.folder / f"{item_id}.xml"
         file.write_text(
             "<message><pubsub xmlns='http://jabber.org/protocol/pubsub'>"
@@ -360,10 +363,10 @@ class Home:
         return ("--store", self.files.store(name), "--journal", journal)
 
     def _of(self, name: str) -> tuple[str, ...]:
-        """The options of what does not connect."""
+        """The options of a command that does not connect."""
         return ("--jid", self._jid("home", name), "--store", self.files.store(name))
 
 
 def _into_pipe(life: int) -> bool:
-    """Whether `listen` prints into the pipe in this life: two of every four."""
+    """Whether `listen` prints into the pipe in this life: two lives of every four."""
     return life % 4 >= 2

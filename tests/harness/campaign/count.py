@@ -1,7 +1,7 @@
-"""What came of a run, by what its processes wrote down themselves; not by us.
+"""The result of a run, from the records of its processes; independent of our own code.
 
-Only files are read: the logs of the application, its databases, and of the service
-what it says of each item.
+Only files are read: the logs of the applications, their databases, and the records of
+the service about each item.
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ _OUTCOMES = f"SELECT item_id, outcome FROM item WHERE node = '{NODE}'"  # noqa: 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tally:
-    """Messages of a pair, or items of a queue, and what became of them.
+    """The messages of a pair, or the items of a queue, by result.
 
     Attributes:
-        accepted: that were to arrive.
-        delivered: so their sender says; of items, the service.
-        not_delivered: so their sender says: withdrawn, or too late. Without a reason
-            it is false.
-        again: came again after a crash, marked, and were recognized by that.
+        accepted: should have arrived.
+        delivered: so their sender says; for items, the service.
+        not_delivered: so their sender says: withdrawn, or too late. Without such a
+            reason the message is false.
+        again: came again after a crash, with a mark by which they were recognized.
         lost: never came, and nobody says so.
         doubled: came twice, without a mark.
-        in_doubt: nobody knows, since a deadline came; without one it is false.
-        false: an outcome that is not true.
+        in_doubt: unknown, because of a deadline; without one the message is false.
+        false: had an outcome that is not true.
         open: have not ended.
-        examples: some of the last five, in words.
+        examples: some of the last five kinds, in words.
     """
 
     accepted: int
@@ -78,12 +78,12 @@ class Tally:
 
 
 def count_messages(sender: Path, receiver: Path, effects: Path | None = None) -> Tally:
-    """Compare what a sender was told with what its receiver took.
+    """Compare the outcomes of a sender with the messages that its receiver took.
 
     Args:
         sender: its log; see message_roles.
         receiver: likewise.
-        effects: the file in which its consumer has its tables, if it has one.
+        effects: the file with the tables of its consumer, if it has one.
     """
     first, then = Counter[str](), Counter[str]()
     if effects is not None:
@@ -108,7 +108,7 @@ def compare(
     Args:
         sent: see message_roles.
         got: likewise.
-        false: what is false besides, a word or an id each.
+        false: further false results, a word or an id each.
     """
     bodies = {entry["id"]: entry["body"] for entry in sent}
     ids = {
@@ -138,9 +138,9 @@ def compare(
             *(doubtful - may_be_late),
             *(delivered - taken.keys()),
             *(msg_id for msg_id, said in statuses.items() if len(said) > 1),
-            # It was accepted, and after a restart its sender knew nothing of it.
+            # It was accepted, and after a restart its sender did not know it.
             *(accepted & ids["unknown"]),
-            # Nobody can take what was never sent.
+            # A message that was never sent cannot arrive.
             *(taken.keys() - bodies.keys()),
             *false,
         },
@@ -158,10 +158,10 @@ def compare(
 
 
 def count_items(files: Files) -> Tally:
-    """Compare what was published with the effects that the workers have.
+    """Compare the published items with the effects of the workers.
 
-    In a soak the service forgets what was accepted: an item that it does not know, and
-    that has been published, is taken to be.
+    In a soak the service forgets accepted items: a published item that it does not know
+    is taken to be accepted.
     """
     effects: Counter[str] = Counter()
     prepared = 0
@@ -191,7 +191,7 @@ def count_items(files: Files) -> Tally:
 
 
 def unsettled(files: Files) -> int:
-    """Items that have not ended, and effects of which nobody knows yet."""
+    """Items that have not ended, and effects whose result is not known yet."""
     sql = f"{_OUTCOMES} AND outcome IS NULL"
     prepared = sum(_prepared(files.effects(worker)) for worker in WORKERS)
     return len(query(files.queue_store, sql)) + prepared
@@ -203,19 +203,22 @@ def _ids(path: Path, table: str, column: str) -> Counter[str]:
 
 
 def _prepared(path: Path) -> int:
-    """What is not a mark of effects that are there; see qos.worker.effects."""
+    """Prepared effects, which are no proof that they happened.
+
+    See qos.worker.effects.
+    """
     return len(_rows(path, "SELECT 1 FROM xmpp_qos_prepared WHERE statements <> ''"))
 
 
 def _rows(path: Path, sql: str) -> list[Any]:
-    """Of a database that may not be there yet, or not have this table."""
+    """Rows of a database that may not exist yet, or may not have this table."""
     with contextlib.suppress(sqlite3.OperationalError):
         return query(path, sql)
     return []
 
 
 def examples_of(found: Mapping[str, set[str]], bodies: Mapping[str, str]) -> list[str]:
-    """Of each kind five, in words."""
+    """Five examples of each kind, in words."""
     return [
         f"{name}: {each} {bodies.get(each, '').rstrip('.')}".rstrip()
         for name, these in found.items()

@@ -1,4 +1,4 @@
-"""A small disk of one's own, to be filled and emptied; for root alone."""
+"""A small disk of one's own, to be filled and emptied; for root only."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from qos.cli.status import CommandError, Status
 
 __all__ = ["SmallDisk", "with_mounts_of_its_own"]
 
-#: Set where mounts are nobody else's already.
+#: Set in a process whose mounts are invisible to others.
 _MARK = "XMPP_QOS_OWN_MOUNTS"
 
 _UNSHARE = ("unshare", "--mount", "--propagation", "private")
 
 
 def with_mounts_of_its_own(command: Sequence[str]) -> None:
-    """Run this command instead of what this process does now, if mounts can be had.
+    """Run this command in place of this process, with mounts of its own, if possible.
 
-    They are seen by it and its children alone, and are gone with the last of them,
+    Only the process and its children see the mounts, which end with the last of them,
     however that ends.
     """
     if _MARK in os.environ or os.geteuid() != 0 or shutil.which("unshare") is None:
@@ -40,11 +40,11 @@ def with_mounts_of_its_own(command: Sequence[str]) -> None:
 
 
 class SmallDisk:
-    """A folder that can be full, within this context; then it is a usual one.
+    """A folder that can be full within this context; afterwards it is a usual folder.
 
     Attributes:
         folder: the folder.
-        can_be_full: whether it is a disk of its own; else it never is full.
+        can_be_full: whether it is a disk of its own; otherwise it is never full.
     """
 
     def __init__(self, folder: Path, size_mb: int) -> None:
@@ -69,12 +69,12 @@ class SmallDisk:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Keep what is on it."""
+        """Keep its contents."""
         self.empty()
         if self.can_be_full:
             kept = self.folder.with_name("kept")
             shutil.copytree(self.folder, kept)
-            # Who was killed may not be gone yet.
+            # A killed process may still be ending.
             await _run("umount", "--lazy", str(self.folder))
             self.can_be_full = False
             kept.replace(self.folder)
@@ -97,7 +97,7 @@ class SmallDisk:
             os.close(file)
 
     def empty(self) -> None:
-        """Give the room back; no harm if it is there."""
+        """Give the room back; harmless if there is room."""
         with contextlib.suppress(FileNotFoundError):
             self._ballast.unlink()
 

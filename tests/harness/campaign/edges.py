@@ -1,7 +1,7 @@
-"""Faults of the shipped commands and around them: signals, stdout, their peers.
+"""Faults of the installed commands and around them: signals, stdout, their peers.
 
-As in `faults`, a seed decides the order, and the exact moments are not decided by it. A
-fault is counted if it came to pass: the pipe was full, say, and not only unread.
+As in `faults`, a seed decides the order, but not the exact moments. A fault is counted
+if it really happened: for example, the pipe was full, and not only unread.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _SIGNALS = {
     "SIGHUP": signal.SIGHUP,
 }
 
-#: What there is, in the order in which it is shown.
+#: The kinds of faults, in the order in which they are shown.
 EDGES = (
     *(f"{name} {kind}" for kind in _COMMANDS for name in _SIGNALS),
     *("kill -9 hub", "stdout full", "reader stops", LINE_TORN),
@@ -48,7 +48,8 @@ EDGES = (
 _QOS = NAMESPACES[0]
 _HUB = "from='hub@localhost/1'"
 
-#: What would be printed, held or released if it were believed; as of somebody trusted.
+#: Stanzas that would be printed, held or released if they were believed; with a trusted
+#: sender.
 _FORGED = (
     f"<message {_HUB}><body>{FORGED} 0</body></message>"
     f"<iq type='set' id='f1' {_HUB}><acknowledged xmlns='{_QOS}'>"
@@ -65,31 +66,31 @@ _INJECTIONS = (
     Injection(re.compile(b"<proceed[^>]*/>"), _FORGED, behind=True),
 )
 
-#: For a line that cannot be written, or a pipe to fill up.
+#: The time for a line to fail, or for a pipe to fill up.
 _WAITS_S_MAX = 4.0
 
-#: How long a pipe stays full.
+#: Seconds for which a pipe stays full.
 _FULL_S = (0.0, 1.5)
 
-#: How long an attacker is there.
+#: Seconds for which an attacker is there.
 _FORGES_S = (1.0, 4.0)
 
-#: Between two that come back.
+#: Seconds between two members that come back.
 _APART_S_MAX = 0.7
 
 _LOOK_S = 0.05
 
 
 class Edges:
-    """The ways to do it.
+    """The faults of this module.
 
     Args:
         cast: all members.
-        home: those with the commands.
-        output: the disk of what they print.
+        home: the commands.
+        output: the disk of their output.
         reader: of the pipe.
-        clients: what is between the server and its clients.
-        seed: decides what is done to whom.
+        clients: the proxy between the server and its clients.
+        seed: decides the victims.
     """
 
     def __init__(
@@ -113,7 +114,7 @@ class Edges:
 
     @property
     def ways(self) -> Ways:
-        """All of them."""
+        """All faults, by kind."""
         ways: dict[str, Callable[[], Coroutine[None, None, bool]]] = {
             f"{name} {kind}": partial(self._signal, kind, number)
             for kind in _COMMANDS
@@ -149,7 +150,7 @@ class Edges:
                 self._output.empty()
 
     async def _stop_reader(self) -> bool:
-        """Until the pipe is full; in most cases whoever writes to it is ended then."""
+        """Until the pipe is full; in most cases the writer is then ended."""
         async with self._listening:
             if not await self._has(into_pipe=True):
                 return False
@@ -167,7 +168,7 @@ class Edges:
         return True
 
     async def _has(self, *, into_pipe: bool) -> bool:
-        """Let `listen` write there, in a later life if need be."""
+        """Wait until `listen` writes there, in a later life if needed."""
         listen = self._home.listen
 
         def does() -> bool:
@@ -179,7 +180,9 @@ class Edges:
         return await _within(_WAITS_S_MAX, does)
 
     async def _forge(self) -> bool:
-        """Write it to all who connect for a while, and let some connect again."""
+        """Inject stanzas into new connections for a while, and let some members connect
+        again.
+        """
         before = self._clients.injected
         self._clients.injections = _INJECTIONS
         try:
@@ -190,7 +193,10 @@ class Edges:
         return self._clients.injected > before
 
     async def _reorder(self) -> bool:
-        """The service and all workers are gone at once, and come back in some order."""
+        """Disconnect the service and all workers at once.
+
+        They come back in some order.
+        """
         members: list[Member] = self._cast.of("service", "worker", "errand")
         async with self._ordering:
             for member in members:
@@ -208,7 +214,7 @@ class Edges:
 
 
 async def _within(seconds: float, condition: Callable[[], bool]) -> bool:
-    """Wait until it holds; whether it did so in time."""
+    """Wait until it holds; returns whether it did so in time."""
     loop = asyncio.get_running_loop()
     until = loop.time() + seconds
     while not condition():

@@ -1,6 +1,7 @@
-"""What is done to the processes of a run, in an order that a seed decides.
+"""Faults of the processes of a run, in an order that a seed decides.
 
-The exact moments are not decided by it: a failure may need some runs to show again.
+The seed does not decide the exact moments: a failure may need several runs to appear
+again.
 """
 
 from __future__ import annotations
@@ -22,22 +23,22 @@ from store_roles import Intruder
 
 __all__ = ["KINDS", "Faults", "Ways"]
 
-#: By kind: does it, and returns whether it came to pass.
+#: For each kind a function that injects the fault, and returns whether it happened.
 Ways: TypeAlias = Mapping[str, Callable[[], Coroutine[None, None, bool]]]
 
-#: How long a fault lasts that is not over at once.
+#: Seconds that a lasting fault takes.
 _LASTS_S = (0.3, 3.0)
 
-#: Longer than LOCK_S: locks end, and others get what a frozen worker still works on.
+#: Longer than LOCK_S: locks end, and others get the items of a frozen worker.
 _FROZEN_S_MAX = 5.0
 
-#: A server is away for so long.
+#: Seconds for which a server is away.
 _AWAY_S_MAX = 1.5
 
 _PEOPLE: tuple[Kind, ...] = ("sender", "receiver", "service", "worker", "publisher")
 _FREEZES = (*_PEOPLE[:-1], "server")
 
-#: What there is, in the order in which it is shown.
+#: The kinds of faults, in the order in which they are shown.
 KINDS = (
     *(f"kill -9 {kind}" for kind in (*_PEOPLE, "server")),
     *(f"SIGSTOP {kind}" for kind in _FREEZES),
@@ -45,7 +46,7 @@ KINDS = (
     *("disk full", "second process on a store"),
 )
 
-#: These more often: they are cheap, and each meets another moment.
+#: These are more frequent: they are cheap, and each hits another moment.
 _TWICE = ("kill -9 sender", "kill -9 receiver", "kill -9 service", "kill -9 worker")
 
 
@@ -53,19 +54,19 @@ class Faults:
     """Injects faults until it is told to stop.
 
     Args:
-        cast: whom to hurt.
+        cast: the possible victims.
         server: likewise.
         proxies: likewise.
-        disk: where the stores are.
+        disk: of the stores.
         processes: starts a second process on a store.
-        seed: decides what is next, and who.
+        seed: decides the next fault and its victim.
         pause_s_max: between two faults, on average half of it; one may begin while
             another lasts.
-        elders: names of those who are never killed.
-        more: further ways, by kind.
+        elders: names of members that are never killed.
+        more: further faults, by kind.
 
     Attributes:
-        counts: what has been done, by kind; nothing that found nobody to hurt.
+        counts: the injected faults, by kind; without those that found no victim.
         let_in: the stores that two processes had open.
     """
 
@@ -97,7 +98,7 @@ class Faults:
         self._disk_busy = asyncio.Lock()
 
     async def inflict(self, seconds: float) -> None:
-        """Do so for this long; on return all faults are over."""
+        """Inject faults for this long; on return all of them are over."""
         deck = self._deck()
         loop = asyncio.get_running_loop()
         until = loop.time() + seconds
@@ -112,7 +113,7 @@ class Faults:
             self.counts[kind] += 1
 
     def _deck(self) -> Iterator[str]:
-        """Each kind once or twice, shuffled; and again."""
+        """Each kind once or twice, shuffled; then again."""
         kinds = list(self._ways)
         while True:
             cards = [*kinds, *(kind for kind in _TWICE if kind in kinds)]
@@ -139,7 +140,7 @@ class Faults:
         } | dict(self._more)
 
     def _is_possible(self, kind: str) -> bool:
-        """Whether there is anybody of this kind, should it be about one."""
+        """Whether there is a member of this kind, if the fault needs one."""
         people = {each for each in _PEOPLE if kind.endswith(f" {each}")}
         return all(self._cast.of(each) for each in people)
 
@@ -167,7 +168,7 @@ class Faults:
         try:
             await asyncio.sleep(seconds)
         finally:
-            # Another one may be in its place, which this does not hurt.
+            # Another process may have taken its place, which must not be hurt.
             if member.process is process:
                 member.send_signal(signal.SIGCONT)
         return True

@@ -1,4 +1,4 @@
-"""Whether what was measured all the time has grown. Pure: no I/O, no clock."""
+"""Whether measured values have grown. Pure: no I/O, no clock."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ __all__ = [
     "Series",
 ]
 
-#: Of the whole time: the first quarter is for what has to fill up.
+#: Parts of the whole time: the first quarter is for everything that has to fill up.
 _QUARTERS = 4
 _BEFORE, _AFTER = 1, 3
 
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """What is measured, and by how much it may be more at the end.
+    """A measured value, with the growth allowed at the end.
 
     Attributes:
         name: of it.
         unit: of it; may be empty.
-        factor: what it was, times this,
-        allowance: and this, is what it may be at most.
+        factor: the limit is the former value, times this,
+        allowance: plus this.
     """
 
     name: str
@@ -42,7 +42,7 @@ class Measure:
 
     @property
     def title(self) -> str:
-        """With its unit, for a column or a picture."""
+        """The name with its unit, for a column or a picture."""
         return f"{self.name} ({self.unit})" if self.unit else self.name
 
 
@@ -50,7 +50,7 @@ RSS = Measure("RSS", "MB", 1.1, 8.0)
 HANDLES = Measure("handles", "", 1.0, 8.0)
 TASKS = Measure("tasks", "", 1.2, 16.0)
 STORE = Measure("store", "MB", 1.25, 4.0)
-#: Of messages. It depends on what else the machine has to do, and on the faults.
+#: Of messages. It depends on the load of the machine, and on the faults.
 P99 = Measure("p99", "s", 2.0, 2.0)
 
 MEASURES = (RSS, HANDLES, TASKS, STORE, P99)
@@ -58,12 +58,12 @@ MEASURES = (RSS, HANDLES, TASKS, STORE, P99)
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """What a measure came to.
+    """The result for a measured value.
 
     Attributes:
-        before: its median in the second quarter; not a number: there is none.
+        before: its median in the second quarter; NaN: there is none.
         after: likewise in the last.
-        bound: what it may be at most.
+        bound: the limit.
     """
 
     before: float
@@ -72,17 +72,17 @@ class Growth:
 
     @property
     def grown(self) -> bool:
-        """Whether it is more than it may be, or not known."""
+        """Whether the value is above its limit, or unknown."""
         return not self.after <= self.bound
 
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One measure of one member.
+    """One measured value of one member.
 
     Attributes:
         who: the member's name.
-        measure: what it is.
+        measure: the kind of value.
         points: seconds since the first fault, and the value, in the order of time.
     """
 
@@ -91,7 +91,7 @@ class Series:
     points: list[tuple[float, float]] = field(default_factory=list)
 
     def growth(self, seconds: float) -> Growth:
-        """Compare the end with what was before, of so many seconds."""
+        """Compare the end with the earlier time, given the length in seconds."""
         before, after = (
             _median(
                 [
@@ -106,7 +106,7 @@ class Series:
         return Growth(before, after, bound)
 
     def complaint(self, seconds: float) -> str | None:
-        """What is wrong with it, if something is."""
+        """The problem with the value, if there is one."""
         found, measure = self.growth(seconds), self.measure
         if math.isnan(found.bound) or math.isnan(found.after):
             return f"{self.who}: {measure.name} could not be measured"

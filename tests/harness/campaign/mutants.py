@@ -1,4 +1,4 @@
-"""Mistakes of the command that a campaign must find, each made on purpose.
+"""Mistakes of the command, made on purpose, that a campaign must find.
 
 A mutant changes the code of the process that it is applied to, before the command
 begins, and nothing else.
@@ -20,7 +20,10 @@ __all__ = ["MUTANTS", "apply_mutant"]
 
 
 def _one_write() -> None:
-    """A text is one call of write(2), whatever that returns; and no torn line is ended."""
+    """A text is written by one write(2), whatever it returns.
+
+    And torn lines are not ended.
+    """
 
     async def write(self: _Stdout, text: str) -> None:
         with contextlib.suppress(OSError):
@@ -30,7 +33,7 @@ def _one_write() -> None:
 
 
 def _no_taker() -> None:
-    """A command that only sends takes messages as well, and confirms them all."""
+    """A command that only sends accepts messages as well, and confirms them all."""
     init = Connection.__init__
 
     def receiving(
@@ -43,7 +46,7 @@ def _no_taker() -> None:
     HandOver.taken = property(lambda self: True)  # type: ignore[method-assign,assignment]
 
 
-#: What each does, by its name.
+#: Each mistake, by its name.
 MUTANTS: Mapping[str, Callable[[], None]] = {
     "a short write is taken for success": _one_write,
     "a confirm without a taker": _no_taker,
@@ -51,6 +54,6 @@ MUTANTS: Mapping[str, Callable[[], None]] = {
 
 
 def apply_mutant(name: str) -> None:
-    """Make this mistake from now on; '' is none."""
+    """Make this mistake from now on; '': none."""
     if name:
         MUTANTS[name]()

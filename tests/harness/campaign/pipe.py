@@ -1,7 +1,7 @@
-"""A reader of a pipe that stays while those who write to it come and go.
+"""A reader of a pipe that stays while its writers come and go.
 
-As in `while true; do xmpp-qos listen …; done | reader`. It can stop reading for a while:
-then the pipe fills up.
+As in `while true; do xmpp-qos listen …; done | reader`. It can stop reading for a
+while: then the pipe fills up.
 """
 
 from __future__ import annotations
@@ -16,17 +16,18 @@ from typing import Self
 
 __all__ = ["PipeReader"]
 
-#: So that a stopped reader is noticed after a few lines; Linux gives 64 kB by default.
+#: Small, so that a stopped reader is noticed after a few lines; the Linux default is 64
+#: kB.
 _PIPE_BYTES = 16_384
 
 _READ_BYTES = 65_536
 
 
 class PipeReader:
-    """Reads a FIFO within this context, and appends what comes to a file.
+    """Reads a FIFO within this context, and appends the data to a file.
 
     Args:
-        fifo: where to make it.
+        fifo: the path of the FIFO to create.
         out: the file.
     """
 
@@ -36,10 +37,10 @@ class PipeReader:
         self._pipe = self._out = -1
 
     async def __aenter__(self) -> Self:
-        """Make it, and begin to read."""
+        """Create the FIFO, and begin to read."""
         os.mkfifo(self._fifo, 0o600)
-        # Linux opens a FIFO for both at once: so it never is without a writer, and
-        # ends with this context alone.
+        # Linux opens a FIFO for both at once: it is never without a writer, and ends
+        # with this context only.
         self._pipe = os.open(self._fifo, os.O_RDWR | os.O_NONBLOCK)
         fcntl.fcntl(self._pipe, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
         self._out = os.open(self._out_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
@@ -60,17 +61,17 @@ class PipeReader:
 
     @property
     def full(self) -> bool:
-        """Whether whoever writes to it has to wait."""
+        """Whether a writer has to wait."""
         poll = select.poll()
         poll.register(self._pipe, select.POLLOUT)
         return not poll.poll(0)
 
     def stop(self) -> None:
-        """Read no more until `go_on`."""
+        """Stop reading until `go_on`."""
         asyncio.get_running_loop().remove_reader(self._pipe)
 
     def go_on(self) -> None:
-        """Read all that comes, at once."""
+        """Read everything that comes, at once."""
         asyncio.get_running_loop().add_reader(self._pipe, self._read)
 
     def _read(self) -> None:

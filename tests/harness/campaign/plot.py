@@ -1,4 +1,4 @@
-"""Draws what a soak has measured. Needs the extra `[bench]`."""
+"""Draws the values measured in a soak. Needs the extra `[bench]`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _INCHES = 3.2
 
 
 def plot(results: Sequence[Result], path: Path) -> None:
-    """Each measure over the time: a row of pictures for it, one for each server; as SVG.
+    """Draw each measure over time as SVG: a row of pictures, one for each server.
 
     Raises:
         OSError: the file cannot be written.

@@ -1,6 +1,6 @@
-"""The results of the shipped commands, read from their stdout line by line, as a user does.
+"""The results of the installed commands, read from their stdout as a user does.
 
-A line that a kill or a full disk has torn off is no line; the next one must begin on a
+A line torn off by a kill or a full disk does not count; the next one must begin on a
 new line. So each line is a whole JSON object, or the beginning of one and nothing else.
 """
 
@@ -32,7 +32,7 @@ __all__ = [
     "read_printed",
 ]
 
-#: Kinds of faults that nobody injects at a moment of our choice.
+#: Faults that are not injected at a moment of our choice.
 LINE_TORN = "line torn off"
 GREEDY_REFUSED = "no room for the greedy"
 SQUATTED = "dead letters to another's name"
@@ -40,18 +40,19 @@ SQUATTED = "dead letters to another's name"
 #: The first word of each body that an attacker has written without TLS.
 FORGED = "forged"
 
-#: How a line of `listen` begins. No body has it in it.
+#: The beginning of a line of `listen`. No body contains it.
 _BEGINS = '{"'
 
 
 @dataclass(frozen=True, slots=True)
 class Printed:
-    """What stands in a file that stdout was appended to.
+    """The contents of a file to which stdout was appended.
 
     Attributes:
-        whole: the objects of the lines that are whole, in order.
+        whole: the objects of complete lines, in order.
         torn: how many lines are the beginning of one.
-        glued: the lines that are neither: a torn one with another behind it, say.
+        glued: the lines that are neither: for example, a torn one with another behind
+            it.
     """
 
     whole: list[dict[str, Any]] = field(default_factory=list)
@@ -67,7 +68,7 @@ class Printed:
 
 
 def read_printed(*paths: Path) -> Printed:
-    """Read these files; one that is not there has no lines."""
+    """Read these files; a missing file has no lines."""
     found = Printed()
     for path in paths:
         if path.exists():
@@ -94,7 +95,7 @@ def _read(lines: Iterable[str]) -> Printed:
 
 
 def _is_beginning(line: str) -> bool:
-    """Whether this, which is no JSON, may be the beginning of one line alone."""
+    """Whether this text, which is not JSON, may be the beginning of a single line."""
     with contextlib.suppress(ValueError):
         json.JSONDecoder().raw_decode(line)
         return False
@@ -102,7 +103,7 @@ def _is_beginning(line: str) -> bool:
 
 
 def count_commands(files: HomeFiles, queue_store: Path) -> dict[str, Tally]:
-    """Compare what the commands have printed with what others say, by what it is."""
+    """Compare the output of the commands with other records, by subject."""
     return {
         "messages, listen": _listened(files),
         "messages, send": _sent(files),
@@ -111,13 +112,13 @@ def count_commands(files: HomeFiles, queue_store: Path) -> dict[str, Tally]:
 
 
 def missing(files: HomeFiles, queue_store: Path) -> int:
-    """What has been accepted, and is not printed or done yet."""
+    """The accepted messages and items that are not printed or done yet."""
     listened, worked = _listened(files), _worked(files, queue_store)
     return listened.lost + worked.open
 
 
 def came_to_pass(files: HomeFiles, queue_store: Path) -> dict[str, int]:
-    """By kind, what was not done by us, or only shows in what is left."""
+    """The faults, by kind, that we did not inject, or that show only in the results."""
     paths = (*files.printed, files.desk_printed, files.errand_printed)
     refused = files.refused.read_text() if files.refused.exists() else ""
     sql = f"SELECT 1 FROM item WHERE origin = '{TRAP}' OR node = '{TRAP}'"  # noqa: S608
@@ -129,20 +130,23 @@ def came_to_pass(files: HomeFiles, queue_store: Path) -> dict[str, int]:
 
 
 def _listened(files: HomeFiles) -> Tally:
-    """What the hub was told, and the lines of `listen`: by bodies, which are unique."""
+    """The hub's outcomes, and the lines of `listen`.
+
+    Compared by bodies, which are unique.
+    """
     log = [entry for entry in read_log(files.hub) if entry["event"] not in _TAKEN]
     ids = {entry["body"]: entry["id"] for entry in log}
     printed = read_printed(*files.printed)
     lines: dict[str, list[bool]] = {}
     for line in printed.whole:
-        # A server gives a plain message that misses its resource to another one.
+        # A server gives a plain message for a missing resource to another resource.
         plain = line["level"] == Level.UNACKNOWLEDGED.value
         if plain and not str(line["body"]).startswith(FORGED):
             continue
         lines.setdefault(line["body"], []).append(line["redelivered"])
     got: list[dict[str, Any]] = []
     for body, redelivered in lines.items():
-        # The one before the first of these may have been torn off.
+        # The line before the first of these may have been torn off.
         times = redelivered.count(False) or 1
         again = len(redelivered) - times
         msg_id = ids.get(body, f"nobody sent {body!r}")
@@ -152,7 +156,7 @@ def _listened(files: HomeFiles) -> Tally:
 
 
 def _sent(files: HomeFiles) -> Tally:
-    """The outcomes that `desk` has printed, and what the hub took."""
+    """The outcomes that `desk` has printed, and the messages that the hub took."""
     printed = read_printed(files.desk_printed)
     outcomes = [line for line in _outcomes(printed) if "@" in line["to"]]
     log = read_log(files.hub)
@@ -189,12 +193,12 @@ def _sent(files: HomeFiles) -> Tally:
 
 
 def _outcomes(printed: Printed) -> list[dict[str, Any]]:
-    """Of all lines of `desk` those that say how a message has ended."""
+    """The lines of `desk` that show the end of a message."""
     return [line for line in printed.whole if line.keys() >= {"outcome", "attempts"}]
 
 
 def _worked(files: HomeFiles, queue_store: Path) -> Tally:
-    """What `queue publish` and the worker have printed, and what was done."""
+    """The output of `queue publish` and the worker, and the items that were done."""
     published = read_printed(files.desk_printed)
     ids = {line["id"] for line in published.whole if line.keys() == {"id"}}
     worker = read_printed(files.errand_printed)
@@ -218,7 +222,7 @@ def _worked(files: HomeFiles, queue_store: Path) -> Tally:
             # Of these it is not known which is which.
             *(f"{each}, or another" for each in sorted(confirmed)[len(by_messages) :]),
         },
-        # What a killed worker has left is done again by another.
+        # Another worker does the items of a killed worker again.
         "doubled": {item for item, times in accepted.items() if times > 1},
         "false": {
             *(accepted.keys() - done),
@@ -239,14 +243,17 @@ def _worked(files: HomeFiles, queue_store: Path) -> Tally:
     )
 
 
-#: Of the hub's log, what it received itself.
+#: The messages that the hub itself received, by its log.
 _TAKEN = frozenset({"took", "skipped"})
 
 _SHOWN_CHARS = 60
 
 
 def _shown(glued: Iterable[str]) -> list[str]:
-    """Each is a false one of its own; the middle of a line says where it was glued."""
+    """Each is a false result of its own.
+
+    The middle of a line shows where it was glued.
+    """
     shown = []
     for number, line in enumerate(glued):
         place = max(line.find(_BEGINS, 1) - _SHOWN_CHARS // 2, 0)

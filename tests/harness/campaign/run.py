@@ -1,4 +1,4 @@
-"""One run: a server, all processes, faults for a while, and then what came of it."""
+"""One run: a server, all processes, faults for a while, and then the result."""
 
 from __future__ import annotations
 
@@ -57,33 +57,33 @@ __all__ = ["SERVERS", "Result", "Run"]
 
 SERVERS: dict[str, type[XmppServer]] = {"prosody": Prosody, "ejabberd": Ejabberd}
 
-#: What is under way when the faults are over has so long to end.
+#: Seconds that messages in flight have to end after the faults.
 _RUN_OUT_S_MAX = 120.0
 
 #: Likewise, for a message that was confirmed to its sender.
 _PRINT_S_MAX = 20.0
 
-#: Of the disk for the stores: to begin with, and for each minute.
+#: The size of the disk for the stores: at the beginning, and for each minute.
 _DISK_MB, _DISK_MB_A_MINUTE = 48, 4
 
-#: With a time-out of two seconds each; for a machine under load.
+#: With a time-out of two seconds each; enough for a machine under load.
 _CREATE_TRIES = 15
 
-#: For a machine under load.
+#: Enough for a machine under load.
 _TOGETHER_S_MAX = 120.0
 
 #: Connections and files are new.
 _WARM_UP_S = 3.0
 
-#: Between two faults, of a campaign.
+#: Seconds between two faults of a campaign.
 _PAUSE_S_MAX = 1.6
 
 _LOOK_S = 0.5
 
-#: What has been accepted, to be counted.
+#: The accepted messages and items to be counted.
 _KEEPS_S = 864_000.0
 
-#: More than any number of kills: an item that only ever met with faults is not dead.
+#: More than any number of kills: an item that met only faults must not become dead.
 _NODE_OPTIONS = {
     "queue#lock_timeout": f"{LOCK_S}",
     "queue#max_deliveries": "1000",
@@ -92,7 +92,7 @@ _NODE_OPTIONS = {
     "pubsub#access_model": "open",
 }
 
-#: For its owner alone.
+#: Access for the owner only.
 _VAULT_OPTIONS = {
     "pubsub#publish_model": "publishers",
     "pubsub#access_model": "whitelist",
@@ -102,16 +102,16 @@ _VAULT_OPTIONS = {
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What came of a run.
+    """The result of a run.
 
     Attributes:
         server: the name of its server.
-        faults: that were injected, by kind.
-        tallies: by what was counted: messages by their stores, and items.
+        faults: the injected faults, by kind.
+        tallies: by subject: messages by their stores, and items.
         small_disk: whether the disk of the stores could be full.
-        problems: what else has gone wrong, a line each.
+        problems: further problems, a line each.
         seconds: how long there were faults.
-        series: what was sampled meanwhile, of a soak.
+        series: the samples of a soak.
     """
 
     server: str
@@ -124,7 +124,7 @@ class Result:
 
     @property
     def clean(self) -> bool:
-        """Whether the promise was kept, and nothing else was wrong."""
+        """Whether the promise was kept, without further problems."""
         kept = all(tally.clean for tally in self.tallies.values())
         return kept and not self.problems
 
@@ -134,15 +134,16 @@ class Run:
 
     Args:
         server: the name of one of SERVERS.
-        folder: an empty one, for all that is kept.
-        stores: the kinds of stores to have a sender and a receiver for.
-        commands: have the shipped commands of one account as well.
+        folder: an empty one, for all files.
+        stores: the kinds of stores, each with a sender and a receiver.
+        commands: let the installed commands on one account take part.
         mutant: a mistake that the commands make; see `mutants`.
         seed: decides the faults.
         seconds: how long there are faults.
-        tell: is told how far it is.
-        elders: those who are not killed, in a soak; empty: it is none.
-        together: soaks wait there for each other, before they measure what can be done.
+        tell: called with the progress.
+        elders: members that are not killed in a soak; empty: this is no soak.
+        together: a barrier where soaks wait for each other, before they measure the
+            possible rate.
     """
 
     def __init__(
@@ -176,7 +177,7 @@ class Run:
         self._problems: list[str] = []
 
     async def __call__(self) -> Result:
-        """Do it.
+        """Do the run.
 
         Raises:
             CommandError: the server is not installed, or does not start.
@@ -264,7 +265,7 @@ class Run:
     def _home(
         self, server: XmppServer, clients: Proxy, components: Proxy
     ) -> Home | None:
-        """The shipped commands, if there are to be any."""
+        """The installed commands, if they take part."""
         files = self._home_files
         if files is None:
             return None
@@ -284,7 +285,7 @@ class Run:
         clients: Proxy,
         seed: str,
     ) -> Edges:
-        """What is done to the commands, and where they write to."""
+        """The faults of the commands and of their output."""
         files = home.files
         await stack.enter_async_context(files.output)
         _, piped = files.printed
@@ -293,7 +294,7 @@ class Run:
 
     @property
     def _traffic(self) -> Traffic:
-        """To begin with."""
+        """The traffic at the beginning."""
         stores = self.files.stores
         if self.files.elders:
             return unlimited(stores, self._seconds)
@@ -304,7 +305,7 @@ class Run:
     ) -> None:
         self._tell("starting")
         await cast.start(processes, "service")
-        # Before there is a queue of the name that it is after.
+        # Before the squatter's target queue exists.
         await cast.start(processes, "squatter")
         await self._create_nodes(server)
         await cast.start(processes, "worker", "publisher", "receiver", "sender")
@@ -342,7 +343,7 @@ class Run:
         raise CommandError(text, Status.INTERNAL)
 
     async def _find_half(self, cast: Cast) -> None:
-        """Find out how much can be done while all runs do; and go on with half of it."""
+        """Measure the possible rate while all runs do; then go on with half of it."""
         async with asyncio.timeout(_TOGETHER_S_MAX):
             await self._together.wait()
         self._tell("measuring the capacity")
@@ -378,14 +379,14 @@ class Run:
             self._problems += self._soak.problems()
 
     async def _run_out(self, cast: Cast) -> None:
-        """Let all that was accepted come to its end."""
+        """Let all accepted messages and items end."""
         self._tell("waiting for what is under way")
         try:
             async with asyncio.timeout(_RUN_OUT_S_MAX):
-                # The hub is there for what `desk` has left.
+                # The hub is still there for the messages of `desk`.
                 await cast.end("publisher", "sender", "desk", "squatter", "greedy")
                 await cast.end("hub")
-                # While there are workers to recover what is prepared.
+                # While workers are there to recover prepared effects.
                 while await asyncio.to_thread(unsettled, self.files):  # noqa: ASYNC110
                     await asyncio.sleep(_LOOK_S)
                 await self._print_the_rest()
@@ -399,9 +400,9 @@ class Run:
             )
 
     async def _print_the_rest(self) -> None:
-        """Let `listen` print what was confirmed, and the worker do what is left.
+        """Let `listen` print the confirmed messages, and the worker do what is left.
 
-        What does not come in this time is lost, and counted so.
+        Messages and items that are still missing afterwards count as lost.
         """
         files = self._home_files
         if files is None:

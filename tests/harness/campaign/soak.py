@@ -1,9 +1,10 @@
-"""Samples a run, so that what grows with time is seen; see `growth`.
+"""Samples a run, so that growth over time is seen; see `growth`.
 
-Judged are the elders: a process that is killed begins anew, and never shows what it
-would come to. They live through all other faults. Stores outlive everybody: the size of
-each is judged. Not so what the applications keep themselves, such as the effects of
-workers and consumers, and journals and logs: they tell everything, and are the evidence.
+Only elders are judged: a process that is killed starts again, and never shows its
+growth. Elders live through all other faults. Stores outlive all processes: the size of
+each is judged. Records of the applications themselves, such as the effects of workers
+and consumers, journals and logs, are not judged: they are complete on purpose, as
+evidence.
 """
 
 from __future__ import annotations
@@ -24,29 +25,29 @@ from queue_roles import read_deeds
 
 __all__ = ["MEASURE_S", "PAUSE_S_MAX", "Soak", "elders", "half", "handled", "unlimited"]
 
-#: Rarer than in a campaign: about every second window is without a fault.
+#: Less frequent than in a campaign: about every second window is without a fault.
 PAUSE_S_MAX = 6.0
 
-#: For so long there is as much traffic as can be, to know what half of it is.
+#: Seconds with as much traffic as possible, to find out the half of it.
 MEASURE_S = 10.0
 
 _SAMPLES = 360
 _SAMPLE_EVERY_S_MIN = 0.5
 
-#: In which a p99 is that of some hundred messages.
+#: Long enough for a p99 of some hundred messages.
 _WINDOWS = 60
 
-#: What is bounded by time must be full in the first quarter; and what has ended be
-#: remembered for longer than any fault lasts.
+#: Records with a limit in time must be complete in the first quarter; and ended
+#: messages must be remembered for longer than any fault lasts.
 _REMEMBERS_SHARE, _REMEMBERS_S_MAX = 1 / 4, 120.0
 
 _MB = 1e6
 
 
 def elders(place: int, stores: tuple[str, ...]) -> frozenset[str]:
-    """Who is not killed, on the first or the second of the servers.
+    """The members that are not killed, on the first or the second server.
 
-    Of two servers, those that live on the one are killed on the other.
+    With two servers, each member lives on one and is killed on the other.
     """
     store = stores[place % len(stores)]
     single = ("service", "publisher")[place]
@@ -54,13 +55,16 @@ def elders(place: int, stores: tuple[str, ...]) -> frozenset[str]:
 
 
 def unlimited(stores: tuple[str, ...], seconds: float) -> Traffic:
-    """As much as can be; what is remembered is as for a soak of this length."""
+    """As much traffic as possible.
+
+    Records are remembered as in a soak of this length.
+    """
     remembers_s = min(seconds * _REMEMBERS_SHARE, _REMEMBERS_S_MAX)
     return Traffic(dict.fromkeys(stores, 0.0), 0.0, remembers_s)
 
 
 def handled(files: Files) -> dict[str, int]:
-    """How much has been done so far: by store, messages that have ended; and items."""
+    """The number of ended messages, by store, and of items so far."""
     done = {
         store: sum(
             entry["event"] == "ended"
@@ -73,11 +77,11 @@ def handled(files: Files) -> dict[str, int]:
 
 
 def half(traffic: Traffic, done: dict[str, int], seconds: float) -> Traffic:
-    """Half of what could be done, at an even pace.
+    """Half of the possible traffic, at an even pace.
 
     Args:
-        traffic: how it was.
-        done: in so many seconds; see `handled`. Of each there is some.
+        traffic: as it was.
+        done: the number done in these seconds; see `handled`. None of them is 0.
         seconds: likewise.
     """
     pauses = {what: 2 * seconds / count for what, count in done.items()}
@@ -86,12 +90,12 @@ def half(traffic: Traffic, done: dict[str, int], seconds: float) -> Traffic:
 
 
 class Soak:
-    """What was sampled of a run.
+    """The samples of a run.
 
     Args:
-        cast: whose members are looked at.
-        files: what they keep.
-        seconds: how long it takes in all.
+        cast: the members to be sampled.
+        files: their files.
+        seconds: the total length.
 
     Attributes:
         seconds: likewise.
@@ -117,7 +121,7 @@ class Soak:
         self._lives = {member.name: member.lives for member in self._elders}
 
     def look(self, now_s: float) -> None:
-        """Take a sample, if it is time to.
+        """Take a sample, if it is time for one.
 
         Args:
             now_s: since the first fault.
@@ -139,7 +143,7 @@ class Soak:
             self._add(member.name, STORE, now_s, size / _MB)
 
     def _judged(self) -> Iterator[tuple[str, Measure]]:
-        """All that there is to judge, so that what has no points is seen."""
+        """All values to be judged, so that a value without samples is noticed."""
         for member in self._elders:
             for measure in (RSS, HANDLES, TASKS):
                 yield member.name, measure
@@ -152,10 +156,10 @@ class Soak:
         self._series[who, measure].points.append((now_s, value))
 
     def finish(self, began: float) -> None:
-        """Look at what is there when all has ended.
+        """Sample the state after the end.
 
         Args:
-            began: when the first fault was, in seconds since 1970.
+            began: the time of the first fault, in seconds since 1970.
         """
         for store in self._files.stores:
             name = f"sender-{store}"
@@ -167,11 +171,11 @@ class Soak:
 
     @property
     def series(self) -> list[Series]:
-        """All that there is to judge; one that has no points included."""
+        """All values to be judged, including those without samples."""
         return list(self._series.values())
 
     def problems(self) -> Iterator[str]:
-        """What has grown, and which elder has died; a line each."""
+        """Values that have grown, and elders that have died; a line each."""
         for series in self.series:
             complaint = series.complaint(self.seconds)
             if complaint is not None:
@@ -189,19 +193,22 @@ def _handles(pid: int) -> float:
 
 
 def _size(store: Path) -> int:
-    """All files of a store: those beside that of SQLite, or those in its folder."""
+    """The size of all files of a store.
+
+    SQLite's additional files, or those in its folder.
+    """
     files = [*store.parent.glob(f"{store.name}*"), *store.glob("**/*")]
     size = 0
     for file in files:
         try:
             size += file.stat().st_size
         except FileNotFoundError:
-            continue  # It was compacted meanwhile.
+            continue  # The store was compacted meanwhile.
     return size
 
 
 def _p99s(log: Path, began: float, seconds: float) -> Iterator[tuple[float, float]]:
-    """How long delivered messages took, by windows of the time in which they began."""
+    """The times of delivered messages, by windows of the time in which they began."""
     begun: dict[str, float] = {}
     windows: dict[int, list[float]] = defaultdict(list)
     for entry in entries_of(log):

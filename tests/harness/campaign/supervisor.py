@@ -1,6 +1,7 @@
-"""The processes of a run: who they are, and that there is always one of each.
+"""The processes of a run, each of which is kept running.
 
-Knows nothing of why one has ended; only of how, and whether that is anybody's fault.
+This module does not know why a process has ended; only how, and whether that is an
+error.
 """
 
 from __future__ import annotations
@@ -47,12 +48,12 @@ BATCH = 4
 
 _STARTS_AGAIN_S = 0.3
 
-# For a machine under load.
+# Enough for a machine under load.
 _READY_S_MAX = 120.0
 
 _LOOK_S = 0.05
 
-#: The last six are of `commands`.
+#: The last six are those of `commands`.
 Kind = Literal[
     "sender",
     "receiver",
@@ -70,14 +71,14 @@ Kind = Literal[
 
 @dataclass(frozen=True)
 class Files:
-    """Where the processes of a run keep what they have.
+    """The files of the processes of a run.
 
     Attributes:
         folder: for logs and journals.
         disk: for stores.
-        stores: the kinds of stores that there is a pair for.
-        elders: names of members whose stores are beside that disk, which is full at
-            times: they would not get old.
+        stores: the kinds of stores, each with a sender and a receiver.
+        elders: names of members whose stores are outside that disk, which is full at
+            times: otherwise they would not live long.
     """
 
     folder: Path
@@ -87,36 +88,36 @@ class Files:
 
     @property
     def queue_store(self) -> Path:
-        """Of the service."""
+        """The store of the service."""
         return self._home("service") / "queue.sqlite"
 
     @property
     def published(self) -> Path:
-        """The ids of what the publisher was told is published."""
+        """The ids of the items that the publisher was told are published."""
         return self.folder / "published.log"
 
     @property
     def deeds(self) -> Path:
-        """What workers did; see Deed."""
+        """The work of the workers; see Deed."""
         return self.folder / "deeds.log"
 
     @property
     def journals(self) -> Path:
-        """In which each member has one."""
+        """The folder with a journal of each member."""
         return self.folder / "journals"
 
     def log(self, role: str, store: str) -> Path:
-        """Of a sender or a receiver."""
+        """The log of a sender or a receiver."""
         return self.folder / f"{role}-{store}.log"
 
     def store(self, role: str, store: str) -> str:
-        """The URL of that of a sender or a receiver."""
+        """The URL of the store of a sender or a receiver."""
         return f"{store}:{self._home(f'{role}-{store}') / f'{role}.{store}'}"
 
     def consumes(self, store: str) -> bool:
-        """Whether a receiver has a consumer, and what that writes in its store.
+        """Whether a receiver has a consumer, with tables in its store.
 
-        Not if it is an elder: the application's tables grow all the time.
+        Elders have none: the application's tables grow all the time.
         """
         return store == "sqlite" and f"receiver-{store}" not in self.elders
 
@@ -130,12 +131,12 @@ class Files:
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """How much there is to do.
+    """The amount of traffic.
 
     Attributes:
-        message_every_s: by store: a sender begins a message after each such pause.
-        batch_every_s: the publisher likewise some items.
-        remembers_s: how long it is remembered what has ended; 0: as by default.
+        message_every_s: by store: the pause of a sender before each message.
+        batch_every_s: likewise, of the publisher before some items.
+        remembers_s: how long ended messages are remembered; 0: the default.
     """
 
     message_every_s: Mapping[str, float]
@@ -144,31 +145,31 @@ class Traffic:
 
     @classmethod
     def some(cls, stores: tuple[str, ...]) -> Traffic:
-        """So that a run costs less than half a core: some hundred a minute."""
+        """Little enough for half a core: some hundred messages a minute."""
         return cls(dict.fromkeys(stores, 0.12), 0.4)
 
 
 def accounts(stores: tuple[str, ...]) -> dict[str, str]:
-    """Passwords of all that there are."""
+    """The passwords of all accounts."""
     pairs = [f"{role}-{store}" for store in stores for role in ("sender", "receiver")]
     names = ("press", "boss", *WORKERS, *pairs)
     return {name: f"secret of {name}" for name in names}
 
 
 def rosters(stores: tuple[str, ...]) -> dict[str, dict[str, str]]:
-    """A sender and its receiver know each other."""
+    """A sender and its receiver have each other."""
     return mutual(*((f"sender-{store}", f"receiver-{store}") for store in stores))
 
 
 def queue_jid(server: str) -> str:
-    """The component that is the queue service; another one on each server.
+    """The component of the queue service, a different one on each server.
 
-    So that one audit can have the journals of all.
+    So one audit can have the journals of all.
     """
     return f"queue-{server}.localhost"
 
 
-#: By us, by a full disk, or since there was no server.
+#: The allowed causes of death: by us, by a full disk, or without a server.
 _USUAL = frozenset({-signal.SIGKILL, -signal.SIGTERM, Status.STORE, Status.UNREACHABLE})
 
 
@@ -180,19 +181,19 @@ def _set_event() -> asyncio.Event:
 
 @dataclass
 class Member:
-    """One of the cast, and the process that is it just now.
+    """A member of the cast, with its present process.
 
     Attributes:
         name: for people.
-        kind: what it is.
+        kind: of the member.
         new_life: makes the role of its n-th life.
-        store: the URL of the store that it alone may have open, or ''.
+        store: the URL of the store that only it may have open, or ''.
         usual: the statuses with which its processes may end; others are reported.
-        ends_with: the statuses that mean that it has ended in order.
-        restarts: it is started again also after such an end, until `end` is called.
+        ends_with: the statuses of a normal end.
+        restarts: it is started again even after a normal end, until `end` is called.
         finishes: a life that begins after `end` was called ends by itself.
         may_run: while this is not set, nothing is started.
-        deaths: how its processes have ended, unless that was its end in order.
+        deaths: how its processes have ended, except normally.
         done: it has ended for good.
         ending: `end` was called.
         lives: how many processes it has been.
@@ -215,17 +216,17 @@ class Member:
 
     @property
     def process(self) -> Process | None:
-        """What runs now, if something does."""
+        """The present process, if there is one."""
         process = self._process
         return None if process is None or process.ended.done() else process
 
     @property
     def role(self) -> Role:
-        """As of its present life."""
+        """The role in its present life."""
         return self.new_life(self.lives)
 
     def send_signal(self, number: signal.Signals) -> bool:
-        """Send it; whether there was somebody to get it."""
+        """Send a signal; returns whether there was a process."""
         process = self.process
         if process is None:
             return False
@@ -235,7 +236,7 @@ class Member:
         return False
 
     async def keep(self, processes: Processes) -> None:
-        """Start it, and again whenever it has ended; until it is done."""
+        """Start it, and again whenever it has ended, until it is done."""
         while not self.done:
             await self.may_run.wait()
             self.lives += 1
@@ -249,7 +250,7 @@ class Member:
                 await asyncio.sleep(random.uniform(0, _STARTS_AGAIN_S))
 
     async def ready(self) -> Process:
-        """Wait until it is at work; returns its process."""
+        """Wait until it works; returns its process."""
         while True:
             process = self.process
             if process is not None:
@@ -266,14 +267,14 @@ class Member:
         await self.ready()
 
     async def end(self) -> None:
-        """Let it end in order, which may take more lives than one."""
+        """Let it end normally, which may take more than one life."""
         before, self.ending = self.lives, True
         while not self.done:
             process = await self.ready()
             if self.lives == before or not self.finishes:
                 self.send_signal(signal.SIGTERM)
             await asyncio.shield(process.ended)
-            # So that `keep` sees it first.
+            # Later, so that `keep` sees it first.
             await asyncio.sleep(_LOOK_S)
 
 
@@ -281,16 +282,16 @@ class Cast:
     """All members, each of which is kept running.
 
     Args:
-        server: where they meet.
-        clients: what is between it and them.
-        components: what is between it and the service.
-        files: what they keep.
-        traffic: how much they do.
+        server: their server.
+        clients: the proxy between the server and the clients.
+        components: the proxy between the server and the service.
+        files: their files.
+        traffic: the amount.
         more: further members.
 
     Attributes:
         members: all of them.
-        traffic: as it is for each life that begins.
+        traffic: of each life that begins.
     """
 
     def __init__(
@@ -315,11 +316,11 @@ class Cast:
         self.members += more
 
     def of(self, *kinds: Kind) -> list[Member]:
-        """All of these kinds."""
+        """All members of these kinds."""
         return [member for member in self.members if member.kind in kinds]
 
     async def start(self, processes: Processes, *kinds: Kind) -> None:
-        """Have these from now on; returns when each has been ready once."""
+        """Keep these running from now on; returns when each has been ready once."""
         members = self.of(*kinds)
         for member in members:
             self._keeping.append(asyncio.create_task(member.keep(processes)))
@@ -331,30 +332,33 @@ class Cast:
             raise CommandError(text, Status.INTERNAL) from None
 
     async def end(self, *kinds: Kind) -> None:
-        """Let these end in order."""
+        """Let these end normally."""
         await asyncio.gather(*(member.end() for member in self.of(*kinds)))
 
     async def change(self, traffic: Traffic) -> None:
-        """Let those that make it go on like this, in new lives."""
+        """Restart the members that make traffic, with this amount."""
         self.traffic = traffic
         makers = self.of("sender", "publisher")
         await asyncio.gather(*(member.begin_anew() for member in makers))
 
     async def drop(self) -> None:
-        """Look after nobody any more."""
+        """Stop keeping members running."""
         for task in self._keeping:
             task.cancel()
         await asyncio.gather(*self._keeping, return_exceptions=True)
 
     def check(self) -> None:
-        """Raise what has gone wrong with keeping them, if something has."""
+        """Raise an error of `keep`, if there was one."""
         for task in self._keeping:
             if task.done():
                 task.result()
 
     @property
     def strange_deaths(self) -> dict[str, Counter[int]]:
-        """Who has ended as he should not: not by us, not for a full disk or no server."""
+        """The members that ended without a known cause.
+
+        Not by us, a full disk or a missing server.
+        """
         found = {}
         for member in self.members:
             strange = {

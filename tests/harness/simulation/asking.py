@@ -1,6 +1,6 @@
 """Requests to the queue service and their answers, over the simulated network.
 
-What `xep_0254.channel` is on a stream; and the publisher, who needs nothing more.
+This stands for `xep_0254.channel`; also the publisher, which needs nothing more.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _AGAIN_S = 0.5
 
 
 class Asking:
-    """Asks for one process.
+    """Sends the requests of one process.
 
     Attributes:
         own: our full JID while there is a session.
@@ -39,7 +39,7 @@ class Asking:
         self._pending: dict[str, asyncio.Future[Result | Refusal | None]] = {}
 
     async def ask(self, request: Request, what: str, timeout_s: float) -> Result:
-        """Ask; returns what is answered.
+        """Send a request; returns the answer.
 
         Raises:
             RequestRefused: the answer is an error.
@@ -68,7 +68,10 @@ class Asking:
         return result
 
     async def pause(self, delay_s: float) -> None:
-        """Wait before an attempt; while there is no session, no longer than for one."""
+        """Wait before an attempt.
+
+        Without a session, no longer than until the next one.
+        """
         if self.own is not None:
             await asyncio.sleep(delay_s)
             return
@@ -77,24 +80,24 @@ class Asking:
                 await self.in_session.wait()
 
     def answered(self, iq_id: str, result: Result | Refusal | None) -> None:
-        """There is an answer; None: there will be none."""
+        """Handle an answer; None: there will be none."""
         pending = self._pending.get(iq_id)
         if pending is not None and not pending.done():
             pending.set_result(result)
 
     def bounced(self, body: object, condition: str) -> None:
-        """A server says that the service could not be reached."""
+        """A server reports that the service could not be reached."""
         if isinstance(body, Asked):
             refusal = Refusal("it is away", condition=condition, type="cancel")
             self.answered(body.iq_id, refusal)
 
     def session_started(self, own: str) -> None:
-        """There is a session."""
+        """A session begins."""
         self.own = own
         self.in_session.set()
 
     def session_lost(self) -> None:
-        """There is none any more."""
+        """The session is lost."""
         self.own = None
         self.in_session.clear()
         for iq_id in list(self._pending):
@@ -102,7 +105,7 @@ class Asking:
 
 
 class Asker(Machine):
-    """A machine that asks."""
+    """A machine that sends requests."""
 
     def __init__(
         self, loop: SimulatedLoop, network: Network, name: str, jid: str, seed: int
@@ -113,7 +116,7 @@ class Asker(Machine):
 
     @property
     def asking(self) -> Asking:
-        """Of the process that runs."""
+        """The requests of the present process."""
         assert self._asking is not None
         return self._asking
 
@@ -147,7 +150,7 @@ class Asker(Machine):
 
 
 class Shop(Asker):
-    """Publishes, and repeats what was not answered; also after a restart."""
+    """Publishes, and repeats unanswered requests, even after a restart."""
 
     def __init__(
         self,
@@ -172,7 +175,7 @@ class Shop(Asker):
                 self.process.task(self._publish(facts))
 
     def publish(self, facts: ItemFacts) -> None:
-        """Put it into the queue, now or when the machine is up again."""
+        """Publish this item, now or when the machine is up again."""
         self._due.append(facts)
         if self.process is not None and self._asking is not None:
             self.process.task(self._publish(facts))

@@ -1,4 +1,4 @@
-"""Many seeds, in as many processes as wanted, and what came of them together."""
+"""Many seeds, in several processes, and their results together."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ __all__ = ["Hunted", "Totals", "campaign", "hunt", "run_mutated", "run_some"]
 
 _MUTATION = Path(__file__).with_name("mutation.py")
 
-#: Seeds that a process is given at a time.
+#: Seeds that a process gets at a time.
 _CHUNK = 25
 
 
 @dataclass(slots=True)
 class Totals:
-    """What came of some seeds.
+    """The results of some seeds.
 
     Attributes:
         seeds: how many.
         seconds: of virtual time.
-        messages: that were accepted.
-        items: that were published.
-        faults: that came to pass, by kind.
+        messages: accepted messages.
+        items: published items.
+        faults: faults that really happened, by kind.
         violated: seeds, each with the name of the invariant.
     """
 
@@ -47,7 +47,7 @@ class Totals:
     violated: list[tuple[int, str]] = field(default_factory=list)
 
     def add(self, other: Totals) -> None:
-        """Count these as well."""
+        """Add these results."""
         self.seeds += other.seeds
         self.seconds += other.seconds
         self.messages += other.messages
@@ -57,7 +57,7 @@ class Totals:
 
 
 def run_some(first: int, seeds: int) -> Totals:
-    """Run these seeds, here, one after the other."""
+    """Run these seeds in this process, one after the other."""
     totals = Totals()
     for seed in range(first, first + seeds):
         result = run(plan_of(seed))
@@ -76,18 +76,18 @@ def campaign(
         first: the first of them.
         seeds: how many.
         jobs: processes at a time.
-        progress: called now and then with what has come so far.
+        progress: called now and then with the results so far.
     """
     totals = Totals()
     chunks = _chunks(first, seeds)
-    # Forked, for that is what keeps a mutant in place.
+    # Forked: only this keeps a mutant in place.
     context = multiprocessing.get_context("fork")
     with ProcessPoolExecutor(
         jobs, mp_context=context, initializer=die_with_parent
     ) as pool:
         running: set[Future[Totals]] = set()
         while True:
-            # No more than it has use for, so that Ctrl-C ends it at once.
+            # Only as many as needed, so that Ctrl-C ends it at once.
             while len(running) < 2 * jobs and (chunk := next(chunks, None)):
                 running.add(pool.submit(run_some, *chunk))
             if not running:
@@ -109,14 +109,14 @@ def _chunks(first: int, seeds: int) -> Iterator[tuple[int, int]]:
 
 @dataclass(frozen=True, slots=True)
 class Hunted:
-    """What came of a mutant.
+    """The result for a mutant.
 
     Attributes:
         name: of it.
         runs: how many seeds were run.
         violation: the invariant that it violates; '': it survives.
-        seed: that found it out.
-        error: why it could not be tried, or ''.
+        seed: the seed that found it.
+        error: the reason why it could not be tried, or ''.
     """
 
     name: str
@@ -129,7 +129,7 @@ class Hunted:
 def hunt(
     mutants: Sequence[Mutant], *, first: int, seeds: int, jobs: int
 ) -> Iterator[Hunted]:
-    """Run seeds with each mutant until one finds it out; as they end.
+    """Run seeds with each mutant until one finds it; yields results as they come.
 
     Args:
         mutants: each in a process of its own.

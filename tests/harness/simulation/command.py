@@ -1,6 +1,6 @@
-"""The command: runs seeds, or mutants, and says what came of it.
+"""The simulation command: it runs seeds or mutants, and prints the results.
 
-Exit status: 0 nothing was violated, and every mutant found out; 1 otherwise; 2 wrong
+Exit status: 0 nothing was violated, and every mutant was found; 1 otherwise; 2 wrong
 usage.
 """
 
@@ -32,7 +32,7 @@ from simulation.world import run
 __all__ = ["main"]
 
 _PROG = "python -m simulation"
-#: To be typed in the folder of the project.
+#: The command line, for the folder of the project.
 _SHELL = f"PYTHONPATH=tests/harness {_PROG}"
 
 _DESCRIPTION = """\
@@ -54,7 +54,8 @@ exit status:
   2  wrong usage
 """
 
-#: Failures that are made small, which takes its time; of all others the seed is shown.
+#: The number of failures that are shrunk, which takes time; for others the seed is
+#: shown.
 _SHRUNK_MAX = 3
 
 

@@ -1,6 +1,6 @@
-"""The consumer of a receiver: an application whose effects are in the store's own file.
+"""The consumer of a receiver: an application with effects in the store's own file.
 
-It fails as often as the plan says. What it sees goes into the book.
+It fails as often as the plan says. Its observations go into the book.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ __all__ = ["Consumer"]
 
 
 class Failed(Exception):
-    """What the consumer raises when it is to fail."""
+    """Raised by the consumer when the plan wants it to fail."""
 
 
 class Consumer:
-    """Takes the messages at level assured, those of an account one by one."""
+    """Takes assured messages, those of one account one by one."""
 
     def __init__(self, end: End, book: Book) -> None:
         self._end = end
         self._book = book
-        #: Of which process, and how many messages of an account it has in hand.
+        #: The process, and how many messages of each account the consumer is handling.
         self._process: object = None
         self._at_work: Counter[str] = Counter()
 

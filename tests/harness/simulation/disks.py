@@ -1,12 +1,12 @@
-"""Disks that take their time, lose what was not synced yet, and fail when they are told.
+"""Disks that take their time, lose unsynced data, and fail when told to.
 
-A disk outlives the processes that use it. What is written reaches it in commits, one at
-a time (`qos.stores.group_commit`, the real one); half of the time of a commit has to
-pass until it is on the disk, and the rest until its process hears of that: one that is
-killed meanwhile has written it, and does not know. One that fails for want of space has
-written nothing; one that fails with EIO may have.
+A disk outlives the processes that use it. Writes reach it in commits, one at a time
+(`qos.stores.group_commit`, the real one). After half of a commit's time the data is on
+the disk; after the rest the process hears of it. A process killed in between has
+written it without knowing. A commit that fails for lack of space has written nothing;
+one that fails with EIO may have written.
 
-It knows what stores promise, and nothing of what they are used for.
+This module knows the promises of stores, but not their use.
 """
 
 from __future__ import annotations
@@ -52,20 +52,20 @@ _Change = TypeVar("_Change")
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What an application writes in a transaction."""
+    """A write of an application in a transaction."""
 
     sql: str
 
 
 class Disk(Generic[_Change]):
-    """What a machine has of one store.
+    """A machine's disk with one store.
 
     Attributes:
         name: of the machine.
-        commits: that were begun, failed ones included.
+        commits: how many were begun, failed ones included.
         fails: whether this commit (1: the first) fails, and how.
-        slow: how many seconds longer than others this commit (likewise) takes.
-        full: all commits fail for want of space.
+        slow: how many seconds longer this commit (likewise) takes.
+        full: all commits fail for lack of space.
     """
 
     def __init__(self, name: str) -> None:
@@ -74,7 +74,7 @@ class Disk(Generic[_Change]):
         self.full = False
         self.fails: Callable[[int], StoreError | None] = _never
         self.slow: Callable[[int], float] = _at_once
-        #: Of a commit that failed, and may be there all the same after a restart.
+        #: Changes of a failed commit that may be there all the same after a restart.
         self._unsure: Sequence[_Change] = ()
 
     def begin(self) -> StoreError | None:
@@ -85,12 +85,12 @@ class Disk(Generic[_Change]):
         return self.fails(self.commits)
 
     def left(self, changes: Sequence[_Change], error: StoreError | None) -> None:
-        """A commit has begun, and will end like this: what is known of these changes.
+        """A commit has begun, and will end in this way: decide on its changes.
 
-        A write or an fsync that fails with EIO says nothing of what is on disk. A
-        process is told that its commit has failed, and sees what was before; who opens
-        the disk after it may find it there, unless something was written since. Here
-        that is so of every second one.
+        A write or an fsync that fails with EIO says nothing about the disk. The process
+        is told that its commit has failed, and sees the former contents. A process that
+        opens the disk later may find the changes there, unless something was written
+        since. Here that happens for every second one.
         """
         if error is None:
             self._unsure = ()
@@ -98,13 +98,13 @@ class Disk(Generic[_Change]):
             self._unsure = changes
 
     def recover(self) -> None:
-        """A process opens it."""
+        """A process opens the disk."""
         changes, self._unsure = self._unsure, ()
         if changes:
             self.apply(changes)
 
     def apply(self, changes: Sequence[_Change]) -> None:
-        """These are synced."""
+        """Apply changes that are synced."""
         raise NotImplementedError
 
 
@@ -113,7 +113,7 @@ class MessageDisk(Disk[Change | Effect]):
 
     Attributes:
         store_id: of the store.
-        kept: what is there.
+        kept: the contents.
         last_seq: the largest that was ever there.
     """
 
@@ -124,13 +124,13 @@ class MessageDisk(Disk[Change | Effect]):
         expired: Callable[[str], None] = lambda _: None,
         written: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """Be empty.
+        """Begin empty.
 
         Args:
             name: of the machine.
             store_id: of the store.
             expired: called with the id of a message that was held for too long.
-            written: called with what an application has written.
+            written: called with the writes of an application.
         """
         super().__init__(name)
         self._expired = expired
@@ -155,7 +155,7 @@ class MessageDisk(Disk[Change | Effect]):
                 self._expired(change.record.msg_id)
 
     def contents(self) -> Contents:
-        """What a process finds that starts now."""
+        """The contents that a process finds at its start."""
         outgoing = list(self.kept.outgoing())
         queued: dict[str, int] = {}
         for record in outgoing:
@@ -176,7 +176,7 @@ class _Commits(Generic[_Change]):
     """The commits of one process to a disk.
 
     Attributes:
-        killed: it is not there any more.
+        killed: the process is dead.
     """
 
     def __init__(self, disk: Disk[_Change], clock: Clock) -> None:
@@ -198,7 +198,7 @@ class _Commits(Generic[_Change]):
         self._group.end_turn()
 
     def commit(self, changes: list[_Change]) -> asyncio.Future[None]:
-        """In a turn that was taken, which it ends."""
+        """Commit in a turn that was taken, and end the turn."""
         done = self._start(changes, None)
         done.add_done_callback(lambda _done: self.end_turn())
         return done
@@ -231,7 +231,10 @@ class _Commits(Generic[_Change]):
 
 
 class SimulatedTransaction:
-    """What `qos.stores.sqlite_transaction` has, on a simulated disk; see Transaction."""
+    """The interface of `qos.stores.sqlite_transaction` on a simulated disk.
+
+    See Transaction.
+    """
 
     def __init__(self, commits: _Commits[Change | Effect]) -> None:
         self._commits = commits
@@ -272,7 +275,7 @@ class SimulatedTransaction:
 
 
 class SimulatedStore:
-    """A store of messages on a disk, as one process has it open; see Store."""
+    """A store of messages on a disk, opened by one process; see Store."""
 
     durable = True
 
@@ -282,10 +285,10 @@ class SimulatedStore:
         clock: Clock,
         effect: Callable[[], None] = lambda: None,
     ) -> None:
-        """Open it.
+        """Open the store.
 
         Args:
-            disk: where the records are.
+            disk: with the records.
             clock: of the process.
             effect: called before each write.
         """
@@ -298,7 +301,10 @@ class SimulatedStore:
         self._effect = effect
 
     def kill(self) -> SimulatedStore:
-        """End without a loop that knows of processes; returns what the next one has."""
+        """End, without a loop that knows processes.
+
+        Returns the contents for the next process.
+        """
         self._commits.killed = True
         return SimulatedStore(self.disk, self._clock, self._effect)
 
@@ -353,7 +359,7 @@ class QueueServiceDisk(Disk[QueueChange]):
     """The nodes and items of a queue service.
 
     Attributes:
-        kept: what is there.
+        kept: the contents.
         seen: called with each change that is synced.
     """
 
@@ -370,12 +376,12 @@ class QueueServiceDisk(Disk[QueueChange]):
 
 
 class SimulatedQueueStore:
-    """What `qos.stores.queue_store.QueueStore` is, on a simulated disk."""
+    """The interface of `qos.stores.queue_store.QueueStore` on a simulated disk."""
 
     def __init__(
         self, disk: QueueServiceDisk, clock: Clock, effect: Callable[[], None]
     ) -> None:
-        """Not open; see SimulatedStore."""
+        """Not open yet; see SimulatedStore."""
         self.store_id = disk.name
         self.disk = disk
         self._commits = _Commits(disk, clock)
@@ -387,7 +393,7 @@ class SimulatedQueueStore:
         return self.contents()
 
     def contents(self) -> QueueContents:
-        """What `open` says, as of now."""
+        """The result of `open`, as of now."""
         return self.disk.kept.start()
 
     def write(self, changes: Sequence[QueueChange]) -> asyncio.Future[None] | None:

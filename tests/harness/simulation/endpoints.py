@@ -1,8 +1,8 @@
 """A machine that sends and receives messages: the real engines, and two applications.
 
-The applications are as simple as can be: one sends what the plan says, and asks how it
-ended; the other takes what it is given, in its own time. What they see goes into the
-book; whether it may be so is for `invariants`.
+The applications are as simple as possible: one sends the planned messages, and asks for
+their outcomes; the other takes messages, in its own time. Their observations go into
+the book; `invariants` judges them.
 """
 
 from __future__ import annotations
@@ -58,32 +58,32 @@ _OURS = _TEXT | {MARKS_NAMESPACE}
 
 _ERROR_TYPES = {"service-unavailable": "cancel", "recipient-unavailable": "wait"}
 
-#: Before what the disk did not take is submitted again.
+#: Seconds before a message that the disk did not accept is submitted again.
 _AGAIN_S = 0.4
 
-#: What an application says that does not want a message.
+#: The rejection of an application.
 _REJECTION = RemoteProtocolError("unwanted", condition="conflict", type="cancel")
 
 _BACKOFF = Backoff(first_s=1.0, max_s=8.0)
 
 
-#: What an endpoint that only sends answers.
+#: The answer of an endpoint that only sends.
 _AWAY = Answer("error", "", "service-unavailable", "cancel")
 
 
 def _features(machine: Machine, features: frozenset[str]) -> frozenset[str]:
-    """What a machine advertises, of what its peer can use."""
+    """The features that a machine advertises."""
     receives = isinstance(machine, End) and machine.receives
     return features if receives else frozenset()
 
 
 def request_of(transmit: Transmit, *, source: str, mark: str) -> Request:
-    """What a receiver reads of what a sender transmits; see `xep_qos.stanza`.
+    """The request that a receiver reads from a sender's step; see `xep_qos.stanza`.
 
     Args:
         transmit: the step.
         source: the sender's full JID.
-        mark: its store's id; '': it knows the text alone.
+        mark: its store's id; '': it knows only the proto-XEP.
     """
     record = transmit.record
     assured = record.level is Level.ASSURED
@@ -103,7 +103,7 @@ def request_of(transmit: Transmit, *, source: str, mark: str) -> Request:
 
 
 def reply_to(request: Request, answer: Answer) -> Reply:
-    """What a sender reads of what a receiver answers."""
+    """The reply that a sender reads from a receiver's answer."""
     return Reply(
         iq_id=request.iq_id,
         source=request.to,
@@ -122,14 +122,14 @@ def _rejects(number: int, *, redelivered: bool) -> bool:
 
 
 class End(Machine):
-    """Sends and receives.
+    """An endpoint that sends and receives.
 
     Attributes:
-        marked: it is one of ours; else it knows the text alone.
-        receives: it takes messages; else it refuses each request, as the option of the
-            plugin does.
+        marked: it is ours; otherwise it knows only the proto-XEP.
+        receives: it accepts messages; otherwise it refuses each request, as with the
+            option of the plugin.
         disk: with its store.
-        outbox: of the process that runs.
+        outbox: of the present process.
         inbox: likewise.
         begun: the keys of the messages that a former process had begun to hand over.
     """
@@ -166,7 +166,7 @@ class End(Machine):
         return MessageDisk(self.name, f"store-{self.new_id()}", expired, written)
 
     def wipe(self, seconds: float) -> bool:
-        """Be killed, and come back with another disk."""
+        """Kill the process, and come back with another disk."""
         if not self.kill(seconds):
             return False
         before, self.disk = self.disk, self._new_disk()
@@ -255,18 +255,19 @@ class End(Machine):
     # -- the application that sends ----------------------------------------
 
     def submit(self, planned: PlannedMessage) -> None:
-        """Send it, if the program runs."""
+        """Submit this message, if the program runs."""
         if self.process is not None and self.outbox is not None:
             facts = self._book.planned(planned)
             self.process.task(self._submit(self.outbox, facts))
 
     async def _submit(self, outbox: Outbox, facts: MessageFacts) -> None:
         planned = facts.planned
-        # A small device counts; what has not been delivered keeps its id.
+        # A small device counts; a message that was not delivered keeps its id.
         msg_id = None if self.marked else self._book.number_for(self.name)
         if msg_id is not None and planned.level is Level.ASSURED:
             facts.msg_id = msg_id
-        # Some want to know it, and say it again under the same id; others give up.
+        # Some applications want to know, and submit it again under the same id; others
+        # give up.
         insists = self.marked and planned.number % 2 == 1
         if insists:
             facts.msg_id = self.new_id()
@@ -320,7 +321,7 @@ class End(Machine):
         self._book.withdrawn(facts)
 
     async def _hear(self, outbox: Outbox, facts: MessageFacts) -> None:
-        """Wait for the outcome; after a restart as well."""
+        """Wait for the outcome, even after a restart."""
         if facts.accepted is None:
             # Killed while it was being accepted: only its store knows of it.
             record = self._find(facts)
@@ -380,7 +381,7 @@ class End(Machine):
         self.send(request.source, reply_to(request, answer))
 
     def hands_over(self, record: Incoming) -> HandOver:
-        """What the book is to know of a hand-over."""
+        """Record a hand-over in the book."""
         again = ", redelivered" if record.redelivered else ""
         self.network.note(
             self.name, f"hands over {self._book.of(record.payload)}{again}"
@@ -433,7 +434,7 @@ class End(Machine):
         return self._consumer.consumption(record)
 
     def release_parked(self) -> None:
-        """What an operator does when the consumer has been mended."""
+        """The operator's action when the consumer has been repaired."""
         if self.process is not None:
             self.process.start(self._release_parked)
 
@@ -451,9 +452,9 @@ class End(Machine):
     # -- what is left ------------------------------------------------------
 
     def used(self) -> int:
-        """How many messages it holds, of the account of which it holds most.
+        """The largest number of messages that it holds of one account.
 
-        Not what it says that it counts: that may be wrong.
+        It is counted here, since the endpoint's own count may be wrong.
         """
         if self.inbox is None:
             return 0
@@ -466,15 +467,15 @@ class End(Machine):
         return max(held.values(), default=0)
 
     def room(self) -> int:
-        """How many messages of an account it may hold.
+        """The number of messages of one account that it may hold.
 
-        What was handed over and could not be written as done is counted after a
-        restart until it has been handed over again.
+        A message that was handed over and could not be marked as done is counted after
+        a restart, until it has been handed over again.
         """
         return self._settings.quota + len(self.begun)
 
     def left(self) -> list[str]:
-        """What has not ended, in words."""
+        """The messages that have not ended, in words."""
         found = []
         if self.inbox is not None and self.inbox.used() != (0, 0):
             found.append(f"{self.name} counts {self.inbox.used()[0]} messages as held")

@@ -1,6 +1,6 @@
-"""What must be true at every step: a function each, whose docstring is the sentence.
+"""The invariants of every step: one function each, whose docstring is the rule.
 
-Each looks at what is known, and returns None, or what is wrong.
+Each looks at the known facts, and returns None, or the problem.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
 
 __all__ = ["Violation"]
 
-#: The owner of what is private.
+#: The owner of the private queues.
 _BOSS = "boss@x"
 
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """What may not be.
+    """A broken invariant.
 
     Attributes:
         invariant: the name of the function.
-        sentence: what it says.
-        detail: what is otherwise.
+        sentence: its rule.
+        detail: what differs.
     """
 
     invariant: str
@@ -41,7 +41,7 @@ class Violation:
 
     @classmethod
     def of(cls, invariant: Callable[..., str | None], detail: str) -> Self:
-        """Of one of the functions here."""
+        """A violation of one of the functions here."""
         sentence = (invariant.__doc__ or "").partition("\n")[0]
         return cls(invariant.__name__, sentence, detail)
 
@@ -53,10 +53,11 @@ class Violation:
 
 
 def once_without_the_mark(facts: MessageFacts, book: Book) -> str | None:
-    """Nothing at level assured is handed over twice without the redelivered mark.
+    """No assured message is handed over twice without the redelivered mark.
 
-    But a network that delivers a `deliver` to a receiver, and again after that has lost
-    its store, makes the sender believe that it was never handed over.
+    The exception: a network that delivers a `deliver` to a receiver, and again after
+    that has lost its store, makes the sender believe that the message was never handed
+    over.
     """
     if book.wiped and facts.planned.sender in book.repeated:
         return None
@@ -68,12 +69,14 @@ def once_without_the_mark(facts: MessageFacts, book: Book) -> str | None:
 
 
 def again_only_after_a_restart(facts: MessageFacts) -> str | None:
-    """The mark is on what a former process had begun to hand over, and on nothing else."""
+    """The mark is on messages that a former process had begun to hand over, and on no
+    others.
+    """
     last = facts.handed[-1]
     own = [each for each in facts.handed[:-1] if each.machine == last.machine]
     if not last.redelivered or ((facts.consumed or facts.rejected) and own):
-        # It is also on what a consumer has failed on, and on what was rejected when
-        # that could not be written.
+        # It is also on messages on which a consumer has failed, and on rejected ones if
+        # the rejection could not be written.
         return None
     assured = facts.planned.level is Level.ASSURED
     again = any(each.process == last.process for each in own)
@@ -88,43 +91,45 @@ def consumed_once(facts: MessageFacts) -> str | None:
 
 
 def one_of_a_lane(account: str, at_work: int) -> str | None:
-    """A consumer has one message of an account at a time."""
+    """A consumer has only one message of an account at a time."""
     return f"it has {at_work} of {account}" if at_work > 1 else None
 
 
 def parked_in_time(facts: MessageFacts) -> str | None:
-    """A message is parked after as many hand-overs as its consumer has."""
+    """A message is parked after as many hand-overs as its consumer allows."""
     if facts.handovers <= HANDOVERS_MAX:
         return None
     return f"{facts} is handed over {facts.handovers} times"
 
 
 def undone_if_it_fails(facts: MessageFacts) -> str | None:
-    """Of a hand-over that fails there is no effect."""
+    """A hand-over that fails has no effect."""
     return f"there is an effect of {facts}, on which its consumer has failed"
 
 
 def a_hold_is_of_one(
     hold: str, before: tuple[str, ...], message: tuple[str, ...]
 ) -> str | None:
-    """A hold is of one held message."""
+    """A hold belongs to a single held message."""
     return f"{hold} is of {before}, and of {message}" if before != message else None
 
 
 def only_what_is_released(facts: MessageFacts, released: bool) -> str | None:
-    """What is held is handed over when a `deliver` has come that names its hold."""
+    """A held message is handed over only after a `deliver` that names its hold."""
     if released or not facts.msg_id:
         return None
     return f"{facts} is handed over, and no deliver has named {facts.handed[-1].hold}"
 
 
 def only_what_was_sent(payload: str) -> str | None:
-    """What is handed over is what a sender has sent."""
+    """Only messages that a sender has sent are handed over."""
     return f"{payload!r} is handed over, and nobody has sent it"
 
 
 def in_order(facts: MessageFacts, messages: list[MessageFacts]) -> str | None:
-    """What is ordered is handed over when all before it has ended or been handed over."""
+    """An ordered message is handed over when all before it have ended or been handed
+    over.
+    """
     if not facts.planned.ordered:
         return None
     for before in messages:
@@ -141,29 +146,32 @@ def in_order(facts: MessageFacts, messages: list[MessageFacts]) -> str | None:
 
 
 def nothing_of_what_was_refused(facts: MessageFacts) -> str | None:
-    """What was not accepted is not sent; at once, if the disk may have it after all."""
+    """A message that was not accepted is not sent.
+
+    If the disk may have it after all, this holds only at once.
+    """
     if facts.handed and (facts.accepted is False or facts.unsure):
         return f"{facts} was not accepted, and is handed over"
     return None
 
 
 def never_what_is_not_delivered(facts: MessageFacts, book: Book) -> str | None:
-    """What is said to be not delivered was never handed over, and never will be.
+    """A message reported as not delivered was never handed over, and never will be.
 
-    But at level acknowledged a network that delivers a stanza twice can have it refused
-    once, and taken the other time: nothing makes the two requests one.
+    The exception: at level acknowledged a network that delivers a stanza twice can have
+    it refused once and taken the other time, since the two requests are independent.
     """
     if _refused_once(facts, book) or _refused_after_eio(facts, book):
         return None
     if facts.planned.level is Level.ASSURED and len(facts.handed) == facts.rejected:
-        return None  # whoever has got it has rejected it
+        return None  # the application that got it has rejected it
     if facts.told is OutgoingState.NOT_DELIVERED and facts.handed:
         return f"{facts} is not delivered, and was handed over: {_hand_overs(facts)}"
     return None
 
 
 def not_delivered_has_a_cause(facts: MessageFacts, book: Book) -> str | None:
-    """A message is not delivered if its deadline has come or it was taken back.
+    """A message is not delivered only if its deadline has come or it was withdrawn.
 
     Or if the application has rejected it.
     """
@@ -178,9 +186,9 @@ def not_delivered_has_a_cause(facts: MessageFacts, book: Book) -> str | None:
 
 
 def withdrawn_is_not_delivered(facts: MessageFacts, book: Book) -> str | None:
-    """Of what its sender has got back he is told nothing else, and nobody else has it.
+    """A withdrawn message has no other outcome, and no application has it.
 
-    Whoever has got it has rejected it: that may come before the withdrawal.
+    An application that got it has rejected it, which may come before the withdrawal.
     """
     if (
         not facts.withdrawn
@@ -196,10 +204,10 @@ def withdrawn_is_not_delivered(facts: MessageFacts, book: Book) -> str | None:
 
 
 def delivered_was_taken(facts: MessageFacts, book: Book) -> str | None:
-    """What is said to be delivered, the receiving application has.
+    """The receiving application has each message that is reported as delivered.
 
-    At level acknowledged it has it in hand. And to a sender by the text alone an unknown
-    `deliver` is acknowledged.
+    At level acknowledged it is handling the message. And a sender that knows only the
+    proto-XEP gets an acknowledgement for an unknown `deliver`.
     """
     ours = facts.planned.sender in SENDERS
     acknowledged = facts.planned.level is Level.ACKNOWLEDGED
@@ -212,18 +220,21 @@ def delivered_was_taken(facts: MessageFacts, book: Book) -> str | None:
 
 
 def one_outcome(facts: MessageFacts, before: OutgoingState) -> str | None:
-    """How a message has ended never changes."""
+    """The outcome of a message never changes."""
     told = facts.told.value if facts.told is not None else "nothing"
     return f"{facts} was {before.value}, and is now {told}"
 
 
 def an_outcome_is_kept(facts: MessageFacts) -> str | None:
-    """How an accepted message has ended can be asked for after a restart."""
+    """The outcome of an accepted message can be asked for after a restart."""
     return f"{facts} was accepted, and there is no outcome"
 
 
 def doubt_has_a_cause(facts: MessageFacts, book: Book) -> str | None:
-    """Kills and a bad network alone leave no doubt: what was written is there."""
+    """Kills and a bad network alone leave no doubt.
+
+    Everything written is still there.
+    """
     planned = facts.planned
     if (
         facts.told is not OutgoingState.IN_DOUBT
@@ -239,7 +250,7 @@ def doubt_has_a_cause(facts: MessageFacts, book: Book) -> str | None:
 
 
 def quotas_hold(name: str, used: int, room: int) -> str | None:
-    """No more is held than the quotas allow."""
+    """No more messages are held than the quotas allow."""
     return f"{name} holds {used} messages, over {room}" if used > room else None
 
 
@@ -252,12 +263,12 @@ def stored_once(facts: ItemFacts) -> str | None:
 
 
 def published_is_stored(facts: ItemFacts) -> str | None:
-    """What a publisher is told to be there, is on disk."""
+    """An item that a publisher was told is published is on disk."""
     return None if facts.stored else f"{facts} is published, and is not there"
 
 
 def told_what_is_on_disk(told: Item, kept: Item | None) -> str | None:
-    """A worker is told of no lock that is not on disk."""
+    """A worker is told only of locks that are on disk."""
     if kept is not None and (kept.token, kept.holder) == (told.token, told.holder):
         return None
     return f"{told.item_id} was given to {told.holder}, and the disk does not know"
@@ -279,14 +290,14 @@ def no_more_than_wanted(to: str, held: int, wanted: int) -> str | None:
 def settled_by_its_token(
     item_id: str, token: str, ended: EndedItem | None
 ) -> str | None:
-    """Who is told that his delivery was accepted, has ended the item by it."""
+    """A worker that is told that its delivery was accepted has ended the item by it."""
     if ended is not None and ended.token == token:
         return None
     return f"{item_id} is said to be accepted with {token}, and was not"
 
 
 def taken_over_with_a_token(facts: ItemFacts, to: str) -> str | None:
-    """Who takes a lock over has it under a token of his own."""
+    """A worker that takes a lock over gets a token of its own."""
     lock = facts.lock
     if lock is None or lock.holder == to:
         return None
@@ -294,7 +305,7 @@ def taken_over_with_a_token(facts: ItemFacts, to: str) -> str | None:
 
 
 def effect_once(facts: ItemFacts) -> str | None:
-    """The effect of an item is there once, and only if the item was accepted."""
+    """The effect of an item happens once, and only if the item was accepted."""
     if facts.done > 1:
         return f"the effect of {facts} is there {facts.done} times"
     if facts.done and facts.ended != "accepted":
@@ -303,21 +314,23 @@ def effect_once(facts: ItemFacts) -> str | None:
 
 
 def only_failures_are_counted(facts: ItemFacts, count: int, failed: bool) -> str | None:
-    """A delivery is counted as failed if its worker said so, went, or took too long."""
+    """A delivery is counted as failed only if its worker said so, left, or took too
+    long.
+    """
     if count <= facts.count + failed:
         return None
     return f"{facts} counts {count} failed deliveries after {facts.count}, for nothing"
 
 
 def each_failure_is_counted(facts: ItemFacts, count: int, returned: bool) -> str | None:
-    """What is not given back by its worker, or by a server, has failed."""
+    """A delivery that neither its worker nor a server has given back has failed."""
     if count > facts.count or returned:
         return None
     return f"{facts} is available again, and still counts {count} failed deliveries"
 
 
 def failures_are_counted(facts: ItemFacts, count: int) -> str | None:
-    """A delivery says how many have failed before it."""
+    """A delivery has the number of earlier failed ones."""
     if count >= len(facts.counted):
         return None
     return f"{facts} has failed {len(facts.counted)} times, and {count} are counted"
@@ -340,14 +353,14 @@ def nothing_of_strangers(item: Item, node: Node | None) -> str | None:
 
 
 def nothing_for_strangers(item: Item, node: Node | None) -> str | None:
-    """What an owner has published in his private node is in no node of somebody else."""
+    """The items of a private node never come into a node of somebody else."""
     if node is None or item.publisher != _BOSS or is_owner(node, _BOSS):
         return None
     return f"{item.item_id} of {item.publisher} is in {node.name!r}, which is not his"
 
 
 def nobody_takes_the_room_of_others(account: str, condition: str) -> str | None:
-    """Who creates fewer nodes than he may finds room for them, whatever others create."""
+    """An account below its limit of nodes finds room for more, whatever others create."""
     if account != _BOSS or condition != "resource-constraint":
         return None
     return f"{account} finds no room for a node"
@@ -357,12 +370,14 @@ def nobody_takes_the_room_of_others(account: str, condition: str) -> str | None:
 
 
 def nothing_is_raised(error: BaseException) -> str | None:
-    """Nothing that a peer, a disk or a kill does makes a step raise an error."""
+    """No stanza, disk or kill makes a step raise an error."""
     return f"{type(error).__name__}: {error}"
 
 
 def everything_ends(left: list[str]) -> str | None:
-    """When all is mended every message and item ends, and nothing stays reserved."""
+    """When everything is repaired, every message and item ends, and nothing stays
+    reserved.
+    """
     return "; ".join(left) or "it goes in circles"
 
 
@@ -378,9 +393,9 @@ def _refused_once(facts: MessageFacts, book: Book) -> bool:
 
 
 def _refused_after_eio(facts: MessageFacts, book: Book) -> bool:
-    """At level acknowledged its receiver refused it for an I/O error, and has it after all.
+    """An acknowledged message was refused for an I/O error, but its receiver has it.
 
-    That its disk may have it could be told to the sender; until then this is exempt.
+    The sender could be told that the disk may have it; until then this is an exception.
     """
     return (
         facts.turned_away

@@ -1,4 +1,4 @@
-"""What is known of each item: published, given out, done, and what came of it."""
+"""The facts about each item: published, delivered, done, and its end."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from simulation.queue_disk import QueueDisk
 
 __all__ = ["PARALLEL", "ItemBook", "ItemFacts", "Lock"]
 
-#: Items that a worker has at a time, at most.
+#: The most items that a worker has at a time.
 PARALLEL = 2
 
 
@@ -40,7 +40,7 @@ class Lock:
     Attributes:
         token: its fence.
         holder: the full JID.
-        durable: it is of the account.
+        durable: it belongs to the account.
         may_end: something has come that may end it.
     """
 
@@ -50,29 +50,29 @@ class Lock:
     may_end: bool = False
 
     def is_of(self, jid: str) -> bool:
-        """Whether whoever has this full JID may settle it."""
+        """Whether this full JID may settle it."""
         same_account = bare(self.holder) == bare(jid)
         return self.holder == jid or (self.durable and same_account)
 
 
 @dataclass(slots=True)
 class ItemFacts:
-    """An item, as its publisher and the workers see it.
+    """The facts about an item, as its publisher and the workers see it.
 
     Attributes:
-        planned: of the plan.
+        planned: from the plan.
         published: its publisher was told so.
         stored: how many times it came into the store.
-        ended: how it is remembered there; a name of an outcome, `dead`, or ''.
-        lock: the delivery that was told of last.
+        ended: its remembered end: the name of an outcome, `dead`, or ''.
+        lock: the last delivery that was announced.
         deadlines: when each lock ends, by token.
         failed: how many times a worker has failed on it.
         counted: the tokens of the failed deliveries that the service knows of.
-        said_to_have_failed: the tokens of those of which a worker has said so.
-        returned: the tokens of those that have come back otherwise.
-        count: how many have failed, as is on disk.
-        locked: as it is there, if it is locked there.
-        done: its effects that are there.
+        said_to_have_failed: the tokens of deliveries that a worker reported as failed.
+        returned: the tokens of deliveries that came back in another way.
+        count: the failed deliveries, as on disk.
+        locked: the item as on disk, if it is locked there.
+        done: its effects that happened.
     """
 
     planned: PlannedItem
@@ -94,15 +94,15 @@ class ItemFacts:
 
 
 class ItemBook:
-    """All that is known of the items of a world."""
+    """All facts about the items of a world."""
 
     def __init__(self, book: Book, planned: Sequence[PlannedItem]) -> None:
         self._book = book
         self.items = {each.item_id: ItemFacts(each) for each in planned}
         self._done: dict[str, Counter[str]] = {}
-        #: When each worker went last, by full JID.
+        #: The time at which each worker last left, by full JID.
         self._went: dict[str, float] = {}
-        #: In which node each item is, by seq.
+        #: The node of each item, by seq.
         self._where: dict[int, str] = {}
 
     # -- the service -------------------------------------------------------
@@ -125,7 +125,7 @@ class ItemBook:
             self._counts(facts, change.item, now)
             if change.item.token:
                 token, deadline = change.item.token, change.item.deadline
-                # Never earlier than it was told to be, when a clock was set back.
+                # Never earlier than announced, even when a clock was set back.
                 facts.deadlines.setdefault(token, deadline)
             if change.item.outcome is ItemOutcome.REJECTED:
                 facts.ended = "dead"
@@ -154,12 +154,12 @@ class ItemBook:
             locked.token in facts.said_to_have_failed
             or locked.deadline <= now
             or (went >= locked.locked_at and not locked.durable)
-            # These are times of the service, and say nothing if its clock was set.
+            # These times are by the service's clock, and say nothing if it was set.
             or "hive" in self._book.jumped
         )
 
     def settles(self, source: str, settlements: Sequence[Settlement]) -> None:
-        """Somebody says what became of deliveries: they may end."""
+        """Somebody settles deliveries, which may end."""
         for each in settlements:
             facts = self.items[each.item_id]
             failed = each.delivery_failed or each.outcome is ItemOutcome.REJECTED
@@ -170,13 +170,16 @@ class ItemBook:
                 lock.may_end |= lock.is_of(source)
 
     def went(self, source: str, now: float) -> None:
-        """Somebody has gone: what he has ends, or another of his account takes it over."""
+        """A worker has left.
+
+        Its items end, or another worker of its account takes them over.
+        """
         self._went[source] = now
         for lock in self._locks():
             lock.may_end |= lock.holder == source
 
     def bounced(self, tokens: set[str]) -> None:
-        """The event of these deliveries has come back: they may end."""
+        """The event of these deliveries has bounced: they may end."""
         for facts in self.items.values():
             facts.returned |= tokens
             if facts.lock is not None:
@@ -186,7 +189,7 @@ class ItemBook:
         return (each.lock for each in self.items.values() if each.lock is not None)
 
     def gave(self, to: str, items: Sequence[Item], disk: QueueDisk, now: float) -> None:
-        """The service tells a worker that it has these."""
+        """The service tells a worker that it has these items."""
         check = self._book.check
         for item in items:
             facts = self.items[item.item_id]
@@ -216,7 +219,7 @@ class ItemBook:
         disk: QueueDisk,
         asked_at: float,
     ) -> None:
-        """The service tells an account what came of a request."""
+        """The service tells an account the result of a request."""
         if isinstance(result, Refusal):
             if isinstance(request, Create) and not isinstance(result, Unwritten):
                 condition = result.condition
@@ -242,7 +245,7 @@ class ItemBook:
     # -- publisher and workers ---------------------------------------------
 
     def published(self, facts: ItemFacts) -> None:
-        """Its publisher was told that it is there."""
+        """Its publisher was told that it is published."""
         facts.published = True
         self._book.check(invariants.published_is_stored, facts)
 
@@ -254,7 +257,7 @@ class ItemBook:
             self._book.check(invariants.effect_once, facts)
 
     def left(self) -> list[str]:
-        """What has not ended, in words."""
+        """The items that have not ended, in words."""
         found = []
         for facts in self.items.values():
             if facts.stored and not facts.ended:

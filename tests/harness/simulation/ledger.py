@@ -1,6 +1,6 @@
-"""What is known of each message and item: what applications were given, and told.
+"""The facts about each message: hand-overs and outcomes, as applications see them.
 
-It notes, and asks the invariants whether that may be. It knows nothing of machines.
+It records them, and lets the invariants judge. It knows nothing of machines.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ class HandOver:
     """A message given to the application.
 
     Attributes:
-        machine: where.
-        process: by which of its processes (1: the first).
+        machine: of the receiver.
+        process: the number of the process (1: the first).
         redelivered: with the mark.
-        begun: it was begun with when this process was started.
-        hold: its token; '' where the sender knows none.
+        begun: its hand-over had begun when this process was started.
+        hold: its token; '' if the sender knows none.
     """
 
     machine: str
@@ -38,25 +38,25 @@ class HandOver:
 
 @dataclass(slots=True)
 class MessageFacts:
-    """A message, as its applications see it.
+    """The facts about a message, as its applications see it.
 
     Attributes:
-        planned: of the plan.
+        planned: from the plan.
         msg_id: its id; '' until its sender knows it.
-        order: in which it was submitted last.
+        order: its place in the order of submission.
         at: when it was given to its sender's endpoint.
-        accepted: True: it was; False: certainly not; None: nobody was told.
-        unsure: it was not, but after a restart it may be.
+        accepted: True: accepted; False: certainly not; None: nobody was told.
+        unsure: it was not, but may be after a restart.
         handed: the hand-overs that have begun.
-        taken: how many of them the application has said to be done.
+        taken: how many of them the application has reported as done.
         consumed: its receiver has a consumer for it.
-        fails: how many times that is still to fail.
-        handovers: that it has begun since the message was released.
+        fails: how many times the consumer is still to fail.
+        handovers: how many the consumer has begun since the message was released.
         taken_back: its sender has tried to withdraw it.
-        withdrawn: and was told that it is.
+        withdrawn: and was told that it is withdrawn.
         rejected: how many of the hand-overs the application has rejected.
         turned_away: its receiver has refused it at level acknowledged.
-        told: how it ended, as its sender was told.
+        told: the outcome that its sender was told.
         told_at: when.
     """
 
@@ -83,22 +83,22 @@ class MessageFacts:
 
     @property
     def flow(self) -> tuple[str, str]:
-        """Between whom its order counts."""
+        """The sender and receiver within which its order counts."""
         return self.planned.sender, bare(self.planned.to)
 
 
 class Book:
-    """All that is known.
+    """All facts about messages.
 
     Attributes:
         messages: by number.
         wiped: a receiver has lost its disk.
-        expired: the ids of messages that were held for as long as they may be.
+        expired: the ids of messages that were held for the longest allowed time.
         repeated: machines whose stanzas the network has delivered more than once.
         moved: machines that came back under another resource.
         jumped: machines whose clock was set.
         io_errors: machines whose disk has failed with EIO.
-        violations: what may not be, in the order of its coming.
+        violations: in the order of their coming.
     """
 
     def __init__(self, now: Callable[[], float], repeated: Set[str]) -> None:
@@ -116,7 +116,7 @@ class Book:
         self.violations: list[invariants.Violation] = []
 
     def check(self, invariant: Callable[..., str | None], *args: object) -> None:
-        """Note a violation, if it is one."""
+        """Record a violation, if it is one."""
         detail = invariant(*args)
         if detail:
             self.violations.append(invariants.Violation.of(invariant, detail))
@@ -147,7 +147,7 @@ class Book:
             self.check(invariants.nothing_of_what_was_refused, facts)
 
     def unsure(self, facts: MessageFacts) -> None:
-        """Its sender's endpoint does not have it, and may after a restart."""
+        """Its sender's endpoint does not have it, but may after a restart."""
         facts.unsure = True
         self.check(invariants.nothing_of_what_was_refused, facts)
 
@@ -169,21 +169,22 @@ class Book:
         self.check(invariants.once_without_the_mark, facts, self)
         self.check(invariants.again_only_after_a_restart, facts)
         if not (facts.consumed and self.wiped):
-            # What waits for its consumer has a place, which goes with the disk.
+            # A message that waits for its consumer has a place, which is lost with the
+            # disk.
             self.check(invariants.in_order, facts, list(self.messages.values()))
         self.check(invariants.nothing_of_what_was_refused, facts)
         self.check(invariants.never_what_is_not_delivered, facts, self)
         self.check(invariants.withdrawn_is_not_delivered, facts, self)
 
     def sent(self, payload: str) -> MessageFacts | None:
-        """Likewise, of what is to be handed over; None: nobody has sent that."""
+        """The message that is to be handed over; None: nobody has sent it."""
         known = any(f"<body>{number}</body>" in payload for number in self.messages)
         if not known:
             self.check(invariants.only_what_was_sent, payload)
         return self.of(payload) if known else None
 
     def of(self, payload: str) -> MessageFacts:
-        """What is known of the message with this payload."""
+        """The facts about the message with this payload."""
         number = payload.partition("<body>")[2].partition("<")[0]
         return self.messages[int(number)]
 
@@ -197,7 +198,7 @@ class Book:
         self.check(invariants.consumed_once, facts)
 
     def took(self, facts: MessageFacts) -> None:
-        """The application has said that it has it."""
+        """The application has reported that it has it."""
         facts.taken += 1
 
     def rejected(self, facts: MessageFacts, *, told: bool) -> None:
@@ -205,14 +206,15 @@ class Book:
 
         Args:
             facts: of the message.
-            told: whether its sender can be told; if not, it is told of a delivery.
+            told: whether its sender can be told; if not, it is told that it was
+                delivered.
         """
         facts.rejected += 1
         if not told:
             self.took(facts)
 
     def told(self, facts: MessageFacts, outcome: OutgoingState) -> None:
-        """Its sender has been told how it ended."""
+        """Its sender has been told its outcome."""
         before, facts.told = facts.told, outcome
         facts.told_at = self._now()
         if before not in {None, outcome}:
@@ -224,7 +226,7 @@ class Book:
         self.check(invariants.doubt_has_a_cause, facts, self)
 
     def withdrawn(self, facts: MessageFacts) -> None:
-        """Its sender has been told that it has it back."""
+        """Its sender has been told that it is withdrawn."""
         facts.withdrawn = True
         self.check(invariants.withdrawn_is_not_delivered, facts, self)
 
@@ -233,7 +235,7 @@ class Book:
         self.check(invariants.an_outcome_is_kept, facts)
 
     def untold(self, sender: str) -> list[MessageFacts]:
-        """What a sender waits for the outcome of."""
+        """The messages whose outcome a sender waits for."""
         return [
             each
             for each in self.messages.values()
@@ -243,9 +245,9 @@ class Book:
         ]
 
     def number_for(self, sender: str) -> str:
-        """The msgId that a device takes that counts from 1, and begins again.
+        """The msgId of a device that counts from 1, and begins again.
 
-        Not that of a message that somebody may still hold under it.
+        Never that of a message that somebody may still hold under it.
         """
         used = {
             each.msg_id
@@ -260,7 +262,7 @@ class Book:
         return next(str(n) for n in range(1, len(used) + 2) if str(n) not in used)
 
     def left(self) -> list[str]:
-        """What has not ended, in words."""
+        """The messages that have not ended, in words."""
         found = []
         for facts in self.messages.values():
             if facts.told is None and facts.accepted:

@@ -1,11 +1,11 @@
-"""An event loop in virtual time, and the processes in it that can be killed.
+"""An event loop in virtual time, with processes that can be killed.
 
-Everything runs in one thread, in the order of moments and, within a moment, of asking.
-It knows nothing of what runs in it: no machine, network, disk or message.
+Everything runs in one thread, in the order of times and, for equal times, of
+registration. The loop knows nothing of machines, networks, disks or messages.
 
-Each callback, task and timer belongs to the process in whose context it was asked for.
-A killed process leaves nothing behind: what it had asked for never runs. One that is
-stopped (SIGSTOP) finds all of it when it goes on.
+Each callback, task and timer belongs to the process in whose context it was registered.
+A killed process leaves nothing behind: its callbacks never run. A process that is
+stopped (SIGSTOP) gets all of them when it continues.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ Ts = TypeVarTuple("Ts")
 
 
 class Killed(BaseException):
-    """Unwinds what a killed process was just doing; nobody catches it."""
+    """Unwinds the stack of a killed process; nobody catches it."""
 
 
 class Process:
-    """What is killed as a whole.
+    """A process, which is killed as a whole.
 
     Attributes:
         name: of the machine that it runs on.
         number: 1 for the first of this machine.
         alive: it has not been killed.
-        dies: what happens when it dies.
+        dies: called when it dies.
     """
 
     def __init__(
@@ -52,15 +52,15 @@ class Process:
         self._loop = loop
         self._context = contextvars.Context()
         self._context.run(_process.set, self)
-        #: What waits while it is stopped; None: it is not.
+        #: The callbacks that wait while it is stopped; None: it is not stopped.
         self.waiting: deque[asyncio.Handle] | None = None
 
     def start(self, callback: Callable[[], object]) -> None:
-        """Run this in it, now or when it is not stopped any more."""
+        """Run this in the process, now or when it is not stopped any more."""
         self._loop.call_soon(callback, context=self._context.copy())
 
     def task(self, coroutine: Coroutine[Any, Any, object]) -> None:
-        """Run this in it as a task of its own."""
+        """Run this in the process as a task of its own."""
         task = self._loop.create_task(coroutine, context=self._context.copy())
         task.add_done_callback(self._ended)
 
@@ -88,7 +88,7 @@ class Process:
 
 
 class _Timer(asyncio.TimerHandle):
-    """A handle that takes its timer back when it is cancelled."""
+    """A handle that removes its timer when it is cancelled."""
 
     __slots__ = ("timer",)
 
@@ -99,16 +99,16 @@ _process: contextvars.ContextVar[Process] = contextvars.ContextVar("process")
 
 
 def current() -> Process | None:
-    """The process that is just running; None: the world outside."""
+    """The running process; None: the world outside."""
     return _process.get(None)
 
 
 class SimulatedLoop(asyncio.BaseEventLoop):
-    """Runs what asyncio code asks for, by a clock that jumps to the next moment.
+    """Runs asyncio code, with a clock that jumps to the next event.
 
     Attributes:
-        clock: the time that truly is.
-        errors: what was raised out of a callback, or by a task that nobody waits for.
+        clock: the true time.
+        errors: exceptions from callbacks, or from tasks that nobody awaits.
     """
 
     def __init__(self, clock: ManualClock) -> None:
@@ -121,11 +121,11 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     # -- what asyncio asks for ---------------------------------------------
 
     def time(self) -> float:
-        """The time that truly is."""
+        """The true time."""
         return self.clock.now()
 
     def get_debug(self) -> bool:
-        """Never: it would cost more than all the rest."""
+        """Never: it would cost more than everything else."""
         return False
 
     def call_soon(
@@ -134,7 +134,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         *args: *Ts,
         context: contextvars.Context | None = None,
     ) -> asyncio.Handle:
-        """Call it in this moment, after what was asked for before."""
+        """Call it at this time, after earlier registrations."""
         handle = asyncio.Handle(callback, args, self, context)
         self._waiting.append(handle)
         return handle
@@ -146,7 +146,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         *args: *Ts,
         context: contextvars.Context | None = None,
     ) -> asyncio.TimerHandle:
-        """Call it so many seconds from now."""
+        """Call it in this many seconds."""
         return self.call_at(self.time() + delay, callback, *args, context=context)
 
     def call_at(
@@ -156,7 +156,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         *args: *Ts,
         context: contextvars.Context | None = None,
     ) -> asyncio.TimerHandle:
-        """Call it then."""
+        """Call it at this time."""
         handle = _Timer(when, callback, args, self, context)
         handle.timer = self.clock.call_at(when, partial(self._waiting.append, handle))
         return handle
@@ -173,14 +173,14 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     ) -> asyncio.Task[T]:
         """Run it."""
         task = asyncio.Task(coro, loop=self, name=name or "task", context=context)
-        # Those of a killed process never end.
+        # Tasks of a killed process never end.
         task._log_destroy_pending = False  # type: ignore[attr-defined]
-        # One that waits for what only it knows would be collected.
+        # A task that only its own awaitable refers to would be collected.
         self._tasks.append(coro)
         return task
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """Note an error; that something was killed is none."""
+        """Record an error; a kill is none."""
         error = context.get("exception")
         if error is not None and not isinstance(error, Killed):
             self.errors.append(error)
@@ -188,7 +188,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     # -- to run it ---------------------------------------------------------
 
     def outside(self, delay: float, callback: Callable[[], object]) -> None:
-        """Call it so many seconds from now, whatever becomes of the process that asks."""
+        """Call it in this many seconds, whatever happens to the caller's process."""
         self.call_later(delay, callback, context=contextvars.Context())
 
     def take(self, handles: deque[asyncio.Handle] | tuple[()]) -> None:
@@ -196,7 +196,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self._waiting.extend(handles)
 
     def settle(self) -> None:
-        """Run all that is to be run in this moment."""
+        """Run everything that is due at this time."""
         waiting = self._waiting
         while waiting:
             handle = waiting.popleft()
@@ -211,7 +211,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
             handle._run()
 
     def step(self) -> bool:
-        """Go to the next moment at which anything happens; False: there is none."""
+        """Go to the next time with an event; False: there is none."""
         when = self.clock.deadline()
         if when is None:
             return False
@@ -221,7 +221,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
-        """Be the loop of this thread; in the end, forget all that waits."""
+        """Be the loop of this thread; at the end, forget everything that waits."""
         before = events._get_running_loop()
         events._set_running_loop(self)
         try:
@@ -235,7 +235,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
 
 def _unwind(coroutine: Coroutine[Any, Any, object]) -> None:
-    """Let it end, which it may not want to; what it does then is seen by nobody."""
+    """Let it end, even against its will; nobody sees what it does then."""
     if inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED:
         coroutine.close()
         return

@@ -1,7 +1,7 @@
 """A machine: its clock, its connection, and its one program, which dies and comes back.
 
-It knows when a program is started, killed, stopped, connected and cut off, and nothing
-of what the program does.
+It knows when a program is started, killed, stopped, connected and cut off, but not what
+the program does.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
 __all__ = ["Machine", "MachineClock"]
 
-#: From a start to a session.
+#: Seconds from a start to a session.
 _LOGIN_S = 0.05
 
 
 class MachineClock:
-    """The clock of a process: it was set by the machine's when the process started.
+    """The clock of a process: a copy of the machine's clock when the process started.
 
     Like `qos.engine.LoopClock`: when the machine's clock is set, only the next process
-    knows of it.
+    sees it.
     """
 
     def __init__(self, loop: SimulatedLoop, skew_s: float) -> None:
@@ -50,15 +50,15 @@ class Machine:
     """A machine with a program.
 
     Attributes:
-        name: of the plan.
+        name: from the plan.
         jid: its full JID.
         online: it has a session.
         process: its program, if that runs.
         skew_s: by how much its clock is ahead.
         sent: how many stanzas it has sent.
-        cuts: how many connections it has lost otherwise than by its own end.
+        cuts: how many connections it has lost without ending them itself.
         effects: how many effects its programs have begun.
-        random: for what is its own.
+        random: for its own decisions.
     """
 
     def __init__(
@@ -75,9 +75,9 @@ class Machine:
         self.cuts = 0
         self.effects = 0
         self.random = random.Random(f"{seed} {name}")
-        #: By the number of an effect: what happens instead of it.
+        #: By the number of an effect: called in its place.
         self.dies_at: dict[int, Callable[[], None]] = {}
-        #: What happens when a process reads the clock, which was set.
+        #: Called when a process reads the clock that was set.
         self.set_clock: list[Callable[[], None]] = []
         self._starts = 0
         self._resources = 1
@@ -86,24 +86,24 @@ class Machine:
     # -- what a program has ------------------------------------------------
 
     def boot(self) -> None:
-        """Begin, as a new process; there is no session yet."""
+        """Begin as a new process; there is no session yet."""
         raise NotImplementedError
 
     def connected(self) -> None:
-        """There is a session."""
+        """A session has begun."""
 
     def disconnected(self) -> None:
-        """There is none any more."""
+        """The session has ended."""
 
     def receive(self, source: str, body: object) -> None:
-        """Something has come from this full JID."""
+        """A stanza has come from this full JID."""
         raise NotImplementedError
 
     def bounced(self, to: str, body: object, condition: str) -> None:
-        """What was sent to this JID could not be delivered, or perhaps not."""
+        """A stanza to this JID could not be delivered, or perhaps not."""
 
     def peer_came(self, jid: str) -> None:
-        """Somebody is there now."""
+        """A peer has come online."""
 
     def clock(self) -> MachineClock:
         """The clock of a process that starts now."""
@@ -113,7 +113,7 @@ class Machine:
         """The program is about to do something that others will see.
 
         Raises:
-            Killed: it never does.
+            Killed: it is killed instead.
         """
         if self.process is None or self.process is not current():
             raise Killed
@@ -146,7 +146,7 @@ class Machine:
             resource: it comes back under another resource.
 
         Returns:
-            Whether there was one; so do the others here.
+            Whether there was a program; the same for the other methods here.
         """
         process = self.process
         if process is None:
@@ -214,7 +214,7 @@ class Machine:
             self.network.went(self)
 
     def send(self, to: str, body: object) -> None:
-        """Send something, if there is a session. Nobody answers for its arrival."""
+        """Send a stanza, if there is a session. Its arrival is not certain."""
         self.effect()
         if self.online:
             self.network.send(self, to, body)

@@ -1,4 +1,4 @@
-"""What is wrong on purpose with messages; see `mutant`."""
+"""Deliberate faults of the message code; see `mutant`."""
 
 from __future__ import annotations
 

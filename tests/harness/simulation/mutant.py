@@ -1,8 +1,8 @@
-"""What is wrong on purpose: each of these the simulation must find out.
+"""Deliberate faults, each of which the simulation must find.
 
-A mutant is a place of the source, which is there exactly once, and what stands there
-instead. One that survives shows what the simulated world does not see; then the world is
-to be made better, and not this list shorter.
+A mutant is a place in the source, which occurs exactly once, and its replacement. A
+mutant that survives shows a gap of the simulated world; then the world must be
+improved, and not this list shortened.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ __all__ = ["Mutant"]
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """A change for the worse.
+    """A deliberate fault.
 
     Attributes:
         name: for the command.
-        module: where.
-        old: what stands there.
-        new: what stands there instead.
-        breaks: what is not true any more.
-        by: the invariants that it violates; that one of our own assertions fails is no
-            such thing, unless nothing else can.
-        seed: one that has found it out; it is tried first.
+        module: the module of the place.
+        old: the text of the place.
+        new: its replacement.
+        breaks: the rule that does not hold any more.
+        by: the invariants that it violates; a failed assertion of our own does not
+            count, unless nothing else is possible.
+        seed: a seed that has found it; it is tried first.
     """
 
     name: str

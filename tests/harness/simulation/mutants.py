@@ -1,4 +1,4 @@
-"""All that is wrong on purpose; see `mutant`."""
+"""All deliberate faults; see `mutant`."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""Runs the simulation on a source that is wrong on purpose; the files stay as they are.
+"""Runs the simulation with a deliberate fault; the files stay as they are.
 
-A script: it must be there before the module that it changes, so it may import nothing
-of ours. What it is to do stands in stdin, as JSON (see `campaign`): one mutant, and the words of a command to run with it; or several, each to be
-hunted in a process of its own.
+A script: it must run before the module that it changes is imported, so it may import
+nothing of ours. Its task comes from stdin, as JSON (see `campaign`): one mutant, and
+the words of a command to run with it; or several mutants, each to be hunted in a
+process of its own.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ from multiprocessing.connection import wait
 from types import CodeType, ModuleType
 from typing import Any
 
-#: What takes long to import, and has nothing of ours in it.
+#: Modules that are slow to import, and have nothing of ours in them.
 _HEAVY = ("asyncio", "slixmpp", "sqlite3", "argparse", "logging", "random")
 
 _PR_SET_PDEATHSIG = 1
 
 
 class _Mutated(importlib.machinery.SourceFileLoader):
-    """Loads a module with one place in it changed."""
+    """Loads a module with one place changed."""
 
     def __init__(self, name: str, path: str, old: str, new: str) -> None:
         super().__init__(name, path)
@@ -37,7 +38,7 @@ class _Mutated(importlib.machinery.SourceFileLoader):
         self._new = new
 
     def get_code(self, fullname: str) -> CodeType:
-        """Not from the cache, and not into it."""
+        """Neither read from the cache nor written to it."""
         path = self.get_filename(fullname)
         source = self.get_data(path).decode()
         count = source.count(self._old)
@@ -47,7 +48,7 @@ class _Mutated(importlib.machinery.SourceFileLoader):
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Finds the mutated module before anybody else does."""
+    """Finds the mutated module before the usual finders do."""
 
     def __init__(self, mutant: dict[str, Any]) -> None:
         self._mutant = mutant
@@ -73,7 +74,7 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 
 def _hunt(mutant: dict[str, Any], *, first: int, seeds: int) -> dict[str, Any]:
-    """Run seeds until one violates what the mutant is to be found out by."""
+    """Run seeds until one violates an invariant of the mutant."""
     sys.meta_path.insert(0, _Finder(mutant))
     found: dict[str, Any] = {"name": mutant["name"], "runs": seeds, "violation": ""}
     try:
@@ -94,8 +95,8 @@ def _hunt(mutant: dict[str, Any], *, first: int, seeds: int) -> dict[str, Any]:
 
 
 def die_with_parent() -> None:
-    """Do not outlive whoever has started this process, and leave Ctrl-C to him."""
-    # There is no such call elsewhere than on Linux.
+    """End with the parent, and leave Ctrl-C to it."""
+    # Only Linux has this call.
     with contextlib.suppress(AttributeError, OSError):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -104,7 +105,7 @@ def die_with_parent() -> None:
 def _main() -> None:
     die_with_parent()
     order = json.loads(sys.stdin.readline())
-    # The folder of a script comes first, and its modules are not for everybody.
+    # The folder of a script comes first, but its modules must not hide others.
     del sys.path[0]
     mutants = order["mutants"]
     if "words" in order:
@@ -129,7 +130,7 @@ def _main() -> None:
 def _tell(mutant: dict[str, Any], order: dict[str, Any]) -> None:
     die_with_parent()
     found = _hunt(mutant, first=order["first"], seeds=order["seeds"])
-    # One write, or that of another process might come in between.
+    # One write: that of another process must not come in between.
     sys.stdout.write(json.dumps(found) + "\n")
     sys.stdout.flush()
 

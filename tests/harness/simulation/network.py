@@ -1,8 +1,8 @@
-"""A network that loses, doubles, delays and reorders what machines send to each other.
+"""A network that loses, doubles, delays and reorders the stanzas between machines.
 
 It carries anything, and looks into nothing. Between two JIDs stanzas stay in order, as
-in XMPP, but for what is made *late*. Who is not there cannot be reached, and whoever
-sent to him is told so, unless that too gets lost.
+in XMPP, except those that a fault makes *late*. A machine that is not there cannot be
+reached, and its sender is told so, unless that too is lost.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from simulation.plan import STANZA_FAULTS, Fault
 
 __all__ = ["LATENCY_S", "Network"]
 
-#: Between two machines, at least, and how much more it may be.
+#: The delay between two machines: the least, and the random part.
 LATENCY_S = 0.01
 _MORE_S = 0.02
 
-#: Stanzas of a machine that a server may deliver again.
+#: The number of stanzas of a machine that a server may deliver again.
 _KEPT = 8
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Flight:
-    """A stanza on its way, and how often the connections had been cut before."""
+    """A stanza in flight, and how often the connections had been cut before."""
 
     source: Machine
     sender: str
@@ -46,12 +46,12 @@ class Network:
     """All connections, and a server in the middle.
 
     Attributes:
-        there: who can be reached, by full JID.
-        injected: faults that have come to pass, by kind.
-        repeated: whose stanzas were delivered more than once.
-        trace: what has happened, a line each; None: it is not noted.
-        flying: how much is still to arrive.
-        watch_presence: called when somebody has come, or gone (False).
+        there: the machines that can be reached, by full JID.
+        injected: faults that really happened, by kind.
+        repeated: machines with stanzas that were delivered more than once.
+        trace: the events, a line each; None: not recorded.
+        flying: the number of stanzas in flight.
+        watch_presence: called when a machine has come, or left (False).
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Network:
             key = (fault.target, int(fault.at))
             self._faults.setdefault(key, []).append(fault)
         self.repeated: set[str] = set()
-        #: Until when, and what happens when that loses something.
+        #: The end of each partition, and the call when it loses a stanza.
         self._apart: dict[str, tuple[float, Callable[[], None]]] = {}
         self._latest: dict[tuple[str, str], float] = {}
         self._sent: dict[str, deque[_Flight]] = {}
@@ -77,12 +77,12 @@ class Network:
         self.flying = 0
 
     def note(self, who: str, what: object) -> None:
-        """Note what somebody does, if it is wanted."""
+        """Record an action, if wanted."""
         if self.trace is not None:
             self.trace.append(f"{self._loop.time():10.4f} {who:6} {what}")
 
     def mend(self) -> None:
-        """From now on all goes well."""
+        """From now on deliver everything."""
         self._mended = True
         self._apart.clear()
 
@@ -92,15 +92,15 @@ class Network:
         Args:
             name: of the machine.
             seconds: how long.
-            lost: called whenever something does not arrive.
+            lost: called whenever a stanza does not arrive.
         """
         self._apart[name] = self._loop.time() + seconds, lost
 
     def replay(self, name: str, count: int) -> bool:
-        """Deliver again what a machine has sent last, whoever has got it before.
+        """Deliver a machine's last stanzas again, even those that have arrived.
 
-        As a server does that had not heard of its arrival (XEP-0198) when a connection
-        was lost. Returns whether there was anything.
+        A server does so if it had not heard of their arrival (XEP-0198) when a
+        connection was lost. Returns whether there was anything.
         """
         flights = list(self._sent.get(name, ()))[-count:]
         for flight in flights:
@@ -111,21 +111,21 @@ class Network:
     # -- who is there ------------------------------------------------------
 
     def came(self, machine: Machine) -> None:
-        """It has a session."""
+        """A machine has a session now."""
         self.there[machine.jid] = machine
         self.note(machine.name, f"is {machine.jid}")
         for watch in self.watch_presence:
             watch(machine, True)
 
     def went(self, machine: Machine) -> None:
-        """It has none any more."""
+        """A machine has no session any more."""
         self.there.pop(machine.jid, None)
         self.note(machine.name, "is away")
         for watch in self.watch_presence:
             watch(machine, False)
 
     def resources(self, account: str) -> list[Machine]:
-        """Who of an account is there."""
+        """The machines of an account that are there."""
         return [each for jid, each in self.there.items() if bare(jid) == account]
 
     # -- stanzas -----------------------------------------------------------
@@ -169,7 +169,7 @@ class Network:
             self._carry(flight, delay_s + more_s, in_order=more_s == 0.0)
 
     def say_for(self, machine: Machine, to: str, body: object) -> None:
-        """Carry what its server says for a machine that has just gone."""
+        """Carry a server's answer for a machine that has just gone."""
         flight = _Flight(machine, machine.jid, to, body, None, (0, 0), True, late=True)
         self._carry(flight, LATENCY_S)
 
@@ -195,7 +195,7 @@ class Network:
         ):
             return
         if target is None or target.process is None:
-            # Of one that went twice nobody knows how it fared the other time.
+            # Of a stanza that went twice it is not known how it fared the other time.
             if not flight.copy:
                 self._bounce(flight, "service-unavailable")
             return
@@ -206,7 +206,8 @@ class Network:
             self.injected["unsure"] += 1
             self._bounce(flight, "recipient-unavailable")
         if flight.bounce_s is not None:
-            # As ejabberd does with what a connection had got that was lost (XEP-0198).
+            # As ejabberd does with stanzas that a lost connection had received
+            # (XEP-0198).
             self.injected["bounce"] += 1
             target.cut(flight.bounce_s)
             self._bounce(flight, "service-unavailable")

@@ -1,7 +1,7 @@
-"""What a run is made of, all of it explicit: the same plan gives the same run.
+"""The contents of a run, all of it explicit: the same plan gives the same run.
 
-A plan is made of a seed, and can be made smaller: without some of its faults or of its
-work it is a plan as well. That is what makes a failure short (`shrinking`).
+A plan is made from a seed, and can be made smaller: without some of its faults or of
+its work it is a valid plan too. So a failure can be shrunk (`shrinking`).
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ __all__ = [
     "jid_of",
 ]
 
-#: Faults begin in this time, seconds; then all is mended, and everything must end.
+#: Faults begin within this many seconds; then everything is repaired, and all must end.
 TROUBLE_S = 15.0
 
 #: Longer than anything takes: a deadline that comes if nothing else does.
 LONG_S = 300.0
 
-#: More often than anybody tries.
+#: More than any number of attempts.
 ALWAYS = 1_000_000_000
 
 #: Failed deliveries after which an item is dead.
@@ -47,14 +47,15 @@ FAILS_MAX = 3
 #: Hand-overs of a message to a consumer, after which it is parked.
 HANDOVERS_MAX = 3
 
-#: Senders of ours, two devices that know the text alone, receivers, workers, and all.
+#: The numbers of our senders, of devices that know only the proto-XEP, of receivers,
+#: workers, and all.
 SENDERS = ("ann",)
 TEXT_SENDERS = ("bob-1", "bob-2")
 RECEIVERS = ("lamp", "bell")
 WORKERS = ("bee", "wasp")
 MACHINES = (*SENDERS, *TEXT_SENDERS, *RECEIVERS, "hive", "shop", *WORKERS)
 
-#: How each kind of fault reads. {at} is a moment, or the how many-th.
+#: The description of each kind of fault. {at} is a time or a count.
 FAULTS = {
     "lose": "the network loses stanza {at:.0f} of {target}",
     "duplicate": "the network delivers stanza {at:.0f} of {target} twice, the second "
@@ -84,7 +85,7 @@ FAULTS = {
 }
 
 
-#: Those that are about a stanza, and those that have their moment.
+#: Faults that concern a stanza, and faults with a time.
 STANZA_FAULTS = frozenset({"lose", "duplicate", "delay", "late", "unsure", "bounce"})
 TIMED_FAULTS = frozenset(
     {"cut", "partition", "kill", "stop", "jump", "wipe", "leave", "replay"}
@@ -93,13 +94,13 @@ TIMED_FAULTS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Something that goes wrong.
+    """A fault.
 
     Attributes:
         kind: one of FAULTS.
         target: one of MACHINES.
-        at: seconds after the start, or the how many-th stanza, effect or commit.
-        seconds: how long, or by how much; of a disk, how many commits.
+        at: seconds after the start, or the number of the stanza, effect or commit.
+        seconds: how long, or by how much; for a disk, how many commits.
         how: `resource`: it comes back under another resource.
     """
 
@@ -118,18 +119,18 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class PlannedMessage:
-    """A message that an application wants to send.
+    """A message that an application is to send.
 
     Attributes:
-        number: names it.
+        number: identifies it.
         at: when, seconds after the start.
         sender: the machine.
         to: a JID, full or bare.
         level: acknowledged or assured.
         ordered: as for Outbox.submit.
         deadline_s: likewise.
-        withdrawn_s: it is taken back so long after its acceptance; None: it is not.
-        taking_s: how long the receiving application takes it.
+        withdrawn_s: it is withdrawn this long after its acceptance; None: it is not.
+        taking_s: how long the receiving application takes for it.
         fails: how many times a consumer fails on it.
     """
 
@@ -161,10 +162,10 @@ class PlannedMessage:
 
 @dataclass(frozen=True, slots=True)
 class PlannedItem:
-    """An item that is put into the queue.
+    """An item that is to be put into the queue.
 
     Attributes:
-        item_id: names it.
+        item_id: identifies it.
         at: when, seconds after the start.
         works_s: how long a worker works on it.
         fails: how many times a worker fails on it.
@@ -186,20 +187,20 @@ class PlannedItem:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How the machines are set up.
+    """The settings of the machines.
 
     Attributes:
         quota: messages that a receiver holds for one account.
-        window: messages under way to one account.
+        window: messages in flight to one account.
         hold_ttl_s: how long a receiver holds a message.
         lock_s: how long a lock of an item lasts.
         durable_locks: of the workers.
-        shared: both receivers are devices of one account, and both workers.
+        shared: both receivers are devices of one account, and so are both workers.
         consumes: the receivers have a consumer, with effects.
-        handler_after_s: so long after its start the application of a receiver has
-            registered a handler; None: at once.
+        handler_after_s: the application of a receiver registers a handler this long
+            after its start; None: at once.
         sends_only: of the two devices of one account (see `shared`) the second, `bell`,
-            takes no messages.
+            accepts no messages.
         strangers: there are an owner of private queues, and a stranger.
     """
 
@@ -220,11 +221,11 @@ class Plan:
     """A run.
 
     Attributes:
-        seed: decides what is left: latencies, jitter.
+        seed: decides everything else: latencies, jitter.
         settings: of the machines.
-        faults: what goes wrong.
-        messages: what is sent.
-        items: what is published.
+        faults: the faults.
+        messages: to be sent.
+        items: to be published.
     """
 
     seed: int
@@ -235,7 +236,7 @@ class Plan:
 
 
 def jid_of(name: str, settings: Settings) -> str:
-    """The full JID of a machine, as long as it has no reason for another."""
+    """The full JID of a machine, unless it has a reason for another."""
     return {
         "bob-1": "bob@x/1",
         "bob-2": "bob@x/2",

@@ -1,7 +1,8 @@
-"""Makes a plan of a seed: what is sent and published, and what goes wrong with it.
+"""Makes a plan from a seed: messages, items and faults.
 
-Most faults come at random. Some come at the moment of a message or an item, at those
-who have to do with it; and some are patterns, each of faults that do harm together.
+Most faults come at random. Some come at the time of a message or an item, to machines
+that are concerned with it. And some are patterns of several faults that do harm
+together.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def plan_of(seed: int) -> Plan:
         durable_locks=chance.random() < 0.4,
         shared=chance.random() < 0.5,
     )
-    # Both at once is seldom: they share the network alone.
+    # Both at once is rare: they share only the network.
     parts = chance.choice(("messages", "messages", "items", "items", "both"))
     patient = settings.hold_ttl_s == LONG_S
     messages = () if parts == "items" else _messages(chance, settings, patient=patient)
@@ -54,7 +55,7 @@ def plan_of(seed: int) -> Plan:
         faults = [each for each in faults if not _makes_impatient(each)]
     settings, messages = _consumed(seed, settings, messages)
     settings, messages = _without_takers(seed, settings, messages)
-    # By a chance of its own, as well.
+    # By a random draw of its own, as well.
     strangers = random.Random(f"strangers {seed}").random() < 0.3
     settings = replace(settings, strangers=bool(items) and strangers)
     return Plan(
@@ -69,7 +70,10 @@ def plan_of(seed: int) -> Plan:
 def _consumed(
     seed: int, settings: Settings, messages: tuple[PlannedMessage, ...]
 ) -> tuple[Settings, tuple[PlannedMessage, ...]]:
-    """Perhaps with consumers: by a chance of its own, since seeds are written down."""
+    """Perhaps add consumers.
+
+    By a draw of its own, since known seeds must stay the same.
+    """
     chance = random.Random(f"consumers {seed}")
     if chance.random() < 0.5:
         return settings, messages
@@ -82,16 +86,16 @@ def _consumed(
 def _without_takers(
     seed: int, settings: Settings, messages: tuple[PlannedMessage, ...]
 ) -> tuple[Settings, tuple[PlannedMessage, ...]]:
-    """Perhaps nobody takes a message for a while, or a device only sends.
+    """Perhaps no handler takes messages for a while, or a device only sends.
 
-    By a chance of its own, as `_consumed`.
+    By a draw of its own, as in `_consumed`.
     """
     chance = random.Random(f"takers {seed}")
     if not settings.consumes and chance.random() < 0.3:
         settings = replace(settings, handler_after_s=chance.uniform(0.0, 4.0))
     if settings.shared and chance.random() < 0.3:
         settings = replace(settings, sends_only=True)
-        # What is for this device alone would have no end.
+        # Messages to this device alone would have no end.
         bell = jid_of("bell", settings)
         messages = tuple(
             replace(each, to=bare(bell)) if each.to == bell else each
@@ -103,9 +107,9 @@ def _without_takers(
 def _regretted(
     seed: int, messages: tuple[PlannedMessage, ...]
 ) -> tuple[tuple[PlannedMessage, ...], list[Fault]]:
-    """Perhaps many are taken back while they are queued, and that is slow to write.
+    """Perhaps withdraw many messages while they are queued, with slow writes.
 
-    By a chance of its own, as `_consumed`.
+    By a draw of its own, as in `_consumed`.
     """
     chance = random.Random(f"regrets {seed}")
     if not messages or chance.random() < 0.9:
@@ -124,14 +128,14 @@ def _regretted(
 
 
 def _has_no_such_disk(fault: Fault) -> bool:
-    """The shop has none, and that of a worker is a database that takes no time."""
+    """The shop has no disk, and that of a worker is a database that takes no time."""
     if fault.kind == "slow":
         return fault.target in {"shop", *WORKERS}
     return fault.kind in {"full", "error"} and fault.target == "shop"
 
 
 def _makes_impatient(fault: Fault) -> bool:
-    """What is not held any more, or not there, may have no end but its deadline."""
+    """A message that is lost or not held any more may have no end but its deadline."""
     moves = fault.kind == "jump" or fault.how == "resource"
     return moves and fault.target in RECEIVERS
 
@@ -140,7 +144,7 @@ def _messages(
     chance: random.Random, settings: Settings, *, patient: bool
 ) -> tuple[PlannedMessage, ...]:
     ordered = chance.random() < 0.4
-    # Some that go where others go: a window and a quota are of an account.
+    # Some go to the same account: a window and a quota belong to an account.
     lamp, bell = (jid_of(name, settings) for name in RECEIVERS)
     targets = chance.sample((lamp, lamp.partition("/")[0], bell), 2)
     longest = None if patient else LONG_S
@@ -192,7 +196,7 @@ def _faults(
     machines = [*SENDERS * 2, *TEXT_SENDERS, *RECEIVERS * 2] if messages else []
     machines += ["hive", "hive", "shop", *WORKERS] if items else []
     wipes = chance.random() < 0.35
-    # Now and then a quiet world: few faults find what many hide.
+    # Sometimes a quiet world: a few faults find bugs that many faults hide.
     busy = chance.choice((0, 4, 10, 20))
     makers = (_stanza, _stanza, _timed, _effect, _disk)
     faults = []
@@ -227,7 +231,7 @@ def _about_message(
 def _strikes(
     chance: random.Random, parties: tuple[str, ...], moment: float, *, wipes: bool
 ) -> list[Fault]:
-    """A few at once, at those who have to do with it."""
+    """A few faults at once, to machines that are concerned with it."""
     return [
         _timed(
             chance,
@@ -254,7 +258,7 @@ def _amnesia(
 def _drought(
     chance: random.Random, message: PlannedMessage, settings: Settings
 ) -> list[Fault]:
-    """What is held ends before it can be released, and then comes again."""
+    """A held message expires before it can be released, and then comes again."""
     at, ttl_s = message.at + chance.uniform(0.03, 0.08), min(settings.hold_ttl_s, 4.0)
     return [
         Fault("partition", message.sender, at, ttl_s + chance.random()),
@@ -263,7 +267,7 @@ def _drought(
 
 
 def _slowness(chance: random.Random, message: PlannedMessage) -> list[Fault]:
-    """The sender's disk takes its time, for long, or until the sender dies."""
+    """The sender's disk is slow, for long, or until the sender dies."""
     first, commits = chance.randrange(1, 12), chance.choice((1, 2, 6))
     faults = [
         Fault("slow", message.sender, commit, chance.uniform(0.1, 1.0))
@@ -290,13 +294,13 @@ def _about_item(
 
 
 def _silence(chance: random.Random, item: PlannedItem) -> list[Fault]:
-    """The service does what it is asked, and is not heard of for a long time."""
+    """The service does its work, but nothing of it is heard for a long time."""
     at = item.at + chance.choice((0.0, item.works_s)) + chance.uniform(0.02, 0.15)
     return [Fault("partition", "hive", at, chance.uniform(10.0, 14.0))]
 
 
 def _stale(chance: random.Random, item: PlannedItem, settings: Settings) -> list[Fault]:
-    """What a worker asked for comes when its lock has ended, and it has a new one."""
+    """A worker's request arrives when its lock has ended, and it has a new one."""
     worker, other = chance.sample(WORKERS, 2)
     at = item.at + item.works_s + chance.uniform(0.03, 0.08)
     again_at = at + settings.lock_s + chance.uniform(0.1, 4.0)
@@ -318,7 +322,7 @@ def _receivers(message: PlannedMessage, settings: Settings) -> list[str]:
 
 def _stanza(chance: random.Random, target: str, *, wipes: bool) -> Fault:
     kinds = ["lose", "lose", "delay", "duplicate", "unsure"]
-    # By the text alone, an old stanza that comes late is a new message.
+    # By the proto-XEP, an old stanza that comes late is a new message.
     kinds += ["late", "late", "duplicate"] if target not in TEXT_SENDERS else []
     kind = chance.choice(kinds)
     seconds = _seconds(chance)

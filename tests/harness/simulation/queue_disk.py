@@ -1,4 +1,4 @@
-"""The disk of a queue service, as dictionaries: what `qos.stores.queue_store` writes, plainly.
+"""The disk of a queue service as dictionaries, for `qos.stores.queue_store`.
 
 It applies changes as the tables do, and decides nothing.
 """
@@ -35,14 +35,14 @@ __all__ = ["QueueDisk"]
 
 @dataclass
 class QueueDisk:
-    """What is on disk.
+    """The contents of the disk.
 
     Attributes:
         nodes: by name.
         subscriptions: by node and JID.
-        items: by seq, in whatever state.
-        payloads: theirs.
-        ended: what is remembered, by node, id, token and seq.
+        items: by seq, in any state.
+        payloads: of the items.
+        ended: the remembered ends, by node, id, token and seq.
         last_seq: the largest that was ever there.
     """
 
@@ -100,7 +100,7 @@ class QueueDisk:
     def all_ended(
         self, node: str, item_ids: Sequence[str], *, since: float = -math.inf
     ) -> dict[str, list[EndedItem]]:
-        """What is remembered of the items that had these ids, by id."""
+        """The remembered ends of items with these ids, by id."""
         found: dict[str, list[EndedItem]] = {}
         for (at, item_id, *_), each in self.ended.items():
             if at == node and item_id in item_ids and each.ended_at > since:
@@ -110,7 +110,7 @@ class QueueDisk:
     def settled(
         self, node: str, tokens: Sequence[tuple[str, str]]
     ) -> dict[str, EndedItem]:
-        """What was ended with these tokens, each with its item's id, by id."""
+        """The ends with these tokens, each with its item's id, by id."""
         return {
             item_id: each
             for (at, item_id, token, _), each in self.ended.items()
@@ -118,19 +118,19 @@ class QueueDisk:
         }
 
     def live(self, node: str) -> list[Item]:
-        """What is available or locked, by seq."""
+        """The available and locked items, by seq."""
         found = [item for item in self.items.values() if item.node == node]
         found = [item for item in found if item.state is not ItemState.ARCHIVED]
         return sorted(found, key=lambda item: item.seq)
 
     def archived(self, node: str, outcome: ItemOutcome) -> list[Item]:
-        """What is kept after this outcome, by seq."""
+        """The archived items with this outcome, by seq."""
         found = [item for item in self.items.values() if item.node == node]
         found = [item for item in found if item.outcome is outcome]
         return sorted(found, key=lambda item: item.seq)
 
     def start(self) -> QueueContents:
-        """What a service is told when it starts."""
+        """The contents that a service gets when it starts."""
         dead = {
             name: len(self.archived(name, ItemOutcome.REJECTED)) for name in self.nodes
         }

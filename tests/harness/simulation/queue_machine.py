@@ -1,4 +1,4 @@
-"""The machine of the queue service: the real engine, and what goes over the network."""
+"""The machine of the queue service: the real engine, with stanzas over the network."""
 
 from __future__ import annotations
 
@@ -47,17 +47,17 @@ __all__ = [
     "Sent",
 ]
 
-#: The service, the queue of the workers, and who owns it.
+#: The service, the queue of the workers, and its owner.
 HIVE = "hive@x/1"
 NODE = "orders"
 BOSS = "boss@x"
 
-#: So few that a stranger has all that he gets at once.
+#: So few that a stranger gets all his nodes at once.
 _BOUNDS = QueueBounds(
     nodes_per_account=4, nodes_per_domain=5, nodes=12, own_domains=frozenset({"x"})
 )
 
-#: Longer than any clock is set forward: a worker can always ask what became of an item.
+#: Longer than any clock is set forward: a worker can always ask about an item.
 _MEMORY_S = 24 * 3600
 
 
@@ -101,7 +101,7 @@ class Ping:
 
 
 class Hive(Machine):
-    """Serves the queue of the workers, and whatever others create."""
+    """Serves the queue of the workers, and the queues that others create."""
 
     def __init__(
         self,
@@ -153,7 +153,7 @@ class Hive(Machine):
 
     @property
     def engine(self) -> QueueEngine:
-        """Of the process that runs."""
+        """The engine of the present process."""
         assert self._engine is not None
         return self._engine
 

@@ -1,4 +1,4 @@
-"""What is wrong on purpose with queues and workers; see `mutant`."""
+"""Deliberate faults of queues and workers; see `mutant`."""
 
 from __future__ import annotations
 

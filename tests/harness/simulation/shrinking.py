@@ -1,7 +1,7 @@
-"""Makes a plan that fails as small as it can be: what is left is what matters.
+"""Makes a failing plan as small as possible, so that only its essentials are left.
 
 Delta debugging (Zeller and Hildebrandt 2002): leave out halves, then quarters, and so
-on, as long as the same invariant is violated; first of the faults, then of the work. In
+on, as long as the same invariant is violated; first of the faults, then of the work. At
 the end no single one of them can be left out.
 """
 
@@ -23,7 +23,7 @@ def shrink(plan: Plan, invariant: str) -> Plan:
     """The smallest plan found that violates the same invariant.
 
     Args:
-        plan: that does.
+        plan: a plan that violates it.
         invariant: the name of its function.
     """
 
@@ -31,7 +31,7 @@ def shrink(plan: Plan, invariant: str) -> Plan:
         return any(each.invariant == invariant for each in run(smaller).violations)
 
     before = None
-    while before != plan:  # without a message a fault may matter no more
+    while before != plan:  # without a message a fault may not matter
         before = plan
         for part in ("faults", "messages", "items"):
             plan = _smaller(plan, part, fails)
@@ -48,11 +48,11 @@ def _smaller(plan: Plan, part: str, fails: Callable[[Plan], bool]) -> Plan:
 def minimal(
     parts: tuple[T, ...], fails: Callable[[tuple[T, ...]], bool]
 ) -> tuple[T, ...]:
-    """Some of the parts that still fail, and none of which can be left out.
+    """A part of the parts that still fails, and of which none can be left out.
 
     Args:
-        parts: that fail.
-        fails: whether these do.
+        parts: fail together.
+        fails: whether these parts fail.
     """
     if not parts or fails(()):
         return ()

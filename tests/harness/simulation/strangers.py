@@ -1,9 +1,9 @@
-"""An owner with a private queue, and a stranger who takes what he can get.
+"""An owner with a private queue, and a stranger who takes all that he can get.
 
-The owner's dead letters go to a queue that is open at first, then private, then deleted.
-The stranger names it as the dead-letter node of a queue of his own, makes the owner a
-co-owner of that, lets items die there; creates queues until he is refused; and takes the
-name of the owner's queue as soon as that is free.
+The owner's dead letters go to a queue that is open at first, then private, then
+deleted. The stranger names that queue as the dead-letter node of a queue of his own,
+makes the owner a co-owner of his queue, and lets items die there. He creates queues
+until he is refused, and takes the name of the owner's queue as soon as that is free.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ _LETTERS, _VAULT, _TRAP = "letters", "vault", "trap"
 _OPEN = {"pubsub#access_model": "open", "pubsub#publish_model": "open"}
 _CLOSED = {"pubsub#access_model": "whitelist", "pubsub#publish_model": "publishers"}
 
-#: What is published there dies at once, and goes to the dead letters.
+#: Items that are published there die at once, and become dead letters.
 _DYING = {"queue#ttl": "0.1", "queue#dead_letter_node": _LETTERS}
 
 _ANSWER_S = 2.0
 _AGAIN_S = 0.5
 
-#: Attempts at something; enough for every fault but those that last to the end.
+#: The number of attempts; enough for every fault except those that last to the end.
 _TRIES = 30
 
 
 class _Scripted(Asker):
-    """Asks for one thing after the other, once; nothing ever happens to it."""
+    """Makes a list of requests, one after the other; has no faults."""
 
     def boot(self) -> None:
         """See Machine."""
@@ -55,7 +55,7 @@ class _Scripted(Asker):
         raise NotImplementedError
 
     async def _ask(self, request: Request) -> str:
-        """Ask until there is an answer of the service: `ok`, or a condition."""
+        """Repeat a request until the service answers: `ok`, or a condition."""
         condition = ""
         for _ in range(_TRIES):
             try:
@@ -81,7 +81,7 @@ class _Scripted(Asker):
 
 
 class Owner(_Scripted):
-    """Has a queue whose dead items are nobody else's."""
+    """An owner of a queue whose dead items belong to nobody else."""
 
     async def _script(self) -> None:
         if await self._ask(Create(_LETTERS, _OPEN)) != "ok":
@@ -101,7 +101,7 @@ class Owner(_Scripted):
 
 
 class Stranger(_Scripted):
-    """Takes what he can get."""
+    """A stranger who takes all that he can get."""
 
     async def _script(self) -> None:
         await asyncio.sleep(0.3)

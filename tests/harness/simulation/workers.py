@@ -1,7 +1,7 @@
-"""A machine with a worker: the real one, its effects in a real database.
+"""A machine with a worker: the real one, with effects in a real database.
 
-What is not real is the stream. `SimulatedQueueing` is `XEP_0254` without XML: it asks
-with the requests that the service reads, and gives the worker the events that it sends.
+Only the stream is not real. `SimulatedQueueing` is `XEP_0254` without XML: it makes the
+requests that the service reads, and gives the worker the events that the service sends.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ from xep_0254.queueing import XEP_0254
 
 __all__ = ["SimulatedQueueing", "WorkerMachine"]
 
-#: How often a worker subscribes anew, which brings events that were lost.
+#: How often a worker subscribes again, which brings lost events.
 _RESUBSCRIBE_S = 60.0
 
 _GRACE_S = 1.0
 
 
 class SimulatedQueueing(XEP_0254):
-    """Asks the simulated service."""
+    """Sends requests to the simulated service."""
 
     def __init__(self, client: _Client, asking: Asking) -> None:
         super().__init__(None, {"timeout_s": 5.0})
@@ -197,7 +197,7 @@ class _Bound:
 
 
 class _Client:
-    """What a worker sees of a slixmpp client."""
+    """The part of a slixmpp client that a worker uses."""
 
     is_component = False
 
@@ -208,7 +208,7 @@ class _Client:
 
     @property  # type: ignore[misc]  # as Mock(spec) does it
     def __class__(self) -> type[ClientXMPP]:  # type: ignore[override]  # likewise
-        """A client to isinstance(): the worker checks its arguments."""
+        """It passes isinstance() as a client: the worker checks its arguments."""
         return ClientXMPP
 
     @property
@@ -228,7 +228,7 @@ class _Client:
 class _Database(sqlite3.Connection):
     """A database in which each beginning and end of a transaction is an effect.
 
-    And a commit of the disk, which may fail.
+    Each is also a commit of the disk, which may fail.
     """
 
     machine: WorkerMachine | None = None
@@ -282,7 +282,7 @@ class WorkerMachine(Asker):
         self._worker: Worker | None = None
 
     def close(self) -> None:
-        """Let go of the database."""
+        """Close the database."""
         self._db.close()
 
     def boot(self) -> None:
@@ -307,8 +307,8 @@ class WorkerMachine(Asker):
     async def _work(self, worker: Worker) -> None:
         with contextlib.suppress(sqlite3.Error):
             await worker.run(self._handle)
-        # It has been asked to stop, or has given up, as it may when it cannot use its
-        # database: whoever runs it starts it again.
+        # The worker was asked to stop, or has given up, as it may without its database:
+        # it is started again.
         self.loop.outside(0.0, lambda: self.kill(_GRACE_S))
 
     async def _handle(self, job: Job) -> None:
@@ -321,7 +321,7 @@ class WorkerMachine(Asker):
             effects.execute("INSERT INTO done VALUES (?)", (job.id,))
 
     def leave(self) -> bool:
-        """Ask the worker to stop, in good order; returns whether it runs."""
+        """Ask the worker to stop normally; returns whether it runs."""
         if self.process is None or self._worker is None:
             return False
         self.process.start(self._worker.stop)
@@ -344,13 +344,13 @@ class WorkerMachine(Asker):
         super().receive(source, body)
 
     def committed(self) -> None:
-        """Something is in the database for good."""
+        """A commit of the database is final."""
         rows = sqlite3.Connection.execute(self._db, "SELECT item FROM done").fetchall()
         done = Counter(str(item) for (item,) in rows)
         self._book.done(self.name, done)
 
     def left(self) -> list[str]:
-        """What has not ended, in words."""
+        """The items that have not ended, in words."""
         tables = "SELECT 1 FROM sqlite_master WHERE name = 'xmpp_qos_prepared'"
         if not sqlite3.Connection.execute(self._db, tables).fetchall():
             return []

@@ -1,7 +1,7 @@
-"""One run: the machines of a plan, what goes wrong with them, and whether all ends well.
+"""One run: the machines of a plan, its faults, and the check that everything ends.
 
-For a while there is work and trouble. Then all is mended: every machine runs, under its
-first resource, and nothing is lost any more. Everything must end then.
+For a while there is work and trouble. Then everything is repaired: every machine runs,
+under its first resource, and no stanza is lost any more. Everything must end then.
 """
 
 from __future__ import annotations
@@ -44,32 +44,32 @@ from simulation.workers import WorkerMachine
 
 __all__ = ["Result", "World", "run"]
 
-#: When a world begins; any moment would do.
+#: The start time of a world; any time would do.
 _BEGIN_S = 1_000_000.0
 
-#: How long it may take until all has ended after it was mended. What was held for an
+#: The time within which all must end after the repair. A message that was held for an
 #: hour since a clock was set back takes that hour.
 _END_S = 5 * 3600.0
 
-#: When nothing is on its way, and nothing happens for so long, nothing more will come.
+#: When nothing is in flight, and nothing happens for this long, nothing more will come.
 _CALM_S = 2.0
 
-#: A run that takes more steps than this goes in circles.
+#: A run that takes more steps than this runs in circles.
 _STEPS_MAX = 30_000
 
 
 @dataclass(slots=True)
 class Result:
-    """What came of a run.
+    """The result of a run.
 
     Attributes:
         plan: that was run.
-        violations: in the order of their coming; a run ends with the first.
+        violations: in order; a run ends with the first.
         seconds: of virtual time.
-        messages: that were accepted.
-        items: that were published.
-        faults: that have come to pass, by kind.
-        trace: what has happened, if that was wanted.
+        messages: accepted messages.
+        items: published items.
+        faults: faults that really happened, by kind.
+        trace: the events, if wanted.
     """
 
     plan: Plan
@@ -89,7 +89,7 @@ def run(plan: Plan, *, traced: bool = False) -> Result:
 
 @contextmanager
 def _quiet(seed: int) -> Iterator[None]:
-    """Nothing of what goes wrong is logged, and what is random comes from the seed."""
+    """The logs of expected errors are off, and random values come from the seed."""
     state, disabled = random.getstate(), logging.root.manager.disable
     random.seed(seed)
     logging.disable(logging.CRITICAL)
@@ -152,7 +152,7 @@ class World:
         self.network.watch_presence.append(self._presence)
         self._steps = 0
         self._came: set[int] = set()
-        # What each end had done when it was looked at.
+        # The number of effects of each end when it was last checked.
         self._seen: dict[str, int] = {}
 
     def run(self) -> Result:
@@ -181,7 +181,7 @@ class World:
     # -- steps -------------------------------------------------------------
 
     def _go(self, *, until_s: float) -> bool:
-        """Go on until then; False: there is nothing more to come."""
+        """Continue until this time; False: there is nothing more to come."""
         while not self.book.violations and self.loop.time() < until_s:
             if not self._step():
                 return False
@@ -213,7 +213,7 @@ class World:
             disk.slow = lambda _commit: 0.0
 
     def _finish(self) -> None:
-        """Until nothing is left, and what is late, or comes again, has come."""
+        """Until nothing is left, and late or repeated stanzas have come."""
         until_s, left, more = self.loop.time() + _END_S, self._left(), True
         while not self.book.violations and (left or (more and not self._is_calm())):
             for end in self.ends.values():
@@ -230,7 +230,7 @@ class World:
         return not (self.network.flying or soon)
 
     def _left(self) -> list[str]:
-        """What has not ended, in words."""
+        """Everything that has not ended, in words."""
         found = [words for end in self.ends.values() for words in end.left()]
         found += [words for worker in self.workers.values() for words in worker.left()]
         return found + self.book.left() + self.items.left()
@@ -271,7 +271,7 @@ class World:
             self._count(fault)
 
     def _hits(self, fault: Fault, machine: Machine) -> bool:
-        """Do it; whether that has made a difference at once."""
+        """Inject a fault; returns whether it made a difference at once."""
         match fault.kind:
             case "kill" | "die":
                 moves = fault.how == "resource"
@@ -304,7 +304,7 @@ class World:
         self._count(fault)
 
     def _count(self, fault: Fault) -> None:
-        """It has come to pass; for the first time, perhaps."""
+        """Count a fault that really happened, perhaps for the first time."""
         if id(fault) not in self._came:
             self._came.add(id(fault))
             self.network.injected[fault.kind] += 1
@@ -321,7 +321,7 @@ class World:
         return None
 
     def _takes(self, faults: list[Fault], commit: int) -> float:
-        """How much longer than others; as the last of the plan has it."""
+        """How much longer it takes; the last one in the plan counts."""
         for fault in reversed(faults):
             if int(fault.at) == commit:
                 self._count(fault)
@@ -329,7 +329,7 @@ class World:
         return 0.0
 
     def _presence(self, machine: Machine, came: bool) -> None:
-        """Those who send messages learn who has come, and the service who has gone."""
+        """Senders of messages hear of arrivals, and the service of departures."""
         jid = machine.jid
         if isinstance(machine, WorkerMachine) and not came:
             self.network.say_for(machine, HIVE, Presence(available=False))
