@@ -1,5 +1,6 @@
 """What we ship is what we meant to ship, and importing it costs what it must."""
 
+import re
 import subprocess
 import sys
 import tarfile
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
+HARNESS = ROOT / "tests" / "harness"
 
 
 def wheel_packages() -> list[str]:
@@ -116,3 +118,39 @@ def test_a_part_for_tests_is_imported_when_it_is_asked_for(tmp_path: Path) -> No
     assert "qos.testing.server" not in modules
     modules = modules_after("from qos.testing import LoopbackServer", tmp_path)
     assert "qos.testing.server" in modules
+
+
+def test_what_tries_to_break_it_is_not_shipped(tmp_path: Path) -> None:
+    """Nobody who installs the library needs the simulation or its like."""
+    harness = [path for path in ROOT.glob("tests/harness/**/*.py") if path.read_bytes()]
+    kinds = {"simulation", "campaign", "mutant", "mutants", "power_cut"}
+    roots = "|".join({path.relative_to(HARNESS).parts[0] for path in harness})
+    imported = re.compile(
+        rf"^(?:from|import) ({roots.replace('.py', '')})\b", re.MULTILINE
+    )
+    theirs = {path.read_bytes() for path in harness}
+    assert len(theirs) > 30
+    with zipfile.ZipFile(build("wheel", tmp_path)) as wheel:
+        for name in wheel.namelist():
+            assert not kinds & {*Path(name).parts, Path(name).stem}, name
+            content = wheel.read(name)
+            assert content not in theirs, name
+            if name.endswith(".py"):
+                assert not imported.search(content.decode()), name
+
+
+def test_an_index_would_take_what_is_built(tmp_path: Path) -> None:
+    """The metadata can be shown, and the wheel has no file that it should not have."""
+    for target in ("wheel", "sdist"):
+        built = build(target, tmp_path / target)
+        check = ("twine", "check", "--strict", str(built))
+        subprocess.run((sys.executable, "-m", *check), check=True)
+    (wheel,) = (tmp_path / "wheel").iterdir()
+    checker = Path(sys.executable).parent / "check-wheel-contents"
+    subprocess.run((checker, "--config", ROOT / "pyproject.toml", wheel), check=True)
+
+
+def test_a_command_does_not_pay_for_the_completion(tmp_path: Path) -> None:
+    """It is a script that is made once."""
+    modules = modules_after("import qos.cli.entry", tmp_path)
+    assert not modules & {"shtab", "qos.cli.completion"}

@@ -45,6 +45,7 @@ COMMANDS = {
     "bench": "measure speed and cost, of messages or of an audit",
     "synth": "make journals with known anomalies, to try an audit",
     "demo": "show the three levels over a bad link, a queue and an audit; no server",
+    "completion": "print a script that completes words of this command in a shell",
 }
 
 _DESCRIPTION = (

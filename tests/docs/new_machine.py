@@ -14,7 +14,7 @@ from packaging.requirements import Requirement
 ROOT = Path(__file__).parents[2]
 
 #: What pip would load from the network: these, and what they need.
-_WANTED = ("slixmpp", "aiofiles", "hatchling")
+_WANTED = ("slixmpp", "aiofiles", "shtab", "hatchling")
 
 
 def run_on_new_machine(folder: Path, *command: str, timeout_s: float) -> str:
