@@ -1,6 +1,6 @@
 """The contract of a store.
 
-A store keeps the records of one endpoint: its outbox (`Outgoing`), what it
+A store keeps the records of one endpoint: its outbox (`Outgoing`), the messages that it
 holds for others (`Incoming`), and a few named values. It decides nothing.
 `qos.testing.store_contract` is this contract as tests.
 """
@@ -43,8 +43,9 @@ __all__ = [
     "stored",
 ]
 
-#: What is stored of a record, in the order of its class. The rest lives in
-#: memory and starts afresh. A field added here needs a migration in each store.
+#: The stored fields of a record, in the order of its class. The others are only in
+#: memory, and have their defaults after a restart. A field added here needs a migration
+#: in each store.
 OUTGOING_FIELDS = (
     "msg_id",
     "seq",
@@ -83,10 +84,10 @@ INCOMING_FIELDS = (
     "rejection",
 )
 
-#: All of it, in this order.
+#: All fields, in this order.
 ENDED_FIELDS = tuple(each.name for each in fields(Ended))
 
-#: What SQLite can bind to the parameters of a statement.
+#: Values that SQLite can bind to the parameters of a statement.
 Value: TypeAlias = int | float | str | bytes | None
 Parameters: TypeAlias = Sequence[Value] | Mapping[str, Value]
 
@@ -96,7 +97,7 @@ _Record = TypeVar("_Record", Outgoing, Incoming)
 
 @dataclass(frozen=True, slots=True)
 class Remember:
-    """Keep a named value (the resource last bound, say)."""
+    """Keep a named value, such as the resource that was last bound."""
 
     name: str
     value: str
@@ -104,11 +105,11 @@ class Remember:
 
 @dataclass(frozen=True, slots=True)
 class ForgetEnded:
-    """Forget how messages have ended: those that did so long ago, or are old.
+    """Forget outcomes that are too old or too many.
 
     Attributes:
-        before: those that ended at this moment or before it.
-        below: those whose seq is smaller.
+        before: those that ended at this time or before it.
+        below: those with a smaller seq.
     """
 
     before: float
@@ -124,14 +125,13 @@ class Contents:
 
     Attributes:
         outgoing: the messages in state offered or releasing, by seq.
-        queued: how many are queued for each flow (`Outgoing.flow`); no flow
-            that has none.
-        outbox_messages: how many messages the outbox holds, in whatever state.
+        queued: how many are queued for each flow (`Outgoing.flow`); a flow without any
+            is left out.
+        outbox_messages: how many messages the outbox holds, in any state.
         outbox_bytes: the sum of their sizes.
-        next_seq: one more than the largest seq that was ever there at the end
-            of a commit.
-        incoming: every record of a received message, in the order of
-            `changed_at`, then of `key`.
+        next_seq: one more than the largest seq that was there at the end of any commit.
+        incoming: every record of a received message, in the order of `changed_at`, then
+            of `key`.
         remembered: the named values.
     """
 
@@ -148,22 +148,22 @@ class Journal(Protocol):
     """The methods of a journal that a store calls; see `qos.stores.group_commit`."""
 
     def commit_wanted(self) -> None:
-        """There will be a commit."""
+        """Note that there will be a commit."""
 
     def commit_begins(self) -> Callable[[], None] | None:
-        """It is put together: of all that was noted before.
+        """Note that a commit begins, with everything that was noted before.
 
         Returns:
-            What gives that to the kernel. To be called before the commit, by whatever
-            thread; it raises nothing. None: the kernel has it.
+            A function that gives that to the kernel. It is called before the commit,
+            from any thread, and raises nothing. None: the kernel has it already.
         """
 
     def commit_ended(self, *, idle: bool) -> None:
-        """Whether it succeeded or failed; idle: and no other is wanted."""
+        """Note that a commit has ended, well or not; idle: no other is wanted."""
 
 
 class NoJournal:
-    """The `Journal` of a store that has none."""
+    """A null journal, for a store without one."""
 
     def commit_wanted(self) -> None:
         """Nothing to do."""
@@ -176,25 +176,27 @@ class NoJournal:
 
 
 class Transaction(Protocol):
-    """A transaction of an application in the file of a store, with what the store writes.
+    """A transaction of an application in the file of a store, with a store's write.
 
     It begins with the first statement, and ends by `write` or `rollback`. Until then
-    nothing else is written into the store: what others write waits, and what the code
-    that has it open writes fails, since that would wait for ever.
+    nothing else is written into the store: writes of others wait. A write by the code
+    that has the transaction open fails, since it would wait for ever.
     """
 
     @property
     def is_open(self) -> bool:
-        """Whether it has begun, and not ended."""
+        """Whether the transaction has begun, and has not ended."""
 
     async def begin(self) -> None:
-        """Begin it, if it has not begun: as its first statement does.
+        """Begin the transaction, if it has not begun.
 
-        A write into the store that is made in a context in which it was begun, or has
-        executed something, is refused while it is open: it would wait for its own end.
+        Its first statement does the same.
+
+        While the transaction is open, a store write from a context that began it, or
+        executed something in it, is refused: the write would wait for its own end.
 
         Raises:
-            LocalProtocolError: it has ended.
+            LocalProtocolError: the transaction has ended.
             StoreError: the store is not open.
         """
 
@@ -204,36 +206,36 @@ class Transaction(Protocol):
         """Execute one statement, and return its rows.
 
         Raises:
-            LocalProtocolError: it is about transactions, or would change what is the
-                store's own; or this transaction has ended.
+            LocalProtocolError: it is about transactions, or would change the store's
+                own data; or this transaction has ended.
             StoreError: the store is not open.
             sqlite3.Error: it fails.
         """
 
     def write(self, changes: Sequence[Change]) -> asyncio.Future[None] | None:
-        """Commit, with these changes of the store: all of it or nothing. As Store's."""
+        """Commit, with these changes of the store, all or nothing; as Store.write."""
 
     def rollback(self) -> None:
-        """Undo it all. No harm if it has ended, or not begun."""
+        """Undo everything. Harmless if the transaction has ended, or has not begun."""
 
 
 class Store(Protocol):
     """Keeps the records of one endpoint.
 
-    A message of the outbox is known by its seq (`find_outgoing` finds it by its
-    msg_id), a received one by its key. To save one anew replaces it, to forget
-    one that is not there does nothing. What is read back is what `stored` leaves
-    of what was written.
+    A message of the outbox is identified by its seq (`find_outgoing` finds it by its
+    msg_id), a received one by its key. Saving a record again replaces it; forgetting
+    one that is not there does nothing. A record that is read back has only the fields
+    that `stored` keeps.
 
     Used by one thread, that of the event loop; only `open` may run elsewhere.
 
     Attributes:
-        url: how the user names it: `memory:`, `files:DIR`, `sqlite:PATH`.
-        store_id: random, made with the store and kept as long as it lives (a
-            memory store: until it is closed). Valid once it is open.
-        durable: whether what is written survives the process.
-        journal: what is written before each commit, if there is one: so the store
-            never remembers what the journal does not (`qos.stores.group_commit`).
+        url: the name for users: `memory:`, `files:DIR`, `sqlite:PATH`.
+        store_id: random, made with the store and kept as long as it lives (a memory
+            store: until it is closed). Valid once it is open.
+        durable: whether its contents survive the process.
+        journal: written before each commit, if there is one, so that the store never
+            has a change that the journal does not have (`qos.stores.group_commit`).
     """
 
     url: str
@@ -242,31 +244,30 @@ class Store(Protocol):
     journal: Journal | None
 
     def open(self) -> Contents:
-        """Open or create the store, and say what it holds.
+        """Open or create the store, and return its contents.
 
-        Blocks; a matter of milliseconds unless the outbox is very long. A store
-        that was closed may be opened again.
+        Blocks; a matter of milliseconds unless the outbox is very long. A closed store
+        may be opened again.
 
         Raises:
-            StoreInUse: another process, or another store object of this one,
-                has it open.
-            StoreTooNew, StoreDamaged, StoreReadOnly, StoreFull, StoreError:
-                as they say; the store is left as it was.
+            StoreInUse: another process, or another store object of this one, has it
+                open.
+            StoreTooNew, StoreDamaged, StoreReadOnly, StoreFull, StoreError: as they
+                say; the store is left as it was.
         """
 
     def write(self, changes: Sequence[Change]) -> asyncio.Future[None] | None:
-        """Write the changes, all or none, after all that was written before.
+        """Write the changes, all or none, after all earlier writes.
 
         Returns:
-            None when they are already as safe as this store makes anything, or
-            a future that is done when they are on disk. It fails with a
-            StoreError; then none of the changes was made, and the next write
-            may succeed. (The one exception: when the disk fails to confirm what
-            is already in place, a store of files refuses every write until it
-            is opened again, and shows then what is there.) The future is shared
-            by all that went into one commit, and cannot be cancelled. Where code
-            writes that has a transaction of this store open, which the write would
-            have to wait for, it has failed already.
+            None if they are already as safe as this store makes anything, or a future
+            that is done when they are on disk. It may fail with a StoreError; then none
+            of the changes was made, and the next write may succeed. (One exception: if
+            the disk does not confirm changes that are already in place, a store of
+            files refuses every write until it is opened again, and then shows what is
+            there.) All writes of a commit share the future, which cannot be cancelled.
+            If the code that writes has a transaction of this store open, for which the
+            write would have to wait, the future has failed already.
 
         Raises:
             StoreError: it is not open.
@@ -276,26 +277,26 @@ class Store(Protocol):
         """A transaction for an application; None: this store has none."""
 
     async def close(self) -> None:
-        """Finish what was written, then let go of the store.
+        """Finish all writes, then let go of the store.
 
-        May be repeated. What cannot be written any more fails its own future.
+        May be repeated. A write that is not possible any more fails its own future.
         """
 
     def queued(self, flow: str, *, after: int, limit: int) -> list[Outgoing]:
         """The queued messages of a flow with seq > after, by seq.
 
-        Sees what has been committed, which may be a moment before the future of
-        its write is done. One that cannot be read is logged and left out, so that the
-        others go on.
+        It sees committed data, which may be a moment before the future of the write is
+        done. A message that cannot be read is logged and left out, so that the others
+        go on.
 
         Raises:
-            StoreError: as for all that follow; it is not open, or damaged.
+            StoreError: as for all methods below; the store is not open, or damaged.
         """
 
     def expiring(self, now: float, *, limit: int) -> list[Outgoing]:
-        """Queued messages whose `expires_at` is at or before now, earliest first.
+        """Queued messages whose `expires_at` is not after now, earliest first.
 
-        One that cannot be read is left out, as in `queued`.
+        A message that cannot be read is left out, as in `queued`.
         """
 
     def next_expiry(self) -> float | None:
@@ -304,18 +305,18 @@ class Store(Protocol):
     def outgoing(self) -> Iterator[Outgoing]:
         """The whole outbox, by seq.
 
-        Between two steps the store may change; what is not there any more when
-        its turn comes is left out.
+        The store may change between two steps; a message that is gone when its turn
+        comes is left out.
         """
 
     def find_outgoing(self, msg_id: str) -> Outgoing | None:
-        """The message with this id, in whatever state."""
+        """The message with this id, in any state."""
 
     def ended(self, msg_id: str | None = None) -> Iterator[Ended]:
-        """How messages have ended, as far as that is kept, by seq.
+        """The ends of messages, as far as they are kept, by seq.
 
         Args:
-            msg_id: of those with this id alone; there may be several.
+            msg_id: only those with this id; there may be several.
         """
 
     def incoming(self) -> Iterator[Incoming]:
@@ -323,12 +324,12 @@ class Store(Protocol):
 
 
 def is_kept(ended: Ended, change: ForgetEnded) -> bool:
-    """Whether this stays."""
+    """Whether this end stays."""
     return ended.ended_at > change.before and ended.seq >= change.below
 
 
 def stored(record: _Record) -> _Record:
-    """What a store keeps of a record: the rest is as after a restart."""
+    """A record as the store keeps it: other fields are as after a restart."""
     names = _FIELDS[type(record)]
     return type(record)(**{name: getattr(record, name) for name in names})
 
@@ -337,7 +338,7 @@ def outgoing_from(plain: dict[str, Any]) -> Outgoing:
     """A record from the plain values of its stored fields (enums by value).
 
     Raises:
-        KeyError, TypeError, ValueError: they are not those of a record.
+        KeyError, TypeError, ValueError: the values do not fit a record.
     """
     plain["level"] = Level(plain["level"])
     plain["state"] = OutgoingState(plain["state"])

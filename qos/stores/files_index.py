@@ -1,7 +1,7 @@
-"""An index in memory of a folder of messages, and of the files that a change writes.
+"""An index in memory of a folder of messages, and the plan of the files for a change.
 
-Ids, moments and how messages have ended; the messages themselves are in the files. Pure:
-it reads and writes none of them. See `qos.stores.files` for the folder.
+The index has ids, times and outcomes; the messages themselves are in the files. Pure:
+it reads and writes no file. See `qos.stores.files` for the folder.
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ class FilesIndex:
     """The index of the folder.
 
     Attributes:
-        queue: which messages wait for their turn.
-        ids: of each message of the outbox its msg_id, by seq; `seqs` the reverse.
-        ended: how others have ended, by seq.
-        received: of each received message when it changed, by key.
+        queue: the messages that wait for their turn.
+        ids: the msg_id of each message of the outbox, by seq; `seqs` is the reverse.
+        ended: the ends of other messages, by seq.
+        received: the time of the last change of each received message, by key.
         remembered: the named values.
         last: the largest seq so far.
     """
@@ -73,7 +73,7 @@ class FilesIndex:
         self.last = 0
 
     def received_keys(self) -> list[str]:
-        """Of the received messages, as they have changed."""
+        """The keys of received messages, in the order of their last change."""
         return sorted(self.received, key=lambda key: (self.received[key], key))
 
     def how_ended(self, msg_id: str | None) -> Iterator[Ended]:
@@ -82,7 +82,7 @@ class FilesIndex:
         return (each for each in found if msg_id in {None, each.msg_id})
 
     def plan(self, changes: Sequence[Change]) -> tuple[dict[str, Any], list[Move]]:
-        """What to write into which file, and the moves that then make the changes."""
+        """The content of each file to write, and the moves that make the changes."""
         content: dict[str, Any] = {}
         removed: dict[str, str | None] = {}
         for change in changes:
@@ -117,19 +117,19 @@ class FilesIndex:
         return content, moves + list(removed.items())
 
     def _removed(self, name: str, seq: int) -> dict[str, str | None]:
-        """The move that takes a message out of the outbox, if it is there."""
+        """The move that removes a message from the outbox, if it is there."""
         if seq not in self.ids:
             return {}
         return {name: _marker_name(seq) if seq == self.last else None}
 
     def _outlived(self, content: dict[str, Any], change: ForgetEnded) -> list[str]:
-        """What is to be forgotten of what is there, or would be now."""
+        """The files of ends to be forgotten, among the present and the new ones."""
         there = {name_of(each): each for each in self.ended.values()}
         there |= {n: each for n, each in content.items() if isinstance(each, Ended)}
         return [name for name, each in there.items() if not is_kept(each, change)]
 
     def note(self, changes: Sequence[Change]) -> None:
-        """The changes are made: keep the index."""
+        """Update the index after the changes are made."""
         for change in changes:
             if isinstance(change, Remember):
                 self.remembered[change.name] = change.value
@@ -153,7 +153,7 @@ class FilesIndex:
                     self.ids[record.seq] = record.msg_id
                     self.seqs[record.msg_id] = record.seq
                     self.queue.update(record)
-        # At the end: what came and went in one commit has left no file.
+        # Last of all: a message that came and went in one commit has left no file.
         for change in changes:
             if isinstance(change, Save) and isinstance(change.record, Outgoing):
                 seq = change.record.seq
@@ -165,7 +165,7 @@ class FilesIndex:
 
 
 def name_of(record: Outgoing | Incoming | Ended) -> str:
-    """The file that a record is in."""
+    """The file of a record."""
     if isinstance(record, Outgoing):
         return outgoing_name(record.seq)
     if isinstance(record, Ended):
@@ -180,7 +180,7 @@ def outgoing_name(seq: int) -> str:
 
 def incoming_name(key: str) -> str:
     """The file of a received message."""
-    # A key may hold what no file name can, and be longer than one.
+    # A key may have characters that no file name can have, and be longer than one.
     return f"incoming/{hashlib.sha256(key.encode()).hexdigest()}.json"
 
 
@@ -189,7 +189,7 @@ def _marker_name(seq: int) -> str:
 
 
 def encode(value: object) -> bytes:
-    """What stands in a file, to be read by people as well."""
+    """The content of a file, readable by people too."""
     if isinstance(value, Outgoing):
         value = {name: getattr(value, name) for name in OUTGOING_FIELDS}
     elif isinstance(value, Incoming):

@@ -1,31 +1,31 @@
 """Group commit, the lock, and the meaning of an errno: shared by the stores on disk.
 
-A commit waits for the disk, and the disk does not care whether it takes one
-change or a hundred. So there is one commit at a time, and everything that is
-written meanwhile goes into the next.
+A commit waits for the disk, which needs about the same time for one change or a
+hundred. So there is one commit at a time, and all changes written meanwhile go into the
+next one.
 
-A transaction of an application takes the turn of a commit: none begins until it has
-ended, and after it one of the store's own comes first.
+A transaction of an application takes the turn of a commit: no commit begins until it
+has ended, and after it a commit of the store comes first.
 
-Where there is a journal (`qos.journal`), each commit first gives the kernel every line
-that was noted before the commit was put together, in the thread that then waits for
-the disk: another hop to a thread would cost more than the lines. Whoever changes a record notes
-what that means *before* he writes it into the store, so:
+If there is a journal (`qos.journal`), each commit first gives the kernel every line
+that was noted before the commit was put together. This happens in the thread that then
+waits for the disk: another change of thread would cost more than the lines. The code
+that changes a record notes the change *before* it writes the record into the store. So:
 
-- Killed before the commit, the store does not know of the change, and perhaps the
-  journal does. After the restart things go on from the store: the same happens
-  again and is noted again, under another boot (a message that was being settled is
-  settled again), or it goes another way, and that is noted. The one thing that
-  would not be noted is a beginning: a message of which only the journal knows. The
-  writer finds these when it takes over the files of the dead boot, which are hidden
-  until the commits that their lines are about have ended. The engines note of each
-  that it was not stored (`qos.journal.messages.not_stored`).
-- Killed after the commit, the journal has all of it: the store never remembers what
-  the journal does not.
-- What is noted for things that are in no store, such as a repeated offer, is not
-  waited for. The kernel gets it soon after.
+- After a kill before the commit, the store does not have the change, and the journal
+  perhaps does. After the restart the store decides: either the same happens again and
+  is noted again, under another boot (a message that was being settled is settled
+  again), or something else happens, and that is noted. The only thing that would not be
+  noted is a beginning: a message that only the journal knows. The writer finds these
+  when it takes over the files of the dead boot, which are hidden until the commits of
+  their lines have ended. The engines note for each that it was not stored
+  (`qos.journal.messages.not_stored`).
+- After a kill after the commit, the journal has all of it: the store never has a change
+  that the journal does not have.
+- Lines about things that are in no store, such as a repeated offer, are not waited for.
+  The kernel gets them soon after.
 
-So the journal is always ahead, and of what it says of one message the last counts. A
+So the journal is always ahead, and of its lines about one message the last counts. A
 commit that fails is the same case without the restart. A store in memory has no
 commits, and nothing waits: when its process dies, journal and store end together.
 """
@@ -51,7 +51,7 @@ __all__ = ["DurableStore", "GroupCommit", "disk_error", "identity", "sync"]
 
 log = logging.getLogger(__name__)
 
-#: What a store of this kind writes, and what it says of itself when it is opened.
+#: The kind of changes of a store, and its contents when it is opened.
 _Change = TypeVar("_Change")
 _Contents = TypeVar("_Contents")
 
@@ -65,58 +65,61 @@ _ERRORS: dict[int | None, type[StoreError]] = {
 }
 
 
-#: Starts a commit of changes, off the event loop; before it, what the journal has to do.
+#: Starts a commit of changes, off the event loop; before it, the work of the journal.
 Start: TypeAlias = Callable[
     [list[_Change], Callable[[], None] | None], asyncio.Future[None]
 ]
 
 
 class GroupCommit(Generic[_Change]):
-    """Makes one commit of all that is written while another is under way.
+    """Makes one commit of everything that is written during another.
 
-    There is no task and nothing to start: a write costs the caller an append,
-    and the end of a commit begins the next.
+    There is no task and nothing to start: a write costs the caller an append, and the
+    end of a commit begins the next one.
 
     Attributes:
-        journal: what must be ahead of each commit.
+        journal: must be ahead of each commit.
     """
 
     def __init__(self, start: Start[_Change]) -> None:
-        """Take what starts a commit; its future must not be cancelled."""
+        """Take the function that starts a commit; its future must not be cancelled."""
         self.journal: Journal = NoJournal()
         self._start = start
         self._enter(None)
 
     def _enter(self, loop: asyncio.AbstractEventLoop | None) -> None:
-        """Begin in this loop. What was left in another can never be finished."""
+        """Begin in this loop.
+
+        Work that was left in another loop can never be finished.
+        """
         self._loop = loop
         self._changes: list[_Change] = []
         self._written: _Shared | None = None
         self._committing: _Shared | None = None
         self._busy = False
-        #: Those who wait for a turn, and whose turn it is.
+        #: The transactions that wait for a turn, and the one whose turn it is.
         self._turns: deque[asyncio.Future[None]] = deque()
         self._turn: asyncio.Future[None] | None = None
 
     def write(self, changes: Sequence[_Change]) -> asyncio.Future[None]:
-        """Put the changes into the next commit; the future is that of all in it."""
+        """Put the changes into the next commit; all of its writes share the future."""
         loop = self._running_loop()
         if self._written is None:
             self._written = _Shared(loop=loop)
             if not self._busy:
                 self._busy = True
                 self.journal.commit_wanted()
-                # Not at once: others that wake in this turn of the loop join.
+                # Not at once: other tasks that wake in this turn of the loop join.
                 loop.call_soon(self._next)
         self._changes.extend(changes)
         return self._written
 
     async def take_turn(self) -> None:
-        """Wait until there is no commit; there is none then before `end_turn`."""
+        """Wait until no commit runs; none begins then before `end_turn`."""
         loop = self._running_loop()
         if not self._busy:
             self._busy = True
-            # What is noted meanwhile may be about a commit that has to wait.
+            # Lines noted from now on may belong to a commit that has to wait.
             self.journal.commit_wanted()
             self._turn = loop.create_future()
             return
@@ -130,14 +133,17 @@ class GroupCommit(Generic[_Change]):
             raise
 
     def turn_committed(self) -> None:
-        """Call when a commit that was made in the turn has ended, before `end_turn`."""
-        # What others have written meanwhile was not in it: then lines that were noted
-        # before it are about the next one.
+        """Note that a commit made within the turn has ended.
+
+        Call it before `end_turn`.
+        """
+        # Changes that others have written meanwhile were not in it; then lines noted
+        # before it belong to the next commit.
         if self._written is None:
             self.journal.commit_ended(idle=False)
 
     def end_turn(self) -> None:
-        """Let the others go on."""
+        """Let other commits and transactions go on."""
         assert self._turn is not None
         self._turn.get_loop().call_soon(self._turn_ended)
         self._turn.set_result(None)
@@ -193,35 +199,38 @@ class GroupCommit(Generic[_Change]):
             written.set_result(None)
         else:
             written.set_exception(error)
-        # After its writers have woken: what they write now joins.
+        # After its writers have woken, so that their next writes join.
         written.get_loop().call_soon(self._next)
 
 
 class _Shared(asyncio.Future[None]):
-    """The future of a commit: one who waits for it cannot end it for the others."""
+    """The future of a commit: one of its writers cannot cancel it for the others."""
 
     def cancel(self, msg: object = None) -> bool:
-        """Refuse. A task that waits is cancelled when the commit is done."""
+        """Refuse. A waiting task is cancelled when the commit is done."""
         return False
 
 
 class DurableStore(abc.ABC, Generic[_Contents, _Change]):
-    """A store on disk that one store object at a time has open.
+    """A store on disk, which one store object at a time has open.
 
     Attributes:
-        probe: called before each step on the disk with what it is, from
-            whichever thread makes it. For tests, which kill the process from
-            it, copy the folder, or raise an OSError as the disk would.
+        probe: for tests: called before each step on the disk with its name, in the
+            thread that makes the step. Tests kill the process there, copy the folder,
+            or raise an OSError as the disk would.
     """
 
     durable = True
 
-    #: The data of those that this process has open to write, as (device, inode).
+    #: The data of stores that this process has open to write, as (device, inode).
     _open_here: ClassVar[set[tuple[int, int]]] = set()
 
     @property
     def journal(self) -> Journal | None:
-        """What is written before each commit; see this module. None: nothing."""
+        """The journal that is written before each commit; see this module.
+
+        None: none.
+        """
         return self._commits.journal
 
     @journal.setter
@@ -240,10 +249,10 @@ class DurableStore(abc.ABC, Generic[_Contents, _Change]):
         self._is_open = False
         self._only_reads = False
         self._commits = GroupCommit(self._start)
-        # What was left out, by the names of the records: it is said once.
+        # The names of records that were left out: each is logged once.
         self._unreadable: set[str] = set()
 
-    # -- what a store adds -------------------------------------------------
+    # -- to be defined by a store ----------------------------------------------
 
     @abc.abstractmethod
     def exists(self) -> bool:
@@ -255,19 +264,19 @@ class DurableStore(abc.ABC, Generic[_Contents, _Change]):
 
     @abc.abstractmethod
     def _recognize(self) -> None:
-        """Raise, and write nothing, unless this is ours or there is nothing yet."""
+        """Raise an error, without writing, unless this is our store or nothing yet."""
 
     @abc.abstractmethod
     def _load(self) -> _Contents:
-        """Create the store if need be, and read it.
+        """Create the store if needed, and read it.
 
-        The data is locked if it is there. If not, who makes it locks it before anybody
-        else can see it.
+        If the data is there, it is locked. If not, its creator locks it before any
+        other process can see it.
         """
 
     @abc.abstractmethod
     def _load_to_read(self) -> bool:
-        """Read the store without writing; False: that takes a change of its format."""
+        """Read the store without writing; False: its format has to be changed first."""
 
     @abc.abstractmethod
     def _start(
@@ -288,8 +297,8 @@ class DurableStore(abc.ABC, Generic[_Contents, _Change]):
         try:
             if not self._path.parent.is_dir():
                 raise StoreError(self.url, f"there is no folder {self._path.parent}")
-            # While a store of this process is open, its files are not touched:
-            # to close one of them would drop SQLite's own locks.
+            # While a store of this process is open, its files must not be touched:
+            # closing one of them would drop SQLite's own locks.
             if self._is_open_here():
                 raise self._in_use()
             self._lock_data()
@@ -306,14 +315,14 @@ class DurableStore(abc.ABC, Generic[_Contents, _Change]):
         return contents
 
     def open_to_read(self) -> None:
-        """Open a store to look into it, beside the process that may have it open.
+        """Open a store to read it, beside a process that may have it open.
 
-        Nothing is locked and nothing written, unless the store is of an earlier version
-        of this program: then it is opened as by `open`, which brings it up to date.
-        What is read is what is committed when it is read.
+        Nothing is locked and nothing is written, unless the store has an earlier
+        version: then it is opened as by `open`, which upgrades it. Reads see the data
+        that is committed at that time.
 
         Raises:
-            StoreError: there is none, or as for `open`.
+            StoreError: the store does not exist; or as for `open`.
         """
         if self._is_open:
             raise self._in_use()
@@ -352,7 +361,7 @@ class DurableStore(abc.ABC, Generic[_Contents, _Change]):
             raise StoreError(self.url, "is not open")
 
     def _leave_out(self, name: str, error: StoreError) -> None:
-        """Go on without a record that cannot be read; it stays where it is."""
+        """Leave out a record that cannot be read; it stays where it is."""
         if name not in self._unreadable:
             self._unreadable.add(name)
             log.error("%s is left out, the others go on: %s", name, error)
@@ -371,10 +380,10 @@ class DurableStore(abc.ABC, Generic[_Contents, _Change]):
         """Lock a file or folder until the store is closed.
 
         Raises:
-            StoreInUse: somebody else has it locked.
+            StoreInUse: it is locked already.
         """
-        # flock, not fcntl: it is of the open file, so it holds against another
-        # store of this process, and ends with the process however that ends.
+        # flock, not fcntl: the lock belongs to the open file. So it also holds against
+        # another store of this process, and ends with the process, however that ends.
         lock = os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         self._locks.append(lock)
         try:
@@ -391,17 +400,17 @@ class DurableStore(abc.ABC, Generic[_Contents, _Change]):
 
 
 def identity(path: Path) -> tuple[int, int]:
-    """What names a file or folder, whatever path leads to it: device and inode.
+    """The identity of a file or folder, by any path: device and inode.
 
     Raises:
-        OSError: there is none.
+        OSError: it does not exist.
     """
     status = os.stat(path)
     return status.st_dev, status.st_ino
 
 
 def disk_error(url: str, error: OSError) -> StoreError:
-    """The error of the right class for what the system said of a store."""
+    """The error of the right class for a system error of a store."""
     text = error.strerror or str(error)
     if error.errno == errno.ELOOP:
         text = "is a symbolic link, which a store does not follow"

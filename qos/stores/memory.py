@@ -1,4 +1,7 @@
-"""The store that forgets: for tests, and for what need not survive its process."""
+"""The store without a disk.
+
+For tests, and for data that need not survive its process.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ __all__ = ["MemoryStore", "QueueIndex"]
 
 
 class QueueIndex:
-    """Which messages are queued, by flow and by expiry; their seq, and no more."""
+    """The queued messages, by flow and by expiry; only their seq."""
 
     def __init__(self) -> None:
         self._queued: dict[int, tuple[str, float | None]] = {}
@@ -32,7 +35,7 @@ class QueueIndex:
         self._expiring: list[tuple[float, int]] = []
 
     def update(self, record: Outgoing) -> None:
-        """The message has come into this state."""
+        """Note the present state of the message."""
         self.discard(record.seq)
         if record.state is OutgoingState.QUEUED:
             self._queued[record.seq] = (record.flow, record.expires_at)
@@ -41,7 +44,7 @@ class QueueIndex:
                 insort(self._expiring, (record.expires_at, record.seq))
 
     def discard(self, seq: int) -> None:
-        """The message is not queued any more, if it was."""
+        """Remove a message that is not queued any more; harmless if it was not."""
         if seq not in self._queued:
             return
         flow, expires_at = self._queued.pop(seq)
@@ -69,18 +72,21 @@ class QueueIndex:
             yield seq
 
     def next_expiry(self) -> float | None:
-        """When the first expires."""
+        """The time at which the first one expires."""
         return self._expiring[0][0] if self._expiring else None
 
 
 class MemoryStore:
-    """`memory:`, gone when it is closed. Every write is done when it returns."""
+    """`memory:`; its contents are gone when it is closed.
+
+    Every write is done at once.
+    """
 
     durable = False
 
     def __init__(self) -> None:
         self.url = "memory:"
-        #: There is no commit that it could go ahead of.
+        #: Never used: there is no commit.
         self.journal: Journal | None = None
         self.store_id = ""
         self._is_open = False
@@ -130,7 +136,7 @@ class MemoryStore:
         self._clear()
 
     def transaction(self) -> None:
-        """See Store: there is none."""
+        """None: this store has no transactions. See Store."""
 
     def queued(self, flow: str, *, after: int, limit: int) -> list[Outgoing]:
         """See Store."""

@@ -1,6 +1,6 @@
 """The rows of a queue service's values and changes in its database.
 
-The tables, and what makes rows of values and values of rows.
+It has the tables, and the conversions between rows and values.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ __all__ = [
     "subscription_from",
 ]
 
-#: "QoSq", so that `file` and we can tell our files from others.
+#: "QoSq", by which `file` and we recognize our files.
 APPLICATION_ID = 0x516F5371
 
 MIGRATIONS: Migrations = (
@@ -107,7 +107,7 @@ MIGRATIONS: Migrations = (
             history TEXT NOT NULL
         )""",
         """CREATE INDEX item_by_id ON item (node, item_id)""",
-        # A lock of a live item has nothing to do with these two.
+        # The lock of a live item does not touch these two.
         """CREATE INDEX item_archived ON item (outcome, node, seq)
             WHERE state = 'archived'""",
         """CREATE INDEX item_forgotten ON item (forget_at)
@@ -129,7 +129,8 @@ MIGRATIONS: Migrations = (
         ) WITHOUT ROWID""",
         """CREATE INDEX ended_forgotten ON ended (forget_at)""",
     ),
-    # An id that is used again, and an item that is requeued, leave what was.
+    # Several ends are kept for an id that is used again, and for an item that is
+    # requeued.
     (
         "ALTER TABLE ended RENAME TO ended_by_id",
         """CREATE TABLE ended (
@@ -152,7 +153,7 @@ MIGRATIONS: Migrations = (
         "DROP TABLE ended_by_id",
         """CREATE INDEX ended_forgotten ON ended (forget_at)""",
     ),
-    # Identities of nodes, and whom they count for; subscriptions that are dormant.
+    # Identities of nodes, and the accounts they count for; dormant subscriptions.
     (
         "ALTER TABLE node ADD COLUMN identity TEXT NOT NULL DEFAULT ''",
         "ALTER TABLE node ADD COLUMN creator TEXT NOT NULL DEFAULT ''",
@@ -160,9 +161,10 @@ MIGRATIONS: Migrations = (
         "ALTER TABLE node ADD COLUMN dead_letter_by TEXT NOT NULL DEFAULT ''",
         "ALTER TABLE subscription ADD COLUMN dormant_since REAL",
         "UPDATE node SET identity = lower(hex(randomblob(16)))",
-        # Nobody knows who has set a dead-letter node. It stays where every owner of the
-        # one node is an owner or a publisher of the other, so that whoever it was may
-        # publish there; any other reference is dropped, and its items stay as dead.
+        # The account that set a dead-letter node is not known. The setting stays if
+        # every owner of the one node is an owner or a publisher of the other, so that
+        # the unknown account may certainly publish there. Any other setting is dropped,
+        # and dead items then stay in their node.
         """UPDATE node SET dead_letter = COALESCE((
                 SELECT target.identity FROM node AS target
                 WHERE target.name = json_extract(
@@ -183,22 +185,22 @@ MIGRATIONS: Migrations = (
             WHERE dead_letter <> ''""",
         """UPDATE node SET config = json_remove(config, '$."queue#dead_letter_node"')
             WHERE dead_letter = ''""",
-        # What was open by default stays open.
+        # Nodes that were open by default stay open.
         """UPDATE node SET config = json_insert(
                 config, '$."pubsub#access_model"', 'open'
             )""",
     ),
 )
 
-# -- how a value is written -------------------------------------------------
+# -- writing values ---------------------------------------------------------
 
-#: The columns of each table, as the fields of the values are.
+#: The columns of each table, named like the fields of the values.
 ITEM = tuple(field.name for field in fields(Item))
 ENDED = tuple(field.name for field in fields(EndedItem))
 NODE = tuple(field.name for field in fields(Node))
 SUBSCRIPTION = tuple(field.name for field in fields(Subscription))
 
-#: What is not stored as it is comes first in a row.
+#: Values that are converted for storing come first in a row.
 _ITEM_PACKED = ("state", "outcome", "receivers", "excluded", "history")
 _ITEM_ROW = _ITEM_PACKED + tuple(name for name in ITEM if name not in _ITEM_PACKED)
 _ENDED_ROW = ("outcome", *(name for name in ENDED if name != "outcome"))
@@ -223,7 +225,7 @@ _REMOVE_ITEM = (
 )
 _SAVE_ENDED = f"{insert('ended', ENDED, verb=_REPLACE)};"
 
-#: A step of an item seldom changes these, and they have an index.
+#: A step of an item rarely changes these, and they have an index.
 _PLACE = ("node", "item_id")
 _STEP = tuple(name for name in ITEM if name not in ("seq", *_PLACE))
 
@@ -238,7 +240,7 @@ CHANGES = ChangesView(
         "step item",
         _ITEM_ROW,
         f"UPDATE item {_set(_STEP)} WHERE seq = NEW.seq;"
-        # Else an item could come to be that has no payload: its first commit failed.
+        # Otherwise an item without payload could appear, whose first commit has failed.
         "SELECT RAISE(ABORT, 'there is no such item to change') WHERE changes() = 0;"
         f"UPDATE item {_set(_PLACE)} WHERE seq = NEW.seq"
         " AND (node <> NEW.node OR item_id <> NEW.item_id);",
@@ -248,7 +250,7 @@ CHANGES = ChangesView(
         ("seq",),
         _REMOVE_ITEM,
     ),
-    # As a rule both come together, and each row of the view has its price.
+    # Usually both come together, and each row of the view costs time.
     Kind(
         "end item",
         _ENDED_ROW,
@@ -288,10 +290,10 @@ CHANGES = ChangesView(
 
 
 def rows(changes: Iterable[Change]) -> list[tuple[Value, ...]]:
-    """The changes of a commit as rows of CHANGES, in order; as few as will do.
+    """The changes of a commit as rows of CHANGES, in order, and as few as possible.
 
-    An item that is saved again is written once, as it is in the end, and one that
-    is removed goes in the row of what is remembered of it.
+    An item that is saved several times is written once, in its last form. An item that
+    is removed goes into the row of its remembered end.
     """
     made: list[Change | tuple[RemoveItem, SaveEnded] | None] = []
     saved: dict[int, int] = {}
@@ -361,12 +363,12 @@ def _item_row(item: Item) -> tuple[Value, ...]:
 
 @lru_cache
 def _jids_text(jids: frozenset[str]) -> str:
-    # Those of most items are the same few.
+    # Most items share the same few sets.
     return _list_text(sorted(jids))
 
 
 def _list_text(values: Sequence[object]) -> str:
-    # Most are empty, and there are three in each item.
+    # Most lists are empty, and each item has three.
     return _json(values) if values else "[]"
 
 
@@ -378,11 +380,11 @@ def _node_row(node: Node) -> tuple[Value, ...]:
     )
 
 
-# -- how it is read ---------------------------------------------------------
+# -- reading values ---------------------------------------------------------
 
 
 def item_from(plain: dict[str, Any]) -> Item:
-    """An item of the columns ITEM; a ValueError or TypeError if they are none."""
+    """An item from the columns ITEM; a ValueError or TypeError if they do not fit."""
     plain["state"] = ItemState(plain["state"])
     plain["outcome"] = _outcome_from(plain["outcome"])
     plain["durable"] = bool(plain["durable"])

@@ -1,9 +1,9 @@
-"""The store of a queue service: its nodes, items and memories, in one SQLite file.
+"""The store of a queue service: nodes, items and remembered ends in one SQLite file.
 
 It keeps the values of `qos.core.queue.item` as `qos.core.queue.effects` asks it to, and
-decides nothing. The file can be read with any SQLite tool, also while it is in use;
-the payloads lie in a table of their own, so that a lock does not write one again.
-See queue_rows.py for the tables, sqlite_file.py for what they survive.
+decides nothing. The file can be read with any SQLite tool, even while it is in use. The
+payloads are in a table of their own, so that a lock does not write a payload again. See
+queue_rows.py for the tables, sqlite_file.py for durability.
 """
 
 # ruff: noqa: S608 - the SQL is put together of our own names; values are bound
@@ -40,7 +40,7 @@ __all__ = [
     "queue_store_from_url",
 ]
 
-#: Payloads, or ids looked up, by one statement.
+#: The number of payloads, or of ids, that one statement looks up.
 _PAYLOADS = _IDS = 256
 
 
@@ -50,10 +50,10 @@ _SELECT_ENDED = f"SELECT {names(ENDED)} FROM ended WHERE node = ? AND"
 class QueueStore(SqliteFile[QueueContents, Change]):
     """`sqlite:PATH`, for a queue service; `open`, `write`, `close`: see Store.
 
-    To change an item that is not there (a SaveItem without a payload) fails the
-    write, as one that builds on a write that has failed. All reads see what has
-    been committed, which may be a moment before the future of its write is done;
-    they raise a StoreError when the store is not open, or damaged.
+    Changing an item that is not there (a SaveItem without a payload) fails the write:
+    it builds on a write that has failed. All reads see committed data, which may be a
+    moment before the future of the write is done. They raise a StoreError if the store
+    is not open, or damaged.
     """
 
     _application_id = APPLICATION_ID
@@ -65,11 +65,11 @@ class QueueStore(SqliteFile[QueueContents, Change]):
         return MIGRATIONS
 
     def contents(self) -> QueueContents:
-        """What `open` says, as of now."""
+        """The result of `open`, as of now."""
         return self._contents()
 
     def payloads(self, seqs: Sequence[int]) -> dict[int, str]:
-        """The payloads of these items, of those that are there."""
+        """The payloads of these items; missing items are left out."""
         found: dict[int, str] = {}
         for start in range(0, len(seqs), _PAYLOADS):
             some = seqs[start : start + _PAYLOADS]
@@ -79,23 +79,25 @@ class QueueStore(SqliteFile[QueueContents, Change]):
         return found
 
     def get(self, seq: int) -> Item | None:
-        """The item with this seq, in whatever state."""
+        """The item with this seq, in any state."""
         items = self._items("WHERE seq = ?", seq)
         return items[0] if items else None
 
     def ended(self, node: str, item_id: str) -> list[EndedItem]:
-        """What is remembered of the items that had this id."""
+        """The remembered ends of items with this id."""
         return self.all_ended(node, [item_id]).get(item_id, [])
 
     def all_ended(
         self, node: str, item_ids: Sequence[str], *, since: float = -math.inf
     ) -> dict[str, list[EndedItem]]:
-        """What is remembered of the items that had these ids, by id; of no others.
+        """The remembered ends of items with these ids, by id.
+
+        Ids without any are left out.
 
         Args:
-            node: where they were.
+            node: the name of the node.
             item_ids: their ids.
-            since: only of those that ended after that.
+            since: only ends after this time.
         """
         found: dict[str, list[EndedItem]] = {}
         for start in range(0, len(item_ids), _IDS):
@@ -110,7 +112,7 @@ class QueueStore(SqliteFile[QueueContents, Change]):
     def settled(
         self, node: str, tokens: Sequence[tuple[str, str]]
     ) -> dict[str, EndedItem]:
-        """What was ended with these tokens, each with its item's id, by id."""
+        """The ends with these pairs of item id and token, by item id."""
         found: dict[str, EndedItem] = {}
         for item_id, token in tokens:
             sql = f"{_SELECT_ENDED} item_id = ? AND token = ?"
@@ -129,8 +131,8 @@ class QueueStore(SqliteFile[QueueContents, Change]):
     ) -> list[Item]:
         """The items that a node keeps after this outcome, with seq > after, by seq.
 
-        Without those whose `forget_at` is at or before now: they are over, and still
-        there. Fewer than the limit: there are no more.
+        Items whose `forget_at` is not after now are left out: their time is over,
+        though they are still in the table. A list shorter than the limit is the end.
         """
         return self._items(
             "WHERE state = 'archived' AND outcome = ? AND node = ? AND seq > ?"
@@ -147,7 +149,7 @@ class QueueStore(SqliteFile[QueueContents, Change]):
     ) -> int:
         """How many items a node keeps after this outcome; see archived."""
         kept = "state = 'archived' AND outcome = ? AND node = ?"
-        # Two counts by an index each: with one, SQLite would look into every row.
+        # Two counts, each by an index: with one, SQLite would read every row.
         sql = (
             f"SELECT COUNT(*) - (SELECT COUNT(*) FROM item INDEXED BY item_forgotten"
             f" WHERE forget_at <= ? AND {kept}) FROM item WHERE {kept}"
@@ -161,7 +163,7 @@ class QueueStore(SqliteFile[QueueContents, Change]):
     ) -> list[Item]:
         """The items with this id that a node keeps after this outcome, by seq."""
         return self._items(
-            # Or SQLite may go through all that the node keeps.
+            # Otherwise SQLite may read all items that the node keeps.
             "INDEXED BY item_by_id WHERE node = ? AND item_id = ?"
             " AND state = 'archived' AND outcome = ? ORDER BY seq",
             node,
@@ -197,14 +199,14 @@ class QueueStore(SqliteFile[QueueContents, Change]):
 
 
 def queue_store_from_url(url: str) -> QueueStore:
-    """The store of a queue service that a user names, not open yet.
+    """The store of a queue service with this URL, not open yet.
 
     Args:
         url: `sqlite:PATH`; the path may begin with `~`.
 
     Raises:
-        InvalidArgument: it is anything else. What a queue has confirmed must
-            survive its process, so `memory:` is none.
+        InvalidArgument: any other URL. Everything that a queue has confirmed must
+            survive its process, so `memory:` is refused.
     """
     if isinstance(url, str):
         scheme, _, path = url.partition(":")

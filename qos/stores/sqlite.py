@@ -1,8 +1,8 @@
 """The store in one SQLite file: the default.
 
-The file can be read with any SQLite tool, also while it is in use; `outgoing` and
-`incoming` hold the messages, and the payloads lie beside them, so that a step of a
-message does not write its payload again. See sqlite_file.py for what it survives.
+The file can be read with any SQLite tool, even while it is in use. `outgoing` and
+`incoming` have the messages. The payloads are in tables of their own, so that a step of
+a message does not write its payload again. See sqlite_file.py for durability.
 """
 
 # ruff: noqa: S608 - the SQL is put together of our own names; values are bound
@@ -36,7 +36,7 @@ from qos.stores.sqlite_transaction import SqliteTransaction, refusal_inside
 
 __all__ = ["APPLICATION_ID", "MIGRATIONS", "SqliteStore"]
 
-#: "QoSx", so that `file` and we can tell our files from others.
+#: "QoSx", by which `file` and we recognize our files.
 APPLICATION_ID = 0x516F5378
 
 MIGRATIONS: Migrations = (
@@ -92,7 +92,7 @@ MIGRATIONS: Migrations = (
         )""",
     ),
     (
-        # Without an index but its seq: it is asked for seldom, and written always.
+        # It has no index except its seq: it is rarely read, but always written.
         """CREATE TABLE ended (
             seq INTEGER PRIMARY KEY,
             msg_id TEXT NOT NULL,
@@ -114,7 +114,7 @@ MIGRATIONS: Migrations = (
     ),
 )
 
-#: Messages of the outbox read at a time when all of it is read.
+#: The number of messages read at a time when the whole outbox is read.
 _CHUNK = 256
 
 
@@ -122,7 +122,7 @@ def _but(*left_out: str, of: Iterable[str]) -> tuple[str, ...]:
     return tuple(name for name in of if name not in left_out)
 
 
-#: The values of a save, in the order of its row.
+#: The values of a saved record, in the order of its row.
 _OUTGOING = ("level", "state", *_but("level", "state", of=OUTGOING_FIELDS), "flow")
 _INCOMING = ("level", "state", *_but("level", "state", of=INCOMING_FIELDS))
 
@@ -205,7 +205,8 @@ _CHANGES = ChangesView(
 
 _TABLES = ("about", "remembered", "outgoing", "ended", "incoming")
 
-#: What an application must leave alone, SQLite's own table of sequences included.
+#: The tables that an application must not change, including SQLite's table of
+#: sequences.
 _OWN = (
     *_TABLES,
     *("outgoing_payload", "incoming_payload", "changes", "sqlite_sequence"),
@@ -321,13 +322,13 @@ class SqliteStore(SqliteFile[Contents, Change]):
         return transaction
 
     async def close(self) -> None:
-        """See Store. What is open of transactions is undone."""
+        """Close the store; open transactions are undone. See Store."""
         for transaction in list(self._transactions):
             transaction.rollback()
         await super().close()
 
     def _application(self) -> ApplicationConnection:
-        """The connection for it, made when it is first needed; in the thread."""
+        """The connection for applications, made on first use; called in the thread."""
         if self._applications is None:
             db = self._connect_writer()
             _CHANGES.create(db)

@@ -1,7 +1,7 @@
-"""The statements of an application in the file of a store, on a connection of their own.
+"""A connection for an application's statements in the file of a store.
 
-The transaction ends with the store's own changes; what the application's statements may
-do in it, sqlite_guard.py says. Runs in the writer's thread; knows nothing of the event
+The transaction ends with the store's own changes; sqlite_guard.py says which statements
+the application may use. Runs in the writer's thread, and knows nothing of the event
 loop.
 """
 
@@ -23,14 +23,14 @@ _ROLLBACK = f"ROLLBACK {OURS}"
 
 
 class ApplicationConnection:
-    """Executes what an application wants, and commits it with changes of the store."""
+    """Executes an application's statements, and commits them with store changes."""
 
     def __init__(self, db: sqlite3.Connection, own_tables: Sequence[str]) -> None:
         """Take a connection in autocommit mode, with the view of changes.
 
         Args:
-            db: to be closed with this.
-            own_tables: those that an application must not change.
+            db: closed together with this object.
+            own_tables: tables that an application must not change.
         """
         self._db = db
         self._guard = Guard(own_tables)
@@ -56,8 +56,8 @@ class ApplicationConnection:
             raise
 
     def rollback(self) -> None:
-        """Undo it all."""
-        # SQLite has done it by itself for some errors.
+        """Undo everything."""
+        # For some errors SQLite has undone everything already.
         if self._db.in_transaction:
             self._db.execute(_ROLLBACK)
 
@@ -66,7 +66,10 @@ class ApplicationConnection:
         self._db.close()
 
     def _check_goes_on(self) -> None:
-        """Or what follows the error would be committed without what came before it."""
+        """Raise if SQLite has undone the transaction.
+
+        Otherwise later statements would be committed without the earlier ones.
+        """
         if not self._db.in_transaction:
             raise LocalProtocolError(
                 "the transaction has been undone, by the error of a statement before"

@@ -1,12 +1,13 @@
 """The changes of a commit on their way to SQLite: one INSERT into a view.
 
-Its triggers make them. So the writer's thread gives the GIL away once in a commit.
-With a statement for each change it would have to get it back after each, and a
-commit of 64 changes was seen to take a second while the event loop was busy.
+The triggers of the view make the changes. So the writer's thread releases the GIL only
+once in a commit. With a statement for each change it would have to get the GIL back
+after each: a commit of 64 changes was seen to take a second while the event loop was
+busy.
 
-The triggers name the store's tables without `main.`, since SQLite takes no qualified
-names there, and a temporary table would come first: so nothing else may be temporary on
-a connection that has this view (sqlite_guard.py).
+The triggers name the store's tables without `main.`, since SQLite accepts no qualified
+names there, and a temporary table would hide them. So a connection with this view may
+have no other temporary objects (sqlite_guard.py).
 """
 
 # ruff: noqa: S608 - the SQL is put together of our own names; values are bound
@@ -31,9 +32,10 @@ class Kind:
     """A kind of change.
 
     Attributes:
-        name: what a row of this kind begins with.
-        values: the names of its other values, in their order.
-        does: SQL, each statement with its semicolon; NEW.name is that value.
+        name: the first value of a row of this kind.
+        values: the names of its other values, in order.
+        does: SQL, each statement with its semicolon; NEW.name is the value of that
+            name.
     """
 
     name: str
@@ -60,9 +62,9 @@ class ChangesView:
         """Make the changes in order, all or none.
 
         Args:
-            writer: where the view was created.
-            rows: of each change the name of its kind, then the values of that; the
-                last ones may be left out when they are None.
+            writer: the connection on which the view was created.
+            rows: for each change the name of its kind, then its values; trailing values
+                may be left out if they are None.
         """
         size = _size(len(rows))
         values: list[Value] = []
@@ -74,23 +76,23 @@ class ChangesView:
 
 
 def _size(rows: int) -> int:
-    """Rows of the statement to use: few sizes, so that they stay prepared.
+    """The number of rows of the statement to use: few sizes, which stay prepared.
 
-    Three digits in base two, and zeros: a row that does nothing costs half as much as
-    one that does.
+    Sizes have three significant binary digits. An unused row costs half as much as a
+    used one.
     """
     shift = max(0, (rows - 1).bit_length() - 3)
     return -(-rows >> shift) << shift
 
 
 def names(of: Iterable[str]) -> str:
-    """The columns of these names."""
-    # Quoted: "to" is a keyword.
+    """These column names, quoted and joined."""
+    # Quoted, since "to" is a keyword.
     return ", ".join(f'"{name}"' for name in of)
 
 
 def insert(table: str, columns: Iterable[str], *, verb: str = "INSERT") -> str:
-    """What inserts the values of these names."""
+    """A statement that inserts values for these columns."""
     columns = tuple(columns)
     new = ", ".join(f"NEW.{name}" for name in columns)
     return f"{verb} INTO {table} ({names(columns)}) VALUES ({new})"

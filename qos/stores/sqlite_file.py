@@ -1,8 +1,8 @@
-"""The base of every SQLite file of ours, whatever it keeps.
+"""The base of every SQLite file of ours, for any contents.
 
-Told from others by its application id, made whole or not at all, checked and
-brought forward when it is opened, and written by a thread of its own. What is
-written is safe against a crash and a power cut (WAL with `synchronous=FULL`).
+A file is recognized by its application id, created completely or not at all, checked
+and upgraded when it is opened, and written by a thread of its own. Written data is safe
+against a crash and a power cut (WAL with `synchronous=FULL`).
 """
 
 from __future__ import annotations
@@ -34,33 +34,34 @@ from qos.stores.sqlite_changes import ChangesView, Value
 
 __all__ = ["ABOUT", "Migrations", "SqliteFile"]
 
-#: MIGRATIONS[n] takes a file from version n to n + 1; a new file takes all.
+#: MIGRATIONS[n] upgrades a file from version n to n + 1; a new file gets all of them.
 #: Never change one that was released: add another.
 Migrations = tuple[tuple[str, ...], ...]
 
-#: In the first of them: the table that has the id of the store.
+#: Part of the first migration: the table with the id of the store.
 ABOUT = """CREATE TABLE about (name TEXT PRIMARY KEY, value TEXT NOT NULL)"""
 
-#: The first bytes of an SQLite file, and where its header has our two numbers
+#: The first bytes of an SQLite file, and the places of our two numbers in its header
 #: (https://sqlite.org/fileformat.html §1.3).
 _MAGIC = b"SQLite format 3\0"
 _HEADER_BYTES = 100
 _USER_VERSION_AT = 60
 _APPLICATION_ID_AT = 68
 
-#: SQLite's default; ours, whatever that becomes.
+#: SQLite's default now; we keep it even if that changes.
 _PAGE_BYTES = 4096
 
-#: Up to here all of the file is checked when it is opened: half a second, cold.
+#: Files up to this size are checked completely when they are opened: half a second,
+#: cold.
 _CHECKED_BYTES_MAX = 32 * 2**20
 
-#: The WAL is cut to this size when it begins anew, after a burst.
+#: The WAL is truncated to this size when it begins again, after a burst.
 _WAL_BYTES_MAX = 16 * 2**20
 
-#: Changes in one statement, at most: SQLite takes 32,766 parameters.
+#: The most changes in one statement: SQLite accepts 32,766 parameters.
 _CHANGES_MAX = 512
 
-#: With less than this left, an I/O error is taken for want of space.
+#: With less than this left, an I/O error is taken as a lack of space.
 _SPACE_MIN = 64 * 2**10
 
 _ERRORS: dict[int | None, type[StoreError]] = {
@@ -69,7 +70,7 @@ _ERRORS: dict[int | None, type[StoreError]] = {
     sqlite3.SQLITE_CORRUPT: StoreDamaged,
     sqlite3.SQLITE_NOTADB: StoreDamaged,
     sqlite3.SQLITE_BUSY: StoreInUse,
-    # The module's own: a text in the file that is no UTF-8.
+    # From Python's module: a text in the file is not UTF-8.
     None: StoreDamaged,
 }
 
@@ -80,10 +81,10 @@ _Record = TypeVar("_Record")
 
 
 class SqliteFile(DurableStore[_Contents, _Change]):
-    """`sqlite:PATH`. Beside PATH lie, in use, SQLite's own two files.
+    """`sqlite:PATH`. In use, SQLite's own two files are beside PATH.
 
-    `open` finds damage to the file's structure, but in a large file that to the
-    payloads is found only when they are read.
+    `open` finds damage to the file's structure. In a large file, damage to payloads is
+    found only when they are read.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -92,12 +93,12 @@ class SqliteFile(DurableStore[_Contents, _Change]):
         self._reader: sqlite3.Connection | None = None
         self._thread: ThreadPoolExecutor | None = None
 
-    # -- what a file adds --------------------------------------------------
+    # -- to be defined by a file -----------------------------------------------
 
-    #: Four letters that tell its files from others.
+    #: Four letters by which its files are recognized.
     _application_id: ClassVar[int]
 
-    #: All its tables but those of payloads.
+    #: All its tables except those of payloads.
     _tables: ClassVar[tuple[str, ...]]
 
     _changes_view: ClassVar[ChangesView]
@@ -109,11 +110,14 @@ class SqliteFile(DurableStore[_Contents, _Change]):
 
     @abc.abstractmethod
     def _rows(self, changes: Sequence[_Change]) -> list[tuple[Value, ...]]:
-        """The changes as rows of the view: each its kind and the values of that."""
+        """The changes as rows of the view.
+
+        Each has its kind and the values of that kind.
+        """
 
     @abc.abstractmethod
     def _contents(self) -> _Contents:
-        """What `open` says. The reader is connected."""
+        """The result of `open`. The reader is connected."""
 
     # -- reading -----------------------------------------------------------
 
@@ -130,7 +134,7 @@ class SqliteFile(DurableStore[_Contents, _Change]):
         sql: str,
         *values: float | str,
     ) -> list[_Record]:
-        """The records made of what is read; `names` are those of the columns."""
+        """The records made from a query; `names` are those of the columns."""
         rows = self._read(sql, *values)
         try:
             return [record_from(dict(zip(names, row, strict=True))) for row in rows]
@@ -167,7 +171,7 @@ class SqliteFile(DurableStore[_Contents, _Change]):
                 self._make(self._writer, rows)
 
     def _make(self, db: sqlite3.Connection, rows: list[tuple[Value, ...]]) -> None:
-        """Make the changes, in the transaction that is open."""
+        """Make the changes in the open transaction."""
         for start in range(0, len(rows), _CHANGES_MAX):
             self._changes_view.make(db, rows[start : start + _CHANGES_MAX])
 
@@ -178,7 +182,8 @@ class SqliteFile(DurableStore[_Contents, _Change]):
         return self._path.exists()
 
     def _lock_data(self) -> bool:
-        # SQLite's own locks are of another kind (fcntl), and conflict with none of this.
+        # SQLite's own locks are of another kind (fcntl), and do not conflict with any
+        # of this.
         if not self._path.is_file():
             return False
         self._take_lock(self._path, os.O_RDONLY)
@@ -200,7 +205,7 @@ class SqliteFile(DurableStore[_Contents, _Change]):
             raise self._damaged("is not a file")
         with self._path.open("rb") as file:
             header = file.read(_HEADER_BYTES)
-        # We never leave an empty file: one that is there has lost its content.
+        # We never leave an empty file: this one has lost its content.
         if not header:
             raise self._damaged("is empty; remove it to begin a new store")
         if len(header) < _HEADER_BYTES or not header.startswith(_MAGIC):
@@ -208,8 +213,8 @@ class SqliteFile(DurableStore[_Contents, _Change]):
         if _number(header, _APPLICATION_ID_AT) != self._application_id:
             raise self._damaged("is the database of another application")
         self._check_version(_number(header, _USER_VERSION_AT))
-        # SQLite looks for missing pages, but not for a missing part of the last.
-        # (With a WAL it may be in there still, after a crash.)
+        # SQLite looks for missing pages, but not for a missing part of the last page.
+        # (With a WAL that part may still be in it, after a crash.)
         if not has_wal and status.st_size % _PAGE_BYTES:
             raise self._damaged("is cut off")
 
@@ -243,9 +248,9 @@ class SqliteFile(DurableStore[_Contents, _Change]):
             return False
 
     def _confirm(self) -> None:
-        """Sync what a killed process may have left unsynced.
+        """Sync the writes that a killed process may have left unsynced.
 
-        Whoever opens the store acts on what it shows, and may write nothing before.
+        A program acts on the contents shown, and may write nothing before.
         """
         wal = self._beside("-wal")
         if wal.exists():
@@ -253,9 +258,10 @@ class SqliteFile(DurableStore[_Contents, _Change]):
         sync(self._path.parent)
 
     def _create(self) -> None:
-        """Make the file under another name, so that it is there whole or not.
+        """Make the file under another name, so that it appears complete or not at all.
 
-        It is locked from the beginning: with the new name the lock is that of the data.
+        It is locked from the beginning; when it is renamed, the lock becomes that of
+        the data.
         """
         new = self._beside("-new")
         self._lock_new(new)
@@ -275,10 +281,10 @@ class SqliteFile(DurableStore[_Contents, _Change]):
         """Make an empty file for the new store, locked.
 
         Raises:
-            StoreInUse: somebody else makes the store.
+            StoreInUse: another process is creating the store.
         """
         try:
-            # One that is there is of a process that died, unless it is locked.
+            # A present file belongs to a process that died, unless it is locked.
             self._take_lock(new, os.O_RDONLY)
             if not os.path.samestat(os.fstat(self._locks[-1]), os.lstat(new)):
                 raise self._in_use()
@@ -295,11 +301,11 @@ class SqliteFile(DurableStore[_Contents, _Change]):
     def _fill_new(self, db: sqlite3.Connection) -> None:
         db.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
         db.execute(f"PRAGMA application_id = {self._application_id}")
-        # Here, so that no rollback journal ever lies beside the store.
+        # Here, so that no rollback journal is ever beside the store.
         db.execute("PRAGMA journal_mode = WAL")
         self._migrate(db)
         db.execute("INSERT INTO about VALUES ('store_id', ?)", (secrets.token_hex(16),))
-        # To close would do it too, but would not say when it fails.
+        # Closing would do it too, but without an error when it fails.
         db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def _discard_new(self) -> None:
@@ -307,8 +313,8 @@ class SqliteFile(DurableStore[_Contents, _Change]):
             self._beside("-new" + suffix).unlink(missing_ok=True)
 
     def _connect(self) -> None:
-        # First without the right to write: to open a file that is not for us
-        # would change it.
+        # First without the right to write: opening a foreign file for writing would
+        # change it.
         self._connect_reader()
         writer = self._writer = self._connect_writer()
         self._migrate(writer)
@@ -335,10 +341,11 @@ class SqliteFile(DurableStore[_Contents, _Change]):
             (mode,) = writer.execute("PRAGMA journal_mode = WAL").fetchone()
             if mode != "wal":
                 raise StoreError(self.url, "its file system cannot do SQLite's WAL")
-            # NORMAL would lose in a power cut what was acknowledged before it.
+            # NORMAL would lose acknowledged data in a power cut.
             writer.execute("PRAGMA synchronous = FULL")
             writer.execute(f"PRAGMA journal_size_limit = {_WAL_BYTES_MAX}")
-            # Some builds zero what is deleted, and write it all once more to do so.
+            # Some builds overwrite deleted data with zeros, which writes everything
+            # once more.
             writer.execute("PRAGMA secure_delete = FAST")
             writer.execute("PRAGMA temp_store = MEMORY")
         except BaseException:
@@ -347,7 +354,7 @@ class SqliteFile(DurableStore[_Contents, _Change]):
         return writer
 
     def _check(self, reader: sqlite3.Connection) -> None:
-        """Raise if the file is broken: all of it, or all but the payloads if large."""
+        """Raise if the file is broken. Of a large file, payloads are not checked."""
         checks = ["quick_check(1)"]
         if self._path.stat().st_size > _CHECKED_BYTES_MAX:
             checks = [f"quick_check({table})" for table in self._tables]
@@ -363,7 +370,7 @@ class SqliteFile(DurableStore[_Contents, _Change]):
         self.store_id = about["store_id"]
 
     def _migrate(self, db: sqlite3.Connection) -> None:
-        """Bring the file to the present version, all the way or not at all."""
+        """Upgrade the file to the present version, completely or not at all."""
         migrations = self._migrations
         (version,) = db.execute("PRAGMA user_version").fetchone()
         if version < len(migrations):
@@ -374,13 +381,14 @@ class SqliteFile(DurableStore[_Contents, _Change]):
                 db.execute(f"PRAGMA user_version = {len(migrations)}")
 
     async def _release(self) -> None:
-        # From here on nobody reads: not while a connection is being closed.
+        # From here on there are no reads: none may run while a connection is being
+        # closed.
         assert self._reader is not None
         self._reader.close()
         self._reader = None
         thread, self._thread = self._thread, None
         if thread is not None:
-            # In it: the last connection to close copies the WAL into the file.
+            # In the thread: the last connection to close copies the WAL into the file.
             loop = asyncio.get_running_loop()
             await loop.run_in_executor(thread, self._disconnect)
             thread.shutdown()
@@ -406,7 +414,7 @@ class SqliteFile(DurableStore[_Contents, _Change]):
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
-        """Say what SQLite or the system says by an error of the right class."""
+        """Turn errors of SQLite and of the system into the right class."""
         try:
             yield
         except sqlite3.Error as error:
@@ -420,7 +428,10 @@ class SqliteFile(DurableStore[_Contents, _Change]):
             raise disk_error(self.url, error) from error
 
     def _no_space(self) -> bool:
-        """Whether an I/O error is for want of space: SQLite keeps the errno."""
+        """Whether an I/O error comes from a lack of space.
+
+        SQLite keeps the errno to itself.
+        """
         disk = os.statvfs(self._path.parent)
         if disk.f_bavail * disk.f_frsize < _SPACE_MIN:
             return True
@@ -442,7 +453,7 @@ def _transaction(db: sqlite3.Connection) -> Iterator[None]:
         yield
         db.execute("COMMIT")
     except BaseException:
-        # SQLite has done it by itself for some errors.
+        # For some errors SQLite has rolled back already.
         if db.in_transaction:
             db.execute("ROLLBACK")
         raise

@@ -1,12 +1,12 @@
 """A guard for an application's SQL statements in a file that also holds our records.
 
-SQLite asks an *authorizer* about each action of a statement: while the statement is
-prepared, also for the triggers that it would fire, and for what it runs itself. So no
-comment, no trigger and no function of the application hides an action, as it would from
-a look at the text (https://sqlite.org/c3ref/set_authorizer.html).
+SQLite asks an *authorizer* about each action of a statement while it prepares the
+statement, including the triggers that the statement would fire, and SQLite's own
+actions. So no comment, trigger or function of the application can hide an action, as it
+could from a check of the text (https://sqlite.org/c3ref/set_authorizer.html).
 
-Allowed: to read, and to change the application's own tables, indexes, views, triggers
-and virtual tables in the database `main`. All else is refused:
+Allowed are reading, and changes of the application's own tables, indexes, views,
+triggers and virtual tables in the database `main`. Everything else is refused:
 
 - the end of the transaction, which is ours;
 - our own tables;
@@ -26,12 +26,13 @@ from qos.stores.base import Parameters
 
 __all__ = ["OURS", "Guard"]
 
-#: A comment for our own statements on a connection with a guard. `sqlite3` keeps prepared
-#: statements by their texts, and SQLite asks only when it prepares one: a statement of
-#: the application with the text of one of ours would be executed unasked.
+#: A comment for our own statements on a connection with a guard. `sqlite3` reuses
+#: prepared statements by their text, and SQLite asks only when it prepares one. A
+#: statement of the application with the text of one of ours would be executed
+#: unchecked.
 OURS = f"/* {secrets.token_hex(8)} */"
 
-#: What changes no content. A new index is filled by REINDEX.
+#: Actions that change no content. A new index is filled by REINDEX.
 _HARMLESS = frozenset(
     {
         sqlite3.SQLITE_READ,
@@ -41,8 +42,8 @@ _HARMLESS = frozenset(
     }
 )
 
-#: What changes the database, and which of the authorizer's first two arguments is the
-#: name of the table or view (https://sqlite.org/c3ref/c_alter_table.html).
+#: Actions that change the database, and which of the authorizer's first two arguments
+#: names the table or view (https://sqlite.org/c3ref/c_alter_table.html).
 _CHANGING = {
     sqlite3.SQLITE_INSERT: 0,
     sqlite3.SQLITE_UPDATE: 0,
@@ -60,8 +61,8 @@ _CHANGING = {
     sqlite3.SQLITE_DROP_VTABLE: 0,
 }
 
-#: After one of these SQLite itself keeps `sqlite_sequence` and the schema of temporary
-#: tables in step, and asks for that too.
+#: After one of these, SQLite itself updates `sqlite_sequence` and the schema of
+#: temporary tables, and asks about that too.
 _RESHAPING = frozenset({sqlite3.SQLITE_ALTER_TABLE, sqlite3.SQLITE_DROP_TABLE})
 _KEPT_IN_STEP = frozenset({"sqlite_sequence", "sqlite_temp_master"})
 
@@ -79,7 +80,7 @@ _TEMPORARY = frozenset(
 
 _NO_TEMPORARY = "use temporary tables, views or triggers; name a table of the file"
 
-#: Why the rest is refused, and what to do instead.
+#: The reason for each other refusal, and the alternative.
 _REASONS = {
     sqlite3.SQLITE_TRANSACTION: "begin or end a transaction; that is done for it",
     sqlite3.SQLITE_SAVEPOINT: "use a savepoint; all statements stand or fall together",
@@ -91,7 +92,7 @@ _REASONS = {
 
 
 class Guard:
-    """Executes an application's statements, and refuses what they must not do."""
+    """Executes an application's statements, and refuses forbidden ones."""
 
     def __init__(self, own_tables: Iterable[str]) -> None:
         """Protect these tables and views; names in lower case."""
@@ -101,20 +102,20 @@ class Guard:
         self._refused = ""
 
     def install(self, db: sqlite3.Connection) -> None:
-        """Become the authorizer of this connection, in the place of any other.
+        """Become the authorizer of this connection, replacing any other.
 
-        SQLite prepares all statements anew that the connection has already prepared:
-        `sqlite3` keeps them by their texts, and these were never asked about.
+        SQLite prepares again all statements that the connection has already prepared:
+        `sqlite3` reuses them by their text, and these were never checked.
         """
         db.set_authorizer(self._authorize)
 
     def execute(
         self, db: sqlite3.Connection, sql: str, parameters: Parameters
     ) -> list[tuple[Any, ...]]:
-        """Execute one statement on a connection that this is installed on.
+        """Execute one statement on a connection with this guard.
 
         Raises:
-            LocalProtocolError: it does what it must not, and has done nothing.
+            LocalProtocolError: it is forbidden, and has done nothing.
             sqlite3.Error: it fails.
         """
         self._refused, self._reshapes = "", False
@@ -149,7 +150,7 @@ class Guard:
     def _reason(
         self, action: int, first: str | None, second: str | None, database: str | None
     ) -> str:
-        """What is wrong with an action; '': nothing."""
+        """The reason why an action is forbidden; '': it is allowed."""
         if action in _HARMLESS:
             return ""
         if action == sqlite3.SQLITE_FUNCTION:
@@ -174,5 +175,5 @@ class Guard:
 
 
 def _shown(sql: str) -> str:
-    """A statement as it stands in an error."""
+    """A statement as an error shows it."""
     return repr(sql if len(sql) <= 80 else f"{sql[:79]}…")

@@ -1,9 +1,9 @@
 """A transaction of an application on a SQLite store: see qos.stores.base.Transaction.
 
-It takes the place of one of the store's commits, so all that others write waits for it,
-and the application must not wait for them: a message that it sends in the transaction is
-not written before the transaction has ended. Such a write is refused, since it would
-wait for ever.
+It takes the place of one of the store's commits, so all writes of others wait for it,
+and the application must not wait for them. For example, a message that it sends in the
+transaction is not written before the transaction has ended. Such a write is refused,
+since it would wait for ever.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["SqliteTransaction", "refusal_inside"]
 
 _T = TypeVar("_T")
 
-#: That of the handler which is running.
+#: The transaction of the handler that is running.
 _current: ContextVar[SqliteTransaction | None] = ContextVar("transaction", default=None)
 
 
@@ -38,14 +38,14 @@ class SqliteTransaction:
         connect: Callable[[], ApplicationConnection],
         commit: Callable[[Sequence[Change], Callable[[], None] | None], None],
     ) -> None:
-        """Take what the store does in its thread: `connect` and `commit`."""
+        """Take two functions of the store, for its thread: `connect` and `commit`."""
         self._store = store
         self._commits = commits
         self._thread = thread
         self._connect = connect
         self._commit = commit
         self._begun = self._ended = False
-        # Statements that are given at the same time begin one transaction.
+        # Statements that are given at the same time begin only one transaction.
         self._beginning = asyncio.Lock()
 
     @property
@@ -60,10 +60,10 @@ class SqliteTransaction:
             self._check_not_ended()
             if not self._begun:
                 await self._commits.take_turn()
-                if self._ended:  # while it waited
+                if self._ended:  # it has ended while this call waited
                     self._commits.end_turn()
                     self._check_not_ended()
-                # From here on the turn is given back by write or rollback.
+                # From here on write or rollback gives the turn back.
                 self._begun = True
                 await self._run(lambda: self._connect().begin())
 
@@ -99,7 +99,7 @@ class SqliteTransaction:
         self._ended = True
 
     def _run(self, call: Callable[[], _T]) -> asyncio.Future[_T]:
-        """In the writer's thread; whoever waits for it may be cancelled."""
+        """Run in the writer's thread; a waiting caller may be cancelled."""
         return asyncio.get_running_loop().run_in_executor(self._thread, call)
 
     def _check_not_ended(self) -> None:
@@ -108,7 +108,7 @@ class SqliteTransaction:
 
 
 def refusal_inside(store: Store) -> StoreError | None:
-    """Why a write would wait for the transaction that it is made in; None: it would not."""
+    """The error of a write that would wait for its own transaction, or None."""
     current = _current.get()
     if current is None or not current.is_open or current._store is not store:
         return None
