@@ -1,1 +1,1 @@
-"""`qos.connect`: one end of assured messaging that stays connected."""
+"""`qos.connect`: an endpoint of assured messaging that stays connected."""

@@ -1,8 +1,8 @@
-"""`qos.connect`: one end of assured messaging that stays connected.
+"""`qos.connect`: an endpoint of assured messaging that stays connected.
 
-A program has a device for as long as it has something to send or to receive. The device
-logs in, keeps the connection alive, connects again when it is lost, and closes its store at
-the end; what is outstanding goes on with each session and after each restart.
+A program has a device as long as it sends or receives. The device logs in, keeps the
+connection alive, reconnects when it is lost, and closes its store at the end.
+Outstanding messages continue with each session and after each restart.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-#: Plugins of ours, which are known to slixmpp once they have been imported.
+#: Our own plugins, which slixmpp knows once they have been imported.
 _OURS = frozenset({"xep_0254", "xep_0337"})
 
 
@@ -57,7 +57,7 @@ def connect(
     setup: Callable[[Device], object] | None = None,
     **options: Any,
 ) -> Device:
-    """A device: use it as `async with`.
+    """A device, to be used as `async with`.
 
     ::
 
@@ -67,34 +67,35 @@ def connect(
             async for message in device.messages():
                 switch(message["body"])
 
-    Entering opens the store and waits for the first session. A connection that is lost is
-    made again, after a delay that doubles, with jitter. A login that is refused is not
-    tried again: the device ends, and whatever it is asked for raises CannotConnect.
+    Entering opens the store and waits for the first session. A lost connection is made
+    again after a delay that doubles, with jitter. A refused login is not tried again:
+    the device ends, and all its methods raise CannotConnect.
 
     Args:
         jid: the account. With a resource: peers, and the store, know the device by it.
         password: of the account.
-        host: the server; None: as DNS says for the domain of the JID.
-        port: its port; None: as DNS says, or 5222; 5223 where tls is direct.
-        tls: starttls (RFC 6120 §5) or direct (XEP-0368), either with the certificate
-            checked; off for a server on this machine alone.
+        host: the server; None: found by DNS from the domain of the JID.
+        port: its port; None: found by DNS, or 5222; 5223 with direct TLS.
+        tls: starttls (RFC 6120 §5) or direct (XEP-0368), both with the certificate
+            checked;
+            off: for a server on this machine only.
         ca_file: the only certificates to trust, as PEM; None: those of the system.
-        connect_timeout_s: how long entering waits for the first session; math.inf: until
-            there is one.
-        ping_interval_s: the time between two pings of the server (XEP-0199), which find a
-            connection that is dead, or a server that hangs.
+        connect_timeout_s: how long entering waits for the first session; math.inf:
+            until there is one.
+        ping_interval_s: the time between two pings of the server (XEP-0199), which
+            detect a dead connection, or a server that hangs.
         ping_timeout_s: how long a ping may stay unanswered.
-        stream_management: XEP-0198, where the server has it: a session is resumed after a
-            connection is lost, and nothing that was under way is sent twice.
-        receives: False for a program that only sends: peers that send to it are told to try
-            again later, and what the store holds for it stays there.
-        plugins: further plugins of slixmpp to register, and the options of each.
-        setup: called with the device when its store is open, before it connects: registers
-            handlers of slixmpp, or consumers (`device.qos.consumer`), to which messages go
-            then, and not to `device.messages`.
+        stream_management: XEP-0198, if the server has it: a session is resumed after a
+            connection is lost, and nothing in flight is sent twice.
+        receives: False for a program that only sends: its peers are told to try again
+            later, and messages that the store holds for it stay there.
+        plugins: further plugins of slixmpp to register, with the options of each.
+        setup: called with the device when its store is open, before it connects, to
+            register handlers of slixmpp, or consumers (`device.qos.consumer`). Messages
+            then go to these, and not to `device.messages`.
         options: those of the plugin: store, trust, deadline_s … See
-            `xep_qos.settings.Settings`. `retry_first_s` and `retry_max_s` are the delays
-            between two connections as well.
+            `xep_qos.settings.Settings`. `retry_first_s` and `retry_max_s` are also the
+            delays between two connections.
 
     Raises:
         ValueError: an argument has a value that it cannot have; the text names it.
@@ -136,7 +137,7 @@ def connect(
 
 
 def _plugins(plugins: object) -> dict[str, Mapping[str, Any]]:
-    """Further plugins of slixmpp, by name; checked, and in a dict of ours."""
+    """Further plugins of slixmpp by name, checked and copied."""
     expected = "a mapping of names of slixmpp's plugins to mappings of their options"
     if plugins is None:
         return {}
@@ -149,11 +150,11 @@ def _plugins(plugins: object) -> dict[str, Mapping[str, Any]]:
 
 
 class Device:
-    """One end that stays connected; made by `connect`.
+    """An endpoint that stays connected; made by `connect`.
 
     Attributes:
         client: the slixmpp client.
-        qos: the plugin: what it can do beyond the methods here.
+        qos: the plugin, for everything beyond the methods here.
     """
 
     client: ClientXMPP
@@ -182,8 +183,8 @@ class Device:
         """Open the store, connect, and return when there is a session.
 
         Raises:
-            CannotConnect: there was none in `connect_timeout_s`, or none is to be
-                expected: the login or the certificate is refused, say.
+            CannotConnect: there was none within `connect_timeout_s`, or none is to be
+                expected: for example, the login or the certificate was refused.
             StoreError: the store cannot be opened.
             LocalProtocolError: it has been entered before.
         """
@@ -217,7 +218,7 @@ class Device:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Close; without an exception the messages in hand are taken first."""
+        """Close. Without an exception, the messages in hand are taken first."""
         try:
             if error is None and self._reception is not None and self._reception.take():
                 await self.qos.flush()
@@ -225,10 +226,10 @@ class Device:
             await self.aclose()
 
     async def aclose(self) -> None:
-        """Log out and close the store; leaving the block does so.
+        """Log out and close the store; leaving the block does the same.
 
-        What is outstanding stays in the store. It goes on if its caller is cancelled, and
-        may be repeated.
+        Outstanding messages stay in the store. Closing goes on if its caller is
+        cancelled, and may be repeated.
         """
         if self._closing is None:
             self._closing = asyncio.get_running_loop().create_task(self._close())
@@ -241,7 +242,7 @@ class Device:
             await self._connection.__aexit__(None, None, None)
 
     def _ended(self, failure: CannotConnect) -> None:
-        """The login was refused, or there was no first session: nothing more comes."""
+        """End the device: the login was refused, or there was no first session."""
         if self._reception is not None:
             self._reception.end(failure)
         if self._connection is not None and self._connection.has_been_online:
@@ -251,7 +252,7 @@ class Device:
 
     @property
     def is_online(self) -> bool:
-        """Whether there is a session just now. Without, messages wait in the store."""
+        """Whether there is a session now. Without one, messages wait in the store."""
         return self._connection is not None and self._connection.online.is_set()
 
     async def send(
@@ -265,13 +266,13 @@ class Device:
         ordered: bool | None = None,
         msg_id: str | None = None,
     ) -> Outcome:
-        """Send a message and wait for its end, over lost connections as well.
+        """Send a message and wait for its end, across lost connections too.
 
         Args, Returns and Raises are those of `XEP_QOS.send`. Also:
 
         Raises:
-            CannotConnect: there is no session, and none is to be expected. A message that
-                was accepted before that goes on when the store is opened again.
+            CannotConnect: there is no session, and none is to be expected. A message
+                that was accepted before continues when the store is opened again.
         """
         return await self._started.work(
             self.qos.send(
@@ -294,7 +295,7 @@ class Device:
         ordered: bool | None = None,
         msg_id: str | None = None,
     ) -> Delivery:
-        """Accept a message for sending; it is as safe as the store on return.
+        """Accept a message for sending; on return it is as safe as the store.
 
         See `XEP_QOS.submit`.
         """
@@ -307,25 +308,26 @@ class Device:
         )
 
     async def outcome(self, msg_id: str) -> Outcome:
-        """How a message has ended, also before a restart; if it has not, wait for it.
+        """The outcome of a message, even from before a restart; waits for it if needed.
 
         Args and Raises are those of `XEP_QOS.outcome`, and CannotConnect as for `send`.
         """
         return await self._started.work(self.qos.outcome(msg_id))
 
     def messages(self) -> Messages:
-        """The messages that come, for `async for`: plain ones, and those with QoS.
+        """The incoming messages, for `async for`: plain ones, and those with QoS.
 
-        `device.qos.incoming(message)` says how a message came; None: as a plain one. A
-        message counts as taken when its loop body is done: see `Messages`. Those that come
-        before the first loop, or while its body is at work, wait: with QoS as many as the
-        quotas of the plugin allow, and their senders get no answer; of plain ones the
-        first 1,000, or 4 MiB, and more are dropped. Each call makes a loop; several share out what
-        comes, so that several messages are worked on at once.
+        `device.qos.incoming(message)` tells how a message was delivered; None: as a
+        plain one. A message counts as taken when its loop body is done: see `Messages`.
+        Messages that come before the first loop, or while its body works, wait. With
+        QoS, as many wait as the quotas of the plugin allow, and their senders get no
+        answer. Of plain messages the first 1,000, or 4 MiB, wait; more are dropped.
+        Each call makes a loop. Several loops share the messages, so that several
+        messages are worked on at once.
 
         Raises:
-            LocalProtocolError: messages go to what `setup` has registered, `receives` is
-                False, or the device is not entered.
+            LocalProtocolError: messages go to handlers registered by `setup`,
+                `receives` is False, or the device is not entered.
         """
         if self._reception is None:
             raise LocalProtocolError(
@@ -335,7 +337,7 @@ class Device:
         return self._reception.new_loop()
 
     async def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do the work of anything that uses the client, a `qos.worker.Worker` say.
+        """Run other work with the client, for example a `qos.worker.Worker`.
 
         Raises:
             CannotConnect: there is no session, and none is to be expected: the work is
@@ -344,7 +346,7 @@ class Device:
         return await self._started.work(work)
 
     async def serve_forever(self) -> None:
-        """Wait until cancelled or closed, while handlers and consumers are at work.
+        """Wait until cancelled or closed, while handlers and consumers work.
 
         Raises:
             CannotConnect: there is no session, and none is to be expected.

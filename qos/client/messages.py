@@ -1,8 +1,8 @@
 """The messages of a device, for `async for`.
 
-A message is taken when its loop body is done: its sender is told so then, and not before.
-What has been handed over and not taken is bounded by the plugin's quotas, plain messages
-by a limit of their own.
+A message is taken when its loop body is done; its sender is told so then, and not
+before. The plugin's quotas limit the messages that are handed over and not taken; plain
+messages have a limit of their own.
 """
 
 from __future__ import annotations
@@ -26,23 +26,24 @@ __all__ = ["PLAIN_BYTES_MAX", "PLAIN_MAX", "Messages", "Reception"]
 
 log = logging.getLogger(__name__)
 
-#: Plain messages that wait for a loop, at most, and bytes of them. Anybody can send
-#: them, and no sender is told that they are dropped.
+#: The most plain messages that wait for a loop, and their bytes. Anybody can send them,
+#: and no sender is told that they are dropped.
 PLAIN_MAX = 1_000
 PLAIN_BYTES_MAX = 4 * 1024 * 1024
 
-#: A message that has waited for a loop for this long is worth a word in the log.
+#: Seconds after which a message that waits for a loop is logged.
 _FORGOTTEN_S = 10.0
 
-#: A message; what says that it is taken, or None for a plain one; bytes of a plain one.
+#: A message; a future that resolves when it is taken, or None for a plain one; its
+#: bytes, for a plain one.
 _Held: TypeAlias = tuple[Message, asyncio.Future[None] | None, int]
 
 
 class Reception:
-    """Keeps the messages of a client for its loops, which share them out."""
+    """Keeps the messages of a client for its loops, which share them."""
 
     def __init__(self, client: ClientXMPP, qos: XEP_QOS) -> None:
-        """Register for all messages; before the client connects, so that none is missed.
+        """Register for all messages, before the client connects: none may be missed.
 
         Args:
             client: the slixmpp client.
@@ -57,7 +58,7 @@ class Reception:
         self._failure: QosError | None = None
         self._loops: list[Messages] = []
         self._dropping = False
-        # Not the event `message`: that is for messages with a body alone.
+        # Not the event `message`: slixmpp raises it only for messages with a body.
         matcher = MatchXPath("{jabber:client}message")
         client.register_handler(Callback("qos.connect", matcher, self._came))
 
@@ -67,12 +68,15 @@ class Reception:
         return self._loops[-1]
 
     def take(self) -> bool:
-        """The loops are done with what they have in hand; whether that was anything."""
+        """Take the messages that the loops have in hand.
+
+        Returns whether there were any.
+        """
         taken = [loop.take() for loop in self._loops]
         return any(taken)
 
     def end(self, failure: QosError | None = None) -> None:
-        """No more messages come; the first failure counts."""
+        """End the loops; the first failure counts."""
         self._ended = True
         self._failure = self._failure or failure
         self._changed.set()
@@ -81,7 +85,7 @@ class Reception:
         """The next message; None: there is none to come.
 
         Raises:
-            CannotConnect: the device was refused, and what had come is taken.
+            CannotConnect: the device was refused, and all earlier messages are taken.
         """
         while not self._waiting:
             if self._failure is not None:
@@ -98,7 +102,7 @@ class Reception:
         return held
 
     def forget(self, loop: Messages) -> None:
-        """This loop is closed."""
+        """Forget a loop, which is closed."""
         if loop in self._loops:
             self._loops.remove(loop)
 
@@ -110,7 +114,7 @@ class Reception:
             taken = self._client.loop.create_future()
             self._qos.take_until(message, taken)
         elif message["type"] == "error":
-            # It comes back from where we sent it: to act on it would be a mistake.
+            # A bounced message of our own must not be acted on.
             log.info("%s returned a plain message of ours", message["from"])
             return
         else:
@@ -138,12 +142,12 @@ class Reception:
 class Messages:
     """A loop over the messages of a device; made by `Device.messages`.
 
-    The message in hand is taken when the next is asked for, by `aclose`, and when the
-    block of the device is left without an exception. Where an exception leaves the block,
-    or the process dies, it is not taken: it comes again after the next start, marked as
-    redelivered. So `break` takes the message, if nothing fails until the block is left.
-    Where one bad message is not to end the program, its exception is caught in the body
-    of the loop: the message counts as taken then.
+    The message in hand is taken when the next one is asked for, by `aclose`, and when
+    the block of the device is left without an exception. If an exception leaves the
+    block, or the process dies, the message is not taken: it comes again after the next
+    start, marked as redelivered. So `break` takes the message, if nothing fails until
+    the block is left. If one bad message must not end the program, catch its exception
+    in the body of the loop: the message then counts as taken.
     """
 
     def __init__(self, reception: Reception) -> None:
@@ -170,7 +174,7 @@ class Messages:
         return message
 
     def take(self) -> bool:
-        """The message in hand has been dealt with; whether there was one."""
+        """Take the message in hand; returns whether there was one."""
         taken, self._in_hand = self._in_hand, None
         if taken is None or taken.done():
             return False
@@ -178,7 +182,10 @@ class Messages:
         return True
 
     async def aclose(self) -> None:
-        """Take the message in hand, and end this loop: the others get what comes."""
+        """Take the message in hand, and end this loop.
+
+        The others get further messages.
+        """
         self.take()
         self._closed = True
         self._reception.forget(self)

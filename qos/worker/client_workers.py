@@ -1,12 +1,12 @@
-"""The workers of one client at one service: what they have in common there.
+"""The workers of one client at one service, and the state that they share.
 
-That is the client's presence. Unavailable, it ends locks and subscriptions of all
-nodes, so only the last worker says so; the others unsubscribe from their own node. If
-nobody has answered to that, the service would go on to send items that nobody takes:
-those who are left ask again, each time they subscribe.
+They share the client's presence. Unavailable presence ends the locks and subscriptions
+of all nodes, so only the last worker sends it; the others unsubscribe from their own
+node. If such an unsubscribe has no answer, the service would go on to send items that
+no worker takes. Therefore the remaining workers repeat it each time they subscribe.
 
-Of a node there is one worker: the subscription is the client's, so two would both get
-each item, and both do it.
+A node has only one worker. The subscription belongs to the client, so two workers would
+both get each item, and both do it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ class ClientWorkers:
     """The workers of one client at one service.
 
     Attributes:
-        left: the nodes whose worker has gone, and whose subscription may be there yet.
+        left: the nodes whose worker has stopped, and whose subscription may still
+            exist.
     """
 
     def __init__(self) -> None:
@@ -32,15 +33,15 @@ class ClientWorkers:
 
     @classmethod
     def of(cls, plugin: XEP_0254, service: str) -> ClientWorkers:
-        """The one of this client at this service."""
+        """The workers of this client at this service."""
         companies = _companies.setdefault(plugin, {})
         return companies.setdefault(service, cls())
 
     def join(self, node: str) -> None:
-        """A worker of this node begins.
+        """Add the worker of this node.
 
         Raises:
-            LocalProtocolError: there is one.
+            LocalProtocolError: the node has a worker already.
         """
         if node in self._nodes:
             raise LocalProtocolError(
@@ -51,7 +52,7 @@ class ClientWorkers:
         self.left.discard(node)
 
     def leave(self, node: str, *, may_be_subscribed: bool) -> bool:
-        """A worker of this node ends; returns whether it is the last of all."""
+        """Remove the worker of this node; returns whether it was the last of all."""
         self._nodes.remove(node)
         if not self._nodes:
             self.left.clear()
@@ -61,13 +62,14 @@ class ClientWorkers:
         return False
 
     async def unsubscribe(self, plugin: XEP_0254, service: str) -> None:
-        """Ask again for what those who have gone were not told.
+        """Repeat the unsubscribe of stopped workers that had no answer.
 
         Raises:
-            RequestFailed: nobody can tell yet.
+            RequestFailed: there is still no answer.
         """
         for node in sorted(self.left):
-            # Not if it has a new worker meanwhile, whose subscription it is now.
+            # Skip a node that has a new worker meanwhile: the subscription is its own
+            # now.
             if node not in self.left:
                 continue
             try:

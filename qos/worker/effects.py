@@ -6,39 +6,40 @@
         async with job.effects(db) as effects:
             effects.execute("INSERT INTO invoices VALUES (?, ?)", (number, amount))
 
-Neither order of two commits would do: effects before the retract are doubled when it
-is refused, effects after it are lost when the process dies in between. So there are
-three steps (queue.md §6), of which the middle one is the service's:
+No order of two commits would do. Effects before the retract are doubled when it is
+refused; effects after it are lost when the process dies in between. So there are three
+steps, of which the middle one is the service's:
 
-1. the statements are written into a table of the database, as *prepared*, on disk;
-2. the item is retracted, with the token of the delivery;
-3. the statements are executed and a mark that they were is left in their place, in one
-   transaction: the event of this delivery may come again, to a worker started anew.
+1. The statements are written into a table of the database as *prepared*, on disk.
+2. The item is retracted, with the token of the delivery.
+3. In one transaction the statements are executed, and replaced by a mark that they
+   were. The mark is needed because the event of this delivery may come again, to a
+   worker that was started again.
 
-    killed before 1    nothing has happened; the item comes again
-    killed after 1     `recover` repeats the retract: it is refused, for the lock has
-                       ended, and the statements are dropped; or it was still locked,
-                       and is accepted, and they are executed
-    killed after 2     `recover` repeats the retract; the service knows the token that
-                       settled the item and says the same again; they are executed
-    killed after 3     nothing is left to do
+        killed before 1    nothing has happened; the item comes again
+        killed after 1     `recover` repeats the retract. If the lock has ended, the retract is
+                           refused and the statements are dropped. If the item is still
+                           locked, it is accepted and the statements are executed
+        killed after 2     `recover` repeats the retract; the service knows the token that
+                           settled the item and answers the same; they are executed
+        killed after 3     nothing is left to do
 
-No lock that has ended comes back, and tokens are random: what is refused with
-`item-not-found` or `unexpected-request` is refused for good, and only then statements
-are dropped. Nothing else, such as the `conflict` with a lock of another of the
-account's workers, or what a server says in the place of the service, and no silence
-decides anything: they stay prepared.
+A lock that has ended never comes back, and tokens are random. So a refusal with
+`item-not-found` or `unexpected-request` is final, and only after such a refusal are the
+statements dropped. Nothing else decides anything, and they stay prepared: neither a
+`conflict` with the lock of another worker of the account, nor the answer of a server in
+place of the service, nor the lack of an answer.
 
-**What can repeat: nothing. What can be lost: the effects of an item that was retracted
-by a process that died then, and for which `recover` did not run while the service
-remembers the token: for one hour, or for the node's `queue#dedupe_window` where that
-is longer.** Also of one whose node was deleted meanwhile. A statement that fails in
-step 3, though it succeeded when it was tried in step 1, stays prepared.
+**What can repeat: nothing. What can be lost: the effects of an item whose retract was
+sent by a process that died then, if `recover` did not run while the service remembers
+the token: one hour, or the node's `queue#dedupe_window` if that is longer;** also if
+the node was deleted meanwhile. A statement that fails in step 3, though it succeeded
+when it was tried in step 1, stays prepared.
 
-`Worker(effects_db=…)` calls `recover` before it takes anything, and then each time it
-subscribes; without, an application calls it by itself. It sees to what was prepared
-for the worker's own service, account and node. Several workers may share a database
-file: rows are taken by whoever comes first.
+`Worker(effects_db=…)` calls `recover` before it takes any item, and then each time it
+subscribes; otherwise the application must call it. It handles the prepared effects of
+the worker's own service, account and node. Several workers may share a database file:
+the first that comes takes a row.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FINAL", "Effects", "Key", "apply", "drop", "prepare", "prepared"]
 
-#: The refusals that say that a token settles nothing any more, and has settled nothing.
+#: The refusals that mean: this token has settled nothing, and will settle nothing.
 FINAL = frozenset({"item-not-found", "unexpected-request"})
 
 _TABLE = """
@@ -84,12 +85,12 @@ _OWN_TABLES = ("xmpp_qos_prepared",)
 
 _FULL = 2
 
-#: Instead of the statements of a delivery whose effects are there. Its event may come
-#: once more, to a worker that has been started anew; the service, which knows the token,
-#: would say again that the item is accepted.
+#: Replaces the statements of a delivery whose effects are done. Its event may come
+#: again, to a worker that was started again; the service, which knows the token, would
+#: again answer that the item is accepted.
 _DONE = ""
 
-#: How long that is known. A server does not hold a stanza for longer.
+#: How long that mark is kept. A server does not hold a stanza for longer.
 _REMEMBERED_S = 7 * 24 * 3600.0
 
 Statement: TypeAlias = tuple[str, Parameters]
@@ -106,18 +107,18 @@ class Key:
     token: str
 
     def columns(self) -> tuple[str, ...]:
-        """As they stand in the table."""
+        """The values as the columns of the table."""
         return (self.service, self.account, self.node, self.item_id, self.token)
 
 
 class Effects:
-    """The effects of a job: in the database when, and only when, the job is accepted.
+    """The effects of a job: they happen if, and only if, the job is accepted.
 
-    On a clean exit of the block the job is accepted, and the effects are there. On
-    an exception nothing is recorded.
+    On a clean exit of the block the job is accepted, and the effects happen. On an
+    exception nothing is recorded.
 
-    The connection must not be in a transaction of the application's then (of
-    `autocommit=False`, in Python 3.12, it always is), and an authorizer that the
+    The connection must not be in a transaction of the application then (with
+    `autocommit=False`, of Python 3.12, it always is). An authorizer that the
     application has set on it is removed. Commits take their time on disk, and the event
     loop waits meanwhile.
     """
@@ -135,9 +136,10 @@ class Effects:
 
         Args:
             sql: one statement that changes tables of the application in this file.
-                What else it may do, qos.stores.sqlite_guard says: for instance no
-                `COMMIT`, `ATTACH` or `PRAGMA`, and no temporary table. Such a statement
-                is refused at the end of the block, before the item is accepted.
+                qos.stores.sqlite_guard says what else is allowed: for example no
+                `COMMIT`, `ATTACH` or `PRAGMA`, and no temporary table. A forbidden
+                statement is refused at the end of the block, before the item is
+                accepted.
             parameters: its values: None, int, float, str or bytes.
 
         Raises:
@@ -160,15 +162,15 @@ class Effects:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Do it.
+        """Accept the job, and execute the statements.
 
         Raises:
-            JobLost: the job was not accepted, and nothing was done; or it is not
-                known, and `Worker.recover` will see to it.
-            LocalProtocolError: the job was settled before, or a statement does what
-                an effect must not; nothing was done.
-            sqlite3.Error: the statements cannot be executed; nothing was done,
-                unless `job.outcome` is accepted: then they stay prepared.
+            JobLost: the job was not accepted, and nothing was done; or the result is
+                not known, and `Worker.recover` will finish it.
+            LocalProtocolError: the job was settled before, or a statement is forbidden
+                for effects; nothing was done.
+            sqlite3.Error: the statements cannot be executed. Nothing was done, unless
+                `job.outcome` is accepted: then they stay prepared.
         """
         if exc is not None:
             return
@@ -195,9 +197,9 @@ def prepare(db: sqlite3.Connection, key: Key, statements: Sequence[Statement]) -
     """Try the statements, and write them down; on return they are on disk.
 
     Raises:
-        LocalProtocolError: the connection is in a transaction, or a statement does
-            what an effect must not; nothing was written.
-        sqlite3.Error: they fail, or cannot be written; nothing was.
+        LocalProtocolError: the connection is in a transaction, or a statement is
+            forbidden for effects; nothing was written.
+        sqlite3.Error: they fail, or cannot be written; nothing was written.
     """
     packed = _packed(statements)
     with _synchronous(db):
@@ -213,11 +215,11 @@ def prepare(db: sqlite3.Connection, key: Key, statements: Sequence[Statement]) -
 
 
 def apply(db: sqlite3.Connection, key: Key) -> bool:
-    """Execute what is prepared, once; False: it was done before.
+    """Execute prepared statements, once; False: they were executed before.
 
     Raises:
-        LocalProtocolError: the connection is in a transaction, or a statement does
-            what an effect must not; all stays prepared.
+        LocalProtocolError: the connection is in a transaction, or a statement is
+            forbidden for effects; all stays prepared.
         sqlite3.Error: a statement fails; all stays prepared.
     """
     with _transaction(db):
@@ -237,7 +239,7 @@ def apply(db: sqlite3.Connection, key: Key) -> bool:
 
 
 def drop(db: sqlite3.Connection, key: Key) -> None:
-    """Forget what is prepared; it was not to be."""
+    """Forget prepared statements, since the job was not accepted."""
     with _transaction(db):
         _forget(db, key)
 
@@ -245,9 +247,9 @@ def drop(db: sqlite3.Connection, key: Key) -> None:
 def prepared(
     db: sqlite3.Connection, *, service: str, account: str, node: str
 ) -> list[Key]:
-    """What is prepared, the oldest first; forgets old marks of what was done.
+    """The prepared deliveries, oldest first; also removes old marks.
 
-    Here, and not for each job: it looks at the whole table.
+    Marks are removed here, and not for each job, since that looks at the whole table.
     """
     with _transaction(db):
         db.execute(_TABLE)
@@ -278,7 +280,7 @@ def _execute(db: sqlite3.Connection, statements: Sequence[Statement]) -> None:
 def _rows(
     db: sqlite3.Connection, sql: str, parameters: Sequence[str] = ()
 ) -> list[tuple[Any, ...]]:
-    """Rows as they are by default, whatever the application wants for its own."""
+    """Rows in sqlite3's default form, whatever the application has set for its own."""
     cursor = db.cursor()
     cursor.row_factory = None
     before, db.text_factory = db.text_factory, str
@@ -297,13 +299,13 @@ def _forget(db: sqlite3.Connection, key: Key) -> None:
 
 @contextmanager
 def _transaction(db: sqlite3.Connection, *, keep: bool = True) -> Iterator[None]:
-    """A transaction of ours; nothing in it may wait for anything but the disk."""
+    """A transaction of ours; nothing inside may wait for anything but the disk."""
     if db.in_transaction:
         raise LocalProtocolError(
             "the connection is in a transaction: commit it first, or give the "
             "effects a connection of their own"
         )
-    # At once, so that it is this line that waits for other writers.
+    # Begin at once, so that this line is the one that waits for other writers.
     db.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -316,7 +318,7 @@ def _transaction(db: sqlite3.Connection, *, keep: bool = True) -> Iterator[None]
 
 @contextmanager
 def _synchronous(db: sqlite3.Connection) -> Iterator[None]:
-    """Commits are on disk on return, whatever the application wants for its own."""
+    """Put commits on disk before they return, whatever the application has set."""
     before = int(_rows(db, "PRAGMA synchronous")[0][0])
     if before >= _FULL or db.in_transaction:
         yield

@@ -1,13 +1,13 @@
-"""An item while a worker has it: what it is, and how it can end.
+"""A job: an item while a worker has it, and the possible ends of the delivery.
 
-It knows what may follow what, and nothing of streams: requests are its holder's.
+It knows the order of the steps, but nothing of streams: its holder makes the requests.
 
 ::
 
                        settle (an answer came)
     HELD ───────────────────────────────────────────▶ SETTLED (outcome)
       │
-      └──▶ LOST   its lock has ended otherwise, or a settlement was refused
+      └──▶ LOST   its lock has ended in another way, or a settlement was refused
 """
 
 from __future__ import annotations
@@ -60,48 +60,49 @@ class Settling:
 
 
 class Holder(Protocol):
-    """Whoever asks the service on behalf of a job."""
+    """The object that sends requests to the service for a job."""
 
     service: str
     node: str
 
     @property
     def account(self) -> str:
-        """The bare JID that works."""
+        """The bare JID of the worker."""
 
     async def settle(self, job: Job, how: Settling) -> None:
-        """Return when the service has done it; JobLost: it will not."""
+        """Return when the service has settled it; JobLost: it will not."""
 
     async def extend(self, job: Job, seconds: float) -> float:
         """Return how long the lock lasts."""
 
     def give_up(self, error: BaseException) -> None:
-        """Nothing more can be done here, whatever the item."""
+        """Stop the worker: no other item would fare better."""
 
 
 class Job:
     """An item to be worked on: what a handler of `Worker.run` gets.
 
-    An application that takes jobs from `async for job in worker` writes `async with job`.
-    On a clean exit of that block the job is accepted. On an exception it is modified, as
-    a failed delivery, and the exception is raised again: it ends a loop around the block
-    unless it is caught between the two. When the task is cancelled the job is released.
-    What was settled inside stays so. The one exception that does not leave the block is
-    the JobLost of this job: `outcome` is None then, and `lost` is set.
+    An application that takes jobs from `async for job in worker` writes `async with
+    job`. On a clean exit of that block the job is accepted. On an exception it is
+    modified, as a failed delivery, and the exception is raised again: it ends a loop
+    around the block unless it is caught between the two. When the task is cancelled the
+    job is released. A settlement inside the block stays. One exception does not leave
+    the block: the JobLost of this job. Then `outcome` is None, and `lost` is set.
 
     Attributes:
         id: of the item.
-        node: where it is.
+        node: the name of its node.
         token: fence of this delivery; '' if the service has none.
         payload_text: XML, one element or ''.
         delivery_count: prior unsuccessful deliveries.
-        first_acquirer: certainly nobody had it before, in this life of it.
-        priority: 0 to 9, more is earlier.
+        first_acquirer: certainly no worker had it before, since it was published or
+            requeued.
+        priority: 0 to 9; a larger number is delivered earlier.
         publisher: the JID of its publisher, or ''.
-        item: all that the event said.
-        lost: set when the item is not this worker's any more; what was done for it
-            is to be dropped.
-        outcome: how it ended, once the service has said so; else None.
+        item: the whole item of the event.
+        lost: set when the item does not belong to this worker any more; its work must
+            be discarded.
+        outcome: its end, once the service has confirmed that; else None.
     """
 
     def __init__(self, item: DeliveredItem, holder: Holder) -> None:
@@ -125,44 +126,48 @@ class Job:
 
     @property
     def payload(self) -> ET.Element | None:
-        """The payload as an element, each time a new one; None: there is none."""
+        """The payload as a new element each time; None: there is none."""
         if not self.payload_text:
             return None
         return ET.fromstring(self.payload_text)  # noqa: S314 - written by qos.xml
 
     @property
     def held(self) -> bool:
-        """It has not ended, as far as is known."""
+        """Whether it has not ended, as far as is known."""
         return self.outcome is None and not self.lost.is_set()
 
     @property
     def settling(self) -> bool:
-        """Its end is on its way."""
+        """Whether its settlement is in flight."""
         return self._ending is not None
 
     async def settled(self) -> None:
-        """Wait for the end that is on its way, if one is; see accept for errors."""
+        """Wait for a settlement in flight, if there is one; see accept for errors."""
         if self._ending is not None:
             await asyncio.shield(self._ending[1])
 
     # -- its end -----------------------------------------------------------
 
     async def accept(self) -> None:
-        """It is done: delete it (XEP-0254 §2.3). Returns when the service has.
+        """Report success: delete the item (XEP-0254 §2.3).
 
-        Without an answer it is sent again, with the token, until the lock is over;
-        the service knows a repeat. Whoever is cancelled while he waits can wait
-        again; it goes on meanwhile.
+        Returns when the service has done so.
+
+        Without an answer the request is repeated with the token until the lock is over;
+        the service recognizes a repeat. A caller that is cancelled while waiting can
+        wait again; the request goes on meanwhile.
 
         Raises:
-            JobLost: it was not accepted, so drop what was done for it; or, as the
-                reason then says, there was no answer, and it is in doubt.
+            JobLost: it was not accepted, so discard the work; or, if the reason says
+                so, there was no answer, and the result is in doubt.
             LocalProtocolError: it has another outcome.
         """
         await self._settle(Settling(ItemOutcome.ACCEPTED))
 
     async def release(self) -> None:
-        """Give it back as if it had not come (XEP-0254 §2.4); it does not count.
+        """Give the item back as if it had not been delivered (XEP-0254 §2.4).
+
+        The delivery does not count.
 
         Raises:
             JobLost, LocalProtocolError: as for accept.
@@ -172,11 +177,11 @@ class Job:
     async def modify(
         self, delivery_failed: bool = True, undeliverable_here: bool = False
     ) -> None:
-        """Give it back after a failure.
+        """Give the item back after a failure.
 
         Args:
-            delivery_failed: it counts: after so many the item is dead.
-            undeliverable_here: it does not come to this full JID again.
+            delivery_failed: it counts; after the maximum of failures the item is dead.
+            undeliverable_here: it is not delivered to this full JID again.
 
         Raises:
             JobLost, LocalProtocolError: as for accept.
@@ -191,7 +196,7 @@ class Job:
         await self._settle(how)
 
     async def reject(self, reason: str = "") -> None:
-        """It is no good, here or anywhere: to the dead letters, with this reason.
+        """Report that no worker can handle the item: it is dead, with this reason.
 
         Raises:
             JobLost, LocalProtocolError: as for accept.
@@ -200,20 +205,21 @@ class Job:
         await self._settle(Settling(ItemOutcome.REJECTED, reason=reason))
 
     async def extend(self, seconds: float) -> float:
-        """Keep it so many seconds from now; returns how many there will be.
+        """Keep the lock for this many seconds from now; returns the granted seconds.
 
         Raises:
-            JobLost: it is not this worker's any more.
-            RequestFailed: it may be; ask again.
+            JobLost: the item does not belong to this worker any more.
+            RequestFailed: this is not known; ask again.
         """
         arguments.seconds("seconds", seconds)
         self.check_held()
         return await self._holder.extend(self, seconds)
 
     def effects(self, db: sqlite3.Connection) -> Effects:
-        """`async with job.effects(db) as effects`: do it, exactly once.
+        """The effects of this job: `async with job.effects(db) as effects`.
 
-        See qos.worker.effects, also for what the connection must be like.
+        They happen exactly once. See qos.worker.effects, also for conditions on the
+        connection.
         """
         arguments.instance(sqlite3.Connection, "db", db, "a connection of sqlite3")
         return Effects(self, db, service=self._holder.service, by=self._holder.account)
@@ -231,13 +237,16 @@ class Job:
         if in_flight is None:
             self.check_held()
             ending = asyncio.get_running_loop().create_task(self._end(how))
-            # Nobody may be there any more to hear of it.
+            # The caller may be gone, so that the error has no other reader.
             ending.add_done_callback(lambda task: task.cancelled() or task.exception())
             self._ending = (how.outcome, ending)
         await self.settled()
 
     async def _end(self, how: Settling) -> None:
-        """A task of its own: who waits may be cancelled, and what was sent is sent."""
+        """Settle, in a task of its own.
+
+        The caller may be cancelled, but a request that was sent stays sent.
+        """
         try:
             await self._holder.settle(self, how)
             self.outcome = how.outcome
@@ -245,7 +254,7 @@ class Job:
             self._ending = None
 
     def abandon(self) -> None:
-        """For the holder: do not wait for an answer any longer."""
+        """Stop waiting for an answer; called by the holder."""
         if self._ending is not None:
             self._ending[1].cancel()
 
@@ -256,7 +265,7 @@ class Job:
             raise JobLost(self.id, reason, condition=condition)
 
     def lose(self, reason: str, *, condition: str | None = None) -> None:
-        """For the holder: it is not ours any more; no harm if it has ended."""
+        """Mark the job as lost; called by the holder. Harmless if it has ended."""
         if self.held:
             self._loss = (reason, condition)
             self.lost.set()
@@ -277,7 +286,7 @@ class Job:
             return False
         try:
             if self.settling:
-                # Cancelled while it was being settled: it still is.
+                # Cancelled while the settlement is in flight, which goes on.
                 if exc is None:
                     await self.settled()
             elif self.held:
@@ -298,10 +307,10 @@ class Job:
 
 
 def cancelled(error: BaseException) -> bool:
-    """Whether it is that the task which runs is cancelled.
+    """Whether the error is the cancellation of the current task.
 
-    Not something that it waited for, which somebody else has given up: to this task
-    that is a failure like any other.
+    If something that the task awaits was cancelled by others, that is a failure like
+    any other.
     """
     task = asyncio.current_task()
     is_own = task is not None and task.cancelling() > 0

@@ -1,7 +1,7 @@
-"""The recorder of a worker's jobs: the leases tell it each step, journal or not.
+"""A recorder of a worker's jobs: the leases tell it each step, journal or not.
 
-A job gets two lines: one when a handler begins with it, and one at its end. The reason
-of a failure is in neither of them: it may speak of the payload.
+A job gets two lines: one when a handler begins, and one at its end. Neither has the
+reason of a failure, which may quote the payload.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ _OUTCOMES = {
 
 
 class JobRecorder:
-    """A recorder that keeps nothing."""
+    """A null recorder: it keeps nothing."""
 
     def started(self, job: Job) -> None:
-        """A handler begins with a job."""
+        """A handler begins a job."""
 
     def settled(self, job: Job, how: Settling) -> None:
-        """The service has taken the settlement of a job."""
+        """The service has confirmed the settlement of a job."""
 
     def released(self, job: Job) -> None:
         """A job is given back, because the worker stops."""
 
     def lost(self, job: Job, reason: str, condition: str | None = None) -> None:
-        """A job is not the worker's any more.
+        """A job does not belong to the worker any more.
 
         Args:
             job: the job.
-            reason: in words; what follows a colon is left out.
+            reason: in words; text after a colon is left out.
             condition: the stanza error that said so, or None.
         """
 
@@ -48,7 +48,7 @@ class _JobJournal(JobRecorder):
         self._journal = journal
         self._service = service
         self._node = node
-        # Jobs with a line of their beginning and none of their end.
+        # Jobs with a line for their beginning and none for their end.
         self._begun: set[Job] = set()
 
     def started(self, job: Job) -> None:
@@ -92,7 +92,7 @@ class _JobJournal(JobRecorder):
 def job_recorder_of(
     journal: JournalWriter | None, service: str, node: str
 ) -> JobRecorder:
-    """The recorder of a worker at a node; without a journal one that keeps nothing."""
+    """The recorder of a worker at a node; without a journal a null recorder."""
     return JobRecorder() if journal is None else _JobJournal(journal, service, node)
 
 

@@ -1,11 +1,11 @@
-"""Retracts of one worker; in batches, if it works in batches.
+"""Retracts of one worker, in batches if the worker works in batches.
 
-A batch is one iq with several items (the schema of XEP-0060 allows it): all are done or
-none, so what is refused together is asked again one by one, and each gets an answer of
-its own. There is nothing to wait for while nothing is under way; what comes to be done
-while an answer is, goes into the next request, and a batch that is full goes at once.
+A batch is one iq with several items (the schema of XEP-0060 allows that). All are done
+or none: so items that are refused together are asked for again one by one, each with an
+answer of its own. Without a request in flight a retract is sent at once. Retracts that
+come while a request is in flight go into the next one. A full batch is sent at once.
 
-Knows the service's answers; nothing of jobs and locks.
+This module knows the service's answers, but nothing of jobs and locks.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["RetractBatcher"]
 
 @dataclass(frozen=True, slots=True)
 class _Waiting:
-    """A waiting caller; the result says whether to ask for the item alone."""
+    """A waiting caller; the result tells whether to ask for the item alone."""
 
     item: tuple[str, str]
     timeout_s: float
@@ -32,10 +32,10 @@ class RetractBatcher:
     """Retracts items of one node, by their tokens.
 
     Args:
-        plugin: that asks.
-        service: whom.
-        node: where they are.
-        batch: items in one request, at most.
+        plugin: sends the requests.
+        service: the JID of the service.
+        node: the name of the node.
+        batch: the most items in one request.
     """
 
     def __init__(
@@ -47,13 +47,13 @@ class RetractBatcher:
         self._batch = batch
         self._waiting: list[_Waiting] = []
         self._asking: set[asyncio.Task[None]] = set()
-        # Those of them that the next request waits for.
+        # The requests that the next one must wait for.
         self._ahead: set[asyncio.Task[None]] = set()
         self._beginning = False
 
     async def retract(self, item_id: str, token: str, timeout_s: float) -> None:
-        """See XEP_0254.retract; its errors, too, are those of this item."""
-        # A service that gives no tokens may never have heard of several items.
+        """See XEP_0254.retract; its errors too concern this item."""
+        # A service without tokens may not support several items.
         if self._batch > 1 and token:
             loop = asyncio.get_running_loop()
             alone: asyncio.Future[bool] = loop.create_future()
@@ -64,7 +64,7 @@ class RetractBatcher:
                     return
             except asyncio.CancelledError:
                 # The service has sent the item again, so it may have lost the request:
-                # the next one, in which the item is asked for again, waits for no other.
+                # the next request, which repeats the item, waits for no other.
                 self._ahead.clear()
                 raise
         await self._plugin.retract(
@@ -74,12 +74,12 @@ class RetractBatcher:
     def _begin_soon(self) -> None:
         if not self._beginning:
             self._beginning = True
-            # Not at once: what else ends in this turn of the loop joins.
+            # Not at once: other items that end in this turn of the loop join.
             asyncio.get_running_loop().call_soon(self._begin)
 
     def _begin(self) -> None:
         self._beginning = False
-        # Who has been cancelled wants nothing any more.
+        # Callers that were cancelled do not count any more.
         waiting = [each for each in self._waiting if not each.alone.done()]
         while waiting and (not self._ahead or len(waiting) >= self._batch):
             some, waiting = waiting[: self._batch], waiting[self._batch :]
@@ -106,7 +106,7 @@ class RetractBatcher:
                 timeout_s=min(each.timeout_s for each in some),
             )
         except (RequestRefused, LocalProtocolError) as error:
-            # Of one item it is the answer.
+            # The answer for a single item is final.
             alone, failed = len(some) > 1, error
         except RequestFailed as error:
             failed = error
@@ -119,7 +119,7 @@ class RetractBatcher:
                 each.alone.set_exception(failed)
 
     async def end(self) -> None:
-        """Wait for no answer any longer."""
+        """Stop waiting for answers."""
         asking = list(self._asking)
         self._waiting.clear()
         for task in asking:

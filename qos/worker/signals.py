@@ -1,6 +1,7 @@
-"""The signals that stop workers: all of an event loop that have asked for it.
+"""The signals that stop workers: all workers of an event loop that have asked for it.
 
-A loop has one handler for a signal. So the workers share it, and it goes with the last.
+A loop has one handler for a signal. So the workers share it, and the last one removes
+it.
 """
 
 from __future__ import annotations
@@ -19,16 +20,17 @@ class Stoppable(Protocol):
     """An object that a signal stops."""
 
     def stop(self) -> None:
-        """Stop in order; the second time at once."""
+        """Stop in order; when called again, stop at once."""
 
 
-# Weak, both: a worker is held by its tasks while it works, and by nobody after.
+# Both are weak: a worker is held by its tasks while it works, and by nothing
+# afterwards.
 _asked: WeakKeyDictionary[asyncio.AbstractEventLoop, WeakSet[Stoppable]]
 _asked = WeakKeyDictionary()
 
 
 def stop_on_signals(loop: asyncio.AbstractEventLoop, worker: Stoppable) -> None:
-    """Let SIGTERM and SIGINT stop this worker, and those that they stop already."""
+    """Let SIGTERM and SIGINT stop this worker, besides those that they stop already."""
     workers = _asked.setdefault(loop, WeakSet())
     workers.add(worker)
     for number in _SIGNALS:
@@ -36,7 +38,7 @@ def stop_on_signals(loop: asyncio.AbstractEventLoop, worker: Stoppable) -> None:
 
 
 def forget(loop: asyncio.AbstractEventLoop, worker: Stoppable) -> None:
-    """Leave the signals to the others; no harm if it has never asked."""
+    """Remove a worker; harmless if it has never asked."""
     workers = _asked.get(loop)
     if workers is None or worker not in workers:
         return
