@@ -5,16 +5,16 @@ Nothing here knows of journals. Modules::
     session           a Spark session, or one clear line why there is none; `java` finds
                       the Java for it
     formats           `register(spark)`: the formats `xmpp-queue` and `xmpp`
-    options           their options: those of the commands
-    queue_source      what Spark asks of a source; thin
-    queue_receiver    holds the locks, retracts what is done
+    options           their options, like those of the commands
+    queue_source      the interface of a source for Spark; thin
+    queue_receiver    holds the locks, retracts items that are done
     queue_landing     the items in files, from the moment that Spark may count on them
-    queue_checkpoint  what is done, as Spark's own checkpoint says
+    queue_checkpoint  the progress, by Spark's own checkpoint
     queue_sink        rows -> items
     message_sink      rows -> assured messages
-    rows              what both sinks share: columns, ids that a repeat has again
+    rows              shared by both sinks: columns, and ids that stay the same in a repeat
     daemon            Python processes of Spark that have imported all this already
-    connection        a session in the background of code that waits
+    connection        a session in the background of blocking code
     readings          sensor readings (XEP-0323) in payloads -> typed columns;
                       `sensor_data` reads one payload
 """

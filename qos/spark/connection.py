@@ -1,7 +1,7 @@
-"""A session for code that waits: Spark calls a data source from a plain thread.
+"""A session for blocking code: Spark calls a data source from a plain thread.
 
-The event loop runs in a thread of its own, and so the session lives on between two
-calls: it answers pings, extends locks, and comes back when the connection is lost.
+The event loop runs in a thread of its own. So the session lives on between two calls:
+it answers pings, extends locks, and reconnects when the connection is lost.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["Background"]
 S = TypeVar("S", bound=AccountSession)
 T = TypeVar("T")
 
-#: To log out, and to close what plugins have open.
+#: Seconds to log out, and to close what plugins have open.
 _END_S_MAX = 30.0
 
 
@@ -27,7 +27,7 @@ class Background(Generic[S]):
     """An account's session in the background.
 
     Attributes:
-        session: the session; only to be used on its loop, by way of `run`.
+        session: the session; use it only on its loop, by `run`.
     """
 
     session: S
@@ -41,11 +41,12 @@ class Background(Generic[S]):
         """Log in; returns when there is a session.
 
         Args:
-            new_session: makes it, on its loop; it is entered before it is started.
-            ready: what to do in the first session, before it is used.
+            new_session: makes the session, on its loop; it is entered before it is
+                started.
+            ready: called in the first session, before that is used.
 
         Raises:
-            CannotConnect: there can be no session; the text says why, in one line.
+            CannotConnect: no session is possible; the text says why, in one line.
             Exception: of `ready`.
         """
         self._ended = threading.Event()
@@ -63,7 +64,7 @@ class Background(Generic[S]):
             raise
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do it there, and wait for it here.
+        """Run work on the loop, and wait for it here.
 
         Raises:
             CannotConnect: the session has ended for good.
@@ -71,11 +72,11 @@ class Background(Generic[S]):
         return self.submit(work).result()
 
     def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Do it there; the future is for here."""
+        """Run work on the loop; the future is for this thread."""
         return asyncio.run_coroutine_threadsafe(self.session.work(work), self._loop)
 
     def close(self) -> None:
-        """Log out; what is under way is cancelled. No harm in a second time."""
+        """Log out; running work is cancelled. May be repeated."""
         if self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._stop.set)
             self._thread.join(_END_S_MAX)

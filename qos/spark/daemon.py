@@ -1,8 +1,8 @@
-"""Starts the Python processes of Spark: `spark.python.daemon.module` may name it.
+"""Starts the Python processes of Spark, if `spark.python.daemon.module` names it.
 
-As Spark's own does, by forks of one process; but that one has imported what most of
-them import, which takes each of them longer than what it then does. Nothing that is
-imported here may start a thread: a fork would not have it.
+Like Spark's own daemon it forks one process; but that process has already imported the
+modules that most tasks need, since importing takes longer than their work. Nothing that
+is imported here may start a thread: a fork would not have it.
 """
 
 from __future__ import annotations

@@ -5,21 +5,21 @@
     register(spark)
     spark.readStream.format("xmpp-queue").options(…).load()
 
-Options of both, named and checked as those of the commands: `jid`; `password`,
+Options of both, with the names and checks of the commands: `jid`; `password`,
 `password-file` or the variable XMPP_QOS_PASSWORD; `host`, `port`, `tls`, `ca-file`,
 `connect-timeout`.
 
 `xmpp-queue` as a source: `service`, `node`; `landing`, a folder that the driver and all
-executors see; `checkpoint`, the checkpointLocation of the query, which a source is not
-told otherwise; `mode`, `show` (default: the query is the node's only consumer) or
+executors see; `checkpoint`, the checkpointLocation of the query, which Spark does not
+tell a source; `mode`, `show` (default: the query is the node's only consumer) or
 `claim`; `lock`, the node's lock time-out in seconds; `max-items` of a batch;
 `partition-rows` of a task. Columns: see `queue_source.SCHEMA`.
 
-`xmpp-queue` as a sink: `service`, `node`; `deadline`, seconds to wait for a service that
-is away or full; `run`, the name of a batch write that may be repeated. Columns:
-`payload` (XML), and at will `item_id`, `priority`, `ttl`, `delay`.
+`xmpp-queue` as a sink: `service`, `node`; `deadline`, seconds to wait for a service
+that is away or full; `run`, the name of a batch write that may be repeated. Columns:
+`payload` (XML), and optionally `item_id`, `priority`, `ttl`, `delay`.
 
-`xmpp`, a sink: `store`, a folder that all executors see, of this query alone;
+`xmpp`, a sink: `store`, a folder that all executors see, for this query alone;
 `deadline`, seconds until a message is not delivered; `ordered`; `run`. Columns: `to`,
 and `payload` (XML) or `body` (text).
 """
@@ -47,8 +47,9 @@ def register(spark: SparkSession) -> None:
     """Make the formats `xmpp-queue` and `xmpp` known to a session.
 
     Raises:
-        NoSpark: the Python that Spark starts on this machine cannot import this library;
-            the text says what to set. Other machines of a cluster are not asked.
+        NoSpark: the Python that Spark starts on this machine cannot import this
+            library; the text says what to set. Other machines of a cluster are not
+            checked.
     """
     check_python(spark)
     spark.dataSource.register(QueueFormat)
@@ -60,11 +61,14 @@ class QueueFormat(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """As users know it."""
+        """The name for users."""
         return "xmpp-queue"
 
     def schema(self) -> StructType:
-        """Of an item; asked for first, so that a bad option is found here."""
+        """The columns of an item.
+
+        Spark asks for them first, so a bad option is found here.
+        """
         check_source_options(self.options)
         return SCHEMA
 
@@ -88,15 +92,15 @@ class XmppFormat(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """As users know it."""
+        """The name for users."""
         return "xmpp"
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """See xmpp_sink."""
+        """See message_sink."""
         return XmppWriter(self.options, schema)
 
     def streamWriter(
         self, schema: StructType, overwrite: bool
     ) -> DataSourceStreamWriter:
-        """See xmpp_sink."""
+        """See message_sink."""
         return XmppStreamWriter(self.options, schema)

@@ -1,13 +1,15 @@
 """`writeStream.format("xmpp")`: rows are sent as assured messages.
 
-A row is written when its message is delivered: its receiver has it, once. One that is
-not delivered, or in doubt, fails its task, which names the row and the outcome.
+A row is written when its message is delivered: its receiver has it, once. A message
+that is not delivered, or in doubt, fails its task; the error names the row and the
+outcome.
 
-A task or a batch that is done again sends the same msgIds (see `xmpp_rows`) from the
-same store, under the same resource: one a partition, in the folder `store`, which on a
-cluster all executors have to see. What was under way goes on from there, and a receiver
-of ours, which remembers what it was given (for its `tombstone_ttl_s`), hands nothing
-over a second time. One that is not ours has no such memory of a message that has ended.
+A task or a batch that is repeated sends the same msgIds (see `qos.spark.rows`) from the
+same store, under the same resource. Each partition has one of each, in the folder
+`store`, which all executors of a cluster must see. Messages in flight continue from
+there. A receiver of ours remembers delivered messages (for its `tombstone_ttl_s`), and
+hands none over a second time. A foreign receiver does not remember messages that have
+ended.
 """
 
 from __future__ import annotations
@@ -51,10 +53,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Sent", "XmppStreamWriter", "XmppWriter"]
 
-#: Messages under way; the next rows are not asked for before the oldest has ended.
+#: The number of messages in flight; further rows are not read before the oldest has
+#: ended.
 _WINDOW = 256
 
-#: For peers to be known, before a bare JID is looked up; see Connection.announced.
+#: Seconds for peers to become known, before a bare JID is looked up; see
+#: Connection.announced.
 _ANNOUNCED_S = 30.0
 
 _COLUMNS: Final = {"to": TEXT, "payload": TEXT, "body": TEXT}
@@ -75,7 +79,7 @@ class Sent(WriterCommitMessage):
 
 
 class _Writer:
-    """Both writers are this; made by the driver, and copied to the tasks."""
+    """The base of both writers; made by the driver, and copied to the tasks."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
         self._options, self._login = options_of("xmpp", options, _declare)
@@ -87,10 +91,10 @@ class _Writer:
         self._run = new_run(self._options.run)
 
     def write(self, rows: Iterator[Row]) -> Sent:
-        """In a task: send its rows, and wait for the outcome of each.
+        """Send the rows of a task, and wait for the outcome of each.
 
         Raises:
-            RowFailed: one was not delivered, or is in doubt, or cannot be sent.
+            RowFailed: a message was not delivered, or is in doubt, or cannot be sent.
         """
         ids = RowIds(self._run)
         sending: _Sending | None = None
@@ -113,17 +117,17 @@ class _Writer:
 
 
 class XmppWriter(_Writer, DataSourceWriter):
-    """Of a batch write."""
+    """The writer of a batch write."""
 
 
 class XmppStreamWriter(_Writer, DataSourceStreamWriter):
-    """Of a streaming query."""
+    """The writer of a streaming query."""
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """All is delivered already."""
+        """Do nothing: everything is delivered already."""
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """The batch is done again, and has the same ids."""
+        """Do nothing: the batch is repeated with the same ids."""
 
 
 class _Sending:
@@ -158,7 +162,7 @@ class _Sending:
             raise self.failed(1, str(error)) from None
 
     def send(self, number: int, to: str, kind: str, content: str, msg_id: str) -> None:
-        """Send a row; waits while too many are under way."""
+        """Send a row; waits while too many messages are in flight."""
         if len(self._in_flight) == _WINDOW:
             self._in_flight.popleft().result()
         payload = _with_body(content) if kind == "body" else content
@@ -166,12 +170,12 @@ class _Sending:
         self._in_flight.append(self._background.submit(work))
 
     def flush(self) -> None:
-        """Return when all are delivered."""
+        """Return when all messages are delivered."""
         while self._in_flight:
             self._in_flight.popleft().result()
 
     def close(self) -> None:
-        """Log out; what is under way stays in the store, for the next attempt."""
+        """Log out; outstanding messages stay in the store, for the next attempt."""
         self._background.close()
 
     def failed(self, number: int, why: str) -> RowFailed:

@@ -1,8 +1,8 @@
-"""The options of the formats `xmpp-queue` and `xmpp`: as the commands have them.
+"""The options of the formats `xmpp-queue` and `xmpp`, like those of the commands.
 
-Their names are those of the commands' options, without the dashes in front, and what is
-wrong with one is said in one line that names it. Spark hides the values of options whose
-name has `password` in it wherever it shows options.
+Their names are those of the commands' options without the leading dashes. An error has
+one line that names the option. Spark hides the values of options with `password` in
+their name wherever it shows options.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from qos.stream.server import Login
 
 __all__ = ["BadOption", "address_in", "options_of", "seconds"]
 
-#: Spark's own, which reach a data source as well.
+#: Spark's own options, which a data source gets as well.
 _SPARKS = frozenset({"checkpointlocation"})
 
 _PASSWORD = "password"  # noqa: S105 - the name of an option
@@ -29,10 +29,10 @@ class BadOption(ValueError):
 
 
 class _Options(Parser):
-    """Says what is wrong, and nothing about a command line."""
+    """A parser whose errors do not mention a command line."""
 
     def error(self, message: str) -> NoReturn:
-        """Called by argparse."""
+        """Raise the error; called by argparse."""
         raise UsageError(message.removeprefix("argument "))
 
 
@@ -45,11 +45,11 @@ def options_of(
 
     Args:
         name: of the format.
-        given: the options, as Spark has them: names in any case, values as text.
-        declare: adds the options that the format has beside those of a login.
+        given: the options from Spark: names in any case, values as text.
+        declare: adds the options of the format, besides those of a login.
 
     Returns:
-        What they come to, and how to log in.
+        The values of the options, and the login.
 
     Raises:
         BadOption: in one line, without any password.
@@ -75,7 +75,7 @@ def options_of(
 
 
 def _plain(error: UsageError) -> str:
-    """What it says of `--jid`, said of the option `jid`."""
+    """An error about `--jid`, as one about the option `jid`."""
     text = str(error)
     required = "the following arguments are required: "
     if text.startswith(required):
@@ -84,6 +84,6 @@ def _plain(error: UsageError) -> str:
 
 
 def address_in(parser: argparse.ArgumentParser) -> None:
-    """Declare where a queue is."""
+    """Declare the address of a queue."""
     parser.add_argument("--service", required=True, metavar="JID")
     parser.add_argument("--node", required=True)

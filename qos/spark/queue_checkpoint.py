@@ -1,8 +1,9 @@
-"""The items that are done, as Spark's own checkpoint says.
+"""The progress of a query, by Spark's own checkpoint.
 
 Spark tells a source only of the batch before the one that begins, and nothing of the
-last one. But what it has done is on disk: `offsets/N` is what batch N was to do, and
-`commits/N` is there once it has been done. Knows these files, and nothing of queues.
+last one. But its progress is on disk: `offsets/N` is the plan of batch N, and
+`commits/N` exists when the batch is done. This module knows these files, and nothing of
+queues.
 """
 
 from __future__ import annotations
@@ -14,13 +15,16 @@ from typing import Any, Final
 
 __all__ = ["Checkpoint", "CheckpointError"]
 
-#: In an offset of ours: which landing it is of, and the number of the next file.
+#: The keys of our offsets: the landing, and the number of the next file.
 LANDING: Final = "landing"
 NEXT: Final = "next"
 
 
 class CheckpointError(Exception):
-    """It is not there, or not that of this query; one line that names it."""
+    """The checkpoint is missing, or belongs to another query.
+
+    One line that names it.
+    """
 
     def __init__(self, folder: Path, text: str) -> None:
         super().__init__(f"checkpoint {folder}: {text}")
@@ -30,19 +34,19 @@ class Checkpoint:
     """The checkpoint of the query that reads the source."""
 
     def __init__(self, location: str, landing: str) -> None:
-        """Look that it is there.
+        """Check that the checkpoint exists.
 
         Args:
             location: the `checkpointLocation` of the query: a folder.
-            landing: the id of the landing whose offsets are meant.
+            landing: the id of the landing of our offsets.
 
         Raises:
-            CheckpointError: it is not.
+            CheckpointError: it does not exist.
         """
         self.folder = Path(location.removeprefix("file://").removeprefix("file:"))
         self._landing = landing
         if not (self.folder / "metadata").is_file():
-            # Spark writes it before it asks a source for anything.
+            # Spark writes it before it first calls a source.
             raise CheckpointError(
                 self.folder,
                 "there is none; the option must be the checkpointLocation of the "
@@ -50,7 +54,7 @@ class Checkpoint:
             )
 
     def done(self) -> int:
-        """The number of the file after the last one that is done; 0: none is."""
+        """The number of the file after the last one that is done; 0: none is done."""
         for batch in reversed(self._batches("commits")):
             found = self._next_of(batch)
             if found is not None:
@@ -58,7 +62,7 @@ class Checkpoint:
         return 0
 
     def check(self, start: int) -> None:
-        """See that Spark has noted that it was to do what is before this file.
+        """Check that Spark has planned everything before this file.
 
         Raises:
             CheckpointError: it has not: this is the checkpoint of another query.
@@ -96,7 +100,7 @@ def _json(line: str) -> Any:
 
 
 def _find(value: Any, landing: str) -> int | None:
-    """Our offset, wherever it is: how it is wrapped differs between versions."""
+    """Our offset, at any depth: its wrapping differs between versions."""
     if isinstance(value, str) and landing in value:
         return _find(_json(value), landing)
     if not isinstance(value, dict):

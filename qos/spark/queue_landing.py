@@ -3,19 +3,20 @@
 ::
 
     LANDING/
-      landing.json            what this is: its id, and whose
+      landing.json            what this is: its id, and its owner
       lock                    locked while a query uses it
       items-0000000042.jsonl  the items of one offset, an item a line
-      claim-….jsonl           items that were asked for, and are not ours yet
+      claim-….jsonl           items that were claimed, and are not ours yet
       ids.sqlite              the ids of files that were removed
 
 Every file is written under a temporary name, synced, renamed into place, and then the
-folder is synced: it is there as a whole or not at all, and it never changes. A file whose
-items are all ended, here and at the service, is removed when its ids are in `ids.sqlite`:
-an item that comes again within 30 days is known.
+folder is synced. So a file is there completely or not at all, and it never changes.
+When all items of a file have ended, here and at the service, their ids are put into
+`ids.sqlite`, and the file is removed. An item that comes again within 30 days is
+recognized.
 
-Knows files, and nothing of streams, services and Spark. On a cluster the folder has to
-be one that the driver and all executors see under the same path.
+This module knows files, and nothing of streams, services and Spark. On a cluster the
+driver and all executors must see the folder under the same path.
 """
 
 from __future__ import annotations
@@ -46,12 +47,12 @@ _TEMPORARY = ".tmp"
 _ITEMS = re.compile(r"items-([0-9]{10})\.jsonl")
 _CLAIM = re.compile(r"claim-[0-9a-f]{32}\.jsonl")
 
-#: For the process of a driver that was killed to notice, and to leave.
+#: Seconds for the process of a killed driver to notice, and to release the folder.
 _LOCK_S_MAX = 60.0
 _LOCK_S = 0.1
 
-#: For so many days an item is known that has ended: it comes again only if the service has
-#: lost what it was told, as after a backup was put back.
+#: Days for which an ended item is remembered. It comes again only if the service has
+#: lost its settlement, for example after a backup was restored.
 _KEPT_DAYS = 30
 
 _SCHEMA = """
@@ -68,11 +69,11 @@ class LandingError(Exception):
 
 
 class Landing:
-    """A landing that is open; one process has it at a time.
+    """An open landing; one process at a time has it.
 
     Attributes:
-        id: it was made with it.
-        next: the number of the next file: items of all files below are landed.
+        id: made together with the landing.
+        next: the number of the next file; all files below it are there.
     """
 
     def __init__(
@@ -84,17 +85,18 @@ class Landing:
         lock_s_max: float = _LOCK_S_MAX,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """Open it; it is made where it is missing.
+        """Open the landing, and create it if it is missing.
 
         Args:
-            folder: where.
-            owner: whose items they are: it is made for them, and refused to others.
+            folder: its folder.
+            owner: the query and queue that it is created for; others are refused.
             probe: called before each step on the disk, for tests.
-            lock_s_max: how long to wait for another process to leave it.
+            lock_s_max: how long to wait for another process to release it.
             clock: the time, seconds since the epoch.
 
         Raises:
-            LandingError: it is in use, of another owner, damaged, or the disk is.
+            LandingError: it is in use, has another owner, or is damaged; or the disk
+                has an error.
         """
         self.folder = folder
         self._probe = probe
@@ -117,11 +119,11 @@ class Landing:
             raise LandingError(folder, text or str(error)) from None
 
     def close(self) -> None:
-        """Leave it to others."""
+        """Release the landing."""
         self._db.close()
         os.close(self._lock)
 
-    # -- what is there -----------------------------------------------------
+    # -- contents --------------------------------------------------------------
 
     @property
     def first(self) -> int:
@@ -129,7 +131,7 @@ class Landing:
         return min(self._unended, default=self.next)
 
     def file_of(self, item_id: str) -> int | None:
-        """In which file an item is landed; -1: in one that was removed; None: in none."""
+        """The file of an item; -1: one that was removed; None: not landed."""
         known = self._items.get(item_id)
         if known is not None:
             return known[0]
@@ -137,7 +139,7 @@ class Landing:
         return None if found.fetchone() is None else -1
 
     def unended(self, below: int) -> list[tuple[str, str]]:
-        """The items of all files below this one of which the service may still know.
+        """The items of all files below this one that the service may still have.
 
         Returns:
             Their ids and newest tokens.
@@ -149,16 +151,16 @@ class Landing:
             for item_id in self._unended[number]
         ]
 
-    # -- what happens ------------------------------------------------------
+    # -- changes ---------------------------------------------------------------
 
     def land(self, items: Sequence[DeliveredItem]) -> int:
-        """Write the next file; on return it is there, whatever happens.
+        """Write the next file; on return it is on disk.
 
         Args:
-            items: one or more, none of which is landed.
+            items: one or more, none of them landed before.
 
         Returns:
-            The number of the next one.
+            The number of the next file.
         """
         number = self.next
         self._write(f"items-{number:010}.jsonl", _lines(items))
@@ -166,22 +168,25 @@ class Landing:
         return self.next
 
     def redelivered(self, item_id: str, token: str) -> None:
-        """A landed item has come again, with this token."""
+        """Note that a landed item has come again, with this token."""
         known = self._items.get(item_id)
         if known is not None:
             self._items[item_id] = (known[0], token)
 
     def ended(self, item_id: str) -> None:
-        """The service has deleted this landed item, or has none of this id."""
+        """Note that this landed item is gone.
+
+        The service has deleted it, or has none.
+        """
         known = self._items.get(item_id)
         if known is not None:
             self._unended[known[0]].discard(item_id)
 
     def compact(self, below: int) -> None:
-        """Remove files that are done with.
+        """Remove files that are done.
 
         Args:
-            below: Spark will never ask for what is below this number.
+            below: Spark will never ask for files below this number.
         """
         done = []
         for number in sorted(self._unended):
@@ -214,20 +219,23 @@ class Landing:
     # -- claims ------------------------------------------------------------
 
     def claim(self, items: Sequence[DeliveredItem]) -> str:
-        """Write down that these are going to be asked for; returns its name."""
+        """Write down that these items are about to be claimed.
+
+        Returns the name of the claim.
+        """
         name = f"claim-{secrets.token_hex(16)}.jsonl"
         self._write(name, _lines(items))
         return name
 
     def claims(self) -> dict[str, list[DeliveredItem]]:
-        """What was claimed, by the names of the claims, and has not been settled."""
+        """The claims that have not been settled, by name."""
         return {name: list(_items(self.folder / name)) for name in self._names(_CLAIM)}
 
     def settle(self, name: str, won: Sequence[DeliveredItem]) -> None:
-        """Show what was won of a claim, which is over then.
+        """Land the items that were won by a claim, and end the claim.
 
-        The service has ended these items. A claim that is settled a second time,
-        because of a crash between the two steps, lands nothing twice.
+        The service has ended these items. A claim that is settled twice, because of a
+        crash between two steps, lands nothing twice.
         """
         new = [item for item in won if self.file_of(item.item_id) is None]
         if new:
@@ -288,12 +296,12 @@ class Landing:
         return landing
 
     def _open_ids(self) -> sqlite3.Connection:
-        # Used by one thread at a time, not always the same.
+        # Used by one thread at a time, but not always by the same one.
         db = sqlite3.connect(self.folder / _IDS, check_same_thread=False)
         db.execute("PRAGMA synchronous = FULL")
         db.executescript(_SCHEMA)
         if len(db.execute("PRAGMA table_info(ended)").fetchall()) == 1:
-            # Of a former version, which kept them for good.
+            # Written by a former version, which kept ids for good.
             db.execute("ALTER TABLE ended ADD COLUMN day INTEGER")
             db.execute("UPDATE ended SET day = ?", (self._day(),))
         db.execute("CREATE INDEX IF NOT EXISTS ended_by_day ON ended (day)")
@@ -370,16 +378,16 @@ def _items(path: Path) -> Iterator[DeliveredItem]:
                 raise LandingError(path.parent, f"{path.name} is damaged") from None
 
 
-# -- reading, by whoever sees the folder -----------------------------------
+# -- reading, in any process that sees the folder --------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """Some lines of a file: what one task reads.
+    """Some lines of a file, read by one task.
 
     Attributes:
         path: of the file.
-        start: the byte that the first line begins at.
+        start: the byte at which the first line begins.
         lines: how many.
     """
 
@@ -389,13 +397,13 @@ class Slice:
 
 
 def slices(folder: Path, start: int, end: int, *, lines: int) -> list[Slice]:
-    """What is in the files from number `start` to before `end`, in parts.
+    """The files from number `start` to before `end`, in parts.
 
     Args:
         folder: of the landing.
         start: the number of the first file.
         end: the number after the last one.
-        lines: of a part, at most.
+        lines: the most lines of a part.
 
     Raises:
         LandingError: a file is missing.
@@ -422,7 +430,7 @@ def read_slice(part: Slice) -> Iterator[DeliveredItem]:
     """The items of a part.
 
     Raises:
-        LandingError: the folder cannot be seen from here, or is damaged.
+        LandingError: the folder is not visible here, or is damaged.
     """
     path = Path(part.path)
     try:

@@ -1,14 +1,15 @@
-"""Takes items of a queue into a landing, and deletes them at the service when done.
+"""Takes items of a queue into a landing, and deletes done items at the service.
 
-Two ways, by `claim`:
+There are two ways, selected by `claim`:
 
 - *show, then retract*: an item is landed while we hold its lock, and retracted when
-  Spark's checkpoint says that it is done. For a node with no other consumer: one whose
-  lock ends in between comes again, is known, and is retracted then.
+  Spark's checkpoint says that it is done. This is for a node with no other consumer. An
+  item whose lock ends in between comes again, is recognized, and is retracted then.
 - *claim, then show*: an item is written as claimed, retracted, and landed only if the
-  service says that it was ours to delete. For a node with other consumers.
+  service confirms that we were the one to delete it. This is for a node with other
+  consumers.
 
-Runs on the event loop of its session, and knows nothing of Spark but its checkpoint.
+Runs on the event loop of its session, and knows nothing of Spark except its checkpoint.
 """
 
 from __future__ import annotations
@@ -36,23 +37,24 @@ __all__ = ["ITEMS_MAX", "Queue", "Receiver"]
 
 log = logging.getLogger(__name__)
 
-#: Items landed at a time, at most. The rest of what a subscriber may hold is for those
-#: that are landed, and not done.
+#: The most items landed at a time. The rest of what a subscriber may hold is for items
+#: that are landed and not done.
 ITEMS_MAX: Final = QUEUE_REQUESTS_MAX // 2
 
-#: Retracts under way.
+#: The number of retracts in flight.
 _RETRACTS_MAX = 64
 
-#: Between two looks at the checkpoint, and at what waits for an answer.
+#: Seconds between two looks at the checkpoint, and at unanswered requests.
 _LOOK_S = 0.5
 
-#: Before what could not be retracted is tried again: until then it may come again.
+#: Seconds before a failed retract is repeated; the item may come again before.
 _AGAIN_S = 5.0
 
-#: For the last retracts, when the query has ended.
+#: Seconds for the last retracts, when the query has ended.
 _STOP_S = 10.0
 
-#: Events are on their way when the service has said that it has given items out.
+#: Seconds for events to arrive, after the service has said that it has given out all
+#: items.
 _QUIET_S = 0.5
 
 _RETRY = Backoff(first_s=0.2, max_s=5.0)
@@ -60,14 +62,14 @@ _RETRY = Backoff(first_s=0.2, max_s=5.0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Queue:
-    """The queue that is read, and the terms.
+    """The queue to be read, and how.
 
     Attributes:
         service: the JID of the service.
-        node: of it.
+        node: the name of the node.
         claim: *claim, then show*.
         lock_s: the lock time-out of the node; None: not known.
-        items_max: landed at a time, at most.
+        items_max: the most items landed at a time.
     """
 
     service: str
@@ -78,7 +80,7 @@ class Queue:
 
 
 class Receiver:
-    """The one that holds the locks."""
+    """Holds the locks of the items."""
 
     def __init__(
         self,
@@ -91,9 +93,9 @@ class Receiver:
 
         Args:
             client: in session.
-            queue: what to read.
+            queue: the queue.
             landing: open.
-            done: looks into the checkpoint: what is below this file is done.
+            done: reads the checkpoint: all files below the returned number are done.
         """
         self._queue = queue
         self._landing = landing
@@ -111,25 +113,25 @@ class Receiver:
             grace_s=0.0,
         )
         self._plugin = XEP_0254.of(client)
-        #: Not landed, in the order in which they came.
+        #: Items that are not landed, in order of arrival.
         self._buffer: dict[str, Job] = {}
-        #: Landed, and still held.
+        #: Items that are landed, and still held.
         self._held: dict[str, Job] = {}
         self._arrived = asyncio.Event()
-        #: One has come again that may be done: look now.
+        #: An item that may be done has come again: read the checkpoint now.
         self._hurry = asyncio.Event()
         self._landing_now = asyncio.Lock()
         self._retracts = asyncio.Semaphore(_RETRACTS_MAX)
         self._ending: dict[str, asyncio.Task[None]] = {}
-        #: Those whose retract was refused, and when to try again.
+        #: Items whose retract was refused, and when to try again.
         self._not_before: dict[str, float] = {}
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
-        """Subscribe; returns when the service has taken us on.
+        """Subscribe; returns when the service has accepted us.
 
         Raises:
-            RequestRefused: it has refused to.
+            RequestRefused: the service has refused.
             CheckpointError, OSError: the checkpoint cannot be read.
         """
         self._done = self._look()
@@ -147,7 +149,7 @@ class Receiver:
         ]
 
     async def stop(self) -> None:
-        """Retract what is done, and give the rest back."""
+        """Retract the items that are done, and give the others back."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -165,11 +167,11 @@ class Receiver:
     # -- for Spark ---------------------------------------------------------
 
     async def land(self, most: int, wait_s: float) -> int:
-        """Land what has come; returns the number of the next file.
+        """Land the items that have come; returns the number of the next file.
 
         Args:
-            most: items, at most.
-            wait_s: for the first one to come.
+            most: the most items.
+            wait_s: how long to wait for the first one.
 
         Raises:
             OSError, sqlite3.Error: the landing, or the checkpoint, cannot be used.
@@ -188,7 +190,7 @@ class Receiver:
             jobs: list[Job] = []
             while self._buffer and len(jobs) < most:
                 job = self._buffer.pop(next(iter(self._buffer)))
-                if job.held:  # else it comes again, or is somebody else's
+                if job.held:  # else it comes again, or another worker has it
                     jobs.append(job)
             if jobs and self._queue.claim:
                 await self._claim(jobs)
@@ -198,9 +200,9 @@ class Receiver:
         return self._landing.next
 
     async def available(self) -> float | None:
-        """How many items the service could still give us; None: it does not say.
+        """How many items the service could still give us; None: unknown.
 
-        When it is none, those that it has just given have come as well.
+        When there are none, all items that it has already given have arrived too.
         """
         stats = await self._plugin.stats(self._queue.service, self._queue.node)
         available = stats.get("available")
@@ -209,7 +211,7 @@ class Receiver:
         return available
 
     async def left(self) -> float:
-        """How many items there are, all that are locked included; inf: nobody says."""
+        """How many items there are, locked ones included; inf: unknown."""
         stats = await self._plugin.stats(self._queue.service, self._queue.node)
         numbers = stats.get("available"), stats.get("acquired")
         return math.inf if None in numbers else sum(each or 0 for each in numbers)
@@ -220,7 +222,7 @@ class Receiver:
         return len(self._buffer)
 
     def look(self) -> None:
-        """Look into the checkpoint, and begin to retract what is done."""
+        """Read the checkpoint, and begin to retract the items that are done."""
         self._done = max(self._done, self._look())
         now = asyncio.get_running_loop().time()
         for item_id, token in self._landing.unended(self._done):
@@ -228,7 +230,7 @@ class Receiver:
                 self._end(item_id, token)
         self._landing.compact(self._done)
 
-    # -- what comes --------------------------------------------------------
+    # -- arrival ---------------------------------------------------------------
 
     async def _take(self) -> None:
         async for job in self._worker:
@@ -281,7 +283,7 @@ class Receiver:
             self._not_before[item_id] = now + _AGAIN_S
 
     async def _ask_to_delete(self, item_id: str, token: str) -> bool:
-        """Delete an item, with this token; whether it is gone."""
+        """Delete an item with this token; returns whether it is gone."""
         job = self._held.get(item_id)
         try:
             if job is not None and job.token == token and job.held:
@@ -291,7 +293,7 @@ class Receiver:
                     self._queue.service, self._queue.node, item_id, token
                 )
         except (JobLost, RequestFailed) as error:
-            # With a lock that has ended it comes again, and is retracted then.
+            # If its lock has ended, it comes again, and is retracted then.
             log.info("%r is not retracted yet: %s", item_id, error)
             return getattr(error, "condition", None) == "item-not-found"
         return True
@@ -304,7 +306,10 @@ class Receiver:
         self._settle(name, [job.item for job in jobs], won)
 
     async def _repeat_claims(self) -> None:
-        """Nobody knows how they ended: the service does, for its dedupe window."""
+        """Ask again about unsettled claims.
+
+        The service knows, for its dedupe window.
+        """
         for name, items in self._landing.claims().items():
             won = await asyncio.gather(*map(self._won, items))
             for item, ours in zip(items, won, strict=True):
@@ -318,7 +323,7 @@ class Receiver:
         )
 
     async def _won(self, item: DeliveredItem, job: Job | None = None) -> bool:
-        """Whether an item was ours to delete; asked until there is an answer."""
+        """Whether we were the one to delete an item; asked until there is an answer."""
         if job is not None:
             try:
                 async with self._retracts:

@@ -1,10 +1,10 @@
 """`write.format("xmpp-queue")` and `writeStream`: rows are published as items.
 
-A row is written when the service has its item on disk. A task that is done again, or a
-batch after a restart, publishes the same ids (see `xmpp_rows`), and the service knows
-them: nothing is in the queue twice, as long as the repeat comes within the node's
-`queue#dedupe_window`, which counts from the end of an item. There is no abort: what a
-task has published before it fails is in the queue, and the repeat adds the rest.
+A row is written when the service has its item on disk. A repeated task, or a batch
+after a restart, publishes the same ids (see `qos.spark.rows`), and the service
+recognizes them. So nothing is in the queue twice, if the repeat comes within the node's
+`queue#dedupe_window`, which begins at the end of an item. There is no abort: items that
+a task has published before it fails are in the queue, and the repeat adds the rest.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Published", "QueueStreamWriter", "QueueWriter"]
 
-#: As `xmpp-qos queue publish` has it: a server's limit for a stanza is well above.
+#: As for `xmpp-qos queue publish`: servers accept larger stanzas.
 _BATCH_ITEMS_MAX = 100
 _BATCH_BYTES_MAX = 100 * 1024
 _ITEM_BYTES = 150
 
-#: Publishes under way; the next rows are not asked for before one is answered.
+#: The number of publishes in flight; further rows are not read before one is answered.
 _WINDOW = 4
 
 _COLUMNS: Final = {
@@ -84,7 +84,7 @@ class Published(WriterCommitMessage):
 
 
 class _Writer:
-    """Both writers are this; made by the driver, and copied to the tasks."""
+    """The base of both writers; made by the driver, and copied to the tasks."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
         self._options, self._login = options_of("xmpp-queue", options, _declare)
@@ -92,10 +92,10 @@ class _Writer:
         self._run = new_run(self._options.run)
 
     def write(self, rows: Iterator[Row]) -> Published:
-        """In a task: publish its rows.
+        """Publish the rows of a task.
 
         Raises:
-            RowFailed: one was refused, or the service is away for longer than
+            RowFailed: a row was refused, or the service is away for longer than
                 `deadline`.
         """
         ids = RowIds(self._run)
@@ -115,17 +115,17 @@ class _Writer:
 
 
 class QueueWriter(_Writer, DataSourceWriter):
-    """Of a batch write."""
+    """The writer of a batch write."""
 
 
 class QueueStreamWriter(_Writer, DataSourceStreamWriter):
-    """Of a streaming query."""
+    """The writer of a streaming query."""
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """All is published already."""
+        """Do nothing: everything is published already."""
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """The batch is done again, and has the same ids."""
+        """Do nothing: the batch is repeated with the same ids."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +136,7 @@ class _Row:
 
 
 class _Publishing:
-    """Publishes in batches, with some of them under way."""
+    """Publishes in batches, several of them in flight."""
 
     def __init__(self, options: argparse.Namespace, login: Any, partition: int) -> None:
         self._service, self._node = options.service, options.node
@@ -157,7 +157,7 @@ class _Publishing:
             raise self._failed(1, str(error)) from None
 
     def add(self, number: int, row: Row, ids: RowIds) -> None:
-        """Publish a row, now or with those that follow."""
+        """Publish a row, now or together with later ones."""
         values = {name: row[name] for name in row.__fields__ if row[name] is not None}
         if "payload" not in values:
             raise self._failed(number, "its payload is null")
@@ -184,7 +184,7 @@ class _Publishing:
         self._size += size
 
     def flush(self) -> None:
-        """Return when all is published."""
+        """Return when everything is published."""
         if self._batch:
             self._begin()
         while self._in_flight:
@@ -201,7 +201,7 @@ class _Publishing:
         self._in_flight.append(self._background.submit(self._publish(rows)))
 
     async def _publish(self, rows: Sequence[_Row]) -> None:
-        """Publish them; one that is refused among others is found by halves."""
+        """Publish the rows; a refused row is found by halving the batch."""
         try:
             await self._insist([row.item for row in rows])
         except (RequestRefused, LocalProtocolError) as error:
@@ -216,7 +216,7 @@ class _Publishing:
             raise self._failed(rows[0].number, str(error)) from None
 
     async def _insist(self, items: Sequence[NewItem]) -> None:
-        """Until there is an answer, and room in the queue, or the time is over."""
+        """Repeat until there is an answer and room in the queue, or time is up."""
         plugin = XEP_0254.of(self._background.session.client)
         give_up_at = asyncio.get_running_loop().time() + self._deadline_s
         await Retry(_RETRY).repeat(
@@ -229,7 +229,7 @@ class _Publishing:
 
 
 def _may_be_one(error: RequestRefused | LocalProtocolError) -> bool:
-    """Whether fewer of them might not be refused."""
+    """Whether a smaller batch may be accepted."""
     if isinstance(error, RequestRefused):
         return error.type == "modify" or error.condition in {
             "conflict",

@@ -1,10 +1,10 @@
 """`spark.readStream.format("xmpp-queue")`: the items of a queue as rows.
 
-Thin: what Spark asks is answered from the landing. The connection lives in the one
-Python process that outlives a batch, the one that is asked for offsets; rows are read
-from files, by any process that sees them.
+A thin layer: Spark's calls are answered from the landing. The connection is in the one
+Python process that outlives a batch, the process that Spark asks for offsets. Rows are
+read from files, by any process that sees them.
 
-An offset is which landing, and how many files of it: it never means anything else.
+An offset has the id of a landing and a number of its files. Its meaning never changes.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ from qos.stream.login import AccountSession
 
 __all__ = ["SCHEMA", "QueueStreamReader", "check_source_options"]
 
-#: An item. `published_at` and `publisher` are as the service says; null: it does not.
+#: The columns of an item. `published_at` and `publisher` come from the service; null:
+#: unknown.
 SCHEMA: Final = StructType(
     [
         StructField("item_id", StringType(), nullable=False),
@@ -58,13 +59,14 @@ SCHEMA: Final = StructType(
     ]
 )
 
-#: Spark asks again and again while there is nothing: it is worth waiting a little.
+#: Seconds to wait for items, since Spark asks again and again while there are none.
 _WAIT_S = 0.2
 
-#: With Trigger.AvailableNow: for items that the service has, and does not give us.
+#: With Trigger.AvailableNow: seconds to wait for items that the service has and does
+#: not deliver.
 _IDLE_S = 10.0
 
-#: Rows that one task reads, at most, unless the option says otherwise.
+#: The most rows that one task reads, unless the option says otherwise.
 _ROWS = 100
 
 
@@ -90,19 +92,19 @@ def _folder(text: str) -> Path:
 
 
 def check_source_options(options: Mapping[str, str]) -> None:
-    """Raise BadOption for options that make no sense."""
+    """Raise BadOption for options that contradict each other."""
     options_of("xmpp-queue", options, _declare)
 
 
 class _Part(InputPartition):
-    """The part that one task reads."""
+    """The part of a batch that one task reads."""
 
     def __init__(self, part: Slice) -> None:
         super().__init__(part)
 
 
 class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """The methods that Spark asks of a source; see queue_receiver for the promise."""
+    """The interface of a source for Spark; see queue_receiver for its promise."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         """Check the options; nothing is opened yet.
@@ -113,21 +115,24 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options, self._login = options_of("xmpp-queue", options, _declare)
         self._running: _Running | None = None
         self._stopped = False
-        #: For Trigger.AvailableNow: how many items there are left to land.
+        #: For Trigger.AvailableNow: how many items are left to land.
         self._left: float | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """What goes to the tasks: nothing, they are told which file. No password."""
+        """Nothing, least of all a password: tasks get the names of files."""
         return {}
 
     # -- offsets -----------------------------------------------------------
 
     def initialOffset(self) -> dict[str, Any]:
-        """Before the first file."""
+        """The offset before the first file."""
         return self._offset(0)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """Land what has come, and say how far that goes: one file a batch, at most."""
+        """Land the items that have come; returns the new offset.
+
+        A batch has at most one file.
+        """
         running = self._run()
         begin = self._number(start)
         running.checkpoint.check(begin)
@@ -153,16 +158,19 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadMaxRows(self._options.max_items)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """From now on only what is there: so many items are taken, at most."""
+        """From now on take only the present items: at most as many as there are."""
         self._left = self._run().left()
 
     def commit(self, end: dict[str, Any]) -> None:
-        """A hint: look into the checkpoint."""
+        """Read the checkpoint; the call is only a hint."""
         self._number(end)
         self._run().look()
 
     def stop(self) -> None:
-        """Retract what is done, give back what is not; no harm in a second time."""
+        """Retract the items that are done, and give the others back.
+
+        May be repeated.
+        """
         self._stopped = True
         running, self._running = self._running, None
         if running is not None:
@@ -180,7 +188,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [_Part(part) for part in parts]
 
     def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
-        """The rows of a part. Runs anywhere."""
+        """The rows of a part. Runs in any process."""
         for item in read_slice(partition.value):
             published = item.published
             yield (
@@ -192,7 +200,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 item.priority,
             )
 
-    # -- the one process ---------------------------------------------------
+    # -- in the one process ----------------------------------------------------
 
     def _run(self) -> _Running:
         if self._running is None:
@@ -200,7 +208,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 raise RuntimeError("this source was stopped")
             self._running = _Running(self._options, self._login)
             if threading.current_thread() is threading.main_thread():
-                # Spark ends this process so, and does not call `stop` before.
+                # Spark ends this process by a signal, without calling `stop` before.
                 signal.signal(signal.SIGTERM, self._terminated)
         return self._running
 
@@ -217,7 +225,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {LANDING: self._run().landing.id, NEXT: files}
 
     def _number(self, offset: Mapping[str, Any]) -> int:
-        """Of an offset that is of this landing, and of files that are there."""
+        """The file number of an offset of this landing and of existing files."""
         landing = self._run().landing
         if offset.get(LANDING) != landing.id:
             raise LandingError(

@@ -1,7 +1,7 @@
 """Sensor readings (XEP-0323) in the payloads of a queue or of messages, one row each.
 
-Payloads are never in a journal: their frame comes from the source `xmpp-queue`, or
-from wherever an application keeps them.
+Payloads are never in a journal. A frame with payloads comes from the source
+`xmpp-queue`, or from the application.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _SENSOR_DATA = StructType(
 
 
 def readings(items: DataFrame, payload: str = "payload") -> DataFrame:
-    """One row a value (XEP-0323 §4), of all that can be read.
+    """One row for each value (XEP-0323 §4) that can be read.
 
     Args:
         items: rows with the XML of a `fields` element as text.
@@ -57,12 +57,13 @@ def readings(items: DataFrame, payload: str = "payload") -> DataFrame:
 
 
 def unreadable(items: DataFrame, payload: str = "payload") -> DataFrame:
-    """The rows of which something cannot be read.
+    """The rows that cannot be read completely.
 
-    Some of their values may be among the `readings`; no other row lacks any.
+    Some of their values may be among the `readings`; all other rows are there
+    completely.
 
     Returns:
-        The columns of `items`, and `problem`: the first thing that is wrong.
+        The columns of `items`, and `problem`: the first problem.
     """
     rows = items.withColumn("problem", _parsed(payload)["problem"])
     return rows.where(F.col("problem").isNotNull())

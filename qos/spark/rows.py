@@ -1,14 +1,15 @@
-"""The rows that both sinks take: their columns, and ids that a repeat has again.
+"""The rows that both sinks accept: their columns, and ids that a repeat keeps.
 
-An id derives from what Spark repeats when it does a task or a batch again: the query,
-the number of the batch and of the partition, and the row. The row stands for itself, by
-its content, and not by its place: after a shuffle the rows of a partition may come in
-another order the second time. Equal rows of a partition are told apart by counting them:
-as many as there are get ids, and which of them has which makes no difference.
+An id is made from values that stay the same when Spark repeats a task or a batch: the
+query, the numbers of the batch and of the partition, and the row. The row counts by its
+content, and not by its place: after a shuffle the rows of a partition may have another
+order in the repeat. Equal rows of a partition are numbered: there are as many ids as
+rows, and it does not matter which row gets which.
 
-A query is known by its checkpoint: it has the same id after a restart, and the batch
-that was under way has the same number. A batch write has neither: there an option names
-it, or else it is one of its own, whose tasks can be repeated and which itself cannot.
+A query is identified by its checkpoint: it has the same id after a restart, and its
+unfinished batch has the same number. A batch write has neither. An option names it;
+without the option each batch write has a name of its own, so its tasks can be repeated
+but the write cannot.
 """
 
 from __future__ import annotations
@@ -53,11 +54,11 @@ _BATCH = "streaming.sql.batchId"
 
 
 class BadColumn(ValueError):
-    """The rows are not of the columns that the sink takes."""
+    """The rows do not have the columns that the sink accepts."""
 
 
 class RowFailed(Exception):
-    """A row cannot be written, and so its task fails; one line that names the row."""
+    """A row cannot be written, so its task fails; one line that names the row."""
 
 
 def check_columns(
@@ -66,16 +67,16 @@ def check_columns(
     columns: Mapping[str, tuple[type[DataType], ...]],
     *needed: str,
 ) -> None:
-    """See that rows have what a sink takes, and nothing else.
+    """Check that rows have the columns of a sink, and no others.
 
     Args:
         name: of the sink.
         schema: of the rows.
-        columns: those that it takes, with their types.
-        needed: those of them that there must be.
+        columns: the accepted columns, with their types.
+        needed: the required ones of them.
 
     Raises:
-        BadColumn: they have not; it names the column.
+        BadColumn: a column is missing, unknown or of a wrong type; the text names it.
     """
     for field in schema.fields:
         kinds = columns.get(field.name)
@@ -102,10 +103,10 @@ class RowIds:
     """
 
     def __init__(self, run: str) -> None:
-        """In the task.
+        """Begin, in the task.
 
         Args:
-            run: names a batch write; a streaming query has its own name.
+            run: the name of a batch write; a streaming query has its own name.
         """
         context = TaskContext.get()
         assert context is not None, "rows are written by tasks"
@@ -120,7 +121,7 @@ class RowIds:
         whole = json.dumps([*self._run, self.partition, *map(str, content)])
         digest = hashlib.sha256(whole.encode()).hexdigest()
         self._seen[digest] += 1
-        # Short, for the many places where an id stands; 160 bits are unique.
+        # Short, since an id is used in many places; 160 bits are unique.
         again = f"{digest}{self._seen[digest]}".encode()
         return hashlib.sha256(again).hexdigest()[:40]
 

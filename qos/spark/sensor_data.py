@@ -1,6 +1,6 @@
 """Sensor readings in a payload: XEP-0323 `fields`, one value after the other.
 
-Knows the XML, and neither Spark nor where the payload comes from.
+This module knows the XML, but neither Spark nor the source of the payload.
 """
 
 from __future__ import annotations
@@ -22,15 +22,18 @@ _KINDS: Final = _NUMBERS | {
     *("boolean", "date", "dateTime", "enum", "string", "time", "timeSpan"),
 }
 
-#: The attributes of a value that say what it is; what else is true is a flag of it.
+#: The attributes that describe a value; any other attribute that is true is one of its
+#: flags.
 _NO_FLAGS: Final = frozenset({"name", "value", "unit", "dataType", "stringIds"})
 
-#: xs:double without its words and xs:decimal; Python's float takes more than that.
+#: The numbers of xs:double, without its words, and of xs:decimal; Python's float
+#: accepts more.
 _NUMBER: Final = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
-#: The years of a time, as it is written and in UTC. Python cannot convert a time at either
-#: end of its calendar to every time zone, so that `collect()` fails; and files of Spark 3
-#: are ambiguous before 1900 (`spark.sql.parquet.datetimeRebaseModeInWrite`).
+#: The allowed years of a time, both as written and in UTC. Python cannot convert a time
+#: at either end of its calendar to every time zone, so that `collect()` fails; and
+#: files of Spark 3 are ambiguous before 1900
+#: (`spark.sql.parquet.datetimeRebaseModeInWrite`).
 _YEARS: Final = range(1900, 9999)
 
 
@@ -40,15 +43,15 @@ class Reading(NamedTuple):
     Attributes:
         node: the nodeId.
         source: its sourceId, or None.
-        timestamp: when it was read, in the years 1900 to 9998. One without a time zone
-            is taken as UTC.
+        timestamp: the time of the reading, in the years 1900 to 9998. A time without a
+            time zone is taken as UTC.
         field: its name.
         kind: the name of its element: numeric, int, long, boolean, date, dateTime,
             enum, string, time or timeSpan.
-        value: the number, of the first three; or else None.
+        value: the number, for the first three kinds; else None.
         text: the value as it was written.
         unit: of a numeric one.
-        flags: what else is said of it, by name: momentary, missing, automaticReadout…
+        flags: its other properties, by name: momentary, missing, automaticReadout…
     """
 
     node: str
@@ -63,18 +66,18 @@ class Reading(NamedTuple):
 
 
 class SensorData(NamedTuple):
-    """A payload: all its readings that can be read, and the first problem of the others."""
+    """A payload: all its readable readings, and the first problem of the others."""
 
     readings: list[Reading]
     problem: str | None
 
 
 def parse_fields(payload: str) -> SensorData:
-    """The readings of a payload, and the first thing in it that is none.
+    """The readings of a payload, and its first problem.
 
-    Nothing in a payload raises; all that can be read of it is given back.
+    No payload raises an error; all that can be read is returned.
     """
-    # RFC 6120 §11.1: XMPP has no document types, and thus no entities of one's own.
+    # RFC 6120 §11.1: XMPP has no document types, and so no custom entities.
     if "<!" in payload:
         return SensorData([], "no XMPP: it has a comment or a document type")
     try:
@@ -94,7 +97,7 @@ def parse_fields(payload: str) -> SensorData:
 def _read(
     node: ET.Element, at: ET.Element, readings: list[Reading], problems: list[str]
 ) -> None:
-    """Read what a node had at a moment."""
+    """Read the values of a node at one time."""
     where = node.get("nodeId")
     if where is None:
         problems.append("a node has no nodeId")
@@ -107,7 +110,7 @@ def _read(
     for element in at:
         namespace, _, kind = element.tag.rpartition("}")
         if namespace != f"{{{NAMESPACE}" or kind not in _KINDS:
-            continue  # XMPP: what one does not know one leaves alone.
+            continue  # XMPP: unknown elements are ignored.
         field, text = element.get("name"), element.get("value")
         if field is None or text is None:
             problems.append(f"node {where:.100}: a value without name or value")
@@ -126,7 +129,7 @@ def _read(
 
 
 def _number(text: str) -> float | None:
-    """The number of a text, or None; what is too large for a double is none."""
+    """The number of a text, or None, also if it is too large for a double."""
     if not _NUMBER.fullmatch(text.strip()):
         return None
     value = float(text)
@@ -134,12 +137,12 @@ def _number(text: str) -> float | None:
 
 
 def _moment(text: str) -> datetime:
-    """The moment of a text; ValueError says what is wrong with it."""
+    """The time of a text; the ValueError says what is wrong with it."""
     try:
         moment = datetime.fromisoformat(text.strip())
     except ValueError:
         raise ValueError("no time") from None
-    # Before the conversion, too, which may leave Python's calendar.
+    # Checked before the conversion too, which may leave Python's calendar.
     if moment.year in _YEARS:
         zone = moment.tzinfo or UTC
         moment = moment.replace(tzinfo=zone).astimezone(UTC)
@@ -149,7 +152,7 @@ def _moment(text: str) -> datetime:
 
 
 def _flags(element: ET.Element) -> list[str]:
-    """What an element says of its value by attributes that are true."""
+    """The attributes of an element that are true and are flags of its value."""
     return sorted(
         name
         for name, value in element.items()
