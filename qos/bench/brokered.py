@@ -6,17 +6,18 @@ What the brokers are, and how a sample comes about, is in the modules that build
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 from abc import ABC, abstractmethod
 from array import array
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
 
-from qos.bench.processes import PATIENCE_S, Child, Process, need_modules
 from qos.bench.sample import Sample, Work
 from qos.bench.times import sample_of, unpack
 from qos.bench.usage import Watch
 from qos.testing.ports import free_ports
+from qos.testing.processes import PATIENCE_S, Child, NotInstalled, Process
 
 __all__ = ["Brokered"]
 
@@ -103,3 +104,16 @@ class Brokered(ABC):
         """Remember a process, to be ended."""
         self._started.append(process)
         return process
+
+
+def need_modules(*modules: str) -> None:
+    """Check that these can be imported, without importing them.
+
+    Raises:
+        NotInstalled: one cannot.
+    """
+    for module in modules:
+        if importlib.util.find_spec(module) is None:
+            raise NotInstalled(
+                f"there is no Python module {module}: pip install 'xmpp-qos[bench]'"
+            )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import AsyncExitStack
 
-from qos.bench.child import obey
+from qos.testing.child import obey
 from qos.testing.server import LoopbackServer
 
 

@@ -24,11 +24,10 @@ from pathlib import Path
 
 from qos.bench.figures import percentile
 from qos.bench.footprint import MB, End, Place, Target
-from qos.bench.processes import PATIENCE_S, Child
 from qos.bench.report import aligned
-from qos.bench.sample import BenchFailed, NotHere
 from qos.bench.servers import EmbeddedServer
 from qos.bench.times import unpack
+from qos.testing.processes import PATIENCE_S, Child, NotInstalled, ProcessFailed
 
 __all__ = ["Flood", "Flooded", "main", "measure"]
 
@@ -202,7 +201,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with tempfile.TemporaryDirectory() as folder:
         try:
             flooded = asyncio.run(measure(flood, Path(folder)))
-        except (BenchFailed, NotHere) as error:
+        except (ProcessFailed, NotInstalled) as error:
             sys.stderr.write(f"flood: {error}\n")
             return 1
     targets = flooded.targets(flood)

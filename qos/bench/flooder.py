@@ -1,7 +1,7 @@
 """Many senders that keep to no quota, in a process of their own.
 
 They are of one domain, and share the stream of its component: what they cost who gets it
-is the same. `python -m qos.bench.flooder` is told what to do; see qos.bench.child.
+is the same. `python -m qos.bench.flooder` is told what to do; see qos.testing.child.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from xml.etree import ElementTree as ET
 
 from slixmpp import ComponentXMPP
 
-from qos.bench.child import obey
 from qos.bench.ways import body
 from qos.core.message.model import NAMESPACES
 from qos.stream.closing import close
+from qos.testing.child import obey
 
 __all__ = ["Flooder"]
 

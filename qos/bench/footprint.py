@@ -14,13 +14,13 @@ from statistics import median, quantiles
 from typing import Any, Self, TypeAlias
 
 from qos.bench.node import Task
-from qos.bench.processes import PATIENCE_S, Child
 from qos.bench.report import aligned
 from qos.bench.rows import NO_LIMITS, with_resource
 from qos.bench.sample import BenchFailed
 from qos.bench.servers import Server
 from qos.bench.usage import Usage, usage_of
 from qos.core.message.model import Level
+from qos.testing.processes import PATIENCE_S, Child
 
 __all__ = [
     "MB",

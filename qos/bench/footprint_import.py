@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
 from collections.abc import Mapping
@@ -10,8 +9,8 @@ from dataclasses import dataclass
 from statistics import median
 
 from qos.bench.footprint import Part, Plan, Progress, Spread, Target
-from qos.bench.processes import PATIENCE_S, find_program
 from qos.bench.sample import BenchFailed
+from qos.testing.processes import PATIENCE_S, completed
 
 __all__ = ["MS_MAX", "measure"]
 
@@ -90,25 +89,12 @@ async def measure(plan: Plan, progress: Progress) -> Part:
 
 
 async def _imported() -> Mapping[str, _Import]:
-    process = await asyncio.create_subprocess_exec(
-        *(find_program("setpriv", "util-linux"), "--pdeathsig", "KILL"),
-        *(sys.executable, "-P", "-c", _PROGRAM),
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        start_new_session=True,
-    )
     try:
-        async with asyncio.timeout(PATIENCE_S):
-            out, err = await process.communicate()
+        done = await completed(sys.executable, "-P", "-c", _PROGRAM)
     except TimeoutError:
         text = f"an import was not done within {PATIENCE_S:g} s"
         raise BenchFailed(text) from None
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-    if process.returncode:
-        last = err.decode(errors="replace").strip().rpartition("\n")[2]
+    if done.status:
+        last = done.err.strip().rpartition("\n")[2]
         raise BenchFailed(f"an interpreter could not import it: {last}")
-    return {name: _Import(**each) for name, each in json.loads(out).items()}
+    return {name: _Import(**each) for name, each in json.loads(done.out).items()}

@@ -14,9 +14,9 @@ from typing import Any
 from slixmpp import JID
 from slixmpp.stanza import Message
 
-from qos.bench.child import Command
 from qos.bench.node import Node, live
 from qos.bench.ways import body
+from qos.testing.child import Command
 from xep_qos import XEP_QOS
 
 __all__: list[str] = []

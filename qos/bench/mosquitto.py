@@ -9,7 +9,7 @@ from typing import Any
 
 from qos.bench.arrivals import Arrivals
 from qos.bench.brokered import Brokered
-from qos.bench.processes import Process, find_program
+from qos.testing.processes import Process, find_program
 
 __all__ = ["LIBRARIES", "Mqtt"]
 

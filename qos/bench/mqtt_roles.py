@@ -14,9 +14,9 @@ from functools import partial
 from typing import Any, Protocol
 
 from qos.bench.arrivals import Arrivals
-from qos.bench.child import obey
 from qos.bench.pace import Window
 from qos.bench.times import pack
+from qos.testing.child import obey
 
 __all__ = ["ANSWER_S_MAX", "Library", "OnMessage", "main"]
 

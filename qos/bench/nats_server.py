@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
 from qos.bench.brokered import Brokered
-from qos.bench.processes import Process, find_program
-from qos.bench.sample import NotHere
 from qos.testing.ports import ADDRESS
+from qos.testing.processes import NotInstalled, Process, completed, find_program
 
 __all__ = ["JetStream"]
 
@@ -78,13 +76,8 @@ class JetStream(Brokered):
 
 async def _check_sync(program: str, config: Path) -> None:
     """Find out whether it can sync every write: it was not always so."""
-    testing = await asyncio.create_subprocess_exec(
-        *(program, "-t", "-c", str(config)),
-        stdout=asyncio.subprocess.DEVNULL,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    _, problem = await testing.communicate()
-    if b'unknown field "sync_interval"' in problem:
-        raise NotHere(
+    tested = await completed(program, "-t", "-c", config)
+    if 'unknown field "sync_interval"' in tested.err:
+        raise NotInstalled(
             "nats-server is too old to sync every write: it knows no sync_interval"
         )

@@ -13,7 +13,6 @@ from slixmpp import ClientXMPP
 
 import xep_qos  # noqa: F401 - makes the plugin known
 from qos.bench.arrivals import Arrivals
-from qos.bench.child import Command, obey
 from qos.bench.floor import IqReceiver, IqSender, RawReceiver, RawSender
 from qos.bench.meter import Meter
 from qos.bench.sample import Work
@@ -23,6 +22,7 @@ from qos.core.message.model import Level
 from qos.errors import CannotConnect
 from qos.stream.login import AccountSession
 from qos.stream.server import Login
+from qos.testing.child import Command, obey
 
 __all__ = ["Node", "Task", "live"]
 

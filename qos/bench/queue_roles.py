@@ -12,9 +12,9 @@ from array import array
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from qos.bench.child import obey
 from qos.bench.pace import keep_in_flight
 from qos.bench.times import pack
+from qos.testing.child import obey
 
 __all__ = ["NUMBER_BYTES", "WORKERS", "Library", "main"]
 

@@ -8,10 +8,10 @@ import shutil
 from dataclasses import asdict
 from pathlib import Path
 
-from qos.bench.processes import PATIENCE_S, Child
-from qos.bench.sample import BenchFailed, Contender, NotHere, Sample, Work
+from qos.bench.sample import BenchFailed, Contender, Sample, Work
 from qos.bench.times import sample_of, unpack
 from qos.bench.usage import Watch
+from qos.testing.processes import PATIENCE_S, Child, NotInstalled
 from qos.testing.prosody import Prosody, ProsodyError
 
 __all__ = ["BATCH", "OurQueue", "queue_rows"]
@@ -54,7 +54,7 @@ class OurQueue:
     async def start(self, folder: Path) -> None:
         """See Contender."""
         if shutil.which("prosody") is None:
-            raise NotHere("prosody is not installed (Debian package: prosody)")
+            raise NotInstalled("prosody is not installed (Debian package: prosody)")
         password, secret = secrets.token_hex(16), secrets.token_hex(16)
         server_folder = folder / "server"
         server_folder.mkdir()

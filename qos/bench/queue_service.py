@@ -6,7 +6,7 @@ import asyncio
 
 from slixmpp import ComponentXMPP
 
-from qos.bench.child import obey
+from qos.testing.child import obey
 from qos.testing.ports import ADDRESS
 from xep_0254.service import QueueService
 

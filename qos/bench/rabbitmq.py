@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from qos.bench.brokered import Brokered
-from qos.bench.processes import Process, find_program
 from qos.testing.ports import ADDRESS, free_ports
+from qos.testing.processes import Process, find_program
 
 __all__ = ["RabbitMq"]
 

@@ -11,7 +11,6 @@ from typing import Any
 
 from qos.bench.arrivals import Arrivals
 from qos.bench.node import Task
-from qos.bench.processes import PATIENCE_S, Child
 from qos.bench.sample import BenchFailed, Sample, Work
 from qos.bench.servers import Server
 from qos.bench.settings import Settings
@@ -19,6 +18,7 @@ from qos.bench.times import sample_of, unpack
 from qos.bench.usage import Watch
 from qos.core.message.model import Level
 from qos.stream.server import Login
+from qos.testing.processes import PATIENCE_S, Child
 
 __all__ = ["NO_LIMITS", "Row", "with_resource"]
 

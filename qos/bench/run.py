@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from qos.bench.figures import Measured
-from qos.bench.sample import BenchFailed, Contender, NotHere, Sample, Work
+from qos.bench.sample import BenchFailed, Contender, Sample, Work
+from qos.testing.processes import NotInstalled, ProcessFailed
 
 __all__ = ["Plan", "measure"]
 
@@ -72,7 +73,7 @@ async def measure(
             try:
                 with _named(each):
                     await stack.enter_async_context(_started(each, own))
-            except NotHere as error:
+            except NotInstalled as error:
                 absent(each.name, str(error))
             else:
                 here.append(each)
@@ -118,7 +119,7 @@ def _named(contender: Contender) -> Iterator[None]:
     """Say in an error of whom it is: there may be two dozen of them."""
     try:
         yield
-    except BenchFailed as error:
+    except ProcessFailed as error:
         text = f"{contender.name}: {error}"
         raise BenchFailed(text, unreachable=error.unreachable) from None
 

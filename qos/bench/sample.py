@@ -7,23 +7,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-__all__ = ["BenchFailed", "Contender", "NotHere", "Sample", "Work"]
+from qos.testing.processes import ProcessFailed
+
+__all__ = ["BenchFailed", "Contender", "Sample", "Work"]
 
 
-class BenchFailed(Exception):
-    """Nothing can be measured; the text says why, in one line.
-
-    Attributes:
-        unreachable: there is no session with the server, or none any more.
-    """
-
-    def __init__(self, text: str, *, unreachable: bool = False) -> None:
-        super().__init__(text)
-        self.unreachable = unreachable
-
-
-class NotHere(Exception):
-    """A program or library for it is not installed; the text says which, in one line."""
+class BenchFailed(ProcessFailed):
+    """Nothing can be measured; the text says why, in one line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +78,7 @@ class Contender(Protocol):
         """Start its processes, with their files in this folder, which is empty.
 
         Raises:
-            NotHere: something is not installed.
+            NotInstalled: something is not installed.
             BenchFailed: something does not start.
         """
 

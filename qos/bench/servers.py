@@ -9,10 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
-from qos.bench.processes import Child, find_program
 from qos.bench.sample import BenchFailed
 from qos.core.backoff import Backoff
 from qos.stream.server import Login
+from qos.testing.processes import Child, find_program
 from qos.testing.prosody import Prosody, ProsodyError
 from qos.testing.server import LoopbackServer
 
@@ -44,7 +44,7 @@ class Server(Protocol):
         """Start it, with its files in this folder, which is empty.
 
         Raises:
-            NotHere: it is not installed.
+            NotInstalled: it is not installed.
             BenchFailed: it does not start.
         """
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import importlib.metadata
 import platform
@@ -10,8 +9,7 @@ import re
 from pathlib import Path
 
 from qos._version import __version__
-from qos.bench.processes import find_program
-from qos.bench.sample import NotHere
+from qos.testing.processes import NotInstalled, completed, find_program
 
 __all__ = ["versions"]
 
@@ -43,9 +41,9 @@ async def _of_peers() -> dict[str, str]:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             found[library] = importlib.metadata.version(library)
     for program, argument in _PROGRAMS.items():
-        with contextlib.suppress(NotHere):
+        with contextlib.suppress(NotInstalled):
             found[program] = await _asked(find_program(program, program), argument)
-    with contextlib.suppress(NotHere):
+    with contextlib.suppress(NotInstalled):
         find_program("rabbitmq-server", "rabbitmq-server")
         found["rabbitmq-server"] = _of_rabbitmq()
     return found
@@ -57,13 +55,8 @@ def _of_rabbitmq() -> str:
 
 
 async def _asked(program: str, argument: str) -> str:
-    asking = await asyncio.create_subprocess_exec(
-        *(program, argument),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-    )
-    output, _ = await asking.communicate()
-    return _number(output.decode())
+    asked = await completed(program, argument)
+    return _number(asked.out + asked.err)
 
 
 def _number(text: str) -> str:

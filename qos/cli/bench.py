@@ -10,13 +10,13 @@ import importlib
 import sys
 from pathlib import Path
 
-from qos.bench.sample import BenchFailed
 from qos.bench.settings import STORES
 from qos.cli.plots import add_plot
 from qos.cli.status import CommandError, Status
 from qos.core.message.model import Level
 from qos.options.login import add_login
 from qos.options.parser import Parser, jid, seconds, whole
+from qos.testing.processes import ProcessFailed
 
 __all__ = ["FOOTPRINT", "WINDOWS", "parser", "run"]
 
@@ -361,7 +361,7 @@ async def run(arguments: argparse.Namespace) -> int:
     module = importlib.import_module(f"qos.cli.bench_{what}")
     try:
         status: int = await module.run(arguments)
-    except BenchFailed as error:
+    except ProcessFailed as error:
         kind = Status.UNREACHABLE if error.unreachable else Status.INTERNAL
         raise CommandError(str(error), kind) from None
     return status

@@ -27,8 +27,8 @@ __all__ = ["run"]
 async def run(arguments: argparse.Namespace) -> int:
     """Measure, and show the result."""
     from qos.bench.footprint import Plan
-    from qos.bench.sample import NotHere
     from qos.bench.servers import ProsodyServer
+    from qos.testing.processes import NotInstalled
 
     plan = Plan(
         repeat=arguments.repeat,
@@ -41,7 +41,7 @@ async def run(arguments: argparse.Namespace) -> int:
     line = ProgressLine()
     try:
         parts = await measured(chosen, plan, server, line.tell)
-    except NotHere as error:
+    except NotInstalled as error:
         raise UsageError(str(error)) from None
     finally:
         line.close()

@@ -46,10 +46,10 @@ async def _ratios() -> Mapping[str, float]:
     from qos.bench.guard import EXPECTED, WINDOW
     from qos.bench.rows import Row
     from qos.bench.run import Plan
-    from qos.bench.sample import NotHere
     from qos.bench.servers import ProsodyServer
     from qos.bench.settings import FLOOR, STORES, settings_for
     from qos.core.message.model import Level
+    from qos.testing.processes import NotInstalled
 
     ours = [each for each in settings_for(list(Level), STORES) if each.name in EXPECTED]
     bases = {each.floor for each in ours}
@@ -61,7 +61,7 @@ async def _ratios() -> Mapping[str, float]:
     rows = [Row(each, server, window_max=WINDOW) for each in settings]
     try:
         measured, _ = await measured_on(server, rows, plan)
-    except NotHere as error:
+    except NotInstalled as error:
         raise UsageError(str(error)) from None
     by_name = {each.row: each for each in measured}
     found = {}

@@ -145,7 +145,7 @@ async def _measured(arguments: argparse.Namespace, server: Server) -> Results:
     from qos.bench.report import Results
     from qos.bench.rows import Row
     from qos.bench.run import Plan
-    from qos.bench.sample import NotHere
+    from qos.testing.processes import NotInstalled
 
     windows = [1] if arguments.latency else sorted(set(arguments.windows or WINDOWS))
     plan = Plan(
@@ -163,7 +163,7 @@ async def _measured(arguments: argparse.Namespace, server: Server) -> Results:
     contenders += others
     try:
         measured, absent = await measured_on(server, contenders, plan)
-    except NotHere as error:
+    except NotInstalled as error:
         text = f"{error}; --embedded needs none, and --jid names one of yours"
         raise UsageError(text) from None
     return Results(

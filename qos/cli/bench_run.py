@@ -32,7 +32,7 @@ async def measured_on(
 
     Raises:
         BenchFailed: a measurement has failed.
-        NotHere: the server is not installed.
+        NotInstalled: the server is not installed.
     """
     from qos.bench.run import measure
 

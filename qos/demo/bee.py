@@ -1,6 +1,6 @@
 """A worker-bee: a process of its own, so that it can be killed at any moment.
 
-It is run as ``python -m qos.demo.bee``, see `qos.demo.child`, and says ``ready`` when
+It is run as ``python -m qos.demo.bee``, see `qos.testing.child`, and says ``ready`` when
 the service has taken it on, and ``received`` for each item that it begins.
 
 How it packs each order exactly once: what it has packed is an effect (see
@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from qos.demo import child
 from qos.demo.device import Device, jid_of
 from qos.demo.orders import FAILING, fails, packing_s, pieces_of
 from qos.journal.writer import JournalWriter
+from qos.testing import child
 from qos.worker import Job, Worker
 
 __all__ = ["READY", "RECEIVED", "Packed", "Run", "read_runs"]
@@ -99,15 +99,18 @@ class _Mishap(Exception):
 class _Bee:
     """Packs orders, one item each."""
 
-    def __init__(self, name: str, seed: int, book: sqlite3.Connection) -> None:
+    def __init__(
+        self, name: str, seed: int, book: sqlite3.Connection, say: child.Say
+    ) -> None:
         self._seed = seed
         self._fails_at_times = name == FAILING
         self._book = book
+        self._say = say
         self._run = book.execute("INSERT INTO runs DEFAULT VALUES").lastrowid
 
     async def handle(self, job: Job) -> None:
         self._write("received", job)
-        child.say(RECEIVED)
+        self._say(RECEIVED)
         try:
             pieces = await self._pack(job)
         except Exception:
@@ -137,16 +140,18 @@ class _Bee:
         )
 
 
-async def _run(told: dict[str, Any]) -> None:
+async def _run(told: dict[str, Any], say: child.Say) -> None:
     node = jid_of(told["name"])
     async with JournalWriter.opened(told.get("journal"), node) as journal:
-        await _work(told, journal)
+        await _work(told, journal, say)
 
 
-async def _work(told: dict[str, Any], journal: JournalWriter | None) -> None:
+async def _work(
+    told: dict[str, Any], journal: JournalWriter | None, say: child.Say
+) -> None:
     name = told["name"]
     book = _open(Path(told["folder"]), name)
-    bee = _Bee(name, told["seed"], book)
+    bee = _Bee(name, told["seed"], book, say)
     device = Device(
         name, password=told["password"], port=told["port"], plugins={"xep_0254": {}}
     )
@@ -163,7 +168,7 @@ async def _work(told: dict[str, Any], journal: JournalWriter | None) -> None:
     try:
         async with worker:
             await worker.subscribed()
-            child.say(READY)
+            say(READY)
             await worker.run(bee.handle)
     finally:
         await device.aclose()
@@ -171,4 +176,4 @@ async def _work(told: dict[str, Any], journal: JournalWriter | None) -> None:
 
 
 if __name__ == "__main__":
-    child.run(_run)
+    child.work(_run)

@@ -1,6 +1,6 @@
 """The counter: a process of its own, so that it can be killed at any moment.
 
-It is run as ``python -m qos.demo.counter``, see `qos.demo.child`, and says ``counted``
+It is run as ``python -m qos.demo.counter``, see `qos.testing.child`, and says ``counted``
 after each event that it has counted.
 
 How it counts exactly once: the event is in its own database, on disk and with the id
@@ -22,8 +22,8 @@ from typing import Any
 
 from slixmpp.stanza import Message
 
-from qos.demo import child
 from qos.demo.device import Device, reporting
+from qos.testing import child
 from xep_0337 import XEP_0337
 from xep_qos import XEP_QOS
 
@@ -94,7 +94,8 @@ def _open(folder: Path) -> sqlite3.Connection:
 class _Counter:
     """Counts what is handed over to this device."""
 
-    def __init__(self, device: Device, folder: Path) -> None:
+    def __init__(self, device: Device, folder: Path, say: child.Say) -> None:
+        self._say = say
         self._qos = XEP_QOS.of(device.client)
         self.database = _open(folder)
         device.client.add_event_handler("event_log", self._received)
@@ -109,7 +110,7 @@ class _Counter:
         for event in XEP_0337.parse(message):
             number = next(int(tag.value) for tag in event.tags if tag.name == NUMBER)
             self._write("counted", source, msg_id, event.id, number, time.monotonic())
-            child.say(COUNTED)
+            self._say(COUNTED)
 
     def _has_counted(self, *key: str | None) -> bool:
         found = self.database.execute(
@@ -123,7 +124,7 @@ class _Counter:
         self.database.execute(f"INSERT INTO {table} VALUES ({marks})", row)  # noqa: S608
 
 
-async def _run(told: dict[str, Any]) -> None:
+async def _run(told: dict[str, Any], say: child.Say) -> None:
     folder = Path(told["folder"])
     device = Device(
         NAME,
@@ -131,7 +132,7 @@ async def _run(told: dict[str, Any]) -> None:
         port=told["port"],
         plugins=reporting(folder, NAME, told.get("journal")),
     )
-    counter = _Counter(device, folder)
+    counter = _Counter(device, folder, say)
     device.start()
     try:
         await asyncio.Event().wait()
@@ -141,4 +142,4 @@ async def _run(told: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    child.run(_run)
+    child.work(_run)

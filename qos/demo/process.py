@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import signal
-import sys
-from asyncio.subprocess import PIPE, Process
 from collections import Counter
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-__all__ = ["ProcessDied", "Spares", "Supervisor"]
+from qos.testing.processes import Child
+
+__all__ = ["ProcessDied", "Spares", "Supervisor", "told_path"]
 
 #: A kill waits for a word of the process, and for no longer than this.
 _KILL_WITHIN_S = 0.3
@@ -33,7 +32,7 @@ class Spares:
 
     Args:
         folder: for what the processes write to stderr.
-        module: what they run, see `qos.demo.child`.
+        module: what they run, see `qos.testing.child.work`.
 
     Attributes:
         name: of what they are.
@@ -42,7 +41,7 @@ class Spares:
     def __init__(self, folder: Path, module: str) -> None:
         self.name = module.rpartition(".")[2]
         self._module = module
-        self._log = folder / f"{self.name}.log"
+        self._folder = folder
         self._one_at_a_time = asyncio.Lock()
 
     async def __aenter__(self) -> Self:
@@ -57,33 +56,17 @@ class Spares:
         traceback: TracebackType | None,
     ) -> None:
         """End the last one."""
-        await _end(self._spare)
+        await self._spare.kill()
 
-    async def take(self) -> Process:
+    async def take(self) -> Child:
         """The spare process; there will be another one soon."""
         async with self._one_at_a_time:
             process = self._spare
             self._spare = await self._spawn()
         return process
 
-    def last_words(self) -> str:
-        """What a process has said last, before it failed."""
-        lines = self._log.read_text("utf-8", "replace").splitlines()
-        return lines[-1] if lines else "no word"
-
-    async def _spawn(self) -> Process:
-        with self._log.open("ab") as log:
-            return await asyncio.create_subprocess_exec(
-                sys.executable,
-                "-P",
-                "-m",
-                self._module,
-                stdin=PIPE,
-                stdout=PIPE,
-                stderr=log,
-                # Ctrl-C is for the demo, and the demo ends its processes.
-                start_new_session=True,
-            )
+    async def _spawn(self) -> Child:
+        return await Child.start(self._module, folder=self._folder, name=self.name)
 
 
 class Supervisor:
@@ -103,7 +86,7 @@ class Supervisor:
         self.kills = 0
         self._spares = spares
         self._task = task
-        self._process: Process | None = None
+        self._process: Child | None = None
         self._stopping = False
         self._one_at_a_time = asyncio.Lock()
         self._has_spoken = asyncio.Event()
@@ -121,14 +104,13 @@ class Supervisor:
                 await self._listen(process)
                 status = await process.wait()
             finally:
-                await _end(process)
+                await process.kill()
             if self._stopping and status == 0:
                 return
             if self._stopping or status != -signal.SIGKILL:
-                spares = self._spares
+                words = process.log.splitlines() or ["no word"]
                 raise ProcessDied(
-                    f"the {spares.name} ended with status {status}: "
-                    f"{spares.last_words()}"
+                    f"the {process.name} ended with status {status}: {words[-1]}"
                 )
             self.kills += 1
 
@@ -149,36 +131,27 @@ class Supervisor:
                     await self.hear(word, self.said[word] + 1)
             self._has_started.clear()
             assert self._process is not None
-            self._process.kill()
+            self._process.send_signal(signal.SIGKILL)
             await self._has_started.wait()
 
     async def stop(self) -> None:
         """Let the process log out and end; then `run` returns."""
         self._stopping = True
-        process = self._process
-        assert process is not None
-        assert process.stdin is not None
-        process.stdin.close()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_STOP_S_MAX):
-                await process.wait()
-        await _end(process)
+        assert self._process is not None
+        await self._process.end(seconds=_STOP_S_MAX)
 
-    async def _start(self) -> Process:
+    async def _start(self) -> Child:
         process = self._process = await self._spares.take()
-        assert process.stdin is not None
-        process.stdin.write(json.dumps(self._task).encode() + b"\n")
+        process.tell(self._task)
         self._has_started.set()
         return process
 
-    async def _listen(self, process: Process) -> None:
-        assert process.stdout is not None
-        while line := await process.stdout.readline():
-            self.said[line.decode().strip()] += 1
+    async def _listen(self, process: Child) -> None:
+        async for word in process.messages():
+            self.said[word] += 1
             self._has_spoken.set()
 
 
-async def _end(process: Process) -> None:
-    if process.returncode is None:
-        process.kill()
-        await process.wait()
+def told_path(path: Path | None) -> str | None:
+    """A path as a process is told it, which has another working directory."""
+    return None if path is None else str(path.absolute())

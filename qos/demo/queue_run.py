@@ -14,7 +14,7 @@ from typing import Final
 from qos.demo.bee import READY, RECEIVED, read_runs
 from qos.demo.device import Device
 from qos.demo.orders import BEES, KILLED, Order, kill_after, orders
-from qos.demo.process import Spares, Supervisor
+from qos.demo.process import Spares, Supervisor, told_path
 from qos.demo.queue_table import BeeRow, QueueRow, bee_rows, reckon
 from qos.demo.run import first_error
 from qos.testing.queues import queue_service
@@ -101,7 +101,7 @@ async def run_queue(
                     "password": passwords[name],
                     "port": server.port,
                     "folder": str(folder),
-                    "journal": None if journal is None else str(journal),
+                    "journal": told_path(journal),
                     "service": SERVICE,
                     "node": NODE,
                     "seed": seed,

@@ -17,7 +17,7 @@ from typing import Final
 from qos.core.message.model import Level
 from qos.demo import counter, scenario
 from qos.demo.device import Device, jid_of, reporting
-from qos.demo.process import Spares, Supervisor
+from qos.demo.process import Spares, Supervisor, told_path
 from qos.demo.scenario import DOORS, Passing
 from qos.demo.table import Row, reckon
 from qos.testing.link import Link
@@ -119,7 +119,7 @@ async def run_level(
             "password": passwords[counter.NAME],
             "folder": str(folder),
         }
-        kept = None if journal is None else str(journal)
+        kept = told_path(journal)
         supervisor = Supervisor(spares, task | {"journal": kept})
         async with _doors(passwords, server.port, folder, kept) as doors:
             run = _Run(level, conditions, server, link, doors, supervisor)

@@ -10,8 +10,6 @@ from __future__ import annotations
 import abc
 import asyncio
 import contextlib
-import os
-import shutil
 import signal
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,12 +17,14 @@ from types import TracebackType
 from typing import ClassVar, Required, Self, TypedDict, Unpack
 
 from qos.testing.ports import ADDRESS, free_ports
+from qos.testing.processes import NotInstalled, Process, completed, find_program
 
 __all__ = ["Roster", "ServerError", "ServerOptions", "XmppServer", "mutual"]
 
 DOMAIN = "localhost"
 
-STOP_S_MAX = 10.0
+#: What it writes to stdout and stderr is in the log of this name.
+_CONSOLE = "console"
 
 _LOG_LINES_SHOWN = 20
 
@@ -80,7 +80,7 @@ class XmppServer(abc.ABC):
     domain = DOMAIN
 
     def __init__(self, folder: Path, **options: Unpack[ServerOptions]) -> None:
-        self.folder = folder
+        self.folder = folder = folder.absolute()
         self.accounts = dict(options["accounts"])
         rosters = options.get("rosters", {})
         self.rosters = {user: dict(roster) for user, roster in rosters.items()}
@@ -91,13 +91,13 @@ class XmppServer(abc.ABC):
         tls = options.get("tls", False)
         self.tls_port = free_port if tls else None
         self.ca_file = folder / "localhost.crt" if tls else None
-        self._console_file = folder / "console.log"
-        self._process: asyncio.subprocess.Process | None = None
+        self._console_file = folder / f"{_CONSOLE}.log"
+        self._process: Process | None = None
 
     @property
     def running(self) -> bool:
         """Whether there is a process, healthy or not."""
-        return self._process is not None and self._process.returncode is None
+        return self._process is not None and self._process.running
 
     @property
     def pid(self) -> int:
@@ -123,16 +123,15 @@ class XmppServer(abc.ABC):
             await self._make_certificate()
             self._write_files()
         log_seen = len(self.log)
-        with self._console_file.open("ab") as console:
-            self._process = await asyncio.create_subprocess_exec(
-                # The server dies with the test run, even if that is killed.
-                *("setpriv", "--pdeathsig", "KILL"),
+        try:
+            self._process = await Process.start(
                 *command,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=console,
-                stderr=console,
-                env={**os.environ, **self._environment()},
+                folder=self.folder,
+                environment=self._environment(),
+                name=_CONSOLE,
             )
+        except NotInstalled as error:
+            raise self.error(str(error)) from None
         try:
             async with asyncio.timeout(self.start_s_max):
                 await self._ready(log_seen)
@@ -150,11 +149,13 @@ class XmppServer(abc.ABC):
         Most clients get `system-shutdown`: Prosody now and then closes a connection
         without writing the rest of its data. Harmless if the server is not running.
         """
-        await self._end(kill=False)
+        if self._process is not None:
+            await self._process.end()
 
     async def kill(self) -> None:
         """End the server by SIGKILL. Harmless if it is not running."""
-        await self._end(kill=True)
+        if self._process is not None:
+            await self._process.kill()
 
     def send_signal(self, number: signal.Signals) -> None:
         """Send the server a signal, for example to pause it."""
@@ -217,21 +218,6 @@ class XmppServer(abc.ABC):
 
     # ----------------------------------------------------------------------
 
-    async def _end(self, *, kill: bool) -> None:
-        process = self._process
-        if process is None or process.returncode is not None:
-            return
-        if kill:
-            process.kill()
-        else:
-            process.terminate()
-        try:
-            async with asyncio.timeout(STOP_S_MAX):
-                await process.wait()
-        except TimeoutError:
-            process.kill()
-            await process.wait()
-
     async def _ready(self, log_seen: int) -> None:
         """Wait for its ports and for stream features.
 
@@ -244,8 +230,8 @@ class XmppServer(abc.ABC):
                 with contextlib.suppress(OSError, asyncio.IncompleteReadError):
                     await self._read_features()
                     ready = True
-            if self._process.returncode is not None:
-                text = f"{self.name} ended with status {self._process.returncode}"
+            if not self._process.running:
+                text = f"{self.name} ended with status {self._process.status}"
                 raise self._error(text)
             await asyncio.sleep(0.005)
 
@@ -271,7 +257,7 @@ class XmppServer(abc.ABC):
         if self.ca_file is None:
             return
         command = (
-            *("openssl", "req", "-x509", "-newkey", "ec", "-nodes", "-days", "2"),
+            *("req", "-x509", "-newkey", "ec", "-nodes", "-days", "2"),
             *("-pkeyopt", "ec_paramgen_curve:prime256v1", "-subj", "/CN=localhost"),
             *("-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"),
             # Python 3.13 and later refuse a certificate authority without this
@@ -280,16 +266,12 @@ class XmppServer(abc.ABC):
             *("-keyout", str(self.ca_file.with_suffix(".key"))),
             *("-out", str(self.ca_file)),
         )
-        if shutil.which("openssl") is None:
-            raise self.error("openssl is not installed (Debian package: openssl)")
-        process = await asyncio.create_subprocess_exec(
-            *command,
-            stdout=asyncio.subprocess.DEVNULL,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        _, stderr = await process.communicate()
-        if process.returncode != 0:
-            raise self.error(f"openssl made no certificate: {stderr.decode()}")
+        try:
+            made = await completed(find_program("openssl", "openssl"), *command)
+        except NotInstalled as error:
+            raise self.error(str(error)) from None
+        if made.status:
+            raise self.error(f"openssl made no certificate: {made.err}")
 
 
 def mutual(*pairs: tuple[str, str]) -> dict[str, dict[str, str]]:

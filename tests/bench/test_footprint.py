@@ -278,7 +278,7 @@ def test_without_a_prosody_it_says_what_to_install(
 ) -> None:
     """Before anything is measured."""
     monkeypatch.setenv("PATH", "")
-    monkeypatch.setattr("qos.bench.processes.SBIN", ())
+    monkeypatch.setattr("qos.testing.processes.SBIN", ())
     assert main(["bench", "footprint"]) == 2
     err = capsys.readouterr().err
     assert err.count("\n") == 1

@@ -107,7 +107,7 @@ def test_without_a_prosody_it_says_what_to_install(
 ) -> None:
     """Passing without a measurement would be no guard."""
     monkeypatch.setenv("PATH", "")
-    monkeypatch.setattr("qos.bench.processes.SBIN", ())
+    monkeypatch.setattr("qos.testing.processes.SBIN", ())
     assert main(["bench", "guard"]) == 2
     err = capsys.readouterr().err
     assert err.count("\n") == 1

@@ -13,11 +13,10 @@ from typing import Any
 
 import pytest
 
-from qos.bench import processes
 from qos.bench.peers import as_used, replying
 from qos.bench.rows import Row
 from qos.bench.run import Plan, measure
-from qos.bench.sample import BenchFailed, NotHere, Sample, Work
+from qos.bench.sample import BenchFailed, Sample, Work
 from qos.bench.servers import NamedServer
 from qos.bench.settings import FLOOR, STORES, Settings, settings_for
 from qos.cli import main
@@ -26,7 +25,8 @@ from qos.core.message.model import Level
 from qos.stream.login import AccountSession
 from qos.stream.server import Login
 from qos.stream.tap import is_foreign
-from qos.testing import Link, LoopbackServer, friends
+from qos.testing import Link, LoopbackServer, friends, processes
+from qos.testing.processes import NotInstalled, ProcessFailed
 from qos.testing.prosody import Prosody
 
 STANZAS = {
@@ -258,7 +258,7 @@ async def test_an_end_that_dies_is_told(tmp_path: Path) -> None:
             ours = children(os.getpid()) - others
             (pid,) = (pid for pid in ours if log_of(pid).endswith("/sender.log"))
             os.kill(pid, signal.SIGKILL)
-            with pytest.raises(BenchFailed, match=r"^sender ended with status -9"):
+            with pytest.raises(ProcessFailed, match=r"^sender ended with status -9"):
                 await row.measure(TINY)
         finally:
             await row.stop()
@@ -405,7 +405,7 @@ async def test_a_contender_that_is_not_here_is_left_out(tmp_path: Path) -> None:
         caveat = ""
 
         async def start(self, folder: Path) -> None:
-            raise NotHere("it is not installed")
+            raise NotInstalled("it is not installed")
 
         async def measure(self, work: Work) -> Sample:
             raise AssertionError

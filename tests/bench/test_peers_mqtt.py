@@ -11,9 +11,10 @@ from paho.mqtt import client as mqtt
 from paho.mqtt.enums import CallbackAPIVersion
 
 from measuring import check, processes_in
-from qos.bench import processes
 from qos.bench.mosquitto import LIBRARIES, Mqtt
-from qos.bench.sample import NotHere, Work
+from qos.bench.sample import Work
+from qos.testing import processes
+from qos.testing.processes import NotInstalled
 
 QOS = [(qos, False) for qos in (0, 1, 2)] + [(qos, True) for qos in (1, 2)]
 
@@ -96,7 +97,7 @@ async def test_a_library_that_is_not_there_is_said_in_one_line(
     """The benchmark leaves the row out, and says what to install."""
     monkeypatch.setitem(sys.modules, LIBRARIES[library], None)
     contender = Mqtt(library, 1)
-    with pytest.raises(NotHere, match=r"^there is no .*xmpp-qos\[bench\]'$"):
+    with pytest.raises(NotInstalled, match=r"^there is no .*xmpp-qos\[bench\]'$"):
         await contender.start(tmp_path)
     await contender.stop()
 
@@ -108,7 +109,9 @@ async def test_a_broker_that_is_not_there_is_said_in_one_line(
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(processes, "SBIN", ())
     contender = Mqtt("gmqtt", 1)
-    with pytest.raises(NotHere, match=r"^mosquitto .*\(Debian package: mosquitto\)$"):
+    with pytest.raises(
+        NotInstalled, match=r"^mosquitto .*\(Debian package: mosquitto\)$"
+    ):
         await contender.start(tmp_path)
     await contender.stop()
 

@@ -11,12 +11,13 @@ import pytest
 from nats.js.api import RetentionPolicy, StorageType, StreamInfo
 
 from measuring import check, processes_in
-from qos.bench import processes
+from qos.bench.brokered import need_modules
 from qos.bench.nats_server import JetStream
 from qos.bench.peers import as_used, queue_peers, replying
-from qos.bench.processes import find_program
 from qos.bench.rabbitmq import RabbitMq
-from qos.bench.sample import Contender, NotHere, Work
+from qos.bench.sample import Contender, Work
+from qos.testing import processes
+from qos.testing.processes import NotInstalled, find_program
 
 WORK = Work(window=4, payload_bytes=200, seconds=0.2)
 AGAIN = Work(window=1, payload_bytes=0, seconds=0.05)
@@ -104,7 +105,7 @@ async def test_a_server_that_cannot_sync_every_write_is_said_in_one_line(
     try:
         if re.search(r"v2\.\d\.", version):
             with pytest.raises(
-                NotHere, match=r"^nats-server is too old.*sync_interval$"
+                NotInstalled, match=r"^nats-server is too old.*sync_interval$"
             ):
                 await contender.start(tmp_path)
         else:
@@ -133,11 +134,11 @@ async def test_a_queue_that_is_not_there_is_said_in_one_line(
     with monkeypatch.context() as patch:
         patch.setenv("PATH", str(tmp_path))
         patch.setattr(processes, "SBIN", ())
-        with pytest.raises(NotHere, match=rf"^{package} .*package: {package}\)$"):
+        with pytest.raises(NotInstalled, match=rf"^{package} .*package: {package}\)$"):
             await contender.start(tmp_path)
         await contender.stop()
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(NotHere, match=r"^there is no .*xmpp-qos\[bench\]'$"):
+    with pytest.raises(NotInstalled, match=r"^there is no .*xmpp-qos\[bench\]'$"):
         await contender.start(tmp_path)
     await contender.stop()
     assert not processes_in(tmp_path)
@@ -148,3 +149,9 @@ def test_every_row_has_a_name_of_its_own_and_a_caveat() -> None:
     contenders = [*as_used(), *replying(), *queue_peers()]
     assert len({each.name for each in contenders}) == len(contenders) == 19
     assert all(each.caveat for each in contenders)
+
+
+def test_a_library_that_is_not_there_is_named_with_what_installs_it() -> None:
+    """The user has to know what to install."""
+    with pytest.raises(NotInstalled, match=r"pip install 'xmpp-qos\[bench\]'"):
+        need_modules("no_such_module")

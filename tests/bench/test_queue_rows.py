@@ -8,7 +8,8 @@ import pytest
 from measuring import check, processes_in
 from qos.bench.queue_roles import WORKERS
 from qos.bench.queue_rows import BATCH, OurQueue, queue_rows
-from qos.bench.sample import NotHere, Work
+from qos.bench.sample import Work
+from qos.testing.processes import NotInstalled
 
 WORK = Work(window=BATCH, payload_bytes=200, seconds=0.2)
 AGAIN = Work(window=1, payload_bytes=0, seconds=0.05)
@@ -53,7 +54,7 @@ async def test_without_a_prosody_it_is_said_in_one_line(
     """The benchmark leaves the row out, and says what to install."""
     monkeypatch.setenv("PATH", str(tmp_path))
     contender = queue_rows()[0]
-    with pytest.raises(NotHere, match=r"^prosody .*package: prosody\)$"):
+    with pytest.raises(NotInstalled, match=r"^prosody .*package: prosody\)$"):
         await contender.start(tmp_path)
     await contender.stop()
 

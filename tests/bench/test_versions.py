@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from qos.bench import processes
 from qos.bench.versions import versions
+from qos.testing import processes
 
 BROKERS = ("mosquitto", "rabbitmq-server", "nats-server")
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import json
 import os
 import signal
 import sys
@@ -10,7 +9,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-PROGRAM = Path(__file__).parents[1] / "spark" / "queue_driver.py"
+from qos.testing.processes import Child
+
+MODULES = Path(__file__).parents[1] / "spark"
 
 # Enough for a machine under load.
 ANSWER_S_MAX = 120.0
@@ -21,22 +22,18 @@ class Driver:
     """A driver, used as a context; all its processes end with it."""
 
     def __init__(self, folder: Path) -> None:
-        self._stderr = folder / "driver.stderr"
-        self._process: asyncio.subprocess.Process | None = None
+        self._folder = folder
         self._all: set[int] = set()
 
     async def __aenter__(self) -> Self:
-        environment = {k: v for k, v in os.environ.items() if "COVERAGE" not in k}
-        with self._stderr.open("ab") as stderr:
-            self._process = await asyncio.create_subprocess_exec(
-                *("setpriv", "--pdeathsig", "KILL", sys.executable, PROGRAM),
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=stderr,
-                env=environment,
-                limit=1024 * 1024,
-            )
-        await self._answer()
+        self._child = await Child.start(
+            "queue_driver",
+            folder=self._folder,
+            environment={"PYTHONPATH": str(MODULES)},
+            name="driver",
+        )
+        # It answers when Spark is there.
+        await self.do("failures")
         return self
 
     async def __aexit__(
@@ -45,54 +42,33 @@ class Driver:
         exc: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        assert self._process is not None
-        self._all |= set(descendants(self._process.pid))
-        if exc is None and self._process.returncode is None:
-            assert self._process.stdin is not None
-            self._process.stdin.close()
-            async with asyncio.timeout(END_S_MAX):
-                await self._process.wait()
+        self._all |= set(descendants(self._child.pid))
+        if exc is None:
+            await self._child.end(seconds=END_S_MAX)
         else:
             await self.kill()
         for pid in self._all:
             await _gone(pid)
         if exc is not None:
-            print(self._stderr.read_text()[-20_000:], file=sys.stderr)
+            print(self._child.log[-20_000:], file=sys.stderr)
 
     async def do(self, what: str, **options: object) -> dict[str, Any]:
         """Let the driver do something; see queue_driver.py."""
-        assert self._process is not None
-        assert self._process.stdin is not None
-        line = json.dumps({"do": what, **options})
-        self._process.stdin.write(line.encode() + b"\n")
-        return await self._answer()
-
-    async def _answer(self) -> dict[str, Any]:
-        assert self._process is not None
-        assert self._process.stdout is not None
-        async with asyncio.timeout(ANSWER_S_MAX):
-            while line := await self._process.stdout.readline():
-                if line.startswith(b"{"):
-                    return dict(json.loads(line))
-        raise ChildProcessError(self._stderr.read_text()[-5000:])
+        return await self._child.do(what, patience_s=ANSWER_S_MAX, **options)
 
     async def kill(self) -> None:
         """Kill the driver, its JVM first; its Python processes get no signal."""
-        assert self._process is not None
-        self._all |= set(descendants(self._process.pid))
-        for pid, command in descendants(self._process.pid).items():
+        self._all |= set(descendants(self._child.pid))
+        for pid, command in descendants(self._child.pid).items():
             if "java" in command.split("\0")[0]:
                 # One process may be a launcher that has just ended by itself.
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
-        if self._process.returncode is None:
-            self._process.kill()
-        await self._process.wait()
+        await self._child.kill()
 
     def python(self, module: str) -> list[int]:
         """The Python processes of the driver that run a module of pyspark."""
-        assert self._process is not None
-        found = descendants(self._process.pid).items()
+        found = descendants(self._child.pid).items()
         return sorted(pid for pid, command in found if module in command)
 
 

@@ -96,6 +96,8 @@ class Shipped(Role):
         if os.fork() == 0:
             try:
                 die_with_parent()
+                # Or whoever reads what the command says would wait for this process.
+                os.close(1)
                 os.close(reading)
                 self._feed(writing)
             finally:

@@ -1,9 +1,8 @@
 """A node with a journal that sends to itself, or serves a queue, and is killed.
 
-Not a test: `test_crash.py` runs it as a program. Each line of its standard input,
-`FOLDER KIND NUMBER`, is one run: a forked child that continues with the contents of the
-folder, repeats its work once, and is killed at step NUMBER on the disk, of the store or
-of the journal (-1: it is not killed). The program then prints the status of the child.
+Not a test: `test_crash.py` runs it as a program; see `killed_runs`. A run, `FOLDER KIND
+NUMBER`, continues with the contents of the folder, repeats its work once, and is killed
+at step NUMBER on the disk, of the store or of the journal (-1: it is not killed).
 
 `FOLDER/handed` lists what was handed over, `FOLDER/accepted` what was accepted.
 """
@@ -12,16 +11,13 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import itertools
 import os
 import secrets
-import signal
-import sys
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from killed_runs import kills_at, main
 from qos.core.backoff import Backoff
 from qos.core.message.effects import Answer, Report, Transmit
 from qos.core.message.model import Incoming, Level, Outgoing, Route
@@ -270,37 +266,13 @@ class Service:
 
 async def live(folder: Path, kind: str, number: int) -> None:
     """One run."""
-    steps = itertools.count()
-    parent = os.getppid()
-
-    def probe(_step: str) -> None:
-        if os.getppid() != parent:
-            os._exit(1)  # The test was ended; nobody else would end this process.
-        if next(steps) == number:
-            os.kill(os.getpid(), signal.SIGKILL)
-            time.sleep(60)
-
-    node = (Node if kind == "node" else Service)(folder, probe)
+    node = (Node if kind == "node" else Service)(folder, kills_at(number))
     async with asyncio.timeout(20):
         await node.live()
         await node.close()
 
 
-def main() -> None:
-    """Read the runs, and do them."""
-    for line in sys.stdin:
-        folder, kind, number = line.split()
-        child = os.fork()
-        if child == 0:
-            status = 1
-            try:
-                asyncio.run(live(Path(folder), kind, int(number)))
-                status = 0
-            finally:
-                sys.stderr.flush()
-                os._exit(status)
-        print(os.waitpid(child, 0)[1], flush=True)
-
-
 if __name__ == "__main__":
-    main()
+    main(
+        lambda folder, kind, number: asyncio.run(live(Path(folder), kind, int(number)))
+    )

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import signal
 import sqlite3
-import subprocess
-import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,6 +11,7 @@ from typing import Any
 import pytest
 
 from journals import read_journal
+from killed_runs import Runs
 
 pytestmark = [pytest.mark.crash, pytest.mark.timeout(300)]
 
@@ -24,26 +22,8 @@ Alive = Callable[[Path, str, int], bool]
 @pytest.fixture(scope="module")
 def alive() -> Iterator[Alive]:
     """One run; returns whether the node survived."""
-    program = Path(__file__).with_name("dying_node.py")
-    process = subprocess.Popen(
-        [sys.executable, program],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdin is not None
-    assert process.stdout is not None
-
-    def alive(folder: Path, kind: str, number: int) -> bool:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        print(folder, kind, number, file=process.stdin, flush=True)
-        status = int(process.stdout.readline())
-        assert status in {0, signal.SIGKILL}
-        return status == 0
-
-    yield alive
-    process.communicate(timeout=10)
+    with Runs(Path(__file__).with_name("dying_node.py")) as node:
+        yield node.survives
 
 
 def rows(folder: Path, sql: str) -> list[tuple[Any, ...]]:

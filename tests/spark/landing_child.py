@@ -1,17 +1,14 @@
 """Uses a landing, and dies in the middle of it.
 
-Not a test: `test_landing.py` runs it as a program. Each line of its standard input,
-`FOLDER NUMBER`, is one life of a forked child, killed at step NUMBER on the disk; -1: it
-is not. Each thing that is certain is a line in `FOLDER/acks`. Its exit status is
-printed when it has ended.
+Not a test: `test_landing.py` runs it as a program; see `killed_runs`. A run, `FOLDER
+NUMBER`, is killed at step NUMBER on the disk; -1: it is not. Each thing that is certain is
+a line in `FOLDER/acks`.
 """
 
-import itertools
 import os
-import signal
-import sys
 from pathlib import Path
 
+from killed_runs import kills_at, main
 from qos.spark.queue_landing import Landing
 from xep_0254.events import DeliveredItem
 
@@ -27,18 +24,12 @@ def item(name: str) -> DeliveredItem:
 
 def live(folder: Path, number: int) -> None:
     """Land, compact, claim and settle; each with names of its own."""
-    steps = itertools.count()
-
-    def probe(_step: str) -> None:
-        if next(steps) == number:
-            os.kill(os.getpid(), signal.SIGKILL)
-
     acks = os.open(folder / "acks", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
 
     def ack(*words: object) -> None:
         os.write(acks, " ".join(map(str, words)).encode() + b"\n")
 
-    landing = Landing(folder / "landing", OWNER, probe=probe, lock_s_max=0)
+    landing = Landing(folder / "landing", OWNER, probe=kills_at(number), lock_s_max=0)
     ack("id", landing.id)
     for name, claimed in landing.claims().items():
         landing.settle(name, claimed)
@@ -60,16 +51,5 @@ def live(folder: Path, number: int) -> None:
     landing.close()
 
 
-def main() -> None:
-    """Read lives, and live them."""
-    for line in sys.stdin:
-        folder, number = line.split()
-        child = os.fork()
-        if child == 0:
-            live(Path(folder), int(number))
-            os._exit(0)
-        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
-
-
 if __name__ == "__main__":
-    main()
+    main(lambda folder, number: live(Path(folder), int(number)))

@@ -1,11 +1,10 @@
 """A Spark driver that does as it is told, to be killed. Not a test.
 
-Each line of its standard input is a command, a JSON object; each is answered with one on
-the standard output. See `Driver` in `driver_process.py`.
+It is a child of `Driver` in `driver_process.py`; see `qos.testing.child`.
 """
 
+import asyncio
 import contextlib
-import json
 import os
 import sys
 import time
@@ -23,6 +22,7 @@ from qos.spark.formats import QueueFormat, XmppFormat, register
 from qos.spark.message_sink import Sent, XmppStreamWriter
 from qos.spark.queue_sink import Published, QueueStreamWriter
 from qos.spark.session import spark_session
+from qos.testing.child import Parent, obey
 
 
 def slow(text: str) -> str:
@@ -90,13 +90,15 @@ class FailingXmpp(XmppFormat):
 
 
 class Driver:
-    """What can be asked for, a method each."""
+    """The commands that it obeys. They block: it does one thing at a time."""
 
     def __init__(self, spark: SparkSession) -> None:
         self.spark = spark
         self.queries: dict[str, StreamingQuery] = {}
 
-    def read(self, name: str, options: dict[str, str], out: str) -> object:
+    async def read(
+        self, name: str, options: dict[str, str], out: str
+    ) -> dict[str, object]:
         """Begin to write a queue to Parquet, a folder a batch."""
 
         def write(batch: DataFrame, number: int) -> None:
@@ -109,7 +111,7 @@ class Driver:
         self.queries[name] = writing.start()
         return {}
 
-    def read_now(self, options: dict[str, str], out: str) -> object:
+    async def read_now(self, options: dict[str, str], out: str) -> dict[str, object]:
         """Write what is in a queue to Parquet, and end."""
         rows = self.spark.readStream.format("xmpp-queue").options(**options).load()
         writing = rows.writeStream.format("parquet").trigger(availableNow=True)
@@ -120,17 +122,17 @@ class Driver:
             query.explain(True)
         return {"rows": sorted(r[0] for r in self.spark.read.parquet(out).collect())}
 
-    def stop(self, name: str) -> object:
+    async def stop(self, name: str) -> dict[str, object]:
         """Stop a query."""
         self.queries[name].stop()
         return {}
 
-    def failures(self) -> object:
+    async def failures(self) -> dict[str, object]:
         """The errors of queries that have failed."""
         found = {name: each.exception() for name, each in self.queries.items()}
         return {name: str(error) for name, error in found.items() if error}
 
-    def ended(self, name: str) -> object:
+    async def ended(self, name: str) -> dict[str, object]:
         """Wait for the end of a query, which has failed."""
         try:
             self.queries[name].awaitTermination()
@@ -138,9 +140,9 @@ class Driver:
             return {"error": str(error)}
         return {"error": None}
 
-    def sink(
+    async def sink(
         self, form: str, options: dict[str, str], columns: list[str], source: str
-    ) -> object:
+    ) -> dict[str, object]:
         """Write the lines of the files of a folder, as a stream."""
         lines = self.spark.readStream.text(source).repartition(2, "value")
         writing = lines.selectExpr(*columns).writeStream.format(form)
@@ -151,9 +153,9 @@ class Driver:
             return {"error": str(error)}
         return {"error": None}
 
-    def write(
+    async def write(
         self, form: str, options: dict[str, str], columns: list[str], count: int
-    ) -> object:
+    ) -> dict[str, object]:
         """Write some numbers, as a batch."""
         rows = self.spark.range(count).repartition(2, "id").selectExpr(*columns)
         try:
@@ -169,17 +171,19 @@ ARGUMENTS = "--conf spark.python.daemon.module=qos.spark.daemon pyspark-shell"
 
 def main() -> None:
     """Do as stdin says, to its end."""
+    # First, or Java would write to the stdout that the test reads.
+    parent = Parent()
     os.environ["PYSPARK_SUBMIT_ARGS"] = ARGUMENTS
     with spark_session("queues", master="local[2,4]", quiet=True) as spark:
         register(spark)
         spark.dataSource.register(FailingQueue)
         spark.dataSource.register(FailingXmpp)
         driver = Driver(spark)
-        print(json.dumps({"pid": os.getpid()}), flush=True)
-        for line in sys.stdin:
-            command = json.loads(line)
-            answer = getattr(driver, command.pop("do"))(**command)
-            print(json.dumps(answer), flush=True)
+        commands = (
+            *(driver.read, driver.read_now, driver.stop, driver.failures),
+            *(driver.ended, driver.sink, driver.write),
+        )
+        asyncio.run(obey(commands, parent=parent))
         for query in spark.streams.active:
             query.stop()
 

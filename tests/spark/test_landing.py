@@ -1,16 +1,14 @@
 """The landing of a queue source: killed at every step, and used wrongly. No Spark."""
 
 import json
-import os
 import signal
 import sqlite3
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from killed_runs import Runs
 from qos.spark.queue_checkpoint import Checkpoint, CheckpointError
 from qos.spark.queue_landing import Landing, LandingError, read_slice, slices
 from xep_0254.events import DeliveredItem
@@ -60,37 +58,21 @@ def check(folder: Path) -> None:
 @pytest.mark.timeout(120)
 def test_a_landing_is_whole_after_a_kill_at_any_step(tmp_path: Path) -> None:
     """What Spark was told of is there; what it was not is there whole or not at all."""
-    environment = {k: v for k, v in os.environ.items() if "COVERAGE" not in k}
-    child = subprocess.Popen(
-        [sys.executable, Path(__file__).with_name("landing_child.py")],
-        env=environment,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert child.stdin is not None
-    assert child.stdout is not None
-
-    def live(folder: Path, number: int) -> int:
-        print(folder, number, file=child.stdin, flush=True)
-        assert child.stdout is not None
-        return int(child.stdout.readline())
-
     number = 0
     status = -signal.SIGKILL.value
-    while status:
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        # Of a landing that there is, and of one that there is not.
-        if number % 2:
-            assert live(folder, -1) == 0
-        status = live(folder, number)
-        assert status in {0, -signal.SIGKILL}
-        check(folder)
-        assert live(folder, -1) == 0
-        check(folder)
-        number += 1
-    child.communicate(timeout=10)
+    with Runs(Path(__file__).with_name("landing_child.py")) as runs:
+        while status:
+            folder = tmp_path / str(number)
+            folder.mkdir()
+            # Of a landing that there is, and of one that there is not.
+            if number % 2:
+                assert runs.run(folder, -1) == 0
+            status = runs.run(folder, number)
+            assert status in {0, -signal.SIGKILL}
+            check(folder)
+            assert runs.run(folder, -1) == 0
+            check(folder)
+            number += 1
     assert number > 15
 
 

@@ -1,25 +1,22 @@
 """Makes given writes to a queue store, and dies in the middle of them.
 
-Not a test: `test_queue_store.py` runs it as a program. Each line of its standard input,
-`FOLDER NUMBER`, is one run: a forked child that opens `FOLDER/store.db`, makes the
-writes pickled in `FOLDER/writes`, the first alone and the others at once, and appends a
-byte to `FOLDER/acks` when one is done. The child is killed at step NUMBER: of the
-store, before or after any row that it changes, or of acknowledging. When it has ended,
-its status is printed.
+Not a test: `test_queue_store.py` runs it as a program; see `killed_runs`. A run, `FOLDER
+NUMBER`, opens `FOLDER/store.db`, makes the writes pickled in `FOLDER/writes`, the first
+alone and the others at once, and appends a byte to `FOLDER/acks` when one is done. It is
+killed at step NUMBER: of the store, before or after any row that it changes, or of
+acknowledging.
 """
 
 from __future__ import annotations
 
 import asyncio
-import itertools
 import os
 import pickle
-import signal
 import sqlite3
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from killed_runs import kills_at, main
 from qos.core.queue.effects import Change
 from qos.stores.queue_store import QueueStore
 
@@ -40,15 +37,7 @@ def probe_rows(writer: sqlite3.Connection, probe: Callable[[str], None]) -> None
 
 async def live(folder: Path, number: int) -> None:
     """One run."""
-    steps = itertools.count()
-    parent = os.getppid()
-
-    def probe(_step: str) -> None:
-        if os.getppid() != parent:
-            os._exit(1)  # The test was ended; nobody else would end this process.
-        if next(steps) == number:
-            os.kill(os.getpid(), signal.SIGKILL)
-
+    probe = kills_at(number)
     writes = pickle.loads((folder / "writes").read_bytes())  # noqa: S301 - the test's
     acks = os.open(folder / "acks", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     store = QueueStore(folder / "store.db")
@@ -69,16 +58,5 @@ async def live(folder: Path, number: int) -> None:
     await store.close()
 
 
-def main() -> None:
-    """Read the runs, and do them."""
-    for line in sys.stdin:
-        folder, number = line.split()
-        child = os.fork()
-        if child == 0:
-            asyncio.run(live(Path(folder), int(number)))
-            os._exit(0)
-        print(os.waitpid(child, 0)[1], flush=True)
-
-
 if __name__ == "__main__":
-    main()
+    main(lambda folder, number: asyncio.run(live(Path(folder), int(number))))

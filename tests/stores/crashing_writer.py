@@ -1,15 +1,12 @@
 """Writes numbered records into a store, and dies in the middle of it.
 
-Not a test: `test_crash.py` runs it as a program. Each line of its standard input,
-`FOLDER URL HOW NUMBER`, is one run: a forked child that opens the store, continues to
-write after the last record, and appends each number to `FOLDER/acks` when its write is
-done. HOW says how the run ends:
+Not a test: `test_crash.py` runs it as a program; see `killed_runs`. A run, `FOLDER URL HOW
+NUMBER`, opens the store, continues to write after the last record, and appends each
+number to `FOLDER/acks` when its write is done. HOW says how the run ends:
 
 - `step`: killed at step NUMBER on the disk, or of acknowledging;
 - `byte`: killed when a file grows over NUMBER bytes, in the middle of that write;
 - `never`: it goes on until it is killed from outside.
-
-The program prints the process id of the child, and its status when it has ended.
 """
 
 from __future__ import annotations
@@ -19,11 +16,11 @@ import itertools
 import os
 import resource
 import signal
-import sys
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
+from killed_runs import kills_at, main
 from qos.core.message.effects import Forget, Save
 from qos.core.message.model import OutgoingState
 from qos.stores import Change, FilesStore, Remember, SqliteStore, store_from_url
@@ -51,16 +48,7 @@ async def live(folder: Path, url: str, how: str, number: int) -> None:
     """One run."""
     store = store_from_url(url)
     assert isinstance(store, SqliteStore | FilesStore)
-    steps = itertools.count()
-    parent = os.getppid()
-
-    def probe(_step: str) -> None:
-        if os.getppid() != parent:
-            os._exit(1)  # The test was ended; nobody else would end this process.
-        if how == "step" and next(steps) == number:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    store.probe = probe
+    store.probe = probe = kills_at(number if how == "step" else -1)
     if how == "byte":
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
@@ -84,17 +72,9 @@ async def live(folder: Path, url: str, how: str, number: int) -> None:
     await store.close()
 
 
-def main() -> None:
-    """Read the runs, and do them."""
-    for line in sys.stdin:
-        folder, url, how, number = line.split()
-        child = os.fork()
-        if child == 0:
-            asyncio.run(live(Path(folder), url, how, int(number)))
-            os._exit(0)
-        print(child, flush=True)
-        print(os.waitpid(child, 0)[1], flush=True)
-
-
 if __name__ == "__main__":
-    main()
+    main(
+        lambda folder, url, how, number: asyncio.run(
+            live(Path(folder), url, how, int(number))
+        )
+    )

@@ -6,8 +6,6 @@ import asyncio
 import os
 import random
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -15,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from killed_runs import Runs
 from qos.core.message.model import OutgoingState
 from qos.stores import Contents, store_from_url
 from qos.testing.store_contract import incoming, opened, outgoing
@@ -26,43 +25,18 @@ WRITES = 3
 KEPT = 2
 
 
-class Writer:
+class Writer(Runs):
     """The program that dies."""
-
-    def __init__(self) -> None:
-        program = Path(__file__).with_name("crashing_writer.py")
-        self._process = subprocess.Popen(
-            [sys.executable, program],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
 
     def start(self, life: Life, how: str, number: int) -> int:
         """Start; returns the process id of the child that has begun to write."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(f"{life.folder} {life.url} {how} {number}\n")
-        self._process.stdin.flush()
-        return self._answer()
+        return self.begin(life.folder, life.url, how, number)
 
     def died(self) -> bool:
         """Whether the child was killed; returns when it has ended."""
-        status = self._answer()
-        if status == 0:
-            return False
-        assert os.WTERMSIG(status) in {signal.SIGKILL, signal.SIGXFSZ}
-        return True
-
-    def _answer(self) -> int:
-        assert self._process.stdout is not None
-        return int(self._process.stdout.readline())
-
-    def close(self) -> None:
-        try:
-            self._process.communicate(timeout=5)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.communicate()
+        status = self.end()
+        assert status in {0, -signal.SIGKILL, -signal.SIGXFSZ}
+        return status != 0
 
 
 class Life:
@@ -125,9 +99,8 @@ def expected(last: int) -> list[object]:
 
 @pytest.fixture(scope="module")
 def writer() -> Iterator[Writer]:
-    writer = Writer()
-    yield writer
-    writer.close()
+    with Writer(Path(__file__).with_name("crashing_writer.py")) as writer:
+        yield writer
 
 
 @pytest.mark.parametrize("scheme", ["sqlite", "files"])

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import pickle
 import random
-import signal
-import subprocess
-import sys
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field
 from enum import Enum
@@ -22,6 +18,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 import pytest
 
+from killed_runs import Runs
 from qos.core.queue.effects import (
     Change,
     ForgetOld,
@@ -288,31 +285,6 @@ def test_a_store_holds_what_dicts_would_hold(ram_path: Path, seed: int) -> None:
 # -- any death --------------------------------------------------------------
 
 
-@contextmanager
-def writer() -> Iterator[subprocess.Popen[str]]:
-    """The program that dies."""
-    program = Path(__file__).with_name("crashing_queue_writer.py")
-    with subprocess.Popen(
-        [sys.executable, program],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as process:
-        yield process
-        process.communicate(timeout=5)
-
-
-def survives(process: subprocess.Popen[str], folder: Path, step: int) -> bool:
-    """Whether the child that is killed at this step comes to its end."""
-    assert process.stdin is not None
-    assert process.stdout is not None
-    process.stdin.write(f"{folder} {step}\n")
-    process.stdin.flush()
-    status = int(process.stdout.readline())
-    assert status == 0 or os.WTERMSIG(status) == signal.SIGKILL
-    return status == 0
-
-
 @pytest.mark.crash
 @pytest.mark.timeout(300)
 def test_killed_at_the_nth_step_for_growing_n(ram_path: Path) -> None:
@@ -334,12 +306,12 @@ def test_killed_at_the_nth_step_for_growing_n(ram_path: Path) -> None:
             assert contents == states[number].contents()
             return number
 
-    with writer() as process:
+    with Runs(Path(__file__).with_name("crashing_queue_writer.py")) as writer:
         while not alive:
             folder = ram_path / str(step)
             folder.mkdir()
             (folder / "writes").write_bytes(pickle.dumps(writes))
-            alive = survives(process, folder, step)
+            alive = writer.survives(folder, step)
             acks = folder / "acks"
             acknowledged = acks.stat().st_size if acks.exists() else 0
             count = asyncio.run(written())

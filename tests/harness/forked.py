@@ -1,7 +1,9 @@
 """Processes forked from one that has already imported everything they need.
 
 A new interpreter takes half a second of a busy machine for that, and the tests start
-hundreds. Tests that depend on how a process is started use a real start.
+hundreds. Tests that depend on how a process is started use a real start; see
+`qos.testing.processes`. All forks die with the process that has started them, even when
+that is killed.
 """
 
 import asyncio
@@ -30,7 +32,7 @@ _FORKS.set_forkserver_preload(
     [
         *(f"qos.cli.{name}" for name in ("entry", *_COMMANDS, *_OF_QUEUE)),
         *(f"slixmpp.{name}" for name in _OF_SLIXMPP),
-        "message_roles",
+        "role_processes",
     ]
 )
 

@@ -1,11 +1,11 @@
-"""A child for the tests of qos.bench.processes and qos.bench.child."""
+"""A child for the tests of qos.testing.processes and qos.testing.child."""
 
 import asyncio
 import os
 import time
 
-from qos.bench.child import obey
 from qos.errors import CannotConnect
+from qos.testing.child import obey
 
 
 async def add(*, one: int, other: int) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""Processes of a benchmark: what they answer, what they use, and how they end."""
+"""Child processes: what they answer, what they use, and how they end."""
 
 import asyncio
 import os
@@ -10,11 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from qos.bench import processes
-from qos.bench.processes import Child, Process, find_program, need_modules
-from qos.bench.sample import BenchFailed, NotHere
 from qos.bench.usage import Watch
+from qos.testing import processes
 from qos.testing.ports import ADDRESS, free_ports
+from qos.testing.processes import (
+    Child,
+    NotInstalled,
+    Process,
+    ProcessFailed,
+    find_program,
+)
 
 HERE = Path(__file__).parent
 
@@ -42,7 +47,7 @@ async def test_a_child_answers_what_it_is_asked_and_nothing_else(child: Child) -
 async def test_what_fails_in_a_child_is_raised_by_its_parent(child: Child) -> None:
     """A measurement that failed must not look like one of zero messages."""
     with pytest.raises(
-        BenchFailed, match=r"^talking_child: ValueError: no such thing$"
+        ProcessFailed, match=r"^talking_child: ValueError: no such thing$"
     ):
         await child.do("fail")
     assert "Traceback" in child.log
@@ -52,7 +57,7 @@ async def test_what_fails_in_a_child_is_raised_by_its_parent(child: Child) -> No
 async def test_a_child_that_has_died_is_an_error_and_not_a_wait(child: Child) -> None:
     """Nobody wants to find out by a time-out."""
     for command in ("die", "add"):
-        with pytest.raises(BenchFailed, match=r"^talking_child ended with status 3$"):
+        with pytest.raises(ProcessFailed, match=r"^talking_child ended with status 3$"):
             await child.do(command)
 
 
@@ -60,7 +65,9 @@ async def test_what_a_user_can_do_something_about_is_told_apart(
     child: Child,
 ) -> None:
     """A script tells by it that there is no server, whichever process missed it."""
-    with pytest.raises(BenchFailed, match=r"^talking_child: there is no server$") as it:
+    with pytest.raises(
+        ProcessFailed, match=r"^talking_child: there is no server$"
+    ) as it:
         await child.do("refuse")
     assert it.value.unreachable
     assert child.log == ""
@@ -74,14 +81,14 @@ async def test_the_last_words_are_in_the_error_and_in_one_line(tmp_path: Path) -
     )
     (port,) = free_ports(1)
     with pytest.raises(
-        BenchFailed, match=r"^it ended with status 1: two \| three \| f"
+        ProcessFailed, match=r"^it ended with status 1: two \| three \| f"
     ):
         await server.until_listening(port)
 
 
 async def test_a_child_ends_whatever_it_is_doing(child: Child) -> None:
     """By the end of its stdin alone, and in order: it may have to log out."""
-    with pytest.raises(BenchFailed, match="did not sleep within"):
+    with pytest.raises(ProcessFailed, match="did not sleep within"):
         await child.do("sleep", seconds=60, patience_s=0.05)
     began = time.monotonic()
     await child.end()
@@ -111,7 +118,7 @@ async def test_a_child_dies_with_its_parent(tmp_path: Path) -> None:
     """Also when that is killed, and could end nothing."""
     program = (
         "import asyncio, pathlib, time\n"
-        "from qos.bench.processes import Process\n"
+        "from qos.testing.processes import Process\n"
         "async def main():\n"
         "    folder = pathlib.Path.cwd()\n"
         "    process = await Process.start('sleep', '60', folder=folder)\n"
@@ -144,7 +151,7 @@ async def test_a_server_is_awaited_until_it_listens(tmp_path: Path) -> None:
     await server.until_listening(port)
     os.kill(server.pid, signal.SIGKILL)
     await server.end()
-    with pytest.raises(BenchFailed, match="ended with status -9"):
+    with pytest.raises(ProcessFailed, match="ended with status -9"):
         await server.until_listening(port)
 
 
@@ -158,7 +165,7 @@ async def test_the_status_of_a_process_that_has_just_died_is_its_own(
         for _ in range(spins):
             pass
         await process.end()
-        with pytest.raises(BenchFailed, match="ended with status -9"):
+        with pytest.raises(ProcessFailed, match="ended with status -9"):
             await process.until_listening(1)
 
 
@@ -170,7 +177,7 @@ async def test_a_server_that_has_ended_is_not_taken_for_another_on_its_port(
     port = other.sockets[0].getsockname()[1]
     server = await Process.start("false", folder=tmp_path)
     await server.end()
-    with pytest.raises(BenchFailed, match="false ended with status"):
+    with pytest.raises(ProcessFailed, match="false ended with status"):
         await server.until_listening(port)
     other.close()
     await other.wait_closed()
@@ -182,10 +189,10 @@ def test_a_program_that_is_not_there_is_named_with_its_package(
     """The user has to know what to install."""
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(processes, "SBIN", ())
-    with pytest.raises(NotHere, match=r"not installed \(Debian package: mosquitto\)"):
+    with pytest.raises(
+        NotInstalled, match=r"not installed \(Debian package: mosquitto\)"
+    ):
         find_program("mosquitto", "mosquitto")
-    with pytest.raises(NotHere, match=r"pip install 'xmpp-qos\[bench\]'"):
-        need_modules("no_such_module")
 
 
 def _name(pid: int) -> str:

@@ -1,0 +1,119 @@
+"""The side of a child process: it hears what to do, and says what comes of it.
+
+Each message is one line of JSON, on stdin and stdout. The child ends with its stdin, so
+that it never outlives the process that has started it, whatever it is doing. The side of
+that process is `qos.testing.processes`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import sys
+import traceback
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import Any, TypeAlias
+
+from qos.errors import CannotConnect, QosError
+from qos.testing.processes import LINE_BYTES_MAX, ProcessFailed
+
+__all__ = ["Command", "Parent", "Say", "obey", "work"]
+
+#: Takes the options of a command; returns the answer, JSON, or nothing.
+Command: TypeAlias = Callable[..., Awaitable[Mapping[str, object] | None]]
+
+#: Says a message, which is JSON, to the parent.
+Say: TypeAlias = Callable[[object], None]
+
+
+class Parent:
+    """The process that has started this one.
+
+    From now on only `say` writes to stdout: what a library prints goes to the log.
+    """
+
+    def __init__(self) -> None:
+        self._stdout = os.dup(sys.stdout.fileno())
+        os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+
+    def say(self, message: object) -> None:
+        """Write a message, which is JSON."""
+        view = memoryview(json.dumps(message).encode() + b"\n")
+        while view:
+            view = view[os.write(self._stdout, view) :]
+
+    async def stdin(self) -> asyncio.StreamReader:
+        """What it writes, a line each, until it wants no more; asked for once."""
+        reader = asyncio.StreamReader(limit=LINE_BYTES_MAX)
+        await asyncio.get_running_loop().connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(reader), sys.stdin
+        )
+        return reader
+
+
+async def obey(commands: Collection[Command], *, parent: Parent | None = None) -> None:
+    """Do what `Child.do` asks for, one after the other, until the parent wants no more.
+
+    Args:
+        commands: what can be done, called by the names of the functions.
+        parent: made before something printed; None: now.
+    """
+    parent = parent or Parent()
+    by_name = {command.__name__: command for command in commands}
+    stdin = await parent.stdin()
+    asked: asyncio.Queue[bytes] = asyncio.Queue()
+
+    async def work() -> None:
+        while True:
+            name, options = json.loads(await asked.get())
+            try:
+                reply: dict[str, object] = {
+                    "done": dict(await by_name[name](**options) or {})
+                }
+            except Exception as error:  # noqa: BLE001 - the parent raises it
+                reply = _described(error)
+            parent.say(reply)
+
+    working = asyncio.create_task(work())
+    while line := await stdin.readline():
+        asked.put_nowait(line)
+    working.cancel()
+    await asyncio.wait((working,))
+
+
+def work(task: Callable[[Any, Say], Awaitable[None]]) -> None:
+    """Work on what the parent tells, until it wants no more; then the work is cancelled.
+
+    Args:
+        task: gets the first message of the parent; it does not return by itself.
+    """
+    asyncio.run(_work(Parent(), task))
+
+
+async def _work(parent: Parent, task: Callable[[Any, Say], Awaitable[None]]) -> None:
+    stdin = await parent.stdin()
+    line = await stdin.readline()
+    if not line:
+        return
+    working = asyncio.ensure_future(task(json.loads(line), parent.say))
+    ending = asyncio.ensure_future(stdin.read())
+    await asyncio.wait((working, ending), return_when=asyncio.FIRST_COMPLETED)
+    ending.cancel()
+    working.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await working
+
+
+def _described(error: BaseException) -> dict[str, object]:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    if isinstance(error, ProcessFailed):
+        return {"failed": str(error), "unreachable": error.unreachable}
+    if isinstance(error, QosError):
+        unreachable = isinstance(error, CannotConnect)
+        return {"failed": str(error), "unreachable": unreachable}
+    # To the log: only somebody who knows the code can tell what that was.
+    traceback.print_exception(error)
+    return {"failed": f"{type(error).__name__}: {error}", "unreachable": False}
