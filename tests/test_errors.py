@@ -5,7 +5,7 @@ import pytest
 from qos.core.message.model import Level, OutgoingState
 from qos.engine import Outcome
 from qos.errors import InDoubt, NotDelivered, why_not_delivered
-from qos.testing.store_contract import outgoing
+from qos.testing.store_records import outgoing
 
 LAMP = "lamp@example.org"
 DEVICE = "lamp@example.org/1"

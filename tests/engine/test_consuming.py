@@ -22,7 +22,7 @@ from qos.engine.consuming import Consuming
 from qos.errors import StoreError
 from qos.stores import SqliteStore
 from qos.stores.base import Transaction
-from qos.testing.store_contract import incoming
+from qos.testing.store_records import incoming
 from two_ends import settle
 
 RETRY_S = 2.0

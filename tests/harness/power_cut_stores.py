@@ -37,7 +37,7 @@ from qos.stores.files_index import outgoing_name
 from qos.stores.group_commit import DurableStore
 from qos.stores.queue_store import QueueStore
 from qos.stores.sqlite import SqliteStore
-from qos.testing.store_contract import ended, incoming, outgoing
+from qos.testing.store_records import ended, incoming, outgoing
 
 __all__ = ["FILES", "KINDS", "QUEUE", "SQLITE", "Kind"]
 

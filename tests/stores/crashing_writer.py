@@ -24,7 +24,7 @@ from killed_runs import kills_at, main
 from qos.core.message.effects import Forget, Save
 from qos.core.message.model import OutgoingState
 from qos.stores import Change, FilesStore, Remember, SqliteStore, store_from_url
-from qos.testing.store_contract import incoming, outgoing, write
+from qos.testing.store_records import incoming, outgoing, write
 
 #: The numbers written in a run, and the number of records that stay in the store.
 WRITES = 3

@@ -28,7 +28,7 @@ from qos.errors import (
     StoreTooNew,
 )
 from qos.stores import FilesStore, Remember, SqliteStore
-from qos.testing.store_contract import incoming, opened, outgoing, records, write
+from qos.testing.store_records import incoming, opened, outgoing, records, write
 
 if TYPE_CHECKING:
     from tests.stores.conftest import Disk, MakeStore, Place

@@ -16,7 +16,7 @@ import pytest
 from killed_runs import Runs
 from qos.core.message.model import OutgoingState
 from qos.stores import Contents, store_from_url
-from qos.testing.store_contract import incoming, opened, outgoing
+from qos.testing.store_records import incoming, opened, outgoing
 
 pytestmark = [pytest.mark.crash, pytest.mark.timeout(300)]
 

@@ -15,14 +15,8 @@ from qos.core.message.effects import Forget, Save
 from qos.core.message.model import OutgoingState
 from qos.errors import StoreError, StoreFull
 from qos.stores import FilesStore, Remember, Store
-from qos.testing.store_contract import (
-    StoreContract,
-    incoming,
-    opened,
-    outgoing,
-    records,
-    write,
-)
+from qos.testing.store_contract import StoreContract
+from qos.testing.store_records import incoming, opened, outgoing, records, write
 
 
 @pytest.mark.timeout(240)

@@ -12,7 +12,7 @@ from qos.core.message.effects import Save
 from qos.errors import StoreError, StoreFull
 from qos.stores import Change, Remember
 from qos.stores.group_commit import DurableStore, GroupCommit
-from qos.testing.store_contract import opened, outgoing, write
+from qos.testing.store_records import opened, outgoing, write
 
 if TYPE_CHECKING:
     from tests.stores.conftest import MakeStore

@@ -20,13 +20,13 @@ from qos.errors import (
     StoreTooNew,
 )
 from qos.stores import FilesStore, SqliteStore, sqlite
-from qos.testing.store_contract import ended, incoming, opened, outgoing, write
+from qos.testing.store_records import ended, incoming, opened, outgoing, write
 
 _HOLD = """
 import asyncio, sys
 from qos.core.message.effects import Save
 from qos.stores import store_from_url
-from qos.testing.store_contract import outgoing, write
+from qos.testing.store_records import outgoing, write
 
 async def main():
     store = store_from_url(sys.argv[1])

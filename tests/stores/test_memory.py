@@ -4,7 +4,8 @@ from pathlib import Path
 
 from qos.core.message.effects import Save
 from qos.stores import MemoryStore, Store
-from qos.testing.store_contract import StoreContract, opened, outgoing
+from qos.testing.store_contract import StoreContract
+from qos.testing.store_records import opened, outgoing
 
 
 class TestContract(StoreContract):

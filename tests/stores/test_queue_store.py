@@ -40,7 +40,7 @@ from qos.core.queue.item import (
 )
 from qos.core.queue.service import QueueContents
 from qos.stores.queue_store import QueueStore
-from qos.testing.store_contract import NASTY_TEXTS
+from qos.testing.store_records import NASTY_TEXTS
 
 NODES = ("jobs", "dead jobs", NASTY_TEXTS[1])
 IDS = ("1", "2", NASTY_TEXTS[0])

@@ -20,15 +20,9 @@ from qos.core.message.model import Incoming, IncomingState, Outgoing, OutgoingSt
 from qos.errors import StoreDamaged, StoreError, StoreTooNew
 from qos.stores import SqliteStore, Store, sqlite, sqlite_file
 from qos.stores.base import INCOMING_FIELDS, OUTGOING_FIELDS
-from qos.testing.store_contract import (
-    Probe,
-    StoreContract,
-    incoming,
-    opened,
-    outgoing,
-    records,
-    write,
-)
+from qos.testing.store_contract import StoreContract
+from qos.testing.store_faults import Probe
+from qos.testing.store_records import incoming, opened, outgoing, records, write
 
 
 @pytest.mark.timeout(240)

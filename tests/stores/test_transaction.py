@@ -21,7 +21,7 @@ from qos.core.message.model import IncomingState
 from qos.errors import LocalProtocolError, StoreError
 from qos.stores import FilesStore, MemoryStore, SqliteStore
 from qos.stores.base import Transaction
-from qos.testing.store_contract import incoming, opened, outgoing, records, write
+from qos.testing.store_records import incoming, opened, outgoing, records, write
 
 DONE = incoming("k", state=IncomingState.DONE, payload="")
 
@@ -384,7 +384,7 @@ def test_effect_and_mark_are_both_there_after_a_kill_or_neither(
         from qos.core.message.effects import Save
         from qos.core.message.model import IncomingState
         from qos.stores import SqliteStore
-        from qos.testing.store_contract import incoming, write
+        from qos.testing.store_records import incoming, write
 
         async def main(path, where):
             store = SqliteStore(Path(path))

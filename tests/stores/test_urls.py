@@ -7,7 +7,7 @@ import pytest
 
 from qos.errors import LocalProtocolError, StoreInUse
 from qos.stores import FilesStore, MemoryStore, SqliteStore, store_from_url
-from qos.testing.store_contract import opened
+from qos.testing.store_records import opened
 
 
 def test_a_url_names_a_store_and_does_not_open_it(tmp_path: Path) -> None:
