@@ -14,14 +14,14 @@ import pickle
 import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
-import qos.stores.files
-from qos.stores.files import FilesStore
+from qos.stores import files, files_folder
+from qos.stores.files_folder import AtomicFolder
 from qos.stores.group_commit import DurableStore
 from qos.stores.sqlite_file import SqliteFile
 
@@ -123,11 +123,14 @@ class _Writer:
 def _weakened(weakness: Weakness) -> AbstractContextManager[object]:
     """A step that a store of files leaves out."""
     if weakness is Weakness.NO_FOLDER_SYNC:
-        return mock.patch.object(qos.stores.files, "sync")
+        patches = ExitStack()
+        for module in (files, files_folder):
+            patches.enter_context(mock.patch.object(module, "sync"))
+        return patches
     if weakness is Weakness.NO_FILE_SYNC:
         return mock.patch("os.fsync")
     if weakness is Weakness.NO_COMMIT_FILE:
-        return mock.patch.object(FilesStore, "_transact", FilesStore._make)
+        return mock.patch.object(AtomicFolder, "_transact", AtomicFolder._make)
     return nullcontext()
 
 
