@@ -7,7 +7,6 @@ and other commands know nothing of it.
 from __future__ import annotations
 
 import argparse
-import importlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -58,14 +57,13 @@ async def run(arguments: argparse.Namespace) -> int:
 def _whole_parser() -> argparse.ArgumentParser:
     """One parser with the parsers of all commands below it."""
     # The entry imports this module when it is run.
-    from qos.cli.entry import COMMANDS
+    from qos.cli.entry import COMMANDS, command_named
 
     whole = Parser(prog="xmpp-qos")
     commands = whole.add_subparsers(dest="command")
     for name, description in COMMANDS.items():
         commands.add_parser(name, help=description, add_help=False)
-        module = importlib.import_module(f"qos.cli.{name}")
-        commands.choices[name] = module.parser(f"xmpp-qos {name}")
+        commands.choices[name] = command_named(name).parser(f"xmpp-qos {name}")
     return whole
 
 

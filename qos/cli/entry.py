@@ -30,10 +30,10 @@ from qos.errors import (
 )
 from qos.options.parser import Parser
 
-__all__ = ["COMMANDS", "Command", "run", "run_found"]
+__all__ = ["COMMANDS", "Command", "command_named", "run", "run_found"]
 
 #: Each command with a description. The module of this name in qos.cli is imported when
-#: the command is run; see Command for its functions.
+#: the command is run, or the one in _MODULES; see Command for its functions.
 COMMANDS = {
     "send": "send messages, and report how each has ended",
     "listen": "print the messages that are delivered to an account",
@@ -47,6 +47,9 @@ COMMANDS = {
     "demo": "show the three levels over a bad link, a queue and an audit; no server",
     "completion": "print a script that completes words of this command in a shell",
 }
+
+#: The module of a command that has the name of a module of Python.
+_MODULES = {"queue": "queues"}
 
 _DESCRIPTION = (
     "Send and receive XMPP messages with quality of service, and share work by queues."
@@ -89,6 +92,12 @@ class Command(Protocol):
         """
 
 
+def command_named(name: str) -> Command:
+    """The command of this name, imported now."""
+    module = importlib.import_module(f"qos.cli.{_MODULES.get(name, name)}")
+    return cast(Command, module)
+
+
 Found: TypeAlias = tuple[Command, str, Sequence[str]]
 
 
@@ -98,8 +107,7 @@ def run(argv: Sequence[str] | None) -> int:
 
     def find() -> Found:
         name = _top_parser().parse_args(words[:1]).command
-        command = cast(Command, importlib.import_module(f"qos.cli.{name}"))
-        return command, f"xmpp-qos {name}", words[1:]
+        return command_named(name), f"xmpp-qos {name}", words[1:]
 
     return run_found(find)
 

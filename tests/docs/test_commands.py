@@ -1,14 +1,12 @@
 """The commands that the guide shows are commands that there are."""
 
-import importlib
 import re
 import shlex
 from pathlib import Path
-from typing import cast
 
 import pytest
 
-from qos.cli.entry import COMMANDS, Command
+from qos.cli.entry import COMMANDS, command_named
 
 ROOT = Path(__file__).parents[2]
 PAGES = (ROOT / "README.md", *sorted(ROOT.glob("docs/*.md")))
@@ -32,7 +30,7 @@ def test_a_command_of_the_guide_can_be_parsed(page: str, line: str) -> None:
     name, *words = shlex.split(line, comments=True)
     if "--help" in words:
         return
-    command = cast(Command, importlib.import_module(f"qos.cli.{name}"))
+    command = command_named(name)
     if "--config" in words:  # the file is not there
         where = words.index("--config")
         del words[where : where + 2]

@@ -24,7 +24,7 @@ from role import Role, Say, open_log
 __all__ = ["Shipped"]
 
 #: Imported before the fork; otherwise the command would import them later.
-for _module in ("listen", "send", "outbox", "inbox", "queue", "worker_run"):
+for _module in ("listen", "send", "outbox", "inbox", "queues", "worker_run"):
     importlib.import_module(f"qos.cli.{_module}")
 for _module in ("queue_publish", "queue_verbs"):
     importlib.import_module(f"qos.cli.{_module}")

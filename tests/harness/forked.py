@@ -19,7 +19,7 @@ from typing import NoReturn, Self
 
 from parents import die_with_parent
 
-_COMMANDS = ("send", "listen", "outbox", "inbox", "queue", "worker")
+_COMMANDS = ("send", "listen", "outbox", "inbox", "queues", "worker")
 _OF_QUEUE = ("queue_serve", "queue_publish", "queue_verbs")
 #: What slixmpp imports when it connects.
 _OF_SLIXMPP = (

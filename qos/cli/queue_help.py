@@ -1,0 +1,149 @@
+"""What `--help` says of `xmpp-qos queue` and of its verbs, behind their options."""
+
+QUEUE = """\
+examples:
+  xmpp-qos queue serve --component queue.example.org
+  xmpp-qos queue create queue.example.org orders --jid boss@example.org
+  seq 1000 | xmpp-qos queue publish queue.example.org orders --jid boss@example.org --lines
+  xmpp-qos queue stats queue.example.org orders --jid boss@example.org
+
+`xmpp-qos worker` works on the items of a queue. Each verb has a --help of its own.
+"""
+
+SERVE = """\
+examples:
+  export XMPP_QOS_PASSWORD=secret
+  xmpp-qos queue serve --component queue.example.org
+  xmpp-qos queue serve --component queue.example.org --creators boss@example.org
+  xmpp-qos queue serve --jid queue@example.org --creators @example.org,boss@example.com
+
+The server must know a component, with its secret. A service of an account is addressed
+by its full JID, such as queue@example.org/queue; the resource is `queue` unless --jid has
+one. When the service is ready there is one line on stderr: ready JID.
+Accounts of the service's own domain may create queues, or the accounts that --creators
+names. The creator of a queue owns it. Nobody else may use the queue until its owner allows
+it (`xmpp-qos queue affiliate`, or access_model=open). At the start, rights that everybody
+has are listed on stderr.
+The service runs until Ctrl-C or SIGTERM, and connects again after the connection is lost.
+"""
+
+CREATE = """\
+example:
+  xmpp-qos queue create queue.example.org orders --jid boss@example.org \\
+    --set lock_timeout=30 --set max_deliveries=3
+  xmpp-qos queue create queue.example.org letters --jid boss@example.org
+  xmpp-qos queue create queue.example.org jobs --jid boss@example.org \\
+    --set dead_letter_node=letters
+
+Prints the name of the queue: {"node": "orders"}. Only its owner may use the queue, until
+other accounts are made members or publishers (`xmpp-qos queue affiliate`). A
+dead_letter_node must exist before it is named.
+"""
+
+CONFIGURE = """\
+examples:
+  xmpp-qos queue configure queue.example.org orders --jid boss@example.org
+  xmpp-qos queue configure queue.example.org orders --jid boss@example.org --set ttl=3600
+
+Without --set it prints the configuration, as one JSON object. Fields that are not set stay
+as they are; present locks keep their time. A dead_letter_node is shown while it is in
+force: it exists, and the account that set it still owns this queue and may publish to it.
+"""
+
+DELETE = """\
+example:
+  xmpp-qos queue delete queue.example.org orders --jid boss@example.org
+"""
+
+PUBLISH = """\
+examples:
+  xmpp-qos queue publish queue.example.org orders --jid boss@example.org \\
+    --payload '<order xmlns="urn:example:shop" number="7"/>' --priority 9
+  seq 1000 | xmpp-qos queue publish queue.example.org orders --jid boss@example.org --lines
+
+With --lines the payload of an item is <line xmlns='xmpp-qos:line:0'>…</line>.
+For each item that is in the queue, on disk, there is one line on stdout; with --lines it
+has `line`:
+  {"id": "…", "line": 1}
+An item without an --id gets a random one. A publish without an answer is repeated under
+the same id, so that the item is in the queue once. Many lines go out together, and later
+lines may overtake those that are repeated.
+A refused line is named on stderr, and the exit status is 1. If a line is refused because
+of its own content, the lines after it are still published. If none can be published any
+more (no such queue, not allowed, the queue is full), the command ends.
+"""
+
+BROWSE = """\
+examples:
+  xmpp-qos queue browse queue.example.org orders --jid boss@example.org
+  xmpp-qos queue browse queue.example.org orders --jid boss@example.org --state dead --max 5
+
+One JSON object a line, in the order of delivery as far as it is known.
+"""
+
+STATS = """\
+example:
+  xmpp-qos queue stats queue.example.org orders --jid boss@example.org
+
+Prints one JSON object: the numbers of items that are available, acquired, delayed and
+dead, the number of items ever accepted, the subscribers, and oldest_seconds, the age of
+the oldest item that is not done (null: there is none).
+"""
+
+LIST = """\
+example:
+  xmpp-qos queue list queue.example.org --jid boss@example.org
+
+One JSON object a line for each queue that the service shows to this account: its name as
+`node`, and the numbers of `queue stats`, if this account may see them.
+"""
+
+WATCH = """\
+examples:
+  xmpp-qos queue watch queue.example.org orders --jid boss@example.org
+  xmpp-qos queue watch queue.example.org orders --jid boss@example.org --interval 60 \\
+    >> orders.jsonl
+
+One JSON object a line: the time, and the numbers of `queue stats`. The command runs until
+Ctrl-C, or until --count lines are printed; it connects again after a lost connection.
+"""
+
+PURGE = """\
+example:
+  xmpp-qos queue purge queue.example.org orders --jid boss@example.org
+"""
+
+AFFILIATE = """\
+examples:
+  xmpp-qos queue affiliate queue.example.org orders --jid boss@example.org
+  xmpp-qos queue affiliate queue.example.org orders --jid boss@example.org \\
+    shop@example.org=publisher bee@example.org=member
+
+Without any JID it lists the affiliations, one JSON object a line. An owner may do
+everything, a publisher may publish, a member may work. An outcast may do nothing, and
+loses the items that it holds.
+"""
+
+DEAD = """\
+examples:
+  xmpp-qos queue dead list queue.example.org orders --jid boss@example.org
+  xmpp-qos queue dead requeue queue.example.org orders --jid boss@example.org
+"""
+
+DEAD_LIST = """\
+example:
+  xmpp-qos queue dead list queue.example.org orders --jid boss@example.org
+
+One JSON object a line; reason and history say what happened. Items that were moved to the
+dead_letter_node of the queue are listed too, under their former id.
+"""
+
+DEAD_REQUEUE = """\
+examples:
+  xmpp-qos queue dead requeue queue.example.org orders --jid boss@example.org
+  xmpp-qos queue dead requeue queue.example.org orders 3f2c… --jid boss@example.org
+
+Prints {"id": …} for each requeued item. Its former failures do not count any more.
+"""
+
+#: Name, description, and the end of the help.

@@ -1,0 +1,106 @@
+"""The kinds of values that `xmpp-qos queue` takes, each checked when it is read."""
+
+from __future__ import annotations
+
+import argparse
+
+from qos.core.queue.item import Affiliation
+from qos.core.queue.node_options import NODE_FIELDS, BadOption, Field
+from qos.options.parser import jid
+
+__all__ = [
+    "affiliation",
+    "creators",
+    "described",
+    "domain",
+    "lines",
+    "node",
+    "positive",
+    "setting",
+    "short",
+]
+
+
+def short(field: Field) -> str:
+    """The name of a field without its prefix."""
+    return field.var.partition("#")[2]
+
+
+def described(field: Field) -> str:
+    """What a field is, and its default."""
+    default = f" (default: {field.default})" if field.default else ""
+    return f"{field.label}{default}"
+
+
+def setting(text: str) -> tuple[str, str]:
+    """FIELD=VALUE: the full name of the field, and the value."""
+    name, equals, value = text.partition("=")
+    found = [field for field in NODE_FIELDS if name in {field.var, short(field)}]
+    if not equals or not found:
+        names = ", ".join(map(short, NODE_FIELDS))
+        problem = f"there is no field {name!r}" if equals else f"{text!r} has no ="
+        raise argparse.ArgumentTypeError(f"{problem}; the fields are {names}")
+    try:
+        return found[0].var, found[0].check(value)
+    except BadOption as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def affiliation(text: str) -> tuple[str, Affiliation]:
+    """JID=AFFILIATION, of a bare JID."""
+    name, _, word = text.rpartition("=")
+    try:
+        affiliation = Affiliation(word)
+    except ValueError:
+        words = ", ".join(each.value for each in Affiliation)
+        raise argparse.ArgumentTypeError(
+            f"{text!r} does not end in = and one of {words}"
+        ) from None
+    account = jid(name)
+    if "/" in account:
+        raise argparse.ArgumentTypeError(f"{name!r} is not a bare JID")
+    return account, affiliation
+
+
+def creators(text: str) -> str | frozenset[str]:
+    """The accounts that may create queues: all, domain, or accounts and @domains."""
+    if text in {"all", "domain"}:
+        return text
+    from qos.jids import account_or_domain
+
+    names = [name for name in text.split(",") if name.strip()]
+    if not names:
+        raise argparse.ArgumentTypeError(f"{text!r} names nobody")
+    try:
+        return frozenset(map(account_or_domain, names))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def domain(text: str) -> str:
+    """The JID of a component."""
+    name = jid(text)
+    if "@" in name or "/" in name:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a component's JID")
+    return name
+
+
+def node(text: str) -> str:
+    """The name of a queue."""
+    if not text:
+        raise argparse.ArgumentTypeError("a queue needs a name")
+    return text
+
+
+def lines(text: str) -> int:
+    """A number of lines, at least one."""
+    if not text.isdecimal() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of lines")
+    return int(text)
+
+
+def positive(text: str) -> int:
+    """A number of items, at least one."""
+    if not text.isdecimal() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of items")
+    return int(text)

@@ -1,0 +1,319 @@
+"""`xmpp-qos queue`: a queue service, and what one does to its queues.
+
+This module declares the verbs and their options; the texts are in `queue_help`, and the
+kinds of values in `queue_values`. The work itself is in `queue_serve`, `queue_publish`
+and `queue_verbs`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+from pathlib import Path
+from typing import TypeAlias
+
+from qos.cli import queue_help, queue_values
+from qos.cli.options import add_journal, add_quotas
+from qos.core.queue.item import PRIORITIES, PRIORITY, Affiliation
+from qos.core.queue.node_options import NODE_FIELDS
+from qos.core.queue.service import MESSAGE_QUOTAS, QueueBounds
+from qos.options.login import add_login
+from qos.options.parser import Parser, address, seconds, whole
+from qos.stream.server import PORT_COMPONENT
+
+__all__ = ["parser", "run"]
+
+_VERBS = (
+    ("create", "create a queue", queue_help.CREATE),
+    (
+        "configure",
+        "change the configuration of a queue, or print it",
+        queue_help.CONFIGURE,
+    ),
+    ("delete", "delete a queue with everything in it", queue_help.DELETE),
+    ("publish", "put items into a queue", queue_help.PUBLISH),
+    ("browse", "look at the items of a queue, without locking them", queue_help.BROWSE),
+    ("stats", "count the items and subscribers of a queue", queue_help.STATS),
+    ("list", "list the queues of a service that you may use", queue_help.LIST),
+    ("watch", "print the counts of a queue again and again", queue_help.WATCH),
+    (
+        "purge",
+        "remove all items of a queue, locked and dead ones too",
+        queue_help.PURGE,
+    ),
+    ("affiliate", "set or list who may do what with a queue", queue_help.AFFILIATE),
+)
+
+_DEAD_VERBS = (
+    ("list", "list dead items", queue_help.DEAD_LIST),
+    ("requeue", "put dead items back into their queue", queue_help.DEAD_REQUEUE),
+)
+
+#: Seconds for which a publish is repeated at most. It is well below the time for which
+#: a service remembers an id (queue#dedupe_window, by default an hour).
+_REPEAT_S = 300.0
+
+_ANSWER_S = 30.0
+
+_WATCH_S = 2.0
+
+_BOUNDS = QueueBounds()
+
+_Verbs: TypeAlias = "argparse._SubParsersAction[Parser]"
+
+
+def parser(prog: str) -> Parser:
+    """See qos.cli.entry.Command."""
+    parser = Parser(
+        prog=prog,
+        description="Run a queue service (XEP-0254), or use one.",
+        epilog=queue_help.QUEUE,
+    )
+    verbs: _Verbs = parser.add_subparsers(dest="action", required=True, metavar="VERB")
+    _add_serve(verbs)
+    for name, text, epilog in _VERBS:
+        _add_verb(verbs, name, text, epilog)
+    dead = verbs.add_parser(
+        "dead",
+        help="list dead items, or requeue them",
+        description="Dead items: they failed too often, have expired or were rejected.",
+        epilog=queue_help.DEAD,
+    )
+    dead_verbs: _Verbs = dead.add_subparsers(
+        dest="dead_action", required=True, metavar="VERB"
+    )
+    for name, text, epilog in _DEAD_VERBS:
+        _add_verb(dead_verbs, name, text, epilog, dead=True)
+    return parser
+
+
+async def run(arguments: argparse.Namespace) -> int:
+    """See qos.cli.entry.Command."""
+    modules = {"serve": "queue_serve", "publish": "queue_publish"}
+    name = modules.get(arguments.action, "queue_verbs")
+    # These modules need slixmpp, which is slow to import: not for a --help.
+    status: int = await importlib.import_module(f"qos.cli.{name}").run(arguments)
+    return status
+
+
+# -- declaring -------------------------------------------------------------
+
+
+def _add_serve(verbs: _Verbs) -> None:
+    text = "run a queue service, as a component or from an account"
+    serve = verbs.add_parser(
+        "serve", help=text, description=text.capitalize() + ".", epilog=queue_help.SERVE
+    )
+    group = serve.add_argument_group("service")
+    group.add_argument(
+        "--component",
+        type=queue_values.domain,
+        metavar="JID",
+        help="serve as this component of the server (XEP-0114), instead of from an "
+        "account; the password is the component's secret; the default of --host is then "
+        f"127.0.0.1 and that of --port {PORT_COMPONENT}",
+    )
+    group.add_argument(
+        "--insecure",
+        action="store_true",
+        help="let a component connect to another machine, although its stream is not "
+        "encrypted",
+    )
+    group.add_argument(
+        "--store",
+        metavar="URL",
+        help="sqlite:PATH (default: a file for this JID, "
+        "sqlite:$XDG_STATE_HOME/xmpp-qos/JID.queue.sqlite, or in ~/.local/state)",
+    )
+    group.add_argument(
+        "--creators",
+        type=queue_values.creators,
+        default="domain",
+        metavar="domain|all|JID,@DOMAIN…",
+        help="the accounts that may create queues: all of the service's own domain (for "
+        "the component queue.example.org that is example.org), all that can reach the "
+        "service, or these accounts and all accounts of these domains (default: "
+        "%(default)s)",
+    )
+    group.add_argument(
+        "--nodes-per-account",
+        type=whole(1),
+        default=_BOUNDS.nodes_per_account,
+        metavar="N",
+        help="the most queues created by one account; for all accounts of a foreign "
+        f"domain together {_BOUNDS.nodes_per_domain} (default: %(default)s)",
+    )
+    group.add_argument(
+        "--subscriptions-per-account",
+        type=whole(1),
+        default=_BOUNDS.subscriptions_per_account,
+        metavar="N",
+        help="the most workers of one account at each queue; for all accounts of a "
+        f"foreign domain together {_BOUNDS.subscriptions_per_domain} (default: "
+        "%(default)s)",
+    )
+    add_journal(group)
+    held = serve.add_argument_group(
+        "items published by messages", "They are held until they are in the queue."
+    )
+    held.add_argument(
+        "--trust",
+        default="publishers",
+        metavar="publishers|all|JID,JID…",
+        help="the accounts whose assured messages are held: those that may publish to a "
+        "queue here, all, or these (default: %(default)s)",
+    )
+    add_quotas(held, MESSAGE_QUOTAS)
+    add_login(serve, jid_help="serve from this account, with or without a resource")
+
+
+def _add_verb(
+    verbs: _Verbs, name: str, text: str, epilog: str, *, dead: bool = False
+) -> None:
+    verb = verbs.add_parser(
+        name, help=text, description=text.capitalize() + ".", epilog=epilog
+    )
+    verb.add_argument(
+        "service",
+        type=address,
+        metavar="SERVICE",
+        help="the JID of the queue service; of an account, the full JID",
+    )
+    if name != "list" or dead:
+        verb.add_argument(
+            "node", type=queue_values.node, metavar="NODE", help="the name of the queue"
+        )
+    if name in {"create", "configure"}:
+        _add_set(verb)
+    elif name == "publish":
+        _add_publish(verb)
+    elif name == "browse" or (name == "list" and dead):
+        _add_browse(verb, states=not dead)
+    elif name == "watch":
+        _add_watch(verb)
+    elif name == "requeue":
+        verb.add_argument(
+            "ids", nargs="*", metavar="ID", help="the items (default: all dead items)"
+        )
+    elif name == "affiliate":
+        verb.add_argument(
+            "affiliations",
+            nargs="*",
+            type=queue_values.affiliation,
+            metavar="JID=WHAT",
+            help=f"WHAT is {', '.join(each.value for each in Affiliation)}",
+        )
+    add_login(
+        verb,
+        jid_help="your account; a resource is ignored, so that no other session of "
+        "the account is disturbed",
+    ).add_argument(
+        "--timeout",
+        type=seconds,
+        default=_ANSWER_S,
+        metavar="S",
+        help="seconds to wait for an answer of the service (default: %(default)g)",
+    )
+
+
+def _add_set(verb: Parser) -> None:
+    fields = "".join(
+        f"\n  {queue_values.short(field)}: {queue_values.described(field)}"
+        for field in NODE_FIELDS
+    )
+    verb.add_argument(
+        "--set",
+        dest="settings",
+        type=queue_values.setting,
+        action="append",
+        default=[],
+        metavar="FIELD=VALUE",
+        help="a field of the configuration (listed below) and its value; may be repeated",
+    )
+    verb.epilog = f"fields:{fields}\n\n{verb.epilog}"
+
+
+def _add_publish(verb: Parser) -> None:
+    group = verb.add_mutually_exclusive_group()
+    group.add_argument("--payload", metavar="XML", help="the payload, one XML element")
+    group.add_argument(
+        "--file", type=Path, metavar="FILE", help="a file with the payload"
+    )
+    group.add_argument(
+        "--lines",
+        action="store_true",
+        help="one item for each line of stdin, empty ones included; shows a progress bar "
+        "if stderr is a terminal",
+    )
+    verb.add_argument(
+        "--priority",
+        type=int,
+        choices=PRIORITIES,
+        metavar="N",
+        help=f"{PRIORITIES[0]} to {PRIORITIES[-1]}; larger is earlier (default: {PRIORITY})",
+    )
+    verb.add_argument(
+        "--ttl",
+        type=seconds,
+        metavar="S",
+        help="seconds after which the item expires if no worker has it (default: as "
+        "configured for the queue)",
+    )
+    verb.add_argument(
+        "--delay",
+        type=seconds,
+        metavar="S",
+        help="seconds before the item is delivered (default: 0)",
+    )
+    verb.add_argument(
+        "--id",
+        metavar="ID",
+        help="the id of the item; publishing the same item again under its id adds "
+        "nothing (default: a random id)",
+    )
+    verb.add_argument(
+        "--deadline",
+        type=seconds,
+        default=_REPEAT_S,
+        metavar="S",
+        help="seconds after which an unanswered publish is not repeated any more, and is "
+        "in doubt; keep it below the queue's dedupe_window (default: %(default)g)",
+    )
+
+
+def _add_browse(verb: Parser, *, states: bool) -> None:
+    if states:
+        verb.add_argument(
+            "--state",
+            choices=("live", "accepted", "dead"),
+            default="live",
+            help="live: items that are not done; accepted: accepted items that are still "
+            "kept; dead: dead items (default: %(default)s)",
+        )
+    else:
+        verb.set_defaults(state="dead")
+    verb.add_argument(
+        "--max",
+        type=queue_values.positive,
+        metavar="N",
+        help="the most items to print (default: all)",
+    )
+
+
+def _add_watch(verb: Parser) -> None:
+    verb.add_argument(
+        "--interval",
+        type=seconds,
+        default=_WATCH_S,
+        metavar="S",
+        help="seconds between two lines (default: %(default)g)",
+    )
+    verb.add_argument(
+        "--count",
+        type=queue_values.lines,
+        metavar="N",
+        help="end after this many lines (default: no limit)",
+    )
+
+
+# -- values ----------------------------------------------------------------
