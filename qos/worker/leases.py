@@ -100,7 +100,7 @@ class Leases:
         self.node = node
         self.jobs: dict[str, Job] = {}
         self._plugin = plugin
-        self._retracting = RetractBatcher(plugin, service, node, batch=batch)
+        self._retracts = RetractBatcher(plugin, service, node, batch=batch)
         self._lock_s = lock_s
         self._extends = extend
         self._given_up = given_up
@@ -354,7 +354,7 @@ class Leases:
         plugin, service, node = self._plugin, self.service, self.node
         timeout_s = min(timeout_s, plugin.timeout_s)
         if how.outcome is ItemOutcome.ACCEPTED:
-            await self._retracting.retract(job.id, job.token, timeout_s)
+            await self._retracts.retract(job.id, job.token, timeout_s)
             return
         await plugin.unlock(
             service,
@@ -410,7 +410,7 @@ class Leases:
             await asyncio.gather(*ends, return_exceptions=True)
             for job in settling:
                 self._recorder.lost(job, "there was no answer")
-        await self._retracting.end()
+        await self._retracts.end()
         for keeper in self._keepers.values():
             keeper.cancel()
         keepers = [

@@ -135,7 +135,7 @@ class Worker:
         if XEP_0254.name not in client.plugin:
             client.register_plugin(XEP_0254.name)
         self._plugin = XEP_0254.of(client)
-        self._holding = Leases(
+        self._leases = Leases(
             self._plugin,
             self.service,
             node,
@@ -145,7 +145,7 @@ class Worker:
             given_up=self._give_up,
             journal=journal,
         )
-        self._company = ClientWorkers.of(self._plugin, self.service)
+        self._client_workers = ClientWorkers.of(self._plugin, self.service)
         self._failure: BaseException | None = None
         self._subscribed = asyncio.Event()
         # As far as is known: its answer may never have come.
@@ -178,7 +178,7 @@ class Worker:
     def _start(self) -> None:
         if self._following is not None:
             raise RuntimeError("a worker works once")
-        self._company.join(self.node)
+        self._client_workers.join(self.node)
         self._plugin.add_listener(self.service, self.node, self._on_event)
         for event, handler in self._session_events():
             self._client.add_event_handler(event, handler)
@@ -204,7 +204,7 @@ class Worker:
         if self._stopping is not None:
             self._hurry.set()
         elif self._following is not None:
-            unbegun = self._holding.close()
+            unbegun = self._leases.close()
             loop = asyncio.get_running_loop()
             self._stopping = loop.create_task(self._stop(unbegun))
         else:
@@ -246,7 +246,7 @@ class Worker:
         return self
 
     async def __anext__(self) -> Job:
-        job = await self._holding.next()
+        job = await self._leases.next()
         if job is not None:
             return job
         if self._failure is not None:
@@ -295,7 +295,7 @@ class Worker:
             raise self._failure
 
     async def _runner(self, handler: Handler) -> None:
-        while (job := await self._holding.next()) is not None:
+        while (job := await self._leases.next()) is not None:
             try:
                 async with job:
                     await handler(job)
@@ -315,14 +315,14 @@ class Worker:
         ]
 
     def _session_started(self, _event: object) -> None:
-        self._holding.session_began(durable=self._durable)
+        self._leases.session_began(durable=self._durable)
         self._renew.set()
 
     def _session_resumed(self, _event: object) -> None:
         self._renew.set()
 
     def _on_event(self, event: Event) -> None:
-        self._holding.handle(event)
+        self._leases.handle(event)
         if event.unsubscribed or event.deleted:
             self._renew.set()
 
@@ -380,7 +380,7 @@ class Worker:
     async def _subscribe(self) -> None:
         if self._effects_db is not None:
             await self.recover(self._effects_db)
-        await self._company.unsubscribe(self._plugin, self.service)
+        await self._client_workers.unsubscribe(self._plugin, self.service)
         # First, so that the service is told when the connection is lost.
         self._send_presence(None)
         self._may_be_subscribed = True
@@ -404,7 +404,7 @@ class Worker:
             sqlite3.Error: the database cannot be used.
         """
         _check_db("db", db)
-        own = self._holding
+        own = self._leases
         undecided = 0
         for key in effects.prepared(
             db, service=own.service, account=own.account, node=own.node
@@ -439,7 +439,7 @@ class Worker:
 
     async def _stop_work(self, unbegun: list[Job]) -> None:
         """Go in order: each step relies on those before it."""
-        holding = self._holding
+        leases = self._leases
         assert self._following is not None
         self._following.cancel()
         await asyncio.wait((self._following,))
@@ -447,18 +447,18 @@ class Worker:
         await self._give_back(unbegun)
         if not self._hurry.is_set():
             await self._grace()
-        await self._give_back(
-            [job for job in holding.jobs.values() if not job.settling]
-        )
+        await self._give_back([job for job in leases.jobs.values() if not job.settling])
         running = [each for each in self._runners if not each.done()]
         for runner in running:
             runner.cancel()
         if running:
             await asyncio.wait(running, timeout=_STOP_S)
-        await holding.end(_STOP_S)
+        await leases.end(_STOP_S)
 
     def _leave(self) -> None:
-        if self._company.leave(self.node, may_be_subscribed=self._may_be_subscribed):
+        if self._client_workers.leave(
+            self.node, may_be_subscribed=self._may_be_subscribed
+        ):
             # Unavailable, locks end as failed deliveries: they have been released.
             self._send_presence("unavailable")
         self._plugin.remove_listener(self.service, self.node, self._on_event)
@@ -478,12 +478,12 @@ class Worker:
             self._may_be_subscribed = False
 
     async def _give_back(self, jobs: list[Job]) -> None:
-        await asyncio.gather(*(self._holding.give_back(job) for job in jobs))
+        await asyncio.gather(*(self._leases.give_back(job) for job in jobs))
 
     async def _grace(self) -> None:
         """Wait for the jobs that run, no longer than they have, or are in a hurry."""
         ends = [
-            asyncio.ensure_future(self._holding.wait_empty()),
+            asyncio.ensure_future(self._leases.wait_empty()),
             asyncio.ensure_future(self._hurry.wait()),
         ]
         await asyncio.wait(

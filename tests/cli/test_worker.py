@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hive import ByHand, token_in
 from qos.cli import main
 from qos.testing.server import LoopbackServer
 from raw_client import RawComponent
+from worker_setup import ByHand, token_in
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Commands, Running

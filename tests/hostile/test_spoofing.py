@@ -369,7 +369,7 @@ THIEVES = {
 
 
 @dataclass
-class Hive:
+class AttackedQueue:
     """A queue of the boss, with an item that the bee holds."""
 
     siege: Siege
@@ -401,9 +401,9 @@ OPEN_QUEUE = (
 
 
 @asynccontextmanager
-async def hive(folder: Path) -> AsyncIterator[Hive]:
+async def attacked_queue(folder: Path) -> AsyncIterator[AttackedQueue]:
     async with besieged_service(folder) as siege:
-        made = Hive(siege)
+        made = AttackedQueue(siege)
         options = f"<subscribe node='jobs' jid='{BEE}'/><options>{OPTIONS}</options>"
         for source, content in (
             (BOSS, OPEN_QUEUE),
@@ -421,7 +421,7 @@ async def hive(folder: Path) -> AsyncIterator[Hive]:
 
 async def test_nobody_does_what_is_anothers_in_a_queue(tmp_path: Path) -> None:
     """The item stays with the bee, and the queue with the boss, token or no token."""
-    async with hive(tmp_path) as queue:
+    async with attacked_queue(tmp_path) as queue:
         for act, thief in product(ACTS, THIEVES.values()):
             liar = thief.partition("/")[0]
             content = ACTS[act].format(token=queue.token, liar=liar)
@@ -433,7 +433,7 @@ async def test_nobody_does_what_is_anothers_in_a_queue(tmp_path: Path) -> None:
 
 async def test_nobody_speaks_for_the_worker_that_has_an_item(tmp_path: Path) -> None:
     """Its presence, errors and answers count only from itself: the lock stays."""
-    async with hive(tmp_path) as queue:
+    async with attacked_queue(tmp_path) as queue:
         event_id = next(
             xml.get("id")
             for xml in queue.siege.written

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from slixmpp import ClientXMPP, ComponentXMPP
 
-from hive import NODE, QUEUE, SECRET, Handler, Queue, until
 from journals import read_journal
 from qos.core.message.model import Level
 from qos.errors import JournalError
@@ -19,6 +18,7 @@ from qos.stores import store_from_url
 from qos.testing import LoopbackServer, friends, logged_in
 from qos.testing.clients import close
 from qos.worker import Job, Worker
+from worker_setup import NODE, QUEUE, SECRET, Handler, Queue, until
 from xep_0254 import QueueService
 from xep_qos import XEP_QOS
 

@@ -232,7 +232,7 @@ ITEM = PlannedItem("item-0", 0.5)
         ([Fault("error", "ann", 1, 3)], {"error": 1}),
         ([Fault("slow", "ann", 1, 0.5)], {"slow": 1}),
         ([Fault("full", "bee", 1, 4)], {"full": 1}),
-        ([Fault("error", "hive", 100_000, 1)], {}),
+        ([Fault("error", "queue", 100_000, 1)], {}),
     ],
 )
 def test_a_fault_counts_once_and_if_it_has_come_to_pass(

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from slixmpp import ClientXMPP
 
-from hive import BEES, QUEUE, SECRET, ByHand, LogIn, Queue
 from qos.testing import LoopbackServer, friends, logged_in
 from raw_client import RawComponent
+from worker_setup import BEES, QUEUE, SECRET, ByHand, LogIn, Queue
 
 
 @pytest.fixture

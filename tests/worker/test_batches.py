@@ -6,11 +6,11 @@ from xml.etree import ElementTree as ET
 import pytest
 from slixmpp import ClientXMPP
 
-from hive import NODE, ByHand, Queue
 from qos.core.queue.item import ItemOutcome
 from qos.errors import JobLost
 from qos.worker import Job, Worker, leases
 from raw_client import local
+from worker_setup import NODE, ByHand, Queue
 
 ITEM, *_REST = [f"<item id='i{n}' q:token='t{n}'/>" for n in range(3)]
 ITEMS = "".join([ITEM, *_REST])

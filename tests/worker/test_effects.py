@@ -11,11 +11,11 @@ from slixmpp import ClientXMPP
 
 import effects_child
 from forked import Forked
-from hive import NODE, QUEUE, ByHand, LogIn, Queue, token_in, until
 from qos.core.queue.item import ItemOutcome
 from qos.errors import JobLost, LocalProtocolError, NoAnswer, RequestRefused
 from qos.testing import LoopbackServer
 from qos.worker import Job, Worker, effects
+from worker_setup import NODE, QUEUE, ByHand, LogIn, Queue, token_in, until
 from xep_0254 import XEP_0254
 
 

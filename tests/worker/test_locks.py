@@ -5,11 +5,11 @@ import asyncio
 import pytest
 from slixmpp import ClientXMPP
 
-from hive import NODE, QUEUE, ByHand, LogIn, Queue, token_in, until
 from qos.core.queue.item import ItemOutcome
 from qos.errors import JobLost, LocalProtocolError, NoAnswer, RequestRefused
 from qos.worker import Worker, leases
 from raw_client import local
+from worker_setup import NODE, QUEUE, ByHand, LogIn, Queue, token_in, until
 from xep_0254 import XEP_0254
 from xep_0254.events import DeliveredItem, Event
 

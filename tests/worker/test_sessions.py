@@ -5,12 +5,12 @@ import asyncio
 import pytest
 from slixmpp import ClientXMPP
 
-from hive import NODE, QUEUE, ByHand, Handler, Queue, until
 from qos.core.queue.item import ItemOutcome
 from qos.testing import Link, LoopbackServer
 from qos.testing.clients import close
 from qos.worker import Worker
 from raw_client import local, stanza
+from worker_setup import NODE, QUEUE, ByHand, Handler, Queue, until
 from xep_0254 import XEP_0254
 
 NEVER_S = 3600.0

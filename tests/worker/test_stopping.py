@@ -8,7 +8,11 @@ from xml.etree import ElementTree as ET
 import pytest
 from slixmpp import ClientXMPP
 
-from hive import (
+from qos.core.queue.item import ItemOutcome
+from qos.errors import JobLost, LocalProtocolError
+from qos.worker import Job, Worker
+from raw_client import local, stanza
+from worker_setup import (
     LIMIT_S,
     NODE,
     QUEUE,
@@ -19,10 +23,6 @@ from hive import (
     token_in,
     until,
 )
-from qos.core.queue.item import ItemOutcome
-from qos.errors import JobLost, LocalProtocolError
-from qos.worker import Job, Worker
-from raw_client import local, stanza
 
 
 def what(element: ET.Element) -> str:

@@ -13,12 +13,12 @@ from xml.etree import ElementTree as ET
 import pytest
 from slixmpp import ClientXMPP, ComponentXMPP
 
-from hive import BEES, NODE, QUEUE, SECRET, ByHand, Handler, LogIn, Queue, until
 from qos.core.queue.item import ItemOutcome
 from qos.errors import JobLost, LocalProtocolError, RequestRefused
 from qos.testing import LoopbackServer
 from qos.testing.clients import close
 from qos.worker import Job, UnrecoverableError, Worker
+from worker_setup import BEES, NODE, QUEUE, SECRET, ByHand, Handler, LogIn, Queue, until
 from xep_0254 import XEP_0254
 from xep_0254.events import DeliveredItem, Event
 

@@ -1,6 +1,6 @@
 """The consumer of a receiver: an application with effects in the store's own file.
 
-It fails as often as the plan says. Its observations go into the book.
+It fails as often as the plan says. Its observations go into the ledger.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from qos.core.replace import replace
 from qos.core.strings import bare
 from qos.engine import Consumption, Handover
 from simulation import invariants
-from simulation.ledger import Book, MessageFacts
+from simulation.ledger import Ledger, MessageFacts
 from simulation.loop import current
 from simulation.plan import HANDOVERS_MAX
 
 if TYPE_CHECKING:
-    from simulation.endpoints import End
+    from simulation.endpoints import Endpoint
 
 __all__ = ["Consumer"]
 
@@ -33,16 +33,16 @@ class Failed(Exception):
 class Consumer:
     """Takes assured messages, those of one account one by one."""
 
-    def __init__(self, end: End, book: Book) -> None:
+    def __init__(self, end: Endpoint, ledger: Ledger) -> None:
         self._end = end
-        self._book = book
+        self._ledger = ledger
         #: The process, and how many messages of each account the consumer is handling.
         self._process: object = None
         self._at_work: Counter[str] = Counter()
 
     def consumption(self, record: Incoming) -> Consumption:
         """See InboxPort."""
-        facts = self._book.of(record.payload)
+        facts = self._ledger.of(record.payload)
         facts.consumed = True
         return Consumption(
             name=self._end.name,
@@ -61,12 +61,12 @@ class Consumer:
             self._at_work.clear()
         account = bare(record.source)
         self._at_work[account] += 1
-        self._book.check(invariants.one_of_a_lane, account, self._at_work[account])
+        self._ledger.check(invariants.one_of_a_lane, account, self._at_work[account])
         facts.handovers += 1
-        if not self._book.wiped:
-            self._book.check(invariants.parked_in_time, facts)
+        if not self._ledger.wiped:
+            self._ledger.check(invariants.parked_in_time, facts)
         shown = replace(record, redelivered=handover.redelivered)
-        self._book.handed(facts, self._end.hands_over(shown))
+        self._ledger.handed(facts, self._end.hands_over(shown))
         try:
             fails = " fails" if facts.fails else ""
             await handover.execute(f"{facts.planned.number}{fails}")

@@ -2,7 +2,7 @@
 
 The applications are as simple as possible: one sends the planned messages, and asks for
 their outcomes; the other takes messages, in its own time. Their observations go into
-the book; `invariants` judges them.
+the ledger; `invariants` judges them.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from qos.errors import (
 )
 from simulation.consuming import Consumer
 from simulation.disks import MessageDisk, SimulatedStore
-from simulation.ledger import Book, HandOver, MessageFacts
+from simulation.ledger import HandOver, Ledger, MessageFacts
 from simulation.loop import SimulatedLoop
 from simulation.machines import Machine
 from simulation.network import Network
@@ -51,7 +51,7 @@ from simulation.plan import (
     Settings,
 )
 
-__all__ = ["End", "reply_to", "request_of"]
+__all__ = ["Endpoint", "reply_to", "request_of"]
 
 _TEXT = frozenset(NAMESPACES)
 _OURS = _TEXT | {MARKS_NAMESPACE}
@@ -73,7 +73,7 @@ _AWAY = Answer("error", "", "service-unavailable", "cancel")
 
 def _features(machine: Machine, features: frozenset[str]) -> frozenset[str]:
     """The features that a machine advertises."""
-    receives = isinstance(machine, End) and machine.receives
+    receives = isinstance(machine, Endpoint) and machine.receives
     return features if receives else frozenset()
 
 
@@ -121,7 +121,7 @@ def _rejects(number: int, *, redelivered: bool) -> bool:
     return number % 5 == 3 or (number % 5 == 1 and redelivered)
 
 
-class End(Machine):
+class Endpoint(Machine):
     """An endpoint that sends and receives.
 
     Attributes:
@@ -143,13 +143,13 @@ class End(Machine):
         seed: int,
         *,
         settings: Settings,
-        book: Book,
+        ledger: Ledger,
     ) -> None:
         super().__init__(loop, network, name, jid, seed)
         self.marked = name not in TEXT_SENDERS
         self._ids = itertools.count(1)
         self._settings = settings
-        self._book = book
+        self._ledger = ledger
         self.disk = self._new_disk()
         self.outbox: Outbox | None = None
         self.inbox: Inbox | None = None
@@ -159,10 +159,10 @@ class End(Machine):
         self.receives = not (settings.sends_only and name == RECEIVERS[1])
         self._consumer: Consumer | None = None
         if settings.consumes and name in RECEIVERS:
-            self._consumer = Consumer(self, book)
+            self._consumer = Consumer(self, ledger)
 
     def _new_disk(self) -> MessageDisk:
-        expired, written = self._book.expired.add, self._book.written
+        expired, written = self._ledger.expired.add, self._ledger.written
         return MessageDisk(self.name, f"store-{self.new_id()}", expired, written)
 
     def wipe(self, seconds: float) -> bool:
@@ -171,7 +171,7 @@ class End(Machine):
             return False
         before, self.disk = self.disk, self._new_disk()
         self.disk.fails, self.disk.slow = before.fails, before.slow
-        self._book.wiped = True
+        self._ledger.wiped = True
         return True
 
     # -- its life ----------------------------------------------------------
@@ -208,7 +208,7 @@ class End(Machine):
             if each.state is IncomingState.RELEASING
         )
         assert self.process is not None
-        for facts in self._book.untold(self.name):
+        for facts in self._ledger.untold(self.name):
             self.process.task(self._hear(self.outbox, facts))
 
     def connected(self) -> None:
@@ -238,7 +238,7 @@ class End(Machine):
             self.answer(body, _AWAY)
         elif isinstance(body, Request):
             if body.kind == "deliver":
-                self._book.released(body.msg_id, body.hold)
+                self._ledger.released(body.msg_id, body.hold)
             self.inbox.request(body, trusted=True)
         elif isinstance(body, Reply):
             self.outbox.reply(body if self.marked else replace(body, hold=None))
@@ -257,13 +257,13 @@ class End(Machine):
     def submit(self, planned: PlannedMessage) -> None:
         """Submit this message, if the program runs."""
         if self.process is not None and self.outbox is not None:
-            facts = self._book.planned(planned)
+            facts = self._ledger.planned(planned)
             self.process.task(self._submit(self.outbox, facts))
 
     async def _submit(self, outbox: Outbox, facts: MessageFacts) -> None:
         planned = facts.planned
         # A small device counts; a message that was not delivered keeps its id.
-        msg_id = None if self.marked else self._book.number_for(self.name)
+        msg_id = None if self.marked else self._ledger.number_for(self.name)
         if msg_id is not None and planned.level is Level.ASSURED:
             facts.msg_id = msg_id
         # Some applications want to know, and submit it again under the same id; others
@@ -285,7 +285,7 @@ class End(Machine):
 
     async def _accept(self, outbox: Outbox, facts: MessageFacts) -> Delivery | None:
         planned, before = facts.planned, facts.order
-        self._book.tries(facts)
+        self._ledger.tries(facts)
         try:
             delivery = await outbox.submit(
                 planned.to,
@@ -299,12 +299,12 @@ class End(Machine):
             if facts.unsure:
                 facts.order = before  # this says nothing of the time before
             else:
-                self._book.refused(facts)
+                self._ledger.refused(facts)
             return None
         except StoreError:
-            self._book.unsure(facts)
+            self._ledger.unsure(facts)
             return None
-        self._book.accepted(facts)
+        self._ledger.accepted(facts)
         return delivery
 
     def _withdraw_later(self, delivery: Delivery, facts: MessageFacts) -> None:
@@ -318,7 +318,7 @@ class End(Machine):
         except (CannotWithdraw, UnknownMessage, StoreError):
             return
         self.network.note(self.name, f"has withdrawn {delivery.msg_id}")
-        self._book.withdrawn(facts)
+        self._ledger.withdrawn(facts)
 
     async def _hear(self, outbox: Outbox, facts: MessageFacts) -> None:
         """Wait for the outcome, even after a restart."""
@@ -326,17 +326,17 @@ class End(Machine):
             # Killed while it was being accepted: only its store knows of it.
             record = self._find(facts)
             if record is None:
-                self._book.refused(facts)
+                self._ledger.refused(facts)
                 return
             facts.msg_id = record.msg_id
-            self._book.accepted(facts)
+            self._ledger.accepted(facts)
         try:
             outcome = await outbox.outcome(facts.msg_id)
         except UnknownMessage:
-            self._book.forgotten(facts)
+            self._ledger.forgotten(facts)
             return
         self.network.note(self.name, f"{facts} is {outcome.status.value}")
-        self._book.told(facts, outcome.status)
+        self._ledger.told(facts, outcome.status)
 
     def _find(self, facts: MessageFacts) -> Outgoing | None:
         text = f"<body>{facts.planned.number}</body>"
@@ -375,16 +375,16 @@ class End(Machine):
         """See InboxPort."""
         if answer.kind == "received":
             message = (bare(request.source), request.mark, request.msg_id)
-            self._book.held(answer.hold, message)
+            self._ledger.held(answer.hold, message)
         elif answer.kind == "error" and request.kind == "acknowledged":
-            self._book.of(request.payload).turned_away = True
+            self._ledger.of(request.payload).turned_away = True
         self.send(request.source, reply_to(request, answer))
 
     def hands_over(self, record: Incoming) -> HandOver:
-        """Record a hand-over in the book."""
+        """Record a hand-over in the ledger."""
         again = ", redelivered" if record.redelivered else ""
         self.network.note(
-            self.name, f"hands over {self._book.of(record.payload)}{again}"
+            self.name, f"hands over {self._ledger.of(record.payload)}{again}"
         )
         assert self.process is not None
         return HandOver(
@@ -398,26 +398,26 @@ class End(Machine):
     def hand_over(self, record: Incoming) -> asyncio.Future[None] | bool:
         """See InboxPort."""
         self.effect()
-        facts = self._book.sent(record.payload)
+        facts = self._ledger.sent(record.payload)
         if facts is None:
             return True
         late_s = self._settings.handler_after_s
         if late_s is not None and self.loop.time() < self._booted_at + late_s:
             self.network.note(self.name, f"has no handler yet for {facts}")
             return False
-        self._book.handed(facts, self.hands_over(record))
+        self._ledger.handed(facts, self.hands_over(record))
         rejects = _rejects(facts.planned.number, redelivered=record.redelivered)
         if not facts.planned.taking_s and not rejects:
-            self._book.took(facts)
+            self._ledger.took(facts)
             return True
         done: asyncio.Future[None] = self.loop.create_future()
 
         def taken() -> None:
             if not rejects:
-                self._book.took(facts)
+                self._ledger.took(facts)
                 done.set_result(None)
                 return
-            self._book.rejected(facts, told=bool(record.mark))
+            self._ledger.rejected(facts, told=bool(record.mark))
             done.set_exception(_REJECTION)
             done.exception()  # asyncio would complain if the process is killed now
 
@@ -429,7 +429,7 @@ class End(Machine):
 
     def consumption(self, record: Incoming) -> Consumption | None:
         """See InboxPort."""
-        if self._consumer is None or self._book.sent(record.payload) is None:
+        if self._consumer is None or self._ledger.sent(record.payload) is None:
             return None
         return self._consumer.consumption(record)
 
@@ -441,7 +441,7 @@ class End(Machine):
     def _release_parked(self) -> None:
         assert self.inbox is not None
         for record in self.inbox.parked():
-            facts = self._book.of(record.payload)
+            facts = self._ledger.of(record.payload)
             facts.fails = facts.handovers = 0
             self.inbox.release(record.key)
 

@@ -17,7 +17,7 @@ from simulation.plan import FAILS_MAX, HANDOVERS_MAX, SENDERS
 if TYPE_CHECKING:
     from qos.core.queue.item import EndedItem, Item, Node
     from simulation.items import ItemFacts
-    from simulation.ledger import Book, MessageFacts
+    from simulation.ledger import Ledger, MessageFacts
 
 __all__ = ["Violation"]
 
@@ -52,14 +52,14 @@ class Violation:
 # -- messages --------------------------------------------------------------
 
 
-def once_without_the_mark(facts: MessageFacts, book: Book) -> str | None:
+def once_without_the_mark(facts: MessageFacts, ledger: Ledger) -> str | None:
     """No assured message is handed over twice without the redelivered mark.
 
     The exception: a network that delivers a `deliver` to a receiver, and again after
     that has lost its store, makes the sender believe that the message was never handed
     over.
     """
-    if book.wiped and facts.planned.sender in book.repeated:
+    if ledger.wiped and facts.planned.sender in ledger.repeated:
         return None
     if facts.planned.level is not Level.ASSURED or facts.handed[-1].redelivered:
         return None
@@ -155,13 +155,13 @@ def nothing_of_what_was_refused(facts: MessageFacts) -> str | None:
     return None
 
 
-def never_what_is_not_delivered(facts: MessageFacts, book: Book) -> str | None:
+def never_what_is_not_delivered(facts: MessageFacts, ledger: Ledger) -> str | None:
     """A message reported as not delivered was never handed over, and never will be.
 
     The exception: at level acknowledged a network that delivers a stanza twice can have
     it refused once and taken the other time, since the two requests are independent.
     """
-    if _refused_once(facts, book) or _refused_after_eio(facts, book):
+    if _refused_once(facts, ledger) or _refused_after_eio(facts, ledger):
         return None
     if facts.planned.level is Level.ASSURED and len(facts.handed) == facts.rejected:
         return None  # the application that got it has rejected it
@@ -170,7 +170,7 @@ def never_what_is_not_delivered(facts: MessageFacts, book: Book) -> str | None:
     return None
 
 
-def not_delivered_has_a_cause(facts: MessageFacts, book: Book) -> str | None:
+def not_delivered_has_a_cause(facts: MessageFacts, ledger: Ledger) -> str | None:
     """A message is not delivered only if its deadline has come or it was withdrawn.
 
     Or if the application has rejected it.
@@ -179,21 +179,21 @@ def not_delivered_has_a_cause(facts: MessageFacts, book: Book) -> str | None:
         facts.told is not OutgoingState.NOT_DELIVERED
         or facts.taken_back
         or facts.rejected
-        or _deadline_may_have_come(facts, book)
+        or _deadline_may_have_come(facts, ledger)
     ):
         return None
     return f"{facts} is not delivered, and there is no reason for that"
 
 
-def withdrawn_is_not_delivered(facts: MessageFacts, book: Book) -> str | None:
+def withdrawn_is_not_delivered(facts: MessageFacts, ledger: Ledger) -> str | None:
     """A withdrawn message has no other outcome, and no application has it.
 
     An application that got it has rejected it, which may come before the withdrawal.
     """
     if (
         not facts.withdrawn
-        or _refused_once(facts, book)
-        or _refused_after_eio(facts, book)
+        or _refused_once(facts, ledger)
+        or _refused_after_eio(facts, ledger)
     ):
         return None
     if len(facts.handed) > facts.rejected:
@@ -203,7 +203,7 @@ def withdrawn_is_not_delivered(facts: MessageFacts, book: Book) -> str | None:
     return None
 
 
-def delivered_was_taken(facts: MessageFacts, book: Book) -> str | None:
+def delivered_was_taken(facts: MessageFacts, ledger: Ledger) -> str | None:
     """The receiving application has each message that is reported as delivered.
 
     At level acknowledged it is handling the message. And a sender that knows only the
@@ -211,7 +211,7 @@ def delivered_was_taken(facts: MessageFacts, book: Book) -> str | None:
     """
     ours = facts.planned.sender in SENDERS
     acknowledged = facts.planned.level is Level.ACKNOWLEDGED
-    if book.wiped and not ours and not acknowledged:
+    if ledger.wiped and not ours and not acknowledged:
         return None
     has_it = facts.handed if acknowledged else facts.taken
     if facts.told is OutgoingState.DELIVERED and not has_it:
@@ -230,7 +230,7 @@ def an_outcome_is_kept(facts: MessageFacts) -> str | None:
     return f"{facts} was accepted, and there is no outcome"
 
 
-def doubt_has_a_cause(facts: MessageFacts, book: Book) -> str | None:
+def doubt_has_a_cause(facts: MessageFacts, ledger: Ledger) -> str | None:
     """Kills and a bad network alone leave no doubt.
 
     Everything written is still there.
@@ -239,10 +239,10 @@ def doubt_has_a_cause(facts: MessageFacts, book: Book) -> str | None:
     if (
         facts.told is not OutgoingState.IN_DOUBT
         or planned.level is Level.ACKNOWLEDGED
-        or _deadline_may_have_come(facts, book)
-        or book.wiped
-        or planned.sender in book.moved
-        or facts.msg_id in book.expired
+        or _deadline_may_have_come(facts, ledger)
+        or ledger.wiped
+        or planned.sender in ledger.moved
+        or facts.msg_id in ledger.expired
         or facts.rejected  # and it may have been accepted before
     ):
         return None
@@ -381,18 +381,18 @@ def everything_ends(left: list[str]) -> str | None:
     return "; ".join(left) or "it goes in circles"
 
 
-def _deadline_may_have_come(facts: MessageFacts, book: Book) -> bool:
+def _deadline_may_have_come(facts: MessageFacts, ledger: Ledger) -> bool:
     deadline_s, sender = facts.planned.deadline_s, facts.planned.sender
     if deadline_s is None:
         return False
-    return facts.told_at - facts.at >= deadline_s or sender in book.jumped
+    return facts.told_at - facts.at >= deadline_s or sender in ledger.jumped
 
 
-def _refused_once(facts: MessageFacts, book: Book) -> bool:
-    return facts.turned_away and facts.planned.sender in book.repeated
+def _refused_once(facts: MessageFacts, ledger: Ledger) -> bool:
+    return facts.turned_away and facts.planned.sender in ledger.repeated
 
 
-def _refused_after_eio(facts: MessageFacts, book: Book) -> bool:
+def _refused_after_eio(facts: MessageFacts, ledger: Ledger) -> bool:
     """An acknowledged message was refused for an I/O error, but its receiver has it.
 
     The sender could be told that the disk may have it; until then this is an exception.
@@ -400,7 +400,9 @@ def _refused_after_eio(facts: MessageFacts, book: Book) -> bool:
     return (
         facts.turned_away
         and bool(facts.handed)
-        and all(each.begun and each.machine in book.io_errors for each in facts.handed)
+        and all(
+            each.begun and each.machine in ledger.io_errors for each in facts.handed
+        )
     )
 
 

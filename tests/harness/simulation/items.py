@@ -23,11 +23,11 @@ from qos.core.queue.requests import (
 from qos.core.strings import bare
 from qos.engine.queue_commit import Unwritten
 from simulation import invariants
-from simulation.ledger import Book
+from simulation.ledger import Ledger
 from simulation.plan import PlannedItem
 from simulation.queue_disk import QueueDisk
 
-__all__ = ["PARALLEL", "ItemBook", "ItemFacts", "Lock"]
+__all__ = ["PARALLEL", "ItemFacts", "ItemLedger", "Lock"]
 
 #: The most items that a worker has at a time.
 PARALLEL = 2
@@ -93,11 +93,11 @@ class ItemFacts:
         return self.planned.item_id
 
 
-class ItemBook:
+class ItemLedger:
     """All facts about the items of a world."""
 
-    def __init__(self, book: Book, planned: Sequence[PlannedItem]) -> None:
-        self._book = book
+    def __init__(self, ledger: Ledger, planned: Sequence[PlannedItem]) -> None:
+        self._ledger = ledger
         self.items = {each.item_id: ItemFacts(each) for each in planned}
         self._done: dict[str, Counter[str]] = {}
         #: The time at which each worker last left, by full JID.
@@ -114,14 +114,14 @@ class ItemBook:
             if self._where.get(item.seq) != item.node:
                 self._where[item.seq] = item.node
                 node = nodes.get(item.node)
-                self._book.check(invariants.nothing_of_strangers, item, node)
-                self._book.check(invariants.nothing_for_strangers, item, node)
+                self._ledger.check(invariants.nothing_of_strangers, item, node)
+                self._ledger.check(invariants.nothing_for_strangers, item, node)
             if item.item_id not in self.items:
                 return
             facts = self.items[change.item.item_id]
             if change.payload is not None:
                 facts.stored += 1
-                self._book.check(invariants.stored_once, facts)
+                self._ledger.check(invariants.stored_once, facts)
             self._counts(facts, change.item, now)
             if change.item.token:
                 token, deadline = change.item.token, change.item.deadline
@@ -130,7 +130,7 @@ class ItemBook:
             if change.item.outcome is ItemOutcome.REJECTED:
                 facts.ended = "dead"
                 count = change.item.delivery_count
-                self._book.check(invariants.dead_in_time, facts, count)
+                self._ledger.check(invariants.dead_in_time, facts, count)
         elif isinstance(change, SaveEnded):
             outcome = change.ended.outcome
             if outcome is ItemOutcome.ACCEPTED and change.ended.item_id in self.items:
@@ -139,7 +139,7 @@ class ItemBook:
 
     def _counts(self, facts: ItemFacts, item: Item, now: float) -> None:
         locked, count = facts.locked, item.delivery_count
-        check = self._book.check
+        check = self._ledger.check
         failed = locked is not None and self._may_have_failed(facts, locked, now)
         check(invariants.only_failures_are_counted, facts, count, failed)
         if locked is not None and not item.token:
@@ -155,7 +155,7 @@ class ItemBook:
             or locked.deadline <= now
             or (went >= locked.locked_at and not locked.durable)
             # These times are by the service's clock, and say nothing if it was set.
-            or "hive" in self._book.jumped
+            or "queue" in self._ledger.jumped
         )
 
     def settles(self, source: str, settlements: Sequence[Settlement]) -> None:
@@ -190,7 +190,7 @@ class ItemBook:
 
     def gave(self, to: str, items: Sequence[Item], disk: QueueDisk, now: float) -> None:
         """The service tells a worker that it has these items."""
-        check = self._book.check
+        check = self._ledger.check
         for item in items:
             facts = self.items[item.item_id]
             check(invariants.told_what_is_on_disk, item, disk.items.get(item.seq))
@@ -202,7 +202,7 @@ class ItemBook:
             else:
                 check(invariants.taken_over_with_a_token, facts, to)
                 # A settlement that was not written may be there after a restart.
-                before.may_end &= "hive" in self._book.io_errors
+                before.may_end &= "queue" in self._ledger.io_errors
         held = [
             each
             for each in disk.items.values()
@@ -223,14 +223,14 @@ class ItemBook:
         if isinstance(result, Refusal):
             if isinstance(request, Create) and not isinstance(result, Unwritten):
                 condition = result.condition
-                check = self._book.check
+                check = self._ledger.check
                 check(invariants.nobody_takes_the_room_of_others, account, condition)
             return
         if isinstance(request, Retract):
             for each in request.settlements:
                 settled = disk.settled(request.node, [(each.item_id, each.token)])
                 ended = settled.get(each.item_id)
-                self._book.check(
+                self._ledger.check(
                     invariants.settled_by_its_token, each.item_id, each.token, ended
                 )
         elif isinstance(request, Unlock):
@@ -247,14 +247,14 @@ class ItemBook:
     def published(self, facts: ItemFacts) -> None:
         """Its publisher was told that it is published."""
         facts.published = True
-        self._book.check(invariants.published_is_stored, facts)
+        self._ledger.check(invariants.published_is_stored, facts)
 
     def done(self, worker: str, done: Counter[str]) -> None:
         """These effects are in the database of a worker."""
         self._done[worker] = done
         for item_id, facts in self.items.items():
             facts.done = sum(each[item_id] for each in self._done.values())
-            self._book.check(invariants.effect_once, facts)
+            self._ledger.check(invariants.effect_once, facts)
 
     def left(self) -> list[str]:
         """The items that have not ended, in words."""

@@ -14,7 +14,7 @@ from qos.core.strings import bare
 from simulation import invariants
 from simulation.plan import PlannedMessage
 
-__all__ = ["Book", "HandOver", "MessageFacts"]
+__all__ = ["HandOver", "Ledger", "MessageFacts"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class MessageFacts:
         return self.planned.sender, bare(self.planned.to)
 
 
-class Book:
+class Ledger:
     """All facts about messages.
 
     Attributes:

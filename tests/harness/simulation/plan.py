@@ -53,7 +53,7 @@ SENDERS = ("ann",)
 TEXT_SENDERS = ("bob-1", "bob-2")
 RECEIVERS = ("lamp", "bell")
 WORKERS = ("bee", "wasp")
-MACHINES = (*SENDERS, *TEXT_SENDERS, *RECEIVERS, "hive", "shop", *WORKERS)
+MACHINES = (*SENDERS, *TEXT_SENDERS, *RECEIVERS, "queue", "shop", *WORKERS)
 
 #: The description of each kind of fault. {at} is a time or a count.
 FAULTS = {

@@ -194,7 +194,7 @@ def _faults(
     settings: Settings,
 ) -> list[Fault]:
     machines = [*SENDERS * 2, *TEXT_SENDERS, *RECEIVERS * 2] if messages else []
-    machines += ["hive", "hive", "shop", *WORKERS] if items else []
+    machines += ["queue", "queue", "shop", *WORKERS] if items else []
     wipes = chance.random() < 0.35
     # Sometimes a quiet world: a few faults find bugs that many faults hide.
     busy = chance.choice((0, 4, 10, 20))
@@ -289,14 +289,14 @@ def _about_item(
         return _stale(chance, item, settings)
     moment = item.at + item.works_s * chance.choice((0.0, 1.0, chance.random()))
     moment += chance.random() * chance.choice((0.15, 1.5))
-    parties = ("hive", "hive", "shop", *WORKERS)
+    parties = ("queue", "queue", "shop", *WORKERS)
     return _strikes(chance, parties, moment, wipes=False)
 
 
 def _silence(chance: random.Random, item: PlannedItem) -> list[Fault]:
     """The service does its work, but nothing of it is heard for a long time."""
     at = item.at + chance.choice((0.0, item.works_s)) + chance.uniform(0.02, 0.15)
-    return [Fault("partition", "hive", at, chance.uniform(10.0, 14.0))]
+    return [Fault("partition", "queue", at, chance.uniform(10.0, 14.0))]
 
 
 def _stale(chance: random.Random, item: PlannedItem, settings: Settings) -> list[Fault]:
@@ -365,7 +365,7 @@ def _effect(chance: random.Random, target: str, *, wipes: bool) -> Fault:
 
 
 def _resource(chance: random.Random, target: str) -> str:
-    share = {"hive": 0.0, "bee": 0.5, "wasp": 0.5}.get(target, 0.25)
+    share = {"queue": 0.0, "bee": 0.5, "wasp": 0.5}.get(target, 0.25)
     return "resource" if chance.random() < share else ""
 
 

@@ -12,19 +12,19 @@ import itertools
 
 from qos.core.queue.requests import Publish, PublishedItem, Refusal, Request, Result
 from qos.errors import NoAnswer, RequestFailed, RequestRefused
-from simulation.items import ItemBook, ItemFacts
+from simulation.items import ItemFacts, ItemLedger
 from simulation.loop import SimulatedLoop
 from simulation.machines import Machine
 from simulation.network import Network
-from simulation.queue_machine import HIVE, NODE, Answered, Asked, Ping
+from simulation.queue_machine import NODE, SERVICE, Answered, Asked, Ping
 
-__all__ = ["Asker", "Asking", "Shop"]
+__all__ = ["QueueClient", "QueueUser", "Shop"]
 
 _ANSWER_S = 2.0
 _AGAIN_S = 0.5
 
 
-class Asking:
+class QueueClient:
     """Sends the requests of one process.
 
     Attributes:
@@ -32,7 +32,7 @@ class Asking:
         in_session: set while there is one.
     """
 
-    def __init__(self, machine: Asker) -> None:
+    def __init__(self, machine: QueueUser) -> None:
         self.own: str | None = None
         self.in_session = asyncio.Event()
         self._machine = machine
@@ -46,24 +46,24 @@ class Asking:
             NoAnswer: none came in this time, or the session was lost.
         """
         if self.own is None:
-            raise NoAnswer("there is no session", to=HIVE, what=what)
+            raise NoAnswer("there is no session", to=SERVICE, what=what)
         iq_id = self._machine.new_id()
         answer: asyncio.Future[Result | Refusal | None]
         answer = asyncio.get_running_loop().create_future()
         self._pending[iq_id] = answer
         try:
-            self._machine.send(HIVE, Asked(iq_id, request))
+            self._machine.send(SERVICE, Asked(iq_id, request))
             async with asyncio.timeout(timeout_s):
                 result = await answer
         except TimeoutError:
-            raise NoAnswer("nothing came", to=HIVE, what=what) from None
+            raise NoAnswer("nothing came", to=SERVICE, what=what) from None
         finally:
             self._pending.pop(iq_id, None)
         if result is None:
-            raise NoAnswer("the session was lost", to=HIVE, what=what)
+            raise NoAnswer("the session was lost", to=SERVICE, what=what)
         if isinstance(result, Refusal):
             raise RequestRefused(
-                result.condition, to=HIVE, what=what, type=result.type, by=HIVE
+                result.condition, to=SERVICE, what=what, type=result.type, by=SERVICE
             )
         return result
 
@@ -104,7 +104,7 @@ class Asking:
             self.answered(iq_id, None)
 
 
-class Asker(Machine):
+class QueueUser(Machine):
     """A machine that sends requests."""
 
     def __init__(
@@ -112,44 +112,44 @@ class Asker(Machine):
     ) -> None:
         super().__init__(loop, network, name, jid, seed)
         self._ids = itertools.count(1)
-        self._asking: Asking | None = None
+        self._queue_client: QueueClient | None = None
 
     @property
-    def asking(self) -> Asking:
+    def queue_client(self) -> QueueClient:
         """The requests of the present process."""
-        assert self._asking is not None
-        return self._asking
+        assert self._queue_client is not None
+        return self._queue_client
 
     def boot(self) -> None:
         """See Machine."""
-        self._asking = Asking(self)
+        self._queue_client = QueueClient(self)
 
     def connected(self) -> None:
         """See Machine."""
-        self.asking.session_started(self.jid)
+        self.queue_client.session_started(self.jid)
 
     def disconnected(self) -> None:
         """See Machine."""
-        self.asking.session_lost()
+        self.queue_client.session_lost()
 
     def receive(self, source: str, body: object) -> None:
         """See Machine."""
         match body:
-            case Answered(iq_id, result) if source == HIVE:
-                self.asking.answered(iq_id, result)
+            case Answered(iq_id, result) if source == SERVICE:
+                self.queue_client.answered(iq_id, result)
             case Ping(iq_id, False):
                 self.send(source, Ping(iq_id, answer=True))
 
     def bounced(self, to: str, body: object, condition: str) -> None:
         """See Machine."""
-        self.asking.bounced(body, condition)
+        self.queue_client.bounced(body, condition)
 
     def new_id(self) -> str:
         """An id that was never used."""
         return f"{self.name}-{next(self._ids)}"
 
 
-class Shop(Asker):
+class Shop(QueueUser):
     """Publishes, and repeats unanswered requests, even after a restart."""
 
     def __init__(
@@ -160,10 +160,10 @@ class Shop(Asker):
         jid: str,
         seed: int,
         *,
-        book: ItemBook,
+        ledger: ItemLedger,
     ) -> None:
         super().__init__(loop, network, name, jid, seed)
-        self._book = book
+        self._ledger = ledger
         self._due: list[ItemFacts] = []
 
     def boot(self) -> None:
@@ -177,7 +177,7 @@ class Shop(Asker):
     def publish(self, facts: ItemFacts) -> None:
         """Publish this item, now or when the machine is up again."""
         self._due.append(facts)
-        if self.process is not None and self._asking is not None:
+        if self.process is not None and self._queue_client is not None:
             self.process.task(self._publish(facts))
 
     async def _publish(self, facts: ItemFacts) -> None:
@@ -187,13 +187,13 @@ class Shop(Asker):
         entry = PublishedItem(
             item_id=item_id, payload=payload, digest=digest, size=len(payload)
         )
-        asking = self.asking
+        queue_client = self.queue_client
         while True:
             try:
-                await asking.ask(Publish(NODE, (entry,)), "publish", _ANSWER_S)
+                await queue_client.ask(Publish(NODE, (entry,)), "publish", _ANSWER_S)
             except RequestFailed:
-                await asking.pause(_AGAIN_S)
+                await queue_client.pause(_AGAIN_S)
             else:
                 break
         self.network.note(self.name, f"{facts} is published")
-        self._book.published(facts)
+        self._ledger.published(facts)

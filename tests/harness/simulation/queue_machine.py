@@ -28,7 +28,7 @@ from qos.core.strings import bare
 from qos.engine.queue_engine import Payloads, QueueEngine
 from qos.stores.queue_store import QueueStore
 from simulation.disks import QueueServiceDisk, SimulatedQueueStore
-from simulation.items import ItemBook
+from simulation.items import ItemLedger
 from simulation.loop import SimulatedLoop
 from simulation.machines import Machine
 from simulation.network import Network
@@ -37,18 +37,18 @@ from xep_0254.events import DeliveredItem, Event
 
 __all__ = [
     "BOSS",
-    "HIVE",
     "NODE",
+    "SERVICE",
     "Answered",
     "Asked",
-    "Hive",
     "Ping",
     "Presence",
+    "QueueMachine",
     "Sent",
 ]
 
 #: The service, the queue of the workers, and its owner.
-HIVE = "hive@x/1"
+SERVICE = "queue@x/1"
 NODE = "orders"
 BOSS = "boss@x"
 
@@ -100,7 +100,7 @@ class Ping:
     answer: bool = False
 
 
-class Hive(Machine):
+class QueueMachine(Machine):
     """Serves the queue of the workers, and the queues that others create."""
 
     def __init__(
@@ -110,17 +110,17 @@ class Hive(Machine):
         seed: int,
         *,
         settings: Settings,
-        book: ItemBook,
+        ledger: ItemLedger,
     ) -> None:
-        super().__init__(loop, network, "hive", HIVE, seed)
+        super().__init__(loop, network, "queue", SERVICE, seed)
         self._ids = itertools.count(1)
-        self._book = book
+        self._ledger = ledger
         self._engine: QueueEngine | None = None
         self._probes: dict[str, str] = {}
         self._clock = self.clock()
         self.disk = QueueServiceDisk(
             self.name,
-            lambda change: book.written(
+            lambda change: ledger.written(
                 change, self._clock.now(), self.disk.kept.nodes
             ),
         )
@@ -171,13 +171,13 @@ class Hive(Machine):
         match body:
             case Asked(iq_id, request):
                 if isinstance(request, Retract | Unlock):
-                    self._book.settles(source, request.settlements)
+                    self._ledger.settles(source, request.settlements)
                 answer = partial(self._answer, source, iq_id, request, self._now())
                 self.engine.request(request, source, answer)
             case Presence(True):
                 self.engine.heard(source, available=True)
             case Presence(False):
-                self._book.went(source, self._now())
+                self._ledger.went(source, self._now())
                 self.engine.went(source)
             case Ping(iq_id, True):
                 if self._probes.pop(iq_id, None) == source:
@@ -192,13 +192,13 @@ class Hive(Machine):
         result: Result | Refusal,
         _payloads: Mapping[int, str],
     ) -> None:
-        self._book.answered(bare(to), request, result, self.disk.kept, asked_at)
+        self._ledger.answered(bare(to), request, result, self.disk.kept, asked_at)
         self.send(to, Answered(iq_id, result))
 
     def bounced(self, to: str, body: object, condition: str) -> None:
         """See Machine."""
         if isinstance(body, Sent):
-            self._book.bounced({each.token for each in body.event.items})
+            self._ledger.bounced({each.token for each in body.event.items})
             self.engine.bounced(to, body.event_id)
 
     # -- see QueuePort -----------------------------------------------------
@@ -207,7 +207,7 @@ class Hive(Machine):
         self, to: str, items: Payloads, *, acknowledged: bool
     ) -> Sequence[tuple[str, Payloads]]:
         """See QueuePort."""
-        self._book.gave(to, [item for item, _ in items], self.disk.kept, self._now())
+        self._ledger.gave(to, [item for item, _ in items], self.disk.kept, self._now())
         event_id = self.new_id()
         delivered = tuple(
             DeliveredItem(

@@ -22,7 +22,7 @@ from qos.core.queue.requests import (
     SetAffiliations,
 )
 from qos.errors import NoAnswer, RequestRefused
-from simulation.asking import Asker
+from simulation.queue_client import QueueUser
 from simulation.queue_machine import BOSS
 
 __all__ = ["Owner", "Stranger"]
@@ -42,7 +42,7 @@ _AGAIN_S = 0.5
 _TRIES = 30
 
 
-class _Scripted(Asker):
+class _Scripted(QueueUser):
     """Makes a list of requests, one after the other; has no faults."""
 
     def boot(self) -> None:
@@ -59,9 +59,9 @@ class _Scripted(Asker):
         condition = ""
         for _ in range(_TRIES):
             try:
-                await self.asking.ask(request, type(request).__name__, _ANSWER_S)
+                await self.queue_client.ask(request, type(request).__name__, _ANSWER_S)
             except NoAnswer:
-                await self.asking.pause(_AGAIN_S)
+                await self.queue_client.pause(_AGAIN_S)
             except RequestRefused as refused:
                 condition = refused.condition
                 if refused.type != "wait" and condition != "service-unavailable":

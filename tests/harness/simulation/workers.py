@@ -30,13 +30,13 @@ from qos.core.queue.requests import (
 )
 from qos.errors import StoreError, StoreFull
 from qos.worker import Job, Worker
-from simulation.asking import Asker, Asking
 from simulation.disks import Disk
-from simulation.items import PARALLEL, ItemBook
+from simulation.items import PARALLEL, ItemLedger
 from simulation.loop import SimulatedLoop
 from simulation.network import Network
 from simulation.plan import Settings
-from simulation.queue_machine import HIVE, NODE, Presence, Sent
+from simulation.queue_client import QueueClient, QueueUser
+from simulation.queue_machine import NODE, SERVICE, Presence, Sent
 from xep_0254.channel import Listener
 from xep_0254.queueing import XEP_0254
 
@@ -51,24 +51,24 @@ _GRACE_S = 1.0
 class SimulatedQueueing(XEP_0254):
     """Sends requests to the simulated service."""
 
-    def __init__(self, client: _Client, asking: Asking) -> None:
+    def __init__(self, client: _Client, queue_client: QueueClient) -> None:
         super().__init__(None, {"timeout_s": 5.0})
         self.xmpp = cast(ClientXMPP, client)
-        self._asking = asking
+        self._queue_client = queue_client
         self._listeners: list[Listener] = []
 
     @property
     def own(self) -> str | None:
         """See XEP_0254."""
-        return self._asking.own
+        return self._queue_client.own
 
     async def session(self) -> None:
         """See XEP_0254."""
-        await self._asking.in_session.wait()
+        await self._queue_client.in_session.wait()
 
     async def pause(self, delay_s: float) -> None:
         """See XEP_0254."""
-        await self._asking.pause(delay_s)
+        await self._queue_client.pause(delay_s)
 
     def add_listener(self, service: str | JID, node: str, callback: Listener) -> None:
         """See XEP_0254."""
@@ -188,7 +188,7 @@ class SimulatedQueueing(XEP_0254):
 
     async def _ask(self, request: Any, what: str, timeout_s: float | None) -> object:
         limit_s = self.timeout_s if timeout_s is None else timeout_s
-        return await self._asking.ask(request, what, limit_s)
+        return await self._queue_client.ask(request, what, limit_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +257,7 @@ def _sqlite_error(error: StoreError) -> sqlite3.OperationalError:
     return found
 
 
-class WorkerMachine(Asker):
+class WorkerMachine(QueueUser):
     """Works on the items of the queue; its database outlives its processes."""
 
     def __init__(
@@ -269,11 +269,11 @@ class WorkerMachine(Asker):
         seed: int,
         *,
         settings: Settings,
-        book: ItemBook,
+        ledger: ItemLedger,
     ) -> None:
         super().__init__(loop, network, name, jid, seed)
         self._settings = settings
-        self._book = book
+        self._ledger = ledger
         self.disk: Disk[object] = Disk(name)
         self._db = sqlite3.connect(":memory:", isolation_level=None, factory=_Database)
         self._db.execute("CREATE TABLE done (item TEXT NOT NULL)")
@@ -290,10 +290,10 @@ class WorkerMachine(Asker):
         super().boot()
         assert self.process is not None
         client = self._client = _Client(self)
-        client.plugin[XEP_0254.name] = SimulatedQueueing(client, self.asking)
+        client.plugin[XEP_0254.name] = SimulatedQueueing(client, self.queue_client)
         self._worker = Worker(
             cast(ClientXMPP, client),
-            HIVE,
+            SERVICE,
             NODE,
             parallel=PARALLEL,
             durable_locks=self._settings.durable_locks,
@@ -312,7 +312,7 @@ class WorkerMachine(Asker):
         self.loop.outside(0.0, lambda: self.kill(_GRACE_S))
 
     async def _handle(self, job: Job) -> None:
-        facts = self._book.items[job.id]
+        facts = self._ledger.items[job.id]
         await asyncio.sleep(facts.planned.works_s)
         if facts.failed < facts.planned.fails:
             facts.failed += 1
@@ -338,7 +338,7 @@ class WorkerMachine(Asker):
         """See Machine."""
         if isinstance(body, Sent):
             assert self._client is not None
-            if source == HIVE:
+            if source == SERVICE:
                 self._client.plugin[XEP_0254.name].take(body)
             return
         super().receive(source, body)
@@ -347,7 +347,7 @@ class WorkerMachine(Asker):
         """A commit of the database is final."""
         rows = sqlite3.Connection.execute(self._db, "SELECT item FROM done").fetchall()
         done = Counter(str(item) for (item,) in rows)
-        self._book.done(self.name, done)
+        self._ledger.done(self.name, done)
 
     def left(self) -> list[str]:
         """The items that have not ended, in words."""

@@ -18,12 +18,11 @@ from typing import cast
 from qos.errors import StoreError, StoreFull
 from qos.testing.clock import ManualClock
 from simulation import invariants
-from simulation.asking import Shop
 from simulation.disks import Disk
-from simulation.endpoints import End
+from simulation.endpoints import Endpoint
 from simulation.invariants import Violation
-from simulation.items import ItemBook
-from simulation.ledger import Book
+from simulation.items import ItemLedger
+from simulation.ledger import Ledger
 from simulation.loop import SimulatedLoop
 from simulation.machines import Machine
 from simulation.network import LATENCY_S, Network
@@ -38,7 +37,8 @@ from simulation.plan import (
     Plan,
     jid_of,
 )
-from simulation.queue_machine import BOSS, HIVE, Hive, Presence
+from simulation.queue_client import Shop
+from simulation.queue_machine import BOSS, SERVICE, Presence, QueueMachine
 from simulation.strangers import Owner, Stranger
 from simulation.workers import WorkerMachine
 
@@ -107,26 +107,30 @@ class World:
         self.plan = plan
         self.loop = SimulatedLoop(ManualClock(_BEGIN_S))
         self.network = Network(self.loop, plan.faults, traced=traced)
-        self.book = Book(self.loop.time, self.network.repeated)
-        self.ends = {
-            name: End(
+        self.ledger = Ledger(self.loop.time, self.network.repeated)
+        self.endpoints = {
+            name: Endpoint(
                 self.loop,
                 self.network,
                 name,
                 jid_of(name, plan.settings),
                 plan.seed,
                 settings=plan.settings,
-                book=self.book,
+                ledger=self.ledger,
             )
             for name in (*SENDERS, *TEXT_SENDERS, *RECEIVERS)
             if plan.messages
         }
-        self.items = ItemBook(self.book, plan.items)
-        self.hive = Hive(
-            self.loop, self.network, plan.seed, settings=plan.settings, book=self.items
+        self.items = ItemLedger(self.ledger, plan.items)
+        self.queue = QueueMachine(
+            self.loop,
+            self.network,
+            plan.seed,
+            settings=plan.settings,
+            ledger=self.items,
         )
         self.shop = Shop(
-            self.loop, self.network, "shop", "shop@x/1", plan.seed, book=self.items
+            self.loop, self.network, "shop", "shop@x/1", plan.seed, ledger=self.items
         )
         self.workers = {
             name: WorkerMachine(
@@ -136,14 +140,14 @@ class World:
                 jid_of(name, plan.settings),
                 plan.seed,
                 settings=plan.settings,
-                book=self.items,
+                ledger=self.items,
             )
             for name in WORKERS
             if plan.items
         }
-        self.machines: dict[str, Machine] = {**self.ends, **self.workers}
+        self.machines: dict[str, Machine] = {**self.endpoints, **self.workers}
         if plan.items:
-            self.machines |= {"hive": self.hive, "shop": self.shop}
+            self.machines |= {"queue": self.queue, "shop": self.shop}
         if plan.items and plan.settings.strangers:
             self.machines |= {
                 "boss": Owner(self.loop, self.network, "boss", f"{BOSS}/1", plan.seed),
@@ -170,9 +174,9 @@ class World:
                 worker.close()
         return Result(
             plan=self.plan,
-            violations=self.book.violations,
+            violations=self.ledger.violations,
             seconds=seconds,
-            messages=sum(bool(each.accepted) for each in self.book.messages.values()),
+            messages=sum(bool(each.accepted) for each in self.ledger.messages.values()),
             items=sum(bool(each.stored) for each in self.items.items.values()),
             faults=self.network.injected,
             trace=self.network.trace or [],
@@ -182,7 +186,7 @@ class World:
 
     def _go(self, *, until_s: float) -> bool:
         """Continue until this time; False: there is nothing more to come."""
-        while not self.book.violations and self.loop.time() < until_s:
+        while not self.ledger.violations and self.loop.time() < until_s:
             if not self._step():
                 return False
         return True
@@ -192,14 +196,14 @@ class World:
         if not self.loop.step():
             return False
         if self._steps > _STEPS_MAX:
-            self.book.check(invariants.everything_ends, self._left())
+            self.ledger.check(invariants.everything_ends, self._left())
         for error in self.loop.errors:
-            self.book.check(invariants.nothing_is_raised, error)
-        for end in self.ends.values():
-            if end.effects != self._seen.get(end.name, 0):
-                self._seen[end.name] = end.effects
-                used, room = end.used(), end.room()
-                self.book.check(invariants.quotas_hold, end.name, used, room)
+            self.ledger.check(invariants.nothing_is_raised, error)
+        for endpoint in self.endpoints.values():
+            if endpoint.effects != self._seen.get(endpoint.name, 0):
+                self._seen[endpoint.name] = endpoint.effects
+                used, room = endpoint.used(), endpoint.room()
+                self.ledger.check(invariants.quotas_hold, endpoint.name, used, room)
         return True
 
     def _mend(self) -> None:
@@ -215,13 +219,13 @@ class World:
     def _finish(self) -> None:
         """Until nothing is left, and late or repeated stanzas have come."""
         until_s, left, more = self.loop.time() + _END_S, self._left(), True
-        while not self.book.violations and (left or (more and not self._is_calm())):
-            for end in self.ends.values():
-                end.release_parked()
+        while not self.ledger.violations and (left or (more and not self._is_calm())):
+            for endpoint in self.endpoints.values():
+                endpoint.release_parked()
             more = self._go(until_s=self.loop.time() + 1.0) if left else self._step()
             left = self._left()
             if left and (not more or self.loop.time() > until_s):
-                self.book.check(invariants.everything_ends, left)
+                self.ledger.check(invariants.everything_ends, left)
                 return
 
     def _is_calm(self) -> bool:
@@ -231,15 +235,17 @@ class World:
 
     def _left(self) -> list[str]:
         """Everything that has not ended, in words."""
-        found = [words for end in self.ends.values() for words in end.left()]
+        found = [
+            words for endpoint in self.endpoints.values() for words in endpoint.left()
+        ]
         found += [words for worker in self.workers.values() for words in worker.left()]
-        return found + self.book.left() + self.items.left()
+        return found + self.ledger.left() + self.items.left()
 
     # -- what happens ------------------------------------------------------
 
     def _schedule(self) -> None:
         for planned in self.plan.messages:
-            submit = partial(self.ends[planned.sender].submit, planned)
+            submit = partial(self.endpoints[planned.sender].submit, planned)
             self.loop.outside(planned.at, submit)
         for facts in self.items.items.values():
             publish = partial(self.shop.publish, facts)
@@ -277,10 +283,10 @@ class World:
                 moves = fault.how == "resource"
                 hits = machine.kill(fault.seconds, resource=moves)
                 if hits and moves:
-                    self.book.moved.add(machine.name)
+                    self.ledger.moved.add(machine.name)
                 return hits
             case "wipe":
-                assert isinstance(machine, End)
+                assert isinstance(machine, Endpoint)
                 return machine.wipe(fault.seconds)
             case "stop":
                 return machine.stop(fault.seconds)
@@ -300,7 +306,7 @@ class World:
         return False
 
     def _jumps(self, fault: Fault) -> None:
-        self.book.jumped.add(fault.target)
+        self.ledger.jumped.add(fault.target)
         self._count(fault)
 
     def _count(self, fault: Fault) -> None:
@@ -316,7 +322,7 @@ class World:
                 url = f"sim:{fault.target}"
                 if fault.kind == "full":
                     return StoreFull(url, "no space left on device")
-                self.book.io_errors.add(fault.target)
+                self.ledger.io_errors.add(fault.target)
                 return StoreError(url, "input/output error")
         return None
 
@@ -332,18 +338,18 @@ class World:
         """Senders of messages hear of arrivals, and the service of departures."""
         jid = machine.jid
         if isinstance(machine, WorkerMachine) and not came:
-            self.network.say_for(machine, HIVE, Presence(available=False))
-        if isinstance(machine, End) and came:
-            for end in self.ends.values():
-                if end is not machine:
+            self.network.say_for(machine, SERVICE, Presence(available=False))
+        if isinstance(machine, Endpoint) and came:
+            for endpoint in self.endpoints.values():
+                if endpoint is not machine:
                     # Before anything that was delivered to it can be returned.
-                    self.loop.outside(LATENCY_S, partial(self._tell, end, jid))
+                    self.loop.outside(LATENCY_S, partial(self._tell, endpoint, jid))
 
     def _tell(self, machine: Machine, jid: str) -> None:
         if machine.online and machine.process is not None:
             machine.process.start(partial(machine.peer_came, jid))
 
     def _disks(self) -> list[Disk[object]]:
-        disks: list[object] = [end.disk for end in self.ends.values()]
+        disks: list[object] = [endpoint.disk for endpoint in self.endpoints.values()]
         disks += [worker.disk for worker in self.workers.values()]
-        return cast(list[Disk[object]], [*disks, self.hive.disk])
+        return cast(list[Disk[object]], [*disks, self.queue.disk])
