@@ -295,3 +295,11 @@ async def commands_at(
     yield make
     for commands in made:
         await commands.close()
+
+
+@pytest.fixture
+def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A password, and a folder for the stores and the files of a command."""
+    monkeypatch.setenv("XMPP_QOS_PASSWORD", "secret")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.chdir(tmp_path)

@@ -8,6 +8,7 @@ import pytest
 
 from qos.cli import main
 from qos.core.queue.node_options import NODE_FIELDS
+from wrong_usage import refused
 
 SERVICE = ("queue.example.org", "orders")
 JID = ("--jid", "a@example.org")
@@ -18,22 +19,7 @@ VERBS = (
 )
 
 
-@pytest.fixture(autouse=True)
-def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XMPP_QOS_PASSWORD", "secret")
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.chdir(tmp_path)
-
-
-def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
-    """Run a command with wrong usage; return its one line on stderr."""
-    assert main(words) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.startswith("xmpp-qos: ")
-    assert err.count("\n") == 1, err
-    assert "Traceback" not in err
-    return err
+pytestmark = pytest.mark.usefixtures("environment")
 
 
 @pytest.mark.parametrize("verb", VERBS)

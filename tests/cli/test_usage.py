@@ -10,27 +10,13 @@ from qos import __version__
 from qos.cli import main
 from qos.cli.entry import COMMANDS
 from qos.core.message.model import NAMESPACES
+from wrong_usage import refused
 
 JID = ("--jid", "a@example.org")
 TO = "b@example.org/1"
 
 
-@pytest.fixture(autouse=True)
-def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XMPP_QOS_PASSWORD", "secret")
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.chdir(tmp_path)
-
-
-def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
-    """Run a command with wrong usage; return its one line on stderr."""
-    assert main(words) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.startswith("xmpp-qos: ")
-    assert err.count("\n") == 1, err
-    assert "Traceback" not in err
-    return err
+pytestmark = pytest.mark.usefixtures("environment")
 
 
 @pytest.mark.parametrize(

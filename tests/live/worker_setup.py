@@ -100,6 +100,16 @@ class ByHand:
             yield worker
             await self.component.close()
 
+    @contextlib.asynccontextmanager
+    async def holding(
+        self, client: ClientXMPP, *, item: tuple[str, str] = ("i", "t"), **options: Any
+    ) -> AsyncIterator[tuple[Worker, Job]]:
+        """A worker that holds one item, given by its id and token."""
+        async with self.worker(client, **options) as worker:
+            await self.subscribe()
+            await self.deliver(*item)
+            yield worker, await anext(worker)
+
     async def subscribe(self) -> ET.Element:
         """Accept the subscription of a worker; returns its request."""
         await self.component.expect(stanza("presence"))

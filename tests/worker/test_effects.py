@@ -94,10 +94,7 @@ async def test_effects_are_there_when_the_job_is_accepted_and_not_before(
     bee: ClientXMPP, by_hand: ByHand, db: sqlite3.Connection
 ) -> None:
     """Before the answer, the item may still go to another worker."""
-    async with by_hand.worker(bee) as worker:
-        await by_hand.subscribe()
-        await by_hand.deliver("i", "t")
-        job = await anext(worker)
+    async with by_hand.holding(bee) as (_, job):
         working = asyncio.create_task(work(job, db))
         request = await by_hand.asked("retract")
         assert (effects_in(db), prepared_in(db)) == ([], 1)
@@ -112,10 +109,7 @@ async def test_effects_of_a_job_that_is_refused_are_dropped(
     bee: ClientXMPP, by_hand: ByHand, db: sqlite3.Connection, condition: str
 ) -> None:
     """Another worker does the item, and its effects would happen twice."""
-    async with by_hand.worker(bee) as worker:
-        await by_hand.subscribe()
-        await by_hand.deliver("i", "t")
-        job = await anext(worker)
+    async with by_hand.holding(bee) as (_, job):
         working = asyncio.create_task(work(job, db))
         await by_hand.refuse(await by_hand.asked("retract"), condition)
         await working
@@ -127,10 +121,8 @@ async def test_effects_that_nobody_can_tell_of_stay_prepared_until_one_can(
     bee: ClientXMPP, by_hand: ByHand, db: sqlite3.Connection
 ) -> None:
     """A conflict names the present holder, but not the result of the first retract."""
-    async with by_hand.worker(bee) as worker:
-        await by_hand.subscribe()
-        await by_hand.deliver("i", "t")
-        working = asyncio.create_task(work(await anext(worker), db))
+    async with by_hand.holding(bee) as (worker, job):
+        working = asyncio.create_task(work(job, db))
         await by_hand.refuse(await by_hand.asked("retract"), "conflict")
         await working
         assert prepared_in(db) == 1
@@ -153,10 +145,8 @@ async def test_effects_stay_prepared_whatever_a_server_says_for_the_service(
     bee: ClientXMPP, by_hand: ByHand, db: sqlite3.Connection, condition: str, by: str
 ) -> None:
     """The service has accepted the item; only its answer was lost."""
-    async with by_hand.worker(bee) as worker:
-        await by_hand.subscribe()
-        await by_hand.deliver("i", "t")
-        working = asyncio.create_task(work(await anext(worker), db))
+    async with by_hand.holding(bee) as (worker, job):
+        working = asyncio.create_task(work(job, db))
         await by_hand.refuse(await by_hand.asked("retract"), "conflict")
         await working
         recovering = asyncio.create_task(worker.recover(db))
@@ -171,10 +161,7 @@ async def test_what_is_recovered_late_by_two_is_done_once(
 ) -> None:
     """Workers that share a database file recover each other's effects."""
     with closing(sqlite3.connect(path)) as other:
-        async with by_hand.worker(bee) as worker:
-            await by_hand.subscribe()
-            await by_hand.deliver("i", "t")
-            job = await anext(worker)
+        async with by_hand.holding(bee) as (worker, job):
             working = asyncio.create_task(work(job, db))
             first = await by_hand.asked("retract")
             recovering = asyncio.create_task(worker.recover(other))
@@ -469,10 +456,7 @@ async def test_effects_of_a_job_that_is_lost_are_not_even_prepared(
     bee: ClientXMPP, by_hand: ByHand, db: sqlite3.Connection
 ) -> None:
     """There is nothing to ask the service for."""
-    async with by_hand.worker(bee) as worker:
-        await by_hand.subscribe()
-        await by_hand.deliver("i", "t")
-        job = await anext(worker)
+    async with by_hand.holding(bee) as (_, job):
         await by_hand.event(f"<purge node='{NODE}'/>")
         await job.lost.wait()
         with pytest.raises(JobLost):
@@ -486,10 +470,8 @@ async def test_recovering_without_the_service_decides_nothing(
 ) -> None:
     """No answer is not a refusal."""
     XEP_0254.of(bee).timeout_s = 0.2
-    async with by_hand.worker(bee) as worker:
-        await by_hand.subscribe()
-        await by_hand.deliver("i", "t")
-        working = asyncio.create_task(work(await anext(worker), db))
+    async with by_hand.holding(bee) as (worker, job):
+        working = asyncio.create_task(work(job, db))
         await by_hand.refuse(await by_hand.asked("retract"), "conflict")
         await working
         with pytest.raises(NoAnswer):
@@ -557,10 +539,8 @@ async def test_effects_of_another_account_are_not_touched(
     bee: ClientXMPP, by_hand: ByHand, db: sqlite3.Connection
 ) -> None:
     """The service tells an account only about its own settlements."""
-    async with by_hand.worker(bee) as worker:
-        await by_hand.subscribe()
-        await by_hand.deliver("i", "t")
-        working = asyncio.create_task(work(await anext(worker), db))
+    async with by_hand.holding(bee) as (worker, job):
+        working = asyncio.create_task(work(job, db))
         await by_hand.refuse(await by_hand.asked("retract"), "conflict")
         await working
         db.execute("UPDATE xmpp_qos_prepared SET account = 'other@localhost'")

@@ -75,10 +75,7 @@ async def test_an_extension_without_an_answer_is_repeated(
     bee: ClientXMPP, by_hand: ByHand
 ) -> None:
     """A stanza can be lost; there is time for another one."""
-    async with by_hand.worker(bee, lock_timeout_s=3) as worker:
-        await by_hand.subscribe()
-        await by_hand.deliver("i", "t")
-        job = await anext(worker)
+    async with by_hand.holding(bee, lock_timeout_s=3) as (_, job):
         await by_hand.asked("extend")
         await by_hand.extended(await by_hand.asked("extend"), NEVER_S)
         await by_hand.in_step()
@@ -92,10 +89,7 @@ async def test_a_job_whose_extension_is_refused_is_lost(
     bee: ClientXMPP, by_hand: ByHand, condition: str
 ) -> None:
     """The worker was not told that its lock had ended, but now it knows."""
-    async with by_hand.worker(bee, lock_timeout_s=0.9) as worker:
-        await by_hand.subscribe()
-        await by_hand.deliver("i", "t")
-        job = await anext(worker)
+    async with by_hand.holding(bee, lock_timeout_s=0.9) as (_, job):
         await by_hand.refuse(await by_hand.asked("extend"), condition)
         await job.lost.wait()
         with pytest.raises(JobLost) as caught:
@@ -107,10 +101,7 @@ async def test_a_service_that_knows_no_extensions_is_not_asked_again(
     bee: ClientXMPP, by_hand: ByHand
 ) -> None:
     """It is a foreign service; the job goes on as long as its lock lasts."""
-    async with by_hand.worker(bee, parallel=2, lock_timeout_s=0.3) as worker:
-        await by_hand.subscribe()
-        await by_hand.deliver("i", "t")
-        job = await anext(worker)
+    async with by_hand.holding(bee, parallel=2, lock_timeout_s=0.3) as (_, job):
         request = await by_hand.asked("extend")
         await by_hand.refuse(request, "feature-not-implemented")
         await job.lost.wait()
@@ -166,10 +157,7 @@ async def test_a_job_is_lost_when_an_event_says_so(
     bee: ClientXMPP, by_hand: ByHand, event: str
 ) -> None:
     """Its handler can stop, and its effects must be dropped."""
-    async with by_hand.worker(bee) as worker:
-        await by_hand.subscribe()
-        await by_hand.deliver("i", "t")
-        job = await anext(worker)
+    async with by_hand.holding(bee) as (_, job):
         await by_hand.event(event)
         await job.lost.wait()
         with pytest.raises(JobLost):
@@ -181,10 +169,7 @@ async def test_a_job_is_lost_when_an_event_says_so(
 
 async def test_a_job_is_lost_at_its_deadline(bee: ClientXMPP, by_hand: ByHand) -> None:
     """Even without an event: the worker watches the deadline itself."""
-    async with by_hand.worker(bee, lock_timeout_s=0.1, extend=False) as worker:
-        await by_hand.subscribe()
-        await by_hand.deliver("i", "t")
-        job = await anext(worker)
+    async with by_hand.holding(bee, lock_timeout_s=0.1, extend=False) as (_, job):
         await job.lost.wait()
         with pytest.raises(JobLost, match="timed out"):
             await job.reject("late")
@@ -194,10 +179,7 @@ async def test_the_deadline_is_what_was_granted_last(
     bee: ClientXMPP, by_hand: ByHand
 ) -> None:
     """A service may grant less than the requested time."""
-    async with by_hand.worker(bee, lock_timeout_s=NEVER_S) as worker:
-        await by_hand.subscribe()
-        await by_hand.deliver("i", "t")
-        job = await anext(worker)
+    async with by_hand.holding(bee, lock_timeout_s=NEVER_S) as (_, job):
         extending = asyncio.create_task(job.extend(60))
         await by_hand.extended(await by_hand.asked("extend"), 0.1)
         assert await extending == 0.1
@@ -229,10 +211,7 @@ async def test_a_delivery_that_is_known_is_not_handled_again(
     bee: ClientXMPP, by_hand: ByHand
 ) -> None:
     """A service that restarted sends the items that we hold, with the same tokens."""
-    async with by_hand.worker(bee, parallel=3) as worker:
-        await by_hand.subscribe()
-        await by_hand.deliver("i", "t")
-        job = await anext(worker)
+    async with by_hand.holding(bee, parallel=3) as (worker, job):
         await by_hand.deliver("i", "t")
         await by_hand.in_step()
         accepting = asyncio.create_task(job.accept())
@@ -268,10 +247,7 @@ async def test_an_accept_without_an_answer_is_repeated_with_its_token(
 ) -> None:
     """By the token the service knows that it is already done, and answers the same."""
     XEP_0254.of(bee).timeout_s = 0.2
-    async with by_hand.worker(bee) as worker:
-        await by_hand.subscribe()
-        await by_hand.deliver("i", "t")
-        job = await anext(worker)
+    async with by_hand.holding(bee) as (_, job):
         accepting = asyncio.create_task(job.accept())
         first = await by_hand.asked("retract")
         # An event about our own retract decides nothing; the answer does.
@@ -289,10 +265,7 @@ async def test_an_accept_is_repeated_at_once_when_the_item_is_sent_again(
     bee: ClientXMPP, by_hand: ByHand
 ) -> None:
     """The service has restarted and does not know of it; meanwhile the lock runs."""
-    async with by_hand.worker(bee) as worker:
-        await by_hand.subscribe()
-        await by_hand.deliver("i", "t")
-        job = await anext(worker)
+    async with by_hand.holding(bee) as (_, job):
         accepting = asyncio.create_task(job.accept())
         await by_hand.asked("retract")
         clock = asyncio.get_running_loop().time
@@ -308,10 +281,7 @@ async def test_an_item_that_is_sent_again_twice_at_once_takes_nothing_with_it(
     bee: ClientXMPP, by_hand: ByHand
 ) -> None:
     """No other worker gets the other items of the second event while their locks last."""
-    async with by_hand.worker(bee, parallel=2) as worker:
-        await by_hand.subscribe()
-        await by_hand.deliver("i", "t")
-        job = await anext(worker)
+    async with by_hand.holding(bee, parallel=2) as (worker, job):
         accepting = asyncio.create_task(job.accept())
         await by_hand.asked("retract")
         again = DeliveredItem(item_id="i", token=job.token)
@@ -333,10 +303,7 @@ async def test_what_a_server_says_in_the_place_of_the_service_loses_no_job(
     bee: ClientXMPP, by_hand: ByHand, condition: str, by: str
 ) -> None:
     """The service is restarting; it has the item and the lock."""
-    async with by_hand.worker(bee, lock_timeout_s=0.9) as worker:
-        await by_hand.subscribe()
-        await by_hand.deliver("i", "t")
-        job = await anext(worker)
+    async with by_hand.holding(bee, lock_timeout_s=0.9) as (_, job):
         await by_hand.refuse(await by_hand.asked("extend"), condition, "auth", by=by)
         await by_hand.extended(await by_hand.asked("extend"), NEVER_S)
         accepting = asyncio.create_task(job.accept())
@@ -358,10 +325,7 @@ async def test_an_accept_that_is_refused_loses_the_job_at_once(
     bee: ClientXMPP, by_hand: ByHand, condition: str, type_: str
 ) -> None:
     """Its effects must be dropped; a repeat does not help, whatever the error type."""
-    async with by_hand.worker(bee) as worker:
-        await by_hand.subscribe()
-        await by_hand.deliver("i", "t")
-        job = await anext(worker)
+    async with by_hand.holding(bee) as (_, job):
         accepting = asyncio.create_task(job.accept())
         await by_hand.refuse(await by_hand.asked("retract"), condition, type_)
         with pytest.raises(JobLost) as caught:
@@ -377,10 +341,7 @@ async def test_an_accept_that_is_never_answered_is_in_doubt_at_the_end(
     """A worker cannot wait for ever, and must not claim what it does not know."""
     XEP_0254.of(bee).timeout_s = 0.1
     monkeypatch.setattr(leases, "_SETTLE_S_MIN", 0.2)
-    async with by_hand.worker(bee, lock_timeout_s=0.3) as worker:
-        await by_hand.subscribe()
-        await by_hand.deliver("i", "t")
-        job = await anext(worker)
+    async with by_hand.holding(bee, lock_timeout_s=0.3) as (_, job):
         with pytest.raises(JobLost, match="may have been accepted") as caught:
             await job.accept()
         assert caught.value.condition is None
@@ -391,10 +352,7 @@ async def test_an_accept_goes_on_when_who_waits_for_it_is_cancelled(
     bee: ClientXMPP, by_hand: ByHand
 ) -> None:
     """It is already sent; the caller can wait again for its result."""
-    async with by_hand.worker(bee) as worker:
-        await by_hand.subscribe()
-        await by_hand.deliver("i", "t")
-        job = await anext(worker)
+    async with by_hand.holding(bee) as (_, job):
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(job.accept(), 0.05)
         request = await by_hand.asked("retract")
@@ -464,10 +422,7 @@ async def test_an_item_that_comes_anew_before_its_release_is_answered_was_releas
 
     Nothing was lost, and there are two separate jobs.
     """
-    async with by_hand.worker(bee, parallel=2) as worker:
-        await by_hand.subscribe()
-        await by_hand.deliver("i", "t")
-        job = await anext(worker)
+    async with by_hand.holding(bee, parallel=2) as (worker, job):
         releasing = asyncio.ensure_future(job.release())
         request = await by_hand.asked("unlock")
         await by_hand.deliver("i", "anew")

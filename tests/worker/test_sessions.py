@@ -253,10 +253,7 @@ async def test_a_later_refusal_does_not_end_the_worker(
     bee: ClientXMPP, by_hand: ByHand
 ) -> None:
     """A queue can be deleted and created again; meanwhile running jobs go on."""
-    async with by_hand.worker(bee) as worker:
-        await by_hand.subscribe()
-        await by_hand.deliver("i", "t")
-        job = await anext(worker)
+    async with by_hand.holding(bee) as (worker, job):
         await by_hand.event(f"<delete node='{NODE}'/>")
         await job.lost.wait()
         await by_hand.component.expect(stanza("presence"))
