@@ -1,1 +1,1 @@
-"""A message, acknowledged or assured: both sides of it, and who may send how many."""
+"""A message, acknowledged or assured: its sender, its receiver, windows and limits."""

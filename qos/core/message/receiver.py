@@ -1,6 +1,6 @@
-"""One step of a message at its receiver: what becomes of it, and the effects.
+"""One step of a message at its receiver: its next state, and the effects.
 
-Where it goes, and why the order of the effects is what it is, says `receiver_table`.
+`receiver_table` has the transitions, and explains the order of the effects.
 """
 
 from __future__ import annotations
@@ -35,26 +35,25 @@ from qos.core.strings import bare
 
 __all__ = ["NOT_NOW", "key_of", "step"]
 
-#: Nobody takes the message now. RFC 6120 §8.3.3.22: the recipient was not expecting the
-#: request at this time. No server says so of a peer that is away: to the sender it is
-#: certain that this attempt was not taken.
+#: No taker for the message now. RFC 6120 §8.3.3.22: the recipient was not expecting the
+#: request at this time. No server sends this for an absent peer, so the sender knows
+#: for certain that this attempt was not taken.
 NOT_NOW = Answer("error", "", "unexpected-request", "wait")
 
-#: Separates the parts of a key; XML 1.0 §2.2 permits it in none of them.
+#: Separates the parts of a key; XML 1.0 §2.2 allows it in none of them.
 _SEPARATOR = "\x1f"
 
 _S, _I = IncomingState, ReceiverInput
 
 
 def key_of(request: Request, token: str = "") -> str:
-    """What makes a message this one and no other.
+    """The key that identifies a message.
 
-    With the sender's mark its account and its store, so that a device that
-    comes back under another resource is the same sender. Without, the full JID
-    (the text, Message IDs), and nothing looser: two resources that both count
-    from 1 are two senders. At level acknowledged nothing makes two requests
-    one: a peer that counts its iq ids from 1 after each start would lose
-    messages.
+    With the sender's mark the key has its account and its store, so a device that
+    returns under another resource is the same sender. Without the mark it has the full
+    JID (proto-XEP, Message IDs) and nothing looser: two resources that both count from
+    1 are two senders. At level acknowledged two requests never have the same key: a
+    peer that counts its iq ids from 1 after each start would lose messages.
     """
     if request.kind == "acknowledged":
         return _SEPARATOR.join(("a", token))
@@ -65,7 +64,7 @@ def key_of(request: Request, token: str = "") -> str:
     return _SEPARATOR.join(("u", request.source, request.msg_id))
 
 
-#: What becomes of the message, and the effects, in this order.
+#: The new record, and the effects in this order.
 _Outcome: TypeAlias = tuple[Incoming | None, tuple[Effect, ...]]
 
 
@@ -75,20 +74,21 @@ def step(
     at: At,
     request: Request | None = None,
 ) -> tuple[Incoming | None, tuple[Effect, ...]]:
-    """Take a message one step further, to where TRANSITIONS says.
+    """Take a message one step further, to the state that TRANSITIONS gives.
 
     Args:
         record: the message under this key; None: there is none.
-        input_: what happened.
+        input_: the input.
         at: the circumstances.
-        request: the request that is to be answered. For IN_HAND, HANDED_OVER,
-            NOT_TAKEN, REJECTED and CONSUMED the one that released the message: None
-            after a restart, when the message was handed over again, and at level
-            acknowledged when IN_HAND has answered it.
+        request: the request to be answered. For IN_HAND, HANDED_OVER, NOT_TAKEN,
+            REJECTED and
+            CONSUMED: the one that released the message. None after a restart, when the
+                message was handed over again, and at level acknowledged when IN_HAND
+                has answered it.
 
     Returns:
-        The new record, or None when nothing is left of it, and the effects, to
-        be performed in this order.
+        The new record, or None when nothing is left of it, and the effects, to be
+        performed in this order.
     """
     input_ = classify(record, input_, at, request)
     state = record.state if record else _S.ABSENT
@@ -191,7 +191,8 @@ def _unknown(
 ) -> _Outcome:
     report = Report("", f"deliver for msgId {request.msg_id!r}, which is not held")
     if record is None and not request.hold:
-        # The text acknowledges it: it may have been delivered and removed.
+        # The proto-XEP acknowledges it: the message may have been delivered and
+        # removed.
         return record, (Answer("result"), report)
     error = Answer("error", request.hold, "item-not-found", "cancel")
     return record, (error, report)
@@ -316,7 +317,7 @@ def _rejection(record: Incoming, request: Request) -> Answer:
     )
 
 
-# -- what an operator, and time, want --------------------------------------
+# -- operators and time ----------------------------------------------------
 
 
 def _release(
@@ -342,7 +343,7 @@ def _forget(
 
 
 def _ended(record: Incoming, after: IncomingState, at: At) -> Incoming:
-    """A memory of it."""
+    """The tombstone of the message."""
     return replace(record, state=after, payload="", changed_at=at.now)
 
 

@@ -11,9 +11,9 @@
       │                                    │   ABSENT ◀── FORGET ───┘
       └──────────── ACKNOWLEDGED ──────────┘
 
-DONE and EXPIRED are memories (tombstones): the payload is gone. So is REJECTED, which
-RELEASING leads to where the application takes the message and rejects it. Where a consumer takes
-the message, its handler may fail::
+DONE and EXPIRED are tombstones: the payload is gone. So is REJECTED, which follows
+RELEASING if the application takes the message and rejects it. If a consumer takes the
+message, its handler may fail::
 
             FAILED_TOO_OFTEN            RELEASE
     RELEASING ─────────────────▶ PARKED ────────▶ RELEASING
@@ -23,39 +23,40 @@ the message, its handler may fail::
       ▼                          DROPPED ─── FORGET ──▶ ABSENT
     DONE
 
-While the consumer is at work `deliver` waits for its answer; while the message is
-PARKED, `deliver` is told to come again. DROPPED is a memory as well: the sender is told
-that the message is not held, and if it offers it again, that it is not wanted.
+While the consumer works, `deliver` waits for its answer. While the message is PARKED,
+`deliver` is answered with "try again". DROPPED is a tombstone as well: the sender is
+told that the message is not held, and if it offers the message again, that it is
+refused.
 
-The crash argument. What an answer says is on disk before it is sent:
+The crash argument. What an answer says is on disk before the answer is sent:
 
-- HELD is on disk before `received`. A sender that has seen `received` will
-  never send the message again, only `deliver`.
-- RELEASING is on disk before the hand-over. After a restart each such message
-  is handed over again, marked redelivered: the application may have acted, and
-  only it can know.
-- The result follows the hand-over. DONE is written after it, and before
-  anything later about that key: a process that dies between has RELEASING on
-  disk, hands over again with the mark, and answers the repeated `deliver`.
-- No taker, no confirmation. If nobody takes an assured message it is HELD again,
-  without the mark, and the sender is told to come again. That error is sent before
-  HELD is on disk: a process that dies between has RELEASING on disk and hands the
-  message over again, with the mark, which is more than it has to do.
-- At level acknowledged the result follows the moment at which somebody has the message
-  in hand. A process that dies before has RELEASING on disk and has told nobody: it
-  hands the message over again, and its sender repeats it. If nobody takes it, the error
-  says that it has not arrived, so the record is gone from the disk first.
-- What is handed over again after a restart, or by an operator, has a sender who may not
-  ask for it any more. If nobody takes it, it stays RELEASING, and is handed over again
-  until somebody does.
-- REJECTED is on disk before the sender is told: a process that dies before has RELEASING
-  on disk, hands over again with the mark, and the application decides anew. What it
-  rejects then it may have accepted the first time, and the answer says so.
-- With a consumer DONE comes first, in one commit with what its handler has written: a
-  process that dies before has done nothing, one that dies after it has DONE, and
-  answers the repeated `deliver`. The count of hand-overs is on disk before each, so
-  that a message which kills its process is parked in the end; and not before its turn
-  has come, so that those behind it are not parked with it.
+- HELD is on disk before `received`. A sender that has seen `received` will never send
+  the message again, only `deliver`.
+- RELEASING is on disk before the hand-over. After a restart each such message is handed
+  over again, marked redelivered: the application may have acted, and only it can know.
+- The result follows the hand-over. DONE is written after the result, and before any
+  later step of that key. If the process dies in between, RELEASING is on disk: the
+  message is handed over again with the mark, and the repeated `deliver` is answered.
+- Without a taker there is no confirmation. If nobody takes an assured message it is
+  HELD again, without the mark, and the sender is told to try again. That error is sent
+  before HELD is on disk. If the process dies in between, RELEASING is on disk, and the
+  message is handed over again with the mark, which is more than necessary.
+- At level acknowledged the result is sent at the moment when somebody has the message
+  in hand. If the process dies before, RELEASING is on disk and no answer was sent: the
+  message is handed over again, and its sender repeats it. If nobody takes it, the error
+  says that it has not arrived; so the record is first removed from the disk.
+- The sender of a message that is handed over again, after a restart or by an operator,
+  may not ask for it any more. If nobody takes the message, it stays RELEASING, and is
+  handed over again until somebody does.
+- REJECTED is on disk before the sender is told. If the process dies before, RELEASING
+  is on disk: the message is handed over again with the mark, and the application
+  decides again. It may reject a message that it accepted the first time, and the answer
+  says so.
+- With a consumer DONE comes first, in one commit with the writes of its handler. If the
+  process dies before, the handler has done nothing; if it dies afterwards, DONE is on
+  disk, and the repeated `deliver` is answered. The count of hand-overs is on disk
+  before each one, so that a message that kills its process is parked in the end. It is
+  not counted before its turn has come, so that later messages are not parked with it.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ __all__ = ["TRANSITIONS", "At", "ReceiverInput", "Request", "classify", "is_drop
 class ReceiverInput(enum.Enum):
     """The inputs of a message at its receiver.
 
-    Some of these depend on the circumstances: `classify` makes another one of them.
+    For some of these `classify` decides by the circumstances, and returns another one.
     """
 
     ACKNOWLEDGED = "acknowledged"
@@ -81,57 +82,60 @@ class ReceiverInput(enum.Enum):
     DELIVER = "deliver"
     #: A request about a message that is being handed over.
     BUSY = "busy"
-    #: `assured` of a message that is known already.
+    #: `assured` for a message that is already known.
     REPEATED = "repeated"
-    #: `assured` that has waited, so that its payload is gone, of a message that is not held.
+    #: `assured` that has waited, and so has lost its payload, for a message that is not
+    #: held.
     SEND_AGAIN = "send again"
-    #: A request to hold a message that trust, a quota or an operator is against.
+    #: A request to hold a message that trust, a quota or an operator forbids.
     REFUSED = "refused"
-    #: `deliver` of a message that is not held, or under another hold.
+    #: `deliver` for a message that is not held, or is held under another token.
     UNKNOWN = "unknown"
-    #: Somebody has the message in hand, and will say when it is taken.
+    #: Somebody has the message in hand, and will report when it is taken.
     IN_HAND = "in hand"
     #: Somebody has taken the message.
     HANDED_OVER = "handed over"
-    #: The same, and its sender has sent no mark: nothing is kept of it.
+    #: The same for a sender without a mark: no tombstone is kept.
     HANDED_OVER_UNMARKED = "handed over, unmarked"
-    #: The message was handed over, and nobody has taken it.
+    #: The message was handed over, but nobody has taken it.
     NOT_TAKEN = "not taken"
     #: The same at level acknowledged.
     NOT_TAKEN_ACKNOWLEDGED = "not taken, acknowledged"
-    #: The same where no request waits for an answer, as after a restart.
+    #: The same when no request waits for an answer, as after a restart.
     NOT_TAKEN_UNASKED = "not taken, unasked"
-    #: It is its turn to be handed to its consumer, perhaps again.
+    #: The message's turn at its consumer has come, perhaps again.
     CONSUME = "consume"
-    #: The consumer has it: what it did, and that it did, is to be on disk at once.
+    #: The consumer has succeeded: its writes and the end of the message go to disk
+    #: together.
     CONSUMED = "consumed"
-    #: The same, and its sender has sent no mark: nothing is kept of it.
+    #: The same for a sender without a mark: no tombstone is kept.
     CONSUMED_UNMARKED = "consumed, unmarked"
-    #: The application has it, and rejects it for good.
+    #: The application got the message, and rejects it for good.
     REJECTED = "rejected"
     #: The consumer's handler failed.
     FAILED = "failed"
-    #: The consumer has had it as often as it may.
+    #: The consumer has had the message as often as allowed.
     FAILED_TOO_OFTEN = "failed too often"
     #: An operator wants a parked message handed over again.
     RELEASE = "release"
-    #: An operator wants a held or parked message gone.
+    #: An operator drops a held or parked message.
     DROP = "drop"
-    #: The process has started again; or the message is not for the consumer any more
-    #: that failed; or nobody has taken it after a restart, and it is time to try again.
+    #: The process has started again; or the consumer that failed does not take the
+    #: message any more; or nobody has taken it after a restart, and it is time to try
+    #: again.
     RESTART = "restart"
-    #: It was held for as long as it may be.
+    #: The message was held for the longest allowed time.
     EXPIRE = "expire"
-    #: It was remembered for as long as it may be.
+    #: The tombstone was kept for the longest allowed time.
     FORGET = "forget"
 
 
 _S, _I = IncomingState, ReceiverInput
 
-#: Where a request asks about a message that nobody is at work with.
+#: The states in which a request concerns a message that nobody is handling.
 _SETTLED = [state for state in IncomingState if state is not _S.RELEASING]
 
-#: Where each input leads, as `classify` has it. What is missing has no effect.
+#: The transitions of the inputs that `classify` returns. A missing pair has no effect.
 TRANSITIONS: dict[tuple[IncomingState, ReceiverInput], IncomingState] = {
     (_S.ABSENT, _I.ACKNOWLEDGED): _S.RELEASING,
     (_S.ABSENT, _I.ASSURED): _S.HELD,
@@ -182,7 +186,7 @@ class Request:
     Attributes:
         kind: the element's name.
         iq_id: the id of the iq, for the answer.
-        source: the full JID it came from, as the server stamped it.
+        source: the full JID of its sender, as the server set it.
         to: the JID it was addressed to.
         namespace: of the element; the answer's namespace.
         msg_id: msgId ('' at level acknowledged).
@@ -205,27 +209,27 @@ class Request:
     hold: str = ""
 
     def waiting(self) -> Request:
-        """The request as it is kept while its message is at work: without its payload.
+        """The request, kept without its payload while its message is being handled.
 
-        What is said of the message by then answers it in nearly all cases. Where the
-        message would have to be held anew, its sender is told to send it again.
+        The later state of the message answers it in nearly all cases. If the message
+        would have to be held again, its sender is told to send it again.
         """
         return dataclasses.replace(self, payload="") if self.payload else self
 
 
 class At(NamedTuple):
-    """The circumstances of a step, beside the record and the input.
+    """The circumstances of a step, besides the record and the input.
 
     Attributes:
-        now: the time, seconds.
-        token: a fresh random token: the hold of a message that gets held, and
-            what makes the key of one at level acknowledged.
-        trusted: whether the sender is.
+        now: the time, in seconds.
+        token: a new random token: the hold of a message that gets held, and the unique
+            part of the key at level acknowledged.
+        trusted: whether the sender is trusted.
         why: the reason of that, for the log.
         exceeded: the quota that one more message of this size would exceed.
         written: whether level acknowledged is written before it is answered.
-        handovers_max: to the consumer of this message.
-        retry_at: when to hand over again what has failed, or was not taken, now.
+        handovers_max: the most hand-overs to the consumer of this message.
+        retry_at: when to repeat a hand-over that has failed, or was not taken, now.
         rejection: for REJECTED.
     """
 
@@ -246,7 +250,10 @@ def classify(
     at: At,
     request: Request | None = None,
 ) -> ReceiverInput:
-    """What an input is for this message, under these circumstances; see `step`."""
+    """The input as it counts for this message in these circumstances.
+
+    See `step`.
+    """
     if input_ in _REQUESTS:
         assert request is not None
         return _classify_request(record, request, at)
@@ -265,8 +272,8 @@ def classify(
 
 _REQUESTS = frozenset({_I.ACKNOWLEDGED, _I.ASSURED, _I.DELIVER})
 
-#: Without a mark nobody can ask for it again. Nor can who has sent it be told that it is
-#: rejected: by the text an answer means delivery.
+#: Without a mark no sender can ask for it again. Nor can such a sender be told of a
+#: rejection: in the proto-XEP an answer means delivery.
 _UNMARKED = {
     _I.HANDED_OVER: _I.HANDED_OVER_UNMARKED,
     _I.REJECTED: _I.HANDED_OVER_UNMARKED,
@@ -278,7 +285,7 @@ def _classify_request(
     record: Incoming | None, request: Request, at: At
 ) -> ReceiverInput:
     if request.kind == "acknowledged":
-        # Unwritten it is gone before the next one can come: nothing to count.
+        # An unwritten message is gone before the next one can come: it is not counted.
         exceeded = at.exceeded and at.written
         return _I.ACKNOWLEDGED if at.trusted and not exceeded else _I.REFUSED
     state = record.state if record else _S.ABSENT
@@ -286,7 +293,7 @@ def _classify_request(
         return _I.BUSY
     if request.kind == "deliver":
         if record is not None and request.hold not in {"", record.hold}:
-            return _I.UNKNOWN  # a hold that we lost, or somebody's guess
+            return _I.UNKNOWN  # a hold that we lost, or a guess
         return _I.DELIVER if (state, _I.DELIVER) in TRANSITIONS else _I.UNKNOWN
     if not at.trusted:
         return _I.REFUSED
@@ -300,5 +307,5 @@ def _classify_request(
 
 
 def is_dropped(record: Incoming | None) -> bool:
-    """Whether an operator has dropped it, and its sender can be told apart by a mark."""
+    """Whether an operator has dropped it, and a mark allows to tell the sender."""
     return record is not None and record.state is _S.DROPPED and bool(record.mark)

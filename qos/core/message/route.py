@@ -1,4 +1,4 @@
-"""The address of an attempt: a pure choice among known resources."""
+"""The address of an attempt: a pure choice among the known resources."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Resource:
 
 
 def namespace_for(features: AbstractSet[str], order: Sequence[str]) -> str | None:
-    """The first namespace of the order that the features list."""
+    """The first namespace in the order that the features contain."""
     return next((namespace for namespace in order if namespace in features), None)
 
 
@@ -38,10 +38,10 @@ def to_jid(
     *,
     absent: bool = False,
 ) -> Route:
-    """How to address a JID that is given: always possible.
+    """The route to a given JID, which always exists.
 
-    Without an answer to disco#info, or with one that lists no QoS, by the first
-    namespace of all: the peer may support it and not say so.
+    Without an answer to disco#info, or with one without QoS, the first of all
+    namespaces is used: the peer may support it and not say so.
     """
     namespace = record.namespace or namespace_for(features, order) or NAMESPACES[0]
     return Route(record.to, namespace, MARKS_NAMESPACE in features, absent)
@@ -52,9 +52,10 @@ def choose(
 ) -> Route | None:
     """The resource of a bare JID that gets the next attempt, or None.
 
-    The one that gave `received` first, then those that have not said that they
-    do not hold it, then the highest priority. In the second step another resource may only be asked if a hold makes its answer
-    unmistakable, and if it knows what a hold is.
+    First comes the resource that sent `received`, then those that have not said that
+    they do not hold the message, then the highest priority. In the second step another
+    resource may be asked only if a hold makes its answer unambiguous, and if it knows
+    holds.
     """
     candidates = []
     for resource in resources:

@@ -1,4 +1,4 @@
-"""Which ended messages are still remembered, and which must go."""
+"""Tombstones: the ended messages that are still remembered, within limits."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from qos.core.strings import bare
 
 __all__ = ["Tombstones"]
 
-#: An account may fill this part of the whole, so that one that sends a lot does
-#: not make us forget what others sent.
+#: One account may fill this part of the total, so that an account that sends a lot does
+#: not make us forget the messages of others.
 _ACCOUNT_SHARE = 2
 
 
 class Tombstones:
-    """The memory of ended messages, bounded in number and in time.
+    """The tombstones, limited in number and in time.
 
-    What is forgotten too early makes its sender's message *in doubt*, never a
-    false *delivered*.
+    A tombstone that is forgotten too early makes its sender's message *in doubt*, never
+    a false *delivered*.
     """
 
     def __init__(self, *, count_max: int, ttl_s: float) -> None:
@@ -32,11 +32,14 @@ class Tombstones:
         return len(self._all)
 
     def get(self, key: str) -> Incoming | None:
-        """The memory under a key."""
+        """The tombstone under a key."""
         return self._all.get(key)
 
     def add(self, record: Incoming) -> list[Incoming]:
-        """Remember a record that has just ended; returns what must be forgotten."""
+        """Remember a record that has just ended.
+
+        Returns the records to be forgotten.
+        """
         account = self._accounts.setdefault(bare(record.source), OrderedDict())
         self._all[record.key] = record
         account[record.key] = None
@@ -59,7 +62,7 @@ class Tombstones:
             del self._accounts[bare(record.source)]
 
     def outlived(self, now: float) -> list[Incoming]:
-        """Forget, and return, all that have been remembered for their time."""
+        """Forget, and return, all tombstones whose time is over."""
         old = []
         for record in self._all.values():
             if record.changed_at + self._ttl_s > now:
@@ -70,6 +73,6 @@ class Tombstones:
         return old
 
     def next_at(self) -> float | None:
-        """When the next one will have outlived its time."""
+        """The time at which the next one is over."""
         oldest = next(iter(self._all.values()), None)
         return None if oldest is None else oldest.changed_at + self._ttl_s

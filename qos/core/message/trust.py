@@ -1,4 +1,4 @@
-"""Trust: a pure decision, from given facts, on whose messages are held."""
+"""Trust: a pure decision, from given facts, about whose messages are held."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from qos.errors import InvalidArgument
 
 __all__ = ["TrustPolicy", "Trusted"]
 
-#: RFC 6121 §2.1.2.5: any of these was agreed to by the user of one end.
+#: RFC 6121 §2.1.2.5: the user at one end has agreed to each of these.
 _SUBSCRIBED = frozenset({"both", "from", "to"})
 
 
-#: RFC 7622 §3.3: none of these stands in the local part of a JID.
+#: RFC 7622 §3.3: characters that the local part of a JID cannot have.
 _NOT_IN_LOCAL_PART = frozenset("\"&'/:<>@")
 
 _ALLOWED = (
@@ -26,22 +26,22 @@ _ALLOWED = (
 
 @dataclass(frozen=True, slots=True)
 class TrustPolicy:
-    """Everybody, the contacts of the roster, or an allow list of JIDs.
+    """All accounts, the contacts of the roster, or an allow list of JIDs.
 
-    A bare JID in the list stands for all its resources. An empty list trusts nobody but
-    the own account.
+    A bare JID in the list stands for all its resources. With an empty list only our own
+    account is trusted.
     """
 
     rule: Literal["all", "roster"] | frozenset[str] = "roster"
 
     @classmethod
     def parse(cls, value: str | Collection[str]) -> TrustPolicy:
-        """Read what users write.
+        """Read a policy in the form that users write.
 
         Args:
             value: `roster`, `all` or `nobody`; or JIDs, as `JID,JID…` or as a
-                collection. A JID has an `@`, or is a domain that has a dot or is
-                `localhost`: a misspelt word must not be taken for a domain.
+                collection. A JID has an `@`, or is a domain with a dot or `localhost`:
+                a misspelt word must not be taken for a domain.
 
         Raises:
             InvalidArgument: the value is none of these.
@@ -62,7 +62,7 @@ class TrustPolicy:
 
     @property
     def needs_roster(self) -> bool:
-        """Whether nothing can be decided before the roster is known."""
+        """Whether a decision needs the roster."""
         return self.rule == "roster"
 
 
@@ -93,10 +93,10 @@ class Trusted:
         Args:
             policy: the rule.
             sender: the full JID.
-            own: the own JID; other resources of it are trusted.
+            own: our own JID; its other resources are trusted.
             subscription: the sender's subscription in the roster, or 'none'.
-            occupant: the JID is that of an occupant of a room. The text names
-                them first among those not to be trusted: anyone can enter.
+            occupant: the JID is that of an occupant of a room. The proto-XEP names
+                these first among those not to be trusted: anybody can enter a room.
         """
         account = bare(sender)
         if occupant:
@@ -123,7 +123,7 @@ def _entry(entry: object) -> str:
 
 
 def _is_jid(text: str) -> bool:
-    """Whether the text is a JID and no misspelt word; see TrustPolicy.parse."""
+    """Whether the text is a JID and not a misspelt word; see TrustPolicy.parse."""
     account, slash, resource = text.partition("/")
     local, at, domain = account.rpartition("@")
     if any(sign.isspace() for sign in account) or bool(slash) != bool(resource):
@@ -136,9 +136,10 @@ def _is_jid(text: str) -> bool:
 
 
 def _folded(jid: str) -> str:
-    """Accounts compare without regard to case, resources with (RFC 7622 §3).
+    """A JID in a form in which equal JIDs are equal texts.
 
-    And without a dot at the end of the domain (§3.2).
+    Accounts compare without regard to case, resources with regard to it (RFC 7622 §3).
+    A dot at the end of the domain is dropped (§3.2).
     """
     account, slash, resource = jid.partition("/")
     return account.lower().removesuffix(".") + slash + resource
