@@ -23,6 +23,8 @@ extensions = [
 exclude_patterns = ["_ext", "code"]
 
 html_theme = "furo"
+html_static_path = ["_static"]
+html_css_files = ["guide.css"]
 html_title = f"xmpp-qos {__version__}"
 html_copy_source = False
 html_show_sphinx = False

@@ -17,5 +17,5 @@ async def handle(job: Job) -> None:  # accepted on return, failed on an exceptio
 
 async def work(client: ClientXMPP) -> None:
     worker = Worker(client, "queue.example.org", "orders", parallel=8)
-    worker.install_signal_handlers()  # SIGTERM, Ctrl-C: finish what runs, give back the rest
+    worker.install_signal_handlers()  # SIGTERM: end what runs, give back the rest
     await worker.run(handle)  # 8 items at a time
