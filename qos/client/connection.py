@@ -1,4 +1,4 @@
-"""A session with the plugin xep_qos in it, which tells the account's contacts of itself."""
+"""A session with the plugin xep_qos, which sends presence to its contacts."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from xep_qos import XEP_QOS
 
 __all__ = ["Connection"]
 
-#: For the roster, before going on without one.
+#: Seconds to wait for the roster; then the session continues without it.
 _ROSTER_TIMEOUT_S = 30.0
 
-#: RFC 6121 §4.7.2.3: keeps away what is meant for any resource of the account.
+#: RFC 6121 §4.7.2.3: a negative priority keeps away messages to the bare JID.
 _PRIORITY_SENDER = -1
 
 
@@ -47,7 +47,7 @@ class Connection(AccountSession):
         Args:
             login: the account.
             options: those of the plugin; see `xep_qos.settings.Settings`.
-            receives: there is somebody to hand messages to: the option of that name.
+            receives: messages are handed over to the program: the option of that name.
             quiet: do not log when the connection is lost and made again.
 
         Raises:
@@ -56,7 +56,7 @@ class Connection(AccountSession):
         self._options = {**options, "receives": receives}
         self._receives = receives
         self.announced = asyncio.Event()
-        #: In this session of the server's, which may be resumed.
+        #: In this session of the server, which may be resumed.
         self._presence_sent = False
         super().__init__(login, quiet=quiet)
 
@@ -87,7 +87,7 @@ class Connection(AccountSession):
         super()._disconnected(reason)
 
     async def _announce(self) -> None:
-        """RFC 6121 §2.2: first the roster, then the presence."""
+        """Fetch the roster, and then send presence (RFC 6121 §2.2)."""
         try:
             await self.client.get_roster(timeout=_ROSTER_TIMEOUT_S)
         except XMPPError as error:

@@ -1,4 +1,4 @@
-"""The store in a folder, one file a message, for whoever wants to look into it.
+"""The store in a folder, one file for each message, for users who want to look into it.
 
 The folder itself is locked (flock) while the store is open::
 
@@ -7,15 +7,15 @@ The folder itself is locked (flock) while the store is open::
       remembered.json         the named values
       outgoing/00…042.json    a message of the outbox, by its seq
       outgoing/last-00…041    the largest seq so far, when its message has ended
-      ended/00…041.json       how a message of the outbox has ended, by its seq
+      ended/00…041.json       the end of a message of the outbox, by its seq
       incoming/<hash>.json    a received message, by the SHA-256 of its key
       commit.json             changes that are decided and not all made
 
-How several files change together, and what a process that dies leaves: see
-`qos.stores.files_folder`.
+`qos.stores.files_folder` tells how several files change together, and which files are
+left when a process dies.
 
-Files whose names are not like the above are left alone. One that is named so and
-cannot be read as such is damage; the error names it.
+Files with other names are left alone. A file with such a name that cannot be read as
+such is damage; the error names it.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ _Record = TypeVar("_Record", Outgoing, Incoming, Ended)
 
 
 class FilesStore(DurableStore[Contents, Change]):
-    """`files:DIR`. Memory holds the ids of the messages, the folder the rest.
+    """`files:DIR`. Memory has the ids of the messages, the folder everything else.
 
     For some thousand messages; `sqlite:` takes more, and is several times faster.
     """
@@ -83,7 +83,7 @@ class FilesStore(DurableStore[Contents, Change]):
         self._folder.clear()
 
     def transaction(self) -> None:
-        """See Store: there is none."""
+        """None: this store has no transactions. See Store."""
 
     # -- reading -----------------------------------------------------------
 
@@ -126,7 +126,7 @@ class FilesStore(DurableStore[Contents, Change]):
         return (record for record in found if record is not None)
 
     def _queued(self, seqs: Iterable[int]) -> Iterator[Outgoing]:
-        # A file may be ahead of the index, by the commit that is under way.
+        # During a commit, a file may be ahead of the index.
         for seq in seqs:
             try:
                 record = next(self._outgoing([seq]), None)
@@ -204,7 +204,7 @@ class FilesStore(DurableStore[Contents, Change]):
         except NotADirectoryError:
             raise StoreDamaged(self.url, "is not a folder") from None
         if _ABOUT not in names:
-            # Nothing, or what a process left that died while it made the store.
+            # Nothing, or the remains of a process that died while it created the store.
             ours = {_ABOUT + TEMPORARY, *_FOLDERS}
             if names - ours or any(map(self._folder.names, names & set(_FOLDERS))):
                 raise StoreDamaged(self.url, f"has files, but no {_ABOUT}")
@@ -227,7 +227,7 @@ class FilesStore(DurableStore[Contents, Change]):
         if not self._locks:
             self._path.mkdir(mode=0o700, exist_ok=True)
             self._lock_data()
-            self._recognize()  # somebody else may have made it meanwhile
+            self._recognize()  # another process may have created it meanwhile
         for folder in ("", *_FOLDERS):
             place = self._path / folder
             place.mkdir(mode=0o700, exist_ok=True)
@@ -235,8 +235,8 @@ class FilesStore(DurableStore[Contents, Change]):
         if not (self._path / _ABOUT).exists():
             self._create()
         self._recover()
-        # What a killed process has left unsynced: whoever opens the store acts on what it
-        # shows, and may write nothing before.
+        # Sync the writes of a killed process: a program acts on the contents shown, and
+        # may write nothing before.
         for folder in (*_FOLDERS, ""):
             sync(self._path / folder)
         sync(self._path.parent)
@@ -245,7 +245,10 @@ class FilesStore(DurableStore[Contents, Change]):
         return contents
 
     def _check_folder(self, place: Path) -> None:
-        """Raise unless it can be written, and nobody else could put links into it."""
+        """Raise unless we can write the folder, and nobody else can.
+
+        Others could put links into it.
+        """
         status = place.lstat()
         if not stat.S_ISDIR(status.st_mode):
             raise StoreDamaged(self.url, f"{place} is not a folder")
@@ -268,7 +271,7 @@ class FilesStore(DurableStore[Contents, Change]):
         sync(self._path.parent)
 
     def _recover(self) -> None:
-        """Make what was decided, and clear away what was not."""
+        """Make the decided moves, and remove everything that was not decided."""
         try:
             self._folder.recover()
         except (FileNotFoundError, TypeError, ValueError) as error:
@@ -323,7 +326,8 @@ class FilesStore(DurableStore[Contents, Change]):
         self._clear()
         moves: list[Move] = []
         with suppress(FileNotFoundError):
-            # What is decided counts, whether the process that has it open has made it.
+            # Decided moves count, whether the process that has the store open has made
+            # them or not.
             moves = self._folder.read_decided()
         there = {
             f"{each}/{name}" for each in _FOLDERS for name in self._folder.names(each)

@@ -1,12 +1,13 @@
 """A folder in which several files change together: all of them, or none.
 
 Every file is written under a temporary name, synced, and renamed into place; then the
-folder is synced. One change is one rename or one removal, so it is all or none by itself.
-Of several, all files are made under their temporary names first, and `commit.json` lists
-the renames and removals: before it is in place none of them is made, and from then on
-all will be, if need be when the folder is opened again.
+folder is synced. A single change is one rename or one removal, so it is all or none by
+itself. For several changes, all files are first made under their temporary names, and
+`commit.json` lists the renames and removals. Before it is in place, none of them is
+made; from then on all will be made, if necessary when the folder is opened again.
 
-Knows no messages. What is read must not follow links: another user may have put them.
+This module knows nothing of messages. Reading must not follow links, which another user
+may have put there.
 """
 
 from __future__ import annotations
@@ -30,55 +31,56 @@ __all__ = ["COMMIT", "AtomicFolder", "Uncancelled"]
 
 COMMIT = "commit.json"
 
-#: Files written at a time. The disk confirms several in not much more than the
-#: time of one: 64 files of 1.5 kB took 22 ms one by one, 8 ms by eight.
+#: The number of files written at a time. The disk confirms several in little more than
+#: the time of one: 64 files of 1.5 kB took 22 ms one by one, and 8 ms with eight at a
+#: time.
 _THREADS = 8
 
 
 class AtomicFolder:
-    """The folder of a store, used by one thread: that of the event loop.
+    """The folder of a store. Only the thread of the event loop uses it.
 
     Attributes:
-        staged: the temporary name of each file whose rename is decided and not made.
-        marker: the file whose name says what the largest seq is, if there is one.
+        staged: the temporary name of each file whose rename is decided but not made.
+        marker: the file whose name has the largest seq, when no message has it; or None.
     """
 
     def __init__(self, path: Path, probe: Callable[[str], None]) -> None:
-        """Take the path of the folder, and what is called before each step on the disk."""
+        """Take the path of the folder, and a function to call before each disk step."""
         self._path = path
         self._probe = probe
-        # One hop to a thread for a whole file: `aiofiles.open` takes one for each
-        # of open, write, flush, sync and close, which doubled the time.
+        # One change of thread for a whole file: `aiofiles.open` needs one for each of
+        # open, write, flush, sync and close, which doubled the time.
         self._stage = aiofiles.os.wrap(self.save)
         self._settle = aiofiles.os.wrap(self._transact)
         self._threads: ThreadPoolExecutor | None = None
         self.clear()
 
     def clear(self) -> None:
-        """Know nothing of the folder."""
+        """Forget everything about the folder."""
         self.marker: str | None = None
         self.staged: dict[str, str] = {}
         #: The moves that are decided and not all made.
         self._unfinished: list[Move] = []
-        #: The disk did not confirm something: nobody can say what it will keep.
+        #: The disk did not confirm a write: its contents are not certain.
         self._unsynced = False
 
     # -- reading -----------------------------------------------------------
 
     def read(self, name: str) -> Any:
-        """What is in a file of JSON."""
+        """The value in a JSON file."""
         with open(self._path / name, "rb", opener=_no_link) as file:
             return json.loads(file.read())
 
     def names(self, folder: str) -> list[str]:
-        """The names of the files of a folder in this one, in their order."""
+        """The sorted names of the files in a subfolder."""
         return sorted(os.listdir(self._path / folder))
 
     def read_decided(self) -> list[Move]:
-        """The moves that are decided, whether they are made or not.
+        """The decided moves, whether they are made or not.
 
         Raises:
-            FileNotFoundError: there are none.
+            FileNotFoundError: no moves are decided.
         """
         moves: list[Move] = [(old, new) for old, new in self.read(COMMIT)]
         self.staged = {new: old for old, new in moves if new is not None}
@@ -87,17 +89,17 @@ class AtomicFolder:
     # -- opening and closing -----------------------------------------------
 
     def recover(self) -> None:
-        """Make what was decided when the process before this one ended."""
+        """Make the moves that an earlier process had decided when it ended."""
         if (self._path / COMMIT).exists():
             self._unfinished = [(old, new) for old, new in self.read(COMMIT)]
             self._finish()
 
     def start(self) -> None:
-        """Be ready for commits."""
+        """Get ready for commits."""
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="qos-store")
 
     def close(self) -> None:
-        """Make what is decided, as far as the disk lets us."""
+        """Make the decided moves, as far as the disk permits."""
         if self._unfinished:
             with suppress(OSError):
                 self._finish()
@@ -108,19 +110,19 @@ class AtomicFolder:
     # -- writing -----------------------------------------------------------
 
     async def run(self, call: Callable[[], None]) -> None:
-        """Call it in a thread."""
+        """Call a function in a thread."""
         await asyncio.get_running_loop().run_in_executor(self._threads, call)
 
     async def commit(self, content: Mapping[str, Any], moves: list[Move]) -> None:
-        """Write files, and make moves, all or none.
+        """Write files and make moves, all or none.
 
         Args:
-            content: of the files, by their names.
-            moves: into place, and removals.
+            content: the values to write, by file name.
+            moves: the renames into place, and the removals.
 
         Raises:
-            OSError: none is made; or, if the disk has not confirmed something, nobody
-                can say which.
+            OSError: none is made. If the disk has not confirmed a write, it is not
+                certain which are made.
         """
         if self._unsynced:
             raise OSError(errno.EIO, "the disk did not confirm an earlier write")
@@ -153,10 +155,10 @@ class AtomicFolder:
             os.fsync(file.fileno())
 
     def _transact(self, moves: list[Move]) -> None:
-        """Make the moves, all or none, after what is left of those before.
+        """Make the moves, all or none, after any unfinished earlier moves.
 
-        Once they are decided it is no error if one of them fails: the next
-        commit, or who opens the store next, will make them.
+        Once they are decided, a failure of one of them is no error: the next commit, or
+        the next open, will make it.
         """
         if self._unfinished:
             self._finish()
@@ -180,13 +182,13 @@ class AtomicFolder:
         self.staged = {}
 
     def _make(self, moves: list[Move]) -> None:
-        """Make the moves, or those that are not made yet; their order is no matter."""
+        """Make the moves that are not made yet; their order does not matter."""
         if self._threads is None or len(moves) == 1:
             for move in moves:
                 self._make_one(*move)
         else:
             made = [self._threads.submit(self._make_one, *move) for move in moves]
-            # All of them: none may be under way when this one is tried again.
+            # Wait for all: none may still run when this move is tried again.
             wait(made)
             for one in made:
                 one.result()
@@ -198,11 +200,11 @@ class AtomicFolder:
         elif (self._path / old).exists() or not (self._path / new).exists():
             self.rename(old, new)
             if MARKER.fullmatch(os.path.basename(new)):
-                with suppress(OSError):  # It is made; this is for order's sake.
+                with suppress(OSError):  # It is made; this keeps the order.
                     self._mark(new)
 
     def _mark(self, marker: str) -> None:
-        """The largest seq stands in the name of this file now."""
+        """Make this file the one whose name has the largest seq."""
         flags = os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
         os.close(os.open(self._path / marker, flags))
         if self.marker is not None and self.marker != marker:
@@ -210,12 +212,12 @@ class AtomicFolder:
         self.marker = marker
 
     def rename(self, old: str, new: str) -> None:
-        """Give a file another name."""
+        """Rename a file."""
         self._probe(f"rename {old}")
         os.replace(self._path / old, self._path / new)
 
     def remove(self, name: str) -> None:
-        """Remove a file. No harm if it is gone."""
+        """Remove a file; harmless if it is gone."""
         self._probe(f"remove {name}")
         (self._path / name).unlink(missing_ok=True)
 
@@ -224,7 +226,7 @@ class AtomicFolder:
             self.sync(name)
 
     def sync(self, name: str) -> None:
-        """Sync the folder that this name is in."""
+        """Sync the folder of this file."""
         folder = (self._path / name).parent
         try:
             self._probe(f"sync {folder.name}/")
@@ -234,16 +236,16 @@ class AtomicFolder:
             raise
 
     def discard(self, names: Iterable[str]) -> None:
-        """Remove what was written under temporary names."""
+        """Remove files with temporary names."""
         for name in names:
             with suppress(OSError):
                 (self._path / (name + TEMPORARY)).unlink(missing_ok=True)
 
 
 class Uncancelled(asyncio.Task[None]):
-    """A task that cannot be cancelled: its thread would go on all the same.
+    """A task that cannot be cancelled, since its thread would go on all the same.
 
-    A loop that cancels its tasks when it ends waits for this one.
+    A loop that cancels its tasks at its end waits for this one.
     """
 
     def cancel(self, msg: object = None) -> bool:
@@ -252,11 +254,11 @@ class Uncancelled(asyncio.Task[None]):
 
 
 def _new_file(path: str, flags: int) -> int:
-    """Open a file that is new: nobody else has it open, and no link leads elsewhere."""
+    """Open a new file: nobody else has it open, and it is no link."""
     flags = (flags & ~os.O_TRUNC) | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     try:
         return os.open(path, flags, 0o600)
-    except FileExistsError:  # what a write has left that failed
+    except FileExistsError:  # left by a write that failed
         os.unlink(path)
         return os.open(path, flags, 0o600)
 

@@ -1,18 +1,18 @@
-"""The jobs that a worker has: taken from events, kept locked, settled, or lost.
+"""The leases of a worker: jobs are taken from events, kept locked, settled, or lost.
 
-Knows the service's answers; knows nothing of subscriptions and of who works.
+This module knows the service's answers, but nothing of subscriptions or of handlers.
 
-A lock is extended from when its item came, also while the job waits for its turn,
-until it ends: each time for `lock_s` seconds, when a third of what was granted is
-over, so that two requests may get lost. How long the first lock is, no event says.
-Where the worker has not been told it is extended a second after it came, for a
-minute: a quick handler costs no request, a slow one costs one more, and a node whose
-locks are shorter than some seconds needs a worker that has been told.
+A lock is extended until its job ends, even while the job waits for its turn. Each
+extension is for `lock_s` seconds, and is sent when a third of the granted time is over,
+so that two requests may be lost. No event tells the duration of the first lock. Unless
+the worker was given it, the lock is extended one second after it came, for a minute. So
+a quick handler costs no request, and a slow one costs one more; and a node whose locks
+last only a few seconds needs a worker that knows their duration.
 
-A deadline counts from when the request was *sent*: it is never later than the
-service's own. When it has passed the job is lost, as it is by an event, or by a
-refusal. Nothing rests on this but work that would be in vain: what a late worker
-does to an item, the service refuses by its token.
+A deadline counts from the time when the request was *sent*, so it is never later than
+that of the service. After it the job is lost; an event or a refusal can also end it.
+This only avoids useless work: the service refuses a late worker's requests by its
+token.
 """
 
 from __future__ import annotations
@@ -45,33 +45,37 @@ __all__ = ["Leases"]
 
 log = logging.getLogger(__name__)
 
-#: For an answer about a lock or a settlement, which can be repeated: at first, and
-#: at most. A service under load needs seconds, and one that was killed never answers.
+#: Seconds to wait for an answer about a lock or a settlement, which can be repeated: at
+#: first, and at most. A service under load needs seconds, and one that was killed never
+#: answers.
 _ANSWER_S_MIN = 2.0
 _ANSWER_S = 10.0
 
-#: Likewise when the worker stops, and nobody wants to wait.
+#: Likewise while the worker stops, and nobody wants to wait.
 _RELEASE_S = 5.0
 
-#: A settlement is repeated so long at least: then it is known how it ended.
+#: A settlement is repeated for at least this many seconds: then its result is mostly
+#: known.
 _SETTLE_S_MIN = 10.0
 
-#: And so long at most where nobody knows when the lock ends.
+#: And for at most this many if the end of the lock is not known.
 _SETTLE_S_MAX = 60.0
 
 _RETRY = Backoff(first_s=0.2, max_s=5.0)
 
-#: Of a lock of unknown length: when it is first extended, and for how long.
+#: For a lock of unknown duration: when it is first extended, and for how long.
 _EXTEND_AFTER_S = 1.0
 _LOCK_S = 60.0
 
-#: At the end of the total hold there is less and less to be granted.
+#: Near the end of the total hold the granted times become shorter and shorter.
 _EXTEND_S_MIN = 0.05
 
-#: Settled deliveries whose event may still come, or come again.
+#: The number of settled deliveries that are remembered: their event may still come, or
+#: again.
 _TOKENS_MAX = 10_000
 
-#: The lock is not ours. Any other refusal of an extension: there are none here.
+#: These refusals mean that the lock is not ours. Any other refusal of an extension
+#: means that the service has no extensions.
 _GONE = frozenset({"conflict", "forbidden", "item-not-found", "unexpected-request"})
 
 
@@ -80,8 +84,8 @@ class Leases:
 
     Attributes:
         jobs: held, or being settled, by item id.
-        service: where they are from.
-        node: likewise.
+        service: the JID of the service.
+        node: the name of the node.
     """
 
     def __init__(
@@ -107,12 +111,12 @@ class Leases:
         self._recorder = job_recorder_of(journal, service, node)
         self._waiting: deque[Job] = deque()
         self._changed = asyncio.Event()
-        # Who waits for a job, in the order of coming.
+        # The callers that wait for a job, in order of arrival.
         self._idle: dict[asyncio.Future[None], None] = {}
         self._closed = False
         self._known: OrderedDict[tuple[str, str], None] = OrderedDict()
         self._deadlines: dict[Job, float] = {}
-        # A timer at first: most jobs end before there is anything to do.
+        # At first a timer: most jobs end before their lock needs an extension.
         self._keepers: dict[Job, asyncio.Task[None] | asyncio.TimerHandle] = {}
         self._settling: dict[Job, asyncio.Timeout] = {}
         self._releasing: set[asyncio.Task[None]] = set()
@@ -120,7 +124,7 @@ class Leases:
     # -- taking ------------------------------------------------------------
 
     async def next(self) -> Job | None:
-        """The next job; None: there will be no more."""
+        """The next job; None: there will be no more jobs."""
         while True:
             while self._waiting:
                 job = self._waiting.popleft()
@@ -132,14 +136,14 @@ class Leases:
             await self._called()
 
     async def _called(self) -> None:
-        """Wait for a job, or the end; each job calls one of those who wait."""
+        """Wait for a job or for the end; each job wakes one caller."""
         call: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._idle[call] = None
         try:
             await call
         except asyncio.CancelledError:
             if call.done() and not call.cancelled():
-                self._call()  # somebody else must have what it was called for
+                self._call()  # another caller must get the job
             raise
         finally:
             self._idle.pop(call, None)
@@ -148,13 +152,13 @@ class Leases:
         while self._idle:
             call = next(iter(self._idle))
             del self._idle[call]
-            # Or it is of somebody who has just been cancelled.
+            # Otherwise it belongs to a caller that was just cancelled.
             if not call.done():
                 call.set_result(None)
                 return
 
     def close(self) -> list[Job]:
-        """Hand out no more; returns the jobs that nobody has begun."""
+        """Hand out no more jobs; returns those that no handler has begun."""
         self._closed = True
         while self._idle:
             self._call()
@@ -163,12 +167,12 @@ class Leases:
         return waiting
 
     def handle(self, event: Event) -> None:
-        """Take what an event brings, and drop what it takes away."""
+        """Handle an event: new items, and items that are taken away."""
         for item in event.items:
             self._take(item)
         for item_id in (*event.unlocked, *event.retracted):
-            # The service sends an event for what we do ourselves, too; then the
-            # answer is the truth (queue.md §1, row 8).
+            # The service also sends an event for what we do ourselves; then the answer
+            # decides (row 8 of the queue decisions).
             self._lose_if_idle(self.jobs.get(item_id), "its lock has ended")
         if event.purged or event.deleted:
             for job in tuple(self.jobs.values()):
@@ -177,16 +181,16 @@ class Leases:
     def _take(self, item: DeliveredItem) -> None:
         before = self.jobs.get(item.item_id)
         if before is not None and before.token == item.token:
-            # Sent again: the service was not sure that we have it. It has not heard
-            # of what we are asking it just now, so there will be no answer to that.
+            # The item was sent again: the service was not sure that we have it. So it
+            # has not received our present request, which will get no answer.
             asking = self._settling.get(before)
-            # And once more, before the task has heard that it is to ask again.
+            # A second event may come before the task knows that it must ask again.
             if asking is not None and not asking.expired():
                 asking.reschedule(_now())
             return
         if (item.item_id, item.token) in self._known:
             return  # overtaken by its end
-        # One that is being settled has been: the event overtook the answer.
+        # A job that is being settled has been settled: the event overtook the answer.
         if before is not None and not before.settling:
             self._lose(before, "its lock has ended, and it came anew")
         job = Job(item, self)
@@ -206,9 +210,10 @@ class Leases:
         self._call()
 
     def session_began(self, *, durable: bool) -> None:
-        """The locks may have ended with the old session; find out.
+        """Find out whether the locks ended with the old session.
 
-        What has not been begun is not: if it is still ours it is sent again.
+        Jobs that were not begun are dropped: if they are still ours, they are sent
+        again.
         """
         if not durable:
             for job in self._waiting:
@@ -222,7 +227,7 @@ class Leases:
     # -- keeping -----------------------------------------------------------
 
     def _keep(self, job: Job, extend_at: float) -> None:
-        """Look after the lock of a job until it ends."""
+        """Keep the lock of a job until the job ends."""
         self._let_go(job)
         when = extend_at if self._extends else math.inf
         first = min(when, self._deadlines.get(job, math.inf))
@@ -296,12 +301,12 @@ class Leases:
 
     async def settle(self, job: Job, how: Settling) -> None:
         """See Holder."""
-        # A retract that is done would look like a lost lock to it.
+        # A retract that was done would look like a lost lock to the keeper.
         self._let_go(job)
         try:
             await self._settle_until_answered(job, how)
         except LocalProtocolError:
-            self._keep(job, _now())  # it was never sent
+            self._keep(job, _now())  # the request was never sent
             raise
         self._recorder.settled(job, how)
         self._forget(job)
@@ -369,14 +374,14 @@ class Leases:
         )
 
     async def give_back(self, job: Job) -> None:
-        """Release a job that is not wanted any more; asked once, whatever comes."""
+        """Release a job that is not wanted any more. The request is sent once only."""
         self._recorder.released(job)
         self._lose(job, "the worker has stopped")
         try:
             released = Settling(ItemOutcome.RELEASED)
             await self._ask_to_settle(job, released, _RELEASE_S)
         except RequestFailed as error:
-            # Its lock ends by itself; a refusal says that it has.
+            # The lock ends by itself; a refusal means that it has ended.
             log.log(
                 logging.WARNING if isinstance(error, NoAnswer) else logging.INFO,
                 "item %r was not released: %s",
@@ -400,7 +405,7 @@ class Leases:
             await self._changed.wait()
 
     async def end(self, answer_s: float) -> None:
-        """Return when nothing is left that runs; wait so long for answers."""
+        """Return when nothing runs any more; wait at most this long for answers."""
         settling = [job for job in self.jobs.values() if job.settling]
         if settling:
             ends = [asyncio.ensure_future(job.settled()) for job in settling]
@@ -429,7 +434,7 @@ class Leases:
     def _lose(self, job: Job, reason: str, *, condition: str | None = None) -> None:
         if not job.settling:
             self._recorder.lost(job, reason, condition)
-        # Else the answer says what has become of it.
+        # Otherwise the answer decides about the job.
         job.lose(reason, condition=condition)
         self._forget(job)
 

@@ -1,7 +1,7 @@
-"""The worker: subscribes, hands out jobs, and goes in order.
+"""The worker: it subscribes, hands out jobs, and stops in order.
 
-Follows the client's sessions and keeps none up: that the stream comes back is the
-application's care.
+It follows the client's sessions, but does not keep the connection up: that is the
+application's task.
 """
 
 from __future__ import annotations
@@ -41,46 +41,46 @@ log = logging.getLogger(__name__)
 
 Handler: TypeAlias = Callable[[Job], Awaitable[object]]
 
-#: Before a subscribe is tried again.
+#: The delay before a subscribe is tried again.
 _RETRY = Backoff(first_s=0.5, max_s=30.0)
 
-#: For the answer to a request while stopping; and for handlers to end when cancelled.
+#: Seconds to wait for an answer while stopping, and for cancelled handlers to end.
 _STOP_S = 5.0
 
 
 class Worker:
-    """Takes items of a queue, some at a time. Of a queue a client has one worker.
+    """Takes items of a queue, several at a time. A client has one worker for a queue.
 
-    `run` calls a handler for each item, `parallel` at a time. Whoever wants to take the
-    items one by one writes `async with worker` and `async for job in worker`; see Job for
-    what an exception does there.
+    `run` calls a handler for each item, `parallel` at a time. To take the items one by
+    one, write `async with worker` and `async for job in worker`; see Job for exceptions
+    there.
 
     The worker loads the plugin xep_0254 if the application has not. When the connection
-    is lost it goes on as soon as the application has a session again; the jobs that it
-    had are lost, unless its locks are durable.
+    is lost, it continues as soon as the application has a session again; its jobs are
+    lost, unless its locks are durable.
 
     Args:
         client: a client or a component, in session or before.
         service: the queue service.
         node: the queue.
-        parallel: jobs at a time, at most.
-        batch: items in one event, at most, and accepted by one request; more are
-            quicker for small ones.
+        parallel: the most jobs at a time.
+        batch: the most items in one event, and accepted by one request; larger batches
+            are faster for small items.
         durable_locks: items stay locked for the account when the connection is lost,
             and are sent again.
-        events: `acknowledged`: by xep_qos, which the application loads, and whose
-            `trust_acknowledged` lets the service in.
-        lock_timeout_s: the node's, where it is known; see qos.worker.leases.
+        events: `acknowledged`: through xep_qos, which the application loads, with a
+            `trust_acknowledged` that accepts the service.
+        lock_timeout_s: the node's, if it is known; see qos.worker.leases.
         resubscribe_s: subscribe again at this interval, which brings lost events.
-        grace_s: for the jobs that run to end, when the worker is stopped.
-        extend: extend the locks of jobs that take long.
-        effects_db: call `recover` with it, at each subscribe. It must be usable at
-            the first; later it may be in a transaction, or locked, for a while.
-        journal: where to note what becomes of each item; the caller closes it.
+        grace_s: for running jobs to end, when the worker is stopped.
+        extend: extend the locks of long jobs.
+        effects_db: call `recover` with it at each subscribe. It must be usable at the
+            first; later it may be in a transaction, or locked, for a while.
+        journal: records what becomes of each item; the caller closes it.
 
     Raises:
         InvalidArgument: an argument has a wrong value.
-        LocalProtocolError: when it begins: this client has a worker of the queue.
+        LocalProtocolError: at its start: this client has a worker of the queue already.
     """
 
     def __init__(
@@ -148,7 +148,7 @@ class Worker:
         self._client_workers = ClientWorkers.of(self._plugin, self.service)
         self._failure: BaseException | None = None
         self._subscribed = asyncio.Event()
-        # As far as is known: its answer may never have come.
+        # As far as is known: the answer may never have come.
         self._may_be_subscribed = False
         self._renew = asyncio.Event()
         self._hurry = asyncio.Event()
@@ -197,7 +197,9 @@ class Worker:
         signals.stop_on_signals(asyncio.get_running_loop(), self)
 
     def stop(self) -> None:
-        """Take nothing more, finish what runs, release the rest; the second time now.
+        """Take nothing more, finish running jobs, and release the rest.
+
+        A second call stops at once.
 
         Iterations and `run` come to their end.
         """
@@ -211,25 +213,25 @@ class Worker:
             self._stop_early = True  # a signal can come at any time
 
     async def aclose(self) -> None:
-        """Stop, and return when all is over."""
+        """Stop, and return when everything has ended."""
         if self._stopping is None:
             self.stop()
         if self._stopping is not None:
             await asyncio.shield(self._stopping)
 
     def _give_up(self, error: BaseException) -> None:
-        """XEP-0254 §4: unsubscribe, and then unlock."""
+        """Unsubscribe, and then unlock (XEP-0254 §4)."""
         if self._failure is None:
             self._failure = error
         self.stop()
         self._hurry.set()
 
     async def subscribed(self) -> None:
-        """Wait until the service has taken the worker on.
+        """Wait until the service has accepted the worker.
 
         Raises:
-            RequestRefused: it has refused to, for good.
-            LocalProtocolError, sqlite3.Error: of `effects_db`; see recover.
+            RequestRefused: the service has refused for good. LocalProtocolError,
+                sqlite3.Error: of `effects_db`; see recover.
         """
         assert self._following is not None, "the worker has not been started"
         waiting = asyncio.ensure_future(self._subscribed.wait())
@@ -258,21 +260,22 @@ class Worker:
 
         When the handler returns, its job is accepted. When it raises an exception, its
         job has failed, the exception is logged, and the worker goes on: the queue
-        delivers the item again, until it has failed too often. That something the handler
-        waits for is cancelled is an exception like any other.
+        delivers the item again, until it has failed too often. If something that the
+        handler awaits is cancelled, that is an exception like any other.
 
-        `stop`, a signal (`install_signal_handlers`) or the cancellation of `run` ends it.
+        `stop`, a signal (`install_signal_handlers`) or the cancellation of `run` ends
+        it.
 
         Raises:
             RequestRefused: the service refuses the first subscribe for good.
-            UnrecoverableError: the handler has raised it: no other item would fare better.
-            StoreFull, OSError, sqlite3.Error: the handler has found the disk full. Any
-                other error of these classes has just failed its job.
-            LocalProtocolError: this client has a worker of the queue, or `effects_db` is
-                in a transaction at the start.
+            UnrecoverableError: raised by the handler: no other item would fare better.
+                StoreFull, OSError, sqlite3.Error: the handler has found the disk full.
+                Other errors of these classes only fail its job.
+            LocalProtocolError: this client has a worker of the queue already, or
+                `effects_db` is in a transaction at the start.
             sqlite3.Error: `effects_db` cannot be used.
 
-        Whatever is raised, all jobs have been given back before.
+        Before any of these is raised, all jobs have been given back.
         """
         arguments.callable_of("handler", handler)
         if self._following is None:
@@ -327,7 +330,7 @@ class Worker:
             self._renew.set()
 
     async def _follow(self) -> None:
-        """Be subscribed, whatever happens."""
+        """Stay subscribed, whatever happens."""
         retry = Retry(_RETRY)
         while True:
             await self._plugin.session()
@@ -356,11 +359,11 @@ class Worker:
                 continue
 
     def _is_final(self, error: Exception, failures: int) -> bool:
-        """Whether not to subscribe again: at first, what no patience helps with.
+        """Whether not to subscribe again.
 
-        Afterwards the queue may come back. And what the database was good for before
-        it will be again, when a handler has ended its transaction, or another process
-        its own; one that is broken or closed raises no OperationalError.
+        At the first subscribe: if waiting does not help. Later the queue may come back,
+        and the database too: when a handler has ended its transaction, or another
+        process its own. A database that is broken or closed raises no OperationalError.
         """
         is_first = not self._subscribed.is_set()
         if isinstance(error, RequestRefused):
@@ -381,7 +384,7 @@ class Worker:
         if self._effects_db is not None:
             await self.recover(self._effects_db)
         await self._client_workers.unsubscribe(self._plugin, self.service)
-        # First, so that the service is told when the connection is lost.
+        # First of all, so that the service is told when the connection is lost.
         self._send_presence(None)
         self._may_be_subscribed = True
         await self._plugin.subscribe(self.service, self.node, **self._options)
@@ -393,10 +396,10 @@ class Worker:
             self._client.send_presence(pto=self.service, ptype=kind, pfrom=sender)
 
     async def recover(self, db: sqlite3.Connection) -> int:
-        """Bring what is prepared in the database to its end; see qos.worker.effects.
+        """Finish the prepared effects in the database; see qos.worker.effects.
 
         Returns:
-            The number of jobs whose end is not known yet. Call it again for them.
+            The number of jobs whose result is not known yet. Call it again for them.
 
         Raises:
             NoAnswer: the service is away.
@@ -438,7 +441,7 @@ class Worker:
             self._leave()
 
     async def _stop_work(self, unbegun: list[Job]) -> None:
-        """Go in order: each step relies on those before it."""
+        """Stop in order: each step relies on those before it."""
         leases = self._leases
         assert self._following is not None
         self._following.cancel()
@@ -459,7 +462,8 @@ class Worker:
         if self._client_workers.leave(
             self.node, may_be_subscribed=self._may_be_subscribed
         ):
-            # Unavailable, locks end as failed deliveries: they have been released.
+            # Unavailable presence would end locks as failed deliveries; by now they are
+            # released.
             self._send_presence("unavailable")
         self._plugin.remove_listener(self.service, self.node, self._on_event)
         for event, handler in self._session_events():
@@ -481,7 +485,7 @@ class Worker:
         await asyncio.gather(*(self._leases.give_back(job) for job in jobs))
 
     async def _grace(self) -> None:
-        """Wait for the jobs that run, no longer than they have, or are in a hurry."""
+        """Wait for running jobs, but not beyond the grace time or a second stop."""
         ends = [
             asyncio.ensure_future(self._leases.wait_empty()),
             asyncio.ensure_future(self._hurry.wait()),
