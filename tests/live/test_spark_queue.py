@@ -326,4 +326,4 @@ async def test_what_is_written_again_is_published_and_sent_once(
         assert len(set(read["rows"])) == len(words) + 20
         # Spark does not wait for the end of the source.
         await until(lambda: shop.empty("published", len(words) + 20))
-        assert "secret of" not in (tmp_path / "driver.stderr").read_text()
+        assert "secret of" not in (tmp_path / "driver.log").read_text()
