@@ -105,7 +105,7 @@ def parser(prog: str) -> Parser:
         help="of senders and receivers; that of queues is SQLite (default: both)",
     )
     parser.add_argument(
-        "--cast",
+        "--programs",
         choices=("all", "library", "commands"),
         default="all",
         help="programs that use the library, the shipped commands (which a soak never "
@@ -151,9 +151,9 @@ async def run(arguments: argparse.Namespace) -> int:
     stores: tuple[str, ...] = (arguments.store,)
     if arguments.store == "both":
         stores = _STORES
-    if arguments.cast == "commands":
+    if arguments.programs == "commands":
         if arguments.soak:
-            raise UsageError("--soak does not go with --cast commands")
+            raise UsageError("--soak does not go with --programs commands")
         stores = ()
     if arguments.plot is not None and not arguments.soak:
         raise UsageError("--plot needs --soak")
@@ -229,7 +229,7 @@ async def _results(
 
 def _commands(arguments: argparse.Namespace) -> bool:
     """Whether the installed commands take part, and the hostile members."""
-    return arguments.cast != "library" and not arguments.soak
+    return arguments.programs != "library" and not arguments.soak
 
 
 def _new(folder: Path) -> Path:

@@ -23,7 +23,7 @@ from campaign.printed import (
     LINE_TORN,
     SQUATTED,
 )
-from campaign.supervisor import Cast, Kind, Member
+from campaign.supervisor import Kind, Member, Supervisor
 from proxy import Injection, LinkFault, Proxy
 from qos.cli.status import Status
 from qos.core.message.model import NAMESPACES
@@ -85,7 +85,7 @@ class Edges:
     """The faults of this module.
 
     Args:
-        cast: all members.
+        supervisor: all members.
         home: the commands.
         output: the disk of their output.
         reader: of the pipe.
@@ -95,7 +95,7 @@ class Edges:
 
     def __init__(
         self,
-        cast: Cast,
+        supervisor: Supervisor,
         home: Home,
         output: SmallDisk,
         reader: PipeReader,
@@ -103,7 +103,7 @@ class Edges:
         *,
         seed: str,
     ) -> None:
-        self._cast = cast
+        self._supervisor = supervisor
         self._home = home
         self._output = output
         self._reader = reader
@@ -129,12 +129,12 @@ class Edges:
         return ways
 
     async def _signal(self, kind: Kind, number: signal.Signals) -> bool:
-        (member,) = self._cast.of(kind)
+        (member,) = self._supervisor.of(kind)
         return member.send_signal(number)
 
     async def _fill_output(self) -> bool:
         """Until a command has found it full, and some time longer."""
-        members = self._cast.of(*_COMMANDS)
+        members = self._supervisor.of(*_COMMANDS)
 
         def ended() -> int:
             return sum(member.deaths[Status.OUTPUT] for member in members)
@@ -197,7 +197,7 @@ class Edges:
 
         They come back in some order.
         """
-        members: list[Member] = self._cast.of("service", "worker", "errand")
+        members: list[Member] = self._supervisor.of("service", "worker", "errand")
         async with self._ordering:
             for member in members:
                 member.may_run.clear()

@@ -15,7 +15,7 @@ from functools import partial
 from typing import TypeAlias
 
 from campaign.disk import SmallDisk
-from campaign.supervisor import Cast, Kind, Member
+from campaign.supervisor import Kind, Member, Supervisor
 from proxy import LinkFault, Proxy
 from qos.testing.xmpp_server import XmppServer
 from role_processes import Processes
@@ -54,7 +54,7 @@ class Faults:
     """Injects faults until it is told to stop.
 
     Args:
-        cast: the possible victims.
+        supervisor: the possible victims.
         server: likewise.
         proxies: likewise.
         disk: of the stores.
@@ -72,7 +72,7 @@ class Faults:
 
     def __init__(
         self,
-        cast: Cast,
+        supervisor: Supervisor,
         server: XmppServer,
         proxies: Sequence[Proxy],
         disk: SmallDisk,
@@ -85,7 +85,7 @@ class Faults:
     ) -> None:
         self.counts: Counter[str] = Counter()
         self.let_in: list[str] = []
-        self._cast = cast
+        self._supervisor = supervisor
         self._server = server
         self._proxies = proxies
         self._disk = disk
@@ -142,10 +142,10 @@ class Faults:
     def _is_possible(self, kind: str) -> bool:
         """Whether there is a member of this kind, if the fault needs one."""
         people = {each for each in _PEOPLE if kind.endswith(f" {each}")}
-        return all(self._cast.of(each) for each in people)
+        return all(self._supervisor.of(each) for each in people)
 
     def _one(self, kind: Kind) -> Member:
-        return self._random.choice(self._cast.of(kind))
+        return self._random.choice(self._supervisor.of(kind))
 
     def _while(self, longest_s: float = _LASTS_S[1]) -> float:
         return self._random.uniform(_LASTS_S[0], longest_s)
@@ -154,7 +154,9 @@ class Faults:
 
     async def _kill(self, kind: Kind) -> bool:
         mortals = [
-            member for member in self._cast.of(kind) if member.name not in self._elders
+            member
+            for member in self._supervisor.of(kind)
+            if member.name not in self._elders
         ]
         return bool(mortals) and self._random.choice(mortals).send_signal(
             signal.SIGKILL
@@ -207,7 +209,7 @@ class Faults:
 
     async def _intrude(self) -> bool:
         kind: Kind = self._random.choice(("sender", "receiver", "service"))
-        if not self._cast.of(kind):
+        if not self._supervisor.of(kind):
             return False
         owner = self._one(kind)
         process = owner.process

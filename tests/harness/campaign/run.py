@@ -36,8 +36,8 @@ from campaign.soak import (
 from campaign.supervisor import (
     LOCK_S,
     NODE,
-    Cast,
     Files,
+    Supervisor,
     Traffic,
     accounts,
     queue_jid,
@@ -225,26 +225,28 @@ class Run:
             )
             home = self._home(server, clients, components)
             members = [] if home is None else home.members
-            cast = Cast(server, clients, components, files, self._traffic, members)
-            stack.push_async_callback(cast.drop)
+            supervisor = Supervisor(
+                server, clients, components, files, self._traffic, members
+            )
+            stack.push_async_callback(supervisor.drop)
             more: Ways = {}
             if home is not None:
-                edges = await self._edges(stack, cast, home, clients, seed)
+                edges = await self._edges(stack, supervisor, home, clients, seed)
                 more = edges.ways
             faults = Faults(
-                *(cast, server, (clients, components), files.disk, processes),
+                *(supervisor, server, (clients, components), files.disk, processes),
                 seed=seed,
                 elders=files.elders,
                 pause_s_max=PAUSE_S_MAX if files.elders else _PAUSE_S_MAX,
                 more=more,
             )
-            await self._begin(cast, server, processes)
+            await self._begin(supervisor, server, processes)
             if files.elders:
-                await self._find_half(cast)
-                self._soak = Soak(cast, files, self._seconds)
-            await self._hurt(cast, faults)
-            await self._run_out(cast)
-        for name, deaths in cast.strange_deaths.items():
+                await self._find_half(supervisor)
+                self._soak = Soak(supervisor, files, self._seconds)
+            await self._hurt(supervisor, faults)
+            await self._run_out(supervisor)
+        for name, deaths in supervisor.strange_deaths.items():
             how = ", ".join(f"{status} ({n} times)" for status, n in deaths.items())
             self._problems.append(f"{name} has ended by itself, with status {how}")
         self._problems += [f"two processes had {url} open" for url in faults.let_in]
@@ -280,7 +282,7 @@ class Run:
     async def _edges(
         self,
         stack: contextlib.AsyncExitStack,
-        cast: Cast,
+        supervisor: Supervisor,
         home: Home,
         clients: Proxy,
         seed: str,
@@ -290,7 +292,9 @@ class Run:
         await stack.enter_async_context(files.output)
         _, piped = files.printed
         reader = await stack.enter_async_context(PipeReader(files.fifo, piped))
-        return Edges(cast, home, files.output, reader, clients, seed=f"{seed} edges")
+        return Edges(
+            supervisor, home, files.output, reader, clients, seed=f"{seed} edges"
+        )
 
     @property
     def _traffic(self) -> Traffic:
@@ -301,15 +305,15 @@ class Run:
         return Traffic.some(stores)
 
     async def _begin(
-        self, cast: Cast, server: XmppServer, processes: Processes
+        self, supervisor: Supervisor, server: XmppServer, processes: Processes
     ) -> None:
         self._tell("starting")
-        await cast.start(processes, "service")
+        await supervisor.start(processes, "service")
         # Before the squatter's target queue exists.
-        await cast.start(processes, "squatter")
+        await supervisor.start(processes, "squatter")
         await self._create_nodes(server)
-        await cast.start(processes, "worker", "publisher", "receiver", "sender")
-        await cast.start(processes, "hub", "listen", "desk", "errand", "greedy")
+        await supervisor.start(processes, "worker", "publisher", "receiver", "sender")
+        await supervisor.start(processes, "hub", "listen", "desk", "errand", "greedy")
 
     async def _create_nodes(self, server: XmppServer) -> None:
         connect = Connect.of_account(server, "boss/1", tls=True)
@@ -342,7 +346,7 @@ class Run:
         text = f"the queue service on {self._name} does not answer"
         raise CommandError(text, Status.INTERNAL)
 
-    async def _find_half(self, cast: Cast) -> None:
+    async def _find_half(self, supervisor: Supervisor) -> None:
         """Measure the possible rate while all runs do; then go on with half of it."""
         async with asyncio.timeout(_TOGETHER_S_MAX):
             await self._together.wait()
@@ -354,15 +358,15 @@ class Run:
         done.subtract(before)
         if not all(done.values()):
             raise CommandError(f"nothing gets done on {self._name}", Status.INTERNAL)
-        await cast.change(half(cast.traffic, done, MEASURE_S))
+        await supervisor.change(half(supervisor.traffic, done, MEASURE_S))
 
-    async def _hurt(self, cast: Cast, faults: Faults) -> None:
+    async def _hurt(self, supervisor: Supervisor, faults: Faults) -> None:
         hurting = asyncio.create_task(faults.inflict(self._seconds))
         loop = asyncio.get_running_loop()
         began, began_at = loop.time(), time.time()
         try:
             while not hurting.done():
-                cast.check()
+                supervisor.check()
                 if self._soak is not None:
                     self._soak.look(loop.time() - began)
                 self._tell(
@@ -378,22 +382,24 @@ class Run:
             self._soak.finish(began_at)
             self._problems += self._soak.problems()
 
-    async def _run_out(self, cast: Cast) -> None:
+    async def _run_out(self, supervisor: Supervisor) -> None:
         """Let all accepted messages and items end."""
         self._tell("waiting for what is under way")
         try:
             async with asyncio.timeout(_RUN_OUT_S_MAX):
                 # The hub is still there for the messages of `desk`.
-                await cast.end("publisher", "sender", "desk", "squatter", "greedy")
-                await cast.end("hub")
+                await supervisor.end(
+                    "publisher", "sender", "desk", "squatter", "greedy"
+                )
+                await supervisor.end("hub")
                 # While workers are there to recover prepared effects.
                 while await asyncio.to_thread(unsettled, self.files):  # noqa: ASYNC110
                     await asyncio.sleep(_LOOK_S)
                 await self._print_the_rest()
-                await cast.end("worker", "receiver", "listen", "errand")
-                await cast.end("service")
+                await supervisor.end("worker", "receiver", "listen", "errand")
+                await supervisor.end("service")
         except TimeoutError:
-            left = [member.name for member in cast.members if not member.done]
+            left = [member.name for member in supervisor.members if not member.done]
             self._problems.append(
                 f"not at its end {_RUN_OUT_S_MAX:g} s after the last fault: "
                 f"{', '.join(left)}"

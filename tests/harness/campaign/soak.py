@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from campaign.growth import HANDLES, P99, RSS, STORE, TASKS, Measure, Series
-from campaign.supervisor import BATCH, WORKERS, Cast, Files, Traffic
+from campaign.supervisor import BATCH, WORKERS, Files, Supervisor, Traffic
 from message_roles import entries_of
 from qos.bench.figures import percentile
 from qos.bench.usage import usage_of
@@ -93,7 +93,7 @@ class Soak:
     """The samples of a run.
 
     Args:
-        cast: the members to be sampled.
+        supervisor: the members to be sampled.
         files: their files.
         seconds: the total length.
 
@@ -101,18 +101,18 @@ class Soak:
         seconds: likewise.
     """
 
-    def __init__(self, cast: Cast, files: Files, seconds: float) -> None:
+    def __init__(self, supervisor: Supervisor, files: Files, seconds: float) -> None:
         self.seconds = seconds
         self._files = files
         self._every_s = max(seconds / _SAMPLES, _SAMPLE_EVERY_S_MIN)
         self._next_s = 0.0
         self._elders = [
-            member for member in cast.members if member.name in files.elders
+            member for member in supervisor.members if member.name in files.elders
         ]
         shared = {f"receiver-{each}" for each in files.stores if files.consumes(each)}
         self._with_stores = [
             member
-            for member in cast.members
+            for member in supervisor.members
             if member.store and member.name not in shared
         ]
         self._series = {

@@ -30,9 +30,9 @@ __all__ = [
     "BATCH",
     "LOCK_S",
     "NODE",
-    "Cast",
     "Files",
     "Member",
+    "Supervisor",
     "Traffic",
     "accounts",
     "queue_jid",
@@ -181,7 +181,7 @@ def _set_event() -> asyncio.Event:
 
 @dataclass
 class Member:
-    """A member of the cast, with its present process.
+    """A program that takes part, with its present process.
 
     Attributes:
         name: for people.
@@ -278,7 +278,7 @@ class Member:
             await asyncio.sleep(_LOOK_S)
 
 
-class Cast:
+class Supervisor:
     """All members, each of which is kept running.
 
     Args:
