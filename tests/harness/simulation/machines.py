@@ -23,6 +23,11 @@ __all__ = ["Machine", "MachineClock"]
 _LOGIN_S = 0.05
 
 
+#: The former name of a machine, which its random numbers still come from: so a seed that
+#: once failed is still the same run.
+_DICE = {"queue": "hive"}
+
+
 class MachineClock:
     """The clock of a process: a copy of the machine's clock when the process started.
 
@@ -74,7 +79,7 @@ class Machine:
         self.sent = 0
         self.cuts = 0
         self.effects = 0
-        self.random = random.Random(f"{seed} {name}")
+        self.random = random.Random(f"{seed} {_DICE.get(name, name)}")
         #: By the number of an effect: called in its place.
         self.dies_at: dict[int, Callable[[], None]] = {}
         #: Called when a process reads the clock that was set.
