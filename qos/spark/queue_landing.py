@@ -28,15 +28,15 @@ import re
 import secrets
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from qos.private import make_private
+from qos.spark.landed_items import LandingError, file_name, items_in, lines_of
 from xep_0254.events import DeliveredItem
 
-__all__ = ["Landing", "LandingError", "Slice", "read_slice", "slices"]
+__all__ = ["Landing"]
 
 VERSION: Final = 1
 
@@ -59,13 +59,6 @@ _SCHEMA = """
 CREATE TABLE IF NOT EXISTS ended (item_id TEXT PRIMARY KEY, day INTEGER) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS removed (below INTEGER NOT NULL);
 """
-
-
-class LandingError(Exception):
-    """The folder cannot be used; one line that names it."""
-
-    def __init__(self, folder: Path, text: str) -> None:
-        super().__init__(f"landing {folder}: {text}")
 
 
 class Landing:
@@ -163,7 +156,7 @@ class Landing:
             The number of the next file.
         """
         number = self.next
-        self._write(f"items-{number:010}.jsonl", _lines(items))
+        self._write(file_name(number), lines_of(items))
         self._landed(number, items)
         return self.next
 
@@ -211,7 +204,7 @@ class Landing:
             self._db.execute("DELETE FROM removed")
             self._db.execute("INSERT INTO removed VALUES (?)", (done[-1] + 1,))
         for number in done:
-            self._remove(f"items-{number:010}.jsonl")
+            self._remove(file_name(number))
             del self._unended[number]
         for item_id in gone:
             del self._items[item_id]
@@ -224,12 +217,14 @@ class Landing:
         Returns the name of the claim.
         """
         name = f"claim-{secrets.token_hex(16)}.jsonl"
-        self._write(name, _lines(items))
+        self._write(name, lines_of(items))
         return name
 
     def claims(self) -> dict[str, list[DeliveredItem]]:
         """The claims that have not been settled, by name."""
-        return {name: list(_items(self.folder / name)) for name in self._names(_CLAIM)}
+        return {
+            name: list(items_in(self.folder / name)) for name in self._names(_CLAIM)
+        }
 
     def settle(self, name: str, won: Sequence[DeliveredItem]) -> None:
         """Land the items that were won by a claim, and end the claim.
@@ -320,10 +315,8 @@ class Landing:
                 self._remove(name)
                 continue
             if number != self.next:
-                raise LandingError(
-                    self.folder, f"items-{self.next:010}.jsonl is missing"
-                )
-            self._landed(number, list(_items(self.folder / name)))
+                raise LandingError(self.folder, f"{file_name(self.next)} is missing")
+            self._landed(number, list(items_in(self.folder / name)))
 
     def _names(self, form: re.Pattern[str]) -> list[str]:
         return sorted(name for name in os.listdir(self.folder) if form.fullmatch(name))
@@ -363,85 +356,3 @@ class Landing:
 
 def _said(owner: Mapping[str, Any]) -> str:
     return ", ".join(f"{key} {value}" for key, value in owner.items())
-
-
-def _lines(items: Iterable[DeliveredItem]) -> str:
-    return "".join(f"{json.dumps(asdict(item))}\n" for item in items)
-
-
-def _items(path: Path) -> Iterator[DeliveredItem]:
-    with path.open(encoding="utf-8") as file:
-        for line in file:
-            try:
-                yield DeliveredItem(**json.loads(line))
-            except (ValueError, TypeError):
-                raise LandingError(path.parent, f"{path.name} is damaged") from None
-
-
-# -- reading, in any process that sees the folder --------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Slice:
-    """Some lines of a file, read by one task.
-
-    Attributes:
-        path: of the file.
-        start: the byte at which the first line begins.
-        lines: how many.
-    """
-
-    path: str
-    start: int
-    lines: int
-
-
-def slices(folder: Path, start: int, end: int, *, lines: int) -> list[Slice]:
-    """The files from number `start` to before `end`, in parts.
-
-    Args:
-        folder: of the landing.
-        start: the number of the first file.
-        end: the number after the last one.
-        lines: the most lines of a part.
-
-    Raises:
-        LandingError: a file is missing.
-    """
-    found = []
-    for number in range(start, end):
-        path = folder / f"items-{number:010}.jsonl"
-        try:
-            with path.open("rb") as file:
-                at = count = begin = 0
-                for line in file:
-                    if count == lines:
-                        found.append(Slice(str(path), begin, count))
-                        begin, count = at, 0
-                    at += len(line)
-                    count += 1
-                found.append(Slice(str(path), begin, count))
-        except FileNotFoundError:
-            raise LandingError(folder, f"{path.name} is missing") from None
-    return found
-
-
-def read_slice(part: Slice) -> Iterator[DeliveredItem]:
-    """The items of a part.
-
-    Raises:
-        LandingError: the folder is not visible here, or is damaged.
-    """
-    path = Path(part.path)
-    try:
-        with path.open("rb") as file:
-            file.seek(part.start)
-            for _ in range(part.lines):
-                yield DeliveredItem(**json.loads(file.readline()))
-    except FileNotFoundError:
-        raise LandingError(
-            path.parent,
-            f"{path.name} is missing: a cluster needs a folder that all of it sees",
-        ) from None
-    except (ValueError, TypeError):
-        raise LandingError(path.parent, f"{path.name} is damaged") from None

@@ -38,9 +38,10 @@ import xep_0254  # noqa: F401 - makes the plugin known
 from qos.errors import RequestFailed
 from qos.options.parser import whole
 from qos.spark.connection import Background
+from qos.spark.landed_items import LandingError, Slice, read_slice, slices
 from qos.spark.options import address_in, options_of, seconds
 from qos.spark.queue_checkpoint import LANDING, NEXT, Checkpoint
-from qos.spark.queue_landing import Landing, LandingError, Slice, read_slice, slices
+from qos.spark.queue_landing import Landing
 from qos.spark.queue_receiver import ITEMS_MAX, Queue, Receiver
 from qos.stream.login import AccountSession
 

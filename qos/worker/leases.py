@@ -20,7 +20,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Callable
 
 from qos.core.backoff import Backoff
@@ -36,6 +36,7 @@ from qos.errors import (
 )
 from qos.journal.writer import JournalWriter
 from qos.worker.job import Job, Settling
+from qos.worker.job_queue import JobQueue
 from qos.worker.recorder import job_recorder_of
 from qos.worker.retract_batcher import RetractBatcher
 from xep_0254.events import DeliveredItem, Event
@@ -109,11 +110,8 @@ class Leases:
         self._extends = extend
         self._given_up = given_up
         self._recorder = job_recorder_of(journal, service, node)
-        self._waiting: deque[Job] = deque()
+        self._waiting = JobQueue()
         self._changed = asyncio.Event()
-        # The callers that wait for a job, in order of arrival.
-        self._idle: dict[asyncio.Future[None], None] = {}
-        self._closed = False
         self._known: OrderedDict[tuple[str, str], None] = OrderedDict()
         self._deadlines: dict[Job, float] = {}
         # At first a timer: most jobs end before their lock needs an extension.
@@ -124,47 +122,15 @@ class Leases:
     # -- taking ------------------------------------------------------------
 
     async def next(self) -> Job | None:
-        """The next job; None: there will be no more jobs."""
-        while True:
-            while self._waiting:
-                job = self._waiting.popleft()
-                if job.held:
-                    self._recorder.started(job)
-                    return job
-            if self._closed:
-                return None
-            await self._called()
-
-    async def _called(self) -> None:
-        """Wait for a job or for the end; each job wakes one caller."""
-        call: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._idle[call] = None
-        try:
-            await call
-        except asyncio.CancelledError:
-            if call.done() and not call.cancelled():
-                self._call()  # another caller must get the job
-            raise
-        finally:
-            self._idle.pop(call, None)
-
-    def _call(self) -> None:
-        while self._idle:
-            call = next(iter(self._idle))
-            del self._idle[call]
-            # Otherwise it belongs to a caller that was just cancelled.
-            if not call.done():
-                call.set_result(None)
-                return
+        """The next job; None: there will be no more."""
+        job = await self._waiting.next()
+        if job is not None:
+            self._recorder.started(job)
+        return job
 
     def close(self) -> list[Job]:
-        """Hand out no more jobs; returns those that no handler has begun."""
-        self._closed = True
-        while self._idle:
-            self._call()
-        waiting = [job for job in self._waiting if job.held]
-        self._waiting.clear()
-        return waiting
+        """Hand out no more; returns the jobs that nobody has begun."""
+        return self._waiting.close()
 
     def handle(self, event: Event) -> None:
         """Handle an event: new items, and items that are taken away."""
@@ -194,7 +160,7 @@ class Leases:
         if before is not None and not before.settling:
             self._lose(before, "its lock has ended, and it came anew")
         job = Job(item, self)
-        if self._closed:
+        if self._waiting.closed:
             task = asyncio.get_running_loop().create_task(self.give_back(job))
             self._releasing.add(task)
             task.add_done_callback(self._releasing.discard)
@@ -206,8 +172,7 @@ class Leases:
             self._keep(job, now + self._lock_s / 3)
         else:
             self._keep(job, now + _EXTEND_AFTER_S)
-        self._waiting.append(job)
-        self._call()
+        self._waiting.put(job)
 
     def session_began(self, *, durable: bool) -> None:
         """Find out whether the locks ended with the old session.
@@ -216,10 +181,9 @@ class Leases:
         again.
         """
         if not durable:
-            for job in self._waiting:
+            for job in self._waiting.clear():
                 self._lose(job, "the connection was lost before it was begun")
                 self._known.pop((job.id, job.token), None)
-            self._waiting.clear()
         for job in self.jobs.values():
             if not job.settling:
                 self._keep(job, _now())

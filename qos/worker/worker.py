@@ -28,7 +28,7 @@ from qos.errors import (
 )
 from qos.jids import jid_of
 from qos.journal.writer import JournalWriter
-from qos.worker import effects, signals
+from qos.worker import recovery, signals
 from qos.worker.client_workers import ClientWorkers
 from qos.worker.job import Job, cancelled, unrecoverable
 from qos.worker.leases import Leases
@@ -408,29 +408,13 @@ class Worker:
         """
         _check_db("db", db)
         own = self._leases
-        undecided = 0
-        for key in effects.prepared(
-            db, service=own.service, account=own.account, node=own.node
-        ):
-            try:
-                await self._plugin.retract(
-                    own.service, own.node, key.item_id, key.token
-                )
-            except RequestRefused as error:
-                if error.may_pass:
-                    raise
-                if error.condition in effects.FINAL:
-                    effects.drop(db, key)
-                else:
-                    undecided += 1
-                    log.info("effects of %r stay prepared: %s", key.item_id, error)
-            else:
-                try:
-                    effects.apply(db, key)
-                except (sqlite3.Error, LocalProtocolError):
-                    undecided += 1
-                    log.exception("effects of %r failed", key.item_id)
-        return undecided
+        return await recovery.recover(
+            db,
+            self._plugin,
+            service=own.service,
+            account=own.account,
+            node=own.node,
+        )
 
     # -- stopping ----------------------------------------------------------
 

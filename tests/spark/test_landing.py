@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from killed_runs import Runs
+from qos.spark.landed_items import LandingError, read_slice, slices
 from qos.spark.queue_checkpoint import Checkpoint, CheckpointError
-from qos.spark.queue_landing import Landing, LandingError, read_slice, slices
+from qos.spark.queue_landing import Landing
 from xep_0254.events import DeliveredItem
 
 OWNER = {"service": "queue.localhost", "node": "orders"}

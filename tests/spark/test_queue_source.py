@@ -20,9 +20,9 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from qos.errors import CannotConnect, RequestRefused
+from qos.spark.landed_items import LandingError
 from qos.spark.options import BadOption
 from qos.spark.queue_checkpoint import CheckpointError
-from qos.spark.queue_landing import LandingError
 from qos.spark.queue_source import QueueStreamReader, check_source_options
 from qos.testing import LoopbackServer, friends, logged_in, queue_service
 from xep_0254 import XEP_0254, NewItem
