@@ -1,4 +1,7 @@
-"""Performs what the core decides, in order; knows asyncio, and nothing of XMPP."""
+"""The engine performs the decisions of the core, in order.
+
+It knows asyncio, but not XMPP.
+"""
 
 from qos.engine.clock import Clock, LoopClock
 from qos.engine.consuming import Consumption, Handover

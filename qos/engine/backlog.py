@@ -1,4 +1,4 @@
-"""The queued messages: on disk, counted here, read a few at a time."""
+"""The queued messages: stored on disk, counted here, and read a few at a time."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from qos.stores.base import Store
 
 __all__ = ["Backlog"]
 
-#: Messages of one flow read from the store at a time.
+#: The number of messages of one flow that are read from the store at a time.
 _CHUNK = 64
 
 
 class Backlog:
-    """Which flows have messages waiting in the store, and the next of each."""
+    """The flows with messages waiting in the store, and the next of each."""
 
     def __init__(self, store: Store, queued: dict[str, int]) -> None:
         self._store = store
         self._counts = dict(queued)
         self._chunks: dict[str, deque[Outgoing]] = {}
         self._taken: dict[str, int] = {}
-        # Discarded, and their end has still to be written.
+        # Discarded, but their end has still to be written.
         self._ending: set[int] = set()
 
     @property
     def flows(self) -> list[str]:
-        """The flows that have a message waiting."""
+        """The flows that have a waiting message."""
         return list(self._counts)
 
     def waiting(self, flow: str) -> int:
-        """How many messages of a flow wait; those being written count as well."""
+        """The number of waiting messages of a flow, including those being written."""
         return self._counts.get(flow, 0)
 
     def add(self, flow: str) -> None:
@@ -59,25 +59,28 @@ class Backlog:
             self.passed(chunk.popleft())
 
     def take(self, record: Outgoing) -> None:
-        """The head goes under way."""
+        """Take the head of a flow, which is now in flight."""
         self._chunks[record.flow].popleft()
         self.passed(record)
         self.remove(record.flow)
 
     def passed(self, record: Outgoing) -> None:
-        """A message went under way, and none before it is still to be read.
+        """Note that a message is in flight, and all messages before it have been read.
 
-        It may be one that was put back, behind which others have been taken.
+        It may be a message that was put back, after later ones had been taken.
         """
         self._taken[record.flow] = max(self._taken.get(record.flow, 0), record.seq)
 
     def discard(self, record: Outgoing) -> None:
-        """A waiting message ends without having its turn; see left and put_back."""
+        """Remove a waiting message that ends before its turn. See left and put_back."""
         self._ending.add(record.seq)
         self.remove(record.flow)
 
     def left(self, record: Outgoing) -> None:
-        """A message has ended; until then a discarded one is on disk as queued."""
+        """Note that a message has ended.
+
+        Until then, a discarded one is on disk as queued.
+        """
         if record.seq not in self._ending:
             return
         self._ending.remove(record.seq)
@@ -86,19 +89,19 @@ class Backlog:
             chunk.remove(waiting)
 
     def put_back(self, record: Outgoing) -> None:
-        """A discarded message does not end after all: it waits again, at its place."""
+        """Let a discarded message wait again, at its place, if it does not end."""
         self._ending.remove(record.seq)
         self.add(record.flow)
         if record.seq > self._taken.get(record.flow, 0):
-            return  # it is in the chunk, or still to be read
-        # Nothing is read again: of those behind it, which have been taken, some are on
-        # disk as queued until their first step is written.
+            return  # it is in the chunk, or has still to be read
+        # Nothing is read again: some of the messages after it have been taken, and are
+        # on disk as queued until their first step is written.
         chunk = self._chunks.setdefault(record.flow, deque())
         seqs = [waiting.seq for waiting in chunk]
         if record.seq not in seqs:
             chunk.insert(bisect(seqs, record.seq), record)
 
     def forget(self, flow: str) -> None:
-        """None of its messages is on disk as queued any more, nor waits to be."""
+        """Forget a flow without messages that are queued on disk or about to be."""
         self._taken.pop(flow, None)
         self._chunks.pop(flow, None)

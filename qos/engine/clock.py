@@ -1,4 +1,4 @@
-"""Time, and one timer for everything that waits."""
+"""The time, and one timer for everything that waits."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ __all__ = ["Clock", "LoopClock", "Timers"]
 
 K = TypeVar("K", bound=Hashable)
 
-#: Outdated moments that are kept, beside as many as there are others.
+#: The number of outdated heap entries that are kept, in addition to as many as there
+#: are valid ones.
 _OUTDATED_MAX = 64
 
 
@@ -22,24 +23,24 @@ class Handle(Protocol):
     """A timer that can be cancelled."""
 
     def cancel(self) -> object:
-        """Do not call. Harmless when it has been called."""
+        """Cancel the call. Harmless after the call."""
 
 
 class Clock(Protocol):
-    """The time, and a call when it has come; `qos.testing.ManualClock` is one."""
+    """The current time, and timers; `qos.testing.ManualClock` is one."""
 
     def now(self) -> float:
         """Seconds since the epoch; never goes back."""
 
     def call_at(self, when: float, callback: Callable[[], object]) -> Handle:
-        """Call once, at or soon after this time."""
+        """Call the callback once, at this time or soon after."""
 
 
 class LoopClock:
-    """The clock of an event loop, set by the wall clock when it is made.
+    """The clock of an event loop, set by the wall clock when this object is made.
 
-    It does not follow the wall clock when that is set: a deadline is as far
-    away as it was when it was given, and nothing waits an hour longer.
+    Later changes of the wall clock have no effect: a deadline stays as far away as it
+    was, and nothing waits an hour longer.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -47,7 +48,7 @@ class LoopClock:
         self._offset = time.time() - loop.time()
 
     def now(self) -> float:
-        """Seconds since the epoch, by a clock that only goes forward."""
+        """Seconds since the epoch, by a clock that never goes back."""
         return self._loop.time() + self._offset
 
     def call_at(
@@ -58,14 +59,15 @@ class LoopClock:
 
 
 class Timers(Generic[K]):
-    """A moment for each key, and one timer of the clock for all of them."""
+    """A time for each key, and one timer of the clock for all keys."""
 
     def __init__(self, clock: Clock, fire: Callable[[K], object]) -> None:
         self._clock = clock
         self._fire = fire
         self._moments: dict[K, float] = {}
-        # Holds outdated moments too: they are dropped when they come up, or when there are
-        # many: of what is to be done in a week most is cleared within a second.
+        # Outdated entries stay here too. They are dropped when they come up, or when
+        # there are many: most timers that are set for next week are cleared within a
+        # second.
         self._heap: list[tuple[float, int, K]] = []
         self._tie = itertools.count()
         self._handle: Handle | None = None
@@ -73,7 +75,7 @@ class Timers(Generic[K]):
         self._stopped = False
 
     def set(self, key: K, when: float) -> None:
-        """Fire for the key at this moment instead of any earlier given; inf: never."""
+        """Fire for the key at this time, instead of any earlier setting; inf: never."""
         if when == math.inf or self._stopped:
             self._moments.pop(key, None)
             return
@@ -92,7 +94,7 @@ class Timers(Generic[K]):
         self._moments.pop(key, None)
 
     def stop(self) -> None:
-        """Do not fire any more, whatever is set."""
+        """Never fire again, even for keys that are set later."""
         self._stopped = True
         self._moments.clear()
         self._heap.clear()

@@ -1,6 +1,6 @@
 """Runs the handlers of consumers, each with a transaction of the store.
 
-When one runs, and what becomes of its message afterwards, is not decided here.
+This module does not decide when a handler runs, or what its end means for the message.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ __all__ = ["Consuming", "Consumption", "Handover"]
 
 log = logging.getLogger(__name__)
 
-#: A transaction that is open keeps everybody else from writing: a message that is
-#: received waits for it, and one that is sent. So a handler has this long from its first
-#: statement on, in seconds.
+#: The time that a handler has from its first statement on, in seconds. While its
+#: transaction is open, nothing else can be written: received messages wait for it, and
+#: so do messages to be sent.
 _TRANSACTION_S_MAX = 10.0
 
 
 class Handover:
-    """The transaction that the handler of a consumer gets beside the message.
+    """The transaction that the handler of a consumer gets together with the message.
 
     Attributes:
         msg_id: the sender's id for the message.
-        key: names this message and no other, at each hand-over and after a restart:
-            for an idempotency key where there is no transaction.
-        count: which hand-over of the message this is; 1: the first. Begins anew when an
-            operator has released it.
-        redelivered: it may have been handed over before.
+        key: identifies this message and no other, at each hand-over and after a
+            restart. Use it as an idempotency key where there is no transaction.
+        count: the number of this hand-over of the message, from 1. Begins anew when an
+            operator has released the message.
+        redelivered: whether the message may have been handed over before.
     """
 
     def __init__(
@@ -63,23 +63,25 @@ class Handover:
     ) -> list[tuple[Any, ...]]:
         """Execute a statement on tables of the application in the file of the store.
 
-        It is in one transaction with those before it and with the mark that the message
-        is done. It is committed when the handler returns, and undone when that raises.
-        From the first statement on nothing else is written into the store: be quick.
+        All statements of this handler are in one transaction, together with the mark
+        that the message is done. The transaction is committed when the handler returns,
+        and undone when it raises. From the first statement on, nothing else is written
+        into the store: be quick.
 
         Args:
-            sql: one statement, as for sqlite3, on the application's own tables. What
-                else it may do, qos.stores.sqlite_guard says: for instance no `COMMIT`,
-                `ATTACH` or `PRAGMA`, and no temporary table.
+            sql: one statement, as for sqlite3, on the application's own tables. See
+                qos.stores.sqlite_guard for the other permitted statements. `COMMIT`,
+                `ATTACH`, `PRAGMA` and temporary tables, for instance, are not
+                permitted.
             parameters: its values.
 
         Returns:
             Its rows.
 
         Raises:
-            LocalProtocolError: the statement does what it must not, and has done
-                nothing; or the store has no transactions.
-            sqlite3.Error: it fails.
+            LocalProtocolError: the statement is not permitted, and has changed nothing;
+                or the store has no transactions.
+            sqlite3.Error: the statement fails.
         """
         if self._transaction is None:
             raise LocalProtocolError(
@@ -87,8 +89,9 @@ class Handover:
                 "recognise a message that was handed over before"
             )
         if not self._transaction.is_open:
-            # In the handler's own context too, where this may be in a task of gather or
-            # wait_for: what it writes into the store otherwise would wait for it.
+            # Set it in the handler's own context too: this code may run in a task of
+            # gather or wait_for. Otherwise, other writes of the handler into the store
+            # would wait for its own transaction.
             begin = self._transaction.begin()
             loop = asyncio.get_running_loop()
             await loop.create_task(begin, context=self._context)
@@ -104,15 +107,15 @@ Ended: TypeAlias = Callable[[Transaction | None, BaseException | None], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Consumption:
-    """The terms on which a message is consumed.
+    """How a message is consumed.
 
     Attributes:
-        name: of the consumer, for the log.
-        handle: takes it.
-        handovers_max: how often it is handed over, at most.
-        backoff: how long to wait between two of them.
+        name: the name of the consumer, for the log.
+        handle: the handler that takes the message.
+        handovers_max: the most hand-overs of one message.
+        backoff: the delays between two hand-overs.
         lane: messages of the same lane are handed over one after another, each when the
-            one before is done or parked; None: at once.
+            previous one is done or parked; None: at once.
     """
 
     name: str
@@ -123,7 +126,7 @@ class Consumption:
 
 
 class Consuming:
-    """The handlers that are at work."""
+    """The running handlers."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -131,21 +134,22 @@ class Consuming:
         self._closed = False
 
     def begin(self, record: Incoming, consumption: Consumption, ended: Ended) -> None:
-        """Start the handler; `ended` is called when it has ended, unless by `aclose`."""
+        """Start the handler; `ended` is called at its end, unless `aclose` ends it."""
         transaction = self._store.transaction()
         context = copy_context()
         run = self._run(record, consumption, transaction, context)
         task = asyncio.get_running_loop().create_task(run, context=context)
         self._tasks.add(task)
-        # Not at the end of the task: one that is cancelled at once does not begin.
+        # Not at the end of the task itself: a task that is cancelled at once never
+        # begins.
         task.add_done_callback(partial(self._has_run, transaction, ended))
 
     def is_running(self) -> bool:
-        """Whether a handler is what runs now."""
+        """Whether the caller is itself one of the handlers."""
         return asyncio.current_task() in self._tasks
 
     async def aclose(self) -> None:
-        """End what is at work, as if the process had died."""
+        """End the running handlers, as if the process had died."""
         self._closed = True
         tasks = list(self._tasks)
         for task in tasks:
@@ -171,7 +175,7 @@ class Consuming:
         if not task.cancelled():
             ended(transaction, task.exception())
         elif not self._closed:
-            # By the application: this task, or what it waited for.
+            # Cancelled by the application: this task, or something that it waited for.
             ended(transaction, asyncio.CancelledError())
         elif transaction is not None:
             transaction.rollback()

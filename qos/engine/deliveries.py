@@ -1,4 +1,4 @@
-"""The deliveries that wait to be told of acceptance and of the end."""
+"""The deliveries that wait for the acceptance or for the end of their message."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class _Acceptance(NamedTuple):
 
 
 class Deliveries:
-    """The deliveries of an outbox that somebody has in hand, or waits for."""
+    """The deliveries of an outbox that the application holds or waits for."""
 
     def __init__(self, keeper: Keeper, *, durable: bool) -> None:
-        """There is none yet.
+        """Begin without deliveries.
 
         Args:
             keeper: the outbox.
@@ -37,11 +37,11 @@ class Deliveries:
             weakref.WeakValueDictionary()
         )
         self._awaited: set[Delivery] = set()
-        # Before it is written, nobody else knows of a message in the queue.
+        # Before a message is written, only this module knows that it is queued.
         self._accepting: dict[str, _Acceptance] = {}
 
     def find(self, msg_id: str) -> Delivery | None:
-        """The delivery that somebody has of a message that has not ended."""
+        """The delivery that the application holds of a message that has not ended."""
         delivery = self._by_id.get(msg_id)
         return None if delivery is None or delivery.ended else delivery
 
@@ -50,7 +50,7 @@ class Deliveries:
         return self.find(record.msg_id) or self.new(record)
 
     def new(self, record: Outgoing) -> Delivery:
-        """That of a new message, which may have the id of one that has ended."""
+        """The delivery of a new message, which may have the id of an ended one."""
         delivery = Delivery(
             self._keeper, msg_id=record.msg_id, to=record.to, level=record.level
         )
@@ -58,21 +58,21 @@ class Deliveries:
         return delivery
 
     def keep(self, delivery: Delivery) -> None:
-        """Somebody waits for its end: it must not go before, and they with it."""
+        """Keep the delivery alive while somebody waits for its end."""
         if self._stopped:
             self._give_up(delivery)
         else:
             self._awaited.add(delivery)
 
     def settle(self, record: Outgoing, seconds: float) -> None:
-        """Tell how a message has ended, so long after it was accepted."""
+        """Settle the delivery of an ended message, so long after its acceptance."""
         delivery = self._by_id.get(record.msg_id)
         if delivery is not None:
             delivery._settle(Outcome.of(record, seconds))
             self._awaited.discard(delivery)
 
     def stop(self) -> None:
-        """No end will be heard of any more: whoever waits for one is told so."""
+        """Tell everyone who waits that no end will be known here any more."""
         self._stopped = True
         for delivery in list(self._by_id.values()):
             self._give_up(delivery)
@@ -85,9 +85,13 @@ class Deliveries:
     # -- whether it is accepted --------------------------------------------
 
     def begin(self, record: Outgoing) -> asyncio.Future[None]:
-        """A message is being accepted; returns what is done when that is decided."""
+        """Note that a message is being accepted.
+
+        The future is done when this is decided.
+        """
         accepted = asyncio.get_running_loop().create_future()
-        # A caller that was cancelled asks no more: that is no error of its own.
+        # A cancelled caller does not ask for the error any more: that is not an error
+        # of its own.
         accepted.add_done_callback(lambda done: done.cancelled() or done.exception())
         self._accepting[record.msg_id] = _Acceptance(record, accepted)
         return accepted
@@ -98,13 +102,16 @@ class Deliveries:
         return None if acceptance is None else acceptance.record
 
     async def until_accepted(self, msg_id: str) -> None:
-        """If the message is being accepted, wait until it is; raises if it is not."""
+        """If the message is being accepted, wait for the end of this.
+
+        Raises if it fails.
+        """
         acceptance = self._accepting.get(msg_id)
         if acceptance is not None:
             await asyncio.shield(acceptance.accepted)
 
     def decided(self, record: Outgoing, error: BaseException | None) -> None:
-        """The message is written, or cannot be: whoever asks for it is told."""
+        """Tell those who wait whether the message was written or the write failed."""
         accepted = self._accepting.pop(record.msg_id).accepted
         if error is None:
             accepted.set_result(None)

@@ -17,16 +17,16 @@ class Outcome:
     """The end of a message.
 
     Attributes:
-        status: a `qos.OutgoingState`: DELIVERED, NOT_DELIVERED or IN_DOUBT; SENT at
-            level unacknowledged, of which nothing more is known.
+        status: a `qos.OutgoingState`: DELIVERED, NOT_DELIVERED or IN_DOUBT. At level
+            unacknowledged it is SENT, since nothing more is known there.
         msg_id: its id; None at level unacknowledged.
         to: the JID it was sent to, normalized.
         level: its level.
-        attempts: iqs sent for it, repeats included.
-        seconds: from its acceptance to its end.
+        attempts: the number of iqs sent for it, including repeats.
+        seconds: the time from its acceptance to its end.
         condition: the latest stanza error, or None.
         by: the JID that sent this error, or None.
-        text: what this error says for people, one line, or None.
+        text: the human-readable text of this error, one line, or None.
     """
 
     status: OutgoingState
@@ -41,7 +41,7 @@ class Outcome:
 
     @property
     def reason(self) -> str:
-        """Why it was not delivered or is in doubt, and what to do about it."""
+        """Why the message was not delivered or is in doubt, and what to do about it."""
         return why_not_delivered(
             to=self.to,
             attempts=self.attempts,
@@ -67,7 +67,7 @@ class Outcome:
         )
 
     def raise_for_status(self) -> None:
-        """Raise NotDelivered or InDoubt if it ended so."""
+        """Raise NotDelivered or InDoubt if this is the outcome."""
         error = {
             OutgoingState.NOT_DELIVERED: NotDelivered,
             OutgoingState.IN_DOUBT: InDoubt,
@@ -85,7 +85,7 @@ class Outcome:
 
 
 class Delivery:
-    """A message that was accepted, to ask for its outcome or take it back.
+    """An accepted message: wait for its outcome, or take it back.
 
     Attributes:
         msg_id: its id; '' at level unacknowledged.
@@ -103,7 +103,7 @@ class Delivery:
         self._outbox = outbox
         self._outcome: Outcome | None = None
         self._error: BaseException | None = None
-        # In the order in which they asked, so that a seed replays.
+        # In the order of the calls, so that a seed replays.
         self._waiting: dict[asyncio.Future[Outcome], None] = {}
 
     def __repr__(self) -> str:
@@ -113,17 +113,17 @@ class Delivery:
         return f"<Delivery {self.msg_id!r} to {self.to}, {self.level.value}: {state}>"
 
     async def outcome(self) -> Outcome:
-        """Wait for the end of the message. May be asked by many, and again.
+        """Wait for the end of the message. Several tasks may wait, also repeatedly.
 
         Raises:
-            StillOutstanding: the plugin was closed before.
-            StoreError: it was asked for while it was being accepted, and that failed.
+            StillOutstanding: the plugin was closed before the end.
+            StoreError: the message was still being accepted, and this failed.
         """
         if self._outcome is not None:
             return self._outcome
         if self._error is not None:
             raise self._error
-        # One for each who asks: to be cancelled is no matter of the others.
+        # One future for each caller: cancelling one must not affect the others.
         waiting: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         self._waiting[waiting] = None
         if self._outbox is not None:
@@ -139,13 +139,13 @@ class Delivery:
         return self._outcome is not None
 
     async def withdraw(self) -> None:
-        """Take the message back: it is *not delivered*, certainly.
+        """Take the message back: then it is certainly *not delivered*.
 
         Raises:
-            CannotWithdraw: it may have been handed over; it goes on.
+            CannotWithdraw: it may have been handed over, and continues.
             UnknownMessage: it has ended.
-            StillOutstanding: the plugin was closed before that was written.
-            StoreError: it could not be written; the message goes on, if it had been
+            StillOutstanding: the plugin was closed before this was written.
+            StoreError: this could not be written; the message continues if it had been
                 accepted.
         """
         if self._outbox is None or self._outcome is not None:
@@ -153,7 +153,7 @@ class Delivery:
         await self._outbox.withdraw(self.msg_id)
 
     def _settle(self, outcome: Outcome) -> None:
-        """For the outbox: this is how the message ended."""
+        """Set how the message ended; for the outbox."""
         self._outcome = outcome
         for waiting in self._waiting:
             if not waiting.done():
@@ -161,7 +161,10 @@ class Delivery:
         self._waiting.clear()
 
     def _fail(self, error: BaseException) -> None:
-        """For the outbox: how the message ends will not be known here."""
+        """Set the error of a message whose end will not be known here.
+
+        For the outbox.
+        """
         self._error = error
         for waiting in self._waiting:
             if not waiting.done():
@@ -170,7 +173,7 @@ class Delivery:
 
     @classmethod
     def _sent(cls, to: str) -> Delivery:
-        """For the plugin: a message at level unacknowledged ends when it is sent."""
+        """A message at level unacknowledged, ended since it is sent; for the plugin."""
         delivery = cls(None, msg_id="", to=to, level=Level.UNACKNOWLEDGED)
         delivery._settle(
             Outcome(
@@ -186,10 +189,10 @@ class Delivery:
 
 
 class Keeper(Protocol):
-    """The outbox, as a delivery knows it."""
+    """The outbox, as a delivery uses it."""
 
     async def withdraw(self, msg_id: str) -> None:
         """See Delivery.withdraw."""
 
     def keep(self, delivery: Delivery) -> None:
-        """Hold it until it is settled."""
+        """Keep the delivery alive until it is settled."""

@@ -1,6 +1,6 @@
 """Hands released messages to the application: to its handlers, or to a consumer.
 
-What the outcome means for the message is decided by the core; the inbox takes the step.
+The core decides what the result means for the message; the inbox takes that step.
 """
 
 from __future__ import annotations
@@ -27,12 +27,14 @@ __all__ = ["Handovers"]
 
 log = logging.getLogger(__name__)
 
-#: How long what could not be written of a hand-over waits to be repeated: to a consumer,
-#: or with a rejection.
+#: The delay until a hand-over is repeated whose result could not be written, in
+#: seconds. Only hand-overs to a consumer, and those that ended in a rejection, are
+#: repeated.
 _WRITE_AGAIN_S = 10.0
 
-#: How long a message that nobody has taken after a restart waits to be handed over
-#: again. Its sender may have been told that it has arrived, and will not send it again.
+#: The delay until a message that no handler has taken after a restart is handed over
+#: again, in seconds. Its sender may know that it has arrived, and will not send it
+#: again.
 _NOT_TAKEN_AGAIN_S = 10.0
 
 
@@ -46,7 +48,7 @@ class Takes(Protocol):
         at: At,
         arrival: Arrival | None = None,
     ) -> None:
-        """Take this step of a message, and then what has waited for it."""
+        """Take this step of a message, and then those that waited for it."""
 
 
 class Handovers:
@@ -66,26 +68,26 @@ class Handovers:
         self._recorder = recorder
         self._take = take
         self._consuming = Consuming(store)
-        #: Messages on their way to a consumer, by key; whose turn it is, and when those
-        #: that have failed get theirs again.
+        #: Messages on their way to a consumer, by key. Below: the order of the turns,
+        #: and the times at which failed messages get their next turn.
         self._consumable: dict[str, HeldMessage] = {}
         self._lanes: FifoLanes[str] = FifoLanes()
-        #: Messages that nobody has taken after a restart, by key.
+        #: Messages that no handler has taken after a restart, by key.
         self._untaken: dict[str, HeldMessage] = {}
         self._retries: Timers[str] = Timers(clock, self._retry)
         self._stopped = self._closed = False
 
     def stop(self) -> None:
-        """Begin nothing more; what is under way may still end, until `aclose`."""
+        """Begin nothing more. Running hand-overs may still end, until `aclose`."""
         self._stopped = True
         self._retries.stop()
 
     def is_consuming(self) -> bool:
-        """Whether it is a consumer that asks."""
+        """Whether the caller is the handler of a consumer."""
         return self._consuming.is_running()
 
     async def aclose(self) -> None:
-        """Stop, and end the consumers that are at work, as if the process had died."""
+        """Stop, and end running consumers, as if the process had died."""
         self.stop()
         self._closed = True
         await self._consuming.aclose()
@@ -99,7 +101,8 @@ class Handovers:
         """Perform the effect; `arrival` is the request that released the message."""
         record = effect.record
         if isinstance(effect, Consume):
-            # If it has stopped while the count was being written, that is as after a kill.
+            # If we have stopped while the count was being written, this is as after a
+            # kill.
             if self._stopped:
                 self._refuse_deferred(message)
             else:
@@ -110,11 +113,11 @@ class Handovers:
                 self._not_taken(message, arrival)
             return
         if message.key in self._consumable:
-            # It was released by an operator before the first session began.
+            # An operator released it before the first session began.
             message.busy = False
             return
-        # A message at level acknowledged is answered when somebody has it in hand: its
-        # sender would repeat it, as a new message, while a consumer is at work.
+        # A message at level acknowledged is answered when a handler has it in hand.
+        # While a consumer works on it, its sender would repeat it as a new message.
         if record.level is Level.ASSURED:
             message.consumption = self._port.consumption(record)
         if message.consumption is not None:
@@ -123,11 +126,11 @@ class Handovers:
         self._hand_over(message, record, arrival)
 
     def defer(self, message: HeldMessage, arrival: Arrival) -> None:
-        """Keep a request until the hand-over is done; or refuse it.
+        """Keep a request until the hand-over is done, or refuse it.
 
-        What has failed is not done before a restart. And where it may take days, the
-        sender that still waits for an answer has offered the message before, and asks
-        by `deliver`.
+        After a failure, the hand-over is not done before a restart. A hand-over to a
+        consumer may take days. There, only a `deliver` is kept: a sender that still
+        waits for an answer has offered the message before, and asks by `deliver`.
         """
         untaken = message.key in self._untaken
         offer = arrival.request.kind != "deliver"
@@ -139,13 +142,16 @@ class Handovers:
             self._retries.set(message.key, self._clock.now())
 
     def retry_at(self, message: HeldMessage, when: float) -> None:
-        """Hand it over again then."""
+        """Hand the message over again at this time."""
         if message.consumption is None:
             self._untaken[message.key] = message
         self._retries.set(message.key, when)
 
     def leave(self, message: HeldMessage) -> None:
-        """It is not handed over any more: done, parked, or not released after all."""
+        """Stop handing a message over.
+
+        It is done, parked, or not released after all.
+        """
         consumption, message.consumption = message.consumption, None
         if consumption is None:
             return
@@ -156,9 +162,9 @@ class Handovers:
                 self._turn(self._consumable[next_key])
 
     def not_written(self, message: HeldMessage, arrival: Arrival | None) -> bool:
-        """A step could not be written; whether it was one of the way to a consumer.
+        """Whether the step that could not be written was part of the way to a consumer.
 
-        Then neither is it done, nor handed over, nor parked, and all of it is repeated.
+        Then the message is not done, handed over or parked: all of the way is repeated.
         """
         if message.consumption is None:
             return False
@@ -166,7 +172,7 @@ class Handovers:
         return True
 
     def hand_over_later(self, message: HeldMessage, arrival: Arrival | None) -> None:
-        """Hand a message over again: what came of the hand-over could not be written."""
+        """Hand a message over again, because the result could not be written."""
         if arrival is not None:
             message.deferred.append(arrival)
         self.retry_at(message, self._clock.now() + _WRITE_AGAIN_S)
@@ -198,7 +204,7 @@ class Handovers:
         arrival: Arrival | None,
         taken: asyncio.Future[None] | bool,
     ) -> None:
-        """Confirm a message; `taken` is the proof that somebody has it."""
+        """Confirm a message; `taken` is the proof that the application has it."""
         proven = taken.done() if isinstance(taken, asyncio.Future) else taken
         assert proven, "no taker, no confirmation"
         self._take(message, ReceiverInput.HANDED_OVER, At(self._clock.now()), arrival)
@@ -262,7 +268,7 @@ class Handovers:
     ) -> None:
         message.busy = False
         if arrival is not None:
-            message.deferred.append(arrival)  # answered when it is done
+            message.deferred.append(arrival)  # answered when the message is done
         self._consumable[message.key] = message
         lane = consumption.lane
         if lane is None or self._lanes.enter(lane, message.key):
@@ -286,7 +292,7 @@ class Handovers:
                 message.consumption = again
                 self._turn(message)
                 return
-            # By now it is for another consumer, which has a lane of its own, or for none.
+            # Now it is for another consumer, with a lane of its own, or for none.
             self.leave(message)
         arrival = message.deferred.pop(0) if message.deferred else None
         self._take(message, ReceiverInput.RESTART, At(self._clock.now()), arrival)
@@ -305,7 +311,7 @@ class Handovers:
         transaction: Transaction | None,
         error: BaseException | None,
     ) -> None:
-        """The consumer's handler has ended."""
+        """Take the end of the consumer's handler."""
         now = self._clock.now()
         if error is None:
             message.transaction = transaction

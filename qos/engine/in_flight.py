@@ -1,7 +1,7 @@
-"""The messages under way: performs each step of each, in order.
+"""The messages in flight: performs each step of each message, in order.
 
-What happens to a message while its effects are being performed waits until they
-are: a Save is on disk before anything after it begins.
+An input that comes while the effects of a message are being performed waits until they
+are done. Thus a Save is on disk before anything after it begins.
 """
 
 from __future__ import annotations
@@ -30,13 +30,14 @@ __all__ = ["InFlight", "Message", "Port"]
 
 log = logging.getLogger(__name__)
 
-#: Accounts that nothing is under way to, and whose window is remembered: it takes a kB
-#: each, and without it the next messages find out anew what the peer takes.
+#: The number of accounts without messages in flight whose window is remembered. Each
+#: takes about a kB. Without it, the next messages would have to find out the window of
+#: the peer anew.
 _IDLE_FLOWS_MAX = 1024
 
 
 class Port(Protocol):
-    """The methods that the outbox asks of the connection."""
+    """The methods that the outbox needs of the connection."""
 
     def route(self, record: Outgoing) -> Route | None:
         """Whom to address an attempt to, by what is known now.
@@ -52,14 +53,14 @@ class Port(Protocol):
         """
 
     def new_id(self) -> str:
-        """128 random bits as text, never given before."""
+        """128 random bits as text; never the same twice."""
 
     def jitter(self) -> float:
         """A random number in [0, 1)."""
 
 
 class Message:
-    """A message under way, and what has still to be done about it."""
+    """A message in flight, and what has still to be done for it."""
 
     __slots__ = (
         "accepted",
@@ -73,20 +74,21 @@ class Message:
 
     def __init__(self, record: Outgoing) -> None:
         self.record = record
-        #: Effects are being performed: what happens meanwhile waits in inputs.
+        #: Whether effects are being performed. Inputs that come meanwhile wait in
+        #: inputs.
         self.busy = False
         self.inputs: deque[SenderInput | Reply] = deque()
-        #: There was nobody to address the last attempt to.
+        #: Whether there was no resource to address the last attempt to.
         self.no_route = False
-        #: While its first write is under way: called with how that has failed, or None.
+        #: Set during its first write; called with the error of the write, or None.
         self.accepted: Callable[[BaseException | None], None] | None = None
         self.withdrawn: asyncio.Future[None] | None = None
-        #: It is here out of its turn, only to end.
+        #: Whether it was taken out of the queue before its turn, only to end.
         self.unqueued = False
 
 
 class InFlight:
-    """The messages under way, at most a window for each account (flow)."""
+    """The messages in flight, at most a window of them for each account (flow)."""
 
     def __init__(
         self,
@@ -130,7 +132,7 @@ class InFlight:
         self.own: str | None = None
         self._stopped = False
         self._flows: dict[str, Flow] = {}
-        # Those that nothing is under way to, that of the longest ago first.
+        # The accounts without messages in flight, the one idle for longest first.
         self._idle: dict[str, Flow] = {}
         self._messages: dict[str, Message] = {}
         self._by_iq: dict[str, Message] = {}
@@ -138,7 +140,7 @@ class InFlight:
         self._timers: Timers[str] = Timers(clock, self._due)
 
     def get(self, msg_id: str) -> Message | None:
-        """The message with this id, if it is under way."""
+        """The message with this id, if it is in flight."""
         return self._messages.get(msg_id)
 
     def __len__(self) -> int:
@@ -153,7 +155,7 @@ class InFlight:
         return flow
 
     def _rest(self, name: str, flow: Flow) -> None:
-        """Nothing is under way to this account: remember it for a while."""
+        """Remember an account that has no messages in flight any more, for a while."""
         self._idle[name] = flow
         if len(self._idle) > _IDLE_FLOWS_MAX:
             del self._idle[next(iter(self._idle))]
@@ -200,7 +202,10 @@ class InFlight:
     # -- the connection ----------------------------------------------------
 
     def session_started(self, own: str) -> None:
-        """There is a session under this full JID: everything is due again."""
+        """Take the start of a session under this full JID.
+
+        All messages are due again.
+        """
         self.own = own
         for message in list(self._messages.values()):
             if message.no_route:
@@ -209,7 +214,7 @@ class InFlight:
                 self.feed(message, sender.on_session(message.record, own=own))
 
     def awaits(self, iq_id: str) -> bool:
-        """Whether a message under way has this iq id."""
+        """Whether a message in flight waits for this iq id."""
         return iq_id in self._by_iq
 
     def reply(self, reply: Reply) -> None:
@@ -219,13 +224,13 @@ class InFlight:
             self.feed(message, reply)
 
     def route_found(self, flow: str) -> None:
-        """It may now be known whom to address the messages of a flow to."""
+        """Take the news that a flow may now have a resource to address."""
         for message in list(self._by_flow.get(flow, {}).values()):
             if message.no_route:
                 self.attempt(message)
 
     def peer_came(self, flow: str) -> None:
-        """The account has become available: what waits for it is due soon."""
+        """Take the news that an account is available: its messages are due soon."""
         for message in list(self._by_flow.get(flow, {}).values()):
             message.record = sender.came(message.record)
             meaning = sender.on_peer(message.record)
@@ -237,14 +242,17 @@ class InFlight:
 
     def _due(self, msg_id: str) -> None:
         message = self._messages[msg_id]
-        if not message.busy:  # what is being done sets the timer anew
+        if not message.busy:  # the present step sets the timer anew
             self.attempt(message)
 
     def attempt(self, message: Message) -> None:
-        """Make an attempt, if there is a session; at its deadline it ends."""
+        """Make an attempt if there is a session.
+
+        After its deadline, the message ends.
+        """
         message.no_route = False
         if self.own is None and not self._overdue(message):
-            # The next session makes it due again; its deadline may come first.
+            # The next session makes it due again, but its deadline may come first.
             self._wait(message, replace(message.record, due_at=math.inf))
         else:
             self.feed(message, SenderInput.ATTEMPT)
@@ -257,7 +265,7 @@ class InFlight:
         self._timers.set(record.msg_id, sender.wake_at(record))
 
     def feed(self, message: Message, input_: SenderInput | Reply) -> None:
-        """Take the input now, or when what is being done is done."""
+        """Take the input now, or when the present step is done."""
         message.inputs.append(input_)
         self._drain(message)
 
@@ -326,7 +334,7 @@ class InFlight:
         effects: tuple[Effect, ...],
         start: int,
     ) -> None:
-        """Perform the effects from one on, each when the one before is done."""
+        """Perform the effects from `start` on, each when the one before is done."""
         message.busy = True
         for index in range(start, len(effects)):
             effect = effects[index]
@@ -359,7 +367,7 @@ class InFlight:
         if error is None:
             self._accepted(message)
         if self._stopped and message.accepted is None:
-            return  # the store is closing; the next start goes on from here
+            return  # the store is closing; the next start continues from here
         if error is None:
             self._perform(message, before, effects, index + 1)
         else:
@@ -370,7 +378,7 @@ class InFlight:
     def _not_written(
         self, message: Message, before: Outgoing, error: BaseException
     ) -> None:
-        """Back to what is on disk. Nobody was told anything."""
+        """Go back to the state on disk. Nobody was told of the step."""
         failed, message.record = message.record, before
         self._index(message, failed)
         if message.accepted is not None:

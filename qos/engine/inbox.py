@@ -1,7 +1,7 @@
-"""Holds messages for others to release, and hands them to the application.
+"""Holds messages until their senders release them, and hands them to the application.
 
-Memory holds what is held, which the quotas bound, and the memories of ended
-messages, which are bounded in number.
+The held messages are in memory, limited by the quotas; so are the tombstones of ended
+messages, which are limited in number.
 """
 
 from __future__ import annotations
@@ -42,23 +42,24 @@ __all__ = ["Inbox", "InboxLimits", "InboxPort"]
 
 log = logging.getLogger(__name__)
 
-#: Requests that wait while their message is being written or handed over: repeats of
-#: a peer that does not wait for its answer. More are told at once to come again.
+#: The most requests that wait while their message is being written or handed over.
+#: These are repeats of a peer that does not wait for its answer. The peer gets an error
+#: for further ones at once, and may repeat them.
 _WAITING_MAX = 16
 
 #: The answer to a request for which there is no room.
 _NO_ROOM = Answer("error", "", "resource-constraint", "wait")
 
-#: The answer to a request of which nobody knows whether it has been carried out.
+#: The answer to a request when it is uncertain whether it has been carried out.
 _UNSURE = Answer("error", "", "recipient-unavailable", "wait")
 
-#: The answer when nothing is received any more: the sender tries again.
+#: The answer after the end of receiving: the sender tries again.
 _STOPPED = Answer("error", "", "service-unavailable", "cancel")
 
-#: How long a message that could not be written as expired is held on.
+#: How long a message is still held whose expiry could not be written, in seconds.
 _EXPIRE_AGAIN_S = 60.0
 
-#: Of these the journal says what they meant for the message as it was.
+#: For these, the journal records their meaning for the message as it was.
 _TAKEN = frozenset(
     {
         ReceiverInput.HANDED_OVER,
@@ -71,15 +72,15 @@ _TAKEN = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class InboxLimits:
-    """The limits on messages held, and on the time.
+    """The limits for held messages, and on times.
 
     Attributes:
         quotas: how much may be held.
         hold_ttl_s: how long a message is held for its sender to release it.
-        tombstones: ended messages remembered, at most.
+        tombstones: the most ended messages that are remembered.
         tombstone_ttl_s: how long they are remembered.
-        write_acknowledged: write messages at level acknowledged before they are
-            answered; without, a crash may lose what was acknowledged.
+        write_acknowledged: whether to write messages at level acknowledged before they
+            are answered. If not, a crash may lose acknowledged messages.
     """
 
     quotas: Quotas = field(default_factory=Quotas)
@@ -90,7 +91,7 @@ class InboxLimits:
 
 
 class Inbox:
-    """Everything that an endpoint receives at level acknowledged or assured."""
+    """All messages that an endpoint receives at level acknowledged or assured."""
 
     def __init__(
         self,
@@ -117,7 +118,7 @@ class Inbox:
         self._expiry: Timers[str] = Timers(clock, self._expire)
         self._forgetting: Timers[None] = Timers(clock, self._forget_old)
         self._handover = Handovers(store, port, clock, self._recorder, take=self._go_on)
-        #: Memories that are too many since the start.
+        #: Tombstones beyond the limit, found at the start.
         self._excess: list[Incoming] = []
         for record in contents.incoming:
             if record.state.ended:
@@ -129,9 +130,9 @@ class Inbox:
         self._expect_forgetting()
 
     def restart(self) -> None:
-        """Hand over again what may not have been handed over before the start.
+        """Hand over again all messages that may not have been before the start.
 
-        Until then nothing is written: there need not be a loop that runs.
+        Nothing is written before this call, since no event loop may be running then.
         """
         excess, self._excess = self._excess, []
         for memory in excess:
@@ -142,11 +143,11 @@ class Inbox:
                 self._feed(message, ReceiverInput.RESTART)
 
     def request(self, request: Request, *, trusted: bool, why: str = "") -> None:
-        """Take a well-formed request; it gets one answer through the port, in time."""
+        """Take a well-formed request; the port answers it once, in time."""
         if self._stopped:
             self._refuse(request, _STOPPED)
             return
-        # To release what is held names nothing new.
+        # To release a held message needs no new token.
         token = "" if request.kind == "deliver" else self._new_token()
         key = receiver.key_of(request, token)
         message = self._messages.get(key)
@@ -158,16 +159,16 @@ class Inbox:
             self._refuse(request, _NO_ROOM)
 
     def turn_away(self, request: Request) -> None:
-        """Refuse a request that nothing can be decided about: its sender tries again."""
+        """Refuse a request that cannot be decided now: its sender tries again."""
         self._refuse(request, _NO_ROOM)
 
     def _refuse(self, request: Request, answer: Answer) -> None:
-        """Answer a request that does not come as far as its message."""
+        """Answer a request that does not reach its message."""
         self._recorder.refused(request, answer.condition)
         self._port.answer(request, answer)
 
     def parked(self) -> list[Incoming]:
-        """The messages that consumers have failed on too often."""
+        """The messages on which consumers have failed too often."""
         records = [message.record for message in self._messages.values()]
         return [each for each in records if each and each.state is IncomingState.PARKED]
 
@@ -175,12 +176,13 @@ class Inbox:
         """Hand a parked message over again.
 
         Raises:
-            StoreError: a consumer wants it while its transaction is open; it stays so.
+            StoreError: a consumer calls this while its transaction is open; nothing
+                changes.
         """
         self._decide(self._messages[key], ReceiverInput.RELEASE)
 
     def drop(self, key: str) -> None:
-        """Give a parked message up.
+        """Give up a parked message.
 
         Raises:
             StoreError: as for release.
@@ -188,10 +190,10 @@ class Inbox:
         self._decide(self._messages[key], ReceiverInput.DROP)
 
     def stop(self) -> None:
-        """Begin nothing more, for good; what is held stays in the store.
+        """Begin nothing more, for good; held messages stay in the store.
 
-        What is under way ends: a write, and what somebody has in hand. What waits for
-        anything else is refused.
+        Running writes, and messages that a handler has in hand, come to their end.
+        Requests that wait for anything else are refused.
         """
         self._stopped = True
         self._expiry.stop()
@@ -207,11 +209,11 @@ class Inbox:
                 self._refuse(arrival.request, _STOPPED)
 
     def is_consuming(self) -> bool:
-        """Whether it is a consumer that asks: it cannot wait for `aclose`."""
+        """Whether a consumer's handler calls this: it cannot wait for `aclose`."""
         return self._handover.is_consuming()
 
     async def aclose(self) -> None:
-        """Stop, and end the handlers of consumers that are under way."""
+        """Stop, and end the running handlers of consumers."""
         self.stop()
         await self._handover.aclose()
         self._closed = True
@@ -221,7 +223,7 @@ class Inbox:
         return self._ledger.used(account)
 
     def _new_token(self) -> str:
-        """Names one held message of this store and of no other."""
+        """A token that identifies one held message of this store, and no other."""
         return f"{self._store.store_id}.{self._port.new_id()}"
 
     # -- steps -------------------------------------------------------------
@@ -229,7 +231,7 @@ class Inbox:
     def _feed(
         self, message: HeldMessage, input_: ReceiverInput | Arrival, token: str = ""
     ) -> None:
-        """Take the input now, or when what is being done is done."""
+        """Take the input now, or when the present step is done."""
         if message.busy:
             if isinstance(input_, Arrival):
                 input_ = message.as_it_waits(input_)
@@ -239,7 +241,10 @@ class Inbox:
             self._drain(message)
 
     def _decide(self, message: HeldMessage, decision: ReceiverInput) -> None:
-        """Take the decision of an operator, who has no answer but an error at once."""
+        """Take an operator's decision.
+
+        The operator gets no answer, except an error at once.
+        """
         message.written = None
         self._feed(message, decision)
         if message.written is not None and message.written.done():
@@ -273,7 +278,7 @@ class Inbox:
         at: At,
         arrival: Arrival | None = None,
     ) -> None:
-        """See qos.engine.handover: a hand-over has ended."""
+        """Continue after the end of a hand-over; see qos.engine.handover."""
         self._step(message, input_, at, arrival)
         self._drain(message)
 
@@ -299,7 +304,7 @@ class Inbox:
         start: int,
         arrival: Arrival | None,
     ) -> None:
-        """Perform the effects from one on, each when the one before is done."""
+        """Perform the effects from `start` on, each when the one before is done."""
         message.busy = True
         self._messages[message.key] = message
         for index in range(start, len(effects)):
@@ -313,7 +318,7 @@ class Inbox:
                         self._written, message, before, effects, index, arrival
                     )
                     if written.done():
-                        then(written)  # it was refused: who asked for it learns it now
+                        then(written)  # it was refused; the caller learns it now
                     else:
                         written.add_done_callback(then)
                     return
@@ -353,7 +358,7 @@ class Inbox:
     ) -> None:
         error = done.exception()
         if self._closed and message.consumption is None:
-            return  # the store is closing; the next start goes on from here
+            return  # the store is closing; the next start continues from here
         if error is None:
             self._perform(message, before, effects, index + 1, arrival)
         else:
@@ -369,11 +374,11 @@ class Inbox:
         arrival: Arrival | None,
         error: BaseException,
     ) -> None:
-        """Back to what is on disk, and the peer is told to come again.
+        """Go back to the state on disk; the peer gets an error, and may ask again.
 
-        But what has been handed over stays so: the disk is behind, and after a
-        restart the message would be handed over again, with the mark. A rejection that
-        is not on disk is told to nobody: the next hand-over may end in another way.
+        But a hand-over stays done: the disk is behind, and after a restart the message
+        would be handed over again, with the mark. A rejection that is not on disk is
+        not sent: the next hand-over may end in another way.
         """
         log.error("a message could not be written: %s", error)
         handed_over = before is not None and before.state is IncomingState.RELEASING
@@ -399,13 +404,13 @@ class Inbox:
                     self._expiry.set(message.key, again_at)
             self._at_once(message, _NO_ROOM, arrival)
         elif any(isinstance(effect, Answer) for effect in effects[index:]):
-            # Nobody has taken it, and yet it may be handed over after a restart.
+            # No handler has taken it, and yet it may be handed over after a restart.
             self._at_once(message, _UNSURE, arrival)
         message.busy = False
         self._settled(message, before)
 
     def _settled(self, message: HeldMessage, before: Incoming | None) -> None:
-        """The record and the disk agree: keep the message where it belongs."""
+        """Keep the message where it belongs, since its record and the disk agree."""
         record = message.record
         state = record.state if record else IncomingState.ABSENT
         if message.deferred and state is not IncomingState.RELEASING:

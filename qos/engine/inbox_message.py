@@ -1,4 +1,4 @@
-"""A message that is held, and whom the inbox deals with about it."""
+"""A held message, and the methods that the inbox calls for it."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ __all__ = ["Arrival", "HeldMessage", "InboxPort"]
 
 
 class InboxPort(Protocol):
-    """The methods that the inbox asks of the connection."""
+    """The methods that the inbox needs of the connection."""
 
     def answer(self, request: Request, answer: Answer) -> None:
         """Answer the iq. The port drops it when there is no session."""
 
     def hand_over(self, record: Incoming) -> asyncio.Future[None] | bool:
-        """Feed the message to the application. Never raises.
+        """Hand the message to the application. Never raises.
 
         Returns:
-            Whether somebody has taken it; or a future, if somebody has it in hand and
-            says later when it is taken. If the future fails with a RemoteProtocolError,
-            the application has rejected the message; if it fails otherwise, the message
-            is handed over again after a restart.
+            Whether a handler has taken it. Or a future, if a handler has it in hand and
+            will report later when it is taken. If the future fails with a
+            RemoteProtocolError, the application has rejected the message. If it fails
+            otherwise, the message is handed over again after a restart.
         """
 
     def consumption(self, record: Incoming) -> Consumption | None:
-        """How it is consumed; None: it is handed over to no consumer. Never raises."""
+        """How the message is consumed; None: by no consumer. Never raises."""
 
     def report(self, source: str, report: Report) -> None:
         """Log a refusal or an abuse by this full JID."""
@@ -42,12 +42,12 @@ class InboxPort(Protocol):
         """A random number in [0, 1)."""
 
     def new_id(self) -> str:
-        """128 random bits as text, never given before."""
+        """128 random bits as text; never the same twice."""
 
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A request, and what is thought of its sender."""
+    """A request, and whether its sender is trusted."""
 
     request: Request
     trusted: bool
@@ -59,7 +59,7 @@ class Arrival:
 
 
 class HeldMessage:
-    """The message that is held under one key, and the inputs that it still has to take."""
+    """The message held under one key, and the inputs that it has still to take."""
 
     __slots__ = (
         "busy",
@@ -76,25 +76,27 @@ class HeldMessage:
     def __init__(self, key: str, record: Incoming | None) -> None:
         self.key = key
         self.record = record
-        #: Effects are being performed: what happens meanwhile waits in inputs.
+        #: Whether effects are being performed. Inputs that come meanwhile wait in
+        #: inputs.
         self.busy = False
         self.inputs: deque[ReceiverInput | Arrival] = deque()
-        #: The latest write of it.
+        #: The latest write of this message.
         self.written: asyncio.Future[None] | None = None
         #: Requests to be answered when the hand-over is done.
         self.deferred: list[Arrival] = []
-        #: Whoever had it in hand could not take it: nothing more before a restart.
+        #: The handler could not take the message: nothing more happens before a
+        #: restart.
         self.failed = False
-        #: While it is handed over to a consumer: how, and what its handler has written.
+        #: During a hand-over to a consumer: its terms, and the writes of its handler.
         self.consumption: Consumption | None = None
         self.transaction: Transaction | None = None
 
     def as_it_waits(self, arrival: Arrival) -> Arrival:
-        """A request as it is kept while the message is at work.
+        """A request in the form in which it waits while the message is busy.
 
-        A message that is there answers a repeated offer without its payload. But an id
-        may be used again: where the offer may be of a new message, when this one is
-        gone, the first that waits keeps its payload.
+        A repeated offer of a known message is answered without its payload. But an id
+        may be used again: if the offer may be a new message, once this one is gone, the
+        first that waits keeps its payload.
         """
         record = self.record
         goes = record is None or record.state.ended

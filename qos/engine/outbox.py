@@ -1,7 +1,7 @@
 """Takes messages from the application and brings each to its end.
 
-Memory holds the messages under way and no others: at most a window for each
-account that is sent to. What is queued waits in the store.
+Only messages in flight are in memory: at most a window of them for each account. Queued
+messages wait in the store.
 """
 
 from __future__ import annotations
@@ -38,32 +38,35 @@ from qos.xml import same_message
 
 __all__ = ["Outbox", "OutboxLimits", "Port"]
 
-#: Queued messages ended by their deadline at a time, before anything else gets a turn.
+#: The number of queued messages that their deadline ends at a time, before others have
+#: a turn.
 _EXPIRE_CHUNK = 100
 
-#: And then the others have theirs, also if nothing waits for a disk.
+#: The pause after such a chunk, in seconds: others have a turn even if no write waits
+#: for the disk.
 _EXPIRE_PAUSE_S = 0.001
 
-#: How often it is looked for outcomes that are not to be kept any more; and at the
-#: latest after so many messages, or a quarter more than are to be kept.
+#: How often outcomes that are not to be kept any more are looked for, in seconds. They
+#: are looked for earlier after _KEPT_MIN ended messages, or a quarter of those to be
+#: kept if that is more.
 _FORGET_EVERY_S = 600.0
 _KEPT_MIN = 256
 
-#: Messages withdrawn at a time by a purge: one commit or two.
+#: The number of messages that a purge withdraws at a time: one or two commits.
 _PURGE_CHUNK = 256
 
 
 @dataclass(frozen=True, slots=True)
 class OutboxLimits:
-    """The limits on messages outstanding, and on those in flight.
+    """The limits for outstanding messages, and for those in flight.
 
     Attributes:
-        messages: in the outbox.
-        bytes: of payload in the outbox.
-        window: messages under way to one account, at most.
-        outcomes: of how many messages, of those accepted last, it is kept how they
-            have ended; 0: of none.
-        outcome_ttl_s: how long that is kept.
+        messages: the most messages in the outbox.
+        bytes: the most bytes of payload in the outbox.
+        window: the most messages in flight to one account.
+        outcomes: the number of messages, of those accepted last, whose outcomes are
+            kept; 0: none.
+        outcome_ttl_s: how long outcomes are kept.
     """
 
     messages: int = 1_000_000
@@ -110,12 +113,12 @@ class Outbox:
             held=self._pump,
             recorder=self._recorder,
         )
-        # Those of the queued messages, by seq, that are just ended by their deadline.
+        # The queued messages, by seq, that are being ended by their deadline.
         self._expiring: set[int] = set()
         self._queue_timer: Timers[None] = Timers(clock, self._expire_queued)
         self._forgetting: Timers[None] = Timers(clock, self._forget_ended)
-        # With the first that ends goes what former lives have left: it may be that none
-        # of them was long enough.
+        # The first message that ends also removes what earlier processes have left:
+        # perhaps none of them ran for long enough.
         self._kept = self._kept_max = max(_KEPT_MIN, limits.outcomes // 4)
         for record in contents.outgoing:
             self._in_flight.begin(Message(core.resumed(record, clock.now())))
@@ -136,21 +139,21 @@ class Outbox:
     ) -> Delivery:
         """Accept a message; it is as safe as the store when this returns.
 
-        A caller that is cancelled meanwhile does not know whether it was. With a
-        msg_id of his own he can say it again, until the message has ended: it is
-        accepted once.
+        A cancelled caller does not know whether the message was accepted. If it gave a
+        msg_id, it can submit the message again until it has ended: it is accepted once.
 
         Raises:
             OutboxFull: nothing was accepted.
-            StoreError: nothing was accepted. Unless it is StoreFull the message may still
-                be on disk: this process does not send it, but one that opens the store
-                again may, once. Submitted again under the same msg_id, it is had once.
+            StoreError: nothing was accepted. Unless it is StoreFull, the message may
+                still be on disk. This process does not send it, but a process that
+                opens the store again may, once. If it is submitted again under the same
+                msg_id, it is still only one message.
             LocalProtocolError: another message has this id.
         """
         self._check_running()
         if msg_id is not None:
             while (ending := self._ending(msg_id)) is not None:
-                with contextlib.suppress(StillOutstanding):  # and not this one
+                with contextlib.suppress(StillOutstanding):  # and not this message
                     await ending.outcome()
                 self._check_running()
             outstanding = self._outstanding(msg_id)
@@ -191,7 +194,7 @@ class Outbox:
             raise StoreError(self._store.url, "is not open any more")
 
     async def _said_again(self, record: Outgoing, to: str, payload: str) -> Delivery:
-        """See submit: there is a message with this id that has not ended."""
+        """Handle a repeated submit of a message that has not ended. See submit."""
         if record.to != to or not same_message(record.payload, payload):
             raise LocalProtocolError(
                 f"{record.msg_id!r} is the id of another message, which has not ended"
@@ -204,7 +207,7 @@ class Outbox:
         """The delivery of a message that was accepted earlier and has not ended.
 
         Raises:
-            UnknownMessage: there is none with this id.
+            UnknownMessage: there is no such message.
         """
         delivery = self._deliveries.find(msg_id)
         if delivery is not None:
@@ -230,11 +233,12 @@ class Outbox:
         return self._deliveries.of(message.record)
 
     async def outcome(self, msg_id: str) -> Outcome:
-        """How a message has ended; if it has not, wait until it has.
+        """The outcome of a message; waits for it if the message has not ended.
 
         Raises:
-            UnknownMessage: there is none with this id, or it is not kept any more.
-            StillOutstanding: the plugin was closed before.
+            UnknownMessage: there is no such message, or its outcome is not kept any
+                more.
+            StillOutstanding: the plugin was closed before the end.
         """
         try:
             delivery = self._ending(msg_id) or self.delivery(msg_id)
@@ -243,7 +247,7 @@ class Outbox:
             kept = [e for e in self._store.ended(msg_id) if e.ended_at > since]
             if not kept:
                 raise
-            # Of those that had this id the one accepted last.
+            # Of several messages with this id, the one accepted last.
             ended = kept[-1]
             return Outcome.of(ended, ended.ended_at - ended.created_at)
         return await delivery.outcome()
@@ -267,9 +271,9 @@ class Outbox:
         await asyncio.shield(waiting)
 
     async def purge(self) -> int:
-        """Withdraw every message that can still be; returns how many were.
+        """Withdraw every message for which it is still possible; returns their number.
 
-        What may have been handed over goes on, as it does for withdraw.
+        Messages that may have been handed over continue, as for withdraw.
         """
         ids = [record.msg_id for record in self._store.outgoing()]
         withdrawn = 0
@@ -287,11 +291,14 @@ class Outbox:
 
     @property
     def outstanding(self) -> int:
-        """How many messages have not ended."""
+        """The number of messages that have not ended."""
         return self._count
 
     def list_outstanding(self) -> Outstanding:
-        """The messages that have not ended; one that is being accepted is only counted."""
+        """The messages that have not ended.
+
+        One that is being accepted is only counted.
+        """
         return Outstanding(lambda: self._count, self._outstanding_records)
 
     def _outstanding_records(self) -> Iterator[Outgoing]:
@@ -330,9 +337,10 @@ class Outbox:
         self._in_flight.peer_came(flow)
 
     def stop(self) -> None:
-        """Do nothing more, for good; what is outstanding stays in the store.
+        """Do nothing more, for good; outstanding messages stay in the store.
 
-        Whoever waits for an end is told so; what is being accepted still is, or not.
+        Those who wait for an end get StillOutstanding. The acceptance of a message that
+        is being written still succeeds or fails.
         """
         self._stopped = True
         self._in_flight.stop()
@@ -343,11 +351,11 @@ class Outbox:
     # -- from acceptance to the first attempt ------------------------------
 
     def keep(self, delivery: Delivery) -> None:
-        """Somebody waits for its end: it must not go before, and they with it."""
+        """Keep the delivery alive while somebody waits for its end."""
         self._deliveries.keep(delivery)
 
     def _accept(self, record: Outgoing) -> asyncio.Future[None]:
-        """Put a new message under way, or into the queue when it has to wait."""
+        """Put a new message in flight, or into the queue if it has to wait."""
         self._count += 1
         self._bytes += record.size
         accepted = self._deliveries.begin(record)
@@ -393,14 +401,14 @@ class Outbox:
             if record is None or not state.admits(record):
                 return
             if core.overdue(record, now):
-                return  # it ends with all that are, and then the next has its turn
+                return  # it ends with all expiring ones; then the next has its turn
             self._backlog.take(record)
             message = Message(core.clamped(record, now))
             in_flight.begin(message)
             in_flight.attempt(message)
 
     def _unqueue(self, record: Outgoing) -> Message:
-        """Take a message out of the queue although it is not its turn, to end it."""
+        """Take a message out of the queue before its turn, to end it."""
         self._backlog.discard(record)
         message = Message(record)
         message.unqueued = True
@@ -408,13 +416,16 @@ class Outbox:
         return message
 
     def _expire_queued(self, _key: None) -> None:
-        """End what is overdue, a chunk at a time; the next when this one has ended."""
+        """End overdue messages, a chunk at a time.
+
+        The next chunk after this one has ended.
+        """
         now = self._clock.now()
-        # What is being ended is still there: look again when it has gone; and in any
-        # case later, should something keep it.
+        # The messages being ended are still in the store: look again when they are
+        # gone, and in any case later, in case something keeps them.
         self._expect_expiry(now + self._backoff.first_s)
         overdue = self._store.expiring(now, limit=_EXPIRE_CHUNK)
-        # Those that are under way come to their deadline by themselves.
+        # Messages in flight reach their deadline by themselves.
         self._expiring = {record.seq for record in overdue}
         for record in overdue:
             if self._in_flight.get(record.msg_id) is None:
@@ -447,7 +458,10 @@ class Outbox:
         self._pump(record.flow)
 
     def _expect_forgetting(self) -> None:
-        """One more has ended: what is too old, or too much, goes with others."""
+        """Count an ended message.
+
+        Outcomes that are too old or too many go in batches.
+        """
         self._kept += 1
         if self._kept > self._kept_max:
             self._forget_ended(None)
@@ -456,7 +470,7 @@ class Outbox:
             self._forgetting.set(None, self._clock.now() + _FORGET_EVERY_S)
 
     def _forget_ended(self, _key: None) -> None:
-        """Keep no more outcomes than wanted, and none for longer."""
+        """Remove the outcomes that are too old, or too many."""
         self._kept = 0
         self._forgetting.clear(None)
         if self._stopped:
@@ -466,7 +480,7 @@ class Outbox:
         below = self._next_seq - limits.outcomes
         written = self._store.write((ForgetEnded(before=before, below=below),))
         if written is not None:
-            # It is tried again with the next.
+            # It is tried again with the next ended message.
             written.add_done_callback(lambda done: done.exception())
 
     def _uncount(self, record: Outgoing) -> None:

@@ -12,7 +12,7 @@ __all__ = ["Outstanding", "OutstandingMessage"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutstandingMessage:
-    """A message that was accepted and has not ended, as it was when it was read.
+    """A message that was accepted and has not ended, in its state when it was read.
 
     Attributes:
         msg_id: its id, for `XEP_QOS.delivery`.
@@ -20,7 +20,7 @@ class OutstandingMessage:
         level: acknowledged or assured.
         state: `QUEUED` (not sent yet), `OFFERED`, `RECEIVED` (the peer holds it) or
             `RELEASING` (it may have been handed over).
-        attempts: iqs sent for it, repeats included.
+        attempts: the number of iqs sent for it, including repeats.
         accepted_at: when it was accepted, in seconds since the epoch.
         deadline_at: when it ends if it has not been delivered, in seconds since the
             epoch; None: never.
@@ -39,11 +39,11 @@ class Outstanding:
     """All outstanding messages: `len` counts them, iterating lists them.
 
     They are listed in the order of their acceptance, and read from the store a few at a
-    time: 100,000 of them do not have to fit into memory. What ends meanwhile is left out.
-    A store on disk is read at once, in the event loop: give other tasks a turn (`await
-    asyncio.sleep(0)`) if there may be very many.
+    time: 100,000 of them do not have to fit into memory. Messages that end meanwhile
+    are left out. A store on disk is read directly, in the event loop. If there may be
+    very many messages, give other tasks a turn: `await asyncio.sleep(0)`.
 
-    Iterating raises StoreError where the store is not open or cannot be read.
+    Iterating raises StoreError if the store is not open or cannot be read.
     """
 
     def __init__(
@@ -52,8 +52,8 @@ class Outstanding:
         """Made by the outbox.
 
         Args:
-            count: how many there are.
-            records: all of them, each in its present state.
+            count: returns their number.
+            records: returns all of them, each in its present state.
         """
         self._count = count
         self._records = records

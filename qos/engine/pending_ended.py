@@ -1,6 +1,6 @@
-"""The ended items of a queue, as of now: in the store, or on their way there.
+"""The ended items of a queue, in the store or on their way there.
 
-The core decides upon what it has decided before, also while that is being written.
+The core bases its decisions on its earlier ones, even while these are being written.
 """
 
 from __future__ import annotations
@@ -25,29 +25,30 @@ __all__ = ["RecentMemory"]
 
 
 class RecentMemory:
-    """The ended items as of now: in the store, or on their way there."""
+    """The ended items, in the store or on their way there."""
 
     def __init__(self, store: QueueStore) -> None:
         self._store = store
         self.clear()
 
     def clear(self) -> None:
-        """Nothing is on its way."""
+        """Forget the changes on their way."""
         self._ended: dict[tuple[str, str], list[EndedItem]] = {}
-        # Items that are being changed, and how often; nodes that are being deleted.
+        # Items with pending changes, and the number of these; nodes that are being
+        # deleted.
         self._items: dict[int, Item | None] = {}
         self._seqs: dict[int, int] = {}
         self._deleted: dict[str, int] = {}
 
     @property
     def deleted(self) -> Collection[str]:
-        """The nodes whose deletion is on its way; they may be there anew."""
+        """The nodes whose deletion is on its way; they may have been created anew."""
         return self._deleted.keys()
 
     def note(self, effects: Sequence[QueueEffect]) -> None:
-        """These have been decided."""
+        """Note decided effects."""
         for effect in effects:
-            # Of an item first: most are.
+            # Effects on an item first: most are.
             if isinstance(effect, SaveItem):
                 seq = effect.item.seq
                 self._items[seq] = effect.item
@@ -66,7 +67,8 @@ class RecentMemory:
 
     def _delete(self, node: str) -> None:
         self._deleted[node] = self._deleted.get(node, 0) + 1
-        # Until it is on disk the store is not asked, and then it knows of none.
+        # The store is not asked until the deletion is on disk, and then it has none of
+        # them.
         for key in [key for key in self._ended if key[0] == node]:
             del self._ended[key]
         for seq, item in self._items.items():
@@ -74,7 +76,7 @@ class RecentMemory:
                 self._items[seq] = None
 
     def written(self, changes: Sequence[Change]) -> None:
-        """These are on disk."""
+        """Note that these changes are on disk."""
         for change in changes:
             if isinstance(change, SaveItem):
                 self._item_written(change.item.seq)
@@ -142,7 +144,8 @@ class RecentMemory:
             and item.seq > after
             and item.is_kept(now)
         ]
-        # As many of the store itself: those that are changed may come after them.
+        # Ask the store for as many items: those with pending changes may come after
+        # them.
         kept: list[Item] = []
         while node not in self._deleted:
             chunk = self._store.archived(
@@ -172,7 +175,7 @@ class RecentMemory:
     def count_archived(
         self, node: str, outcome: ItemOutcome, *, now: float = -math.inf
     ) -> int:
-        """See qos.core.queue.service.Memory; as of the last commit."""
+        """See qos.core.queue.service.Memory; the state of the last commit."""
         if node in self._deleted:
             return 0
         return self._store.count_archived(node, outcome, now=now)

@@ -1,6 +1,6 @@
-"""One commit of a queue service: the changes in it, and the outputs after it.
+"""One commit of a queue service: its changes, and the outputs to send after it.
 
-Nothing is told before what it says is on disk; and if that fails, the truth is told.
+Nothing is sent before its cause is on disk. If the commit fails, the truth is sent.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ __all__ = [
 
 T = TypeVar("T")
 
-#: To look for a class among some takes less time than in a union.
+#: A tuple: to look for a class in it takes less time than in a union.
 NOTIFICATIONS = (
     NotifyItem,
     NotifyRetract,
@@ -47,7 +47,7 @@ NOTIFICATIONS = (
     Probe,
 )
 
-#: Called with what to answer, and the payloads of the items in it, by seq.
+#: Called with the answer, and the payloads of the items in it, by seq.
 Answer = Callable[[Result | Refusal, Mapping[int, str]], None]
 
 
@@ -61,7 +61,7 @@ class PendingAnswer:
 
 @dataclass(frozen=True, slots=True)
 class View(Generic[T]):
-    """The view of somebody who looks, to be told when all before it is on disk."""
+    """The view of a caller, returned when everything before it is on disk."""
 
     tell: Callable[[T | Refusal], object]
     seen: T | Refusal
@@ -73,8 +73,8 @@ class QueueCommit:
 
     Attributes:
         changes: in order.
-        outputs: what is told when they are on disk, in order.
-        payloads: of the items that are new, by seq.
+        outputs: to be sent when the changes are on disk, in order.
+        payloads: the payloads of the new items, by seq.
         purged: the nodes that are purged.
     """
 
@@ -86,9 +86,9 @@ class QueueCommit:
     purged: set[str] = field(default_factory=set)
 
     def add(self, effects: Sequence[QueueEffect]) -> None:
-        """These have been decided."""
+        """Add decided effects."""
         for effect in effects:
-            # Of an item first: most are.
+            # Effects on an item first: most are.
             if isinstance(effect, SaveItem):
                 if effect.payload is not None:
                     self.payloads[effect.item.seq] = effect.payload
@@ -99,7 +99,7 @@ class QueueCommit:
                 self.changes.append(effect)
 
     def final(self) -> list[Change]:
-        """The changes; of those to one node's own row only the last."""
+        """The changes; of several changes to one node's own row, only the last."""
         last = {
             each.node.name: place
             for place, each in enumerate(self.changes)
@@ -113,11 +113,11 @@ class QueueCommit:
 
 
 class Unwritten(Refusal):
-    """It is the disk, and not the request: it may be repeated."""
+    """A refusal due to the disk, not to the request, which may be repeated."""
 
 
 def unwritten(error: BaseException | None) -> Unwritten:
-    """What those are told who asked for what could not be written, or read."""
+    """The refusal of a request whose result could not be written or read."""
     full = isinstance(error, StoreFull)
     return Unwritten(
         "the store is full" if full else "the store cannot be written",

@@ -1,13 +1,13 @@
-"""The queue service without XMPP: steps into commits, and then out with the answers.
+"""The queue service without XMPP: puts steps into commits, then sends the answers.
 
-The core decides at once, in memory. What it decides while a commit is under way goes
-into the next one, with whatever can be given out by then; answers and events leave
-when the commit with all that was decided before them is on disk. So whatever anybody
-is told is there after a crash, and a worker gets an item in the commit that brought
-it, if it can.
+The core decides at once, in memory. Decisions that it makes during a commit go into the
+next commit, together with all items that can be delivered by then. Answers and events
+are sent when the commit with all earlier decisions is on disk. So everything that is
+sent is still true after a crash. A worker gets an item in the commit that stored it, if
+possible.
 
-A commit that fails takes everything back that was decided since the last one: those
-who asked are refused, and the core starts again with what is on disk.
+A commit that fails takes back everything that was decided since the last one. The
+requests are refused, and the core starts again with the contents of the disk.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ __all__ = ["Answer", "Payloads", "QueueEngine", "QueuePort", "Stats", "Unwritten
 
 log = logging.getLogger(__name__)
 
-#: How often what is over is removed from the store.
+#: How often outdated data is removed from the store.
 _FORGET_EVERY_S = 60.0
 
-#: Before the store is tried again that could not be written, or read.
+#: The delay before a store that could not be written or read is tried again.
 _READ_AGAIN_S = 1.0
 
-#: Events that may still bounce. One that does comes back within a round trip.
+#: The most events that may still bounce. A bounce comes back within a round trip.
 _SENT_MAX = 10_000
 
 #: The counts of a node.
@@ -71,25 +71,28 @@ Payloads: TypeAlias = Sequence[tuple[Item, str]]
 
 
 class QueuePort(Protocol):
-    """The methods that the engine asks of the connection. It drops a stanza that cannot be sent."""
+    """The methods that the engine needs of the connection.
+
+    It drops unsendable stanzas.
+    """
 
     def notify_items(
         self, to: str, items: Payloads, *, acknowledged: bool
     ) -> Sequence[tuple[str, Payloads]]:
-        """Send these items of one node in an event, or more if it gets too large.
+        """Send these items of one node in one event, or in several if too large.
 
         Returns:
-            What was sent: the id of each event, and what is in it.
+            The events sent: the id of each, and the items in it.
         """
 
     def notify(self, notification: Notification) -> None:
         """Send any other event."""
 
     def probe(self, jid: str) -> None:
-        """Ask whether it is there; `QueueEngine.heard` if so."""
+        """Ask whether this JID is there; if so, `QueueEngine.heard` is called."""
 
     def new_id(self) -> str:
-        """128 random bits as text, never given before."""
+        """128 random bits as text; never the same twice."""
 
 
 class QueueEngine:
@@ -115,13 +118,13 @@ class QueueEngine:
             store: not open.
             port: the connection.
             clock: the time.
-            creators: who may create nodes: bare JIDs, and `@` with a domain for all
-                accounts of it; None: everybody.
-            bounds: how many nodes and subscriptions there may be; None: as by default.
-            journal: makes one for the store that has this id; None: there is none.
+            creators: the accounts that may create nodes: bare JIDs, and `@` with a
+                domain for all its accounts; None: every account.
+            bounds: the limits on nodes and subscriptions; None: the defaults.
+            journal: makes the journal for the store with this id; None: no journal.
 
         Raises:
-            StoreError: it cannot be opened.
+            StoreError: the store cannot be opened.
         """
         self.store = store
         self._port = port
@@ -134,11 +137,12 @@ class QueueEngine:
         if journal is not None:
             self._journal = ItemJournal(journal(store.store_id), store, contents.items)
         self._core: Queues | None = self._new_core(contents)
-        # While there is no core: the nodes that there may be, and names of others.
+        # While there is no core: the nodes that may exist, and the names of deleted
+        # ones.
         self._former: Mapping[str, QueueNode] = {}
         self._deleted: Collection[str] = ()
         self._commit = QueueCommit()
-        # Until the first session nobody could be told of anything.
+        # Before the first session, nothing could be sent to anybody.
         self._began = False
         self._busy = False
         self._flushing: asyncio.Handle | None = None
@@ -160,22 +164,25 @@ class QueueEngine:
             now=self._clock.now(),
         )
 
-    # -- what happens ------------------------------------------------------
+    # -- inputs ------------------------------------------------------------
 
     def online(self) -> None:
-        """There is a session: nobody is known to be there until heard of."""
+        """Take the start of a session: no peer counts as present until it is heard."""
         self._began = True
         if self._core is not None:
             self._core.forget_presence()
             self._did(self._core.probes())
 
     def offline(self) -> None:
-        """There is no session: what is given out now would reach nobody."""
+        """Take the end of the session: items sent now would reach nobody."""
         if self._core is not None:
             self._core.forget_presence()
 
     def request(self, request: Request, requester: str, answer: Answer) -> None:
-        """Do what a full JID asks for; the answer comes when it is on disk."""
+        """Do what a full JID requests.
+
+        The answer is sent when the result is on disk.
+        """
         core = self._core
         if self._stopped:
             return
@@ -194,29 +201,30 @@ class QueueEngine:
         except StoreError as error:
             log.error("the store could not be read: %s", error)
             result = unwritten(error)
-        # Before the events that come of it: the answer is the truth (XEP-0254 §2.3).
+        # Before the events that result from it: the answer is the truth (XEP-0254
+        # §2.3).
         self._commit.outputs.append(PendingAnswer(answer, result))
         self._commit.add(effects)
         self._memory.note(effects)
         self._flush_soon()
 
     def heard(self, jid: str, *, available: bool = False) -> None:
-        """A stanza came from this full JID; available presence, perhaps."""
+        """Note a stanza from this full JID, perhaps available presence."""
         if self._core is not None and not self._stopped:
             self._did(self._core.heard(jid, available=available))
 
     def went(self, jid: str) -> None:
-        """Unavailable presence came from this full JID."""
+        """Note unavailable presence from this full JID."""
         if self._core is not None and not self._stopped:
             self._did(self._core.went(jid, self._clock.now()))
 
     def absent(self, jid: str) -> None:
-        """A probe of this full JID has failed, which proves nothing."""
+        """Note that a probe of this full JID has failed, which proves nothing."""
         if self._core is not None and not self._stopped:
             self._did(self._core.absent(jid, self._clock.now()))
 
     def bounced(self, jid: str, event_id: str) -> None:
-        """An event to this full JID came back, or was not delivered."""
+        """Note that an event to this full JID came back, or was not delivered."""
         sent = self._sent.pop(event_id, None)
         if sent is not None and self._core is not None and not self._stopped:
             node, items = sent
@@ -224,7 +232,7 @@ class QueueEngine:
             self._did(self._core.bounced(jid, node, items.keys(), now))
 
     def is_live(self, event_id: str) -> bool:
-        """Whether a delivery that was in this event has not ended."""
+        """Whether a delivery in this event has not ended."""
         sent = self._sent.get(event_id)
         if sent is None or self._core is None:
             return False
@@ -235,12 +243,13 @@ class QueueEngine:
     def stats(
         self, node: str, requester: str, tell: Callable[[Stats | Refusal], object]
     ) -> bool:
-        """Tell the counts of a node, when they are on disk.
+        """Report the counts of a node, when they are on disk.
 
-        Or a Refusal: the node was being deleted, or the disk failed, and nobody knows.
+        Or a Refusal: the node was being deleted, or the disk failed and the counts are
+        unknown.
 
         Returns:
-            False: there is no such node, or none that the requester may use.
+            False: there is no such node, or the requester may not use it.
         """
         core, account = self._core, bare(requester)
         nodes = self._former if core is None else core.nodes
@@ -264,9 +273,9 @@ class QueueEngine:
     def nodes(
         self, requester: str, tell: Callable[[list[str] | Refusal], object]
     ) -> None:
-        """Tell the names of the nodes that the requester may use, sorted; or a Refusal.
+        """Report the sorted names of the nodes the requester may use, or a Refusal.
 
-        When they are on disk.
+        They are reported when they are on disk.
         """
         core, account = self._core, bare(requester)
         if core is None:
@@ -280,9 +289,12 @@ class QueueEngine:
         self._show(View(tell, names))
 
     def open_nodes(self) -> tuple[list[str], list[str]]:
-        """The nodes that everybody may subscribe to, and those to publish to; sorted."""
+        """The nodes that everybody may subscribe to, and those to publish to.
+
+        Sorted.
+        """
         nodes = [] if self._core is None else sorted(self._core.nodes.items())
-        # The empty account has no affiliation anywhere: it is anybody.
+        # The empty account has no affiliation anywhere, so it stands for any account.
         return (
             [
                 name
@@ -293,7 +305,7 @@ class QueueEngine:
         )
 
     def publishes(self, account: str) -> bool:
-        """Whether this bare JID may publish to a node; so while nobody knows."""
+        """Whether this bare JID may publish to a node; True while this is unknown."""
         return self._core is None or self._core.publishes(account)
 
     def _show(self, view: View[T]) -> None:
@@ -304,11 +316,11 @@ class QueueEngine:
             self._flush_soon()
 
     def now(self) -> float:
-        """The time of its clock."""
+        """The time of the engine's clock."""
         return self._clock.now()
 
     async def aclose(self) -> None:
-        """Finish the commit under way, and close the store."""
+        """Finish the running commit, and close the store."""
         self._stopped = True
         self._timers.stop()
         if self._flushing is not None:
@@ -323,14 +335,14 @@ class QueueEngine:
         if effects:
             self._commit.add(effects)
             self._memory.note(effects)
-        # Even without effects of its own: who was heard of may get something now.
+        # Even without effects of its own: a JID that was heard may get items now.
         self._flush_soon()
 
     # -- commits -----------------------------------------------------------
 
     def _flush_soon(self) -> None:
         if not self._busy and self._flushing is None:
-            # Not at once: what else happens in this turn of the loop joins.
+            # Not at once: other inputs of this turn of the loop join.
             self._flushing = asyncio.get_running_loop().call_soon(self._flush)
 
     def _flush(self) -> None:
@@ -366,14 +378,14 @@ class QueueEngine:
             return
         self._memory.written(commit.changes)
         self._perform(commit)
-        # Also for what happened meanwhile and has no effects of its own yet: who was
-        # heard of, and what is due.
+        # Also for inputs that came meanwhile and have no effects of their own yet: JIDs
+        # that were heard, and items that are due.
         self._flush_soon()
 
     def _failed(self, commit: QueueCommit, error: BaseException) -> None:
-        """Take back all that was decided since: it was built upon this.
+        """Take back all later decisions too, since they were based on this commit.
 
-        After a while, not at once: a disk that is full stays so.
+        Start again after a while, not at once: a full disk stays full.
         """
         log.error("the queues could not be written: %s", error)
         self._journal.failed(commit.changes)
@@ -386,7 +398,7 @@ class QueueEngine:
         self._timers.set("read", self._clock.now() + _READ_AGAIN_S)
         for output in outputs:
             if isinstance(output, PendingAnswer):
-                # What it was refused with may have come of this.
+                # Its refusal may have been based on this commit.
                 output.answer(unwritten(error), {})
             elif isinstance(output, View):
                 output.tell(unwritten(error))
@@ -419,7 +431,7 @@ class QueueEngine:
             self._timers.set("forget", now + _FORGET_EVERY_S)
         self._flush_soon()
 
-    # -- what goes out -----------------------------------------------------
+    # -- outputs -----------------------------------------------------------
 
     def _perform(self, commit: QueueCommit) -> None:
         core = self._core
@@ -428,7 +440,7 @@ class QueueEngine:
         for output in commit.outputs:
             if isinstance(output, NotifyItem):
                 if core.is_live(output):
-                    # Once, though it was heard of and subscribes.
+                    # Once, even if it was heard and subscribes at the same time.
                     items[output.to, output.item.token] = output
             elif isinstance(output, PendingAnswer):
                 self._answer(output)
@@ -461,7 +473,7 @@ class QueueEngine:
         try:
             payloads = {**payloads, **self.store.payloads(unknown)}
         except StoreError as error:
-            # They stay locked, and time out.
+            # They stay locked until the lock times out.
             log.error("payloads could not be read: %s", error)
         events: dict[tuple[str, str, bool], list[tuple[Item, str]]] = {}
         for each in notifications:

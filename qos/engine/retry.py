@@ -1,10 +1,10 @@
-"""Repeated attempts: the delay before each, and the moment to give up.
+"""Repeated attempts: the delay before each, and the time to give up.
 
-`Retry` counts failures in a row and turns them into delays. `Retry.repeat` is the whole
-loop for a request to a service.
+`Retry` counts consecutive failures and turns them into delays. `Retry.repeat` is the
+whole loop for a request to a service.
 
-Knows no transport. Time, jitter and pauses are arguments, so that a test needs no clock
-but its own.
+This module knows no transport. Time, jitter and pauses are arguments, so that a test
+needs only its own clock.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 class Retry:
-    """Failures in a row, each with the delay before the next attempt.
+    """Consecutive failures, and the delay before each next attempt.
 
     Args:
         backoff: the delays.
@@ -48,7 +48,7 @@ class Retry:
         return self.backoff.delay_s(self.failures, self._jitter())
 
     def succeeded(self) -> None:
-        """Begin to count anew."""
+        """Start counting again."""
         self.failures = 0
 
     async def repeat(
@@ -66,15 +66,15 @@ class Retry:
         Args:
             request: makes one attempt.
             may_pass: whether another attempt may succeed after this error.
-            pause: waits for so many seconds before the next attempt. A TimeoutError
-                means that there is no time for another attempt.
-            attempts_max: the number of attempts, at most.
-            give_up_at: no attempt begins at this moment or later.
+            pause: waits for this number of seconds before the next attempt. A
+                TimeoutError means that there is no time for another attempt.
+            attempts_max: the most attempts.
+            give_up_at: no attempt begins at or after this time.
             now: the clock of `give_up_at`; None: that of the event loop.
 
         Raises:
-            RequestFailed: another attempt would not help, or there is none left. In the
-                second case an attempt without an answer counts for more than a later
+            RequestFailed: another attempt would not help, or none is left. In the
+                second case, an attempt without an answer counts for more than a later
                 refusal, because the request may have been done.
         """
         now = now or asyncio.get_running_loop().time

@@ -1,8 +1,8 @@
-"""The side of a child process: it hears what to do, and says what comes of it.
+"""The child's side of a child process: it takes commands, and writes its answers.
 
-Each message is one line of JSON, on stdin and stdout. The child ends with its stdin, so
-that it never outlives the process that has started it, whatever it is doing. The side of
-that process is `qos.testing.processes`.
+Each message is one line of JSON, on stdin and stdout. The child ends when its stdin
+ends, so that it never outlives its parent process, whatever it is doing. The parent's
+side is `qos.testing.processes`.
 """
 
 from __future__ import annotations
@@ -24,14 +24,15 @@ __all__ = ["Command", "Parent", "Say", "obey", "work"]
 #: Takes the options of a command; returns the answer, JSON, or nothing.
 Command: TypeAlias = Callable[..., Awaitable[Mapping[str, object] | None]]
 
-#: Says a message, which is JSON, to the parent.
+#: Sends a message, which is JSON, to the parent.
 Say: TypeAlias = Callable[[object], None]
 
 
 class Parent:
     """The process that has started this one.
 
-    From now on only `say` writes to stdout: what a library prints goes to the log.
+    While there is a Parent, only `say` writes to stdout: the output of libraries goes
+    to the log.
     """
 
     def __init__(self) -> None:
@@ -39,13 +40,13 @@ class Parent:
         os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
 
     def say(self, message: object) -> None:
-        """Write a message, which is JSON."""
+        """Send a message, which is JSON."""
         view = memoryview(json.dumps(message).encode() + b"\n")
         while view:
             view = view[os.write(self._stdout, view) :]
 
     async def stdin(self) -> asyncio.StreamReader:
-        """What it writes, a line each, until it wants no more; asked for once."""
+        """The lines that the parent writes, until it closes stdin. Call this once."""
         reader = asyncio.StreamReader(limit=LINE_BYTES_MAX)
         await asyncio.get_running_loop().connect_read_pipe(
             lambda: asyncio.StreamReaderProtocol(reader), sys.stdin
@@ -54,11 +55,11 @@ class Parent:
 
 
 async def obey(commands: Collection[Command], *, parent: Parent | None = None) -> None:
-    """Do what `Child.do` asks for, one after the other, until the parent wants no more.
+    """Execute the commands of `Child.do`, one after the other, until stdin ends.
 
     Args:
-        commands: what can be done, called by the names of the functions.
-        parent: made before something printed; None: now.
+        commands: the functions that can be called, each by its name.
+        parent: made earlier, before anything was printed; None: made now.
     """
     parent = parent or Parent()
     by_name = {command.__name__: command for command in commands}
@@ -84,7 +85,7 @@ async def obey(commands: Collection[Command], *, parent: Parent | None = None) -
 
 
 def work(task: Callable[[Any, Say], Awaitable[None]]) -> None:
-    """Work on what the parent tells, until it wants no more; then the work is cancelled.
+    """Run a task with the parent's first message until stdin ends, then cancel it.
 
     Args:
         task: gets the first message of the parent; it does not return by itself.
@@ -114,6 +115,6 @@ def _described(error: BaseException) -> dict[str, object]:
     if isinstance(error, QosError):
         unreachable = isinstance(error, CannotConnect)
         return {"failed": str(error), "unreachable": unreachable}
-    # To the log: only somebody who knows the code can tell what that was.
+    # To the log: only somebody who knows the code can understand it.
     traceback.print_exception(error)
     return {"failed": f"{type(error).__name__}: {error}", "unreachable": False}

@@ -1,4 +1,4 @@
-"""Child processes: programs, and modules of ours that do what they are told.
+"""Child processes: programs, and modules of this project that execute commands.
 
     server = await Process.start("mosquitto", "-c", config, folder=folder)
     await server.until_listening(port)
@@ -6,8 +6,8 @@
     answer = await child.do("send", window=64, payload_bytes=200, seconds=3.0)
     await child.end()
 
-The module of a child uses `qos.testing.child`. Every process dies with the one that has
-started it, even when that is killed; and only processes that were started here are ever
+The module of a child uses `qos.testing.child`. Every process dies with the process that
+started it, even if that one is killed. Only processes that were started here are ever
 ended here. Linux only.
 """
 
@@ -39,7 +39,7 @@ __all__ = [
     "find_program",
 ]
 
-#: Where Debian has its servers; not in the PATH of everybody.
+#: The folders where Debian has its servers; not in every user's PATH.
 SBIN = ("/usr/local/sbin", "/usr/sbin")
 
 #: The options of setpriv: the program dies with the process that has started it.
@@ -47,21 +47,22 @@ _MORTAL = ("--pdeathsig", "KILL")
 
 _END_S_MAX = 10.0
 
-#: For a machine under load; work that takes long has its own time beyond that.
+#: Long enough for a machine under load, in seconds. Work that takes long has its own
+#: time in addition.
 PATIENCE_S = 60.0
 
-#: Of a line. The times of a million messages of a benchmark take some 22 MB.
+#: The size of a line. The times of a million messages of a benchmark take about 22 MB.
 LINE_BYTES_MAX = 2**30
 
-#: Lines of a log in an error.
+#: The number of lines of a log in an error.
 _LAST_LINES = 3
 
 
 class ProcessFailed(Exception):
-    """A process has not done what it was started for; the text says why, in one line.
+    """A process has failed to do its work; the text gives the reason, in one line.
 
     Attributes:
-        unreachable: there is no session with a server, or none any more.
+        unreachable: the process has no session with a server, or has lost it.
     """
 
     def __init__(self, text: str, *, unreachable: bool = False) -> None:
@@ -70,15 +71,15 @@ class ProcessFailed(Exception):
 
 
 class NotInstalled(Exception):
-    """A program or library is not installed; the text says which, in one line."""
+    """A program or library is not installed; the text names it, in one line."""
 
 
 class Process:
     """A program that was started, such as a server.
 
     Attributes:
-        name: for people, and of its log.
-        log_file: what it writes to stderr, and to stdout unless that is a pipe.
+        name: for people, and the name of its log.
+        log_file: the file with its stderr, and with its stdout unless that is a pipe.
     """
 
     def __init__(
@@ -101,13 +102,14 @@ class Process:
 
         Args:
             program: its name or path.
-            arguments: for it.
-            folder: its working directory, where its log goes.
-            environment: variables beside those of this process.
-            name: for people; as the program if it is empty.
+            arguments: for the program.
+            folder: its working directory, and the place of its log.
+            environment: variables in addition to those of this process.
+            name: for people; the name of the program if it is empty.
 
         Raises:
-            NotInstalled: there is no `setpriv`, which lets it die with this process.
+            NotInstalled: `setpriv` is missing, which makes the program die with this
+                process.
         """
         setpriv = find_program("setpriv", "util-linux")
         command = (setpriv, *_MORTAL, str(program), *map(str, arguments))
@@ -152,22 +154,22 @@ class Process:
 
     @property
     def status(self) -> int | None:
-        """The exit status, or minus the signal that ended it; None: it is running."""
+        """The exit status, or minus the signal that ended it; None: still running."""
         return self._process.returncode
 
     @property
     def log(self) -> str:
-        """What it has written to its log."""
+        """The contents of its log."""
         return self.log_file.read_text(encoding="utf-8", errors="replace")
 
     def error(self, problem: str) -> ProcessFailed:
-        """A problem of it, and the end of its log, in one line."""
+        """An error with this problem and the end of the log, in one line."""
         lines = list(filter(None, map(str.strip, self.log.splitlines())))
         last = " | ".join(lines[-_LAST_LINES:])
         return ProcessFailed(f"{self.name} {problem}{last and f': {last}'}")
 
     async def until_listening(self, port: int, *, seconds: float = PATIENCE_S) -> None:
-        """Wait until it takes connections on this port.
+        """Wait until the process takes connections on this port.
 
         Raises:
             ProcessFailed: it has ended, or the time is over.
@@ -176,7 +178,7 @@ class Process:
             async with asyncio.timeout(seconds):
                 while True:
                     listens = await _listens(port)
-                    # If it has ended, some other process listens.
+                    # If this process has ended, another one listens.
                     if not self.running:
                         raise self.error(f"ended with status {self.status}")
                     if listens:
@@ -186,16 +188,16 @@ class Process:
             raise self.error(f"was not ready within {seconds:g} s") from None
 
     async def wait(self) -> int:
-        """Wait for its end; returns the status."""
+        """Wait until the process has ended; returns its status."""
         return await self._process.wait()
 
     async def end(self, *, seconds: float = _END_S_MAX) -> None:
-        """End it by SIGTERM, or by force when that takes too long; wait for it."""
+        """End it by SIGTERM, or by SIGKILL if that takes too long; wait for the end."""
         self.send_signal(signal.SIGTERM)
         await self._ended(seconds)
 
     async def kill(self) -> None:
-        """End it by SIGKILL, and wait for it. No harm if it has ended."""
+        """End it by SIGKILL, and wait for the end. Harmless if it has ended."""
         self.send_signal(signal.SIGKILL)
         await self._ended(_END_S_MAX)
 
@@ -204,23 +206,24 @@ class Process:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
                     await self.wait()
-        # Also when we are cancelled meanwhile.
+        # Also if we are cancelled meanwhile.
         finally:
             if self.running:
                 self.send_signal(signal.SIGKILL)
                 await self.wait()
 
     def send_signal(self, number: signal.Signals) -> None:
-        """Send it a signal. No harm if it has ended."""
-        # Process.kill() would first look whether it has ended, and so take its status
-        # away from the thread of asyncio that waits for it: it would become 255.
+        """Send the process a signal. Harmless if it has ended."""
+        # Process.kill() would first check whether the process has ended, and so take
+        # its status away from the thread of asyncio that waits for it: the status would
+        # become 255.
         if self.running:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, number)
 
 
 class Child(Process):
-    """A module of ours that was started, and does what it is told."""
+    """A started module of this project, which executes commands."""
 
     @classmethod
     async def start(
@@ -235,10 +238,10 @@ class Child(Process):
 
         Args:
             program: the dotted name of the module.
-            arguments: for it.
-            folder: its working directory, where its log goes.
-            environment: variables beside those of this process.
-            name: for people; as the module if it is empty.
+            arguments: for the module.
+            folder: its working directory, and the place of its log.
+            environment: variables in addition to those of this process.
+            name: for people; the name of the module if it is empty.
         """
         # Without setpriv it ends as soon as it reads the end of its stdin.
         setpriv = _path_of("setpriv")
@@ -250,12 +253,12 @@ class Child(Process):
         )
 
     def tell(self, message: object) -> None:
-        """Write a message, which is JSON, to its stdin."""
+        """Write a message, which is JSON, to the child's stdin."""
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(message).encode() + b"\n")
 
     async def messages(self) -> AsyncIterator[Any]:
-        """The messages that it writes to its stdout, which are JSON, to its end."""
+        """The JSON messages that the child writes to its stdout, until it ends."""
         assert self._process.stdout is not None
         async for line in self._process.stdout:
             yield json.loads(line)
@@ -263,11 +266,12 @@ class Child(Process):
     async def do(
         self, command: str, *, patience_s: float = PATIENCE_S, **options: object
     ) -> dict[str, Any]:
-        """Let it do something; returns what it answers.
+        """Execute a command in the child; returns its answer.
 
         Args:
-            command: one of those that it obeys; see `qos.testing.child.obey`.
-            patience_s: how long to wait for the answer; then it has failed.
+            command: the name of a function; see `qos.testing.child.obey`.
+            patience_s: how long to wait for the answer, in seconds; then the command
+                has failed.
             options: for the command; JSON.
 
         Raises:
@@ -296,7 +300,7 @@ class Child(Process):
         return dict(reply["done"])
 
     async def end(self, *, seconds: float = _END_S_MAX) -> None:
-        """Let it end by closing its stdin, or by force; wait for it."""
+        """End the child by closing its stdin, or else by force; wait for the end."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         await self._ended(seconds)
@@ -320,11 +324,11 @@ class Completed:
 async def completed(
     program: str | Path, *arguments: str | Path, seconds: float = PATIENCE_S
 ) -> Completed:
-    """Run a program, without any input, to its end.
+    """Run a program without any input, until it ends.
 
     Args:
         program: its name or path.
-        arguments: for it.
+        arguments: for the program.
         seconds: how long it may take.
 
     Raises:
@@ -358,11 +362,11 @@ def find_program(name: str, package: str) -> str:
     """Return the path of a program.
 
     Args:
-        name: of the program.
-        package: the Debian package that has it.
+        name: the name of the program.
+        package: the Debian package that contains it.
 
     Raises:
-        NotInstalled: there is none.
+        NotInstalled: the program is not installed.
     """
     path = _path_of(name)
     if path is None:
