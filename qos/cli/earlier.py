@@ -98,7 +98,10 @@ def _why(connection: Connection, msg_id: str) -> str:
     roster, account = connection.client.client_roster, bare(record.to)
     why = "no resource of it that supports QoS is known to be online"
     if account not in roster or roster[account]["subscription"] not in {"to", "both"}:
-        why += "; its presence is not subscribed to, so none can be found"
+        why += (
+            "; its presence is not subscribed to, so none can be found: give a full "
+            "JID, or make the two accounts contacts"
+        )
     return why
 
 

@@ -263,7 +263,8 @@ async def test_earlier_messages_are_announced_and_their_outcomes_printed(
     [
         (
             "mallory@localhost",
-            "its presence is not subscribed to, so none can be found",
+            "its presence is not subscribed to, so none can be found: give a full JID, "
+            "or make the two accounts contacts",
         ),
         ("bob@localhost", "no resource of it that supports QoS is known to be online"),
         (TO, "no answer that accepts it"),

@@ -16,7 +16,10 @@ def commands_in(page: Path) -> list[str]:
     """The lines that call `xmpp-qos`, and those in running text that have an option."""
     text = page.read_text().replace("\\\n", " ")
     blocks = "".join(re.findall(r"^```sh\n(.*?)^```$", text, re.DOTALL | re.MULTILINE))
-    lines = [line.partition("xmpp-qos ")[2] for line in blocks.splitlines()]
+    lines = [
+        re.sub(r" >.*", "", line.partition("xmpp-qos ")[2])
+        for line in blocks.splitlines()
+    ]
     lines += re.findall(r"`xmpp-qos ([^`]* --[^`]*)`", text)
     return [line for line in lines if line.partition(" ")[0] in COMMANDS]
 
@@ -37,6 +40,31 @@ def test_a_command_of_the_guide_can_be_parsed(page: str, line: str) -> None:
     command.parser(f"xmpp-qos {name}").parse_args(
         [word.replace("…", "1") for word in words]
     )
+
+
+def test_the_page_on_the_command_lists_all_of_them() -> None:
+    """Each command that there is, and none that is not there."""
+    page = (ROOT / "docs" / "command.md").read_text().partition("\n## ")[0]
+    rows = re.findall(r"^\| (`.*`) \|", page, re.MULTILINE)
+    assert sorted(re.findall(r"`(\w+)`", "".join(rows))) == sorted(COMMANDS)
+
+
+def test_what_the_page_on_trouble_quotes_is_said_somewhere() -> None:
+    """Whoever looks for a text that he has seen finds it."""
+    page = (ROOT / "docs" / "troubleshooting.md").read_text()
+    sources = "".join(
+        re.sub(r'"\s+f?"', "", path.read_text())
+        for root in ("qos", "plugins")
+        for path in (ROOT / root).rglob("*.py")
+    )
+    quoted = [
+        part.strip(" .…")
+        for heading in re.findall("^## (.*)$", page, re.MULTILINE)
+        for phrase in re.findall('"(.*?)"', heading)
+        for part in phrase.split("…")
+    ]
+    assert len(quoted) > 15
+    assert not [phrase for phrase in quoted if phrase not in sources]
 
 
 def test_there_are_many() -> None:
