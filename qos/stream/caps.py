@@ -1,8 +1,8 @@
-"""Keeps XEP-0115 from slowing down all that is no presence.
+"""Keeps XEP-0115 from slowing down stanzas other than presence.
 
-slixmpp's plugin has a coroutine for a filter of what is sent. For each stanza slixmpp makes
-a task of it and waits for that, a fifth of all that an iq costs, and it is about presences
-alone. A function stands in its place while this is there.
+slixmpp's plugin adds a coroutine as a filter for sent stanzas. For each stanza, slixmpp
+makes a task of it and waits for the task, which is a fifth of the cost of an iq; yet
+the filter handles only presence. While `PromptCaps` is there, a function replaces it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class PromptCaps:
     """A replacement for the filter of slixmpp's plugin."""
 
     def __init__(self, xmpp: BaseXMPP) -> None:
-        """Take it; the plugin `xep_0115` is loaded."""
+        """Replace the filter; the plugin `xep_0115` is loaded."""
         self._xmpp = xmpp
         caps: Any = xmpp.plugin["xep_0115"]
         self._add_caps = caps._filter_add_caps
@@ -30,7 +30,7 @@ class PromptCaps:
         xmpp.add_filter("out", self._filter)
 
     def close(self) -> None:
-        """Give it back."""
+        """Put the plugin's own filter back."""
         self._xmpp.del_filter("out", self._filter)
         self._xmpp.add_filter("out", self._add_caps)
 
@@ -42,7 +42,7 @@ class PromptCaps:
             return stanza
         adding = self._add_caps(stanza)
         try:
-            # It waits for nothing, as a rule: it is over at its first step.
+            # As a rule it waits for nothing: it ends at its first step.
             adding.send(None)
         except StopIteration as over:
             return over.value
@@ -51,7 +51,10 @@ class PromptCaps:
         return None
 
     def _later(self, stanza: Any) -> None:
-        """An application has put something slow behind the plugin: send it after that."""
+        """Send the stanza later.
+
+        An application has put something slow behind the plugin.
+        """
 
         async def send() -> None:
             ready = await self._add_caps(stanza)

@@ -1,7 +1,7 @@
-"""The end of a slixmpp stream: whatever would outlive it is ended here.
+"""The end of a slixmpp stream: ends everything that would outlive it.
 
-slixmpp leaves to the application what disconnecting does not end: an attempt to
-connect, timers, the task that sends, and plugins that hold files.
+Disconnecting does not end everything. slixmpp leaves the rest to the application: an
+attempt to connect, timers, the task that sends, and plugins that hold files.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from slixmpp.plugins.base import PluginManager
 
 __all__ = ["close", "close_at_once"]
 
-#: What could not begin and is being closed: nobody else holds these tasks.
+#: The tasks that close a stream that could not begin: nobody else holds a reference.
 _closing: set[asyncio.Task[None]] = set()
 
 
 async def close(xmpp: BaseXMPP) -> None:
     """End the session in order, and then everything that would outlive it.
 
-    Plugins that are not slixmpp's own are disabled, and closed if they can be
-    (`aclose`). No harm if it is closed already, was never connected, or lost its
-    server.
+    Plugins that are not slixmpp's own are disabled, and closed if they have an
+    `aclose`. Harmless if the stream is closed already, was never connected, or has lost
+    its server.
     """
     try:
         await xmpp.disconnect()
@@ -33,7 +33,7 @@ async def close(xmpp: BaseXMPP) -> None:
         for name in list(xmpp.scheduled_events):
             xmpp.cancel_schedule(name)
         await _close_plugins(cast(PluginManager, xmpp.plugin))
-        # slixmpp runs this task for ever: nothing of its own ends it.
+        # slixmpp runs this task for ever: slixmpp itself never ends it.
         sender = xmpp._run_out_filters
         if sender is not None:
             sender.cancel()
@@ -43,7 +43,7 @@ async def close(xmpp: BaseXMPP) -> None:
 def close_at_once(
     loop: asyncio.AbstractEventLoop, closing: Coroutine[Any, Any, None]
 ) -> None:
-    """Close what could not begin; there need not be a loop that runs."""
+    """Close a stream that could not begin; no event loop needs to run."""
     if loop.is_running():
         task = loop.create_task(closing)
         _closing.add(task)

@@ -1,16 +1,16 @@
 """A gate in front of a stream: nothing is handed over before there is a session.
 
-slixmpp dispatches whatever comes, also before TLS and login. Until the TLS handshake
-is done anybody on the network path can write into the stream; the gate drops what he
-writes:
+slixmpp dispatches every element that comes in, even before TLS and login. Until the TLS
+handshake is done, anybody on the network path can write into the stream. The gate drops
+what such an attacker writes:
 
-- Before TLS only what begins a stream and TLS passes. A client that has
-  `enable_plaintext` set wants no TLS, and is spared this rule.
-- Behind `<proceed/>` (RFC 6120 §5.4.2.3) nothing passes until the stream is restarted
-  over TLS, though slixmpp may have read more along with it.
+- Before TLS, only the elements that begin a stream and TLS may pass. A client that has
+  `enable_plaintext` set wants no TLS, so this rule does not apply to it.
+- After `<proceed/>` (RFC 6120 §5.4.2.3), nothing passes until the stream is restarted
+  over TLS, though slixmpp may have read more in the same packet.
 - Before a resource is bound (RFC 6120 §7), a stream is resumed (XEP-0198 §5) or the
-  handshake of a component is accepted (XEP-0114), no stanza passes but the answers that
-  these need.
+  handshake of a component is accepted (XEP-0114), the only stanzas that pass are the
+  answers needed for this.
 
 It knows slixmpp's events and its hook for incoming elements, and nothing of QoS.
 """
@@ -30,10 +30,10 @@ __all__ = ["Gate", "Take", "is_confidential"]
 
 log = logging.getLogger(__name__)
 
-#: Says whether it takes an element out of the stream.
+#: Returns whether it takes an element out of the stream.
 Take: TypeAlias = Callable[[ET.Element], bool]
 
-#: Where a stream has its gate.
+#: The attribute of a stream that has its gate.
 _ATTRIBUTE = "_xep_qos_gate"
 
 _STREAM = "{http://etherx.jabber.org/streams}"
@@ -47,10 +47,10 @@ _IQS = frozenset({f"{_CLIENT}iq", f"{_COMPONENT}iq"})
 
 
 def is_confidential(xmpp: BaseXMPP) -> bool:
-    """Whether what comes now is from the server: over TLS, or without TLS on purpose.
+    """Whether incoming data is from the server: over TLS, or without by choice.
 
-    Components have no TLS (XEP-0114), and neither has a client whose
-    `enable_plaintext` is set.
+    Components have no TLS (XEP-0114), and neither has a client whose `enable_plaintext`
+    is set.
     """
     if xmpp.enable_plaintext:
         return True
@@ -63,7 +63,7 @@ class Gate:
 
     @classmethod
     def of(cls, xmpp: BaseXMPP) -> Gate:
-        """The gate of this stream; it is put up if there is none, and stays."""
+        """The gate of this stream; it is installed if there is none, and stays."""
         gate = xmpp.__dict__.get(_ATTRIBUTE)
         if gate is None:
             gate = xmpp.__dict__[_ATTRIBUTE] = cls(xmpp)
@@ -109,7 +109,7 @@ class Gate:
         self._proceeded = None
 
     def _came(self, xml: ET.Element) -> None:
-        """In place of what slixmpp does with each child of the stream."""
+        """Handle an incoming child of the stream, in place of slixmpp's own method."""
         if not self._open and not self._may_pass(xml):
             self._warn(xml)
             return
@@ -132,7 +132,10 @@ class Gate:
         return tag == _HANDSHAKE or not tag.startswith((_CLIENT, _COMPONENT))
 
     def _warn(self, xml: ET.Element) -> None:
-        """Say so once a connection: the one who writes it writes as much as he likes."""
+        """Warn only once for each connection.
+
+        An attacker can write as much as he likes.
+        """
         if not self._warned:
             self._warned = True
             log.warning(

@@ -1,6 +1,6 @@
 """Sessions of an account, with TLS and a password, and of a component.
 
-slixmpp logs in wherever it can. These sessions also say where it must not.
+slixmpp logs in wherever it can. These sessions also decide where it must not.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from qos.stream.tap import passes_iqs
 
 __all__ = ["AccountSession", "ComponentSession"]
 
-#: RFC 6120 §6.5: how a server says that it cannot tell just now.
+#: The condition by which a server says that it cannot check a login just now (RFC 6120
+#: §6.5).
 _PASSING_AUTH_FAILURE = "temporary-auth-failure"
 
 
@@ -26,7 +27,7 @@ class AccountSession(Session):
         client: the slixmpp client.
     """
 
-    #: Two clients under one JID push each other out for ever.
+    #: Two clients under one JID would disconnect each other for ever.
     lasting = Session.lasting | {"conflict"}
 
     def __init__(self, login: Login, *, quiet: bool = False) -> None:
@@ -34,14 +35,14 @@ class AccountSession(Session):
 
         Args:
             login: the account.
-            quiet: do not log when the connection is lost and made again.
+            quiet: do not log lost and new connections.
 
         Raises:
             ValueError: the password or the CA file cannot be used.
         """
         self.client = _new_client(login)
         self._tls = login.tls
-        #: What the server said to the password, in the attempt at hand.
+        #: The server's answer to the password in the present attempt.
         self._refusal = ""
         name = f"{login.host}:{login.port}" if login.host else login.domain
         super().__init__(self.client, login, name=name, quiet=quiet)
@@ -54,10 +55,10 @@ class AccountSession(Session):
 
     @passes_iqs
     def _guard(self, stanza: StanzaBase) -> StanzaBase | None:
-        """Keep slixmpp from logging in without TLS, as far as mechanisms allow it.
+        """Keep slixmpp from logging in without TLS, as far as mechanisms permit.
 
-        It does so where the server offers none, or where somebody took the offer
-        away.
+        slixmpp does so where the server offers no TLS, or where an attacker removed the
+        offer.
         """
         if isinstance(stanza, StreamFeatures):
             transport = self.client.transport
@@ -75,14 +76,14 @@ class AccountSession(Session):
     def _session_started(self, event: object) -> None:
         bound, wanted = self.client.boundjid, self.client.requested_jid
         if bound.bare != wanted.bare or not bound.resource:
-            # An anonymous login, for one, counts as a success.
+            # For instance, an anonymous login counts as a success.
             problem = f"{self._name} gave us {bound.full!r} instead of {wanted.bare}"
             self._give_up(problem, lasting=bool(bound.full))
             return
         super()._session_started(event)
 
     def _failed_tls(self, error: object) -> None:
-        """STARTTLS failed; whoever handles this event has to disconnect."""
+        """Take a failure of STARTTLS; the handler of this event has to disconnect."""
         self._failed(error)
         self._over.set()
 
@@ -91,7 +92,7 @@ class AccountSession(Session):
 
     def _refused_all(self, _event: object) -> None:
         if self._refusal:
-            # It came over TLS: the gate lets nothing of SASL in before.
+            # It came over TLS: before, the gate drops everything of SASL.
             self._problem = f"{self._name} refused the login: {self._refusal}"
             self._refused_login = self._refusal != _PASSING_AUTH_FAILURE
             self._lasting = self._refused_login
@@ -120,7 +121,7 @@ class ComponentSession(Session):
         stream = ComponentXMPP(  # type: ignore[no-untyped-call]  # slixmpp's lack
             component.jid, component.secret, component.host, component.port
         )
-        # slixmpp tries TLS first, for which XEP-0114 has no place.
+        # slixmpp tries TLS first, but XEP-0114 has no TLS.
         stream.enable_direct_tls = False
         super().__init__(stream, component, name=f"{component.host}:{component.port}")
 
@@ -143,7 +144,7 @@ def _new_client(login: Login) -> ClientXMPP:
     client.enable_starttls = login.tls == "starttls"
     client.enable_direct_tls = login.tls == "direct"
     client.default_port = login.port
-    # slixmpp accepts every request for a subscription by itself, and whoever
-    # is in the roster is trusted. Here nobody gets in without being asked in.
+    # slixmpp itself accepts every subscription request, and contacts in the roster are
+    # trusted. Here nobody is let in without the user's decision.
     client.auto_authorize = None
     return client

@@ -22,11 +22,12 @@ __all__ = [
     "is_loopback",
 ]
 
-#: RFC 6120 §14.7; XEP-0368 leaves the port of direct TLS to DNS, and servers use this.
+#: The ports of RFC 6120 §14.7, and of direct TLS. XEP-0368 leaves the latter to DNS;
+#: servers use this one.
 PORT_STARTTLS: Final = 5222
 PORT_DIRECT: Final = 5223
 
-#: XEP-0114 names none; this is where servers listen for components.
+#: XEP-0114 names no port; servers listen here for components.
 PORT_COMPONENT: Final = 5347
 
 TLS_MODES: Final = ("starttls", "direct", "off")
@@ -36,16 +37,17 @@ _BACKOFF = Backoff()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Server:
-    """The address of a server, and the patience with it.
+    """The address of a server, and the times to wait for it.
 
     Attributes:
-        host: the server; None: as DNS says.
-        port: of the server.
-        connect_timeout_s: for the first connection, and for each attempt; math.inf:
-            go on until there is one.
-        backoff: delays between attempts to connect.
-        ping_interval_s: the time between two pings (XEP-0199).
-        ping_timeout_s: a server that answers no ping for this long is taken for lost.
+        host: the server; None: from DNS.
+        port: the port of the server.
+        connect_timeout_s: the time for the first connection, and for each attempt, in
+            seconds; math.inf: try until there is a connection.
+        backoff: the delays between attempts to connect.
+        ping_interval_s: the time between two pings (XEP-0199), in seconds.
+        ping_timeout_s: a server that has not answered a ping for this time, in seconds,
+            counts as lost.
     """
 
     host: str | None
@@ -64,7 +66,8 @@ class Login(Server):
         jid: the JID of the account, with or without a resource.
         password: its password.
         tls: starttls, direct or off.
-        ca_file: the only certificates to trust, as PEM; None: those of the system.
+        ca_file: a PEM file with the only certificates to trust; None: those of the
+            system.
     """
 
     jid: str
@@ -89,20 +92,20 @@ class Login(Server):
         ca_file: str | os.PathLike[str] | None = None,
         **server: Any,
     ) -> Self:
-        """The settings of an account, checked as far as they can be without a server.
+        """The settings of an account, checked as far as possible without a server.
 
         Args:
             jid: as above.
             password: as above.
-            host: the server; None: as DNS says, unless there is a port or tls is off:
-                then the domain of the JID.
-            port: of the server; None: as DNS says, or the usual one.
-            tls: starttls or direct; off for a loopback address alone.
+            host: the server; None: from DNS. But if there is a port or tls is off, None
+                means the domain of the JID.
+            port: the port of the server; None: from DNS, or the usual one.
+            tls: starttls or direct; off is permitted only for a loopback address.
             ca_file: as above.
             server: the other settings; see `Server`.
 
         Raises:
-            ValueError: they make no sense. The text begins with the name of the
+            ValueError: a setting is not valid. The text begins with the name of the
                 setting, or with `the password`, and never shows the password.
         """
         user, _, domain = jid.partition("/")[0].rpartition("@")
@@ -129,13 +132,13 @@ class Login(Server):
         return login
 
     def check(self) -> None:
-        """Check what can be checked without a connection.
+        """Check everything that can be checked without a connection.
 
         Raises:
-            ValueError: the password or the CA file cannot be used; the text says why,
-                without the password.
+            ValueError: the password or the CA file cannot be used. The text gives the
+                reason, without the password.
         """
-        from slixmpp.util.sasl.client import saslprep  # not needed by `--help`
+        from slixmpp.util.sasl.client import saslprep  # `--help` does not need it
         from slixmpp.util.stringprep_profiles import StringPrepError
 
         try:
@@ -165,7 +168,7 @@ class Component(Server):
 
     Attributes:
         jid: the domain of the component.
-        secret: the secret that it shares with the server.
+        secret: the secret shared with the server.
     """
 
     jid: str
@@ -173,7 +176,7 @@ class Component(Server):
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host is this machine: an address of it, or the name localhost."""
+    """Whether a host is this machine: a loopback address, or the name localhost."""
     try:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:

@@ -1,8 +1,8 @@
 """A stream that stays connected.
 
-slixmpp leaves to the application when to connect again, whether another attempt is of
-use, and whether a server that says nothing is still there. This module decides that, and
-`qos.stream.login` how to log in.
+slixmpp leaves three decisions to the application: when to connect again, whether
+another attempt can succeed, and whether a silent server is still there. This module
+makes them; `qos.stream.login` logs in.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-#: Until there has been a session, somebody waits for the first one.
+#: Before the first session, a user is waiting for it.
 _FIRST_BACKOFF = Backoff(first_s=0.5, max_s=5.0)
 
-#: For one attempt, if there is no limit to all of them.
+#: The time for one attempt, in seconds, if there is no limit for all attempts.
 _ATTEMPT_S_MAX = 60.0
 
-#: X509_V_ERR_… of OpenSSL: the certificate is not signed by any that is trusted.
+#: OpenSSL's X509_V_ERR_… codes for a certificate that no trusted one has signed.
 _UNKNOWN_ISSUER = frozenset({2, 18, 19, 20, 21})
 
-#: To close a socket that is being aborted takes a turn of the event loop.
+#: The time to close an aborted socket, in seconds. It takes a turn of the event loop.
 _HANG_UP_S = 1.0
 
 
@@ -58,7 +58,7 @@ class Session:
         online: set while there is a session.
     """
 
-    #: Stream errors (RFC 6120 §4.9.3) at which another attempt ends in the same way.
+    #: Stream errors (RFC 6120 §4.9.3) that would also end another attempt.
     lasting: ClassVar[frozenset[str]] = frozenset({"host-unknown", "host-gone"})
 
     def __init__(
@@ -73,9 +73,9 @@ class Session:
 
         Args:
             xmpp: the stream, not connected yet.
-            server: where to.
-            name: of the server, for people.
-            quiet: do not log when the connection is lost and made again.
+            server: the server to connect to.
+            name: the name of the server, for people.
+            quiet: do not log lost and new connections.
         """
         self.xmpp = xmpp
         self.online = asyncio.Event()
@@ -84,10 +84,11 @@ class Session:
         self._quiet = quiet
         self._keeper: asyncio.Task[None] | None = None
         self._session_tasks: set[asyncio.Task[None]] = set()
-        #: There has been a session, at some time.
+        #: Whether there has been a session.
         self._met = False
-        #: Of the attempt at hand: there is a session; it is over; the socket is
-        #: closed; why, as far as we were told; another one would end like this.
+        #: For the present attempt: whether there is a session; whether it is over;
+        #: whether the socket is closed; the known reason; and whether another attempt
+        #: would end in the same way.
         self._started = asyncio.Event()
         self._over = asyncio.Event()
         self._closed = asyncio.Event()
@@ -106,7 +107,7 @@ class Session:
             xmpp.add_event_handler(event, handler)
 
     async def __aenter__(self) -> Self:
-        """Nothing but the beginning of the context."""
+        """Begin the context; nothing else happens here."""
         return self
 
     async def __aexit__(
@@ -124,10 +125,10 @@ class Session:
             await close(self.xmpp)
 
     def start(self, ended: Callable[[CannotConnect], None] | None = None) -> None:
-        """Begin to connect. What comes of it, `work` says.
+        """Begin to connect; `work` reports the result.
 
         Args:
-            ended: called when no session is to be expected any more, with the reason.
+            ended: called with the reason when no session can be expected any more.
         """
 
         def done(keeper: asyncio.Task[None]) -> None:
@@ -144,10 +145,10 @@ class Session:
         return self._met
 
     async def work(self, task: Coroutine[Any, Any, T]) -> T:
-        """Do the work, unless there is no session and none is to be expected.
+        """Do the work, unless there is no session and none can be expected.
 
         Raises:
-            CannotConnect: it was not done, or it was cancelled.
+            CannotConnect: the work was not done, or was cancelled.
         """
         assert self._keeper is not None
         if self._keeper.done():
@@ -166,21 +167,21 @@ class Session:
             await asyncio.wait((doing,))
 
     def _check_goes_on(self) -> None:
-        """Raise CannotConnect, and why, if it does not."""
+        """Raise CannotConnect with the reason if no session can be expected."""
         assert self._keeper is not None
         if self._keeper.cancelled():
             raise CannotConnect(f"{self._name}: the session has been closed")
         if self._keeper.done():
             self._keeper.result()
 
-    # -- what slixmpp tells ------------------------------------------------
+    # -- slixmpp's events --------------------------------------------------
 
     @passes_iqs
     def _guard(self, stanza: StanzaBase) -> StanzaBase | None:
-        """Keep slixmpp from going on where it is not safe to.
+        """Keep slixmpp from continuing where it is not safe.
 
-        It follows a redirection, which anyone on the way can send before there is
-        TLS, and then accepts the certificate of that other host.
+        slixmpp would follow a redirection, which anyone on the network path can send
+        before there is TLS, and would then accept the certificate of that other host.
         """
         if isinstance(stanza, StreamError) and stanza["condition"] == "see-other-host":
             self._give_up(f"{self._name} wants to redirect us: not followed")
@@ -188,9 +189,10 @@ class Session:
         return stanza
 
     def _set_problem(self, problem: str, *, lasting: bool) -> None:
-        """Why the attempt at hand fails, and whether another one would fail alike.
+        """Note why the present attempt fails, and whether another would fail too.
 
-        Before TLS anybody on the network path may have said so: it is no reason to end.
+        Before TLS, anybody on the network path may have sent this: then it is no reason
+        to end.
         """
         self._problem = problem
         self._lasting = lasting and is_confidential(self.xmpp)
@@ -206,7 +208,10 @@ class Session:
             self._spawn(task)
 
     def _session_resumed(self, _event: object) -> None:
-        """XEP-0198 §5: the session goes on, and so does what the server knows of it."""
+        """Continue a resumed session (XEP-0198 §5).
+
+        The server still knows its state.
+        """
         self._go_online()
 
     def _go_online(self) -> None:
@@ -218,7 +223,7 @@ class Session:
         self._spawn(self._watch())
 
     def _during_new_session(self) -> Iterator[Coroutine[Any, Any, None]]:
-        """What runs at the beginning of each session, unless that is lost before."""
+        """The tasks at the start of a session, cancelled if the session is lost."""
         yield from ()
 
     def _disconnected(self, reason: object) -> None:
@@ -251,11 +256,11 @@ class Session:
     # -- staying connected -------------------------------------------------
 
     async def _keep(self) -> None:
-        """Connect, and again when it is lost.
+        """Connect, and connect again after each loss.
 
         Raises:
-            CannotConnect: the server has refused the login; or there was never a
-                session, and the time is over or nothing will change.
+            CannotConnect: the server has refused the login. Or there was never a
+                session, and the time is over or another attempt would not help.
         """
         loop = asyncio.get_running_loop()
         timeout_s = self._server.connect_timeout_s
@@ -281,13 +286,13 @@ class Session:
             await asyncio.sleep(delay_s)
 
     async def _one_session(self, timeout_s: float) -> bool:
-        """Connect, and return when that has failed or the session is over.
+        """Connect, and return when this has failed or the session is over.
 
         Args:
-            timeout_s: until there is a session.
+            timeout_s: the time until there is a session, in seconds.
 
         Returns:
-            Whether there was one.
+            Whether there was a session.
         """
         self._problem = ""
         self._lasting = self._refused_login = False
@@ -321,7 +326,7 @@ class Session:
             log.log(level, text)
 
     async def _hang_up(self) -> None:
-        """Leave nothing of the attempt behind."""
+        """Clean up everything of the attempt."""
         # slixmpp would try again by itself, without jitter.
         self.xmpp.cancel_connection_attempt()
         self.xmpp.abort()
@@ -329,7 +334,7 @@ class Session:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._closed.wait(), _HANG_UP_S)
         if self.xmpp.is_connected():
-            # asyncio does not say so when STARTTLS has failed.
+            # asyncio does not report that STARTTLS has failed.
             self.xmpp.connection_lost(None)
 
     def _spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
@@ -338,9 +343,9 @@ class Session:
         task.add_done_callback(self._session_tasks.discard)
 
     async def _watch(self) -> None:
-        """A peer that vanishes does not say so: TCP alone may take hours."""
+        """Ping the server: with TCP alone, its loss may go unnoticed for hours."""
         ping, own = self.xmpp.plugin["xep_0199"], self.xmpp.boundjid
-        # A component pings itself: a server has no other address that it must know.
+        # A component pings itself: the server need not know any other address.
         sender = own if self.xmpp.is_component else None
         server = self._server
         while True:
@@ -352,7 +357,7 @@ class Session:
             except IqTimeout:
                 self._give_up(f"{self._name} does not answer any more")
             except IqError:
-                continue  # no such feature, but it is there
+                continue  # the server has no ping, but it is there
 
 
 def _tls_problem(name: str, error: ssl.SSLError) -> str:
