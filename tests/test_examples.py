@@ -147,28 +147,13 @@ async def worker_bee(
     server: LoopbackServer, *command: str, user: str = "bee"
 ) -> AsyncIterator[Process]:
     """The example, at work on the queue `orders` for this account."""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, ROOT / "examples" / "worker_bee.py", SERVICE, "orders"),
-        *(
-            "--jid",
-            f"{user}@localhost",
-            "--host",
-            server.host,
-            "--port",
-            str(server.port),
-        ),
-        *("--tls", "off", "--parallel", "2", "--", *command),
-        env=os.environ | {"XMPP_QOS_PASSWORD": "secret"},
-        stdout=PIPE,
-        stderr=PIPE,
+    words = (
+        *(SERVICE, "orders", "--jid", f"{user}@localhost"),
+        *("--host", server.host, "--port", str(server.port), "--tls", "off"),
+        *("--parallel", "2", "--", *command),
     )
-    try:
-        async with asyncio.timeout(40):
-            yield process
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.communicate()
+    async with example(ROOT, "worker_bee.py", *words) as process:
+        yield process
 
 
 @asynccontextmanager
@@ -272,7 +257,7 @@ def test_every_example_is_tested() -> None:
     for path in ROOT.glob("examples/*.*"):
         name = f'"{path.name}"'
         tested = f"run({name})" in source or f"/ {name}" in source
-        tested = tested or f"({name}, " in source or f"tmp_path, {name}" in source
+        tested = tested or f"({name}, " in source or f", {name}" in source
         assert tested or f"/examples/{path.name}" in scripts, path
 
 

@@ -17,7 +17,7 @@ from qos.bench.peers import as_used, queue_peers, replying
 from qos.bench.rabbitmq import RabbitMq
 from qos.bench.sample import Contender, Work
 from qos.testing import processes
-from qos.testing.processes import NotInstalled, find_program
+from qos.testing.processes import NotInstalled, completed, find_program
 
 WORK = Work(window=4, payload_bytes=200, seconds=0.2)
 AGAIN = Work(window=1, payload_bytes=0, seconds=0.05)
@@ -95,12 +95,8 @@ async def test_a_server_that_cannot_sync_every_write_is_said_in_one_line(
     tmp_path: Path,
 ) -> None:
     """Debian 12 has such a one; where a newer one is there, it does as the row says."""
-    asking = await asyncio.create_subprocess_exec(
-        find_program("nats-server", "nats-server"),
-        "--version",
-        stdout=asyncio.subprocess.PIPE,
-    )
-    version = (await asking.communicate())[0].decode()
+    asked = await completed(find_program("nats-server", "nats-server"), "--version")
+    version = asked.out
     contender = JetStream(confirmed=True, synced=True)
     try:
         if re.search(r"v2\.\d\.", version):

@@ -1,12 +1,12 @@
 """The versions of what is measured."""
 
-import asyncio
 from pathlib import Path
 
 import pytest
 
 from qos.bench.versions import versions
 from qos.testing import processes
+from qos.testing.processes import completed
 
 BROKERS = ("mosquitto", "rabbitmq-server", "nats-server")
 
@@ -15,12 +15,10 @@ async def test_the_versions_are_those_that_debian_has_installed() -> None:
     """A figure without them cannot be compared with another one."""
     found = await versions(peers=True)
     for package in BROKERS:
-        asking = await asyncio.create_subprocess_exec(
-            *("dpkg-query", "--show", "--showformat=${Version}", package),
-            stdout=asyncio.subprocess.PIPE,
+        asked = await completed(
+            "dpkg-query", "--show", "--showformat=${Version}", package
         )
-        output, _ = await asking.communicate()
-        assert found[package] == output.decode().partition("-")[0]
+        assert found[package] == asked.out.partition("-")[0]
     assert found["gmqtt"].startswith("0.8")
 
 

@@ -29,7 +29,7 @@ from qos.worker.job import unrecoverable
 from queue_roles import Poison
 from role import Role, open_log
 
-__all__ = ["Process", "Processes"]
+__all__ = ["Processes", "RoleProcess"]
 
 # Enough for a machine under load.
 _START_S_MAX = 30.0
@@ -42,7 +42,7 @@ _TELLS_EVERY_S = 1.0
 # -- the side of the test --------------------------------------------------
 
 
-class Process:
+class RoleProcess:
     """A process that was started.
 
     Attributes:
@@ -123,16 +123,16 @@ class Processes:
     def __init__(self, folder: Path, *, shown: bool = True) -> None:
         self._shown = shown
         self._stderr = folder / "stderr"
-        self._all: list[Process] = []
+        self._all: list[RoleProcess] = []
 
     @property
     def stderr(self) -> str:
         """The stderr of all of them."""
         return self._stderr.read_text()
 
-    async def start(self, role: Role) -> Process:
-        """Start it; returns at once, see `Process.until`."""
-        process = Process(await Forked.start(_be, role, str(self._stderr)))
+    async def start(self, role: Role) -> RoleProcess:
+        """Start it; returns at once, see `RoleProcess.until`."""
+        process = RoleProcess(await Forked.start(_be, role, str(self._stderr)))
         self._all.append(process)
         return process
 

@@ -11,7 +11,7 @@ import xep_0254  # noqa: F401 - makes the plugin known
 from clients import connected_client
 from qos.errors import RequestFailed
 from qos.testing.xmpp_server import XmppServer
-from role_processes import Process
+from role_processes import RoleProcess
 from xep_0254.client_stanza import BrowsedItem
 from xep_0254.queueing import XEP_0254
 
@@ -66,7 +66,7 @@ async def asker(server: XmppServer, name: str = "carol/asker") -> AsyncIterator[
         yield Asker(client)
 
 
-async def until_empty(ask: Asker, publisher: Process) -> None:
+async def until_empty(ask: Asker, publisher: RoleProcess) -> None:
     """Wait until no item is left to do."""
     assert await asyncio.shield(publisher.ended) == 0
     while True:

@@ -44,7 +44,7 @@ from queue_roles import (
     read_journal,
 )
 from role import Connect
-from role_processes import Process, Processes
+from role_processes import Processes, RoleProcess
 from xep_0254.events import DeliveredItem, Event
 from xep_0254.namespaces import PUBSUB
 from xep_0254.queueing import XEP_0254, NewItem
@@ -86,7 +86,7 @@ class Shop:
         self._folder = folder
         self._rng = random.Random(seed)
         self._lives = 0
-        self._running: dict[str, Process] = {}
+        self._running: dict[str, RoleProcess] = {}
         self._doomed: list[str] = []
 
     @property
@@ -117,7 +117,7 @@ class Shop:
 
     async def publish(
         self, count: int, *, pause_s: float = 0.0, poison_every: int = POISON_EVERY
-    ) -> Process:
+    ) -> RoleProcess:
         press = Press(
             connect=Connect.of_account(self._server, "alice/press"),
             service=QUEUE,
@@ -469,12 +469,12 @@ async def test_what_was_told_is_on_disk_and_each_commit_is_there_whole_or_not_at
 
 async def check_step(
     processes: Processes,
-    process: Process,
+    process: RoleProcess,
     service: Service,
     scene: Scene,
     step: Step,
     moment: str,
-) -> Process:
+) -> RoleProcess:
     """Kill the service at a step; returns the new one."""
     alice, node = scene.alice, scene.node
     await alice.create(QUEUE, f"{node}-dead")

@@ -27,7 +27,7 @@ from qos.testing.prosody import Prosody, mutual
 from queue_asker import NODE, QUEUE, Asker, asker, until_empty
 from queue_roles import AFTER_COMMIT, BEFORE_COMMIT, Hand, Press, Service
 from role import Connect, Role
-from role_processes import Process, Processes
+from role_processes import Processes, RoleProcess
 
 pytestmark = [
     pytest.mark.spark,
@@ -132,7 +132,7 @@ class Bees:
             node=NODE,
         )
         self._server = server
-        self._running: dict[str, Process] = {}
+        self._running: dict[str, RoleProcess] = {}
 
     async def run(self) -> None:
         async with Processes(self._folder) as self._processes, asker(self._server) as a:

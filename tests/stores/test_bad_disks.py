@@ -8,8 +8,6 @@ import fcntl
 import os
 import shutil
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
@@ -17,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from holder import holder
 from qos.core.message.effects import Forget, Save
 from qos.core.message.model import Outgoing
 from qos.errors import (
@@ -348,16 +347,8 @@ def test_another_process_has_it_until_it_dies(
     """However it dies, no lock is left that somebody would have to remove."""
     store = make_store(tmp_path)
     fill(store)
-    with subprocess.Popen(
-        [sys.executable, "-c", HOLDS, store.url],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    ) as other:
-        assert other.stdout is not None
-        assert other.stdout.readline() == b"open\n"
-        with pytest.raises(StoreInUse, match=store.url):
-            store.open()
-        other.kill()
+    with holder(HOLDS, store.url), pytest.raises(StoreInUse, match=store.url):
+        store.open()
     fill(store)
 
 

@@ -5,12 +5,12 @@ import os
 import sqlite3
 import stat
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from holder import holder
 from qos.core.message.effects import End, Forget, Save
 from qos.errors import (
     StoreDamaged,
@@ -50,26 +50,18 @@ def kind(request: pytest.FixtureRequest) -> Kind:
 
 
 @pytest.fixture
-def holder(kind: Kind, tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+def other(kind: Kind, tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     """Another process that has the store `s` open, with one message in it."""
-    with subprocess.Popen(
-        [sys.executable, "-c", _HOLD, kind(tmp_path / "s").url],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "open\n"
+    with holder(_HOLD, kind(tmp_path / "s").url) as process:
         yield process
-        process.kill()
 
 
-def write_more(holder: subprocess.Popen[str]) -> None:
-    assert holder.stdin is not None
-    assert holder.stdout is not None
-    holder.stdin.write("x")
-    holder.stdin.flush()
-    assert holder.stdout.readline() == "written\n"
+def write_more(other: subprocess.Popen[str]) -> None:
+    assert other.stdin is not None
+    assert other.stdout is not None
+    other.stdin.write("x")
+    other.stdin.flush()
+    assert other.stdout.readline() == "written\n"
 
 
 def ids(store: SqliteStore | FilesStore) -> list[int]:
@@ -87,7 +79,7 @@ def tree(folder: Path) -> dict[str, bytes | None]:
 
 
 def test_no_file_that_is_removed_lets_a_second_process_in(
-    kind: Kind, holder: subprocess.Popen[str], tmp_path: Path
+    kind: Kind, other: subprocess.Popen[str], tmp_path: Path
 ) -> None:
     """The data itself is locked.
 
@@ -99,7 +91,7 @@ def test_no_file_that_is_removed_lets_a_second_process_in(
             path.unlink()
     with pytest.raises(StoreInUse, match="another process"):
         kind(tmp_path / "s").open()
-    write_more(holder)
+    write_more(other)
 
 
 async def test_a_link_to_a_store_is_the_same_store(kind: Kind, tmp_path: Path) -> None:
@@ -139,7 +131,7 @@ async def test_who_makes_a_store_has_it_locked_from_the_beginning(
 
 
 def test_a_store_is_read_beside_the_process_that_writes_it(
-    kind: Kind, holder: subprocess.Popen[str], tmp_path: Path
+    kind: Kind, other: subprocess.Popen[str], tmp_path: Path
 ) -> None:
     """Committed data is seen, and nothing can be written."""
 
@@ -147,7 +139,7 @@ def test_a_store_is_read_beside_the_process_that_writes_it(
         store = kind(tmp_path / "s")
         store.open_to_read()
         assert ids(store) == [1]
-        write_more(holder)
+        write_more(other)
         with pytest.raises(StoreReadOnly, match="for reading only"):
             store.write([Save(outgoing(3))])
         await store.close()

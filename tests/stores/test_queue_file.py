@@ -8,8 +8,6 @@ from __future__ import annotations
 import asyncio
 import os
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import fields, replace
@@ -18,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from holder import holder
 from qos.core.queue.effects import (
     Change,
     ForgetOld,
@@ -512,16 +511,8 @@ sys.stdin.read()
 def test_another_process_has_it_until_it_dies(path: Path) -> None:
     """Two services would deliver every item twice."""
     store = QueueStore(path)
-    with subprocess.Popen(
-        [sys.executable, "-c", HOLDS, store.url],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    ) as other:
-        assert other.stdout is not None
-        assert other.stdout.readline() == b"open\n"
-        with pytest.raises(StoreInUse, match=store.url):
-            store.open()
-        other.kill()
+    with holder(HOLDS, store.url), pytest.raises(StoreInUse, match=store.url):
+        store.open()
     run(store)
 
 

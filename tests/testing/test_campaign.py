@@ -1,6 +1,5 @@
 """The campaign, with a soak, for two minutes on two servers; that it would notice."""
 
-import asyncio
 import contextlib
 import json
 import re
@@ -20,6 +19,7 @@ from campaign.supervisor import WORKERS, Files
 from message_roles import EFFECTS
 from qos.cli.status import Status
 from qos.spark.session import NoSpark, check_spark
+from qos.testing.processes import completed
 
 #: Two minutes of faults, some time for all to start and to run out, and Spark; the
 #: rest is for a machine under load.
@@ -28,21 +28,10 @@ LIMIT_S = 600.0
 
 async def run(*words: str, limit_s: float = LIMIT_S) -> tuple[int, str, str]:
     """Run the command as an operator does; returns its status and what it wrote."""
-    process = await asyncio.create_subprocess_exec(
-        *("setpriv", "--pdeathsig", "KILL"),
-        *(sys.executable, "-P", "-m", "campaign", *words),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
+    done = await completed(
+        *(sys.executable, "-P", "-m", "campaign", *words), seconds=limit_s
     )
-    try:
-        async with asyncio.timeout(limit_s):
-            out, err = await process.communicate()
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-    assert process.returncode is not None
-    return process.returncode, out.decode(), err.decode()
+    return done.status, done.out, done.err
 
 
 @pytest.mark.crash

@@ -28,7 +28,7 @@ from message_roles import End, read_log
 from qos.cli.status import Status
 from qos.testing.server import LoopbackServer
 from role import Connect
-from role_processes import Process, Processes
+from role_processes import Processes, RoleProcess
 
 Entry = Mapping[str, object]
 
@@ -213,7 +213,7 @@ class Stage:
             port=self.server.port,
         )
 
-    async def hub(self, to: str = "home@localhost/1", padding: int = 0) -> Process:
+    async def hub(self, to: str = "home@localhost/1", padding: int = 0) -> RoleProcess:
         return await self.processes.start(
             End(
                 connect=self.connect("hub"),
@@ -226,7 +226,7 @@ class Stage:
             )
         )
 
-    async def command(self, *words: str, stdout: Path, **options: Any) -> Process:
+    async def command(self, *words: str, stdout: Path, **options: Any) -> RoleProcess:
         connect = self.connect("home")
         login = ("--jid", connect.jid, "--tls", "off")
         where = ("--host", connect.host, "--port", str(connect.port))

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from qos.spark.session import NoSpark, check_spark
+from qos.testing.processes import completed
 
 __all__ = ["Audited", "audit"]
 
@@ -77,26 +78,19 @@ async def audit(
         return str(error)
     stuck_after_s = _NEVER_STUCK_S if greedy else _STUCK_AFTER_S
     folders = [str(node) for folder in journals for node in sorted(folder.iterdir())]
-    process = await asyncio.create_subprocess_exec(
-        *("setpriv", "--pdeathsig", "KILL", sys.executable, "-P", "-c", _COMMAND),
-        *("audit", *folders, "--out", str(out), "--master", "local[1]"),
-        *("--json", "--skew", f"{_SKEW_S}", "--stuck-after", f"{stuck_after_s}"),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
     try:
-        async with asyncio.timeout(_SECONDS_MAX):
-            said, complaints = await process.communicate()
+        done = await completed(
+            *(sys.executable, "-P", "-c", _COMMAND),
+            *("audit", *folders, "--out", str(out), "--master", "local[1]"),
+            *("--json", "--skew", f"{_SKEW_S}", "--stuck-after", f"{stuck_after_s}"),
+            seconds=_SECONDS_MAX,
+        )
     except TimeoutError:
         return Audited(0, {}, {}, f"it took longer than {_SECONDS_MAX:g} s")
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-    last = complaints.decode().strip().rpartition("\n")[2]
-    if process.returncode not in _AUDITED:
-        return Audited(0, {}, {}, last or f"exit status {process.returncode}")
-    summary = json.loads(said)
+    last = done.err.strip().rpartition("\n")[2]
+    if done.status not in _AUDITED:
+        return Audited(0, {}, {}, last or f"exit status {done.status}")
+    summary = json.loads(done.out)
     return Audited(
         summary["lines"],
         summary["anomalies"],

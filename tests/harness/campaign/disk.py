@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import errno
 import os
@@ -15,6 +14,7 @@ from types import TracebackType
 from typing import Self
 
 from qos.cli.status import CommandError, Status
+from qos.testing.processes import completed
 
 __all__ = ["SmallDisk", "with_mounts_of_its_own"]
 
@@ -103,9 +103,6 @@ class SmallDisk:
 
 
 async def _run(*command: str) -> None:
-    process = await asyncio.create_subprocess_exec(
-        *command, stderr=asyncio.subprocess.PIPE
-    )
-    _, why = await process.communicate()
-    if process.returncode:
-        raise CommandError(f"{why.decode().strip()}", Status.INTERNAL)
+    done = await completed(*command)
+    if done.status:
+        raise CommandError(done.err.strip(), Status.INTERNAL)

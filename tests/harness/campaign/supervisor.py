@@ -24,7 +24,7 @@ from qos.cli.status import CommandError, Status
 from qos.testing.xmpp_server import XmppServer, mutual
 from queue_roles import Hand, Press, Service
 from role import Connect, Role
-from role_processes import Process, Processes
+from role_processes import Processes, RoleProcess
 
 __all__ = [
     "BATCH",
@@ -212,10 +212,10 @@ class Member:
     done: bool = False
     ending: bool = False
     lives: int = 0
-    _process: Process | None = None
+    _process: RoleProcess | None = None
 
     @property
-    def process(self) -> Process | None:
+    def process(self) -> RoleProcess | None:
         """The present process, if there is one."""
         process = self._process
         return None if process is None or process.ended.done() else process
@@ -249,7 +249,7 @@ class Member:
                 self.deaths[status] += 1
                 await asyncio.sleep(random.uniform(0, _STARTS_AGAIN_S))
 
-    async def ready(self) -> Process:
+    async def ready(self) -> RoleProcess:
         """Wait until it works; returns its process."""
         while True:
             process = self.process
