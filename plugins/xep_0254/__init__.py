@@ -1,14 +1,14 @@
 """XEP-0254: PubSub Queueing, as a slixmpp plugin, and a service.
 
-Importing this package makes the plugin known to slixmpp; `client.register_plugin`
-then enables it, for publishers, owners and workers:
+Importing this package makes the plugin known to slixmpp. `client.register_plugin` then
+enables it, for publishers, owners and workers:
 
     import xep_0254
 
     client.register_plugin("xep_0254")
     queues = xep_0254.XEP_0254.of(client)
 
-`QueueService` serves queues on a stream; `qos.worker` works on them.
+`QueueService` serves queues on a stream; `qos.worker` works on their items.
 """
 
 from slixmpp.plugins.base import register_plugin

@@ -1,9 +1,9 @@
-"""One stream, seen by who asks queue services: requests out, answers and events in.
+"""The client's side of a stream: requests to queue services, answers, events.
 
-It knows slixmpp, and neither what is asked nor what an event means. Text is written
-below slixmpp's serialiser, which would leave out our attributes, and answers are
-matched in a filter: one dictionary for all, where slixmpp has a handler object for
-each that every stanza is tried on.
+This module knows slixmpp, but not the meaning of requests and events. It writes text
+below slixmpp's serialiser, which would leave out our attributes. It matches answers in
+a filter, with one dictionary for all. slixmpp has one handler object for each request,
+and tries every stanza on all of them.
 """
 
 from __future__ import annotations
@@ -42,26 +42,26 @@ _EVENT = f"{{{EVENT}}}event"
 
 @dataclass(frozen=True, slots=True)
 class _Pending:
-    """A request that waits for its answer, from this JID; None: there will be none."""
+    """A request that waits for its answer, from this JID; None: no answer will come."""
 
     to: str
     answer: asyncio.Future[ET.Element | None]
 
 
 class Channel:
-    """Asks, and listens.
+    """Sends requests, and takes answers and events.
 
     Attributes:
         own: our full JID while there is a session.
-        in_session: set while there is one.
+        in_session: set while there is a session.
     """
 
     def __init__(self, xmpp: BaseXMPP, *, stanza_bytes_max: int) -> None:
-        """Step into the stream.
+        """Insert the channel into the stream.
 
         Args:
             xmpp: the stream.
-            stanza_bytes_max: a request that is larger is not sent.
+            stanza_bytes_max: a larger request is not sent.
         """
         self.own: str | None = None
         self.in_session = asyncio.Event()
@@ -97,11 +97,11 @@ class Channel:
         what: str,
         timeout_s: float,
     ) -> ET.Element:
-        """Send an iq with this content; returns the one of type result.
+        """Send an iq with this content; returns the answer of type result.
 
         Raises:
             RequestRefused: the answer is an error.
-            NoAnswer: none came in this time, or the session was lost.
+            NoAnswer: no answer came in time, or the session was lost.
             MessageTooLarge, LocalProtocolError: it was not sent.
         """
         to = jid_of("service", service)
@@ -109,7 +109,7 @@ class Channel:
         if self.own is None:
             raise NoAnswer("there is no session", to=to, what=what)
         iq_id = new_id()
-        # A component has to say who it is, for a client it is known.
+        # A component has to give its address; the server knows that of a client.
         sender = self.own if self._xmpp.is_component else ""
         text = render_iq(kind, iq_id, content, to=to, sender=sender)
         size = len(text.encode())
@@ -133,7 +133,7 @@ class Channel:
         return received
 
     async def pause(self, delay_s: float) -> None:
-        """Wait before an attempt; while there is no session, no longer than for one."""
+        """Wait before an attempt; without a session, wait only until there is one."""
         arguments.seconds("delay_s", delay_s, zero=True)
         if self.own is not None:
             await asyncio.sleep(delay_s)
@@ -172,7 +172,7 @@ class Channel:
         if pending is None or xml.get("type") not in {"result", "error"}:
             return False
         self._wire.quicken()
-        # Nobody else answers for a service.
+        # Only the service itself may answer.
         if xml.get("from") != pending.to:
             return False
         if not pending.answer.done():

@@ -1,7 +1,7 @@
 """Requests of publishers and workers to a queue service as XML, and its answers.
 
-Pure functions: what is asked is text, to be put into an iq; what is answered is the
-iq. Source: XEP-0060, XEP-0254, and our extensions, which a service may not have.
+Pure functions: a request is text, to be put into an iq; an answer is the iq. Sources:
+XEP-0060, XEP-0254, and our extensions, which a service may not have.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ class Page:
 # -- what is asked ---------------------------------------------------------
 
 
-#: How the attributes are called where an application gives them.
+#: The names of the arguments for these attributes.
 _ARGUMENTS = {"id": "item_id", "q_token": "token"}
 
 
@@ -151,7 +151,7 @@ def attributes(**values: str | None) -> str:
     """See xep_0254.elements.
 
     Raises:
-        InvalidArgument: XML has no way to carry one of the characters.
+        InvalidArgument: XML cannot carry one of the characters.
     """
     try:
         return attributes_of(**values)
@@ -200,7 +200,7 @@ def _pair(item: object) -> tuple[str, str]:
 
 
 def _items(items: Iterable[tuple[str, str]]) -> str:
-    """Items with their tokens; '': without."""
+    """Items with their tokens, or '' for an item without one."""
     return "".join(
         f"<item{attributes(id=item_id, q_token=token or None)}/>"
         for item_id, token in items
@@ -217,7 +217,7 @@ def create(node: str, config: Mapping[str, str]) -> str:
 
 
 def configure(node: str, config: Mapping[str, str]) -> str:
-    """Change the configuration of a node; what is not given stays (§8.2.4)."""
+    """Change the configuration of a node; fields not given stay (§8.2.4)."""
     _check_node(node)
     arguments.text_by_text("config", config)
     form = _form(NODE_CONFIG, NODE_FIELDS, config)
@@ -225,7 +225,7 @@ def configure(node: str, config: Mapping[str, str]) -> str:
 
 
 def of_owner(name: str, node: str) -> str:
-    """What an owner does to a node as a whole, by the name of the element (§8)."""
+    """A request of an owner about a whole node, by the name of its element (§8)."""
     _check_node(node)
     return _pubsub(f"<{name}{attributes(node=node)}/>", OWNER)
 
@@ -271,7 +271,7 @@ def _new_item(item: NewItem) -> str:
     try:
         if isinstance(payload, str) and payload.strip():
             payload = ET.fromstring(payload)  # noqa: S314 - expat loads nothing
-        # It puts attributes in order, and the application's are its own.
+        # payload_text sorts attributes, and the application's element must not change.
         content = "" if isinstance(payload, str) else payload_text(deepcopy(payload))
     except (ET.ParseError, ValueError) as error:
         expected = f"one XML element, in the item {item.item_id!r}"
@@ -296,10 +296,10 @@ def unsubscribe(node: str, jid: str, subid: str) -> str:
 
 
 def retract(node: str, items: Iterable[tuple[str, str]]) -> str:
-    """Delete items; as deliveries end, they are accepted (XEP-0254 §2.3).
+    """Delete items; if they are locked, they count as accepted (XEP-0254 §2.3).
 
     Args:
-        node: where.
+        node: the name of the queue.
         items: each with the token of its delivery, or ''.
     """
     _check_node(node)
@@ -317,7 +317,7 @@ def unlock(
     undeliverable_here: bool,
     reason: str,
 ) -> str:
-    """Unlock an item (XEP-0254 §2.4), with the outcome that its delivery had."""
+    """Unlock an item (XEP-0254 §2.4), with the outcome of its delivery."""
     _check_node(node)
     _check_item(item_id, token)
     arguments.flag("delivery_failed", delivery_failed)
@@ -340,7 +340,7 @@ def unlock(
 
 
 def extend(node: str, item_id: str, token: str, length: float) -> str:
-    """Let a lock last so many seconds from now."""
+    """Extend a lock to this number of seconds from now."""
     _check_node(node)
     _check_item(item_id, token)
     arguments.seconds("seconds", length)
@@ -349,7 +349,7 @@ def extend(node: str, item_id: str, token: str, length: float) -> str:
 
 
 def requeue(node: str, item_ids: Sequence[str]) -> str:
-    """Give dead items a new life; none named: all."""
+    """Put dead items back into their queue; without ids: all of them."""
     _check_node(node)
     arguments.texts("item_ids", item_ids)
     content = _items((item_id, "") for item_id in item_ids)
@@ -359,7 +359,7 @@ def requeue(node: str, item_ids: Sequence[str]) -> str:
 
 
 def items(node: str, state: str, max_items: int | None, after: str) -> str:
-    """Browse (XEP-0060 §6.5), a page (XEP-0059) of it."""
+    """Browse items (XEP-0060 §6.5), one page (XEP-0059)."""
     _check_node(node)
     if state not in _STATES:
         raise InvalidArgument("state", state, f"one of {', '.join(_STATES)}")
@@ -373,21 +373,21 @@ def items(node: str, state: str, max_items: int | None, after: str) -> str:
 
 
 def info(node: str = "") -> str:
-    """Look a service or a node up (XEP-0030 §3)."""
+    """Ask for the disco#info of a service or a node (XEP-0030 §3)."""
     return f"<query xmlns='{DISCO_INFO}'{attributes(node=node or None)}/>"
 
 
 def nodes(after: str) -> str:
-    """Ask for the names of the nodes of a service (XEP-0060 §5.2), those behind a name."""
+    """Ask for the names of the nodes of a service after this one (XEP-0060 §5.2)."""
     page = f"<set xmlns='{RSM}'><after>{text(after)}</after></set>" if after else ""
     return f"<query xmlns='{DISCO_ITEMS}'>{page}</query>"
 
 
-# -- what is answered ------------------------------------------------------
+# -- answers ---------------------------------------------------------------
 
 
 def refusal(iq: ET.Element, *, to: str, what: str) -> RequestRefused:
-    """What an iq of type error says."""
+    """The refusal in an iq of type error."""
     error = next((child for child in iq if local(child) == "error"), None)
     if error is None:
         return RequestRefused("undefined-condition", to=to, what=what, type="cancel")
@@ -412,13 +412,13 @@ def _answer(iq: ET.Element, path: str, of: str = PUBSUB) -> ET.Element | None:
 
 
 def created(iq: ET.Element, node: str) -> str:
-    """The name of the new node: the service may have made it, or changed it."""
+    """The name of the new node: the service may have chosen or changed it."""
     element = _answer(iq, f"{{{PUBSUB}}}create")
     return node if element is None else element.get("node", node)
 
 
 def published(iq: ET.Element, item_ids: list[str]) -> list[str]:
-    """The ids under which the items are known."""
+    """The ids of the published items."""
     found = iq.findall(f"{{{PUBSUB}}}pubsub/{{{PUBSUB}}}publish/{{{PUBSUB}}}item")
     return [each.get("id", "") for each in found] or item_ids
 
@@ -430,14 +430,14 @@ def subscribed(iq: ET.Element) -> str:
 
 
 def extended_by(iq: ET.Element, length: float) -> float:
-    """How many seconds the lock lasts from when it was extended."""
+    """The number of seconds for which the lock lasts, from its extension."""
     element = _answer(iq, extended("extend"))
     granted = None if element is None else decimal(element.get("seconds"))
     return length if granted is None else granted
 
 
 def requeued(iq: ET.Element) -> list[str]:
-    """The ids of the items that live again."""
+    """The ids of the requeued items."""
     element = _answer(iq, extended("requeue"))
     if element is None:
         return []
@@ -472,7 +472,7 @@ def features(iq: ET.Element) -> set[str]:
 
 
 def node_names(iq: ET.Element) -> tuple[list[str], str]:
-    """The names of nodes, and after which of them there may be more; '': none."""
+    """The names of nodes, and the name after which there may be more; '': no more."""
     query = f"{{{DISCO_ITEMS}}}query"
     found = [
         each.get("node", "") for each in iq.iterfind(f"{query}/{{{DISCO_ITEMS}}}item")
@@ -482,7 +482,7 @@ def node_names(iq: ET.Element) -> tuple[list[str], str]:
 
 
 def statistics(iq: ET.Element) -> dict[str, int | float | None]:
-    """The numbers of a node, by name; None: there is none. Empty: none at all."""
+    """The counts of a node, by name; None: no number. Empty: the node has no counts."""
     query = iq.find(f"{{{DISCO_INFO}}}query")
     found = {} if query is None else parse_stats(query)
     names = [field.var.partition("#")[2] for field in STATS_FIELDS] if found else []

@@ -1,7 +1,7 @@
 """Service discovery (XEP-0030) of a queue service and its nodes, as text.
 
-Knows which features of XEP-0060 are offered; the numbers of a node come from
-outside.
+This module has the list of the offered features of XEP-0060. The counts of a node come
+from outside.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = [
     "render_node_info",
 ]
 
-#: XEP-0060 §10, as far as it is offered, XEP-0254 §3, and our extensions.
+#: The offered features of XEP-0060 §10, those of XEP-0254 §3, and our extensions.
 SERVICE_FEATURES: tuple[str, ...] = (
     DISCO_INFO,
     DISCO_ITEMS,
@@ -76,7 +76,7 @@ SERVICE_FEATURES: tuple[str, ...] = (
     *FEATURES,
 )
 
-#: The numbers of a node, under the names that `queue stats` shows.
+#: The counts of a node, under the names that `queue stats` shows.
 STATS_FIELDS: tuple[Field, ...] = tuple(
     Field(f"queue#{name}", label, None)
     for name, label in (
@@ -100,8 +100,8 @@ def render_node_info(
 
     Args:
         iq: the request.
-        node: its name.
-        stats: numbers by name, such as `available`; None: there is none now.
+        node: the name of the node.
+        stats: counts by name, such as `available`; None: there is no number now.
         sender: as for answer_to.
     """
     identity = "<identity category='pubsub' type='leaf'/>"
@@ -122,7 +122,7 @@ def _number(value: float | None) -> str:
 
 
 def parse_stats(query: ET.Element) -> dict[str, int | float | None]:
-    """The numbers of a node in the `<query/>` of disco#info, by name; None: no number."""
+    """The counts in the `<query/>` of a node's disco#info, by name; None: no number."""
     stats: dict[str, int | float | None] = {}
     for x in query.iterfind(f"{{{DATA_FORM}}}x"):
         form = parse_form(x)
@@ -149,10 +149,10 @@ def render_items(
 
     Args:
         iq: the request, with or without pages.
-        nodes: the names of those that there are, sorted.
+        nodes: the names of the nodes, sorted.
         service: the JID of the service.
         sender: as for answer_to.
-        answer_bytes_max: the page ends there.
+        answer_bytes_max: the most bytes of the page.
     """
     asked = iq.find(f"{{{DISCO_ITEMS}}}query/{{{RSM}}}set")
     page = list(nodes)

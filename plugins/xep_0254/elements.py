@@ -36,15 +36,15 @@ __all__ = [
 #: XML Schema part 2 §3.2.2.1.
 BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
 
-#: Longer numbers are an attack: int() and float() take their time with them.
+#: Longer numbers are an attack: int() and float() take a long time for them.
 _NUMBER_CHARS_MAX = 40
 _DECIMAL = re.compile(r"\+?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
-#: No service has published in other years. Python cannot convert a time at either end of
-#: its calendar to every time zone, so whoever reads such an item would fail.
+#: No service has published in other years. At either end of its calendar, Python cannot
+#: convert a time to every time zone, so that the reader of such an item would fail.
 _YEARS = range(1970, 9999)
 
-#: More than this of what a peer sent is not put into the text of an error.
+#: The most characters of a peer's text that are put into the text of an error.
 _LEGAL_CHARS_MAX = 1000
 
 
@@ -70,8 +70,8 @@ def attributes(**values: str | None) -> str:
     """Attributes as they are written, each with a space before it.
 
     Args:
-        **values: None: left out. `_` in a name is written `-`; a name that begins
-            with `q_` is one of our extensions, whose prefix `q` must be bound.
+        **values: None: left out. `_` in a name is written `-`; a name that begins with
+            `q_` is one of our extensions, whose prefix `q` must be bound.
     """
     return "".join(
         f" {_written(name)}={attribute(value)}"
@@ -82,7 +82,7 @@ def attributes(**values: str | None) -> str:
 
 @cache
 def _written(name: str) -> str:
-    # Of names in our own code only, so there are few.
+    # Only names in our own code come here, so there are few.
     if name.startswith("q_"):
         return f"q:{name[2:].replace('_', '-')}"
     return name.replace("_", "-")
@@ -92,7 +92,7 @@ def _written(name: str) -> str:
 
 
 def decimal(value: str | None) -> float | None:
-    """A finite number that is not negative; None: it is none."""
+    """A finite number that is not negative; None: not such a number."""
     value = (value or "").strip()
     if len(value) > _NUMBER_CHARS_MAX or not _DECIMAL.fullmatch(value):
         return None
@@ -101,9 +101,9 @@ def decimal(value: str | None) -> float | None:
 
 
 def whole(value: str | None) -> int | None:
-    """A whole number that is not negative; None: it is none."""
+    """A whole number that is not negative; None: not such a number."""
     value = (value or "").strip()
-    # str.isdigit() alone knows digits that int() does not.
+    # str.isdigit() also accepts digits that int() does not.
     if len(value) > _NUMBER_CHARS_MAX or not (value.isascii() and value.isdigit()):
         return None
     return int(value)
@@ -115,23 +115,23 @@ def seconds(value: float) -> str:
 
 
 def timestamp(at: float) -> str:
-    """A moment as XEP-0082 writes it, to the microsecond."""
+    """A time as XEP-0082 writes it, to the microsecond."""
     text = datetime.fromtimestamp(at, UTC).isoformat(timespec="microseconds")
     return text.replace("+00:00", "Z")
 
 
 def moment(value: str | None) -> float | None:
-    """A moment that was written so, from 1970 to 9998; None: it is none."""
+    """A time in this form, from 1970 to 9998; None: not such a time."""
     try:
         read = datetime.fromisoformat((value or "").strip())
     except ValueError:
         return None
-    # Without an offset it is the time of nobody knows where.
+    # Without an offset, the time zone is unknown.
     return read.timestamp() if read.tzinfo and read.year in _YEARS else None
 
 
 def legal(value: str) -> str:
-    """A text for people, as short and as plain as XML needs it."""
+    """A text for people, shortened and cleaned for XML."""
     value = value[:_LEGAL_CHARS_MAX]
     try:
         attribute(value)
@@ -141,13 +141,13 @@ def legal(value: str) -> str:
 
 
 def payload_text(element: ET.Element) -> str:
-    """A payload as text that can stand anywhere; the same for the same infoset.
+    """A payload as text that can stand anywhere, the same for equal infosets.
 
-    Servers do not keep the order of attributes, and a repeat must be known as one:
-    the element's own attributes are put in order.
+    Servers do not keep the order of attributes, and a repeat must be recognised. So the
+    element's own attributes are sorted.
 
     Raises:
-        ValueError: XML has no way to carry one of the characters.
+        ValueError: XML cannot carry one of the characters.
     """
     for each in element.iter():
         if len(each.attrib) > 1:
@@ -156,7 +156,7 @@ def payload_text(element: ET.Element) -> str:
             each.attrib.update(ordered)
     text = render(element)
     if not namespace(element):
-        # render() leaves it out at the top, where there is nothing around.
+        # render() leaves the xmlns out at the top, where no element is around it.
         end = 1 + len(element.tag)
         text = f"{text[:end]} xmlns=''{text[end:]}"
     return text
@@ -171,7 +171,7 @@ def bad_request(text: str, pubsub: str = "") -> Refusal:
 
 
 def unsupported(feature: str) -> Refusal:
-    """The request is for something of XEP-0060 that is not offered."""
+    """The request is for a part of XEP-0060 that is not offered."""
     return Refusal(
         f"{feature} is not offered here",
         condition="feature-not-implemented",

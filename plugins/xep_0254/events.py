@@ -1,7 +1,7 @@
-"""The events of a queue (XEP-0254 §2.2-2.4), both ways.
+"""The events of a queue (XEP-0254 §2.2-2.4), written and read.
 
-Written for a service, as text in the namespace of its stream; read for a worker,
-from whatever service, and whatever it sends.
+They are written for a service, as text in the namespace of its stream. They are read
+for a worker, from any service, whatever it sends.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ __all__ = [
     "split_items",
 ]
 
-#: What there may be of items in an event; Prosody takes 256 KiB for a stanza.
+#: The most bytes of items in an event; Prosody accepts stanzas of 256 KiB.
 EVENT_BYTES_MAX = 200 * 1024
 
-#: Of an item in an event, at most: what is neither payload nor a name, and a character
-#: of a name (`&apos;`).
+#: The most bytes of an item in an event without payload and names, and of one character
+#: in a name (`&apos;`).
 _MARKS_BYTES_MAX = 400
 _CHAR_BYTES_MAX = 6
 
-# -- what goes out ---------------------------------------------------------
+# -- writing ---------------------------------------------------------------
 
 
 def render_items(
@@ -62,10 +62,10 @@ def render_items(
 
     Args:
         to: the holder, or the bare JID that has subscribed.
-        items: one or more of one node, each with its payload; as they were locked.
-        event_id: of the message.
-        now: what is left of a ttl is counted from here.
-        sender: who says it; '': whoever the stream is for.
+        items: one or more of one node, each with its payload, as they were locked.
+        event_id: the id of the message.
+        now: the remaining ttl is counted from here.
+        sender: the JID of the sender; '': that of the stream.
     """
     node = items[0][0].node
     content = "".join(_item(item, payload, now) for item, payload in items)
@@ -101,10 +101,10 @@ def render_node(
     """The node was purged (XEP-0060 §8.5.2), or deleted (§8.4.2).
 
     Args:
-        to: whom to tell.
-        node: which.
+        to: the JID to notify.
+        node: the name of the node.
         what: `purge` or `delete`.
-        event_id: of the message.
+        event_id: the id of the message.
         sender: as for render_items.
     """
     assert what in ("purge", "delete"), what
@@ -114,7 +114,7 @@ def render_node(
 def render_subscription(
     to: str, node: str, jid: str, subid: str, *, event_id: str, sender: str = ""
 ) -> str:
-    """The subscription was taken away (XEP-0060 §8.8.4)."""
+    """The subscription was removed (XEP-0060 §8.8.4)."""
     given = attributes(node=node, jid=jid, subid=subid, subscription="none")
     return _message(to, f"<subscription{given}/>", event_id, sender)
 
@@ -122,14 +122,14 @@ def render_subscription(
 def split_items(
     items: Sequence[tuple[Item, str]], *, bytes_max: int = EVENT_BYTES_MAX
 ) -> Iterator[Sequence[tuple[Item, str]]]:
-    """Items in as few events as they fit into, in their order; one item at least."""
+    """Items in as few events as possible, in their order; at least one item each."""
     if items and sum(map(_item_bytes_max, items)) <= bytes_max:
         yield items
         return
     start = size = 0
     for number, (item, _) in enumerate(items):
-        # Without the payload, whose size is known; the time that is left is not yet,
-        # and takes a few digits.
+        # Without the payload, whose size is known. The remaining time is not known yet,
+        # but takes only a few digits.
         item_size = item.size + len(_item(item, "", item.published_at).encode())
         if number > start and size + item_size > bytes_max:
             yield items[start:number]
@@ -142,7 +142,7 @@ def split_items(
 def split_ids(
     item_ids: Sequence[str], *, bytes_max: int = EVENT_BYTES_MAX
 ) -> Iterator[Sequence[str]]:
-    """Ids in as few events as they fit into, in their order; one at least."""
+    """Ids in as few events as possible, in their order; at least one each."""
     if item_ids and sum(map(_id_bytes_max, item_ids)) <= bytes_max:
         yield item_ids
         return
@@ -158,7 +158,7 @@ def split_ids(
 
 
 def _item_bytes_max(shown: tuple[Item, str]) -> int:
-    """What an item takes at most; quicker than to write it."""
+    """The most bytes that an item takes; quicker than writing it."""
     item = shown[0]
     names = (item.item_id, item.publisher, item.token, item.origin, item.origin_id)
     return item.size + _MARKS_BYTES_MAX + _CHAR_BYTES_MAX * sum(map(len, names))
@@ -174,11 +174,11 @@ def _item(item: Item, payload: str, now: float) -> str:
         rest += f" q:ttl='{seconds(max(0.0, item.expires_at - now))}'"
     if item.origin:
         rest += attributes(q_origin=item.origin, q_origin_id=item.origin_id or None)
-    # Not by attributes(): it is the most that a service writes.
+    # Not by attributes(): a service writes nothing more often than this.
     head = (
         f" id={attribute(item.item_id)} publisher={attribute(item.publisher)}"
         f" q:token={attribute(item.token)} q:delivery-count='{item.delivery_count}'"
-        # As it was locked, somebody had it: the one that it goes to.
+        # When it was locked, it got a holder: the receiver of this event.
         f" q:first-acquirer='{'false' if item.order else 'true'}'"
         f" q:priority='{item.priority}'"
         f" q:published='{timestamp(item.published_at)}'{rest}"
@@ -192,9 +192,10 @@ def _items(node: str, content: str, *, extended_: bool = False) -> str:
 
 
 def _message(to: str, content: str, event_id: str, sender: str) -> str:
-    """Of no type, so that a server that stores nothing bounces it from who is gone.
+    """A message without type: a server without storage bounces it if need be.
 
-    And not to be stored, although some do: who comes back has no lock any more.
+    That happens when the peer is gone. It is not to be stored, although some servers
+    do: a peer that comes back has no lock any more.
     """
     head = f" id={attribute(event_id)} to={attribute(to)}"
     if sender:
@@ -205,7 +206,7 @@ def _message(to: str, content: str, event_id: str, sender: str) -> str:
     )
 
 
-# -- what comes in ---------------------------------------------------------
+# -- reading ---------------------------------------------------------------
 
 _TOKEN = extended("token")
 _DELIVERY_COUNT = extended("delivery-count")
@@ -219,20 +220,21 @@ _ORIGIN_ID = extended("origin-id")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveredItem:
-    """An item as a worker gets it; of a service without our extensions, defaults.
+    """An item as a worker gets it; defaults for a service without our extensions.
 
     Attributes:
         item_id: its id.
         payload: XML, one element or ''.
-        token: fence of this delivery, or ''.
-        delivery_count: prior unsuccessful deliveries.
-        first_acquirer: certainly nobody had it before, in this life of it.
+        token: the fencing token of this delivery, or ''.
+        delivery_count: the number of earlier failed deliveries.
+        first_acquirer: whether it certainly had no holder before, since it was last put
+            into the queue.
         priority: 0 to 9.
-        ttl: seconds that it is good for, from now; None: not known.
-        published: when; None: not known.
+        ttl: seconds from now until it expires; None: not known.
+        published: the time of its publication; None: not known.
         publisher: the JID of its publisher, or ''.
-        origin: of a dead letter, the node where it died; else ''.
-        origin_id: its id there.
+        origin: for a dead letter, the node where it died; otherwise ''.
+        origin_id: its id in that node.
     """
 
     item_id: str
@@ -253,13 +255,13 @@ class Event:
     """An event of a node: items, retractions, subscriptions.
 
     Attributes:
-        node: which.
+        node: the name of the node.
         items: for the worker.
         retracted: the ids of items that were deleted.
-        unlocked: the ids of items that are not the worker's any more.
-        purged: all items are gone.
-        deleted: so is the node.
-        unsubscribed: the subscription is gone.
+        unlocked: the ids of items that are no longer the worker's.
+        purged: whether all items are gone.
+        deleted: whether the node is gone.
+        unsubscribed: whether the subscription is gone.
     """
 
     node: str
@@ -272,12 +274,12 @@ class Event:
 
 
 def parse_event(message: ET.Element) -> Event | None:
-    """Read an event; None: the message is none. Raises nothing, whatever was sent.
+    """Read an event; None: the message is no event. Never raises, whatever was sent.
 
-    Who the message is from and to is for the caller to look at.
+    The caller must check the addresses of the message.
     """
     if message.get("type") == "error":
-        return None  # our own event comes back in it, or somebody says so
+        return None  # a copy of our own event, or a forgery
     event = message.find(f"{{{EVENT}}}event")
     if event is None or not len(event):
         return None

@@ -28,7 +28,7 @@ class Form:
     """A form as it was sent.
 
     Attributes:
-        type: `form`, `submit`, `result` or `cancel`, or what else was there.
+        type: `form`, `submit`, `result` or `cancel`, or any other text that was there.
         form_type: its FORM_TYPE, or ''.
         values: by the names of the fields, without FORM_TYPE.
     """
@@ -39,13 +39,13 @@ class Form:
 
 
 def parse_form(x: ET.Element) -> Form:
-    """Read a form; fields without a name are for people only, and left out."""
+    """Read a form; fields without a name are only for people, and are left out."""
     values: dict[str, tuple[str, ...]] = {}
     for field in x.iterfind(f"{{{DATA_FORM}}}field"):
         var = field.get("var")
         if var:
             found = field.iterfind(f"{{{DATA_FORM}}}value")
-            # Fields of one name: their values, together.
+            # Several fields with one name: all their values.
             values[var] = values.get(var, ()) + tuple(each.text or "" for each in found)
     form_type = " ".join(values.pop(_FORM_TYPE, ())).strip()
     return Form(type=x.get("type", ""), form_type=form_type, values=values)
@@ -54,16 +54,17 @@ def parse_form(x: ET.Element) -> Form:
 def fields_of(form: Form, *, known: Sequence[Field], form_type: str) -> dict[str, str]:
     """The values that a form sets, by the names of the fields; unchecked.
 
-    Standard fields that we do not have are left out: clients send back whole forms.
+    Standard fields that we do not have are left out, because clients send back whole
+    forms.
 
     Args:
         form: as it was sent.
-        known: the fields that there are.
-        form_type: what the form must be for.
+        known: the known fields.
+        form_type: the FORM_TYPE that the form must have.
 
     Raises:
-        Refusal: it is for something else, or has a field of ours that we do not
-            have, or more than one value for a field.
+        Refusal: the form has another FORM_TYPE, an unknown field of ours, or more than
+            one value for a field.
     """
     if form.form_type not in ("", form_type):
         raise _invalid(f"the form is for {form.form_type!r}, not for {form_type!r}")
@@ -72,7 +73,7 @@ def fields_of(form: Form, *, known: Sequence[Field], form_type: str) -> dict[str
     for var, values in form.values.items():
         name = _name(var, form_type)
         if name not in names:
-            # XEP-0254 §2.1 asks no more of the options than `queue_requests`.
+            # XEP-0254 §2.1 requires only `queue_requests` of the options.
             if form_type == SUBSCRIBE_OPTIONS or name.startswith("pubsub#"):
                 continue
             raise _invalid(f"there is no field {name!r}")
@@ -83,7 +84,10 @@ def fields_of(form: Form, *, known: Sequence[Field], form_type: str) -> dict[str
 
 
 def _name(var: str, form_type: str) -> str:
-    """XEP-0254 has it without a prefix in its text, and with one in its listings."""
+    """The name of a field.
+
+    XEP-0254 omits the prefix in its text, but not in its listings.
+    """
     bare = QUEUE_REQUESTS.partition("#")[2]
     return QUEUE_REQUESTS if form_type == SUBSCRIBE_OPTIONS and var == bare else var
 
@@ -101,11 +105,11 @@ def render_form(
     """Write a form.
 
     Args:
-        kind: `form` has every field, to be filled in, at its default if there is no
-            value; the others have those that there is a value for.
-        form_type: what it is for.
-        fields: what is known of the fields, in this order; a value for any other
-            comes after them, as text.
+        kind: `form` has every field, to be filled in, with its default if it has no
+            value; the others have only the fields with a value.
+        form_type: its FORM_TYPE.
+        fields: the known fields, in this order. Values for other fields come after
+            them, as text.
         values: by the names of the fields.
 
     Raises:
@@ -158,7 +162,7 @@ def _value(value: str | None) -> str:
 
 
 def _validation(field: Field) -> str:
-    """XEP-0122: what a number may be."""
+    """The permitted values of a number (XEP-0122)."""
     if field.least is None:
         return ""
     datatype = "xs:integer" if field.whole else "xs:decimal"

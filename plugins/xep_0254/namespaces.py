@@ -1,4 +1,4 @@
-"""The namespaces that a queue is spoken of in, and the names built from them.
+"""The namespaces of queueing, and the names built from them.
 
 Constants only.
 """
@@ -39,7 +39,7 @@ NODE_CONFIG = f"{PUBSUB}#node_config"
 SUBSCRIBE_OPTIONS = f"{PUBSUB}#subscribe_options"
 META_DATA = f"{PUBSUB}#meta-data"
 
-#: XEP-0254 §7.1; its listing 11 has the other one, which is only read.
+#: The namespace of XEP-0254 §7.1. Its listing 11 has the other one, which is only read.
 QUEUEING = "urn:xmpp:pubsub:queueing:0"
 QUEUEING_OLD = "urn:xmpp:queueing:0"
 
@@ -55,7 +55,7 @@ DISCO_ITEMS = "http://jabber.org/protocol/disco#items"
 HINTS = "urn:xmpp:hints"
 RSM = "http://jabber.org/protocol/rsm"
 
-#: What of our extensions a service offers; a disco feature each.
+#: The extensions that a service offers, each as a disco feature.
 FEATURES = tuple(
     f"{EXTENSIONS}#{name}"
     for name in (

@@ -1,7 +1,7 @@
-"""The plugin of those who publish to a queue or work on one.
+"""The plugin for clients that publish to a queue or work on one.
 
-It asks a service and gives back what is answered; it hands on the events of a node
-to whoever listens. It keeps nothing: what a worker holds, `qos.worker` knows.
+It sends requests to a service and returns the answers; it passes the events of a node
+to listeners. It has no state of its own: `qos.worker` keeps the items of a worker.
 """
 
 from __future__ import annotations
@@ -37,19 +37,22 @@ __all__ = [
     "Page",
 ]
 
-#: Between two attempts of a publish: no longer, or its caller waits for nothing.
+#: The longest delay between two attempts of a publish, in seconds: a longer one would
+#: only make its caller wait.
 _RETRY_S_MAX = 30.0
 
 
 class XEP_0254(BasePlugin):
     """PubSub Queueing, the side of publishers and workers.
 
-    Every method that asks raises `RequestRefused` for an error, and `NoAnswer` when
-    none came in time or the session was lost: then it may have been done. A wrong
-    argument raises InvalidArgument, and what is too large to be sent MessageTooLarge.
+    Every method that sends a request raises `RequestRefused` for an error. It raises
+    `NoAnswer` when no answer came in time or the session was lost: then the request may
+    have been done. A wrong argument raises InvalidArgument, and a request that is too
+    large MessageTooLarge.
 
-    Options: `timeout_s`, to wait for an answer; `retry_s`, before the first repeat of
-    a publish; `stanza_bytes_max`, the server's limit, beyond which nothing is sent.
+    Options: `timeout_s`, the time to wait for an answer; `retry_s`, the delay before
+    the first repeat of a publish; `stanza_bytes_max`, the server's limit, beyond which
+    nothing is sent.
     """
 
     name = "xep_0254"
@@ -58,7 +61,7 @@ class XEP_0254(BasePlugin):
     default_config: ClassVar[dict[str, Any]] = {
         "timeout_s": 30.0,
         "retry_s": 1.0,
-        #: Prosody's default for clients, the strictest that is common.
+        #: Prosody's default for clients, the strictest of the common servers.
         "stanza_bytes_max": 256 * 1024,
     }
 
@@ -71,7 +74,7 @@ class XEP_0254(BasePlugin):
         """The plugin of a stream.
 
         Raises:
-            LookupError: it was not registered.
+            LookupError: the plugin was not registered.
         """
         arguments.instance(BaseXMPP, "xmpp", xmpp, "a client or component of slixmpp")
         plugin = xmpp.plugin.get(cls.name, None)
@@ -93,10 +96,10 @@ class XEP_0254(BasePlugin):
         """Create a queue; returns its name.
 
         Args:
-            service: where.
-            node: its name; '': the service makes one up.
+            service: the JID of the service.
+            node: the name of the queue; '': the service chooses one.
             config: values by the full names of the form's fields, such as
-                `queue#lock_timeout`; the rest are defaults.
+                `queue#lock_timeout`; the other fields get their defaults.
         """
         content = client_stanza.create(node, {} if config is None else config)
         return client_stanza.created(await self._set(service, content, "create"), node)
@@ -104,7 +107,7 @@ class XEP_0254(BasePlugin):
     async def configure(
         self, service: str | JID, node: str, config: Mapping[str, str]
     ) -> None:
-        """Change the configuration of a queue; what is not given stays."""
+        """Change the configuration of a queue; fields not given stay."""
         await self._set(service, client_stanza.configure(node, config), "configure")
 
     async def configuration(self, service: str | JID, node: str) -> dict[str, str]:
@@ -115,7 +118,7 @@ class XEP_0254(BasePlugin):
         )
 
     async def delete(self, service: str | JID, node: str) -> None:
-        """Delete a queue, with all that is in it, and every promise about it."""
+        """Delete a queue with all its items, and everything promised about them."""
         await self._set(service, client_stanza.of_owner("delete", node), "delete")
 
     async def purge(self, service: str | JID, node: str) -> None:
@@ -125,7 +128,7 @@ class XEP_0254(BasePlugin):
     async def affiliations(
         self, service: str | JID, node: str
     ) -> dict[str, Affiliation]:
-        """Who is what to a queue, by bare JID, for its owner."""
+        """The affiliations with a queue, by bare JID, for its owner."""
         content = client_stanza.of_owner("affiliations", node)
         answer = await self._get(service, content, "show affiliations")
         return client_stanza.affiliations(answer)
@@ -133,17 +136,20 @@ class XEP_0254(BasePlugin):
     async def set_affiliations(
         self, service: str | JID, node: str, affiliations: Mapping[str, Affiliation]
     ) -> None:
-        """Change what these bare JIDs are to a queue; NONE: nothing any more."""
+        """Change the affiliations of these bare JIDs with a queue.
+
+        NONE: remove them.
+        """
         content = client_stanza.set_affiliations(node, affiliations)
         await self._set(service, content, "change affiliations")
 
     async def supports_queueing(self, service: str | JID) -> bool:
-        """Whether the service says that it has queues (XEP-0254 §3)."""
+        """Whether the service announces that it has queues (XEP-0254 §3)."""
         answer = await self._get(service, client_stanza.info(), "say what it is")
         return QUEUEING in client_stanza.features(answer)
 
     async def nodes(self, service: str | JID) -> list[str]:
-        """The names of the queues that the service shows us (XEP-0060 §5.2)."""
+        """The names of the queues that the service shows to us (XEP-0060 §5.2)."""
         names: list[str] = []
         after = ""
         while True:
@@ -159,10 +165,10 @@ class XEP_0254(BasePlugin):
     async def stats(
         self, service: str | JID, node: str
     ) -> dict[str, int | float | None]:
-        """The numbers of a queue, by name: `available`, `acquired`, `dead` and so on.
+        """The counts of a queue, by name: `available`, `acquired`, `dead` and so on.
 
-        None: there is no number (the age of the oldest item of none). Empty: the
-        service has no such extension.
+        None: there is no number, such as the age of the oldest item of an empty queue.
+        Empty: the service has no such extension.
         """
         arguments.text("node", node, empty=False)
         answer = await self._get(service, client_stanza.info(node), "show numbers")
@@ -180,22 +186,22 @@ class XEP_0254(BasePlugin):
     ) -> list[str]:
         """Publish items, all or none; they are on the service's disk on return.
 
-        Without an answer the same ids are sent again: a service of ours knows them
-        (`queue#dedupe_window`), so that there is one item of each, and another
-        replaces it, or says that there is one already.
+        Without an answer the same ids are sent again. A service of ours recognises them
+        (`queue#dedupe_window`), so that each item is in the queue once. Another service
+        replaces the item, or answers that it exists already.
 
         Args:
-            service: where.
-            node: to which queue.
+            service: the JID of the service.
+            node: the name of the queue.
             entries: the items.
-            attempts: how often it is sent, at most.
+            attempts: the most attempts.
 
         Returns:
             The ids.
 
         Raises:
-            NoAnswer: there was none to any attempt; publish the same NewItems again
-                to be sure, within the dedupe window.
+            NoAnswer: no attempt had an answer; to be sure, publish the same NewItems
+                again within the dedupe window.
         """
         arguments.whole("attempts", attempts, least=1)
         content = client_stanza.publish(node, entries)
@@ -217,15 +223,15 @@ class XEP_0254(BasePlugin):
         max_items: int | None = None,
         after: str = "",
     ) -> Page:
-        """Look at items, which locks nothing and counts nothing.
+        """Browse items; this locks nothing and does not count as a delivery.
 
         Args:
-            service: where.
-            node: in which queue.
-            state: `live` (available, delayed and acquired), `accepted` (those that
-                are kept) or `dead`.
-            max_items: at most so many; None: as many as go into an answer.
-            after: `last` of the page before.
+            service: the JID of the service.
+            node: the name of the queue.
+            state: `live` (available, delayed and acquired), `accepted` (those that are
+                still kept) or `dead`.
+            max_items: the most items; None: as many as fit into an answer.
+            after: `last` of the previous page.
         """
         content = client_stanza.items(node, state, max_items, after)
         return client_stanza.page(await self._get(service, content, "show items"))
@@ -250,7 +256,7 @@ class XEP_0254(BasePlugin):
     async def requeue(
         self, service: str | JID, node: str, item_ids: Sequence[str] = ()
     ) -> list[str]:
-        """Give dead items a new life, () for all; returns their ids."""
+        """Put dead items back into their queue, () for all; returns their ids."""
         content = client_stanza.requeue(node, item_ids)
         return client_stanza.requeued(await self._set(service, content, "requeue"))
 
@@ -268,18 +274,20 @@ class XEP_0254(BasePlugin):
         jid: str | JID | None = None,
         timeout_s: float | None = None,
     ) -> str:
-        """Ask for items of a queue; returns the subid. Again: changes the options.
+        """Subscribe to the items of a queue; returns the subid.
+
+        Again: changes the options.
 
         Args:
-            service: where.
-            node: of which queue.
-            queue_requests: so many at a time, at most.
-            batch: so many in one event, at most.
+            service: the JID of the service.
+            node: the name of the queue.
+            queue_requests: the most items at a time.
+            batch: the most items in one event.
             durable_locks: keep items locked for the account while it is away.
-            events: `acknowledged`: by xep_qos, which must be loaded and trust the
+            events: `acknowledged`: sent by xep_qos, which must be loaded and trust the
                 service.
-            jid: who is to have them; None: this full JID.
-            timeout_s: how long to wait for an answer; None: the option.
+            jid: the JID that gets the items; None: this full JID.
+            timeout_s: the time to wait for an answer; None: as in the plugin's options.
         """
         arguments.whole("queue_requests", queue_requests, least=1)
         arguments.whole("batch", batch, least=1)
@@ -305,7 +313,7 @@ class XEP_0254(BasePlugin):
         subid: str = "",
         timeout_s: float | None = None,
     ) -> None:
-        """Ask for no more items; those that are locked stay so."""
+        """End the subscription; locked items stay locked."""
         content = client_stanza.unsubscribe(node, self._subscriber(jid), subid)
         await self._set(service, content, "unsubscribe", timeout_s)
 
@@ -318,10 +326,10 @@ class XEP_0254(BasePlugin):
         *,
         timeout_s: float | None = None,
     ) -> None:
-        """Delete an item that is done; with its token, that delivery and no other.
+        """Delete an item that is done; with a token, only if it is of that delivery.
 
-        With the token it can be repeated until there is an answer: a service of ours
-        knows which one settled an item.
+        With the token this can be repeated until there is an answer: a service of ours
+        knows which delivery settled an item.
         """
         content = client_stanza.retract(node, [(item_id, token)])
         await self._set(service, content, f"retract {item_id!r}", timeout_s)
@@ -337,10 +345,10 @@ class XEP_0254(BasePlugin):
         """Delete items that are done, all or none, in one request.
 
         Args:
-            service: where; a service of ours takes up to 1000 items.
-            node: in which queue.
+            service: the JID of the service; a service of ours accepts up to 1000 items.
+            node: the name of the queue.
             items: their ids, each with the token of its delivery, or ''.
-            timeout_s: how long to wait for an answer; None: the option.
+            timeout_s: the time to wait for an answer; None: as in the plugin's options.
         """
         arguments.sequence("items", items, "pair of id and token", empty=False)
         content = client_stanza.retract(node, items)
@@ -359,18 +367,18 @@ class XEP_0254(BasePlugin):
         reason: str = "",
         timeout_s: float | None = None,
     ) -> None:
-        """Give an item back.
+        """Unlock an item, with an outcome.
 
         Args:
-            service: where.
-            node: in which queue.
-            item_id: which.
-            token: of the delivery.
+            service: the JID of the service.
+            node: the name of the queue.
+            item_id: the id of the item.
+            token: the token of the delivery.
             outcome: released, modified or rejected (AMQP 1.0 messaging §3.4).
-            delivery_failed: of modified: it counts as a failed delivery.
-            undeliverable_here: of modified: not to this full JID again.
-            reason: of rejected.
-            timeout_s: how long to wait for an answer; None: the option.
+            delivery_failed: for modified: whether it counts as a failed delivery.
+            undeliverable_here: for modified: do not deliver it to this full JID again.
+            reason: for rejected.
+            timeout_s: the time to wait for an answer; None: as in the plugin's options.
         """
         content = client_stanza.unlock(
             node,
@@ -393,7 +401,10 @@ class XEP_0254(BasePlugin):
         *,
         timeout_s: float | None = None,
     ) -> float:
-        """Keep an item so many seconds from now; returns how many there will be."""
+        """Keep an item locked for this number of seconds from now.
+
+        Returns the granted number.
+        """
         content = client_stanza.extend(node, item_id, token, seconds)
         what = f"extend {item_id!r}"
         answer = await self._set(service, content, what, timeout_s)
@@ -402,16 +413,16 @@ class XEP_0254(BasePlugin):
     # -- events ------------------------------------------------------------
 
     def add_listener(self, service: str | JID, node: str, callback: Listener) -> None:
-        """Call with each event of this node that the service sends to our full JID.
+        """Call this with each event of this node that the service sends to our JID.
 
-        The message it came in goes to no other handler.
+        Other handlers do not get the message of the event.
         """
         self._channel.add_listener(service, node, callback)
 
     def remove_listener(
         self, service: str | JID, node: str, callback: Listener
     ) -> None:
-        """Do not call any more; no harm if it never was to be called."""
+        """Stop calling this; harmless if it was never added."""
         self._channel.remove_listener(service, node, callback)
 
     # -- requests ----------------------------------------------------------
@@ -438,11 +449,11 @@ class XEP_0254(BasePlugin):
         return self._channel.own
 
     async def session(self) -> None:
-        """Wait until there is one."""
+        """Wait until there is a session."""
         await self._channel.in_session.wait()
 
     async def pause(self, delay_s: float) -> None:
-        """Wait before an attempt; while there is no session, no longer than for one."""
+        """Wait before an attempt; without a session, wait only until there is one."""
         await self._channel.pause(delay_s)
 
     # -- slixmpp -----------------------------------------------------------
@@ -452,15 +463,16 @@ class XEP_0254(BasePlugin):
         self._started = False
 
     def plugin_init(self) -> None:
-        """Step into the stream.
+        """Insert the plugin into the stream.
 
         Raises:
-            ValueError: an option is bad.
+            ValueError: an option is not valid.
         """
         try:
             self._check_options()
         except ValueError:
-            # slixmpp has put it on its list before; as it is, it is of no use.
+            # slixmpp has put the plugin on its list before; it must not stay there
+            # unusable.
             self.xmpp.plugin.disable(self.name)  # type: ignore[attr-defined]
             raise
         self._channel = Channel(self.xmpp, stanza_bytes_max=self.stanza_bytes_max)
@@ -476,7 +488,7 @@ class XEP_0254(BasePlugin):
         arguments.whole("stanza_bytes_max", self.stanza_bytes_max, least=1_000)
 
     def plugin_end(self) -> None:
-        """Leave the stream as it was; who waits for an answer gets none."""
+        """Leave the stream as it was; waiting requests get no answer."""
         if self._started:
             self._started = False
             self._channel.close()

@@ -1,7 +1,7 @@
-"""The items inside a request: what is published, settled, extended or asked for.
+"""The items inside a request: those to publish, settle, extend or name.
 
-Reads elements and gives the values of `qos.core.queue.requests`; refuses what is
-malformed or too large, and knows no node and no lock.
+This module reads elements and returns values of `qos.core.queue.requests`. It refuses
+malformed and too large ones. It knows no nodes and no locks.
 """
 
 from __future__ import annotations
@@ -39,25 +39,26 @@ __all__ = [
     "read_tokens",
 ]
 
-#: A payload, in bytes. Its event has a few ids and JIDs more, and must fit into the
-#: 256 KiB that Prosody takes for a stanza.
+#: The size of a payload, in bytes. Its event adds a few ids and JIDs, and must fit into
+#: the 256 KiB that Prosody accepts for a stanza.
 ITEM_BYTES_MAX = 200 * 1024
 
-#: As long as the part of a JID may be, in round figures; an id is kept for good.
+#: About as long as a part of a JID may be; an id is kept for good.
 ITEM_ID_CHARS_MAX = 1024
 
-#: Ours are far shorter.
+#: Our own tokens are far shorter.
 TOKEN_CHARS_MAX = 256
 
-#: Items in one request, and bytes of their ids as they are written: so much is
-#: said again in the answer and in an event, and must fit into a stanza.
+#: Items in one request, and bytes of their ids as they are written. They are repeated
+#: in the answer and in an event, and must fit into a stanza.
 ITEMS_MAX = 1000
 IDS_BYTES_MAX = 64 * 1024
 
-#: Of what a worker says when it rejects an item; kept in the history of the item.
+#: The length of the reason for which a worker rejects an item, kept in the item's
+#: history.
 REASON_CHARS_MAX = 1000
 
-#: As for `queue#ttl`: what is later than that is a mistake.
+#: As for `queue#ttl`: a later time is a mistake.
 TIME_S_MAX = 10 * 365 * 24 * 3600.0
 
 _ITEM = f"{{{PUBSUB}}}item"
@@ -75,12 +76,12 @@ _REJECTED = extended("rejected")
 def read_entries(
     publish: ET.Element, *, new_id: Callable[[], str], item_bytes_max: int
 ) -> tuple[PublishedItem, ...]:
-    """What is to be published.
+    """The items to be published.
 
     Args:
-        publish: holds items.
+        publish: the element with the items.
         new_id: makes an id for an item that has none.
-        item_bytes_max: of a payload.
+        item_bytes_max: the most bytes of a payload.
 
     Raises:
         Refusal: malformed (XEP-0060 §7.1.3), or too large.
@@ -160,7 +161,7 @@ def _time(item: ET.Element, name: str) -> float | None:
 
 
 def read_settlements(element: ET.Element) -> tuple[Settlement, ...]:
-    """What a retract or an unlock does to its items.
+    """The settlements that a retract or an unlock asks for.
 
     Raises:
         Refusal: malformed.
@@ -225,7 +226,7 @@ def read_tokens(element: ET.Element) -> tuple[tuple[str, str], ...]:
 
 
 def read_ids(element: ET.Element) -> tuple[str, ...]:
-    """The ids of the items that are named; () if none is.
+    """The ids of the named items; () for none.
 
     Raises:
         Refusal: malformed.

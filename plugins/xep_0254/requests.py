@@ -1,7 +1,7 @@
-"""Reads what a queue service is asked for (XEP-0060, XEP-0254, our extensions).
+"""Reads requests to a queue service (XEP-0060, XEP-0254, our extensions).
 
-From an iq to a value of `qos.core.queue.requests`, or a `Refusal` that says what is
-wrong with it. Knows no node and no subscription, and does not judge JIDs.
+This module makes of an iq a value of `qos.core.queue.requests`, or a `Refusal` with the
+problem. It knows no nodes and no subscriptions, and does not check JIDs.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ NODE_CHARS_MAX = 1024
 #: RFC 7622 §3.1: three parts of 1023 bytes, and two signs between them.
 _JID_CHARS_MAX = 3071
 
-#: As for `queue#lock_timeout`: who needs a week for an item needs no queue.
+#: As for `queue#lock_timeout`: a worker that needs a week for an item needs no queue.
 EXTEND_S_MAX = 7 * 24 * 3600.0
 
 _TYPES = ("get", "set")
@@ -99,12 +99,12 @@ def parse_request(
     """Read a request.
 
     Args:
-        iq: of which is_request said so. The order of attributes in it may change.
+        iq: one for which is_request is true. The order of its attributes may change.
         new_id: makes an id for an item that is published without one.
-        item_bytes_max: of a payload.
+        item_bytes_max: the most bytes of a payload.
 
     Raises:
-        Refusal: it is malformed, too large, or for what is not offered.
+        Refusal: it is malformed, too large, or for something that is not offered.
     """
     pubsubs = [child for child in iq if child.tag in _PUBSUBS]
     if len(iq) != 1 or len(pubsubs) != 1:
@@ -125,7 +125,7 @@ def parse_publish_message(
     new_id: Callable[[], str],
     item_bytes_max: int = ITEM_BYTES_MAX,
 ) -> Publish | None:
-    """Read what a message publishes; None: nothing.
+    """Read the items that a message publishes; None: it publishes nothing.
 
     Raises:
         Refusal: as for parse_request.
@@ -144,8 +144,8 @@ class _Asked:
     """The request that a reader is given.
 
     Attributes:
-        element: the child of `<pubsub/>` that says what is asked.
-        beside: the one that goes with it: options, a form, pages; or None.
+        element: the child of `<pubsub/>` that names the request.
+        beside: the child that goes with it: options, a form, pages; or None.
         new_id: see parse_request.
         item_bytes_max: see parse_request.
     """
@@ -185,12 +185,13 @@ def _owner(name: str) -> str:
     return f"{{{OWNER}}}{name}"
 
 
-#: What may stand beside what.
+#: The elements that may stand beside each other.
 _BESIDE: dict[str, tuple[str, ...]] = {
     _pubsub("options"): (_pubsub("subscribe"),),
     _pubsub("configure"): (_pubsub("create"),),
     _PUBLISH_OPTIONS: (_pubsub("publish"),),
-    # Only `items` has pages; whoever asks for pages of a short list gets all of it.
+    # Only `items` has pages; a client that asks for pages of a short list gets all of
+    # it.
     _SET: tuple(_pubsub(name) for name in ("items", "subscriptions", "affiliations")),
 }
 
@@ -363,8 +364,8 @@ _AFFILIATIONS = {each.value: each for each in Affiliation}
 
 _Reader: TypeAlias = Callable[[_Asked], Request]
 
-#: Readers by the element and by the type of the iq. Both types where XEP-0254 has
-#: one in its listings and means the other.
+#: Readers by the element and by the type of the iq. Both types where XEP-0254 has one
+#: type in its listings but means the other.
 _READERS: dict[tuple[str, str], _Reader] = {
     (_pubsub("publish"), "set"): _publish,
     (_pubsub("subscribe"), "set"): _subscribe,
@@ -408,7 +409,7 @@ for _type in _TYPES:
             asked.node, read_settlements(asked.element)
         )
 
-#: XEP-0060's names of features, where they are not those of the elements.
+#: XEP-0060's names of features, where they differ from those of the elements.
 _UNSUPPORTED = {
     _pubsub("default"): "retrieve-default-sub",
     _pubsub("collection"): "collections",

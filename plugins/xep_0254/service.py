@@ -1,7 +1,8 @@
-"""A queue service on a stream: a component's, or that of an ordinary account.
+"""A queue service on a stream, of a component or of an ordinary account.
 
-It takes what is for it out in a filter, below all handlers, has it parsed, decided
-and written (`qos.engine.queue_engine`), and sends text. It decides nothing itself.
+It takes its stanzas out of the stream in a filter, below all handlers, and has them
+parsed, decided and written (`qos.engine.queue_engine`). It sends text, and decides
+nothing itself.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ __all__ = ["QueueService"]
 
 log = logging.getLogger(__name__)
 
-#: For a stanza's id or a JID: what is longer is not repeated in an answer.
+#: The longest id of a stanza, or JID, that is repeated in an answer.
 _ID_CHARS_MAX = 1024
 
 #: RFC 6120 §8.3.3: a client that is there answers a ping, or says that it cannot.
@@ -95,7 +96,8 @@ class QueueService:
     """Serves XEP-0254 queues at the JID of a stream.
 
     A component serves at its domain, an account at its full JID. The service follows
-    the session; to connect, and again when that is lost, is the application's.
+    the session. The application has to connect, and to connect again when the session
+    is lost.
     """
 
     def __init__(
@@ -109,26 +111,27 @@ class QueueService:
         bounds: QueueBounds | None = None,
         journal: str | os.PathLike[str] | None = None,
     ) -> None:
-        """Open the store and step into the stream.
+        """Open the store and insert the service into the stream.
 
-        If xep_qos is not registered yet, it is, with a store beside that of the
-        queues: for items that are published by assured messages.
+        If xep_qos is not registered yet, this registers it, with a store beside that of
+        the queues. It receives items that are published by assured messages.
 
         Args:
             xmpp: the stream.
             store: `sqlite:PATH`, or a store that is not open.
-            creators: who may create nodes. `domain`: the accounts of the domain that
-                the service is for, which is that of its account, or for a component
-                the domain above its own. `all`: everybody who can reach the service.
-                Or accounts (`a@b,c@d` or a collection), among them `@DOMAIN` for all
-                accounts of a domain.
-            trust: whose assured messages are held: `publishers`: of accounts that may
-                publish to a node here; else as for xep_qos. Not used, like `quotas`, if
-                xep_qos is registered already.
-            quotas: how many messages are held.
-            bounds: how many nodes and subscriptions an account, a foreign domain and all
-                may have; None: as by default. Our own domains are always added.
-            journal: a folder for the journal (`qos.journal`); None: there is none.
+            creators: the accounts that may create nodes. `domain`: the accounts of the
+                service's domain, which is that of its account, or for a component the
+                domain above its own. `all`: everybody who can reach the service. Or
+                accounts (`a@b,c@d` or a collection); among them `@DOMAIN` stands for
+                all accounts of a domain.
+            trust: the accounts whose assured messages are held. `publishers`: accounts
+                that may publish to a node here; otherwise as for xep_qos. Not used,
+                like `quotas`, if xep_qos is registered already.
+            quotas: the limits for held messages.
+            bounds: how many nodes and subscriptions an account, a foreign domain and
+                all together may have; None: the defaults. Our own domains are always
+                added.
+            journal: a folder for the journal (`qos.journal`); None: no journal.
 
         Raises:
             StoreError: the store cannot be opened.
@@ -150,7 +153,7 @@ class QueueService:
             "journal": journal,
             **{f"quota_{name}": each for name, each in asdict(quotas).items()},
         }
-        # What it refuses is refused before anything is opened.
+        # Wrong options are refused before anything is opened.
         Settings.from_config(options)
         self._xmpp = xmpp
         own = own_domains(str(xmpp.requested_jid), component=xmpp.is_component)
@@ -196,10 +199,10 @@ class QueueService:
             self._session_started(None)
 
     async def aclose(self) -> None:
-        """Finish what is being written and close the store.
+        """Finish the running writes and close the store.
 
-        Until the stream is disconnected, requests are swallowed: slixmpp would say
-        that they are not implemented, and who asks would believe it.
+        Until the stream is disconnected, requests are swallowed: slixmpp would answer
+        that they are not implemented, and the clients would believe it.
         """
         self._closed = True
         # First: what was answered in this turn of the loop is still to be sent.
@@ -212,11 +215,14 @@ class QueueService:
             self._tap.close()
 
     def open_nodes(self) -> tuple[list[str], list[str]]:
-        """The nodes that everybody may subscribe to, and those to publish to; sorted."""
+        """The nodes that everybody may subscribe to, and those to publish to.
+
+        Sorted.
+        """
         return self._engine.open_nodes()
 
     def _publishes(self, sender: str) -> bool:
-        """Whether it is any use to hold a message of this full JID."""
+        """Whether it is of any use to hold a message of this full JID."""
         return self._engine.publishes(bare(_from(sender)))
 
     # -- the session -------------------------------------------------------
@@ -231,10 +237,10 @@ class QueueService:
         ]
 
     def _session_bind(self, jid: JID) -> None:
-        """XEP-0254 §3: say what we are.
+        """Announce our features (XEP-0254 §3).
 
-        And know who we are before session_start, when xep_qos hands over again what
-        a crash has interrupted.
+        And know our own JID before session_start, when xep_qos hands over again the
+        messages that a crash has interrupted.
         """
         self._own = jid.full
         plugin = self._xmpp.plugin["xep_0030"]
@@ -256,7 +262,7 @@ class QueueService:
         self._unanswered.clear()
         self._wire.session_lost()
 
-    # -- what comes in -----------------------------------------------------
+    # -- incoming stanzas --------------------------------------------------
 
     def _take_iq(self, xml: ET.Element) -> bool:
         if self._closed:
@@ -288,7 +294,7 @@ class QueueService:
                 xml, requester
             )
         if len(iq_id) > _ID_CHARS_MAX:
-            # An answer would have to repeat it, and could break our own stream.
+            # An answer would have to repeat the id, and could break our own stream.
             return is_request(xml)
         if is_request(xml):
             self._request(xml, requester)
@@ -370,9 +376,10 @@ class QueueService:
         self._engine.heard(sender)
         if info is None:
             return False
-        # What is published without an id gets one that it has again when the message is
-        # handed over again, and that no other message has: not even one with the same
-        # msgId, if its sender counts from 1 (see qos.core.message.model.Incoming.identity).
+        # An item published without an id gets one here. It is the same when the message
+        # is handed over again. No other message has it, not even one with the same
+        # msgId, if its sender counts from 1 (see
+        # qos.core.message.model.Incoming.identity).
         name = hashlib.sha256(info.identity.encode()).hexdigest()
         ids = (f"{name[:32]}{place or ''}" for place in itertools.count())
         done: asyncio.Future[None] = self._xmpp.loop.create_future()
@@ -397,7 +404,7 @@ class QueueService:
         publish: Publish,
         done: asyncio.Future[None],
     ) -> None:
-        """Publish what came in a message, which has no other answer than its end."""
+        """Publish the items of a message; the only answer is the end of the message."""
 
         def answer(result: Result | Refusal, _payloads: Mapping[int, str]) -> None:
             if isinstance(result, Unwritten):
@@ -414,16 +421,17 @@ class QueueService:
     def _refused(
         self, xml: ET.Element, sender: str, refusal: Refusal, done: asyncio.Future[None]
     ) -> None:
-        """Reject the message: that is its outcome for a publisher of ours.
+        """Reject the message: this is its outcome if the publisher is one of ours.
 
-        For any other it is taken, and the error message is all that its publisher gets.
+        For any other publisher the message counts as taken, and the error message is
+        all that it gets.
         """
         self._send_refusal(xml, sender, refusal)
         if not done.done():
             done.set_exception(refusal)
 
     def _send_refusal(self, xml: ET.Element, to: str, refusal: Refusal) -> None:
-        """RFC 6120 §8.3: a message is answered by a message of type error."""
+        """Answer a message by a message of type error (RFC 6120 §8.3)."""
         head = (
             f"<message type='error' id={attribute(xml.get('id', '')[:_ID_CHARS_MAX])}"
         )
@@ -563,15 +571,15 @@ class QueueService:
         return True
 
 
-#: Not a union: to make one takes longer than to look.
+#: A tuple: to look for a class in it takes less time than to make a union.
 _OF_A_JID = (Subscribe, Unsubscribe, GetOptions, SetOptions)
 
 
 def _normal(request: Request) -> Request:
-    """The request with its JIDs as a server writes them: they are compared.
+    """The request with its JIDs as a server writes them, so that they can be compared.
 
     Raises:
-        Refusal: one of them is none, or two of them are the same account.
+        Refusal: one of them is not a JID, or two of them are the same account.
     """
     if isinstance(request, SetAffiliations):
         affiliations: dict[str, Affiliation] = {}
@@ -594,9 +602,10 @@ def _normal_jid(jid: str) -> str:
 
 
 def _from(jid: str) -> str:
-    """The JID that a stanza is from, without a dot at the end of its domain.
+    """The JID of the sender of a stanza, without a dot at the end of its domain.
 
-    The rest a server has in its normal form; RFC 7622 §3.2 has us strip the dot.
+    A server sends the rest in its normal form; by RFC 7622 §3.2 we have to strip the
+    dot.
     """
     account, slash, resource = jid.partition("/")
     return f"{account[:-1]}{slash}{resource}" if account.endswith(".") else jid
@@ -605,10 +614,10 @@ def _from(jid: str) -> str:
 def _creators(
     creators: str | Collection[str], xmpp: ClientXMPP | ComponentXMPP
 ) -> frozenset[str] | None:
-    """Who may create nodes, as the core has it (`qos.core.queue.service.may_create`).
+    """The accounts that may create nodes, for `qos.core.queue.service.may_create`.
 
     Raises:
-        InvalidArgument: that is neither a rule nor a list of accounts.
+        InvalidArgument: the value is neither a rule nor a list of accounts.
     """
     named: Collection[object]
     if creators == "all":
@@ -617,7 +626,7 @@ def _creators(
         domain = domain_of(str(xmpp.requested_jid))
         if xmpp.is_component:
             domain = domain.partition(".")[2]
-        # A component without a domain above its own is for nobody.
+        # A component without a domain above its own serves no accounts by default.
         named = [f"@{domain}"] if domain else []
     elif isinstance(creators, str):
         named = creators.split(",")

@@ -1,8 +1,7 @@
-"""Writes what a queue service answers (XEP-0060, XEP-0254, our extensions), as text.
+"""Writes the answers of a queue service (XEP-0060, XEP-0254, our extensions), as text.
 
-An iq in the namespace of the stream, whatever that is. Nothing that a peer has
-sent is said again without a bound: an answer over the server's limit for a stanza
-would end the whole stream.
+Each is an iq in the namespace of the stream. Data of a peer is repeated only up to a
+limit: an answer beyond the server's limit for a stanza would end the whole stream.
 """
 
 from __future__ import annotations
@@ -64,13 +63,14 @@ __all__ = [
     "render_result",
 ]
 
-#: What there may be of items in an answer; Prosody takes 256 KiB for a stanza.
+#: The most bytes of items in an answer; Prosody accepts stanzas of 256 KiB.
 ANSWER_BYTES_MAX = 200 * 1024
 
-#: Of the history of one item; the oldest failures and the newest are shown.
+#: The most bytes of the history of one item; the oldest failures and the newest are
+#: shown.
 _HISTORY_BYTES_MAX = 16 * 1024
 
-#: Of a request, in an error: enough for a few items.
+#: The most bytes of a request in an error: enough for a few items.
 _ECHO_BYTES_MAX = 4096
 
 _PUBSUB = f"{{{PUBSUB}}}pubsub"
@@ -85,10 +85,10 @@ def answer_to(iq: ET.Element, kind: str, content: str, *, sender: str = "") -> s
     """The answer to an iq.
 
     Args:
-        iq: what is answered.
+        iq: the iq to answer.
         kind: `result` or `error`.
-        content: of the answer, as XML.
-        sender: who says it; '': whoever the stream is for.
+        content: the content of the answer, as XML.
+        sender: the JID of the sender; '': that of the stream.
     """
     iq_id, to = iq.get("id", ""), iq.get("from", "")
     return render_iq(kind, iq_id, content, to=to, sender=sender)
@@ -104,10 +104,10 @@ def render_refusal(
 
     Args:
         iq: the request, which may be malformed.
-        refusal: why.
+        refusal: the reason.
         sender: as for answer_to.
-        by: the JID that refuses (RFC 6120 §8.3.1). A server speaks in the place of
-            who is away, from the same address; by this alone they can be told apart.
+        by: the JID that refuses (RFC 6120 §8.3.1). When a peer is away, a server
+            answers in its place, from the same address; only `by` tells the two apart.
     """
     echo = _form_to_fill_in(iq) if refusal.form else _echo(iq)
     return answer_to(iq, "error", echo + render_error(refusal, by=by), sender=sender)
@@ -127,7 +127,7 @@ def render_error(refusal: Refusal, *, by: str = "") -> str:
 
 
 def _form_to_fill_in(iq: ET.Element) -> str:
-    """XEP-0254 listing 1: which options a subscription needs."""
+    """The options that a subscription needs (XEP-0254 listing 1)."""
     asked = iq.find(f"{_PUBSUB}/{_SUBSCRIBE}")
     if asked is None:
         asked = ET.Element(_SUBSCRIBE)
@@ -137,7 +137,7 @@ def _form_to_fill_in(iq: ET.Element) -> str:
 
 
 def _echo(iq: ET.Element) -> str:
-    """The request, as XEP-0254 repeats it, without payloads, forms and outcomes."""
+    """The request, repeated as in XEP-0254, without payloads, forms and outcomes."""
     pubsub = iq.find(_PUBSUB)
     if pubsub is None:
         return ""
@@ -181,10 +181,11 @@ def render_result(
 
     Args:
         iq: the request.
-        result: what came of it.
+        result: its result.
         sender: as for answer_to.
-        payloads: of items, by their seq.
-        answer_bytes_max: of a list; it is cut to whole elements, one at least.
+        payloads: the payloads of items, by seq.
+        answer_bytes_max: the most bytes of a list; it is cut to whole elements, at
+            least one.
     """
     content = ""
     match result:
@@ -254,7 +255,10 @@ def _configure(result: ConfigureResult) -> str:
 
 
 def cut(elements: list[str], bytes_max: int) -> list[str]:
-    """As many elements as fit, and one at least: who asks for pages must get on."""
+    """As many elements as fit, and at least one.
+
+    A client that asks for pages must advance.
+    """
     size = 0
     for number, element in enumerate(elements):
         size += len(element.encode())
@@ -270,7 +274,7 @@ def _list(
     bytes_max: int,
     xmlns: str = PUBSUB,
 ) -> str:
-    """A list that has no pages; if it is cut, its whole number is said."""
+    """A list without pages; if it is cut, it has the number of all elements."""
     shown = cut(elements, bytes_max)
     pages = ""
     if len(shown) < len(elements):
@@ -315,10 +319,10 @@ def _affiliations(result: AffiliationsResult, bytes_max: int) -> str:
 
 
 def _items(result: ItemsResult, elements: list[str]) -> str:
-    """XEP-0059: what was asked for is a page, and `count` says that there is more."""
+    """The items as a page (XEP-0059); `count` shows that there are more."""
     pages = ""
     if elements:
-        # Not the ids: the page after one is found although that is gone meanwhile.
+        # Not the ids: the next page is found even if that item is gone meanwhile.
         first, last = result.items[0].seq, result.items[len(elements) - 1].seq
         pages = f"<first>{first}</first><last>{last}</last>"
     return _inside(
@@ -355,7 +359,7 @@ def _state(item: Item, now: float) -> str:
 
 
 def _history(item: Item, owner_view: bool) -> str:
-    """What failed: the first failure, and of the others the newest that fit."""
+    """The failures: the first, and of the others the newest that fit."""
     failures = [
         "<q:failure"
         + attributes(
