@@ -257,7 +257,8 @@ def test_every_example_is_tested() -> None:
     for path in ROOT.glob("examples/*.*"):
         name = f'"{path.name}"'
         tested = f"run({name})" in source or f"/ {name}" in source
-        tested = tested or f"({name}, " in source or f", {name}" in source
+        tested = tested or f"({name}, " in source or f"tmp_path, {name}" in source
+        tested = tested or f"ROOT, {name}" in source
         assert tested or f"/examples/{path.name}" in scripts, path
 
 

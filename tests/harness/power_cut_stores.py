@@ -24,7 +24,6 @@ from qos.core.queue.effects import (
     SaveSubscription,
 )
 from qos.core.queue.item import (
-    EndedItem,
     Item,
     ItemOutcome,
     ItemState,
@@ -38,6 +37,7 @@ from qos.stores.group_commit import DurableStore
 from qos.stores.queue_store import QueueStore
 from qos.stores.sqlite import SqliteStore
 from qos.testing.store_records import ended, incoming, outgoing
+from queue_records import ended_item, item
 
 __all__ = ["FILES", "KINDS", "QUEUE", "SQLITE", "Kind"]
 
@@ -99,17 +99,15 @@ def _message_snapshot(store: SqliteStore | FilesStore, contents: object) -> obje
 
 
 def _item(seq: int, **changes: Any) -> Item:
-    item = Item(
-        seq=seq,
-        node="jobs",
+    """An item as large as a page, or larger."""
+    return item(
+        seq,
         item_id=f"item {seq}",
-        publisher="boss@example.org",
         digest=f"{seq:064x}",
         size=9000,
         published_at=1_700_000_000.5 + seq,
-        available_at=1_700_000_000.5,
+        **changes,
     )
-    return replace(item, **changes)
 
 
 def _queue_writes() -> list[list[Any]]:
@@ -121,15 +119,7 @@ def _queue_writes() -> list[list[Any]]:
         via="bee@example.org/1",
         queue_requests=3,
     )
-    gone = EndedItem(
-        seq=1,
-        node="jobs",
-        item_id="item 1",
-        publisher="boss@example.org",
-        digest="d",
-        ended_at=3.0,
-        forget_at=9.0,
-    )
+    gone = ended_item(1, item_id="item 1", ended_at=3.0, forget_at=9.0)
     late = replace(gone, seq=2, item_id="item 2", forget_at=99.0)
     held = {"state": ItemState.ACQUIRED, "holder": "bee@example.org/1", "token": "t"}
     dead = {"state": ItemState.ARCHIVED, "outcome": ItemOutcome.REJECTED}

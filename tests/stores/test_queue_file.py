@@ -47,25 +47,12 @@ from qos.errors import (
 )
 from qos.stores import SqliteStore, queue_store, sqlite_file
 from qos.stores.queue_store import QueueStore, queue_store_from_url
+from queue_records import ended_item, item
 
 if TYPE_CHECKING:
     from tests.stores.conftest import Disk, Place
 
 NODE = Node(name="jobs", identity="i", created_at=1.0)
-
-
-def item(seq: int, **changes: Any) -> Item:
-    plain = Item(
-        seq=seq,
-        node="jobs",
-        item_id=f"id-{seq}",
-        publisher="p@example.org",
-        digest="d" * 64,
-        size=4,
-        published_at=1.0,
-        available_at=1.0,
-    )
-    return replace(plain, **changes)
 
 
 def accepted(seq: int) -> Item:
@@ -79,15 +66,7 @@ def accepted(seq: int) -> Item:
 
 
 def ended(item_id: str) -> EndedItem:
-    return EndedItem(
-        seq=1,
-        node="jobs",
-        item_id=item_id,
-        publisher="p@example.org",
-        digest="d" * 64,
-        ended_at=2.0,
-        forget_at=100.0,
-    )
+    return ended_item(1, item_id=item_id)
 
 
 def run(store: QueueStore, *writes: list[Change]) -> None:
