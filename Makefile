@@ -1,7 +1,7 @@
 # `make demo` and `make test` do all their set-up themselves: they need Python, make and
 # a way to install Python packages. What they set up is in .venv, except for what comes
 # from apt: python3-venv where it is missing, Java 17, and for `make test` prosody, ejabberd,
-# openssl, strace, chromium, mosquitto, rabbitmq-server and nats-server.
+# openssl, strace, iproute2, systemd, chromium, mosquitto, rabbitmq-server and nats-server.
 
 # The first Python that is new enough; or say `make PYTHON=/path/to/python3 …`.
 PYTHON ?= $(firstword $(foreach python,python3 python3.14 python3.13 python3.12 python3.11, \
@@ -157,6 +157,9 @@ system: java
 	@$(WITH_SBIN) command -v ejabberdctl >/dev/null || $(call apt-install,ejabberd)
 	@command -v openssl >/dev/null || $(call apt-install,openssl)
 	@command -v strace >/dev/null || $(call apt-install,strace)
+	@$(WITH_SBIN) command -v ip >/dev/null || $(call apt-install,iproute2)
+	@command -v systemd-analyze >/dev/null || $(call apt-install,systemd)
+	@! command -v dpkg >/dev/null || dpkg -s python3-venv >/dev/null 2>&1 || $(call apt-install,python3-venv)
 	@command -v chromium >/dev/null || $(call apt-install,chromium)
 	@$(WITH_SBIN) command -v mosquitto >/dev/null || $(call apt-install,mosquitto)
 	@$(WITH_SBIN) command -v rabbitmq-server >/dev/null || $(call apt-install,rabbitmq-server)

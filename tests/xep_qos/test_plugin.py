@@ -939,7 +939,8 @@ async def test_a_change_that_comes_with_the_roster_is_not_lost(
             )
 
         def follow(got: StanzaBase) -> StanzaBase:
-            if got["type"] == "result" and got.xml.find("{jabber:iq:roster}query"):
+            query = got.xml.find("{jabber:iq:roster}query")
+            if got["type"] == "result" and query is not None:
                 bob.loop.call_soon(push)
             return got
 
