@@ -1,7 +1,7 @@
-"""Batches at one end: sends requests together, and answers those that came so.
+"""Batches at one end: sends requests together, and answers batches that came.
 
-It chooses the carriage and nothing else: each request and each answer goes the way of
-one that came alone. The rules are in BATCH.md, and as code in `qos.core.message.batch`.
+This module only chooses how requests and answers travel: each one is treated as if it
+were alone. The rules are in BATCH.md, and as code in `qos.core.message.batch`.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ _Peer = tuple[str, str]
 
 
 def features(batch_max: object) -> tuple[str, ...]:
-    """What this option makes us advertise."""
+    """The features that this option makes us advertise."""
     return () if batch_max == 1 else (BATCH_NAMESPACE,)
 
 
 class BatchSender:
-    """Gathers the requests to each peer that takes batches, and sends them."""
+    """Gathers the requests to each peer that accepts batches, and sends them."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class BatchSender:
         soon: Callable[[Callable[[], None]], object],
         new_id: Callable[[], str],
     ) -> None:
-        """Nothing is under way.
+        """Begin without batches in flight.
 
         Args:
             settings: the options.
@@ -66,8 +66,9 @@ class BatchSender:
             render: gives the iq of a request, with this from where it needs one.
             store_id: the mark of our store.
             send: writes a stanza.
-            soon: calls when all that one read or one commit brings has been done.
-            new_id: gives an id that was never used.
+            soon: calls a function when all results of one read or one commit have been
+                handled.
+            new_id: makes an id that was never used.
         """
         self._count_max = settings.batch_max
         self._bytes_max = min(BYTES_MAX, settings.stanza_bytes_max)
@@ -87,10 +88,10 @@ class BatchSender:
         self._timers: Timers[_Peer] = Timers(clock, self._flush_one)
 
     def take(self, transmit: Transmit, sender: str) -> bool:
-        """Whether this request is sent from here, now or with others.
+        """Whether this request is sent from here, now or together with others.
 
-        One that is repeated is not: what keeps a batch from arriving does not keep
-        a message from it for long.
+        A repeated request is not: a problem that keeps a batch from arriving then does
+        not keep a message from its peer for long.
 
         Args:
             transmit: the request.
@@ -123,19 +124,19 @@ class BatchSender:
         return loads
 
     def answered(self, iq_id: str, source: str) -> None:
-        """A request that may have been sent alone from here has got its answer."""
+        """Note the answer to a request that may have been sent alone from here."""
         peer = self._peers.get(iq_id)
         if peer is not None and peer[0] == source:
             self._end(iq_id, peer)
 
     def awaits(self, iq_id: str) -> bool:
-        """Whether this is the id of a batch under way, or of a request sent from here."""
+        """Whether this is the id of a batch in flight, or of a request sent here."""
         return iq_id in self._peers
 
     def replies(self, xml: ET.Element, own: str) -> list[Reply]:
-        """The answers in the answer to a batch under way.
+        """The answers in the answer to a batch in flight.
 
-        Only the peer may give it, or the own server an error.
+        Only the peer may send it; our own server may send an error.
         """
         reply = stanza.parse_reply(xml)
         peer = self._peers[reply.iq_id]
@@ -253,9 +254,9 @@ class BatchReceiver:
         Args:
             clock: the time.
             consider: takes each request.
-            malformed: notes that an iq cannot be read, and gives the answer to it.
+            malformed: notes an iq that cannot be read, and returns the answer to it.
             send: writes a stanza, if there is a session.
-            sender: the from of an answer to what came to this JID.
+            sender: the from of an answer to a stanza that was sent to this JID.
         """
         self._clock = clock
         self._consider = consider

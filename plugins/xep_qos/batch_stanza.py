@@ -38,7 +38,7 @@ _HOLD = f"{{{MARKS_NAMESPACE}}}hold"
 _STANZAS = "urn:ietf:params:xml:ns:xmpp-stanzas"
 
 
-# -- what comes in ---------------------------------------------------------
+# -- reading ---------------------------------------------------------------
 
 
 def batch_in(iq: ET.Element) -> ET.Element | None:
@@ -50,7 +50,7 @@ def parse_batch(iq: ET.Element, batch: ET.Element) -> list[ET.Element]:
     """The requests in a batch, each as the iq that it would be alone.
 
     Raises:
-        RemoteProtocolError: it is no batch: bad-request/modify.
+        RemoteProtocolError: it is no valid batch: bad-request/modify.
     """
     if not iq.get("id"):
         raise stanza.bad_request("an iq without an id")
@@ -81,7 +81,7 @@ def parse_batch(iq: ET.Element, batch: ET.Element) -> list[ET.Element]:
 def parse_answers(iq: ET.Element) -> Iterator[Reply]:
     """The answers in the result for a batch.
 
-    What is no answer is left out: it will be as if nothing had come.
+    Elements that are no answers are left out, as if they had not come.
     """
     source = iq.get("from", "")
     batch = batch_in(iq)
@@ -89,7 +89,7 @@ def parse_answers(iq: ET.Element) -> Iterator[Reply]:
         iq_id, tag = answer.get("id", ""), answer.tag
         hold = answer.get("hold")
         if len(hold or "") > ID_CHARS_MAX:
-            continue  # we would have to repeat it: this answers nothing
+            continue  # we would have to repeat it: not a valid answer
         if tag == _RECEIVED:
             yield Reply(iq_id, source, received=answer.get("msgId", ""), hold=hold)
         elif tag == _RESULT:
@@ -107,11 +107,11 @@ def parse_answers(iq: ET.Element) -> Iterator[Reply]:
             )
 
 
-# -- what goes out ---------------------------------------------------------
+# -- writing ---------------------------------------------------------------
 
 
 def render_element(transmit: Transmit) -> str:
-    """A request as it stands in a batch."""
+    """A request as it is written in a batch."""
     record, route = transmit.record, transmit.route
     msg_id = attribute(record.msg_id)
     if transmit.step == "deliver":
@@ -138,10 +138,10 @@ def render_batch(
     """The iq of a batch.
 
     Args:
-        iq_id: of the batch.
+        iq_id: the id of the batch.
         to: the peer.
-        sender: a from, where the stream wants one (a component's).
-        elements: what render_element gave.
+        sender: the from, if the stream needs one (as a component's does).
+        elements: the results of render_element.
         store_id: the mark of our store.
     """
     mark = f" sender={attribute(store_id)}"
@@ -149,7 +149,7 @@ def render_batch(
 
 
 def render_answer(iq_id: str, msg_id: str, answer: Answer) -> str:
-    """An answer as it stands in the result for a batch."""
+    """An answer as it is written in the result for a batch."""
     name = answer.kind
     msg_id = f" msgId={attribute(msg_id)}" if name == "received" else ""
     hold = f" hold={attribute(answer.hold)}" if answer.hold else ""
@@ -164,7 +164,7 @@ def render_answer(iq_id: str, msg_id: str, answer: Answer) -> str:
 
 
 def render_answers(iq_id: str, to: str, sender: str, answers: Iterable[str]) -> str:
-    """The result for a batch, with what render_answer gave."""
+    """The result for a batch, with these results of render_answer."""
     return render_iq("result", iq_id, _batch(answers), to=to, sender=sender)
 
 

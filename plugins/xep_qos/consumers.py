@@ -1,4 +1,4 @@
-"""The consumers of an application: which of them takes a message, and on what terms."""
+"""The consumers of an application: which one takes a message, and how."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from qos.errors import LocalProtocolError
 
 __all__ = ["Consumer", "Consumers", "Handler", "HandlerT", "Match"]
 
-#: What a message has to be: a matcher of slixmpp's, or a function that says so.
+#: The condition for a message: a matcher of slixmpp, or a function that returns a bool.
 Match: TypeAlias = MatcherBase | Callable[[Message], bool]
 
 #: Takes a message; see XEP_QOS.consumer.
@@ -29,7 +29,7 @@ HandlerT = TypeVar("HandlerT", bound=Handler)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Consumer:
-    """One of them; the options are those of XEP_QOS.consumer."""
+    """One consumer; its options are those of XEP_QOS.consumer."""
 
     handler: Handler
     name: str
@@ -42,25 +42,25 @@ class Consumer:
         arguments.callable_of("handler", self.handler)
 
     def takes(self, message: Message) -> bool:
-        """Whether it is meant for it."""
+        """Whether the consumer is meant for this message."""
         if isinstance(self.match, MatcherBase):
             return bool(self.match.match(message))
         return self.match is None or bool(self.match(message))
 
 
 class Consumers:
-    """All of them, in the order in which they were registered."""
+    """All consumers, in the order in which they were registered."""
 
     def __init__(self, stanza_of: Callable[[Incoming], Message]) -> None:
-        """Take what makes a stanza of a message."""
+        """Begin with the function that makes a stanza of a message."""
         self._stanza_of = stanza_of
         self._consumers: list[Consumer] = []
 
     def add(self, consumer: Consumer) -> None:
-        """Add one, behind those that are there.
+        """Add a consumer after the existing ones.
 
         Raises:
-            LocalProtocolError: there is one of its name.
+            LocalProtocolError: there is one with its name.
         """
         if any(each.name == consumer.name for each in self._consumers):
             raise LocalProtocolError(
@@ -69,7 +69,10 @@ class Consumers:
         self._consumers.append(consumer)
 
     def consumption(self, record: Incoming) -> Consumption | None:
-        """See qos.engine.inbox_message.InboxPort: by the first that takes it."""
+        """How the first matching consumer takes it.
+
+        See qos.engine.inbox_message.InboxPort.
+        """
         if not self._consumers:
             return None
         message = self._stanza_of(record)
@@ -79,7 +82,7 @@ class Consumers:
                     handle = partial(consumer.handler, message)
                     return _consumption(consumer, record, handle)
             except Exception as error:  # noqa: BLE001 - the application's
-                # Not the next one: it may be meant for this one.
+                # Not the next consumer: the message may be meant for this one.
                 return _consumption(consumer, record, partial(_fail, error))
         return None
 

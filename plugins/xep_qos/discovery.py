@@ -23,9 +23,9 @@ log = logging.getLogger(__name__)
 
 _NOTHING: frozenset[str] = frozenset()
 
-#: Of so many it is remembered that they are available, and the version of their
-#: capabilities; of more, the latest. Anybody may send presence, and a peer whose version
-#: is not known is asked itself.
+#: The most peers of which the presence and the version of their capabilities are
+#: remembered; the latest are kept. Anybody may send presence. A peer whose version is
+#: not known is asked itself.
 _PRESENT_MAX = 10_000
 
 _K = TypeVar("_K")
@@ -34,18 +34,18 @@ _V = TypeVar("_V")
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """The features of a JID, and until when they are believed (None: it is present)."""
+    """The features of a JID, and their time of expiry (None: while it is present)."""
 
     features: AbstractSet[str]
     until: float | None = None
 
 
 class Discovery:
-    """Finds a route for each attempt; asks a peer once for what it supports.
+    """Finds a route for each attempt; asks a peer once for its features.
 
-    Source: the text, Determining Support: entity capabilities (XEP-0115) where
-    there are any, else disco#info (XEP-0030). slixmpp's own cache of the second
-    is passed by: it keeps an answer for ever.
+    Source: the proto-XEP, Determining Support: entity capabilities (XEP-0115) if there
+    are any, else disco#info (XEP-0030). slixmpp's own cache for disco#info is not used,
+    because it keeps an answer for ever.
     """
 
     def __init__(
@@ -63,8 +63,8 @@ class Discovery:
         Args:
             xmpp: the stream, with xep_0030 and xep_0115.
             namespaces: those of QoS, in the order of preference.
-            timeout_s: how long to wait for a peer's disco#info, and how long
-                to believe that it gave none.
+            timeout_s: the time to wait for a peer's disco#info; a failure is also
+                remembered for this time.
             now: the clock.
             found: called with an account when more is known about it.
             shows_presence: whether an account is known to show us its presence.
@@ -76,18 +76,18 @@ class Discovery:
         self._found = found
         self._shows_presence = shows_presence
         self._known: dict[str, _Known] = {}
-        # Priorities by full JID: who of an account is available, to an account of
-        # ours. slixmpp's roster forgets it with the connection, and when the session
-        # is resumed (XEP-0198) nobody says it again.
+        # Priorities by full JID: the available resources of an account, for an account
+        # of ours. slixmpp's roster forgets them with the connection. When the session
+        # is resumed (XEP-0198), they are not sent again.
         self._present: dict[tuple[str, str], dict[str, int]] = {}
-        # Some of those who are available had to be forgotten.
+        # Whether some available peers had to be forgotten.
         self._crowded = False
         # The version of the capabilities in the latest presence of a JID.
         self._versions: dict[str, str] = {}
         self._asking: dict[str, asyncio.Task[None]] = {}
 
     def route(self, record: Outgoing) -> Route | None:
-        """Whom to address the next attempt to; None: nobody is known yet."""
+        """The route of the next attempt; None: no address is known yet."""
         if "/" in record.to:
             features = self._features(record.to, record.sender)
             if features is None:
@@ -102,7 +102,7 @@ class Discovery:
         route = choose(record, resources, self._namespaces)
         if route is not None or resources:
             return route
-        # No resource that we can see: an entity without any (a component, say)
+        # No visible resource: an entity without resources (a component, for instance)
         # answers for itself.
         features = self._features(record.to, record.sender) or _NOTHING
         if namespace_for(features, self._namespaces) is None:
@@ -110,13 +110,14 @@ class Discovery:
         return to_jid(record, features, self._namespaces)
 
     def came(self, jid: str, to: str, priority: int, version: str | None) -> None:
-        """A JID is available to an account of ours.
+        """Note that a JID is available to an account of ours.
 
         Args:
             jid: in most cases a full one.
             to: the account.
-            priority: what its presence says.
-            version: of its capabilities (XEP-0115), if it says so.
+            priority: the priority in its presence.
+            version: the version of its capabilities (XEP-0115), if its presence has
+                one.
         """
         self.forget(jid)
         account = (to, bare(jid))
@@ -128,7 +129,7 @@ class Discovery:
             _put(self._versions, jid, version)
 
     def went(self, jid: str, to: str) -> None:
-        """A JID is not available any more to an account of ours."""
+        """Note that a JID is not available any more to an account of ours."""
         self.forget(jid)
         self._versions.pop(jid, None)
         present = self._present.get((to, bare(jid)), {})
@@ -137,13 +138,13 @@ class Discovery:
             self._present.pop((to, bare(jid)), None)
 
     def forget(self, jid: str) -> None:
-        """What this full JID supports may have changed."""
+        """Forget the features of this full JID, since they may have changed."""
         self._known.pop(jid, None)
 
     def session_started(self) -> None:
-        """A session began, and none was resumed; or we have come into one.
+        """Take the start of a session that was not resumed, or that began before us.
 
-        Of the latter slixmpp knows who is there.
+        In the second case, slixmpp knows the available peers.
         """
         self._present.clear()
         self._crowded = False
@@ -155,7 +156,7 @@ class Discovery:
                     self.came(jid, own, presence["priority"], None)
 
     def session_lost(self) -> None:
-        """Nothing is known of anybody, but who is there, should it be resumed."""
+        """Forget everything but the available peers, as the session may be resumed."""
         for task in self._asking.values():
             task.cancel()
         self._asking.clear()
@@ -172,12 +173,12 @@ class Discovery:
         return list(self._present.get((own, account), {}).items())
 
     def _is_absent(self, jid: str, sender: str) -> bool:
-        """Whether presence proves that nobody has a session under this full JID.
+        """Whether presence proves that this full JID has no session.
 
-        Our server probes our contacts before it returns our own presence to us
-        (RFC 6121 §4.2.2), and stanzas between two JIDs stay in order (RFC 6120 §10.1).
-        So a session that gets what we send from now on, and has shown its presence,
-        has shown it to us before its server can return anything.
+        Our server probes our contacts before it returns our own presence to us (RFC
+        6121 §4.2.2), and stanzas between two JIDs stay in order (RFC 6120 §10.1).
+        Consider a session that gets the stanzas we send from now on. If it has sent
+        presence, we have got that before its server can return anything.
         """
         own = self._xmpp.boundjid
         shown = own.full in self._present.get((own.bare, own.bare), {})
@@ -187,7 +188,7 @@ class Discovery:
         return jid not in present
 
     def _features(self, jid: str, sender: str) -> AbstractSet[str] | None:
-        """What a JID supports; None while it is being asked."""
+        """The features of a JID; None while it is being asked."""
         known = self._known.get(jid)
         if known is not None and (known.until is None or self._now() < known.until):
             return known.features
@@ -228,7 +229,7 @@ class Discovery:
 
 
 def _put(known: dict[_K, _V], key: _K, value: _V) -> None:
-    """Set it as the newest, and forget the oldest where there are too many."""
+    """Set a value as the newest, and forget the oldest if there are too many."""
     known.pop(key, None)
     known[key] = value
     if len(known) > _PRESENT_MAX:

@@ -62,7 +62,7 @@ log = logging.getLogger(__name__)
 #: RFC 6120 §2.1, RFC 7622 §3: a JID has at most this many bytes.
 _JID_BYTES_MAX = 3071
 
-#: A resource that is not known yet; servers make them much shorter.
+#: Assumed for a resource that is not known yet; servers make them much shorter.
 _RESOURCE_BYTES = 256
 
 _OWN_JID = "own_jid"
@@ -100,7 +100,7 @@ class Endpoint:
     """A sender and a receiver on one stream, with one store."""
 
     def __init__(self, xmpp: ClientXMPP | ComponentXMPP, settings: Settings) -> None:
-        """Open the store and step into the stream.
+        """Open the store and insert the endpoint into the stream.
 
         Raises:
             StoreError: the store cannot be opened.
@@ -110,7 +110,7 @@ class Endpoint:
         self.settings = settings
         #: Our full JID while there is a session.
         self.own: str | None = None
-        #: Whether there has been one: what was held then has been handed over.
+        #: Whether there has been a session: messages held then have been handed over.
         self.has_been_online = False
         self._delivered: weakref.WeakKeyDictionary[ET.Element, IncomingInfo] = (
             weakref.WeakKeyDictionary()
@@ -125,7 +125,7 @@ class Endpoint:
             interval_s=settings.event_interval_s,
             now=self._clock.now,
         )
-        # As it is given, not as it is bound: it is the same at each start.
+        # As configured, not as bound: it is the same at each start.
         node = str(xmpp.requested_jid)
         if settings.journal is not None:
             check_folder(settings.journal)
@@ -145,7 +145,10 @@ class Endpoint:
         journal: JournalWriter | None,
         undo: contextlib.ExitStack,
     ) -> None:
-        """Join the engine to the stream; in `undo` is what ends it if that fails."""
+        """Connect the engine to the stream.
+
+        `undo` gets the clean-up in case this fails.
+        """
         settings = self.settings
         self._ask_for_resource(contents.remembered.get(_OWN_JID, ""))
         if not settings.receives:
@@ -293,9 +296,10 @@ class Endpoint:
         )
 
     def _check_size(self, to: str, payload: str) -> None:
-        """What a server does not take closes the stream, at each attempt anew.
+        """Refuse a message too large for a server, which would close the stream.
 
-        Counted as the receiving side's server sees it, with both JIDs.
+        It would do so at each attempt. The size is that of the stanza at the receiver's
+        server, with both JIDs.
         """
         own = self.xmpp.boundjid.full or str(self.xmpp.requested_jid)
         resource = 0 if "/" in to else _RESOURCE_BYTES
@@ -311,9 +315,9 @@ class Endpoint:
 
     async def flush(self) -> None:
         """See XEP_QOS.flush."""
-        # What a future that is done has called is called first.
+        # First, the callbacks of futures that are done are called.
         await asyncio.sleep(0)
-        # A store writes in the order in which it is asked to.
+        # A store writes in the order of the calls.
         own = self.xmpp.boundjid.full or str(self.xmpp.requested_jid)
         written = self.store.write((Remember(_OWN_JID, own),))
         if written is not None:
@@ -336,7 +340,7 @@ class Endpoint:
         ]
 
     def _ask_for_resource(self, remembered: str) -> None:
-        """A peer that is not ours knows what it holds by our full JID."""
+        """Ask for the same resource: a foreign peer holds messages for our full JID."""
         wanted = self.xmpp.requested_jid
         account, _, resource = remembered.partition("/")
         if resource and not wanted.resource and account == wanted.bare:
@@ -352,7 +356,7 @@ class Endpoint:
         own = self.own = self.xmpp.boundjid.full
         written = self.store.write((Remember(_OWN_JID, own),))
         if written is not None:
-            # It is as good as another: without, a resource is not asked for.
+            # An error does not matter: without this value, no resource is asked for.
             written.add_done_callback(lambda done: done.exception())
         self._wire.session_started()
         if not resumed:
@@ -385,7 +389,7 @@ class Endpoint:
             self._discovery.went(jid, to)
 
     def _warn_of_automatic_trust(self) -> None:
-        """With slixmpp's default whoever asks gets into the roster."""
+        """Warn that by slixmpp's default every peer that asks gets into the roster."""
         receives, by_roster = self.settings.receives, self.guard.needs_roster
         if receives and by_roster and self.xmpp.auto_authorize:
             log.warning(
@@ -423,7 +427,7 @@ class Endpoint:
         return self._batch(xml)
 
     def _turned_away(self, xml: ET.Element, element: ET.Element | None) -> bool:
-        """There is nobody to hand a message to: neither one alone nor a batch is taken."""
+        """Whether we do not receive, so that neither a request nor a batch is taken."""
         if element is None and batch_stanza.batch_in(xml) is None:
             return False
         if not self._id_is_too_long(xml):
@@ -450,10 +454,10 @@ class Endpoint:
         return True
 
     def _id_is_too_long(self, xml: ET.Element) -> bool:
-        """Whether no answer can be given: it would repeat the id.
+        """Whether no answer is possible, because it would repeat the id.
 
-        The answer could be too long for a server, which closes the stream then. So such
-        an iq gets none, although RFC 6120 §8.2.3 wants one.
+        The answer could be too long for a server, which would then close the stream. So
+        such an iq gets no answer, although RFC 6120 §8.2.3 demands one.
         """
         too_long = len(xml.get("id", "")) > ID_CHARS_MAX
         if too_long:
@@ -462,7 +466,7 @@ class Endpoint:
         return too_long
 
     def _malformed(self, xml: ET.Element, error: RemoteProtocolError) -> str:
-        """Note it; returns the answer."""
+        """Note a malformed iq; returns the answer."""
         source, to = xml.get("from", ""), xml.get("to", "")
         self._recorder.malformed(source, to, error.condition)
         self.report(source, Report(error.condition, f"malformed request: {error}"))
@@ -488,19 +492,22 @@ class Endpoint:
 
     def _reply(self, reply: Reply) -> None:
         if reply.error not in {None, "resource-constraint"}:
-            # It may be away, and come back as something else.
+            # It may be away, and come back with other features.
             self._discovery.forget(reply.source)
         self.outbox.reply(reply)
 
     def _sender_of_answer(self, to: str) -> str:
-        """The from of an answer: a component has to say it, for a client it is known."""
+        """The from of an answer: a component has to give it.
+
+        The server knows a client.
+        """
         return to if self.xmpp.is_component else ""
 
     def _send_answer(self, text: str) -> None:
         if self.own is not None:
             self._wire.send(text)
 
-    # -- what the engine asks for ------------------------------------------
+    # -- the ports of the engine -------------------------------------------
 
     def route(self, record: Outgoing) -> Route | None:
         """See qos.engine.outbox.Port."""

@@ -1,4 +1,4 @@
-"""A guard that gathers the facts of the stream for `qos.core.message.trust`."""
+"""A guard that collects the facts of the stream for `qos.core.message.trust`."""
 
 from __future__ import annotations
 
@@ -22,14 +22,15 @@ __all__ = ["Guard"]
 
 log = logging.getLogger(__name__)
 
-#: Requests kept until the roster is known, or the application has decided. More are
-#: told at once to come again.
+#: The most requests that wait until the roster is known, or the application has
+#: decided. Further ones get an error at once, and may be repeated.
 _WAITING_MAX = 1_000
 
-#: Bytes of their payloads: a request may be as large as a server's limit for a stanza.
+#: The most bytes of their payloads: a request may be as large as a server's limit for a
+#: stanza.
 _WAITING_BYTES_MAX = 4 * 1024 * 1024
 
-#: Rooms remembered by the presences of their occupants.
+#: The most rooms that are remembered by the presence of their occupants.
 _ROOMS_MAX = 10_000
 
 _ROSTER = "jabber:iq:roster"
@@ -39,9 +40,9 @@ _ROSTER_TIMEOUT_S = 15.0
 
 
 class Guard:
-    """Decides on each request, as soon as there is enough to decide on.
+    """Decides on each request, as soon as the necessary facts are known.
 
-    Nobody is refused before the roster is known: such a request waits.
+    No request is refused before the roster is known: it waits.
     """
 
     def __init__(
@@ -57,7 +58,7 @@ class Guard:
 
         Args:
             xmpp: the stream.
-            trust: who may have messages held.
+            trust: the rule for peers whose messages are held.
             trust_acknowledged: the same for level acknowledged.
             decided: called with each request and the decision.
             no_room: called with a request that cannot wait for its decision.
@@ -68,23 +69,24 @@ class Guard:
         self._decided = decided
         self._no_room = no_room
         self._waiting: deque[Request] = deque()
-        # Requests that wait, for the roster or for the application, and their bytes.
+        # Requests that wait for the roster or for the application, and their bytes.
         self._kept: dict[int, Request] = {}
         self._kept_bytes = 0
         self._rooms: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self.roster_known = asyncio.Event()
-        #: Whether anything is decided by the roster.
+        #: Whether any decision needs the roster.
         self.needs_roster = any(
             isinstance(rule, TrustPolicy) and rule.needs_roster
             for rule in (trust, trust_acknowledged)
         )
 
     def session_started(self, *, resumed: bool) -> None:
-        """Learn the roster, if anything depends on it.
+        """Learn the roster, if a decision depends on it.
 
-        In each session anew, but for a resumed one: a server tells of changes
-        only whom has asked (RFC 6121 §2.1.6), and there may have been some.
+        This is done in each session, except a resumed one. A server reports changes
+        only to clients that have asked for the roster (RFC 6121 §2.1.6), and there may
+        have been changes meanwhile.
         """
         if self.needs_roster and isinstance(self._xmpp, ClientXMPP):
             if not (resumed and self.roster_known.is_set()):
@@ -94,7 +96,7 @@ class Guard:
             self._roster_is_known()
 
     def session_lost(self) -> None:
-        """Stop what waits for this session."""
+        """Stop everything that waits for this session."""
         for task in self._tasks:
             task.cancel()
         self._waiting.clear()
@@ -106,15 +108,16 @@ class Guard:
         return list(self._kept.values())
 
     def shows_presence(self, account: str) -> bool:
-        """Whether the roster of this session says that we see an account's presence.
+        """Whether the roster of this session shows that we see an account's presence.
 
-        Only where the roster is followed anyway, since trust depends on it.
+        This is known only if the roster is followed anyway, because trust depends on
+        it.
         """
         followed = self.needs_roster and self.roster_known.is_set()
         return followed and self._subscription(account, "") in {"to", "both"}
 
     def saw_occupant(self, jid: str) -> None:
-        """A presence came that only an occupant of a room sends (XEP-0045)."""
+        """Note presence that only an occupant of a room sends (XEP-0045)."""
         if len(self._rooms) < _ROOMS_MAX:
             self._rooms.add(bare(jid))
 
@@ -124,7 +127,7 @@ class Guard:
         if request.kind == "acknowledged":
             rule = self._trust_acknowledged
         if request.kind == "deliver":
-            # Whoever knows what we hold for him was trusted when he sent it.
+            # Only a sender that was trusted when it sent the message knows the token.
             self._decided(request, Trusted(True, "it is held already"))
         elif not isinstance(rule, TrustPolicy):
             if self._keep(request):
@@ -137,7 +140,7 @@ class Guard:
             self._decide(rule, request)
 
     def _keep(self, request: Request) -> bool:
-        """Whether there is room for one more that waits; if not, it is refused."""
+        """Whether there is room for one more waiting request; if not, it is refused."""
         size = self._kept_bytes + request.size
         if len(self._kept) >= _WAITING_MAX or size > _WAITING_BYTES_MAX:
             self._no_room(request)
@@ -164,7 +167,10 @@ class Guard:
         self._decided(request, trusted)
 
     def _subscription(self, account: str, to: str) -> str:
-        """Looks only: slixmpp makes an entry of whatever is asked for."""
+        """The subscription of an account.
+
+        Does not make a roster entry, as slixmpp would.
+        """
         rosters = self._xmpp.roster
         own = bare(to) or self._xmpp.boundjid.bare
         if own not in rosters.keys() or not rosters[own].has_jid(account):  # noqa: SIM118
@@ -177,7 +183,8 @@ class Guard:
         if "xep_0045" not in self._xmpp.plugin:
             return False
         muc = self._xmpp.plugin["xep_0045"]
-        # A component may be in rooms as many; each is known as it joined.
+        # A component may be in rooms under many JIDs; each is known by the JID that
+        # joined.
         joined_as = [JID(to), JID(bare(to))] if muc.multi_from else [None]
         rooms = [room for own in joined_as for room in muc.get_joined_rooms(own)]
         return JID(account) in rooms
@@ -198,7 +205,7 @@ class Guard:
         while True:
             try:
                 query = xmpp.make_iq_get(_ROSTER)
-                # Taken in the callback: a push may follow in the same read.
+                # Handled in the callback: a push may follow in the same read.
                 await query.send(  # type: ignore[no-untyped-call]
                     callback=self._take_roster, timeout=_ROSTER_TIMEOUT_S
                 )
@@ -211,8 +218,9 @@ class Guard:
     def _take_roster(self, answer: Iq) -> None:
         """Make slixmpp's roster agree with the server's.
 
-        Its own get_roster asks for changes only (RFC 6121 §2.6), which does not
-        say who has gone; from the result on, it follows the server's pushes.
+        slixmpp's own get_roster asks only for changes (RFC 6121 §2.6), which does not
+        show the removed contacts. From the result on, slixmpp follows the server's
+        pushes.
         """
         if answer["type"] != "result":
             return

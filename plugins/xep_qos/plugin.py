@@ -1,4 +1,4 @@
-"""The plugin: what an application sees of it, and what slixmpp asks of one."""
+"""The plugin: its methods for an application, and those that slixmpp calls."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ __all__ = ["XEP_QOS"]
 class XEP_QOS(BasePlugin):
     """Quality of Service (proto-XEP, `urn:xmpp:qos`).
 
-    The options are those of `xep_qos.settings.Settings`. Loading opens the
-    store, so it raises StoreError, or ValueError for a bad option.
+    The options are those of `xep_qos.settings.Settings`. Loading opens the store, so it
+    raises StoreError, or ValueError for a wrong option.
     """
 
     name = "xep_qos"
@@ -47,7 +47,7 @@ class XEP_QOS(BasePlugin):
         """The plugin of a stream.
 
         Raises:
-            LookupError: it was not registered.
+            LookupError: the plugin was not registered.
         """
         arguments.instance(BaseXMPP, "xmpp", xmpp, "a client or component of slixmpp")
         plugin = xmpp.plugin.get(cls.name, None)
@@ -74,27 +74,27 @@ class XEP_QOS(BasePlugin):
         """Send a message and wait for its end.
 
         Args:
-            to: a full JID, or a bare one: it is followed to whichever of its
-                resources supports QoS.
+            to: a full JID, or a bare one: then the message goes to a resource that
+                supports QoS.
             body: the text.
-            payload: XML instead of a body: a message, or what goes into one.
-            level: at which to send: a Level, or its word, such as "assured".
+            payload: XML instead of a body: a message, or the content of one.
+            level: a Level, or its word, such as "assured".
             deadline_s: when to give up, in seconds; None: the option.
-            ordered: release it after those sent to this account before it;
-                None: the option.
+            ordered: whether to release it after earlier messages to this account; None:
+                the option.
             msg_id: as for submit.
 
         Returns:
-            The outcome, delivered; sent at level unacknowledged.
+            The outcome: delivered, or sent at level unacknowledged.
 
         Raises:
-            NotDelivered: certainly not.
-            InDoubt: it may have been.
-            StillOutstanding: it was accepted, and the plugin closed before its end:
-                as for submit, it goes on at the next start.
+            NotDelivered: it was certainly not delivered.
+            InDoubt: it may have been delivered.
+            StillOutstanding: it was accepted, and the plugin was closed before its end.
+                As for submit, it continues at the next start.
             InvalidArgument: an argument has a wrong value; nothing was stored or sent.
-            MessageTooLarge, OutboxFull, LocalProtocolError, StoreError: it was
-                not accepted.
+            MessageTooLarge, OutboxFull, LocalProtocolError, StoreError: it was not
+                accepted.
         """
         text = stanza.message_with_body(body)
         if payload is not None:
@@ -121,24 +121,25 @@ class XEP_QOS(BasePlugin):
         """Accept a message for sending; it is as safe as the store on return.
 
         Args:
-            message: as for a plain send, with its to; its from only counts for
-                a component.
+            message: as for a plain send, with its to; its from only counts for a
+                component.
             level: as for send.
             deadline_s: when to give up, in seconds; None: the option.
             ordered: as for send.
-            msg_id: names it; None: one that is made up. Whoever says the same
-                message again under its id gets the delivery that is under way. The same
-                is: the same `to` and content; the stanza's own id, which slixmpp makes
-                up for each Message, does not count. When the first has ended, a receiver of ours that remembers it (its
-                `tombstone_ttl_s`) hands it over no second time, as long as this
-                store is the same. Never the id of any other message.
+            msg_id: the id of the message; None: a new one. A repeated call with the
+                same message and id returns the delivery that is in flight. The message
+                is the same if `to` and content are the same; the stanza's own id, which
+                slixmpp makes up for each Message, does not count. When the first has
+                ended, a receiver of ours that remembers it (its `tombstone_ttl_s`) does
+                not hand it over again, as long as this store is the same. Never use the
+                id of another message.
 
         Raises:
             InvalidArgument: an argument has a wrong value; nothing was stored or sent.
-            MessageTooLarge, OutboxFull, LocalProtocolError, StoreError: it was
-                not accepted. But after an I/O error (a StoreError that is no
-                StoreFull) it may go on when the store is opened again; to be sure,
-                submit it again under the same msg_id.
+            MessageTooLarge, OutboxFull, LocalProtocolError, StoreError: it was not
+                accepted. But after an I/O error (a StoreError other than StoreFull) it
+                may continue when the store is opened again. To be sure, submit it again
+                under the same msg_id.
         """
         arguments.instance(Message, "message", message, "a slixmpp Message")
         sender = str(message["from"]) if self.xmpp.is_component else ""
@@ -151,22 +152,22 @@ class XEP_QOS(BasePlugin):
         )
 
     def delivery(self, msg_id: str) -> Delivery:
-        """The delivery of an outstanding message, after a restart for example.
+        """The delivery of an outstanding message, for example after a restart.
 
         Raises:
-            UnknownMessage: there is none with this id.
+            UnknownMessage: no outstanding message has this id.
         """
         arguments.text("msg_id", msg_id)
         return self._endpoint.outbox.delivery(msg_id)
 
     async def outcome(self, msg_id: str) -> Outcome:
-        """How a message has ended, also before a restart; if it has not, wait for it.
+        """The outcome of a message, also from before a restart; waits for its end.
 
         Args:
-            msg_id: its id; of several messages that had it, the last is meant.
+            msg_id: its id; if several messages had it, the last one counts.
 
         Raises:
-            UnknownMessage: there is none with this id, or it is not kept any more:
+            UnknownMessage: no message has this id, or its outcome is not kept any more:
                 see the options `outcomes_max` and `outcome_ttl_s`.
             StillOutstanding: the plugin was closed before its end.
         """
@@ -183,16 +184,16 @@ class XEP_QOS(BasePlugin):
                 print(message.msg_id, message.to, message.state.value)
 
         Returns:
-            What counts them by `len`, and reads them from the store while it is iterated.
-            A message that is just being accepted is counted and not listed.
+            An object that `len` counts, and that reads the messages from the store when
+            it is iterated. A message that is being accepted is counted but not listed.
         """
         return self._endpoint.outbox.list_outstanding()
 
     async def purge(self) -> int:
-        """Withdraw every message of ours that can still be; returns how many.
+        """Withdraw every message of ours that still can be; returns how many.
 
         Raises:
-            StoreError: it could not be written; what was withdrawn stays so.
+            StoreError: it could not be written; messages already withdrawn stay so.
         """
         return await self._endpoint.outbox.purge()
 
@@ -201,21 +202,22 @@ class XEP_QOS(BasePlugin):
         return self._endpoint.incoming(_stanza(message))
 
     def take_until(self, message: StanzaBase, done: asyncio.Future[None]) -> None:
-        """In a handler: this message has been taken when the future is done.
+        """In a handler: this message counts as taken when the future is done.
 
-        Until then its sender gets no answer (at level acknowledged the sender gets it at
-        once: the message is on disk), and after a restart it is handed over
-        again, marked as redelivered. No harm for a plain message. A handler that is a
-        coroutine begins when the message has been handed over, and is too late; so is
-        a consumer, whose message has been taken when it ends.
+        Until then its sender gets no answer, and after a restart it is handed over
+        again, marked as redelivered. (At level acknowledged the sender gets the answer
+        at once: the message is on disk.) Harmless for a plain message. A coroutine
+        handler begins after the message has been handed over, which is too late. This
+        is also too late in a consumer, whose message counts as taken when it ends.
 
         Args:
             message: as the handler got it.
-            done: if it fails with a RemoteProtocolError, the message is rejected for good:
-                it is *not delivered* with that condition and text, or *in doubt* if it
-                was redelivered; a sender that is not ours is told that it was taken. If
-                it fails otherwise or is cancelled, the message is not handed over again
-                until a restart, and its sender is told to try again.
+            done: if it fails with a RemoteProtocolError, the message is rejected for
+                good. Then it is *not delivered* with that condition and text, or *in
+                doubt* if it was redelivered; a sender that is not ours is told that it
+                was taken. If the future fails otherwise or is cancelled, the message is
+                not handed over again until a restart, and its sender is told to try
+                again.
 
         Raises:
             LocalProtocolError: the message is not being handed over to a handler now.
@@ -242,43 +244,45 @@ class XEP_QOS(BasePlugin):
             async def keep(message: Message, handover: Handover) -> None:
                 await handover.execute("INSERT INTO readings VALUES (?)", (…,))
 
-        On a store `sqlite:PATH` what the function writes by `handover.execute` and the
-        mark that the message is done are one transaction: each message has its effects
-        exactly once, whenever the process dies. The sender is answered after it.
+        On a store `sqlite:PATH`, the writes of the function by `handover.execute` and
+        the mark that the message is done are one transaction. Each message has its
+        effects exactly once, whenever the process dies. The sender is answered after
+        the transaction.
 
-        Effects elsewhere, and on any other store all effects, can repeat: when the
-        process dies, or the store cannot be written, after the function has acted and
-        before the mark is on disk; when the function raises after it has acted; when
-        it is cancelled, as `aclose` does. `handover.key` is the same each time.
+        Effects elsewhere, and on any other store all effects, can repeat in these
+        cases. The process dies, or the store cannot be written, after the function has
+        acted and before the mark is on disk. The function raises after it has acted. It
+        is cancelled, as `aclose` does. `handover.key` is the same each time.
 
-        If it raises, or the application cancels it, it is tried again after a time that
-        doubles, with jitter; after `max_handovers` the message is parked: see `parked`.
-        Until it is done its sender gets no answer, and goes on asking until its
-        deadline: it is *in doubt* then.
+        If the function raises, or the application cancels it, it is tried again after a
+        delay that doubles, with jitter. After `max_handovers` the message is parked:
+        see `parked`. Until the message is done, its sender gets no answer, and asks
+        again until its deadline; then the message is *in doubt*.
 
         A message goes to the first consumer that matches it, and to no handler of
-        slixmpp. Consumers are registered before the client connects: what comes as soon
-        as there is a session would go to the handlers.
+        slixmpp. Register consumers before the client connects: messages that come at
+        the beginning of the session would go to the handlers.
 
         Args:
-            match: a matcher of slixmpp's (StanzaPath, MatchXPath, …), or a function of
+            match: a matcher of slixmpp (StanzaPath, MatchXPath, …), or a function of
                 the message; None: every message. It is asked again before each further
-                hand-over: a message may be for another consumer by then, or for none.
+                hand-over: by then a message may be for another consumer, or for none.
             name: for the log, and to tell consumers apart; None: the function's.
-            ordered: of each account, hand one message over after another, in the order
-                in which their sender released them, and none before those ahead of it
-                are done or parked. Without, all at the same time.
-            max_handovers: how often a message is handed over before it is parked. One
-                that was cut short by the end of the process counts.
-            retry_first_s: the first delay between two hand-overs, and the least.
-            retry_max_s: the cap of these delays.
+            ordered: whether to hand the messages of each account over one after
+                another, in the order in which their sender released them, each when the
+                earlier ones are done or parked. If False, all at the same time.
+            max_handovers: the most hand-overs of a message before it is parked. A
+                hand-over that the end of the process cut short counts.
+            retry_first_s: the first delay between two hand-overs, and the shortest, in
+                seconds.
+            retry_max_s: the longest delay, in seconds.
 
         Returns:
             A decorator for the function, which gets the message and a Handover, and
             whose errors are logged.
 
         Raises:
-            LocalProtocolError: there is a consumer of this name, the client has been
+            LocalProtocolError: there is a consumer with this name, the client has been
                 connected, or the option `receives` is False.
             InvalidArgument: an argument has a wrong value.
         """
@@ -323,8 +327,8 @@ class XEP_QOS(BasePlugin):
         """The messages on which a consumer has failed too often.
 
         Args:
-            msg_id: those of this id alone.
-            source: those from this JID alone, full or bare.
+            msg_id: only messages with this id.
+            source: only messages from this JID, full or bare.
         """
         if msg_id is not None:
             arguments.text("msg_id", msg_id)
@@ -340,18 +344,18 @@ class XEP_QOS(BasePlugin):
 
         Args:
             msg_id: its id.
-            source: the JID it came from, where several have used that id.
+            source: the JID that it came from, if several senders have used that id.
 
         Raises:
-            UnknownMessage: none that is parked has it.
+            UnknownMessage: no parked message has it.
             AmbiguousMessage: several have it.
-            StoreError: a consumer asks for it while its transaction is open.
+            StoreError: a consumer calls this while its transaction is open.
         """
         parked = self._parked(msg_id, source)
         self._endpoint.inbox.release(parked.key)
 
     def drop_parked(self, msg_id: str, source: str | None = None) -> None:
-        """Give a parked message up: its sender is told so, when it asks again.
+        """Give up a parked message: its sender learns it when it asks again.
 
         Args, Raises: as release_parked.
         """
@@ -363,7 +367,7 @@ class XEP_QOS(BasePlugin):
         return only(self._endpoint.inbox.parked(), msg_id, _source(source))
 
     async def flush(self) -> None:
-        """Return when what is done so far is on disk, and has been answered.
+        """Return when everything done so far is on disk and has been answered.
 
         Raises:
             StoreError: it cannot be written.
@@ -372,31 +376,32 @@ class XEP_QOS(BasePlugin):
 
     @property
     def store(self) -> Store:
-        """The store, to look into; it belongs to the plugin."""
+        """The store, for reading; it belongs to the plugin."""
         return self._endpoint.store
 
     async def roster_known(self) -> None:
-        """Wait until it can be decided whom to trust."""
+        """Wait until the plugin can decide which peers to trust."""
         await self._endpoint.guard.roster_known.wait()
 
     def stop_receiving(self) -> None:
-        """Hand nothing over any more, and refuse each request; for good.
+        """Hand nothing over any more, and refuse each request, for good.
 
-        What others have sent stays in the store, or with them: they are told
-        service-unavailable, and try again. Called in a handler, it lets this one
-        message be the last.
+        Messages of others stay in the store, or with their senders, which get
+        service-unavailable and try again. If a handler calls this, its message is the
+        last one.
         """
         self._endpoint.stop_receiving()
 
     async def aclose(self) -> None:
         """Disable the plugin, and return when the store is closed.
 
-        What is outstanding stays in the store; whoever waits for an outcome gets
-        StillOutstanding. It goes on if its caller is cancelled, and may be repeated.
+        Outstanding messages stay in the store; those who wait for an outcome get
+        StillOutstanding. The closing continues if the caller is cancelled, and may be
+        repeated.
 
-        To a consumer it returns at once: the store is closed when that has ended. It
-        is cancelled, as all that are at work, unless it returns without waiting for
-        anything more.
+        If a consumer calls this, it returns at once, and the store is closed when the
+        consumer has ended. Running consumers are cancelled; this one too, unless it
+        returns without waiting for anything more.
         """
         if self.name in self.xmpp.plugin:
             self.xmpp.plugin.disable(self.name)  # type: ignore[attr-defined]
@@ -424,14 +429,14 @@ class XEP_QOS(BasePlugin):
         self._closing: asyncio.Task[None] | None = None
 
     def plugin_init(self) -> None:
-        """Open the store and step into the stream.
+        """Open the store and insert the plugin into the stream.
 
         Raises:
-            ValueError: an option is bad.
+            ValueError: an option is not valid.
             StoreError: the store cannot be opened.
         """
         try:
-            # Kept after the end: whoever asks it then hears that its store is closed.
+            # Kept after the end: later calls then report that its store is closed.
             self._endpoint = Endpoint(self.xmpp, Settings.from_config(self.config))
             self._started = True
             self._caps = PromptCaps(self.xmpp)
@@ -439,7 +444,8 @@ class XEP_QOS(BasePlugin):
                 api = self.xmpp.plugin["xep_0030"].api
                 api.register(self._info_at_any_address, "get_info")
         except Exception:
-            # slixmpp has put it on its list before; as it is, it is of no use.
+            # slixmpp has put the plugin on its list before; it must not stay there
+            # unusable.
             self.xmpp.plugin.disable(self.name)  # type: ignore[attr-defined]
             raise
 
@@ -462,7 +468,7 @@ class XEP_QOS(BasePlugin):
             self._announce(self.xmpp.boundjid)
 
     def session_bind(self, jid: JID) -> None:
-        """Announce what we support: slixmpp keeps features per full JID."""
+        """Announce our features: slixmpp keeps features per full JID."""
         disco = self.xmpp.plugin["xep_0030"]
         for feature in self._features:
             disco.add_feature(jid=jid, feature=feature)
@@ -472,7 +478,10 @@ class XEP_QOS(BasePlugin):
     def _info_at_any_address(
         self, jid: JID | None, node: str | None, sender: JID | None, data: Any
     ) -> DiscoInfo | None:
-        """A component serves all addresses of its domain, so each has our features."""
+        """Our features, for each address of a component's domain.
+
+        It serves all of them.
+        """
         static = self.xmpp.plugin["xep_0030"].static
         known = static.node_exists(jid, node)
         info: DiscoInfo | None = static.get_info(jid, node, sender, data)
@@ -482,9 +491,9 @@ class XEP_QOS(BasePlugin):
         return info
 
     def _announce(self, jid: JID) -> None:
-        """Let presence carry our capabilities (XEP-0115): slixmpp waits to be asked.
+        """Put our capabilities into presence (XEP-0115): slixmpp only answers requests.
 
-        One that was sent already is sent again; none is sent for the first time.
+        Presence that was sent already is sent again; none is sent for the first time.
         """
         seen = self.xmpp.roster[jid].last_status is not None
         update = self.xmpp.plugin["xep_0115"].update_caps(jid, broadcast=seen)

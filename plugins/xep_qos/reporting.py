@@ -1,7 +1,7 @@
-"""Refusals and abuses, as events: in our log, and to whom it concerns by XEP-0337.
+"""Refusals and abuses, as events: in our log, and to a monitoring JID by XEP-0337.
 
-Source: the text, Security Considerations. An attacker must not turn our log into
-his amplifier, so a source gets one event in an interval; the rest is counted.
+Source: the proto-XEP, Security Considerations. An attacker must not use our log as an
+amplifier, so each source causes only one event in an interval; the rest is counted.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 class Reporter:
-    """Tells of what peers do that they should not."""
+    """Reports forbidden actions of peers."""
 
     def __init__(
         self,
@@ -33,11 +33,11 @@ class Reporter:
         interval_s: float,
         now: Callable[[], float],
     ) -> None:
-        """Prepare to tell.
+        """Prepare to report.
 
         Args:
             xmpp: the stream.
-            to: who gets the events; None: they are only logged.
+            to: the JID that gets the events; None: they are only logged.
             interval_s: at most one event per source in this time.
             now: the clock.
         """
@@ -51,7 +51,7 @@ class Reporter:
             xmpp.register_plugin("xep_0337")
 
     def report(self, source: str, report: Report, *, online: bool) -> None:
-        """Log it, unless there was one of this source lately. Never raises."""
+        """Log the report, unless this source had one lately. Never raises."""
         left_out = self._admitted.admit(bare(source), self._now())
         if left_out is None:
             return

@@ -24,7 +24,7 @@ __all__ = ["Settings", "TrustCallback"]
 #: Gets the full JID of a sender and decides; may be a coroutine function.
 TrustCallback: TypeAlias = Callable[[str], bool | Awaitable[bool]]
 
-#: Lengths of time, each more than 0.
+#: Durations, each more than 0.
 _SECONDS = (
     "retry_first_s",
     "retry_max_s",
@@ -34,7 +34,7 @@ _SECONDS = (
     "outcome_ttl_s",
 )
 
-#: The whole numbers, and the least of each.
+#: The whole numbers, and the smallest permitted value of each.
 _LEAST: dict[str, int] = {
     "quota_messages": 0,
     "quota_bytes": 0,
@@ -58,49 +58,49 @@ _INBOX, _OUTBOX = InboxLimits(), OutboxLimits()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """The options, by the names that `register_plugin` takes them.
+    """The options, by the names that `register_plugin` accepts.
 
     Attributes:
-        store: `memory:`, `files:DIR`, `sqlite:PATH`, or a Store that is not
-            open.
-        receives: take messages. Without, the endpoint only sends: it advertises nothing,
-            refuses each request with service-unavailable, so that its sender tries again,
-            and leaves what others have sent in the store as it is.
-        retry_first_s: the first delay between two attempts, and the least.
-        retry_max_s: the cap of these delays.
-        deadline_s: after how long a message that has not been delivered ends;
+        store: `memory:`, `files:DIR`, `sqlite:PATH`, or a Store that is not open.
+        receives: whether to receive messages. If not, the endpoint only sends: it
+            advertises nothing, refuses each request with service-unavailable, so that
+            its sender tries again, and leaves received messages in the store as they
+            are.
+        retry_first_s: the first delay between two attempts, and the shortest.
+        retry_max_s: the longest delay.
+        deadline_s: the time after which a message that has not been delivered ends;
             None: never. Each message can have its own.
-        ordered: release the messages to one account in the order of sending.
+        ordered: whether to release the messages to one account in the order of sending.
         namespaces: those of QoS to use, the preferred first.
-        trust: who may have messages held: `roster`, `all`, `nobody`, JIDs
+        trust: the senders whose messages are held: `roster`, `all`, `nobody`, JIDs
             (`a@b,c@d/e` or a collection; a domain needs a dot, or is `localhost`), or a
             function of the full JID. The own account is trusted in any case.
-        trust_acknowledged: the same for level acknowledged. The text has no
-            rule there.
-        quota_messages: messages held of one account.
-        quota_bytes: bytes of payload held of one account.
-        quota_total_messages: messages held of all.
-        quota_total_bytes: bytes of payload held of all.
-        quota_domain_messages: messages held of all accounts of one domain that is not
-            our own; never less than quota_messages.
+        trust_acknowledged: the same for level acknowledged. The proto-XEP has no rule
+            there.
+        quota_messages: the most messages held of one account.
+        quota_bytes: the most bytes of payload held of one account.
+        quota_total_messages: the most messages held of all accounts.
+        quota_total_bytes: the most bytes of payload held of all accounts.
+        quota_domain_messages: the most messages held of all accounts of one domain that
+            is not our own; never less than quota_messages.
         quota_domain_bytes: likewise, bytes of payload; never less than quota_bytes.
         hold_ttl_s: how long a message is held for its sender to release it.
-        tombstones_max: ended messages remembered.
+        tombstones_max: the most ended messages that are remembered.
         tombstone_ttl_s: how long they are remembered.
-        write_acknowledged: write a message at level acknowledged before it is
-            answered; without, a crash may lose what was acknowledged.
-        window_max: messages under way to one account, at most.
-        outbox_messages_max: messages outstanding, at most.
-        outbox_bytes_max: bytes of payload outstanding, at most.
-        outcomes_max: of how many messages, of those accepted last, it is kept how they
-            have ended, for `XEP_QOS.outcome`; 0: of none.
-        outcome_ttl_s: how long that is kept.
-        stanza_bytes_max: the server's limit; beyond it a message is refused.
-        batch_max: requests in one stanza to a peer that takes them together, at most;
-            1: batches are neither sent nor taken.
+        write_acknowledged: whether to write a message at level acknowledged before it
+            is answered. If not, a crash may lose acknowledged messages.
+        window_max: the most messages in flight to one account.
+        outbox_messages_max: the most outstanding messages.
+        outbox_bytes_max: the most bytes of outstanding payload.
+        outcomes_max: the number of messages, of those accepted last, whose outcomes are
+            kept for `XEP_QOS.outcome`; 0: none.
+        outcome_ttl_s: how long outcomes are kept.
+        stanza_bytes_max: the server's limit; a larger message is refused.
+        batch_max: the most requests in one stanza to a peer that accepts batches; 1:
+            batches are neither sent nor accepted.
         event_log_to: a JID that gets each refusal and abuse by XEP-0337.
         event_interval_s: at most one such event per source in this time.
-        journal: a folder for the journal (`qos.journal`); None: there is none.
+        journal: a folder for the journal (`qos.journal`); None: no journal.
     """
 
     store: str | Store = "memory:"
@@ -127,7 +127,7 @@ class Settings:
     outbox_bytes_max: int = _OUTBOX.bytes
     outcomes_max: int = _OUTBOX.outcomes
     outcome_ttl_s: float = _OUTBOX.outcome_ttl_s
-    #: Prosody's default for clients, the strictest that is common.
+    #: Prosody's default for clients, the strictest of the common servers.
     stanza_bytes_max: int = 256 * 1024
     batch_max: int = 32
     event_log_to: str | None = None
@@ -136,11 +136,10 @@ class Settings:
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Settings:
-        """Check what was given to register_plugin.
+        """Check the options given to register_plugin.
 
         Raises:
-            ValueError: an option is unknown or has a value that it cannot have;
-                the message names it.
+            ValueError: an option is unknown or has a wrong value; the message names it.
         """
         known = {field.name for field in fields(cls)}
         for name in config:
@@ -151,7 +150,7 @@ class Settings:
         return cls(**config)
 
     def __post_init__(self) -> None:
-        """Raise ValueError for a value that is not allowed; the message names it."""
+        """Raise ValueError for a value that is not permitted; the message names it."""
         for name in _SECONDS:
             arguments.seconds(name, getattr(self, name))
         for name, least in _LEAST.items():
@@ -193,7 +192,7 @@ class Settings:
 
     @property
     def outbox_limits(self) -> OutboxLimits:
-        """How much may be outstanding."""
+        """The limits for outstanding messages."""
         return OutboxLimits(
             messages=self.outbox_messages_max,
             bytes=self.outbox_bytes_max,
@@ -204,7 +203,7 @@ class Settings:
 
     @property
     def inbox_limits(self) -> InboxLimits:
-        """How much may be held."""
+        """The limits for held messages."""
         return InboxLimits(
             quotas=Quotas(
                 messages=self.quota_messages,
@@ -224,12 +223,12 @@ class Settings:
 def policy_of(
     trust: str | Collection[str] | TrustCallback,
 ) -> TrustPolicy | TrustCallback:
-    """The rule that users write, or their function."""
+    """The rule that a user has written, or the user's function."""
     return trust if callable(trust) else TrustPolicy.parse(trust)
 
 
 def store_of(store: str | Store) -> Store:
-    """The store that users name, not open yet."""
+    """The store that a user has named, not open yet."""
     return store_from_url(store) if isinstance(store, str) else store
 
 

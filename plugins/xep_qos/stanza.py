@@ -1,8 +1,8 @@
-"""The XML of requests and answers, both ways, as pure functions.
+"""The XML of requests and answers, read and written, as pure functions.
 
-Source: the proto-XEP Quality of Service, Use Cases and XML Schema; the marks
-are our own. Elements are matched by local name where the text's examples and
-its schema differ.
+Source: the proto-XEP Quality of Service, Use Cases and XML Schema; the marks are our
+own. Elements are matched by local name where the proto-XEP's examples and its schema
+differ.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 
-#: More than an iq of ours adds to its payload and the two JIDs.
+#: An iq of ours adds less than this to its payload and the two JIDs.
 OVERHEAD_BYTES = 512
 
 _STANZAS = "urn:ietf:params:xml:ns:xmpp-stanzas"
@@ -50,7 +50,7 @@ _REQUEST_TAGS = frozenset(
     f"{{{namespace}}}{name}" for namespace in NAMESPACES for name in _REQUESTS
 )
 
-#: Those of an iq count, and not those of the message in it.
+#: The addresses of an iq count, not those of the message in it.
 _ADDRESSES = frozenset({"to", "from"})
 
 _TEXT = "a string that XML can carry"
@@ -58,11 +58,11 @@ _TEXT = "a string that XML can carry"
 _Kind = Literal["acknowledged", "assured", "deliver"]
 
 
-# -- what comes in ---------------------------------------------------------
+# -- reading ---------------------------------------------------------------
 
 
 def request_element(iq: ET.Element) -> ET.Element | None:
-    """The request of ours in an iq of type set, or None."""
+    """The QoS request in an iq of type set, or None."""
     for child in iq:
         if child.tag in _REQUEST_TAGS:
             return child
@@ -74,7 +74,7 @@ def parse_request(iq: ET.Element, element: ET.Element) -> Request:
 
     Args:
         iq: of type set, with from, to and id.
-        element: what request_element gave.
+        element: the result of request_element.
 
     Raises:
         RemoteProtocolError: it is malformed: bad-request/modify.
@@ -124,7 +124,7 @@ def _message_in(element: ET.Element) -> ET.Element:
 
 
 def bad_request(problem: str) -> RemoteProtocolError:
-    """What a peer has asked for is malformed."""
+    """The error for a malformed request of a peer."""
     return RemoteProtocolError(problem, condition="bad-request", type="modify")
 
 
@@ -133,10 +133,10 @@ def _local(element: ET.Element) -> str:
 
 
 def embedded(message: ET.Element) -> str:
-    """A message as it is kept and embedded: jabber:client, without to and from.
+    """A message as it is stored and embedded: jabber:client, without to and from.
 
-    Whatever namespace the message itself is in (a component stream has its own,
-    and some peers let it inherit that of the request) means jabber:client.
+    Its own namespace, whichever it is, means jabber:client. (A component stream has its
+    own namespace, and some peers let the message inherit that of the request.)
 
     Raises:
         LocalProtocolError: XML cannot carry it.
@@ -172,7 +172,7 @@ def parse_reply(iq: ET.Element) -> Reply:
     if iq.get("type") == "error" and error is None:
         error = "undefined-condition"
     if len(hold or "") > ID_CHARS_MAX:
-        # We would have to repeat it: this answers nothing.
+        # We would have to repeat them: not a valid answer.
         received = hold = None
     return Reply(
         iq_id=iq.get("id", ""),
@@ -190,7 +190,7 @@ def parse_reply(iq: ET.Element) -> Reply:
 
 
 def error_text(error: ET.Element) -> str | None:
-    """What a stanza error says for people, as one line, or None."""
+    """The human-readable text of a stanza error, as one line, or None."""
     return one_line(error.findtext(f"{{{_STANZAS}}}text", "")) or None
 
 
@@ -203,7 +203,7 @@ def condition_of(error: ET.Element) -> str:
     return "undefined-condition"
 
 
-# -- what goes out ---------------------------------------------------------
+# -- writing ---------------------------------------------------------------
 
 
 def message_with_body(body: str) -> str:
@@ -220,7 +220,7 @@ def message_with_body(body: str) -> str:
 
 
 def payload_from_text(xml: str) -> str:
-    """The payload of a message given as XML: a message, or what goes into one.
+    """The payload of a message given as XML: a message, or the content of one.
 
     Raises:
         InvalidArgument: it is not well-formed.
@@ -242,10 +242,10 @@ def payload_from_text(xml: str) -> str:
 
 
 def check_msg_id(msg_id: str) -> None:
-    """Check an id that somebody has chosen for his message.
+    """Check an id that a user has chosen for a message.
 
     Raises:
-        InvalidArgument: no peer would take it, or XML cannot carry it.
+        InvalidArgument: no peer would accept it, or XML cannot carry it.
     """
     arguments.text("msg_id", msg_id)
     if not 0 < len(msg_id) <= ID_CHARS_MAX:
@@ -263,7 +263,7 @@ def render_request(transmit: Transmit, *, store_id: str, sender: str = "") -> st
     Args:
         transmit: the step.
         store_id: the mark of our store.
-        sender: a from, where the stream wants one (a component's).
+        sender: the from, if the stream needs one (as a component's does).
     """
     record, route = transmit.record, transmit.route
     mark = f"{_MARKS}sender={attribute(store_id)}"
@@ -306,7 +306,7 @@ def render_answer(request: Request, answer: Answer, *, sender: str = "") -> str:
 
 
 def render_error(iq: ET.Element, error: RemoteProtocolError, *, sender: str) -> str:
-    """The answer to a request that could not be read. Echoes nothing of it."""
+    """The answer to a request that could not be read; repeats nothing of it."""
     content = _error(error.condition, error.type)
     return render_iq(
         "error", iq.get("id", ""), content, to=iq.get("from", ""), sender=sender

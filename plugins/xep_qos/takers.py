@@ -1,7 +1,8 @@
-"""Watches whether anybody takes a message that is handed to slixmpp's handlers.
+"""Watches whether any handler takes a message that is given to slixmpp's handlers.
 
-slixmpp does not say. It has handlers of its own that match messages and only raise events,
-of which an application may have registered for one, or for none.
+slixmpp does not report it. slixmpp has handlers of its own that match messages but only
+raise events, and an application may have a handler for some of these events, or for
+none.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ _NOT_THE_APPLICATION = (
     *("xep_0254.", "xep_0337."),
 )
 
-#: Plugins of slixmpp whose handlers give what comes to streams, requests and devices of the
-#: application, without an event: XEP-0047, XEP-0323 and XEP-0325.
+#: Plugins of slixmpp whose handlers pass messages directly to streams, requests and
+#: devices of the application, without an event: XEP-0047, XEP-0323 and XEP-0325.
 _FOR_THE_APPLICATION = tuple(
     f"slixmpp.plugins.xep_{number}." for number in ("0047", "0323", "0325")
 )
@@ -39,8 +40,8 @@ class HandOver:
     """The observations on one message while it is handed over.
 
     Attributes:
-        reached: it has passed all filters, and handlers are looked for.
-        matched: one of the application's handlers is for it.
+        reached: whether it has passed all filters, and its handlers are looked for.
+        matched: whether one of the application's handlers matches it.
     """
 
     def __init__(self) -> None:
@@ -48,7 +49,7 @@ class HandOver:
 
     @property
     def taken(self) -> bool:
-        """Whether somebody has taken it: a handler, or a filter that took it out."""
+        """Whether the message has been taken: by a handler, or by a filter."""
         return self.matched or not self.reached
 
 
@@ -56,7 +57,7 @@ class Takers:
     """The handlers of a stream that take messages."""
 
     def __init__(self, xmpp: BaseXMPP) -> None:
-        """Begin to look at what reaches the handlers."""
+        """Begin to look at the stanzas that reach the handlers."""
         self._xmpp = xmpp
         self._hand_over: HandOver | None = None
         self._all: list[BaseHandler] = []
@@ -70,7 +71,7 @@ class Takers:
 
     @contextmanager
     def watching(self) -> Iterator[HandOver]:
-        """Watch what becomes of the message that is handed over in this context."""
+        """Watch the message that is handed over in this context."""
         outer, hand_over = self._hand_over, HandOver()
         xmpp: Any = self._xmpp
         before, event = vars(xmpp).get("event"), xmpp.event
@@ -90,7 +91,7 @@ class Takers:
                 xmpp.event = before
 
     def look(self, stanza: StanzaBase) -> None:
-        """Look whether the application has a handler for what has passed all filters."""
+        """Look for an application's handler for a stanza that has passed filters."""
         if self._hand_over is None:
             return
         self._hand_over.reached = True
@@ -98,7 +99,7 @@ class Takers:
         if handlers != self._all:
             self._all = list(handlers)
             self._applications = [each for each in handlers if _takes(each)]
-        # All of them are asked: if one cannot say, slixmpp runs none.
+        # All of them are asked: if one match raises, slixmpp runs no handler.
         matching = [each for each in self._applications if each.match(stanza)]
         self._hand_over.matched = self._hand_over.matched or bool(matching)
 
@@ -108,7 +109,7 @@ class Takers:
 
 
 class _Probe(BaseHandler):
-    """A handler that is asked about every stanza, and is for none."""
+    """A handler that is asked about every stanza, and matches none."""
 
     def __init__(self, takers: Takers) -> None:
         super().__init__("xep_qos takers", MatcherBase(None))
@@ -120,7 +121,7 @@ class _Probe(BaseHandler):
 
 
 def _takes(handler: BaseHandler) -> bool:
-    """Whether a handler is the application's, or one by which somebody waits."""
+    """Whether a handler is the application's, or one that some task waits for."""
     if isinstance(handler, _Probe):
         return False
     pointer = getattr(handler, "_pointer", None)
