@@ -1,8 +1,8 @@
-"""Several requests in one iq: which go together, and when; and their answers.
+"""Batches: which requests share an iq, when it is sent, and how it is answered.
 
-Only the carriage. What is asked, what it is answered, and what either means for a
-message does not matter here; nor is XML known: an element and an answer are texts, ready
-to be sent. The rules for the peer are in `plugins/xep_qos/BATCH.md`.
+This is about the transport only. The meaning of requests and answers does not matter
+here, nor is any XML known: an element and an answer are texts, ready to be sent. The
+rules for the peer are in `plugins/xep_qos/BATCH.md`.
 """
 
 from __future__ import annotations
@@ -31,29 +31,29 @@ __all__ = [
 #: The feature, and the namespace of its elements.
 BATCH_NAMESPACE = "xmpp-qos:batch:0"
 
-#: Requests in one batch, at most; a batch of more is refused. What a stanza costs
-#: beside its content is shared by then, and a longer one only holds up the stream.
+#: The most requests in one batch; a larger batch is refused. At this size the fixed
+#: cost of a stanza is well shared, and a longer one would only block the stream.
 ELEMENTS_MAX = 256
 
-#: Bytes of a batch and of an answer to one, likewise: a quarter of what the
-#: strictest common server takes (256 KiB).
+#: The most bytes of a batch, and of the answer to one: a quarter of what the strictest
+#: common server accepts (256 KiB).
 BYTES_MAX = 64 * 1024
 
-#: Stanzas to one peer that may be unanswered while more gathers: while the peer
-#: works on one, the next is on its way.
+#: The number of unanswered stanzas to one peer while more requests gather: the next
+#: stanza is in flight while the peer works on one.
 _UNDER_WAY_MAX = 2
 
-#: How long an unanswered stanza keeps others waiting. A peer that needs longer is
-#: not limited by the number of stanzas, so there is nothing to be gained.
+#: Seconds for which an unanswered stanza keeps others waiting. A peer that needs longer
+#: is not limited by the number of stanzas, so waiting would gain nothing.
 PATIENCE_S = 0.25
 
-#: How long an answer waits for the others of its batch. The slowest common disk
-#: has written by then; an application that takes its time has not, and must not
-#: hold up the others.
+#: Seconds for which an answer waits for the others of its batch. The slowest common
+#: disk has written by then. A slow application has not answered by then, and must not
+#: delay the others.
 ANSWER_WITHIN_S = 0.1
 
-#: Stanzas to one peer whose answer is still recognised. Nothing is lost with the
-#: rest: what is not answered is asked again.
+#: The number of stanzas to one peer whose answer is still recognised. Nothing is lost
+#: with older ones: unanswered requests are repeated.
 _UNANSWERED_MAX = 64
 
 
@@ -79,28 +79,28 @@ class Element:
 
 @dataclass(frozen=True, slots=True)
 class _Sent:
-    """A stanza under way: the ids of the requests in it, and since when."""
+    """A stanza in flight: the ids of its requests, and the time it was sent."""
 
     ids: tuple[str, ...]
     at: float
 
 
 class BatchQueue:
-    """The requests to one peer, cut into loads: each load is one stanza.
+    """The requests to one peer, divided into loads: each load is one stanza.
 
-    What has gathered goes when the peer has less than two of our stanzas to answer,
-    or when it is as much as a stanza takes. So on an idle link nothing waits, and on a
-    busy one the answers are the clock.
+    Gathered requests are sent when the peer has less than two of our stanzas to answer,
+    or when they fill a stanza. So nothing waits on an idle link, and on a busy link the
+    answers set the pace.
     """
 
     def __init__(
         self, *, count_max: int, bytes_max: int = BYTES_MAX, patience_s: float
     ) -> None:
-        """Nothing has gathered.
+        """Begin empty.
 
         Args:
-            count_max: requests in a load.
-            bytes_max: bytes in a load of more than one.
+            count_max: the most requests in a load.
+            bytes_max: the most bytes in a load of more than one request.
             patience_s: how long an unanswered stanza keeps others waiting.
         """
         self._count_max = count_max
@@ -113,7 +113,7 @@ class BatchQueue:
 
     @property
     def idle(self) -> bool:
-        """Whether nothing waits, to be sent or to be answered."""
+        """Whether no request waits to be sent or to be answered."""
         return not self._waiting and not self._sent
 
     def add(self, element: Element) -> None:
@@ -147,10 +147,11 @@ class BatchQueue:
         return -math.inf if last is None else last.at + self._patience_s
 
     def sent(self, iq_id: str, load: Iterable[Element], now: float) -> str | None:
-        """A load has been sent in the iq of this id.
+        """Note that a load was sent in the iq with this id.
 
         Returns:
-            The id of one whose answer is not recognised any more, if there is one.
+            The id of an older iq whose answer is not recognised any more, if there is
+            one.
         """
         ids = tuple(element.iq_id for element in load)
         self._sent[iq_id] = _Sent(ids, now)
@@ -161,20 +162,23 @@ class BatchQueue:
         return forgotten
 
     def answered(self, iq_id: str) -> tuple[str, ...]:
-        """The ids of the requests in an iq, which is under way no more."""
+        """The ids of the requests in an iq that was answered.
+
+        It is no longer in flight.
+        """
         sent = self._sent.pop(iq_id, None)
         return () if sent is None else sent.ids
 
     def next_at(self) -> float:
-        """When what waits may go although nothing was answered; inf: nothing waits."""
+        """When waiting requests may be sent without an answer; inf: none wait."""
         return self._held_until() if self._waiting else math.inf
 
 
 def for_each(reply: Reply, ids: Iterable[str]) -> Iterator[Reply]:
-    """An error for a whole batch, as what it means for each request in it.
+    """The meaning of an error for a whole batch, for each request in it.
 
-    None of them ends by it. That the peer is away, or has no room, holds for each;
-    anything else may be about the batch, and each is asked again alone, in time.
+    No request ends by it. If the peer is absent or has no room, that is true for each.
+    Any other error may concern the batch, so each request is repeated alone, in time.
     """
     error = reply.error
     if error == "bad-request":
@@ -184,15 +188,15 @@ def for_each(reply: Reply, ids: Iterable[str]) -> Iterator[Reply]:
 
 
 class Answers:
-    """The answers to one batch, until they go out together.
+    """The answers to one batch, until they are sent together.
 
-    An answer that comes too late for that, or would make the stanza too long, goes out
+    An answer that comes too late for that, or would make the stanza too long, is sent
     alone.
     """
 
     def __init__(self, count: int, *, bytes_max: int = BYTES_MAX) -> None:
-        """None yet, of so many."""
-        #: How many have not come yet.
+        """Begin without answers; this many are expected."""
+        #: How many answers have not come yet.
         self.missing = count
         self._bytes_max = bytes_max
         self._bytes = 0
@@ -201,7 +205,7 @@ class Answers:
         self._gone = False
 
     def add(self, answer: str) -> bool:
-        """Whether this one goes with the others; if not, it is to be sent alone."""
+        """Add an answer; False: it must be sent alone."""
         self.missing -= 1
         size = len(answer) if answer.isascii() else len(answer.encode())
         if self._gone or self._bytes + size > self._bytes_max:
@@ -211,11 +215,11 @@ class Answers:
         return True
 
     def waited(self) -> None:
-        """What there is goes out now, or else the first that comes."""
+        """Send the present answers now, or else the first that comes."""
         self._waited = True
 
     def take(self) -> tuple[str, ...]:
-        """The answers, once, if they are to go out now; else nothing."""
+        """The answers, once, if they are to be sent now; else none."""
         ready = self._waited or not self.missing
         if self._gone or not ready or not self._answers:
             return ()

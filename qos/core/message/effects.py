@@ -1,8 +1,8 @@
 """The effects that a machine may ask for.
 
-A step returns its effects in order, and the engine performs them in that
-order: a Save is on disk before the next effect begins. That order *is* the
-crash argument of each machine.
+A step returns its effects in order, and the engine performs them in that order: a Save
+is on disk before the next effect begins. That order *is* the crash argument of each
+machine.
 """
 
 from __future__ import annotations
@@ -33,28 +33,28 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Save:
-    """Write the record; go on when it is on disk."""
+    """Write the record; continue when it is on disk."""
 
     record: Outgoing | Incoming
 
 
 @dataclass(frozen=True, slots=True)
 class Forget:
-    """Remove the record; go on when that is on disk."""
+    """Remove the record; continue when that is on disk."""
 
     record: Outgoing | Incoming
 
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """Keep how a message ended instead of its record; go on when that is on disk."""
+    """Replace the record of a message by its end; continue when that is on disk."""
 
     ended: Ended
 
 
 @dataclass(frozen=True, slots=True)
 class Transmit:
-    """Send the iq of this step. Nobody answers for its arrival."""
+    """Send the iq of this step. Its arrival is not certain."""
 
     step: Literal["offer", "deliver"]
     record: Outgoing
@@ -63,7 +63,7 @@ class Transmit:
 
 @dataclass(frozen=True, slots=True)
 class Settle:
-    """Tell the sending application how the message ended."""
+    """Report the outcome to the sending application."""
 
     record: Outgoing
 
@@ -72,7 +72,7 @@ class Settle:
 class Deliver:
     """Hand the message to the receiving application.
 
-    Where it has a consumer for it, come back with CONSUME when its turn has come.
+    If a consumer takes the message, come back with CONSUME when its turn has come.
     """
 
     record: Incoming
@@ -87,12 +87,12 @@ class Consume:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Answer the request at hand.
+    """Answer the present request.
 
     Attributes:
-        kind: `received` (with the hold), the empty `result` (with the hold
-            where there is one), `error`, or `rejected`: an error that is the
-            application's final word about the message of this hold.
+        kind: `received` (with the hold), the empty `result` (with the hold if there is
+            one), `error`, or `rejected`: an error that is the application's final
+            decision about the message with this hold.
         hold: the token to put into it, or ''.
         condition: of an error.
         error_type: of an error.
@@ -110,7 +110,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Defer:
-    """Keep the request at hand until the record has changed."""
+    """Keep the present request until the record has changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,16 +122,16 @@ class Reserve:
 
 @dataclass(frozen=True, slots=True)
 class Refund:
-    """Stop counting it."""
+    """Stop counting the message."""
 
     record: Incoming
 
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """Come back at this moment, to hand the message over again.
+    """Come back at this time, to hand the message over again.
 
-    With CONSUME to its consumer; with RESTART what nobody has taken.
+    With CONSUME for a consumer; with RESTART for a message that was not taken.
     """
 
     at: float
@@ -139,11 +139,11 @@ class Retry:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Log a refusal or an abuse (the text, Security Considerations).
+    """Log a refusal or an abuse (proto-XEP, Security Considerations).
 
     Attributes:
-        condition: what it was refused with, or '' where it was not refused.
-        text: for people; holds nothing of the payload.
+        condition: of the refusal, or '' if it was not refused.
+        text: for people; contains nothing of the payload.
     """
 
     condition: str

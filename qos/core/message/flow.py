@@ -14,53 +14,52 @@ from qos.core.message.model import Level, Outgoing, OutgoingState
 
 __all__ = ["WINDOW_FIRST", "Flow"]
 
-#: A limit of five held messages is common among receivers that are not ours.
+#: A limit of five held messages is common among foreign receivers.
 WINDOW_FIRST = 5
 
 _UNHELD = frozenset({OutgoingState.QUEUED, OutgoingState.OFFERED})
 
 
 class Flow:
-    """The messages under way to one account.
+    """The messages in flight to one account.
 
-    A message is under way from its first attempt until it has ended.
+    A message is in flight from its first attempt until it has ended.
     """
 
     def __init__(self, window_max: int) -> None:
         self._max = float(window_max)
         self._window = min(float(WINDOW_FIRST), self._max)
         self._doubling = True
-        # After a refusal the other messages of the same window are likely to be
-        # refused as well: they do not halve it again.
+        # After a refusal the other messages of the same window will probably be refused
+        # as well: they must not halve it again.
         self._settling = 0
         self._in_flight: set[str] = set()
         self._ordered: list[int] = []
-        # Those of them that the peer does not hold yet.
+        # The ordered messages in flight that the peer does not hold yet.
         self._unheld: set[int] = set()
 
     @property
     def window(self) -> int:
-        """How many messages may be under way."""
+        """How many messages may be in flight."""
         return int(self._window)
 
     @property
     def in_flight(self) -> int:
-        """How many messages are."""
+        """How many messages are in flight."""
         return len(self._in_flight)
 
     @property
     def room(self) -> int:
-        """How many more may be."""
+        """How many more may be in flight."""
         return max(0, self.window - len(self._in_flight))
 
     def admits(self, record: Outgoing) -> bool:
         """Whether a queued message may be offered now.
 
-        Messages of one flow are to be asked about by seq. An ordered one at
-        level acknowledged is handed over by its very first step, so it waits
-        for all before it to end. One at level assured waits until the peer
-        holds all before it: were it held first, it could take the room that
-        they need, and wait for them for ever.
+        Ask about the messages of one flow in order of seq. An ordered message at level
+        acknowledged is handed over by its very first step, so it waits for the end of
+        all before it. One at level assured waits until the peer holds all before it. If
+        it were held first, it could take their room, and then wait for them for ever.
         """
         if self.room == 0:
             return False
@@ -70,14 +69,14 @@ class Flow:
         return not before
 
     def begin(self, record: Outgoing) -> None:
-        """Count a message as under way."""
+        """Count a message as in flight."""
         self._in_flight.add(record.msg_id)
         if record.ordered:
             bisect.insort(self._ordered, record.seq)
             self.update(record)
 
     def update(self, record: Outgoing) -> None:
-        """A message under way has come into another state."""
+        """Note the new state of a message in flight."""
         if record.ordered and record.state in _UNHELD:
             self._unheld.add(record.seq)
         else:

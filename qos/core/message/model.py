@@ -1,7 +1,7 @@
 """A message as the sender keeps it, and as the receiver keeps it.
 
-Values only. Times are seconds since the epoch (UTC); JIDs are strings as they
-stand on the wire; sizes are bytes of UTF-8. `qos.limits` names every limit.
+Values only. Times are seconds since the epoch (UTC); JIDs are strings as on the wire;
+sizes are bytes of UTF-8. `qos.limits` lists every limit.
 """
 
 from __future__ import annotations
@@ -29,15 +29,16 @@ __all__ = [
     "only",
 ]
 
-#: The text's namespace first, then its two published successors.
+#: The proto-XEP's namespace first, then its two published successors.
 NAMESPACES = ("urn:xmpp:qos", "urn:ieee:iot:qos:1.0", "urn:nf:iot:qos:1.0")
 
-#: The marks by which two ends of ours close the gaps of the text.
+#: The namespace of our marks, which close gaps of the proto-XEP between two of our
+#: endpoints.
 MARKS_NAMESPACE = "xmpp-qos:store:0"
 
 
 class Level(enum.Enum):
-    """The three levels of the text, by its own words."""
+    """The three levels of the proto-XEP, in its own words."""
 
     UNACKNOWLEDGED = "unacknowledged"
     ACKNOWLEDGED = "acknowledged"
@@ -49,8 +50,8 @@ class OutgoingState(enum.Enum):
 
     QUEUED = "queued"
     OFFERED = "offered"
-    #: The peer holds it, and its turn to be released has not come. Not stored:
-    #: nobody relies on it, and after a restart it is offered again.
+    #: The peer holds the message, and its turn to be released has not come. Not stored:
+    #: no peer relies on it, and after a restart the message is offered again.
     RECEIVED = "received"
     RELEASING = "releasing"
     DELIVERED = "delivered"
@@ -81,18 +82,18 @@ class IncomingState(enum.Enum):
     ABSENT = "absent"
     HELD = "held"
     RELEASING = "releasing"
-    #: A consumer failed on it too often: it waits for an operator.
+    #: A consumer failed on the message too often: it waits for an operator.
     PARKED = "parked"
     DONE = "done"
     EXPIRED = "expired"
-    #: An operator has dropped it, when it was held or parked.
+    #: An operator has dropped the message when it was held or parked.
     DROPPED = "dropped"
-    #: The application has got it and rejected it for good.
+    #: The application got the message and rejected it for good.
     REJECTED = "rejected"
 
     @property
     def ended(self) -> bool:
-        """Whether it is the memory of a message alone."""
+        """Whether this is only a tombstone."""
         return self in _REMEMBERED
 
 
@@ -108,11 +109,11 @@ _REMEMBERED = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """Why the receiving application has rejected a message.
+    """The reason why the receiving application has rejected a message.
 
     Attributes:
-        condition: RFC 6120 §8.3.3.
-        type: RFC 6120 §8.3.2.
+        condition: the stanza error condition (RFC 6120 §8.3.3).
+        type: the error type (RFC 6120 §8.3.2).
         text: for people, one line; or ''.
         redelivered: the message may have been handed over before, and accepted then.
     """
@@ -123,16 +124,16 @@ class Rejection:
     redelivered: bool = False
 
     def to_text(self) -> str:
-        """As it is stored."""
+        """The stored form."""
         values = [self.condition, self.type, self.text, self.redelivered]
         return json.dumps(values, ensure_ascii=False)
 
     @classmethod
     def from_text(cls, text: str) -> Self:
-        """What to_text has made.
+        """The rejection from its stored form.
 
         Raises:
-            TypeError, ValueError: it was made by something else.
+            TypeError, ValueError: the text is no such form.
         """
         condition, type_, said, redelivered = json.loads(text)
         return cls(str(condition), type_, str(said), bool(redelivered))
@@ -146,7 +147,7 @@ class Route:
         jid: the JID that gets the iq.
         namespace: one of NAMESPACES.
         marked: the JID has shown that it knows MARKS_NAMESPACE.
-        absent: its presence proves that the JID has no session now.
+        absent: presence proves that the JID has no session now.
     """
 
     jid: str
@@ -159,36 +160,35 @@ class Route:
 class Outgoing:
     """A message at its sender.
 
-    The first group never changes; the second is stored at each step; the third
-    lives in memory and starts afresh after a restart.
+    The first group of fields never changes. The second is stored at each step. The
+    third is only in memory, and has its defaults after a restart.
     """
 
     msg_id: str
     #: Order of acceptance; grows by one for each message of a store.
     seq: int
-    #: As the application gave it: a full JID, or a bare one to follow.
+    #: The JID from the application: a full JID, or a bare one, which is then followed.
     to: str
     level: Level
-    #: `<message xmlns='jabber:client'>…</message>` without to and from. Not shown: a
-    #: repr lands in logs.
+    #: `<message xmlns='jabber:client'>…</message>` without to and from. Left out of the
+    #: repr, which may be logged.
     payload: str = field(repr=False)
     #: Bytes of payload in UTF-8.
     size: int
     created_at: float
-    #: The deadline as a moment; None: never.
+    #: The deadline as a time; None: never.
     expires_at: float | None = None
     ordered: bool = False
-    #: The own JID to send from ('': the one that is bound).
+    #: Our JID to send from ('': the bound one).
     sender: str = ""
 
     state: OutgoingState = OutgoingState.QUEUED
-    #: The iq id of the first step, and of the second.
+    #: The iq ids of the first and of the second step.
     offer_id: str
     deliver_id: str
     #: Fixed once the peer has answered by QoS; until then each attempt may choose.
     namespace: str | None = None
-    #: The full JID that gave `received`, the token it gave, and the own full
-    #: JID that got it.
+    #: The full JID that sent `received`, the token in it, and our full JID that got it.
     peer: str | None = None
     hold: str | None = None
     own: str | None = None
@@ -197,26 +197,26 @@ class Outgoing:
     #: How many `deliver` may have been sent with this hold.
     delivers: int = 0
 
-    #: Everyone that the present iq id was addressed to, and the namespace used
-    #: last.
+    #: All JIDs that the present iq id was sent to, and the namespace used last.
     addressed: frozenset[str] = frozenset()
     asked_in: str = NAMESPACES[0]
     #: Resources that have said, in the second step, that they do not hold it.
     not_mine: frozenset[str] = frozenset()
     #: The latest attempt has no answer yet.
     unanswered: bool = False
-    #: The latest attempt went to a JID that had no session, and none has begun since.
+    #: The latest attempt went to a JID without a session, and none has begun since.
     absent: bool = False
-    #: An attempt may have arrived, whatever was answered. Counts at level acknowledged.
+    #: An attempt may have arrived, whatever the answer was. Counts at level
+    #: acknowledged.
     doubted: bool = False
     #: Attempts since the last step forward, for the backoff.
     tries: int = 0
-    #: When to try again.
+    #: The time of the next attempt.
     due_at: float = 0.0
     #: The latest stanza error, and the JID that sent it.
     condition: str | None = None
     condition_by: str | None = None
-    #: What this error says for people, one line.
+    #: The text of this error for people, one line.
     condition_text: str | None = None
 
     @property
@@ -227,11 +227,11 @@ class Outgoing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """The memory of a message that has ended at its sender: see Outgoing.
+    """The remembered end of a message at its sender: see Outgoing.
 
     Attributes:
-        state: how it ended.
-        ended_at: when.
+        state: its outcome.
+        ended_at: the time of its end.
     """
 
     seq: int
@@ -249,7 +249,7 @@ class Ended:
 
     @classmethod
     def of(cls, record: Outgoing, now: float) -> Self:
-        """How this message has ended now."""
+        """The end of this message now."""
         return cls(
             seq=record.seq,
             msg_id=record.msg_id,
@@ -268,24 +268,24 @@ class Ended:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Incoming:
-    """A message at its receiver, or the memory of one that has ended.
+    """A message at its receiver, or the tombstone of one that has ended.
 
     Attributes:
-        key: what makes it this message and no other (see `receiver.key_of`).
+        key: identifies the message (see `receiver.key_of`).
         msg_id: msgId of `assured`; the iq id of `acknowledged`.
         source: the full JID of the iq that brought it.
         to: the JID that this iq was addressed to.
         mark: the store id of a sender of ours, or ''.
         hold: our token for this one held message; '' at level acknowledged.
         payload: as for Outgoing; '' once it has ended.
-        size: bytes of payload in UTF-8, kept when the payload is gone.
+        size: bytes of payload in UTF-8, kept after the payload is gone.
         received_at: when it was first held.
         changed_at: when it came into this state.
-        handovers: to a consumer, begun since it was released: by its sender, or by an
-            operator after it was parked.
+        handovers: hand-overs to a consumer, begun since it was released: by its sender,
+            or by an operator after it was parked.
         rejection: of a message in state rejected, see Rejection.to_text; else ''.
         redelivered: it may have been handed over before. Not stored.
-        counted: it counts against the quotas. Not stored.
+        counted: it counts towards the quotas. Not stored.
     """
 
     key: str
@@ -307,32 +307,33 @@ class Incoming:
 
     @property
     def identity(self) -> str:
-        """What this message has whenever it is handed over, and no other one has.
+        """An identity: the same at each hand-over of this message, and no other has it.
 
-        A sender of ours never gives a msgId twice but to say the same again, also from
-        another resource, or when it has lost its store: its account and msgId. Any other
-        may count its ids from 1 in each resource and after each start (the text: the
-        full JID is the sender, and an id is free when its message has succeeded): what
-        is held under this key, this time. So at level acknowledged, which has no mark:
-        one that comes twice is two, as it may be, and none is lost.
+        A sender of ours uses a msgId again only to repeat the same message, perhaps
+        from another resource or after it has lost its store: account and msgId are the
+        identity. Other senders may count their ids from 1 in each resource and after
+        each start. In the proto-XEP the full JID is the sender, and an id is free when
+        its message has succeeded. So the identity includes the key and this hold. At
+        level acknowledged, which has no mark, the same: a message that comes twice is
+        two, as the level allows, and none is lost.
         """
         if self.mark:
             return f"{bare(self.source)}\0{self.msg_id}"
-        # No sender can write these signs, so none of theirs is like one of ours.
+        # No sender can write these characters, so no sender can imitate this form.
         return f"{self.key}\0{self.hold}"
 
     def is_from(self, jid: str | None) -> bool:
-        """Whether this JID, full or bare, has sent it; None stands for any."""
+        """Whether this JID, full or bare, sent the message; None: any sender."""
         return jid in {None, self.source, bare(self.source)}
 
 
 def only(records: Iterable[Incoming], msg_id: str, source: str | None) -> Incoming:
-    """The one of them with this id.
+    """The only message with this id.
 
     Args:
         records: to choose from.
         msg_id: its id.
-        source: the JID it came from, full or bare; None: whoever has sent it.
+        source: its sender, full or bare; None: any.
 
     Raises:
         UnknownMessage: there is none.

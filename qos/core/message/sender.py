@@ -270,23 +270,26 @@ def on_peer(record: Outgoing) -> SenderInput | None:
 
 
 def came(record: Outgoing) -> Outgoing:
-    """The record when its peer has become available: the peer may get what was sent."""
+    """The record when its peer has become available.
+
+    Earlier attempts may now arrive.
+    """
     return replace(record, absent=False) if record.absent else record
 
 
 def resumed(record: Outgoing, now: float) -> Outgoing:
-    """The record as it is after a restart: not due before there is a session.
+    """The record after a restart: no attempt is due before there is a session.
 
-    An offer that was stored may have been sent, and nobody knows the answer.
+    A stored offer may have been sent, and its answer is not known.
     """
     record = clamped(record, now)
     return replace(record, doubted=record.state is _S.OFFERED, due_at=math.inf)
 
 
 def clamped(record: Outgoing, now: float) -> Outgoing:
-    """The record with a deadline no further ahead than it was at acceptance.
+    """The record with a deadline no further ahead than at its acceptance.
 
-    The clock has been set back since, if the message was accepted in the future.
+    If it was accepted in the future, the clock has been set back since.
     """
     if record.expires_at is None or record.created_at <= now:
         return record
@@ -294,22 +297,22 @@ def clamped(record: Outgoing, now: float) -> Outgoing:
 
 
 def unsent(record: Outgoing) -> Outgoing:
-    """The record when it is certain that the attempt which was just made was not sent.
+    """The record when it is certain that the attempt just made was not sent.
 
-    What is written counts on: after a restart nobody knows of this.
+    The stored count stays: after a restart this is not known.
     """
     return replace(record, unanswered=False)
 
 
 def wake_at(record: Outgoing) -> float:
-    """When to come back: for the next attempt or for the deadline."""
+    """The time of the next attempt or of the deadline."""
     if record.expires_at is None:
         return record.due_at
     return min(record.due_at, record.expires_at)
 
 
 def overdue(record: Outgoing, now: float) -> bool:
-    """Whether its deadline has come: then it ends, and there is no attempt any more."""
+    """Whether its deadline has come: it ends, without a further attempt."""
     return record.expires_at is not None and record.expires_at <= now
 
 
@@ -384,10 +387,10 @@ def _may_have_arrived(record: Outgoing) -> bool:
 
 
 def _noted(record: Outgoing, reply: Reply) -> Outgoing:
-    """The record with the error, for the application to read in the end.
+    """The record with the error, which the application can read at the end.
 
     A refusal by the peer itself proves that this attempt was not handed over. So does
-    any error where no session of the peer could have got the attempt. Neither says
+    any error if no session of the peer could have received the attempt. Neither says
     anything about earlier attempts.
     """
     unsure = reply.error in _UNSURE and not record.absent
@@ -434,7 +437,7 @@ def _send(
         due_at=at.now + at.backoff.delay_s(tries, at.jitter),
     )
     transmit = Transmit("deliver" if releasing else "offer", record, route)
-    # A repeated offer tells the peer nothing that is not on disk already.
+    # A repeated offer tells the peer only what is already on disk.
     return record, (Save(record), transmit) if first or releasing else (transmit,)
 
 
@@ -470,7 +473,7 @@ def _release(
 def _offer_again(
     record: Outgoing, state: OutgoingState, at: At
 ) -> tuple[Outgoing, tuple[Effect, ...]]:
-    """From the start, under ids that no old answer can meet."""
+    """Start again, under ids that no old answer can match."""
     record = replace(
         record,
         state=state,
@@ -506,7 +509,7 @@ def _wake(
         return record, ()
     soon = at.now + at.jitter * at.backoff.first_s
     due_at = min(record.due_at, soon)
-    # In a new session presence begins anew, and proves nothing of the time before.
+    # In a new session presence begins again, and proves nothing about the time before.
     return replace(
         record, tries=0, not_mine=frozenset(), absent=False, due_at=due_at
     ), ()
@@ -515,14 +518,14 @@ def _wake(
 def _constrained(
     record: Outgoing, _state: OutgoingState, _at: At
 ) -> tuple[Outgoing, tuple[Effect, ...]]:
-    """An answer by QoS: from now on this namespace and no other."""
+    """Fix the namespace: this was an answer by QoS."""
     return replace(record, namespace=record.namespace or record.asked_in), ()
 
 
 def _not_mine(
     record: Outgoing, _state: OutgoingState, at: At
 ) -> tuple[Outgoing, tuple[Effect, ...]]:
-    """Others are asked first, until somebody new has come."""
+    """Ask other resources first, until a new one has come."""
     assert at.reply is not None
     return replace(record, not_mine=record.not_mine | {at.reply.source}), ()
 
@@ -530,7 +533,7 @@ def _not_mine(
 def _wait(
     record: Outgoing, _state: OutgoingState, _at: At
 ) -> tuple[Outgoing, tuple[Effect, ...]]:
-    """The delay that began with the attempt goes on."""
+    """Continue with the delay that began with the attempt."""
     return record, ()
 
 
