@@ -1,12 +1,38 @@
 """The page on operations: a backup of a store that is open, and what comes back of it."""
 
+import json
+import shlex
 import sqlite3
 from pathlib import Path
 
+import pytest
 from slixmpp.stanza import Message
 
+from new_machine import run_on_new_machine
 from qos.testing import friends, logged_in
 from xep_qos import XEP_QOS
+
+CONTAINERFILE = Path(__file__).parents[2] / "docs" / "code" / "Containerfile"
+
+#: As an engine does with the file: RUN, and then CMD as USER in WORKDIR. There is no
+#: server, which status 4 says.
+CONTAINER = """
+set -e
+python3 -m venv /opt/xmpp-qos  # in place of the image's Python
+. /opt/xmpp-qos/bin/activate
+cd /
+{RUN}
+mkdir /run/secrets
+printf 'jid = "lamp@localhost/1"\\npassword-file = "/run/secrets/password"\\n' \
+  > /run/secrets/lamp.toml
+echo secret > /run/secrets/password
+cd {WORKDIR}
+status=0
+HOME=/ setpriv --reuid {USER} --clear-groups \
+  {command} --connect-timeout 2 --host 127.0.0.1 || status=$?
+ls {VOLUME}
+echo ended with $status
+"""
 
 
 async def test_a_store_that_is_open_can_be_backed_up_by_sqlite(tmp_path: Path) -> None:
@@ -27,3 +53,16 @@ async def test_a_store_that_is_open_can_be_backed_up_by_sqlite(tmp_path: Path) -
             assert [each.msg_id for each in XEP_QOS.of(me).outstanding()] == [
                 sent.msg_id
             ]
+
+
+@pytest.mark.timeout(120)
+def test_the_container_file_makes_a_listener_with_its_store(tmp_path: Path) -> None:
+    """No image can be had here: its lines are run on what looks like a new machine."""
+    lines = [line.split(" ", 1) for line in CONTAINERFILE.read_text().splitlines()]
+    said = dict(lines)
+    assert said["COPY"] == ". /src"  # which is there
+    words = json.loads(said["ENTRYPOINT"]) + json.loads(said["CMD"])
+    script = CONTAINER.format(**said, command=shlex.join(words))
+    printed = run_on_new_machine(tmp_path, "bash", "-c", script, timeout_s=110)
+    assert "lamp.db" in printed
+    assert printed.endswith("ended with 4\n")
