@@ -18,20 +18,15 @@ from slixmpp.basexmpp import BaseXMPP
 
 import xep_0254  # noqa: F401 - makes the plugin known
 from qos import arguments
-from qos.core.backoff import Backoff
-from qos.engine.retry import Retry
 from qos.errors import (
     InvalidArgument,
-    LocalProtocolError,
-    RequestFailed,
-    RequestRefused,
 )
 from qos.jids import jid_of
 from qos.journal.writer import JournalWriter
 from qos.worker import recovery, signals
-from qos.worker.client_workers import ClientWorkers
 from qos.worker.job import Job, cancelled, unrecoverable
 from qos.worker.leases import Leases
+from qos.worker.subscription import Subscription
 from xep_0254.events import Event
 from xep_0254.queueing import XEP_0254
 
@@ -40,9 +35,6 @@ __all__ = ["Handler", "Worker"]
 log = logging.getLogger(__name__)
 
 Handler: TypeAlias = Callable[[Job], Awaitable[object]]
-
-#: The delay before a subscribe is tried again.
-_RETRY = Backoff(first_s=0.5, max_s=30.0)
 
 #: Seconds to wait for an answer while stopping, and for cancelled handlers to end.
 _STOP_S = 5.0
@@ -122,14 +114,7 @@ class Worker:
         self.node = node
         self._client = client
         self._parallel = parallel
-        self._options: dict[str, Any] = {
-            "queue_requests": parallel,
-            "batch": batch,
-            "durable_locks": durable_locks,
-            "events": events,
-        }
         self._durable = durable_locks
-        self._resubscribe_s = resubscribe_s
         self._grace_s = grace_s
         self._effects_db = effects_db
         if XEP_0254.name not in client.plugin:
@@ -145,12 +130,20 @@ class Worker:
             given_up=self._give_up,
             journal=journal,
         )
-        self._client_workers = ClientWorkers.of(self._plugin, self.service)
+        self._subscription = Subscription(
+            client,
+            self.service,
+            node,
+            options={
+                "queue_requests": parallel,
+                "batch": batch,
+                "durable_locks": durable_locks,
+                "events": events,
+            },
+            again_s=resubscribe_s,
+            before=self._recover,
+        )
         self._failure: BaseException | None = None
-        self._subscribed = asyncio.Event()
-        # As far as is known: the answer may never have come.
-        self._may_be_subscribed = False
-        self._renew = asyncio.Event()
         self._hurry = asyncio.Event()
         self._stop_early = False
         self._following: asyncio.Task[None] | None = None
@@ -178,12 +171,12 @@ class Worker:
     def _start(self) -> None:
         if self._following is not None:
             raise RuntimeError("a worker works once")
-        self._client_workers.join(self.node)
+        self._subscription.join()
         self._plugin.add_listener(self.service, self.node, self._on_event)
         for event, handler in self._session_events():
             self._client.add_event_handler(event, handler)
         loop = asyncio.get_running_loop()
-        self._following = loop.create_task(self._follow())
+        self._following = loop.create_task(self._subscription.keep())
         self._following.add_done_callback(self._follow_ended)
         if self._stop_early:
             self.stop()
@@ -234,7 +227,7 @@ class Worker:
                 sqlite3.Error: of `effects_db`; see recover.
         """
         assert self._following is not None, "the worker has not been started"
-        waiting = asyncio.ensure_future(self._subscribed.wait())
+        waiting = asyncio.ensure_future(self._subscription.made.wait())
         await asyncio.wait(
             (waiting, self._following), return_when=asyncio.FIRST_COMPLETED
         )
@@ -319,81 +312,24 @@ class Worker:
 
     def _session_started(self, _event: object) -> None:
         self._leases.session_began(durable=self._durable)
-        self._renew.set()
+        self._subscription.renew()
 
     def _session_resumed(self, _event: object) -> None:
-        self._renew.set()
+        self._subscription.renew()
 
     def _on_event(self, event: Event) -> None:
         self._leases.handle(event)
         if event.unsubscribed or event.deleted:
-            self._renew.set()
-
-    async def _follow(self) -> None:
-        """Stay subscribed, whatever happens."""
-        retry = Retry(_RETRY)
-        while True:
-            await self._plugin.session()
-            self._renew.clear()
-            try:
-                await self._subscribe()
-            except (
-                RequestFailed,
-                LocalProtocolError,
-                sqlite3.OperationalError,
-            ) as error:
-                if self._plugin.own is None:
-                    continue  # there is nobody to blame
-                if self._is_final(error, retry.failures):
-                    raise
-                delay_s = retry.failed()
-                log.warning("not subscribed, again in %.1f s: %s", delay_s, error)
-            else:
-                retry.succeeded()
-                delay_s = self._resubscribe_s
-                self._subscribed.set()
-            try:
-                async with asyncio.timeout(delay_s):
-                    await self._renew.wait()
-            except TimeoutError:
-                continue
-
-    def _is_final(self, error: Exception, failures: int) -> bool:
-        """Whether not to subscribe again.
-
-        At the first subscribe: if waiting does not help. Later the queue may come back,
-        and the database too: when a handler has ended its transaction, or another
-        process its own. A database that is broken or closed raises no OperationalError.
-        """
-        is_first = not self._subscribed.is_set()
-        if isinstance(error, RequestRefused):
-            is_final = is_first and not error.may_pass
-            if is_final:
-                self._may_be_subscribed = False
-            return is_final
-        if isinstance(error, RequestFailed):
-            return False
-        return (is_first and failures == 0) or unrecoverable(error)
+            self._subscription.renew()
 
     def _follow_ended(self, following: asyncio.Task[None]) -> None:
         error = None if following.cancelled() else following.exception()
         if error is not None:
             self._give_up(error)
 
-    async def _subscribe(self) -> None:
+    async def _recover(self) -> None:
         if self._effects_db is not None:
             await self.recover(self._effects_db)
-        await self._client_workers.unsubscribe(self._plugin, self.service)
-        # First of all, so that the service is told when the connection is lost.
-        self._send_presence(None)
-        self._may_be_subscribed = True
-        await self._plugin.subscribe(self.service, self.node, **self._options)
-
-    def _send_presence(self, kind: Literal["unavailable"] | None) -> None:
-        own = self._plugin.own
-        if own is not None:
-            sender = own if self._client.is_component else None
-            self._client.send_presence(pto=self.service, ptype=kind, pfrom=sender)
 
     async def recover(self, db: sqlite3.Connection) -> int:
         """Finish the prepared effects in the database; see qos.worker.effects.
@@ -430,7 +366,7 @@ class Worker:
         assert self._following is not None
         self._following.cancel()
         await asyncio.wait((self._following,))
-        await self._unsubscribe()
+        await self._subscription.end(timeout_s=_STOP_S)
         await self._give_back(unbegun)
         if not self._hurry.is_set():
             await self._grace()
@@ -443,27 +379,11 @@ class Worker:
         await leases.end(_STOP_S)
 
     def _leave(self) -> None:
-        if self._client_workers.leave(
-            self.node, may_be_subscribed=self._may_be_subscribed
-        ):
-            # Unavailable presence would end locks as failed deliveries; by now they are
-            # released.
-            self._send_presence("unavailable")
+        self._subscription.leave()
         self._plugin.remove_listener(self.service, self.node, self._on_event)
         for event, handler in self._session_events():
             self._client.del_event_handler(event, handler)
         signals.forget(asyncio.get_running_loop(), self)
-
-    async def _unsubscribe(self) -> None:
-        if not self._may_be_subscribed:
-            return
-        try:
-            await self._plugin.unsubscribe(self.service, self.node, timeout_s=_STOP_S)
-        except RequestFailed as error:
-            self._may_be_subscribed = error.may_pass
-            log.warning("not unsubscribed: %s", error)
-        else:
-            self._may_be_subscribed = False
 
     async def _give_back(self, jobs: list[Job]) -> None:
         await asyncio.gather(*(self._leases.give_back(job) for job in jobs))
