@@ -65,9 +65,14 @@ nitpick_ignore_regex = [
 def keep_first_line(
     app: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]
 ) -> None:
-    """Keep napoleon from taking `Seconds: …` in an attribute's docstring for its type."""
+    """Keep napoleon from taking `Seconds: …` for a type: types are annotations here."""
     if what in {"attribute", "data", "property"}:
         lines[:0] = ["..", ""]  # an empty comment, which has no colon
+    for number in range(len(lines) - 1, 0, -1):
+        if lines[number - 1].strip() in {"Returns:", "Yields:"}:
+            text = lines[number].lstrip()
+            indent = lines[number].removesuffix(text)
+            lines.insert(number, f"{indent}\\ ")  # nothing, which has no colon either
 
 
 def setup(app: Sphinx) -> None:

@@ -9,16 +9,16 @@ from qos.limits import LIMITS
 
 
 class LimitsTable(SphinxDirective):
-    """A table of every limit: its value, its meaning and its name in the source."""
+    """A table of every limit: its value, its meaning, and the option that sets it."""
 
     def run(self) -> list[nodes.Node]:
         """Called by docutils."""
-        rows = [
-            f"| {limit.value:,.10g} | {limit.bounds} | `{limit.name}` "
-            f"| {'yes' if limit.is_option else ''} |"
-            for limit in LIMITS
-        ]
-        header = ["| limit | of what | where it is | option |", "|--:|---|---|---|"]
+        rows = []
+        for limit in LIMITS:
+            option = limit.name.rpartition(".")[2]
+            cell = f"`{option}`" if limit.is_option else ""
+            rows.append(f"| {limit.value:,.10g} | {limit.bounds} | {cell} |")
+        header = ["| limit | of what | option |", "|--:|---|---|"]
         return self.parse_text_to_nodes("\n".join([*header, *rows]))
 
 
