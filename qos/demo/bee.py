@@ -1,11 +1,12 @@
-"""A worker-bee: a process of its own, so that it can be killed at any moment.
+"""A worker bee, in a process of its own, so that it can be killed at any moment.
 
-It is run as ``python -m qos.demo.bee``, see `qos.testing.child`, and says ``ready`` when
-the service has taken it on, and ``received`` for each item that it begins.
+It runs as ``python -m qos.demo.bee``, see `qos.testing.child`. It reports ``ready``
+when the service has accepted its subscription, and ``received`` for each item that it
+begins.
 
-How it packs each order exactly once: what it has packed is an effect (see
-`qos.worker.effects`), which its book has when, and only when, the service has accepted
-the item. Killed in between, it finds out when it is started again.
+It packs each order exactly once in this way: a packed order is an effect (see
+`qos.worker.effects`), which is in its book if, and only if, the service has accepted
+the item. If the bee is killed in between, it finds this out when it is started again.
 """
 
 from __future__ import annotations
@@ -25,14 +26,15 @@ from qos.worker import Job, Worker
 
 __all__ = ["READY", "RECEIVED", "Packed", "Run", "read_runs"]
 
-#: What it says.
+#: The words that it reports.
 READY = "ready"
 RECEIVED = "received"
 
-#: Items that it has at a time.
+#: The number of items that it has at a time.
 _PARALLEL = 4
 
-#: How soon a bee that was killed asks again what has become of its last items.
+#: How soon a bee that was killed asks again for the outcome of its last items, in
+#: seconds.
 _RESUBSCRIBE_S = 1.0
 
 _TABLES = """
@@ -53,12 +55,12 @@ class Packed:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A run of a bee as it has written it down: from a start to its end, or to the next start.
+    """A run of a bee, as in its book: from a start to its end, or to the next start.
 
     Attributes:
-        received: how many items it has begun.
-        failed: how many of them it has failed at.
-        packed: those that were accepted.
+        received: the number of items that it has begun.
+        failed: the number of items at which it has failed.
+        packed: the orders that were accepted.
     """
 
     received: int
@@ -67,7 +69,7 @@ class Run:
 
 
 def read_runs(folder: Path, name: str) -> list[Run]:
-    """The book of the bee of this name, a run for each time it was started."""
+    """The book of the bee with this name: a run for each start."""
     with closing(_open(folder, name)) as book:
 
         def count(table: str, run: int) -> int:
@@ -93,7 +95,7 @@ def _open(folder: Path, name: str) -> sqlite3.Connection:
 
 
 class _Mishap(Exception):
-    """It has dropped what it had in its hands."""
+    """The bee has dropped its order."""
 
 
 class _Bee:

@@ -1,13 +1,14 @@
-"""The counter: a process of its own, so that it can be killed at any moment.
+"""The counter, in a process of its own, so that it can be killed at any moment.
 
-It is run as ``python -m qos.demo.counter``, see `qos.testing.child`, and says ``counted``
-after each event that it has counted.
+It runs as ``python -m qos.demo.counter``, see `qos.testing.child`, and reports
+``counted`` after each event that it has counted.
 
-How it counts exactly once: the event is in its own database, on disk and with the id
-of the message, before the handler returns. Killed before that, it has not counted, and
-the message is handed over again. Killed after that but before the plugin has noted that
-the hand-over is done, the message comes again as well, marked *redelivered*: only then
-the counter looks whether it knows the id.
+It counts exactly once in this way: before the handler returns, the event is in the
+counter's own database, on disk, with the id of the message. If the counter is killed
+before that, it has not counted the event, and the message is handed over again. If it
+is killed later, but before the plugin has noted the end of the hand-over, the message
+also comes again, marked *redelivered*. Only in this case the counter checks whether it
+knows the id.
 """
 
 from __future__ import annotations
@@ -32,11 +33,11 @@ __all__ = ["COUNTED", "NAME", "NUMBER", "Book", "Count", "read_book"]
 #: The name of its account, and of its files.
 NAME = "counter"
 
-#: What it says.
+#: The word that it reports.
 COUNTED = "counted"
 
-#: The tag with the number of a passing. The counter writes it down and does not look
-#: at it: it is there to find out afterwards what was lost and what came twice.
+#: The tag with the number of a passing. The counter only stores it, to find out
+#: afterwards what was lost and what came twice.
 NUMBER = "number"
 
 _TABLES = """
@@ -52,8 +53,8 @@ class Count:
 
     Attributes:
         event: its id.
-        number: that of the passing.
-        at: when, by `time.monotonic`, which all processes share.
+        number: the number of the passing.
+        at: the time, by `time.monotonic`, which is the same for all processes.
     """
 
     event: str
@@ -66,8 +67,9 @@ class Book:
     """The notes of the counter.
 
     Attributes:
-        counts: all that it has counted, in this order.
-        recognized: how many messages came again, were recognized and not counted.
+        counts: everything that it has counted, in this order.
+        recognized: the number of messages that came again, were recognized and not
+            counted.
     """
 
     counts: list[Count]
@@ -75,7 +77,7 @@ class Book:
 
 
 def read_book(folder: Path) -> Book:
-    """What the counter with this folder has written down."""
+    """The notes of the counter with this folder."""
     with closing(_open(folder)) as database:
         rows = database.execute("SELECT event, number, at FROM counted ORDER BY rowid")
         counts = [Count(*row) for row in rows]
@@ -92,7 +94,7 @@ def _open(folder: Path) -> sqlite3.Connection:
 
 
 class _Counter:
-    """Counts what is handed over to this device."""
+    """Counts the events that are handed over to this device."""
 
     def __init__(self, device: Device, folder: Path, say: child.Say) -> None:
         self._say = say
@@ -119,7 +121,7 @@ class _Counter:
         return found.fetchone() is not None
 
     def _write(self, table: str, *row: str | float | None) -> None:
-        """On disk when it returns."""
+        """Write a row; it is on disk when this returns."""
         marks = ", ".join("?" * len(row))
         self.database.execute(f"INSERT INTO {table} VALUES ({marks})", row)  # noqa: S608
 

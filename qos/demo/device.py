@@ -10,7 +10,7 @@ from qos.testing.server import LoopbackServer
 
 __all__ = ["Device", "jid_of", "reporting"]
 
-#: Small, since the demo is short: they are what a lost stanza costs.
+#: Short, since the demo is short: a lost stanza costs this time.
 _RETRY_FIRST_S = 0.2
 _RETRY_MAX_S = 1.0
 
@@ -21,12 +21,12 @@ def jid_of(name: str) -> str:
 
 
 def reporting(folder: Path, name: str, journal: str | None) -> Plugins:
-    """The plugins of who sends or gets events, with a store of this name.
+    """The plugins of a device that sends or gets events, with a store of this name.
 
     Args:
-        folder: of the store.
-        name: see above.
-        journal: the folder of the journal; None: there is none.
+        folder: the folder of the store.
+        name: the name of the store.
+        journal: the folder of the journal; None: no journal.
     """
     return {
         "xep_0337": {},
@@ -35,7 +35,7 @@ def reporting(folder: Path, name: str, journal: str | None) -> Plugins:
             "journal": journal,
             "retry_first_s": _RETRY_FIRST_S,
             "retry_max_s": _RETRY_MAX_S,
-            # The stanzas of each message are what is shown.
+            # The demo counts the stanzas of each message.
             "batch_max": 1,
         },
     }
@@ -44,13 +44,13 @@ def reporting(folder: Path, name: str, journal: str | None) -> Plugins:
 class Device:
     """An account that is connected until it is closed.
 
-    In another process than the server; and its handlers can be in place before it
+    It is in another process than the server, and its handlers can be in place before it
     is online. Otherwise `qos.testing.logged_in` would do.
 
     Args:
-        name: of the account.
-        password: of the account.
-        port: of the server, on loopback.
+        name: the name of the account.
+        password: the password of the account.
+        port: the port of the server, on loopback.
         plugins: the options of plugins to load, by plugin name.
 
     Attributes:
@@ -67,7 +67,7 @@ class Device:
         self.client.add_event_handler("disconnected", self._disconnected)
 
     def start(self) -> None:
-        """Connect, and again whenever the connection is lost."""
+        """Connect, and connect again whenever the connection is lost."""
         self.client.connect(LoopbackServer.host, self._port)
 
     async def aclose(self) -> None:

@@ -1,7 +1,7 @@
-"""The example of a queue: orders to be packed, bees that pack them, and what goes wrong.
+"""The example of a queue: orders to be packed, bees that pack them, and their mishaps.
 
-It knows by the seed what is ordered and who fails when, and so the truth that the
-bees' books are compared with. It does nothing itself: no I/O and no clock.
+The seed decides what is ordered and which bee fails when. So this module knows the
+truth, which is compared with the bees' books. It only computes: no I/O and no clock.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ __all__ = [
 #: The names of the bees' accounts.
 BEES: Final = ("anna", "ben", "carl")
 
-#: The one that fails at times, and the one that is killed.
+#: The bee that sometimes fails, and the bee that is killed.
 FAILING: Final = "ben"
 KILLED: Final = "carl"
 
-#: Who takes this for a number fails.
+#: No number: a bee that converts it fails.
 _POISON = "many"
 
 _PIECES_MAX = 9
 
-#: Of the orders that a bee gets that fails at times.
+#: The share of the orders at which the sometimes failing bee fails.
 _FAILING_SHARE = 0.2
 
-#: What it takes to pack an order.
+#: The time to pack an order, in seconds.
 _PACKING_S = (0.05, 0.15)
 
 _NAMESPACE = "xmpp-qos:demo:0"
@@ -49,8 +49,8 @@ class Order:
     """An order to be packed.
 
     Attributes:
-        item_id: of the item that it is in.
-        pieces: how many; text, since one of them is no number.
+        item_id: the id of its item.
+        pieces: the number of pieces; a text, since one of them is no number.
     """
 
     item_id: str
@@ -58,7 +58,7 @@ class Order:
 
     @property
     def poisoned(self) -> bool:
-        """Whether nobody can pack it."""
+        """Whether no bee can pack it."""
         return not self.pieces.isdecimal()
 
     @property
@@ -68,7 +68,7 @@ class Order:
 
 
 def orders(seed: int, count: int) -> list[Order]:
-    """What is ordered: so many that can be packed, and one among them that cannot."""
+    """The orders: this many that can be packed, and one among them that cannot."""
     chance = _chance(seed, "orders")
     pieces = [str(chance.randint(1, _PIECES_MAX)) for _ in range(count)]
     pieces.insert(chance.randrange(count + 1), _POISON)
@@ -76,26 +76,26 @@ def orders(seed: int, count: int) -> list[Order]:
 
 
 def pieces_of(payload: ET.Element | None) -> int:
-    """How many pieces an item asks for.
+    """The number of pieces that an item asks for.
 
     Raises:
-        ValueError: it is poisoned.
+        ValueError: the item is poisoned.
     """
     return int(payload.get("pieces", "") if payload is not None else "")
 
 
 def packing_s(seed: int, item_id: str) -> float:
-    """How long it takes to pack it."""
+    """The time to pack it, in seconds."""
     return _chance(seed, f"packing {item_id}").uniform(*_PACKING_S)
 
 
 def fails(seed: int, item_id: str) -> bool:
-    """Whether the bee that fails at times fails at this item, if it is its first try."""
+    """Whether the sometimes failing bee fails at the first try of this item."""
     return _chance(seed, f"failing {item_id}").random() < _FAILING_SHARE
 
 
 def kill_after(seed: int, count: int) -> int:
-    """The bee is killed when it has got so many items: none to half of its share."""
+    """The number of items after which the bee is killed: at most half of its share."""
     return _chance(seed, "kill").randrange(1 + count // len(BEES) // 2)
 
 

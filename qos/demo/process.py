@@ -1,4 +1,7 @@
-"""The processes of the demo, as their parent sees them: started, killed, replaced."""
+"""The processes of the demo, as their parent sees them.
+
+Started, killed and replaced.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from qos.testing.processes import Child
 
 __all__ = ["ProcessDied", "Spares", "Supervisor", "told_path"]
 
-#: A kill waits for a word of the process, and for no longer than this.
+#: A kill waits for a word of the process, but no longer than this, in seconds.
 _KILL_WITHIN_S = 0.3
 
 #: How long a process may take to log out and close its stores.
@@ -22,20 +25,21 @@ _STOP_S_MAX = 5.0
 
 
 class ProcessDied(Exception):
-    """A process has ended as it should not."""
+    """A process has ended unexpectedly."""
 
 
 class Spares:
-    """One process that has loaded everything and waits to be told what to do.
+    """One process that has loaded everything and waits for its task.
 
-    So a restart takes as long as a login, and not as long as Python takes to start.
+    So a restart takes only as long as a login, without the time that Python needs to
+    start.
 
     Args:
-        folder: for what the processes write to stderr.
-        module: what they run, see `qos.testing.child.work`.
+        folder: for the stderr of the processes.
+        module: the module that they run, see `qos.testing.child.work`.
 
     Attributes:
-        name: of what they are.
+        name: the name of their role.
     """
 
     def __init__(self, folder: Path, module: str) -> None:
@@ -59,7 +63,7 @@ class Spares:
         await self._spare.kill()
 
     async def take(self) -> Child:
-        """The spare process; there will be another one soon."""
+        """The spare process; another one is started for the next time."""
         async with self._one_at_a_time:
             process = self._spare
             self._spare = await self._spawn()
@@ -70,14 +74,14 @@ class Spares:
 
 
 class Supervisor:
-    """Keeps a process running, and kills it when asked to.
+    """Keeps a process running, and kills it on request.
 
     Args:
-        spares: where its processes come from.
-        task: what each of them is told.
+        spares: the source of its processes.
+        task: the task that each process gets.
 
     Attributes:
-        said: how many times they have said each word so far.
+        said: how many times they have reported each word so far.
         kills: how many of them were killed.
     """
 
@@ -96,7 +100,7 @@ class Supervisor:
         """Start a process, and another one after each kill, until `stop`.
 
         Raises:
-            ProcessDied: one has ended by itself, or has not when asked to.
+            ProcessDied: a process has ended by itself, or has not ended on request.
         """
         while True:
             process = await self._start()
@@ -115,15 +119,16 @@ class Supervisor:
             self.kills += 1
 
     async def hear(self, word: str, times: int) -> None:
-        """Return when this was said so many times, by all of them together."""
+        """Wait until all processes together have reported this word so many times."""
         while self.said[word] < times:
             self._has_spoken.clear()
             await self._has_spoken.wait()
 
     async def kill_soon(self, word: str) -> None:
-        """Kill the process, and return when another one is in its place.
+        """Kill the process, and return when another one has replaced it.
 
-        The moment is just after it has said this word once more, if it soon does.
+        It is killed just after it has reported this word once more, or after a short
+        time.
         """
         async with self._one_at_a_time:
             with contextlib.suppress(TimeoutError):
@@ -153,5 +158,5 @@ class Supervisor:
 
 
 def told_path(path: Path | None) -> str | None:
-    """A path as a process is told it, which has another working directory."""
+    """A path in the form for a process, which has another working directory."""
     return None if path is None else str(path.absolute())

@@ -1,4 +1,4 @@
-"""Runs the queue: the server, the service, who orders, and the bees."""
+"""Runs the queue demo: the server, the service, the shop that orders, and the bees."""
 
 from __future__ import annotations
 
@@ -27,15 +27,16 @@ SERVICE: Final = "queue.localhost"
 NODE: Final = "orders"
 DEAD_LETTERS: Final = "dead-letters"
 
-#: A good order fails once at most, and once more when its bee is killed.
+#: A good order fails at most once, and once more when its bee is killed.
 MAX_DELIVERIES: Final = 4
 
 _SHOP = "shop"
 
-#: Items in one publish.
+#: The number of items in one publish.
 _BATCH = 20
 
-#: Three bees pack a hundred orders a second; the rest is for a machine under load.
+#: The time limits, in seconds. Three bees pack a hundred orders a second; the rest is
+#: for a machine under load.
 _START_S_MAX = 60.0
 _ORDER_S_MAX = 0.2
 
@@ -60,23 +61,23 @@ async def run_queue(
     show: Callable[[QueueProgress], object] | None = None,
     journal: Path | None = None,
 ) -> tuple[list[BeeRow], QueueRow]:
-    """Let the bees pack so many orders, and find out what has become of each.
+    """Let the bees pack this number of orders, and find out the end of each.
 
     Args:
-        seed: what is ordered, who fails when, and when the bee is killed.
-        count: how many good orders; there is one more, which is poisoned.
+        seed: decides what is ordered, which bee fails when, and when a bee is killed.
+        count: the number of good orders; there is one more, which is poisoned.
         folder: for the stores; it must be empty.
-        spares: where the bees' processes come from.
-        show: called now and then.
-        journal: the folder of the journal of all; None: there is none.
+        spares: the source of the bees' processes.
+        show: called now and then with the progress.
+        journal: the folder for the journals of all; None: no journal.
 
     Returns:
-        What each bee did, and what came of it all.
+        What each bee did, and the whole result.
 
     Raises:
         ProcessDied: a bee has ended by itself.
-        TimeoutError: it is not over in time.
-        RequestFailed: the service does not do as it should.
+        TimeoutError: it did not end in time.
+        RequestFailed: a request to the service failed.
     """
     began_at = time.monotonic()
     passwords = {name: secrets.token_hex(16) for name in (*BEES, _SHOP)}
@@ -132,7 +133,7 @@ async def run_queue(
 
 @asynccontextmanager
 async def _shop(password: str, port: int) -> AsyncIterator[XEP_0254]:
-    """Whoever orders, and owns the queue, in session."""
+    """The shop that orders, which owns the queue, in session."""
     device = Device(_SHOP, password=password, port=port, plugins={"xep_0254": {}})
     try:
         device.start()
@@ -159,7 +160,7 @@ class _Run:
         self._published = 0
 
     async def run(self, show: Callable[[QueueProgress], object] | None) -> None:
-        """Do all of it."""
+        """Do the whole run."""
         await self._create()
         try:
             async with asyncio.TaskGroup() as group:
@@ -172,7 +173,7 @@ class _Run:
                 killed = group.create_task(self._kill())
                 await self._publish()
                 await killed
-                # The service tells nobody.
+                # The service sends no event for this.
                 while await self.left():  # noqa: ASYNC110
                     await asyncio.sleep(_LOOK_EVERY_S)
                 await asyncio.gather(*(bee.stop() for bee in self._bees.values()))
@@ -183,12 +184,12 @@ class _Run:
     async def _create(self) -> None:
         await self._shop.create(SERVICE, DEAD_LETTERS)
         config = {
-            # The bees have accounts of their own, and nobody else is there.
+            # The bees have accounts of their own, and no others are on this server.
             "pubsub#access_model": "open",
             "queue#max_deliveries": str(MAX_DELIVERIES),
             "queue#dead_letter_node": DEAD_LETTERS,
             "queue#backoff": "0.1",
-            # To be able to see each of them at the end.
+            # To see each accepted item at the end.
             "queue#keep_accepted": "3600",
         }
         await self._shop.create(SERVICE, NODE, config)
@@ -201,14 +202,14 @@ class _Run:
             self._published += len(batch)
 
     async def _kill(self) -> None:
-        """Kill the bee with items locked; returns when it is at work again."""
+        """Kill the bee with items locked; returns when it works again."""
         bee = self._bees[KILLED]
         await bee.hear(RECEIVED, self._kill_after)
         await bee.kill_soon(RECEIVED)
         await bee.hear(READY, 2)
 
     async def left(self) -> int:
-        """How many items are neither accepted nor dead."""
+        """The number of items that are neither accepted nor dead."""
         stats = await self._shop.stats(SERVICE, NODE)
         waiting = (stats[name] for name in ("available", "acquired", "delayed"))
         return sum(int(number or 0) for number in waiting)

@@ -1,6 +1,6 @@
-"""The result of the queue demo, by the service's word and by the bees' books.
+"""The result of the queue demo, according to the service and to the bees' books.
 
-It knows no network and no files.
+This module knows no network and no files.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ class BeeRow:
     Attributes:
         bee: its name.
         run: 1, or 2 for a bee that was started again.
-        received: items that it has begun.
-        accepted: those of them that the service has accepted.
-        failed: those that it has failed at.
-        lost: those that it had when it was killed.
+        received: the number of items that it has begun.
+        accepted: the number of these that the service has accepted.
+        failed: the number of these at which it has failed.
+        lost: the number of items that it had when it was killed.
     """
 
     bee: str
@@ -49,9 +49,9 @@ class Dead:
     """A dead letter.
 
     Attributes:
-        id: of the item.
+        id: the id of the item.
         reason: why it is dead.
-        history: its failed deliveries: the bee, and what was wrong.
+        history: its failed deliveries: the bee, and the error.
     """
 
     id: str
@@ -64,19 +64,19 @@ class QueueRow:
     """The result of the orders.
 
     Attributes:
-        published: items, the poisoned one included.
-        good: those of them that can be packed.
-        accepted_once: good ones that are accepted by the service's word, and that are
-            in the bees' books exactly once.
-        lost: good ones that are accepted, or in the books, not at all.
-        duplicated: those that are there more than once.
-        pieces: that were packed, by the books.
-        pieces_truth: that were ordered.
-        poisoned: the id of the item that nobody can pack.
-        dead: what is among the dead letters.
-        left: items that are neither accepted nor dead.
-        kills: of bees.
-        seconds: that it took.
+        published: the number of items, including the poisoned one.
+        good: the number of items that can be packed.
+        accepted_once: good items that are accepted according to the service, and that
+            are in the bees' books exactly once.
+        lost: good items that are not accepted, or not in the books.
+        duplicated: good items that are accepted, or in the books, more than once.
+        pieces: the number of packed pieces, according to the books.
+        pieces_truth: the number of ordered pieces.
+        poisoned: the id of the item that no bee can pack.
+        dead: the dead letters.
+        left: the number of items that are neither accepted nor dead.
+        kills: the number of killed bees.
+        seconds: the duration.
     """
 
     published: int
@@ -94,7 +94,7 @@ class QueueRow:
 
     @property
     def exact(self) -> bool:
-        """Whether each good item was accepted and packed once, and the other is dead."""
+        """Whether each good item was accepted and packed once, and the bad is dead."""
         return (
             self.accepted_once == self.good
             and self.lost == self.duplicated == self.left == 0
@@ -116,7 +116,7 @@ class QueueRow:
 
 
 def bee_rows(books: Mapping[str, Sequence[Run]]) -> list[BeeRow]:
-    """What is in the books of the bees, by their names."""
+    """The contents of the bees' books, by their names."""
     return [
         BeeRow(
             bee=name,
@@ -141,16 +141,16 @@ def reckon(
     kills: int,
     seconds: float,
 ) -> QueueRow:
-    """Compare what was ordered with what the service and the bees say.
+    """Compare the orders with the results of the service and the bees.
 
     Args:
-        ordered: what was published.
-        books: of the bees.
-        accepted: the ids of the items that the service says are accepted.
-        dead: what is among the dead letters.
-        left: see QueueRow; as are the rest.
-        kills: of bees.
-        seconds: that it took.
+        ordered: the published orders.
+        books: the books of the bees.
+        accepted: the ids of the items that are accepted according to the service.
+        dead: the dead letters.
+        left: see QueueRow.
+        kills: the number of killed bees.
+        seconds: the duration.
     """
     good = {order.item_id: int(order.pieces) for order in ordered if not order.poisoned}
     (poisoned,) = (order.item_id for order in ordered if order.poisoned)
@@ -186,7 +186,7 @@ def reckon(
 
 # -- as text ---------------------------------------------------------------
 
-#: Characters in a line.
+#: The number of characters in a line.
 _LINE = 88
 
 _HEADING = ("bee", "received", "accepted", "failed", "lost")
@@ -196,7 +196,7 @@ def render(rows: Sequence[BeeRow], *, bold: bool = False) -> str:
     """The rows as a table of text.
 
     Args:
-        rows: in their order.
+        rows: the rows in their order.
         bold: mark the heading, for a terminal.
     """
     lines = [(_who(row), *_counts([row])) for row in rows]
@@ -215,7 +215,7 @@ def _counts(rows: Sequence[BeeRow]) -> tuple[str, ...]:
 
 
 def verdict(row: QueueRow) -> str:
-    """What came of it, in a sentence or two."""
+    """The result, in a sentence or two."""
     return fill(_success(row) if row.exact else _failure(row), _LINE)
 
 

@@ -27,16 +27,17 @@ from xep_qos import XEP_QOS
 
 __all__ = ["Conditions", "Progress", "first_error", "run_level"]
 
-#: People a second, on the average.
+#: The average number of people in a second.
 PEOPLE_PER_S: Final = 100.0
 
-#: How long the end of a message is waited for; a retry takes a second at most.
+#: How long to wait for the end of a message, in seconds; a retry takes at most one.
 _OUTCOME_S_MAX = 30.0
 
-#: How long devices may take to come online.
+#: How long devices may take to come online, in seconds.
 _ONLINE_S_MAX = 15.0
 
-#: Nothing more is expected when nothing has come for this long, beside the delay.
+#: When nothing has come for this long, in seconds, nothing more is expected. The delay
+#: of the link is added.
 _QUIET_S = 0.2
 
 _SHOW_EVERY_S = 0.1
@@ -44,16 +45,16 @@ _SHOW_EVERY_S = 0.1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conditions:
-    """The conditions that all levels are subject to alike.
+    """The conditions, which are the same for all levels.
 
     Attributes:
         seed: decides who passes when, what the link does to the n-th stanza, and at
             which passing the counter is killed.
-        messages: how many people pass.
-        loss: probability that a stanza is lost.
-        cut: probability that a stanza costs its receiver the connection.
+        messages: the number of people who pass.
+        loss: the probability that a stanza is lost.
+        cut: the probability that a stanza costs its receiver the connection.
         delay_s: the longest delay of a stanza.
-        kills: of the counter.
+        kills: the number of times that the counter is killed.
     """
 
     seed: int
@@ -85,18 +86,18 @@ async def run_level(
     show: Callable[[Progress], object] | None = None,
     journal: Path | None = None,
 ) -> Row:
-    """Let the people pass, and find out what the counter has made of it.
+    """Let the people pass, and find out what the counter has counted.
 
-    Everything is new: the server, so that nothing late from another level comes in
-    between, and the link, so that it is the same for each level.
+    Everything is new: the server, so that nothing from another level comes late, and
+    the link, so that it is the same for each level.
 
     Args:
-        level: at which the doors report.
-        conditions: what they are subject to.
+        level: the level at which the doors report.
+        conditions: the conditions of the run.
         folder: for the stores; it must be empty.
-        spares: where the counter's processes come from.
-        show: called now and then.
-        journal: the folder of the journal of all; None: there is none.
+        spares: the source of the counter's processes.
+        show: called now and then with the progress.
+        journal: the folder for the journals of all; None: no journal.
 
     Raises:
         ProcessDied: the counter has ended by itself.
@@ -125,7 +126,7 @@ async def run_level(
             run = _Run(level, conditions, server, link, doors, supervisor)
             await run.run(show)
         stanzas = server.counts["message"] + server.counts["iq"]
-        # What a client has sent to one that was away is a stanza, too.
+        # A stanza that was sent to a client that was away counts, too.
         stanzas += server.counts["refused"]
     return reckon(
         level,
@@ -142,7 +143,7 @@ async def run_level(
 
 
 def first_error(errors: ExceptionGroup[Exception]) -> Exception:
-    """Of several tasks one has failed, and the rest was cancelled: why."""
+    """The cause, when one of several tasks has failed and the others were cancelled."""
     error: Exception = errors
     while isinstance(error, ExceptionGroup):
         error = error.exceptions[0]
@@ -195,7 +196,7 @@ class _Run:
         self.outcomes: Counter[str] = Counter()
 
     async def run(self, show: Callable[[Progress], object] | None) -> None:
-        """Do all of it."""
+        """Do the whole run."""
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._supervisor.run())
@@ -209,7 +210,7 @@ class _Run:
             raise first_error(errors) from None
 
     async def _let_pass(self) -> None:
-        """Everybody passes; returns when each message has ended."""
+        """Let all people pass; returns when each message has ended."""
         conditions = self._conditions
         kills = scenario.kills(
             conditions.seed, conditions.kills, among=conditions.messages
@@ -220,12 +221,12 @@ class _Run:
                 await asyncio.sleep(begin + passing.at_s - time.monotonic())
                 group.create_task(self._report(passing))
                 if passing.number in kills:
-                    # It cannot have noted yet that this message is done with.
+                    # The counter cannot have noted the end of this hand-over yet.
                     kill = self._supervisor.kill_soon(counter.COUNTED)
                     group.create_task(kill)
 
     async def _report(self, passing: Passing) -> None:
-        """What a door does when somebody passes."""
+        """Report a passing, as a door."""
         self.passed_at[passing.number] = time.monotonic()
         door = self._doors[passing.door]
         event = LogEvent(
@@ -247,12 +248,12 @@ class _Run:
     async def _all_online(self) -> None:
         everybody = {jid_of(name) for name in (*DOORS, counter.NAME)}
         async with asyncio.timeout(_ONLINE_S_MAX):
-            # The server tells nobody.
+            # The server sends no event for this.
             while not everybody <= self._server.online:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
 
     async def _quiet(self) -> None:
-        """Wait until nothing is on its way any more: a plain message, or a repeat."""
+        """Wait until nothing is in flight any more: a plain message, or a repeat."""
         counted = -1
         while counted != self._supervisor.said[counter.COUNTED]:
             counted = self._supervisor.said[counter.COUNTED]

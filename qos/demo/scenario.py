@@ -1,7 +1,7 @@
-"""The example of the source text: people who pass two doors of a closed space.
+"""The example of the proto-XEP: people who pass two doors of a closed space.
 
-It knows who passes which door and when, and so the truth that a counter is compared
-with. It does nothing itself: no I/O and no clock.
+This module knows who passes which door and when. So it knows the truth, which is
+compared with the counter. It only computes: no I/O and no clock.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ __all__ = [
     "people",
 ]
 
-#: Event ids, by the source text ("Counting cars or individuals in a closed space").
+#: Event ids of the proto-XEP ("Counting cars or individuals in a closed space").
 ENTERED: Final = "Entered"
 LEFT: Final = "Left"
 
-#: What a door reports, by the name of its account.
+#: The event that each door reports, by the name of its account.
 DOORS: Final = {"entrance": ENTERED, "exit": LEFT}
 
-#: What each event does to the number of people inside.
+#: The change of the number of people inside, for each event.
 CHANGES: Final = {ENTERED: 1, LEFT: -1}
 
 #: More enter than leave, so that losing an event at random shows in the result.
@@ -39,12 +39,12 @@ _ENTERING = 0.75
 
 @dataclass(frozen=True, slots=True)
 class Passing:
-    """Somebody passes a door.
+    """A person passes a door.
 
     Attributes:
         number: 0, 1, 2, … in the order of time.
-        door: the one that is passed.
-        at_s: when, in seconds from the beginning.
+        door: the door that is passed.
+        at_s: the time, in seconds from the beginning.
     """
 
     number: int
@@ -58,12 +58,12 @@ class Passing:
 
 
 def people(seed: int, count: int, *, per_s: float) -> list[Passing]:
-    """Who passes, in the order of time.
+    """The passings, in the order of time.
 
     Args:
-        seed: decides it all.
-        count: how many people.
-        per_s: how many a second, on the average; as people come, at random.
+        seed: decides everything.
+        count: the number of people.
+        per_s: the average number of people in a second; they come at random times.
     """
     chance = random.Random(f"{seed}/people")  # noqa: S311 - repeatable, not secret
     passings: list[Passing] = []
@@ -78,7 +78,7 @@ def people(seed: int, count: int, *, per_s: float) -> list[Passing]:
 
 
 def kills(seed: int, count: int, *, among: int) -> list[int]:
-    """At which of so many passings a kill is due: one in each of ``count`` stretches."""
+    """The passings at which a kill is due, one in each of ``count`` stretches."""
     chance = random.Random(f"{seed}/kills")  # noqa: S311 - repeatable, not secret
     edges = [among * place // count for place in range(count + 1)] if count else []
     return [chance.randrange(begin, end) for begin, end in itertools.pairwise(edges)]

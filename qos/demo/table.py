@@ -1,6 +1,6 @@
-"""The result of the runs, counted from what was sent and what the counter has.
+"""The result of the runs, from the sent messages and the counter's notes.
 
-It knows no network; whoever has another thing to show makes another `Row`.
+This module knows no network. For another measurement, make another `Row`.
 """
 
 from __future__ import annotations
@@ -20,25 +20,26 @@ __all__ = ["Row", "reckon", "render"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One level: what became of its messages, and what they went through.
+    """One level: the end of its messages, and what happened to them.
 
     Attributes:
-        level: its word.
-        sent: messages sent.
-        arrived: how many of them were counted, however often.
-        lost: how many were not.
-        duplicated: how many were counted more than once.
-        stanzas_per_message: stanzas from one client to another, repeats included.
-        median_latency_ms: from the passing of the door to its being counted for the
-            first time; None when nothing arrived.
-        inside: people inside at the end, by the counter.
-        inside_truth: people inside.
-        recognized: how many came again after a kill, and were not counted again.
-        outcomes: how many messages ended how, as their senders were told.
-        stanzas_dropped: by the link.
+        level: the name of the level.
+        sent: the number of messages sent.
+        arrived: the number of these that were counted at least once.
+        lost: the number of these that were not counted.
+        duplicated: the number of these that were counted more than once.
+        stanzas_per_message: stanzas from one client to another, including repeats.
+        median_latency_ms: from the passing of the door until it is first counted; None
+            when nothing arrived.
+        inside: the people inside at the end, according to the counter.
+        inside_truth: the people inside.
+        recognized: the number of messages that came again after a kill, and were not
+            counted again.
+        outcomes: the number of messages with each outcome, as their senders know it.
+        stanzas_dropped: stanzas dropped by the link.
         cuts: connections cut by the link.
-        kills: of the counter.
-        seconds: that it took.
+        kills: the number of times that the counter was killed.
+        seconds: the duration.
     """
 
     level: str
@@ -84,19 +85,19 @@ def reckon(
     kills: int,
     seconds: float,
 ) -> Row:
-    """Compare what was sent with what was counted.
+    """Compare the sent messages with the counted ones.
 
     Args:
-        level: at which it was sent.
+        level: the level at which they were sent.
         passings: what happened, and was sent.
-        passed_at: when, by the number of the passing, on the counter's clock.
-        book: what the counter has written down.
-        outcomes: see Row; as are the rest.
-        stanzas: how many it took.
-        stanzas_dropped: by the link.
-        cuts: by the link.
-        kills: of the counter.
-        seconds: that it took.
+        passed_at: the times, by the number of the passing, on the counter's clock.
+        book: the counter's notes.
+        outcomes: see Row.
+        stanzas: the number of stanzas.
+        stanzas_dropped: stanzas dropped by the link.
+        cuts: connections cut by the link.
+        kills: the number of times that the counter was killed.
+        seconds: the duration.
     """
     times = Counter(count.number for count in book.counts)
     first: dict[int, float] = {}
@@ -122,7 +123,7 @@ def reckon(
     )
 
 
-#: The columns, by what stands above them, in two lines.
+#: The columns, by their headings, in two lines.
 _COLUMNS = (
     ("level", ""),
     ("sent", ""),
@@ -139,7 +140,7 @@ def render(rows: Sequence[Row], *, bold: bool = False) -> str:
     """The rows as a table of text.
 
     Args:
-        rows: in their order.
+        rows: the rows in their order.
         bold: mark the heading, for a terminal.
     """
     heading = tuple(zip(*_COLUMNS, strict=True))

@@ -13,7 +13,7 @@ def table(
     *,
     bold: bool = False,
 ) -> str:
-    """Lines of cells in columns, the first to the left and the rest to the right.
+    """Lines of cells in columns, the first aligned left and the others right.
 
     Args:
         heading: one line or more.
@@ -36,10 +36,10 @@ def table(
 
 
 def number(count: int, thing: str) -> str:
-    """So many things."""
+    """A number with the name of the counted things."""
     return f"{count} {thing}{'s' * (count != 1)}"
 
 
 def times(count: int) -> str:
-    """How often."""
+    """How many times, in words."""
     return {1: "once", 2: "twice"}.get(count, f"{count} times")
