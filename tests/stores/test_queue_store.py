@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from itertools import pairwise, product
 from pathlib import Path
@@ -41,6 +41,7 @@ from qos.core.queue.item import (
 from qos.core.queue.service import QueueContents
 from qos.stores.queue_store import QueueStore
 from qos.testing.store_records import NASTY_TEXTS
+from queue_tables import QueueTables
 
 NODES = ("jobs", "dead jobs", NASTY_TEXTS[1])
 IDS = ("1", "2", NASTY_TEXTS[0])
@@ -74,54 +75,12 @@ async def opened(store: QueueStore) -> AsyncIterator[QueueContents]:
 
 
 @dataclass
-class Model:
+class Model(QueueTables):
     """The contents that a store must have after some changes."""
 
-    nodes: dict[str, Node] = field(default_factory=dict)
-    subscriptions: dict[tuple[str, str], Subscription] = field(default_factory=dict)
-    items: dict[int, Item] = field(default_factory=dict)
-    payloads: dict[int, str] = field(default_factory=dict)
-    ended: dict[tuple[str, str, str, int], EndedItem] = field(default_factory=dict)
-    next_seq: int = 1
-
-    def change(self, change: Change) -> None:
-        match change:
-            case SaveItem(item, payload):
-                self.items[item.seq] = item
-                if payload is not None:
-                    self.payloads[item.seq] = payload
-                self.next_seq = max(self.next_seq, item.seq + 1)
-            case RemoveItem(seq):
-                self._remove(seq)
-            case SaveEnded(ended):
-                end = (ended.node, ended.item_id, ended.token, ended.seq)
-                self.ended[end] = ended
-            case SaveSubscription(subscription):
-                key = (subscription.node, subscription.jid)
-                self.subscriptions[key] = subscription
-            case RemoveSubscription(node, jid):
-                self.subscriptions.pop((node, jid), None)
-            case SaveNode(node):
-                self.nodes[node.name] = node
-            case RemoveNode(name):
-                self.nodes.pop(name, None)
-                for seq in [s for s, item in self.items.items() if item.node == name]:
-                    self._remove(seq)
-                for key in [key for key in self.subscriptions if key[0] == name]:
-                    del self.subscriptions[key]
-                for end in [end for end in self.ended if end[0] == name]:
-                    del self.ended[end]
-            case ForgetOld(now):
-                for seq, item in list(self.items.items()):
-                    if item.forget_at is not None and item.forget_at <= now:
-                        self._remove(seq)
-                for end, ended in list(self.ended.items()):
-                    if ended.forget_at <= now:
-                        del self.ended[end]
-
-    def _remove(self, seq: int) -> None:
-        self.items.pop(seq, None)
-        self.payloads.pop(seq, None)
+    @property
+    def next_seq(self) -> int:
+        return self.last_seq + 1
 
     def contents(self) -> QueueContents:
         items = [self.items[seq] for seq in sorted(self.items)]
@@ -159,7 +118,7 @@ def found(store: QueueStore, contents: QueueContents) -> Model:
         items={item.seq: item for item in items},
         payloads=store.payloads(seqs),
         ended={(each.node, each.item_id, each.token, each.seq): each for each in ended},
-        next_seq=contents.next_seq,
+        last_seq=contents.next_seq - 1,
     )
 
 
@@ -211,7 +170,7 @@ class Chance:
         changes = []
         for _ in range(self._chance.randint(1, 6)):
             change = self._change(model)
-            model.change(change)
+            model.apply(change)
             changes.append(change)
         return changes
 

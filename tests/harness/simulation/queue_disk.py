@@ -7,95 +7,47 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from qos.core.queue.effects import (
     Change,
-    ForgetOld,
     RemoveItem,
     RemoveNode,
     RemoveSubscription,
-    SaveEnded,
     SaveItem,
-    SaveNode,
-    SaveSubscription,
 )
 from qos.core.queue.item import (
     EndedItem,
     Item,
     ItemOutcome,
     ItemState,
-    Node,
-    Subscription,
 )
 from qos.core.queue.service import QueueContents
+from queue_tables import QueueTables
 
 __all__ = ["QueueDisk"]
 
 
 @dataclass
-class QueueDisk:
-    """The contents of the disk.
-
-    Attributes:
-        nodes: by name.
-        subscriptions: by node and JID.
-        items: by seq, in any state.
-        payloads: of the items.
-        ended: the remembered ends, by node, id, token and seq.
-        last_seq: the largest that was ever there.
-    """
-
-    nodes: dict[str, Node] = field(default_factory=dict)
-    subscriptions: dict[tuple[str, str], Subscription] = field(default_factory=dict)
-    items: dict[int, Item] = field(default_factory=dict)
-    payloads: dict[int, str] = field(default_factory=dict)
-    ended: dict[tuple[str, str, str, int], EndedItem] = field(default_factory=dict)
-    last_seq: int = 0
+class QueueDisk(QueueTables):
+    """The tables on disk. A change that no service would make is an error."""
 
     def apply(self, change: Change) -> None:
-        """Write one change, as the store does."""
+        """Make one change, as the store does."""
         match change:
-            case SaveItem(item, payload):
-                if payload is None:
-                    assert item.seq in self.items, "changed, but never written"
-                else:
-                    assert item.seq not in self.items, "a seq is used twice"
-                    self.payloads[item.seq] = payload
-                    self.last_seq = max(self.last_seq, item.seq)
-                self.items[item.seq] = item
+            case SaveItem(item, None):
+                assert item.seq in self.items, "changed, but never written"
+            case SaveItem(item):
+                assert item.seq not in self.items, "a seq is used twice"
             case RemoveItem(seq):
-                del self.items[seq], self.payloads[seq]
-            case SaveEnded(ended):
-                end = (ended.node, ended.item_id, ended.token, ended.seq)
-                self.ended[end] = ended
-            case SaveSubscription(subscription):
-                key = (subscription.node, subscription.jid)
-                self.subscriptions[key] = subscription
+                assert seq in self.items, "removed, but not there"
             case RemoveSubscription(node, jid):
-                del self.subscriptions[node, jid]
-            case SaveNode(saved):
-                self.nodes[saved.name] = saved
+                assert (node, jid) in self.subscriptions, "removed, but not there"
             case RemoveNode(name):
-                self._remove_node(name)
-            case ForgetOld(now):
-                self._forget(now)
-
-    def _remove_node(self, name: str) -> None:
-        del self.nodes[name]
-        for seq in [seq for seq, item in self.items.items() if item.node == name]:
-            del self.items[seq], self.payloads[seq]
-        for key in [key for key in self.subscriptions if key[0] == name]:
-            del self.subscriptions[key]
-        for end in [end for end in self.ended if end[0] == name]:
-            del self.ended[end]
-
-    def _forget(self, now: float) -> None:
-        for key in [key for key, one in self.ended.items() if one.forget_at <= now]:
-            del self.ended[key]
-        for seq, item in list(self.items.items()):
-            if item.forget_at is not None and item.forget_at <= now:
-                del self.items[seq], self.payloads[seq]
+                assert name in self.nodes, "removed, but not there"
+            case _:
+                pass
+        super().apply(change)
 
     def all_ended(
         self, node: str, item_ids: Sequence[str], *, since: float = -math.inf
