@@ -107,7 +107,8 @@ def test_each_file_of_code_is_shown_and_tested(file: str) -> None:
     pages = "".join(page.read_text() for page in ROOT.glob("docs/*.md"))
     tests = "".join(test.read_text() for test in ROOT.glob("tests/**/test_*.py"))
     assert f"{{literalinclude}} code/{file}" in pages
-    assert f'"{file}"' in tests or f"cp docs/code/{file}" in pages
+    typed = re.search(rf"^(?:cp|python) docs/code/{file}\b", pages, re.MULTILINE)
+    assert f'"{file}"' in tests or typed
 
 
 @pytest.mark.parametrize(

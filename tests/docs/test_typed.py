@@ -21,7 +21,7 @@ def test_ten_minutes_with_prosody(tmp_path: Path) -> None:
 @pytest.mark.timeout(200)
 def test_the_readme_and_the_pages_on_commands(tmp_path: Path) -> None:
     """With accounts at example.org, which the readers have at their own server."""
-    pages = ("README.md", "docs/command.md", "docs/queues.md")
+    pages = ("README.md", "docs/command.md", "docs/queues.md", "docs/trust.md")
     setup, programs = "tests/docs/example_org.md", "tests/docs/programs.md"
     command = ("env", "SSL_CERT_FILE=/etc/ca/ca.pem", *TYPE)
     words = (*command, setup, pages[0], programs, *pages[1:])
