@@ -1,4 +1,4 @@
-"""Measures this library beside the floor and beside what else there is.
+"""Measures this library, and for comparison its floor and other systems.
 
-Nothing else imports it: what it needs is in the extra `bench`.
+No other package imports this one: the libraries that it needs are in the extra `bench`.
 """

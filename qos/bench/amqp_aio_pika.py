@@ -17,7 +17,7 @@ from qos.testing.ports import ADDRESS
 
 _QUEUE = "bench"
 
-# That a worker may have at once; RabbitMQ's own advice is 100 to 300.
+# The most items that a worker has at once; RabbitMQ recommends 100 to 300.
 _PREFETCH = 100
 
 

@@ -1,7 +1,8 @@
-"""A pipe by which a receiver tells its sender of each message, outside of what is measured.
+"""A pipe by which a receiver reports messages to its sender, and is not measured.
 
-For what gives a sender no word of its messages: or a window would mean nothing. Between
-two clients of one server a stream keeps the order, so that a byte is enough.
+Some ways to send give a sender no answer; without the pipe, a window would mean nothing
+there. Between two clients of one server a stream keeps the order, so that one byte is
+enough for each message.
 """
 
 from __future__ import annotations
@@ -17,28 +18,29 @@ _READ_BYTES = 65_536
 
 
 class Arrivals:
-    """One end of it.
+    """One end of the pipe.
 
     Args:
-        path: a named pipe, which `make` has made.
+        path: a named pipe, made by `make`.
     """
 
     def __init__(self, path: str | Path) -> None:
-        # Opened for both by both: no end waits for the other, nor sees it go.
+        # Both ends open it for both directions: neither waits for the other, nor sees
+        # its end.
         self._pipe = os.open(path, os.O_RDWR | os.O_NONBLOCK)
 
     @staticmethod
     def make(path: Path) -> str:
-        """Make the pipe; returns its path, which is JSON."""
+        """Make the pipe; returns its path, as JSON."""
         os.mkfifo(path)
         return str(path)
 
     def tell(self) -> None:
-        """One has come."""
+        """Report one message."""
         os.write(self._pipe, b".")
 
     def listen(self, arrived: Callable[[], None]) -> None:
-        """Call this for each one that the other end tells of, from now on."""
+        """Call this for each message that the other end reports, from now on."""
 
         def read() -> None:
             for _ in os.read(self._pipe, _READ_BYTES):

@@ -1,6 +1,6 @@
-"""A contender that has a broker, a sender and a receiver, each a process.
+"""A contender that has a broker, a sender and a receiver, each in a process of its own.
 
-What the brokers are, and how a sample comes about, is in the modules that build on it.
+The brokers, and the making of a sample, are in the modules that build on this one.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ class Brokered(ABC):
     """See qos.bench.sample.Contender.
 
     Args:
-        name: of its row.
-        caveat: what it does not guarantee.
+        name: the name of its row.
+        caveat: the guarantee that it does not give.
         child: the module that the sender and the receiver run.
-        module: what that imports, besides ours.
+        module: the package that this module imports, besides ours.
     """
 
     def __init__(self, name: str, caveat: str, *, child: str, module: str) -> None:
@@ -46,18 +46,18 @@ class Brokered(ABC):
 
     @abstractmethod
     async def _start_server(self, folder: Path, port: int) -> Process:
-        """Start the broker; `_keep` what else it needs."""
+        """Start the broker; `_keep` everything else that it needs."""
 
     @abstractmethod
     def _options(self, folder: Path) -> dict[str, Any]:
-        """Return what both children are told when they connect, besides the port."""
+        """Return the options of both children for connecting, besides the port."""
 
     def _ended(self, sent: array[float], got: array[float]) -> array[float]:
         """Return when the messages ended.
 
         Args:
-            sent: when they did, by what the sender knows.
-            got: when they did, by what the receiver knows.
+            sent: when they ended, according to the sender.
+            got: when they ended, according to the receiver.
         """
         return got
 
@@ -88,7 +88,7 @@ class Brokered(ABC):
                 "send", patience_s=work.seconds + PATIENCE_S, **asdict(work)
             )
             given = unpack(sent["given"])
-            # None may be missing, also where the sender does not ask.
+            # No message may be missing, even if the sender does not ask.
             got = await self._receiver.do("received", messages=len(given))
         ended = self._ended(unpack(sent["ended"]), unpack(got["ended"]))
         return sample_of(given, ended, used)
@@ -101,16 +101,16 @@ class Brokered(ABC):
                 stack.push_async_callback(each.kill)
 
     def _keep(self, process: _P) -> _P:
-        """Remember a process, to be ended."""
+        """Remember a process, to end it later."""
         self._started.append(process)
         return process
 
 
 def need_modules(*modules: str) -> None:
-    """Check that these can be imported, without importing them.
+    """Check that these modules can be imported, without importing them.
 
     Raises:
-        NotInstalled: one cannot.
+        NotInstalled: a module is missing.
     """
     for module in modules:
         if importlib.util.find_spec(module) is None:

@@ -1,4 +1,4 @@
-"""The figures that the samples of a run come to. Pure: no I/O, no clock."""
+"""The figures calculated from the samples of a run. Pure: no I/O, no clock."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from qos.bench.sample import Sample
 
 __all__ = ["FIGURES", "Figure", "Measured", "percentile", "ratio"]
 
-#: Something that can be told of a sample; None: not known.
+#: A figure of a sample; None: not known.
 Figure: TypeAlias = Callable[[Sample], float | None]
 
-#: Whose processor time and memory a sample may have; a service is that of a queue.
+#: The processes whose processor time and memory a sample may have. Only queues have a
+#: service.
 _PROCESSES = ("sender", "receiver", "server", "service")
 
 
@@ -26,9 +27,9 @@ class Measured:
 
     Attributes:
         row: its name.
-        window: messages under way at once.
-        payload_bytes: of each message.
-        samples: one a turn, in the order of the turns.
+        window: the number of messages in flight.
+        payload_bytes: the payload size of each message.
+        samples: one for each turn, in the order of the turns.
     """
 
     row: str
@@ -44,21 +45,21 @@ class Measured:
 
 
 def percentile(ordered: Sequence[float], share: float) -> float:
-    """The least of these that a share of them does not exceed (nearest rank).
+    """The least value that this share of the values does not exceed (nearest rank).
 
     Args:
-        ordered: from the least to the greatest; not empty.
+        ordered: in ascending order; not empty.
         share: more than 0, and at most 1.
     """
-    # A share such as 0.07 of 100 is a little more than 7, as floats have it.
+    # As a float, a share such as 0.07 of 100 is a little more than 7.
     rank = math.ceil(round(share * len(ordered), 6))
     return ordered[max(rank, 1) - 1]
 
 
 def ratio(one: Measured, other: Measured, figure: str) -> float | None:
-    """The median of the ratios of the turns, of one of FIGURES; None: not known.
+    """The median of the ratios of the turns, for one of FIGURES; None: not known.
 
-    A turn in which somebody else used the machine slows both down, and counts once.
+    A turn in which another program used the machine slows both down, and counts once.
     """
     ratios = []
     for mine, its in zip(one.samples, other.samples, strict=True):
@@ -81,8 +82,8 @@ def _rss_bytes(process: str, sample: Sample) -> float | None:
     return sample.rss_bytes.get(process)
 
 
-#: All of them, by the names that they have in JSON: those of `Sample`, and for a
-#: message what it has for all.
+#: All figures, by their names in JSON: those of `Sample`; and for each message, those
+#: that a sample has for all of them.
 FIGURES: Mapping[str, Figure] = {
     "rate": lambda sample: sample.rate,
     "p50_s": lambda sample: sample.p50_s,

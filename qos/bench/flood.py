@@ -1,12 +1,14 @@
-"""Floods a receiver, and measures what an honest peer of it has of that.
+"""Floods a receiver, and measures how an honest peer of it is affected.
 
-`python -m qos.bench.flood` takes a minute of a flood, and one before it without: 50 senders
-offer 10 times what the quota of each lets them have held, and release nothing, while one
-more sends messages as before. Each end is a process of its own.
+`python -m qos.bench.flood` measures a minute without a flood, and then a minute with
+it. In the flood, 50 senders each offer 10 times the messages that their quota permits
+to be held, and release none, while one more sender sends messages as before. Each end
+is a process of its own.
 
-The honest peer must not wait more than twice as long (p99), each request of the flood must
-be answered, no sender may have more held than its quota, and the memory of the receiver must
-not grow by more than what it holds, and some overhead for each message.
+The targets are: the honest peer must not wait more than twice as long (p99). Each
+request of the flood must be answered. No sender may have more messages held than its
+quota. The memory of the receiver must not grow by more than the held messages, with
+some overhead for each.
 """
 
 from __future__ import annotations
@@ -33,16 +35,17 @@ __all__ = ["Flood", "Flooded", "main", "measure"]
 
 _DOMAIN = "flood.localhost"
 
-#: As often as its quota, each of them.
+#: Each sender offers this many times its quota.
 TIMES_QUOTA = 10
 
-#: p99 beside the flood, to that without.
+#: The most that p99 may grow during the flood, as a ratio.
 RATIO_MAX = 2.0
 
-#: Of a message that is held, beside its payload: seen were 3 kB.
+#: The memory for a held message besides its payload, in bytes: 3 kB have been measured.
 _MESSAGE_BYTES = 6_000
 
-#: What a process may take for a flood that leaves nothing behind: buffers, mostly.
+#: The memory that a process may use for a flood that leaves nothing behind: mostly
+#: buffers.
 _OVERHEAD_BYTES = 16 * MB
 
 
@@ -51,11 +54,11 @@ class Flood:
     """The parameters of a flood.
 
     Attributes:
-        senders: that keep to no quota.
-        quota: messages that may be held of each.
-        payload_bytes: of each message.
-        seconds: of the flood, and of the time before it.
-        pause_s: between two messages of the honest peer.
+        senders: the number of senders that ignore their quota.
+        quota: the most messages that may be held of each.
+        payload_bytes: the payload size of each message.
+        seconds: the duration of the flood, and of the time before it.
+        pause_s: the time between two messages of the honest peer.
     """
 
     senders: int = 50
@@ -66,7 +69,7 @@ class Flood:
 
     @property
     def rss_bytes_max(self) -> int:
-        """By how much the memory of the receiver may grow."""
+        """The permitted growth of the receiver's memory."""
         each = self.payload_bytes + _MESSAGE_BYTES
         return self.senders * self.quota * each + _OVERHEAD_BYTES
 
@@ -76,12 +79,12 @@ class Flooded:
     """The result of a flood.
 
     Attributes:
-        before: how long each message of the honest peer took without a flood, seconds,
-            the least first.
-        beside: likewise, beside it.
-        sent: requests of the flood.
-        answers: by `received`, or the condition of the error.
-        rss_bytes: by how much the memory of the receiver has grown.
+        before: the times of the honest peer's messages without a flood, in seconds, in
+            ascending order.
+        beside: the same during the flood.
+        sent: the requests of the flood.
+        answers: the number of answers by `received`, or by the condition of the error.
+        rss_bytes: the growth of the receiver's memory.
     """
 
     before: Sequence[float]
@@ -92,16 +95,16 @@ class Flooded:
 
     @property
     def ratio(self) -> float:
-        """p99 beside the flood to that without."""
+        """The ratio of p99 during the flood to p99 without it."""
         return percentile(self.beside, 0.99) / percentile(self.before, 0.99)
 
     @property
     def unanswered(self) -> int:
-        """Requests of the flood."""
+        """The number of requests of the flood without an answer."""
         return self.sent - sum(self.answers.values())
 
     def targets(self, flood: Flood) -> list[Target]:
-        """What is compared with what is wanted."""
+        """The figures, compared with the targets."""
         held = self.answers.get("received", 0)
         return [
             Target("p99 beside the flood ÷ without", self.ratio, RATIO_MAX),
@@ -117,10 +120,10 @@ class Flooded:
 
 
 async def measure(flood: Flood, folder: Path) -> Flooded:
-    """Do it, with all files in this folder.
+    """Measure a flood, with all files in this folder.
 
     Raises:
-        BenchFailed: it came to nothing, or a message of the honest peer was lost.
+        BenchFailed: it could not be measured, or a message of the honest peer was lost.
     """
     secret = secrets.token_hex(16)
     server = EmbeddedServer({_DOMAIN: secret})
@@ -133,7 +136,7 @@ async def measure(flood: Flood, folder: Path) -> Flooded:
         stack.push_async_callback(flooder.end)
         port = server.component_port
         await flooder.do("connect", domain=_DOMAIN, secret=secret, port=port)
-        # What is loaded late, and buffers of the usual size.
+        # For code that is loaded late, and for buffers of the usual size.
         await _latencies(sender, 1.0)
         before = await _latencies(sender, flood.seconds)
         rss_bytes = receiver.used().rss_bytes
@@ -163,7 +166,7 @@ async def measure(flood: Flood, folder: Path) -> Flooded:
 
 
 async def _ends(place: Place, flood: Flood) -> tuple[End, End]:
-    """The receiver, who trusts everybody, and the honest peer."""
+    """The receiver, which trusts every peer, and the honest peer."""
     quotas = {"quota_messages": flood.quota, "quota_bytes": 10**9}
     total = {"quota_total_messages": 2 * flood.senders * flood.quota}
     ends = []
@@ -190,7 +193,7 @@ async def _latencies(sender: End, seconds: float) -> list[float]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print the table; 1 if something is not as wanted."""
+    """Print the table; returns 1 if a target is missed."""
     parser = argparse.ArgumentParser(prog="python -m qos.bench.flood")
     usual = Flood()
     parser.add_argument("--senders", type=int, default=usual.senders)

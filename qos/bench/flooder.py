@@ -1,7 +1,8 @@
-"""Many senders that keep to no quota, in a process of their own.
+"""Many senders that ignore their quota, in one process of their own.
 
-They are of one domain, and share the stream of its component: what they cost who gets it
-is the same. `python -m qos.bench.flooder` is told what to do; see qos.testing.child.
+They are of one domain, and share the stream of its component. For the receiver, their
+cost is the same. `python -m qos.bench.flooder` executes commands; see
+qos.testing.child.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ from qos.testing.child import obey
 
 __all__ = ["Flooder"]
 
-#: What is due is sent so often.
+#: The time between two batches of due requests, in seconds.
 _BEAT_S = 0.01
 
-#: After the last request, for the last answer.
+#: How long to wait for the last answer after the last request, in seconds.
 _ANSWERS_S_MAX = 30.0
 
 _LOGIN_S_MAX = 20.0
@@ -46,7 +47,7 @@ class Flooder:
         xmpp.enable_direct_tls = False
         xmpp.connect("127.0.0.1", port)
         await xmpp.wait_until("session_start", timeout=_LOGIN_S_MAX)
-        # It need not be quick, but must not be what everything waits for.
+        # It need not be quick, but must not slow everything else down.
         self._xmpp._spawn_event = self._count
 
     async def flood(
@@ -62,14 +63,14 @@ class Flooder:
 
         Args:
             to: a full JID.
-            senders: how many there are.
-            messages: of each.
-            payload_bytes: of each message.
-            seconds: how long it takes.
+            senders: the number of senders.
+            messages: the number of messages of each.
+            payload_bytes: the payload size of each message.
+            seconds: the duration.
 
         Returns:
-            How many were sent, and how many answers of each kind came: `received`, or
-            the condition of an error.
+            The number of requests sent, and the number of answers of each kind:
+            `received`, or the condition of an error.
         """
         total, sent = senders * messages, 0
         text = body(payload_bytes)

@@ -1,8 +1,8 @@
 """The floor: the same requests and answers on the same server, and nothing else.
 
-Nothing is stored, repeated, checked or handed over. `Iq.send()` is what slixmpp's
-documentation says; `Raw` leaves out all that can be left out. What stands on the wire
-is rendered by the plugin, so that the server does the same work.
+Nothing is stored, repeated, checked or handed over. `IqSender` uses `Iq.send()` as
+slixmpp's documentation shows it; `RawSender` leaves out everything that can be left
+out. The plugin renders the stanzas, so that the server does the same work.
 """
 
 from __future__ import annotations
@@ -29,26 +29,27 @@ from xep_qos.stanza import message_with_body, render_answer, render_request
 
 __all__ = ["IqReceiver", "IqSender", "RawReceiver", "RawSender"]
 
-#: Stands for an id in what is rendered once.
+#: Stands for an id in a text that is rendered only once.
 _ID = "THE-ID"
 
 _QOS = NAMESPACES[0]
 
-#: As long as those of a store.
+#: As long as the ids of a store.
 _STORE_ID = "0" * 32
 _HOLD = f"{_STORE_ID}.{'0' * 32}"
 
-#: An answer that does not come in this time has been lost, which must not be.
+#: An answer that does not come in this time, in seconds, is lost, which must not
+#: happen.
 _ANSWER_S_MAX = 30.0
 
 _QUICKACK = getattr(socket, "TCP_QUICKACK", None)
 
 
 class _Wrong(Exception):
-    """Something has come that is no answer."""
+    """Something that is no answer has come."""
 
 
-# -- what stands on the wire -----------------------------------------------
+# -- the stanzas ----------------------------------------------------------
 
 
 def requests(*, steps: int, to: str, payload_bytes: int) -> tuple[str, ...]:
@@ -80,7 +81,7 @@ def answers(to: str) -> dict[str, str]:
     }
     return {
         f"{{{_QOS}}}{kind}": render_answer(
-            # What kind it is does not matter for what is rendered.
+            # The kind does not matter for the rendered text.
             Request(
                 kind="deliver",
                 iq_id=_ID,
@@ -96,7 +97,7 @@ def answers(to: str) -> dict[str, str]:
 
 
 def _new_id(number: int) -> str:
-    """As long as those of the plugin."""
+    """An id as long as those of the plugin."""
     return f"{number:032x}"
 
 
@@ -112,7 +113,7 @@ class IqSender:
         Args:
             client: the stream.
             peer: the full JID of the receiver.
-            steps: requests for a message: 1 or 2.
+            steps: the number of requests for a message: 1 or 2.
         """
         _let_marks_pass(client)
         self._client = client
@@ -174,7 +175,7 @@ class IqReceiver:
 
 
 def _let_marks_pass(client: ClientXMPP) -> None:
-    """Or slixmpp leaves out attributes of a namespace that it does not know."""
+    """Keep slixmpp from leaving out attributes of a namespace that it does not know."""
     client.namespace_map[MARKS_NAMESPACE] = "q"
 
 
@@ -183,8 +184,8 @@ def _content(text: str) -> ET.Element | None:
     iq = ET.fromstring(f"<iq xmlns='{CLIENT}' {text[3:]}")  # noqa: S314 - our own
     content = next(iter(iq), None)
     if content is not None and content.tag.startswith(f"{{{MARKS_NAMESPACE}}}"):
-        # With a prefix for its attributes slixmpp writes an element as <q:q:hold>.
-        # Here only its length counts.
+        # With a prefix for its attributes, slixmpp writes an element as <q:q:hold>.
+        # Here only the length matters.
         content.tag = content.tag.replace(MARKS_NAMESPACE, MARKS_NAMESPACE[::-1])
     return content
 
@@ -193,7 +194,7 @@ def _content(text: str) -> ET.Element | None:
 
 
 class RawSender:
-    """Writes strings, and finds what an answer belongs to in a dict, in a filter."""
+    """Writes strings, and matches answers in a filter, with a dict."""
 
     def __init__(self, client: ClientXMPP, peer: str, *, steps: int) -> None:
         """Prepare; see IqSender."""
@@ -202,7 +203,7 @@ class RawSender:
         self._steps = steps
         self._ids = itertools.count()
         self._texts: list[list[str]] = []
-        #: By id, the number of a message, and how many of its requests are answered.
+        #: By id: the number of a message, and how many of its requests are answered.
         self._waiting: dict[str, tuple[int, int]] = {}
         self._window: Window
         client.add_filter("in", self._filter)
@@ -237,7 +238,7 @@ class RawSender:
         if stanza.xml.get("type") != "result":
             self._window.failed(_Wrong(f"{an_id} was answered by an error"))
         elif answered < self._steps:
-            # The answer to the step before has come: its id can be used again.
+            # The previous step has been answered, so its id can be used again.
             self._waiting[an_id] = (number, answered + 1)
             self._client.send_raw(an_id.join(self._texts[answered]))
         else:
@@ -268,7 +269,10 @@ class RawReceiver:
 
 
 def _quicken(client: ClientXMPP) -> None:
-    """As the plugin does: without it a server with Nagle's algorithm decides."""
+    """Do as the plugin.
+
+    Otherwise a server with Nagle's algorithm would decide the speed.
+    """
     if client.transport is not None and _QUICKACK is not None:
         connection = client.transport.get_extra_info("socket")
         connection.setsockopt(socket.IPPROTO_TCP, _QUICKACK, 1)

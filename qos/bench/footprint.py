@@ -1,7 +1,7 @@
-"""The footprint: the plugin's cost to an application beside its messages.
+"""The footprint: the plugin's cost to an application besides its messages.
 
-What is measured is in `footprint_import`, `footprint_stanzas`, `footprint_outstanding`
-and `footprint_flat`; here is what they share.
+The measurements are in `footprint_import`, `footprint_stanzas`, `footprint_outstanding`
+and `footprint_flat`; this module has their common parts.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ __all__ = [
     "bytes_below",
 ]
 
-#: As the targets have it.
+#: The unit of the targets.
 MB = 10**6
 
-#: No machine is so slow that one message takes longer than this.
+#: Even on a slow machine, a message takes less than this.
 _MESSAGE_S_MAX = 0.02
 
-#: Is told what is being done.
+#: Gets a description of the present step.
 Progress: TypeAlias = Callable[[str], object]
 
 
@@ -49,15 +49,15 @@ class Plan:
     """The extent of the measurements.
 
     Attributes:
-        repeat: interpreters for `import`, sets of processes for `stanzas`, and turns for
-            `outstanding`.
-        messages: outstanding ones.
-        flat_messages: sent by `flat`.
-        seconds: for a rate.
-        payload_bytes: of an outstanding message.
-        pairs: turns of each set of processes, for each kind of stanza.
-        stanzas: asked for in such a turn.
-        warm_up: messages before the first that counts in `flat`.
+        repeat: the number of interpreters for `import`, of sets of processes for
+            `stanzas`, and of turns for `outstanding`.
+        messages: the number of outstanding messages.
+        flat_messages: the number of messages sent by `flat`.
+        seconds: the time to measure a rate.
+        payload_bytes: the payload size of an outstanding message.
+        pairs: the number of turns of each set of processes, for each kind of stanza.
+        stanzas: the number of stanzas requested in such a turn.
+        warm_up: the number of messages in `flat` before the first that counts.
     """
 
     repeat: int = 5
@@ -72,14 +72,14 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A figure, and what the project has set itself for it.
+    """A figure, and the project's target for it.
 
     Attributes:
-        what: it is, in words.
+        what: its name, in words.
         value: the figure.
-        bound: it is to be at most this, or at least.
+        bound: the largest permitted value, or the smallest.
         unit: of both; may be empty.
-        least: whether the bound is the least.
+        least: whether the bound is the smallest permitted value.
     """
 
     what: str
@@ -90,7 +90,7 @@ class Target:
 
     @property
     def met(self) -> bool:
-        """Whether it is as it should be; what is not a number is not."""
+        """Whether the target is met; NaN never meets it."""
         if self.least:
             return self.value >= self.bound
         return self.value <= self.bound
@@ -104,7 +104,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """A spread of values: the half of them in the middle is from `low` to `high`."""
+    """The spread of values: the middle half of them is from `low` to `high`."""
 
     median: float
     low: float
@@ -112,7 +112,7 @@ class Spread:
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Self:
-        """Return that of these, of which there is one at least."""
+        """Return the spread of these values, at least one."""
         if len(values) == 1:
             return cls(values[0], values[0], values[0])
         low, _, high = quantiles(values, n=4, method="inclusive")
@@ -124,11 +124,11 @@ class Part:
     """One measurement.
 
     Attributes:
-        title: of its table.
-        head: what stands above each column, in two lines.
-        rows: of the table, as text.
-        targets: what is compared with what is wanted.
-        figures: everything, for JSON.
+        title: the title of its table.
+        head: the heading of each column, in two lines.
+        rows: the rows of the table, as text.
+        targets: the figures that have a target.
+        figures: all figures, for JSON.
     """
 
     title: str
@@ -138,22 +138,22 @@ class Part:
     figures: Mapping[str, object] = field(default_factory=dict)
 
     def table(self) -> str:
-        """For people."""
+        """The table, for people."""
         lines = aligned([*zip(*self.head, strict=True), *self.rows])
         return "\n".join((self.title, *lines, *map(str, self.targets)))
 
     def plain(self) -> dict[str, object]:
-        """For JSON."""
+        """The figures, for JSON."""
         targets = [asdict(each) | {"met": each.met} for each in self.targets]
         return {**self.figures, "targets": targets}
 
 
 class End:
-    """A process that is logged in, and does what it is told (`footprint_node`).
+    """A process that is logged in, and executes commands (`footprint_node`).
 
     Attributes:
-        jid: as whom.
-        loaded_s: how long it took to load its plugins, which opens their store.
+        jid: its full JID.
+        loaded_s: the time to load its plugins, which opens their store, in seconds.
     """
 
     def __init__(self, child: Child) -> None:
@@ -167,13 +167,16 @@ class End:
         self.jid, self.loaded_s = answer["jid"], answer["loaded_s"]
 
     async def do(self, command: str, **options: Any) -> dict[str, Any]:
-        """See Child.do: it has time for as many messages or seconds as it is told."""
+        """See Child.do.
+
+        The time limit follows from the number of messages or seconds.
+        """
         patience_s = PATIENCE_S + options.get("seconds", 0.0)
         patience_s += options.get("messages", 0) * _MESSAGE_S_MAX
         return await self._child.do(command, patience_s=patience_s, **options)
 
     async def stop(self) -> None:
-        """Log out and end; no harm if it has."""
+        """Log out and end the process; harmless if it has ended."""
         await self._child.end()
 
     @property
@@ -182,10 +185,10 @@ class End:
         return self._child.pid
 
     def used(self) -> Usage:
-        """What it has used so far.
+        """The resources that it has used so far.
 
         Raises:
-            BenchFailed: nobody can tell here.
+            BenchFailed: they cannot be read here.
         """
         used = usage_of(self.pid)
         if used is None:
@@ -194,7 +197,7 @@ class End:
 
 
 class Place:
-    """A place where ends live: at a server, with their files in a folder, until it is left."""
+    """A place for ends: a server, and a folder for their files, until it is left."""
 
     def __init__(self, server: Server, folder: Path) -> None:
         self._server = server
@@ -202,15 +205,15 @@ class Place:
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
-        """Nothing but the beginning of the context."""
+        """Begin the context; nothing else happens here."""
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """End all of them."""
+        """End all processes."""
         await self._stack.aclose()
 
     async def new_end(self, name: str) -> End:
-        """Start a process; this is its log's name, too."""
+        """Start a process; its log has the same name."""
         child = await Child.start(
             "qos.bench.footprint_node", name=name, folder=self._folder
         )
@@ -226,12 +229,12 @@ class Place:
         account: str = "",
         pause_s: float = 0.0,
     ) -> Task:
-        """What an end is to be.
+        """The task of an end.
 
         Args:
-            sends: whether it sends to another with the plugin.
-            plugins: the options of those to load, by their names.
-            account: `sender` or `receiver`; as `sends` says if it is empty.
+            sends: whether it sends to another end with the plugin.
+            plugins: the options of the plugins to load, by their names.
+            account: `sender` or `receiver`; chosen by `sends` if it is empty.
             pause_s: see Task.
         """
         account = account or ("sender" if sends else "receiver")
@@ -248,15 +251,15 @@ class Place:
 
     @property
     def domain(self) -> str:
-        """Of the server."""
+        """The domain of the server."""
         return self._server.sender.domain
 
     def plugin(self, store: str, **options: Any) -> dict[str, dict[str, Any]]:
-        """The plugin as shipped, but that any number can be sent and held.
+        """The plugin with its default options, but without limits on messages.
 
         Args:
-            store: its URL.
-            options: more of them.
+            store: the URL of its store.
+            options: further options.
         """
         limits = {"outbox_messages_max": 10**9, "outbox_bytes_max": 10**15}
         trust = [self._server.sender.jid]
@@ -265,7 +268,7 @@ class Place:
 
 
 def bytes_below(*paths: Path) -> int:
-    """Return the size of these files, and of all files in these folders."""
+    """Return the size of these files, and of all files in these folders, in bytes."""
     files = [
         file
         for path in paths

@@ -1,4 +1,4 @@
-"""A test that a message costs as much after many others as after a few."""
+"""A test that a message after many others costs no more than one after a few."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from qos.bench.usage import Watch
 
 __all__ = ["GROWTH_MAX", "STRETCHES", "measure"]
 
-#: The target: the last stretch to the first.
+#: The target for the ratio of the last stretch to the first.
 GROWTH_MAX = 1.1
 
 STRETCHES = 10
@@ -40,12 +40,12 @@ class _Stretch:
     """Some of the messages.
 
     Attributes:
-        first: the number of its first one, from 1 on.
-        last: that of its last one.
+        first: the number of its first message, from 1.
+        last: the number of its last message.
         rate: messages a second.
-        cpu_us: processor time a message, by process.
-        rss_bytes: at its end, by process.
-        file_bytes: at its end: of the store and journal of each end.
+        cpu_us: processor time for each message, by process.
+        rss_bytes: memory at its end, by process.
+        file_bytes: the size of the store and journal of each end, at its end.
     """
 
     first: int
@@ -57,7 +57,7 @@ class _Stretch:
 
 
 async def measure(server: Server, folder: Path, plan: Plan, progress: Progress) -> Part:
-    """Send message after message, assured, SQLite and a journal at both ends."""
+    """Send messages at level assured, with SQLite and a journal at both ends."""
     async with Place(server, folder) as place:
         ends = {}
         for name in _ENDS:
@@ -89,7 +89,7 @@ def _files(folder: Path, name: str) -> Path:
 
 
 async def _sent(ends: dict[str, End], messages: int) -> float:
-    """Send so many; returns in how many seconds."""
+    """Send this number of messages; returns the time in seconds."""
     answer = await ends["sender"].do(
         "send_many",
         peer=ends["receiver"].jid,

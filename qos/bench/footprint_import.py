@@ -19,7 +19,7 @@ MS_MAX = 150.0
 
 _SLIXMPP, _PLUGIN = "slixmpp", "xep_qos"
 
-#: Nothing of ours is imported but what is measured.
+#: The program imports nothing of ours except the measured package.
 _PROGRAM = f"""
 import json, sys, time
 found = {{}}
@@ -35,12 +35,12 @@ print(json.dumps(found))
 
 @dataclass(frozen=True, slots=True)
 class _Import:
-    """Of a package.
+    """The import of a package.
 
     Attributes:
-        ms: it takes.
-        cpu_ms: of processor time.
-        modules: that were not there before.
+        ms: the time.
+        cpu_ms: the processor time.
+        modules: the number of modules that were not loaded before.
     """
 
     ms: float
@@ -51,10 +51,11 @@ class _Import:
 async def measure(plan: Plan, progress: Progress) -> Part:
     """Import both in fresh interpreters, one after the other.
 
-    The plugin's time is that of its own statement, after slixmpp's: the difference of
-    two interpreters would have the noise of both.
+    The plugin's time is that of its own import statement, after slixmpp's. The
+    difference of two interpreters would have the noise of both.
     """
-    # The first writes the bytecode, and reads from the disk what the others have at hand.
+    # The first import writes the bytecode, and reads files that the later ones have in
+    # the cache.
     await _imported()
     turns = []
     for turn in range(plan.repeat):

@@ -1,6 +1,7 @@
-"""An end that counts what it does: `python -m qos.bench.footprint_node`.
+"""An end that measures its own work: `python -m qos.bench.footprint_node`.
 
-It does what any `node` does, and what an application does beside its messages.
+It has the commands of any `node`, and those for the stanzas of an application besides
+its messages.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from xep_qos import XEP_QOS
 
 __all__: list[str] = []
 
-#: An answer that does not come in this time has been lost, which must not be.
+#: An answer that does not come in this time, in seconds, is lost, which must not
+#: happen.
 _ANSWER_S_MAX = 30.0
 
 
@@ -37,17 +39,20 @@ class _FootprintNode(Node):
     # -- an application without messages of ours ---------------------------
 
     async def answer(self) -> None:
-        """Answer each message by another, from now on; pings are answered anyway."""
+        """Answer each message by another one, from now on.
+
+        Pings are answered anyway.
+        """
         self._client.add_event_handler("message", _reply)
 
     async def ask(self, *, peer: str, kind: str, messages: int, window: int) -> None:
-        """Let the peer answer so many stanzas.
+        """Let the peer answer this number of stanzas.
 
         Args:
-            peer: who answers.
-            kind: `iq`: pings; or `message`.
-            messages: stanzas.
-            window: under way at once.
+            peer: the full JID of the peer.
+            kind: `iq` for pings; or `message`.
+            messages: the number of stanzas.
+            window: the number of stanzas in flight.
         """
         if kind == "iq":
             await _so_many(lambda: self._ping(peer), messages, window)
@@ -79,10 +84,10 @@ class _FootprintNode(Node):
     async def fill(
         self, *, peer: str, messages: int, payload_bytes: int, window: int
     ) -> dict[str, object]:
-        """Submit so many messages to somebody who is not there.
+        """Submit this number of messages to a peer that is not there.
 
         Returns:
-            How many are outstanding then.
+            The number of outstanding messages after that.
         """
         qos, message = self._prepared(peer, payload_bytes)
 
@@ -95,7 +100,7 @@ class _FootprintNode(Node):
     async def send_many(
         self, *, peer: str, messages: int, payload_bytes: int, window: int
     ) -> dict[str, object]:
-        """Send so many messages, each to its end; returns how long that took."""
+        """Send this number of messages, each to its end; returns the time."""
         qos, message = self._prepared(peer, payload_bytes)
 
         async def one() -> None:
@@ -125,7 +130,7 @@ def _plain_message(client: Any, peer: str) -> None:
 async def _so_many(
     one: Callable[[], Awaitable[object]], count: int, window: int
 ) -> None:
-    """Do it so many times, with a window of them under way."""
+    """Run it this many times, with a window of runs in flight."""
     turns = iter(range(count))
 
     async def lane() -> None:

@@ -32,24 +32,24 @@ STORES = ("sqlite", "memory")
 
 _WINDOW = 64
 
-#: Of the messages to the peer that is there.
+#: The payload size of the messages to the peer that is there.
 _PAYLOAD_BYTES = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Found:
-    """With one store.
+    """The results with one store.
 
     Attributes:
-        rss_bytes: more, after they were submitted.
-        rate: that of other messages, to that without them.
-        rates: both, with and without, of each turn.
-        started_rss_bytes: more, after a start with them than after one without. None:
-            nothing is left of them then, in memory.
-        loaded_s: to load the plugin with them, which opens the store.
-        start_s: from there to the end of a first message to somebody else.
+        rss_bytes: the growth of memory by submitting the messages.
+        rate: the ratio of the rate of other messages to that without outstanding ones.
+        rates: both rates, with and without, of each turn.
+        started_rss_bytes: the extra memory after a start with them, compared with a
+            start without. None: in memory nothing is left of them then.
+        loaded_s: the time to load the plugin with them, which opens the store.
+        start_s: the time from there to the end of a first message to another peer.
         start_s_without: the same with an empty store.
-        disk_bytes: of the store.
+        disk_bytes: the size of the store.
     """
 
     rss_bytes: int
@@ -63,7 +63,7 @@ class _Found:
 
 
 async def measure(server: Server, folder: Path, plan: Plan, progress: Progress) -> Part:
-    """Fill an outbox, start with it, and send to somebody else beside it."""
+    """Fill an outbox, start with it, and send to another peer at the same time."""
     found = {}
     for store in STORES:
         own = folder / store
@@ -119,7 +119,7 @@ def _row(store: str, found: _Found) -> list[str]:
 
 
 class _Outstanding:
-    """With one store."""
+    """The measurement with one store."""
 
     def __init__(
         self, place: Place, folder: Path, store: str, plan: Plan, progress: Progress
@@ -158,7 +158,7 @@ class _Outstanding:
         )
 
     async def _new_end(self, name: str, *, sends: bool = True) -> tuple[End, float]:
-        """One that has a message behind it; and how long that took since its start."""
+        """An end that has sent a message; and the time from its start to then."""
         path = self._folder / f"{name}.store"
         url = "memory:" if self._store == "memory" else f"{self._store}:{path}"
         end = await self._place.new_end(name)
@@ -182,14 +182,14 @@ class _Outstanding:
         self._sent += messages
 
     async def _fill(self, end: End) -> int:
-        # Its code is loaded, and its buffers are made, for messages of any kind.
+        # So its code is loaded, and its buffers exist, for messages of any kind.
         await self._send(end, messages=_WINDOW)
         before = end.used().rss_bytes
         count = self._plan.messages
         self._tell("submitting them")
         answer = await end.do(
             "fill",
-            # An account of its own: a window is that of an account.
+            # Another account, because a window is for one account.
             peer=f"nobody@{self._place.domain}/gone",
             messages=count,
             payload_bytes=self._plan.payload_bytes,
@@ -201,7 +201,7 @@ class _Outstanding:
         return end.used().rss_bytes - before
 
     async def _rates(self, loaded: End, bare: End) -> list[tuple[float, float]]:
-        """Of messages to the receiver, in turns."""
+        """The rates of messages to the receiver, in turns."""
         pairs = []
         ends = [loaded, bare]
         for end in ends:

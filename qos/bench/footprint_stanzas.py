@@ -1,4 +1,4 @@
-"""The cost of the loaded plugin for every other stanza of an application."""
+"""The cost of the loaded plugin for each other stanza of an application."""
 
 from __future__ import annotations
 
@@ -19,37 +19,38 @@ SHARE_MAX = 2.0
 
 KINDS = ("iq", "message")
 
-#: Under way at once.
+#: The number of stanzas in flight.
 _WINDOW = 16
 
 _BARE, _LOADED, _NEEDED = "without", "with", "only what it needs"
 
-#: The plugins of each.
+#: The plugins of each end.
 _PLUGINS: Mapping[str, Mapping[str, dict[str, Any]]] = {
     _BARE: {},
     _LOADED: {XEP_QOS.name: {}},
-    # slixmpp's plugins that it cannot do without.
+    # The plugins of slixmpp that ours cannot do without.
     _NEEDED: {name: {} for name in sorted(XEP_QOS.dependencies)},
-    # Nobody is better than this: it shows what is noise.
+    # This one has nothing more than the first: it shows the noise.
     "without, again": {},
 }
 
-#: Who is compared with whom, by what stands in the table.
+#: The ends that are compared, by the name in the table.
 _COMPARED = {who: (who, _BARE) for who in list(_PLUGINS)[1:]}
 _COMPARED["with ÷ only what it needs"] = (_LOADED, _NEEDED)
 
 
 async def measure(server: Server, folder: Path, plan: Plan, progress: Progress) -> Part:
-    """Ask ends with and without the plugin, in turns, and see what it costs them.
+    """Ask ends with and without the plugin, in turns, and measure their cost.
 
-    An iq is a ping that is answered, a message one that is answered by another; both
-    are two stanzas, one in and one out.
+    An iq is a ping that is answered; a message is answered by another message. Both are
+    two stanzas, one in and one out.
     """
     found: dict[tuple[str, str], list[float]] = {
         (kind, who): [] for kind in KINDS for who in _PLUGINS
     }
     for number in range(plan.repeat):
-        # Two processes of the same program differ, by where they have their memory.
+        # Two processes of the same program differ, because of the place of their
+        # memory.
         own = folder / str(number)
         own.mkdir()
         async with Place(server, own) as place:
@@ -102,7 +103,7 @@ async def _one_set(
         await end.connect(place.task(sends=False, plugins=plugins))
         await end.do("answer")
         for kind in KINDS:
-            # Code is loaded, and the server finds out who is there.
+            # This loads code, and the server finds out who is there.
             await _cost_us(asking, end, kind, plan.stanzas)
     order = list(ends)
     for pair in range(plan.pairs):
@@ -115,7 +116,7 @@ async def _one_set(
 
 
 async def _cost_us(asking: End, end: End, kind: str, count: int) -> float:
-    """Processor time of this end for each stanza, in and out."""
+    """The processor time of this end for each stanza, in and out."""
     before = end.used().cpu_s
     await asking.do("ask", peer=end.jid, kind=kind, messages=count, window=_WINDOW)
     return (end.used().cpu_s - before) / (2 * count) * 1e6

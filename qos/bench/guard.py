@@ -1,7 +1,7 @@
 """A guard that compares this library with its floor. Pure.
 
-What is compared are ratios to the floor, measured in the same turns: an absolute time
-says more of the machine than of the code.
+It compares ratios to the floor, measured in the same turns: an absolute time depends on
+the machine more than on the code.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from collections.abc import Mapping
 
 __all__ = ["EXPECTED", "LOSS_MAX", "WINDOW", "regressions"]
 
-#: Messages under way, of all that is measured for it.
+#: The number of messages in flight, for all rows of the guard.
 WINDOW = 64
 
-#: By the name of a row, the part of its floor's rate that it reached on a busy machine
-#: of two cores. To be raised with what makes it faster, and lowered by nothing else.
+#: By the name of a row, its expected ratio to its floor's rate, measured on a busy
+#: machine of two cores. Raise it when a change makes the row faster; never lower it.
 EXPECTED: Mapping[str, float] = {
     "acknowledged, memory": 0.48,
     "assured, memory": 0.66,
@@ -26,7 +26,7 @@ LOSS_MAX = 0.25
 
 
 def regressions(ratios: Mapping[str, float]) -> dict[str, str]:
-    """Return the rows that have become too slow, each with a line that says it.
+    """Return the rows that have become too slow, each with a line for people.
 
     Args:
         ratios: by the names of the rows in EXPECTED, as measured.
@@ -34,7 +34,7 @@ def regressions(ratios: Mapping[str, float]) -> dict[str, str]:
     found = {}
     for row, expected in EXPECTED.items():
         least = expected * (1 - LOSS_MAX)
-        # Not by `<`: what is not a number is no success.
+        # Not by `<`: NaN must not count as a success.
         if not ratios[row] >= least:
             found[row] = (
                 f"{row}: {ratios[row]:.2f} of the rate of its floor; expected "

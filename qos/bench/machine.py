@@ -1,4 +1,4 @@
-"""On what a run was done."""
+"""The machine on which a run was done."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def describe(folder: Path) -> dict[str, object]:
     """The machine.
 
     Args:
-        folder: of the stores.
+        folder: the folder of the stores.
     """
     return {
         "model": _model(),
@@ -25,9 +25,9 @@ def describe(folder: Path) -> dict[str, object]:
 
 
 def file_system(folder: Path) -> str | None:
-    """The type of the file system of a folder; None: Linux alone says it.
+    """The type of the file system of a folder; None: not Linux, so it is not known.
 
-    On a tmpfs it costs nothing to write to the disk, for there is none.
+    On a tmpfs, syncing to the disk costs nothing, because there is no disk.
     """
     try:
         mounts = Path("/proc/self/mounts").read_text()
@@ -40,7 +40,7 @@ def file_system(folder: Path) -> str | None:
 
 
 def _model() -> str:
-    """Of the processor."""
+    """The model of the processor."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:

@@ -1,7 +1,8 @@
-"""Counts what a slixmpp stream sends and receives, below slixmpp.
+"""Counts the bytes and stanzas that a slixmpp stream sends and receives, below slixmpp.
 
-It knows bytes, and how stanzas begin; it does not parse. It costs whom it counts for
-one to two microseconds a stanza: our own rows and the floor alike, and peers nothing.
+It knows the beginnings of stanzas, and does not parse them. It costs one to two
+microseconds for each stanza of our own rows and of the floor alike. Peers are not
+counted, so they pay nothing.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from slixmpp import ClientXMPP
 
 __all__ = ["Meter"]
 
-#: So much of what came before can be the beginning of a word that is looked for.
+#: The most bytes of earlier data that can be the beginning of a searched word.
 _CUT_OFF = len(b"<acknowledged ") - 1
 
 
@@ -21,7 +22,7 @@ class Meter:
     """Counts for one client, from its next connection on.
 
     Attributes:
-        wire_bytes: sent and received, before TLS.
+        wire_bytes: bytes sent and received, before TLS.
         stanzas: iqs and messages, sent and received.
     """
 
@@ -36,8 +37,8 @@ class Meter:
         client.data_received = self._data_received  # type: ignore[method-assign]
 
     def sent(self, transport: object, data: bytes) -> None:
-        """Something is written to a transport."""
-        # With STARTTLS there are two of them, and the inner one has what is encrypted.
+        """Note data written to a transport."""
+        # With STARTTLS there are two transports; the inner one gets the encrypted data.
         if transport is self._client.transport:
             self.wire_bytes += len(data)
             self.stanzas += _stanzas_in(data)
@@ -56,19 +57,19 @@ class Meter:
             self.stanzas += _stanzas_in(self._before + data)
         else:
             self.stanzas += _stanzas_in(data)
-        # Mostly what comes in ends with a stanza.
+        # In most cases the received data ends with a stanza.
         ended = data.endswith(b">")
         self._before = b"" if ended else (self._before + data)[-_CUT_OFF:]
         self._received(data)
 
 
 class _Counted:
-    """A transport that says what is written to it."""
+    """A transport that reports the data written to it."""
 
     def __init__(self, transport: BaseTransport, meter: Meter) -> None:
         self._transport = transport
         self._meter = meter
-        # It is asked for with each stanza that comes in.
+        # It is called for each incoming stanza.
         self.get_extra_info = transport.get_extra_info
 
     def __getattr__(self, name: str) -> Any:
@@ -81,7 +82,10 @@ class _Counted:
 
 
 def _stanzas_in(data: bytes) -> int:
-    """How many begin there. Each request of ours holds a message, which is none."""
+    """The number of stanzas that begin there.
+
+    The message inside our requests does not count.
+    """
     return (
         data.count(b"<iq")
         + data.count(b"<message")

@@ -1,4 +1,4 @@
-"""MQTT over mosquitto, with each of three libraries, as contenders of a benchmark."""
+"""MQTT with mosquitto and each of three libraries, as contenders of a benchmark."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from qos.testing.processes import Process, find_program
 
 __all__ = ["LIBRARIES", "Mqtt"]
 
-#: What is imported for each library, by the name of its package.
+#: The module to import for each library, by the name of its package.
 LIBRARIES = {"paho-mqtt": "paho", "aiomqtt": "aiomqtt", "gmqtt": "gmqtt"}
 
-# In memory alone, and nothing that holds a message back.
+# Only in memory, and without limits that hold a message back.
 _CONFIG = """\
 listener {port} 127.0.0.1
 allow_anonymous true
@@ -41,10 +41,10 @@ class Mqtt(Brokered):
 
     Args:
         library: one of LIBRARIES.
-        qos: of all messages.
+        qos: the QoS of all messages.
         replies: whether a message ends with the receiver's reply, matched by its
-            correlation data; otherwise when the library says that it is published,
-            or for QoS 0 when the receiver has counted it.
+            correlation data. Otherwise it ends when the library reports that it is
+            published, or for QoS 0 when the receiver has counted it.
     """
 
     def __init__(self, library: str, qos: int, *, replies: bool = False) -> None:
@@ -62,7 +62,7 @@ class Mqtt(Brokered):
     async def _start_server(self, folder: Path, port: int) -> Process:
         program = find_program("mosquitto", "mosquitto")
         config = folder / "mosquitto.conf"
-        # Started by root it would become a user who cannot read the folder.
+        # Started by root, it would become a user who cannot read the folder.
         user = "user root\n" if os.getuid() == 0 else ""
         config.write_text(_CONFIG.format(port=port) + user, encoding="ascii")
         return await Process.start(program, "-c", str(config), folder=folder)

@@ -1,4 +1,4 @@
-"""MQTT with aiomqtt: a task for each message that is published."""
+"""MQTT with aiomqtt: a task for each published message."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from qos.bench import mqtt_properties
 from qos.bench.mqtt_roles import OnMessage, main
 from qos.testing.ports import ADDRESS
 
-# The most that MQTT 5 knows; the default is 20.
+# The most that MQTT 5 permits; the default is 20.
 _INFLIGHT_MAX = 65_535
 
 _V311, _V5 = aiomqtt.ProtocolVersion.V311, aiomqtt.ProtocolVersion.V5

@@ -15,10 +15,12 @@ from qos.testing.ports import ADDRESS
 
 
 class _Storage(PersistentStorage):  # type: ignore[misc]  # gmqtt has no types
-    """Its own store in memory; where a message goes from it, the broker has it.
+    """gmqtt's own store in memory.
 
-    There is no other way to hear of that: `publish` returns nothing, and no callback
-    is called.
+    When a message is removed from it, the broker has it.
+
+    There is no other way to learn this: `publish` returns nothing, and no callback is
+    called.
     """
 
     def __init__(self) -> None:
@@ -28,7 +30,7 @@ class _Storage(PersistentStorage):  # type: ignore[misc]  # gmqtt has no types
 
     def push_message(self, mid: int, raw_package: bytes) -> None:
         super().push_message(mid, raw_package)
-        # It comes again, with the second half of QoS 2.
+        # It is called again in the second half of QoS 2.
         if self.next_done is not None:
             self.done[mid], self.next_done = self.next_done, None
 

@@ -14,7 +14,7 @@ from qos.bench import mqtt_properties
 from qos.bench.mqtt_roles import ANSWER_S_MAX, OnMessage, main
 from qos.testing.ports import ADDRESS
 
-# The most that MQTT 5 knows; paho's own default is 20.
+# The most that MQTT 5 permits; paho's own default is 20.
 _INFLIGHT_MAX = 65_535
 
 
@@ -25,7 +25,8 @@ class Paho:
         self._loop = asyncio.get_running_loop()
         self._answered = asyncio.Event()
         self._client: mqtt.Client
-        # What to call for a message; or that it has ended, before that is known.
+        # The callback for a message; or None if the message ended before the callback
+        # was known.
         self._done: dict[int, Callable[[], None] | None] = {}
 
     async def connect(self, port: int, *, replies: bool) -> None:
@@ -76,8 +77,8 @@ class Paho:
             done()
 
     def _published(self, _client: mqtt.Client, _data: Any, mid: int, *_: Any) -> None:
-        # In another thread than the first ones that are published: it may come before
-        # `publish` has got its number. `setdefault` is one step for both.
+        # This runs in another thread than `publish`, and may come before `publish` has
+        # got the number. `setdefault` is one step for both.
         if (done := self._done.setdefault(mid, None)) is not None:
             del self._done[mid]
             done()

@@ -11,7 +11,10 @@ __all__ = ["read", "written"]
 
 
 def written(response_topic: str, correlation: bytes) -> Any:
-    """Return the properties of a message; None: it needs none. See mqtt_roles.Library."""
+    """Return the properties of a message; None: it needs none.
+
+    See mqtt_roles.Library.
+    """
     if not correlation:
         return None
     properties: Any = Properties(PacketTypes.PUBLISH)  # type: ignore[no-untyped-call]  # paho's own gap
@@ -22,5 +25,5 @@ def written(response_topic: str, correlation: bytes) -> Any:
 
 
 def read(properties: Any) -> tuple[str, bytes]:
-    """Return the response topic and the correlation data of a message of MQTT 5."""
+    """Return the response topic and the correlation data of an MQTT 5 message."""
     return getattr(properties, "ResponseTopic", ""), properties.CorrelationData

@@ -1,7 +1,8 @@
-"""An MQTT sender and an MQTT receiver, whatever the library.
+"""An MQTT sender and an MQTT receiver, for any library.
 
-These are the programs of the child processes: a module for each library has a `Library`,
-and calls `main` with it. Knows nothing of brokers and of what is made of the figures.
+These are the programs of the child processes. A module for each library has a
+`Library`, and calls `main` with it. This module knows nothing of brokers and of the use
+of the figures.
 """
 
 from __future__ import annotations
@@ -20,32 +21,33 @@ from qos.testing.child import obey
 
 __all__ = ["ANSWER_S_MAX", "Library", "OnMessage", "main"]
 
-#: Of a broker on loopback, to a request like a subscription.
+#: The time for an answer of a broker on loopback, for instance to a subscription, in
+#: seconds.
 ANSWER_S_MAX = 20.0
 
 _MESSAGES = "bench/messages"
 _REPLIES = "bench/replies"
 
-#: Takes a message, as the library has it.
+#: Takes a message, as an object of the library.
 OnMessage = Callable[[Any], None]
 
 
 class Library(Protocol):
-    """The methods that the two roles need of a library, used as its documentation says."""
+    """The methods that both roles need of a library, used as documented."""
 
     async def connect(self, port: int, *, replies: bool) -> None:
         """Connect to the broker, with TCP_NODELAY, by the library's usual protocol.
 
         Args:
-            port: of the broker.
-            replies: whether that has to be MQTT 5, which knows of replies.
+            port: the port of the broker.
+            replies: whether MQTT 5 is needed, which has replies.
         """
 
     async def subscribe(self, topic: str, qos: int, on_message: OnMessage) -> None:
-        """Subscribe, and have this called with each message, in any thread."""
+        """Subscribe; the callback is called with each message, in any thread."""
 
     def reply_to(self, message: Any) -> tuple[str, bytes]:
-        """Return the response topic and the correlation data of a message of MQTT 5."""
+        """Return the response topic and the correlation data of an MQTT 5 message."""
 
     def publish(
         self,
@@ -57,20 +59,21 @@ class Library(Protocol):
         correlation: bytes = b"",
         done: Callable[[], None] | None = None,
     ) -> None:
-        """Publish.
+        """Publish a message.
 
         Args:
-            topic: to publish to.
-            payload: of the message.
+            topic: the topic to publish to.
+            payload: the payload of the message.
             qos: 0, 1 or 2.
-            response_topic: where a reply is wanted.
-            correlation: what tells of which message it is, or to which one a reply.
-            done: called in any thread when QoS 1 or 2 say that the broker has it.
+            response_topic: the topic for a reply.
+            correlation: identifies the message, or for a reply the message that it
+                answers.
+            done: called in any thread when the broker has the message, at QoS 1 or 2.
         """
 
 
 def main(library: Callable[[], Library]) -> None:
-    """Be a child process that can be a sender or a receiver."""
+    """Run as a child process that can be a sender or a receiver."""
 
     async def live() -> None:
         roles = _Roles(library())
@@ -85,12 +88,12 @@ class _Roles:
         self._loop = asyncio.get_running_loop()
         self._qos = 0
         self._replies = False
-        # As a sender.
+        # For the sender.
         self._payload = b""
         self._window: Window | None = None
         self._arrivals: Arrivals | None = None
         self._arrived_number = 0
-        # As a receiver.
+        # For the receiver.
         self._ended = array("d")
         self._wanted = 0
         self._complete = asyncio.Event()
@@ -101,11 +104,11 @@ class _Roles:
         """Connect.
 
         Args:
-            port: of the broker.
-            qos: of the messages and of the replies.
-            replies: whether the end of a message is its reply.
-            arrivals: the path of a pipe by which the receiver tells the sender what
-                it has got, if nothing else does.
+            port: the port of the broker.
+            qos: the QoS of the messages and of the replies.
+            replies: whether a message ends with its reply.
+            arrivals: the path of a pipe by which the receiver reports each message to
+                the sender, if nothing else does.
         """
         self._qos, self._replies = qos, replies
         if arrivals is not None:
@@ -129,7 +132,10 @@ class _Roles:
             self._loop.call_soon_threadsafe(self._complete.set)
 
     async def received(self, *, messages: int) -> dict[str, object]:
-        """Wait for so many messages; returns when each came, and forgets them."""
+        """Wait for this number of messages.
+
+        Returns when each came, and forgets them.
+        """
         self._complete.clear()
         self._wanted = messages
         if len(self._ended) < messages:

@@ -34,8 +34,8 @@ class JetStream(Brokered):
     """nats-py on JetStream: file storage, confirmed publishes, four workers.
 
     See qos.bench.sample.Contender. An item ends when its worker has acknowledged it.
-    The window is that of the publisher: so many are unconfirmed at once. Where the
-    workers are slower than it, items wait in the queue, and take as much longer.
+    The window is the publisher's: the number of unconfirmed items. If the workers are
+    slower than the publisher, items wait in the queue, and take longer by that time.
 
     Args:
         confirmed: whether a worker waits until the server has its acknowledgement
@@ -75,7 +75,7 @@ class JetStream(Brokered):
 
 
 async def _check_sync(program: str, config: Path) -> None:
-    """Find out whether it can sync every write: it was not always so."""
+    """Find out whether this version can sync every write: older ones could not."""
     tested = await completed(program, "-t", "-c", config)
     if 'unknown field "sync_interval"' in tested.err:
         raise NotInstalled(

@@ -34,14 +34,14 @@ class Task:
     """The task of a process.
 
     Attributes:
-        login: who to log in as.
+        login: the account.
         sends: whether it is the sender.
         way: `plugin`, `iq` or `raw`: how messages are sent and received.
-        level: of `plugin`.
-        steps: of the other two: requests for a message.
+        level: for `plugin`: the level of the messages.
+        steps: for the other two: the number of requests for a message.
         plugins: the options of plugins to load, by plugin name.
         arrivals: the path of a pipe; see ways.PluginSender.
-        pause_s: between the end of a message and the next.
+        pause_s: the time between the end of a message and the next.
     """
 
     login: Login
@@ -54,14 +54,14 @@ class Task:
     pause_s: float = 0.0
 
     def to_json(self) -> dict[str, Any]:
-        """As it is told to the process, on its stdin: there is a password in it."""
+        """The task in the form for stdin, because it contains a password."""
         ca_file = self.login.ca_file
         login = asdict(self.login) | {"ca_file": ca_file and str(ca_file)}
         return asdict(self) | {"login": login}
 
     @classmethod
     def from_json(cls, task: dict[str, Any]) -> Self:
-        """The reverse."""
+        """The task from this form."""
         login = task["login"]
         ca_file, backoff = login["ca_file"], Backoff(**login["backoff"])
         login |= {"ca_file": ca_file and Path(ca_file), "backoff": backoff}
@@ -72,7 +72,7 @@ class Node:
     """The commands of a node: `connect`, `begin`, and then those of its task.
 
     Args:
-        stack: what is to be closed in the end.
+        stack: closes everything in the end.
     """
 
     def __init__(self, stack: AsyncExitStack) -> None:
@@ -84,7 +84,7 @@ class Node:
         self._receiver: Receiver
 
     async def connect(self, *, task: dict[str, Any]) -> dict[str, object]:
-        """Log in; returns as whom, and how long it took to load the plugins."""
+        """Log in; returns the full JID, and the time to load the plugins."""
         self._task = Task.from_json(task)
         session = AccountSession(self._task.login, quiet=True)
         await self._stack.enter_async_context(session)
@@ -114,7 +114,10 @@ class Node:
             self._receiver = _receiver(self._task, self._client, peer)
 
     async def send(self, **work: Any) -> dict[str, object]:
-        """Send; returns when each message was given and ended, and what that took."""
+        """Send.
+
+        Returns when each message was given and ended, and the resources used.
+        """
         wire_bytes, stanzas = self._meter.wire_bytes, self._meter.stanzas
         times = await self._sender.send(Work(**work), pause_s=self._task.pause_s)
         return {
@@ -124,17 +127,17 @@ class Node:
         }
 
     async def received(self) -> dict[str, object]:
-        """Returns how many messages were handed over so far; see ways.Receiver."""
+        """Return the number of messages handed over so far; see ways.Receiver."""
         return {"taken": self._receiver.taken}
 
     @property
     def commands(self) -> list[Command]:
-        """What it obeys."""
+        """The commands that it executes."""
         return [self.connect, self.begin, self.send, self.received]
 
 
 async def live(kind: type[Node] = Node) -> None:
-    """Be one of these until the parent wants no more."""
+    """Run as one of these until stdin ends."""
     async with AsyncExitStack() as stack:
         await obey(kind(stack).commands)
 
@@ -144,7 +147,7 @@ async def _managed(client: ClientXMPP) -> None:
     management = client.plugin["xep_0198"]
     try:
         async with asyncio.timeout(_MANAGED_S_MAX):
-            # Its event may have been before we could wait for it.
+            # Its event may have come before we could wait for it.
             while not management.enabled_out:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
     except TimeoutError:

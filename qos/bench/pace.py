@@ -1,7 +1,7 @@
-"""Keeps messages under way, and notes their times. Knows not what a message is.
+"""Keeps messages in flight, and notes their times. It does not know what a message is.
 
-There are two forms, with the same rules: `Window` for what calls back at the end of a
-message, and `keep_in_flight` for what is awaited.
+There are two forms, with the same rules: `Window` for a library that calls back at the
+end of a message, and `keep_in_flight` for one that is awaited.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ __all__ = ["Window", "keep_in_flight"]
 
 
 class Window:
-    """Gives messages so that always as many are under way, until the time is over.
+    """Gives messages to a library so that always as many are in flight, for some time.
 
-    `ended` and `failed` may be called in any thread; `ended` also before `give` returns.
+    `ended` and `failed` may be called in any thread; `ended` also before `give`
+    returns.
     """
 
     def __init__(
@@ -34,10 +35,11 @@ class Window:
         """Prepare.
 
         Args:
-            give: gives the message of this number to a library.
-            window: messages under way at once.
-            seconds: after which no other is given.
-            pause_s: between the end of one and the next; then all is in one thread.
+            give: gives the message with this number to a library.
+            window: the number of messages in flight.
+            seconds: the time after which no further message is given.
+            pause_s: the time between the end of a message and the next; then all calls
+                must be in one thread.
         """
         self._give = give
         self._window = window
@@ -51,7 +53,7 @@ class Window:
         self._lock = threading.Lock()
 
     async def run(self) -> Times:
-        """Give the first ones, and wait for the end of the last."""
+        """Give the first messages, and wait for the end of the last."""
         self._until = time.monotonic() + self._seconds
         for _ in range(self._window):
             self._next()
@@ -59,7 +61,7 @@ class Window:
         return self._times
 
     def ended(self, number: int) -> None:
-        """Note the end of this one, and give the next one."""
+        """Note the end of this message, and give the next one."""
         now = self._times.end(number)
         if now + self._pause_s < self._until:
             if self._pause_s:
@@ -74,7 +76,7 @@ class Window:
             self._loop.call_soon_threadsafe(self._finish, None)
 
     def failed(self, error: Exception) -> None:
-        """Let `run` raise this."""
+        """Make `run` raise this error."""
         self._loop.call_soon_threadsafe(self._finish, error)
 
     def _next(self) -> None:
@@ -96,16 +98,16 @@ async def keep_in_flight(
     seconds: float,
     pause_s: float = 0.0,
 ) -> Times:
-    """Give message after message, so that a window of them is always under way.
+    """Give message after message, so that a window of them is always in flight.
 
     Args:
-        one: gives the one of this number, and returns at its end.
-        window: messages under way at once.
-        seconds: after which no other is given.
-        pause_s: between the end of one and the next.
+        one: gives the message with this number, and returns at its end.
+        window: the number of messages in flight.
+        seconds: the time after which no further message is given.
+        pause_s: the time between the end of a message and the next.
 
     Raises:
-        ExceptionGroup: what `one` has raised.
+        ExceptionGroup: the errors of `one`.
     """
     times = Times()
     until = time.monotonic() + seconds

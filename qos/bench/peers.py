@@ -11,17 +11,17 @@ __all__ = ["as_used", "queue_peers", "replying"]
 
 
 def replying() -> list[Mqtt]:
-    """Return those whose message ends with a reply, which is what this library promises."""
+    """Return the peers whose messages end with a reply, as this library promises."""
     return [Mqtt(library, qos, replies=True) for qos in (1, 2) for library in LIBRARIES]
 
 
 def as_used() -> list[Mqtt]:
-    """Return those that are used the way it is commonly done."""
+    """Return the peers in their common use."""
     return [Mqtt(library, qos) for qos in (0, 1, 2) for library in LIBRARIES]
 
 
 def queue_peers() -> list[Contender]:
-    """Return those that bring an item to one of several workers."""
+    """Return the peers that bring an item to one of several workers."""
     return [
         RabbitMq(),
         JetStream(confirmed=False),

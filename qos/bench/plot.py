@@ -1,4 +1,4 @@
-"""Draws what was measured. Needs the extra `[bench]`."""
+"""Draws the figures of a run. Needs the extra `[bench]`."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from qos.bench.report import Results
 
 __all__ = ["plot"]
 
-#: At which window latencies are shown, if it is among those measured.
+#: The window for the latencies, if it was measured.
 _WINDOW = 64
 
-#: Of lines beside each other; tab20 would have pairs of one colour.
+#: The colours of neighbouring lines; tab20 would have pairs of similar colours.
 _COLOURS = colormaps["tab10"].colors  # type: ignore[attr-defined]
 _MARKERS = "osD^v"
 _DASHES = ("-", "--", ":")
 
-#: Of the three percentiles: how they look, and how large.
+#: The marks and sizes of the three percentiles.
 _POINTS = (("o", 7), ("|", 14), (">", 5))
 
 _ROW_INCHES = 0.36
@@ -82,7 +82,7 @@ def _draw_rates(axes: Axes, measured: Sequence[Measured], rows: Sequence[str]) -
     axes.minorticks_off()
     axes.yaxis.set_major_formatter("{x:,.0f}")
     axes.grid(visible=True, alpha=0.3)
-    # Beside the lines: there is no place among so many.
+    # Beside the plot: between so many lines there is no room.
     axes.legend(fontsize="small", loc="upper left", bbox_to_anchor=(1.01, 1.0))
 
 
@@ -100,7 +100,7 @@ def _draw_latencies(
         for value_ms, (marker, size) in zip(values_ms, _POINTS, strict=True):
             axes.plot(value_ms, number, color=colour, marker=marker, markersize=size)
     axes.set(xscale="log", xlabel="milliseconds: p50 (dot), p99 (bar), p99.9 (arrow)")
-    # As 20 and 300, and not as powers of ten.
+    # Numbers such as 20 and 300, instead of powers of ten.
     axes.xaxis.set_major_formatter("{x:g}")
     axes.xaxis.set_minor_formatter(LogFormatter(minor_thresholds=(2, 0.5)))
     axes.set_yticks(range(len(rows)), rows)

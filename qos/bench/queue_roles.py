@@ -1,7 +1,8 @@
-"""The publisher of a queue and its workers, whatever the library.
+"""The publisher of a queue and its workers, for any library.
 
-These are the programs of the child processes: a module for each library has a `Library`,
-and calls `main` with it. Knows nothing of brokers and of what is made of the figures.
+These are the programs of the child processes. A module for each library has a
+`Library`, and calls `main` with it. This module knows nothing of brokers and of the use
+of the figures.
 """
 
 from __future__ import annotations
@@ -20,21 +21,21 @@ __all__ = ["NUMBER_BYTES", "WORKERS", "Library", "main"]
 
 WORKERS = 4
 
-#: An item begins with its number; a payload that is shorter is made as long.
+#: An item begins with its number; a shorter payload is extended to this length.
 NUMBER_BYTES = 8
 
 
 class Library(Protocol):
-    """The methods that the two roles need of a library, used as its documentation says."""
+    """The methods that both roles need of a library, used as documented."""
 
     async def connect(self, port: int, **options: Any) -> None:
         """Connect to the broker."""
 
     async def publish(self, item: bytes) -> None:
-        """Publish it; returns when the broker has confirmed that it has it."""
+        """Publish an item; returns when the broker has confirmed it."""
 
     async def work(self, done: Callable[[bytes], None]) -> None:
-        """Make the queue, and let WORKERS work, each for itself; returns at once.
+        """Create the queue, and start WORKERS independent workers; returns at once.
 
         Args:
             done: called with each item when its worker has acknowledged it.
@@ -42,7 +43,7 @@ class Library(Protocol):
 
 
 def main(library: Callable[[], Library]) -> None:
-    """Be a child process that can be a publisher or the workers."""
+    """Run as a child process that can be a publisher or the workers."""
 
     async def live() -> None:
         roles = _Roles(library())
@@ -54,7 +55,7 @@ def main(library: Callable[[], Library]) -> None:
 class _Roles:
     def __init__(self, library: Library) -> None:
         self._library = library
-        # As the workers.
+        # For the workers.
         self._ended: dict[int, float] = {}
         self._wanted = 0
         self._complete = asyncio.Event()
@@ -75,13 +76,16 @@ class _Roles:
             self._complete.set()
 
     async def received(self, *, messages: int) -> dict[str, object]:
-        """Wait for so many; returns when each was acknowledged, and forgets them."""
+        """Wait for this number of items.
+
+        Returns when each was acknowledged, and forgets them.
+        """
         self._complete.clear()
         self._wanted = messages
         if len(self._ended) < messages:
             await self._complete.wait()
         ended, self._ended, self._wanted = self._ended, {}, 0
-        # A number that nobody has given, or one missing, is an error here.
+        # An unknown or missing number is an error here.
         return {"ended": pack(array("d", (ended[each] for each in range(messages))))}
 
     # -- the publisher -----------------------------------------------------
@@ -89,7 +93,10 @@ class _Roles:
     async def send(
         self, *, window: int, payload_bytes: int, seconds: float
     ) -> dict[str, str]:
-        """Publish; returns when each was given, and when the broker confirmed it."""
+        """Publish.
+
+        Returns when each item was given, and when the broker confirmed it.
+        """
         filling = b"x" * max(payload_bytes - NUMBER_BYTES, 0)
 
         async def one(number: int) -> None:

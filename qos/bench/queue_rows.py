@@ -16,7 +16,7 @@ from qos.testing.prosody import Prosody, ProsodyError
 
 __all__ = ["BATCH", "OurQueue", "queue_rows"]
 
-#: Items in a stanza of the second row, at most.
+#: The most items in a stanza of the second row.
 BATCH = 32
 
 _USER = "bench"
@@ -30,15 +30,15 @@ def queue_rows() -> list[Contender]:
 
 
 class OurQueue:
-    """XEP-0254 on Prosody: the service a component, its queues on disk, as shipped.
+    """XEP-0254 on Prosody: the service is a component, with queues on disk.
 
-    See qos.bench.sample.Contender. An item ends when its worker knows that it is
-    accepted: the service has that on disk. The window is that of the publisher: so many
-    are unconfirmed at once.
+    All options are the defaults. See qos.bench.sample.Contender. An item ends when its
+    worker knows that it is accepted: the service has this on disk. The window is the
+    publisher's: the number of unconfirmed items.
 
     Args:
-        batch: items in a stanza, at most: published, delivered and settled. 1: each of
-            them has stanzas of its own.
+        batch: the most items in a stanza, when published, delivered and settled. 1:
+            each item has stanzas of its own.
     """
 
     caveat = ""

@@ -22,13 +22,13 @@ class Serving:
         self._service: QueueService
 
     async def serve(self, *, jid: str, secret: str, port: int, store: str) -> None:
-        """Serve; returns when the service can be asked.
+        """Serve; returns when the service can be used.
 
         Args:
-            jid: of the component.
-            secret: of it, at the server.
-            port: of the server, for components.
-            store: where the queues are kept.
+            jid: the JID of the component.
+            secret: its secret at the server.
+            port: the port of the server for components.
+            store: the store of the queues.
         """
         component = ComponentXMPP(jid, secret, ADDRESS, port)  # type: ignore[no-untyped-call]  # slixmpp
         self._service = QueueService(component, store)

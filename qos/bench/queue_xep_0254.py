@@ -22,7 +22,7 @@ __all__ = ["NODE", "WORKERS_ITEMS"]
 
 NODE = "bench"
 
-#: That a worker may have at once; as many as the peers'.
+#: The most items that a worker has at once; as many as the peers'.
 WORKERS_ITEMS = 100
 
 _LOGIN_S_MAX = 20.0
@@ -38,12 +38,12 @@ class Xep0254:
         self._port = 0
         self._plugin: XEP_0254
         self._working: list[asyncio.Task[None]] = []
-        # What goes into the next request, each with who waits for its answer.
+        # The items of the next request, each with the future for its answer.
         self._next: list[tuple[NewItem, asyncio.Future[None]]] = []
         self._requests: set[asyncio.Task[None]] = set()
 
     async def connect(self, port: int, **options: Any) -> None:
-        """See Library; the options are those that qos.bench.queue_rows gives."""
+        """See Library; the options are those of qos.bench.queue_rows."""
         self._port, self._service = port, options["service"]
         self._batch = options["batch"]
         self._login = partial(_client, options["account"], options["password"])
@@ -59,8 +59,8 @@ class Xep0254:
     # -- the publisher -----------------------------------------------------
 
     async def publish(self, item: bytes) -> None:
-        """See Library. What is given in one turn of the loop shares a request."""
-        # The number is no text: written so, its digits stand for bytes of the filling.
+        """See Library. Items given in one turn of the loop share a request."""
+        # The number is binary: in hexadecimal, its digits replace bytes of the filling.
         text = item[:NUMBER_BYTES].hex() + item[2 * NUMBER_BYTES :].decode("ascii")
         new = NewItem(f"<item xmlns='xmpp-qos:bench:0'>{text}</item>")
         if self._batch == 1:

@@ -11,8 +11,8 @@ from qos.testing.processes import Process, find_program
 
 __all__ = ["RabbitMq"]
 
-# Debian's program in the PATH would become another user, or refuse to start; this is
-# what it runs.
+# Debian's program in the PATH would become another user, or refuse to start; it runs
+# this one.
 _DEBIANS_OWN = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
 
 _CONFIG = """\
@@ -33,8 +33,8 @@ class RabbitMq(Brokered):
     """aio-pika on RabbitMQ: persistent items, publisher confirms, four consumers.
 
     See qos.bench.sample.Contender. An item ends when its consumer has acknowledged it,
-    which can be before the publisher has its confirm. The window is that of the
-    publisher: so many are unconfirmed at once.
+    which can be before the publisher gets its confirm. The window is the publisher's:
+    the number of unconfirmed items.
     """
 
     def __init__(self) -> None:
@@ -50,7 +50,7 @@ class RabbitMq(Brokered):
         epmd_port, distribution_port = free_ports(2)
         config = folder / "rabbitmq.conf"
         config.write_text(_CONFIG.format(address=ADDRESS, port=port), encoding="ascii")
-        # One of our own: it would start one that stays for ever.
+        # Our own epmd: RabbitMQ would start one that stays for ever.
         epmd = find_program("epmd", "erlang-base")
         self._keep(
             await Process.start(
@@ -61,9 +61,9 @@ class RabbitMq(Brokered):
             program,
             folder=folder,
             environment={
-                # Erlang's cookie.
+                # The place of Erlang's cookie.
                 "HOME": str(folder),
-                # Otherwise it is a shell that waits for the broker.
+                # Otherwise the process is a shell that waits for the broker.
                 "RUNNING_UNDER_SYSTEMD": "1",
                 "ERL_EPMD_PORT": str(epmd_port),
                 "RABBITMQ_CONF_ENV_FILE": "/dev/null",

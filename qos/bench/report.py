@@ -24,10 +24,10 @@ class Results:
 
     Attributes:
         measured: see qos.bench.run.measure.
-        sections: of the report; a row may stand in several.
-        caveats: by the name of a row what it does not guarantee.
-        absent: by the name of a row why it is not among those measured.
-        compared: by which of FIGURES rows are compared.
+        sections: the sections of the report; a row may stand in several.
+        caveats: the missing guarantees, by the name of the row.
+        absent: the reason why a row was not measured, by its name.
+        compared: the figure, one of FIGURES, by which rows are compared.
     """
 
     measured: Sequence[Measured]
@@ -37,7 +37,10 @@ class Results:
     compared: str = "rate"
 
     def ratio(self, one: Measured, base: str) -> float | None:
-        """To a row at the same window and size; None: that was not measured."""
+        """The ratio to a row at the same window and size.
+
+        None: that was not measured.
+        """
         for other in self.measured:
             place = (base, one.window, one.payload_bytes)
             if (other.row, other.window, other.payload_bytes) == place:
@@ -45,7 +48,7 @@ class Results:
         return None
 
     def ratios(self, one: Measured) -> dict[str, float]:
-        """To all rows that it is compared with, by their names."""
+        """The ratios to all rows with which it is compared, by their names."""
         names = {
             rows[one.row]: None
             for section in self.sections
@@ -62,7 +65,7 @@ class _Column:
 
     Attributes:
         head: two lines.
-        cell: its text; empty if that is not known.
+        cell: its text; empty if the value is not known.
     """
 
     head: tuple[str, str]
@@ -73,7 +76,7 @@ class _Column:
 
 
 def tables(results: Results) -> list[str]:
-    """One for each section in which something was measured."""
+    """One table for each section in which something was measured."""
     found = (_table(section, results) for section in results.sections)
     return [table for table in found if table]
 
@@ -95,7 +98,8 @@ def _table(section: Section, results: Results) -> str:
     if not lines:
         return ""
     cells = [line for line in lines if not isinstance(line, str)]
-    # What is not known of any row, such as the bytes of a broker, has no column.
+    # A figure that is not known of any row, such as the bytes of a broker, has no
+    # column.
     known = [any(column) for column in zip(*cells, strict=True)]
     heads = zip(("", "row"), *(each.head for each in columns), strict=True)
     lines = [*map(list, heads), *lines]
@@ -146,7 +150,7 @@ def _whole(value: float) -> str:
 
 
 def _three(value: float) -> str:
-    """Three digits at least, and two after the point at most."""
+    """At least three digits, and at most two after the point."""
     digits = 2 if value < 1 else max(0, 2 - math.floor(math.log10(value)))
     return f"{value:,.{digits}f}"
 
@@ -156,7 +160,7 @@ def _some(line: Sequence[str], wanted: Sequence[bool]) -> Iterator[str]:
 
 
 def aligned(lines: Sequence[Sequence[str] | str]) -> Iterator[str]:
-    """Return lines of cells below each other, and lines that are a text as they are."""
+    """Return lines of cells as aligned columns, and text lines unchanged."""
     cells = [line for line in lines if not isinstance(line, str)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     for line in lines:
@@ -170,22 +174,25 @@ def aligned(lines: Sequence[Sequence[str] | str]) -> Iterator[str]:
         yield "  ".join([f"{name:<{widths[0]}}", *padded]).rstrip()
 
 
-# -- what stands below, and JSON -------------------------------------------
+# -- the notes below, and JSON ---------------------------------------------
 
 
 def caveats(results: Results) -> str:
-    """What the rows do not guarantee; empty if nothing is to be said."""
+    """The guarantees that rows do not give; empty if there is nothing to note."""
     rows = dict.fromkeys(each.row for each in results.measured)
     return _said_once({row: results.caveats.get(row, "") for row in rows})
 
 
 def absences(results: Results) -> str:
-    """Which rows were left out, and why; empty if none was."""
+    """The rows that were left out, and the reasons; empty if none was."""
     return _said_once(results.absent)
 
 
 def plain(results: Results) -> dict[str, object]:
-    """All figures, medians and samples: of each row, window and size; and who is absent."""
+    """All figures, medians and samples of each row, window and size.
+
+    And the absent rows.
+    """
     rows = [
         {
             "row": each.row,
@@ -202,7 +209,7 @@ def plain(results: Results) -> dict[str, object]:
 
 
 def folded(text: str) -> str:
-    """A text in lines that are as long as those of a table."""
+    """A text in lines as long as those of a table."""
     return textwrap.fill(
         text,
         _COLUMNS_MAX,
@@ -213,7 +220,7 @@ def folded(text: str) -> str:
 
 
 def _said_once(texts: Mapping[str, str]) -> str:
-    """What is said of rows, with those of which the same is said together."""
+    """Notes about rows; rows with the same note are put together."""
     names: dict[str, list[str]] = {}
     for row, text in texts.items():
         if text:

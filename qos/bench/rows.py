@@ -24,7 +24,7 @@ __all__ = ["NO_LIMITS", "Row", "with_resource"]
 
 _ENDS = ("sender", "receiver")
 
-#: For as many messages, and as long ones, as somebody may want to have under way.
+#: Large enough for any number and size of messages in flight.
 NO_LIMITS: Mapping[str, int] = {
     "quota_messages": 10**9,
     "quota_total_messages": 10**9,
@@ -37,10 +37,10 @@ class Row:
     """A `Contender` of ours.
 
     Args:
-        settings: what it is.
-        server: where; it is running.
-        window_max: of all that is to be measured.
-        pause_s: between the end of a message and the next.
+        settings: the settings of the row.
+        server: the running server.
+        window_max: the largest window that will be measured.
+        pause_s: the time between the end of a message and the next.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Row:
             child = await Child.start("qos.bench.node", name=end, folder=folder)
             self._children[end] = child
         tasks = [self._task(folder, arrivals, sends=end == "sender") for end in _ENDS]
-        # When one fails, the other is waited for, or it could not be stopped.
+        # If one fails, we wait for the other: otherwise it could not be stopped.
         answers = await asyncio.gather(
             *(
                 self._children[end].do("connect", task=task.to_json())
@@ -106,13 +106,16 @@ class Row:
         await asyncio.gather(*(each.end() for each in children.values()))
 
     async def _check(self, sent: int) -> None:
-        """It is easy to be fast and to leave something out."""
+        """Check that no message was lost or came twice.
+
+        Leaving something out is fast.
+        """
         answer = await self._children["receiver"].do("received")
         taken = answer["taken"]
         if taken is None:
             return
         came, self._taken = taken - self._taken, taken
-        # At level acknowledged one may come twice.
+        # At level acknowledged a message may come twice.
         exactly = self._settings.level != Level.ACKNOWLEDGED.value
         if came < sent or (exactly and came > sent):
             raise BenchFailed(f"{sent} messages were sent, and {came} handed over")
@@ -127,7 +130,7 @@ class Row:
             plugins["xep_qos"] = {
                 "store": _store(settings.store, folder / ("out" if sends else "in")),
                 "window_max": self._window_max,
-                # It works at any server, whether or not they have met before.
+                # This works at any server, whether or not the two know each other.
                 "trust": [server.sender.jid],
                 "journal": str(folder / "journal") if settings.journal else None,
                 **NO_LIMITS,
@@ -146,7 +149,7 @@ class Row:
 
 
 def with_resource(login: Login) -> Login:
-    """An account with a resource that nobody else has."""
+    """An account with a resource that no other client has."""
     return replace(login, jid=f"{login.jid}/bench-{secrets.token_hex(4)}")
 
 

@@ -1,6 +1,6 @@
-"""Measures contenders in turns, so that whatever disturbs the machine disturbs all.
+"""Measures contenders in turns, so that a disturbance of the machine hits all of them.
 
-Knows contenders and what they are to do; neither servers nor terminals.
+This module knows contenders and their work, but no servers and no terminals.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ from qos.testing.processes import NotInstalled, ProcessFailed
 
 __all__ = ["Plan", "measure"]
 
-#: Before the first turn each has so long to open its windows and to load its code.
+#: The time before the first turn in which each opens its windows and loads its code, in
+#: seconds.
 _WARM_UP_S = 0.5
 
-#: Is told what is being done, and which part of the whole is done.
+#: Gets a description of the present step, and the finished part of the whole.
 Progress = Callable[[str, float], object]
 
 
@@ -29,10 +30,10 @@ class Plan:
     """The measurements of each contender.
 
     Attributes:
-        windows: messages under way at once.
-        sizes: of payloads, in bytes.
-        seconds: for each sample.
-        repeat: turns.
+        windows: the numbers of messages in flight.
+        sizes: the payload sizes, in bytes.
+        seconds: the duration of each sample.
+        repeat: the number of turns.
     """
 
     windows: Sequence[int]
@@ -53,16 +54,17 @@ async def measure(
 
     Args:
         contenders: in the order of the result.
-        plan: what is to be measured.
+        plan: the extent of the measurements.
         folder: for their files; it is empty.
         progress: see Progress.
-        absent: is told the name of one that cannot be measured here, and why.
+        absent: called with the name of a contender that cannot be measured here, and
+            the reason.
 
     Returns:
         For each contender its figures by payload size and window.
 
     Raises:
-        BenchFailed: one has failed.
+        BenchFailed: a contender has failed.
     """
     async with contextlib.AsyncExitStack() as stack:
         here = []
@@ -94,7 +96,8 @@ async def _in_turns(
     samples: dict[tuple[str, Work], list[Sample]] = {
         (each.name, work): [] for each in here for work in works
     }
-    # All at one window, one after the other: they are compared with each other.
+    # All contenders at one window, one after the other: they are compared with each
+    # other.
     steps = list(itertools.product(range(plan.repeat), works, here))
     for done, (turn, work, each) in enumerate(steps):
         progress(
@@ -116,7 +119,7 @@ async def _measured(contender: Contender, work: Work) -> Sample:
 
 @contextlib.contextmanager
 def _named(contender: Contender) -> Iterator[None]:
-    """Say in an error of whom it is: there may be two dozen of them."""
+    """Add the name of the contender to an error: there may be two dozen of them."""
     try:
         yield
     except ProcessFailed as error:

@@ -1,4 +1,4 @@
-"""A sample: what is measured, and its units. Pure: no I/O, no clock."""
+"""A sample: its figures and their units. Pure: no I/O, no clock."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["BenchFailed", "Contender", "Sample", "Work"]
 
 
 class BenchFailed(ProcessFailed):
-    """Nothing can be measured; the text says why, in one line."""
+    """A measurement is not possible; the text gives the reason, in one line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,9 +21,9 @@ class Work:
     """The work of one sample.
 
     Attributes:
-        window: messages under way at once.
-        payload_bytes: of each message.
-        seconds: how long to go on, roughly.
+        window: the number of messages in flight.
+        payload_bytes: the payload size of each message.
+        seconds: the approximate duration.
     """
 
     window: int
@@ -36,15 +36,15 @@ class Sample:
     """The result of one sample.
 
     Attributes:
-        messages: that came to their end.
-        seconds: from the first one given to the end of the last.
-        p50_s: half of the messages took at most so long, from being given to the
-            library to their end; `p99_s` and `p999_s` likewise.
-        cpu_s: processor time meanwhile, by process: `sender`, `receiver`, `server`; of our
-            queues also `service`.
-        rss_bytes: memory at the end, by process.
-        wire_bytes: sent and received by the sender, without TLS and TCP; None: not
-            known. `stanzas` likewise.
+        messages: the number of messages that ended.
+        seconds: from the start of the first message to the end of the last.
+        p50_s: the median of the times from giving a message to the library to its end;
+            `p99_s` and `p999_s` are the other percentiles.
+        cpu_s: the processor time in this time, by process: `sender`, `receiver`,
+            `server`; our queues also have `service`.
+        rss_bytes: the memory at the end, by process.
+        wire_bytes: bytes sent and received by the sender, without TLS and TCP; None:
+            not known. `stanzas` likewise.
     """
 
     messages: int
@@ -64,11 +64,11 @@ class Sample:
 
 
 class Contender(Protocol):
-    """Something that brings messages from one process to another.
+    """A system that brings messages from one process to another.
 
     Attributes:
-        name: of its row.
-        caveat: what it does not guarantee; empty if nothing is to be said.
+        name: the name of its row.
+        caveat: the guarantee that it does not give; empty if there is nothing to note.
     """
 
     name: str
@@ -78,16 +78,16 @@ class Contender(Protocol):
         """Start its processes, with their files in this folder, which is empty.
 
         Raises:
-            NotInstalled: something is not installed.
-            BenchFailed: something does not start.
+            NotInstalled: a program or library is not installed.
+            BenchFailed: a process does not start.
         """
 
     async def measure(self, work: Work) -> Sample:
-        """Do it once; may be asked for again and again.
+        """Do the work once; may be called repeatedly.
 
         Raises:
-            BenchFailed: it came to nothing, or to something else.
+            BenchFailed: the work failed, or its result is wrong.
         """
 
     async def stop(self) -> None:
-        """End its processes; no harm if it was not started, or only in part."""
+        """End its processes; harmless if it was not started, or only in part."""

@@ -1,6 +1,6 @@
-"""Which rows stand together in a report, and with what each is compared.
+"""The rows that stand together in a report, and the rows they are compared with.
 
-Starts nothing and measures nothing.
+This module starts nothing and measures nothing.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = [
     "of_the_same_promise",
 ]
 
-#: The QoS at which a reply makes MQTT promise what a level does.
+#: The QoS at which MQTT with a reply gives the same promise as a level.
 _QOS = {Level.ACKNOWLEDGED.value: 1, Level.ASSURED.value: 2}
 
 
@@ -31,12 +31,12 @@ class Section:
     """Rows that stand together.
 
     Attributes:
-        title: of it.
+        title: the title of the section.
         rows: their names, in order.
-        bases: by what stands above a column of ratios, and then by the name of a row,
-            the name of the row that it is compared with.
-        wire: whether it is told what stands on the wire, and what the ends have in
-            memory; that, with the columns of a comparison, would be too wide.
+        bases: by the heading of a column of ratios, and then by the name of a row, the
+            name of the row with which it is compared.
+        wire: whether to show the bytes on the wire and the memory of the ends. Together
+            with the columns of a comparison, the table would be too wide.
     """
 
     title: str
@@ -53,7 +53,7 @@ def of_ours(rows: Sequence[Settings]) -> Section:
 
 
 def of_additions(rows: Sequence[Settings]) -> Section:
-    """Our own rows that add something, each compared with the same without it."""
+    """Our own rows that add a feature, each compared with the same row without it."""
     without = {each.name: each.without for each in rows if each.without}
     return Section(
         "What is added, and the same without", [*without], {"without": without}
@@ -61,7 +61,7 @@ def of_additions(rows: Sequence[Settings]) -> Section:
 
 
 def of_the_same_promise(ours: Sequence[Settings], peers: Sequence[Mqtt]) -> Section:
-    """Our own rows, and each peer that gives the receiver's word: ours by theirs."""
+    """Our own rows, and each peer whose receiver replies: ours compared with theirs."""
     mine = [each for each in ours if each.level in _QOS and not each.without]
     names = [*(each.name for each in mine), *(each.name for each in peers)]
     return Section(
@@ -81,13 +81,13 @@ def of_the_same_promise(ours: Sequence[Settings], peers: Sequence[Mqtt]) -> Sect
 
 
 def of_peers(peers: Sequence[Contender]) -> Section:
-    """Peers as they are commonly used; they are compared with nothing."""
+    """Peers in their common use; they are compared with nothing."""
     title = "Peers as commonly used: QoS 1 and 2 end when the broker has the message"
     return Section(title, [each.name for each in peers], wire=False)
 
 
 def of_queues(ours: Sequence[Contender], peers: Sequence[Contender]) -> Section:
-    """Queues: ours by the first of the peers."""
+    """Queues: ours compared with the first of the peers."""
     first = peers[0].name
     return Section(
         "Queues, with four workers: an item ends when its worker has accepted it",

@@ -28,10 +28,10 @@ class Server(Protocol):
 
     Attributes:
         name: for people.
-        version: of it; None: not known.
-        pid: of its process; None: it is not ours.
-        sender: an account; without a resource.
-        receiver: likewise.
+        version: its version; None: not known.
+        pid: the id of its process; None: it is not ours.
+        sender: an account, without a resource.
+        receiver: another account, without a resource.
     """
 
     name: str
@@ -41,7 +41,7 @@ class Server(Protocol):
     receiver: Login
 
     async def start(self, folder: Path) -> None:
-        """Start it, with its files in this folder, which is empty.
+        """Start the server, with its files in this folder, which is empty.
 
         Raises:
             NotInstalled: it is not installed.
@@ -49,15 +49,15 @@ class Server(Protocol):
         """
 
     async def stop(self) -> None:
-        """End it; no harm if it was not started."""
+        """End the server; harmless if it was not started."""
 
 
 class NamedServer:
-    """One of the user's; nothing is started.
+    """A server of the user; nothing is started.
 
     Args:
         sender: an account there.
-        receiver: another one, or the same.
+        receiver: another account, or the same.
     """
 
     version: str | None = None
@@ -75,13 +75,13 @@ class NamedServer:
 
 
 class EmbeddedServer:
-    """That of `qos.testing`, in a process of its own.
+    """The server of `qos.testing`, in a process of its own.
 
     Args:
         components: secrets by domain.
 
     Attributes:
-        component_port: for components, once started.
+        component_port: the port for components, once started.
     """
 
     name = "the embedded server"

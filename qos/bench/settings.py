@@ -1,4 +1,4 @@
-"""Which rows of ours there are, and what each of them is. Pure."""
+"""Our own rows, and the settings of each. Pure."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ class Settings:
     """The settings of a row.
 
     Attributes:
-        name: of the row.
-        caveat: what it does not guarantee.
-        floor: the name of the row that is the least it can take; '': there is none.
-        without: the name of the row that is the same but for what this one adds.
+        name: the name of the row.
+        caveat: the guarantee that it does not give.
+        floor: the name of the row that is its floor; '': none.
+        without: the name of the row without the feature that this one adds.
         way: see node.Task; `level` and `steps` likewise.
         store: one of STORES, at both ends; '': the plugin is not used.
-        managed: with XEP-0198.
-        journal: with a journal, at both ends.
-        options: more options of the plugin, at both ends.
+        managed: whether XEP-0198 is used.
+        journal: whether both ends have a journal.
+        options: further options of the plugin, at both ends.
     """
 
     name: str
@@ -44,7 +44,7 @@ class Settings:
 
 _KEEPS_NOTHING = "nothing is kept, repeated or recognised: what is lost is lost"
 
-#: The floor of a row with one request a message, and with two; and `Iq.send()`.
+#: The floor of a row with one request for each message, and with two; and `Iq.send()`.
 FLOOR = (
     Settings(name="floor of one", caveat=_KEEPS_NOTHING, way="raw", steps=1),
     Settings(name="floor of two", caveat=_KEEPS_NOTHING, way="raw", steps=2),
@@ -64,7 +64,7 @@ FLOOR = (
     ),
 )
 
-#: Whether requests that wait go together in one stanza.
+#: Waiting requests do not share a stanza.
 _ONE_BY_ONE: dict[str, Any] = {"batch_max": 1}
 
 _FLOORS = {
@@ -85,11 +85,11 @@ def settings_for(
     """The rows of these levels and stores.
 
     Args:
-        levels: that are wanted.
+        levels: the levels.
         stores: some of STORES. Level unacknowledged uses none.
-        batches: level assured in batches, too.
-        managed: level assured, in memory and one by one, with XEP-0198, too.
-        journal: each row of level assured with a journal, too.
+        batches: also level assured in batches.
+        managed: also level assured, in memory and one by one, with XEP-0198.
+        journal: also each row of level assured with a journal.
     """
     rows = []
     for level in levels:

@@ -1,7 +1,7 @@
 """The start and the end of each message: noted, sent between processes, judged.
 
-All clocks are `time.monotonic`, which is one clock for all processes of a machine.
-Knows nothing of libraries, servers and brokers.
+All clocks are `time.monotonic`, which is one clock for all processes of a machine. This
+module knows nothing of libraries, servers and brokers.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class Times:
     """Notes the times of messages, which are numbered from 0 on; in any thread.
 
     Attributes:
-        given: when each was given to a library.
-        ended: when each came to its end, NaN before that.
+        given: when each message was given to a library.
+        ended: when each message ended, NaN before that.
     """
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class Times:
         self._lock = threading.Lock()
 
     def begin(self) -> int:
-        """Note that the next one is given; returns its number."""
+        """Note that the next message is given; returns its number."""
         with self._lock:
             number = len(self.given)
             self.ended.append(math.nan)
@@ -44,12 +44,12 @@ class Times:
         return number
 
     def end(self, number: int) -> float:
-        """Note the end of this one; returns when that is."""
+        """Note the end of this message; returns its time."""
         now = self.ended[number] = time.monotonic()
         return now
 
     def packed(self) -> dict[str, str]:
-        """As JSON takes it; see `unpack`."""
+        """The times in a form for JSON; see `unpack`."""
         return {"given": pack(self.given), "ended": pack(self.ended)}
 
 
@@ -59,7 +59,7 @@ def pack(times: array[float]) -> str:
 
 
 def unpack(text: str) -> array[float]:
-    """Return what was packed."""
+    """Return the times in such a text."""
     times = array("d")
     times.frombytes(base64.b64decode(text))
     return times
@@ -71,18 +71,18 @@ def sample_of(
     used: Watch,
     others: Mapping[str, Any] | None = None,
 ) -> Sample:
-    """Return what was measured.
+    """Return the sample.
 
     Args:
         given: when each message was given.
         ended: when the same messages ended.
-        used: by the processes meanwhile.
-        others: of the figures of a sample, by name.
+        used: the resources used by the processes in this time.
+        others: other figures of a sample, by name.
 
     Raises:
         BenchFailed: not every message has ended.
     """
-    # NaN is the one number that is not equal to itself.
+    # NaN is the only number that is not equal to itself.
     count = sum(map(float.__eq__, ended, ended))
     if not len(given) == len(ended) == count > 0:
         raise BenchFailed(f"{len(given)} messages were given, and {count} have ended")

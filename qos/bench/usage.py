@@ -11,7 +11,7 @@ from typing import Self
 
 __all__ = ["Usage", "Watch", "usage_of"]
 
-#: clock_getcpuclockid(3), which Python has for threads only: on Linux the clock of a
+#: clock_getcpuclockid(3), which Python has only for threads. On Linux the clock of a
 #: process is ~pid << 3, and 2 for the time that the scheduler gave it.
 _SCHEDULED = 2
 
@@ -33,7 +33,7 @@ class Usage:
 
 
 def usage_of(pid: int) -> Usage | None:
-    """What this process has used; None: there is no /proc, or no such process."""
+    """The resources that this process has used; None: no /proc, or no such process."""
     try:
         statm = (Path("/proc") / str(pid) / "statm").read_text()
         cpu_s = time.clock_gettime(~pid << 3 | _SCHEDULED)
@@ -44,10 +44,11 @@ def usage_of(pid: int) -> Usage | None:
 
 
 class Watch:
-    """Notes what processes use while it is entered.
+    """Notes the resources that processes use while it is entered.
 
     Attributes:
-        cpu_s: processor time meanwhile, by process; without those that are not known.
+        cpu_s: processor time in this time, by process; without those that are not
+            known.
         rss_bytes: memory at the end, likewise.
     """
 
@@ -55,7 +56,7 @@ class Watch:
         """Prepare.
 
         Args:
-            pids: by what they do: `sender`, `receiver`, `server`.
+            pids: process ids by role: `sender`, `receiver`, `server`.
         """
         self.cpu_s: dict[str, float] = {}
         self.rss_bytes: dict[str, int] = {}

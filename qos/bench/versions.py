@@ -1,4 +1,4 @@
-"""Which versions are here of what is measured: a figure is of one of them."""
+"""The installed versions of the measured software: a figure is only valid for one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ __all__ = ["versions"]
 
 _LIBRARIES = ("paho-mqtt", "aiomqtt", "gmqtt", "aio-pika", "nats-py")
 
-# How to ask each. RabbitMQ takes seconds to tell; the name of its folder has it.
+# The option that prints the version of each. RabbitMQ takes seconds for this; the name
+# of its folder has it.
 _PROGRAMS = {"mosquitto": "-h", "nats-server": "--version"}
 _RABBITMQ = Path("/usr/lib/rabbitmq/lib")
 
@@ -24,8 +25,8 @@ async def versions(*, peers: bool) -> dict[str, str]:
     """Return versions by name.
 
     Args:
-        peers: beside those of Python, slixmpp and this library, those of the libraries
-            and brokers of peers, as far as they are installed.
+        peers: besides Python, slixmpp and this library, also those of the libraries and
+            brokers of peers, as far as they are installed.
     """
     found = {
         "python": platform.python_version(),

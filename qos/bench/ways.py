@@ -1,4 +1,4 @@
-"""Our own rows: how they send and receive through the plugin, as an application does."""
+"""Our own rows: they send and receive through the plugin, as an application does."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["PluginReceiver", "PluginSender", "Receiver", "Sender", "body"]
 
 
 class Sender(Protocol):
-    """One end: gives messages."""
+    """The sending end: gives messages."""
 
     async def send(self, work: Work, *, pause_s: float) -> Times:
         """Do the work."""
@@ -31,23 +31,23 @@ class Sender(Protocol):
 
 
 class Receiver(Protocol):
-    """The other end."""
+    """The receiving end."""
 
     @property
     def taken(self) -> int | None:
-        """Messages handed to the application so far; None: it is not told of any."""
+        """Messages handed to the application so far; None: they are not counted."""
 
 
 def body(size: int) -> str:
-    """A text of so many bytes."""
+    """A text of this number of bytes."""
     return "x" * size
 
 
 class PluginSender:
-    """Submits to the plugin.
+    """Submits messages to the plugin.
 
-    At level unacknowledged a message is under way until the receiver has it, which it
-    says outside of XMPP: or a window would mean nothing.
+    At level unacknowledged a message is in flight until the receiver has it, which it
+    reports outside XMPP. Without this, a window would mean nothing.
     """
 
     def __init__(
@@ -58,9 +58,9 @@ class PluginSender:
         Args:
             client: with the plugin.
             peer: the full JID of the receiver.
-            level: to send at.
-            arrivals: at level unacknowledged what tells of each message that the
-                receiver has got.
+            level: the level of the messages.
+            arrivals: at level unacknowledged, reports each message that the receiver
+                has got.
         """
         self._qos = XEP_QOS.of(client)
         self._peer = peer
@@ -72,7 +72,7 @@ class PluginSender:
 
     async def send(self, work: Work, *, pause_s: float) -> Times:
         """See Sender."""
-        # Like the one of the floor: without an id, which counts for nothing here.
+        # Like that of the floor: without an id, which is not needed here.
         message = Message()  # type: ignore[no-untyped-call]  # slixmpp's lack
         message["to"] = self._peer
         message["body"] = body(work.payload_bytes)
@@ -100,7 +100,7 @@ class PluginSender:
         await arrival
 
     def _arrived(self) -> None:
-        # One that comes twice is found by who compares the numbers.
+        # A message that comes twice is found later, when the numbers are compared.
         if self._flying:
             self._flying.popleft().set_result(None)
 
