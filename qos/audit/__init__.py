@@ -1,8 +1,8 @@
 """The audit: joins the journals of many nodes with Spark, and finds what went wrong.
 
-The extra `[spark]`. Nothing outside of this package and `qos.cli.audit` may import
-its modules, but for `synth`, which needs no Spark; nothing here is imported by
-`import qos.audit` itself.
+It needs the extra `[spark]`. Nothing outside this package and `qos.cli.audit` may
+import its modules, except `synth`, which needs no Spark. `import qos.audit` itself
+imports nothing from here.
 
 Modules, in the order in which the data passes them::
 

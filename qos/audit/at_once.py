@@ -1,6 +1,6 @@
-"""Several jobs of Spark side by side: most of the time of a small one is not work.
+"""Several Spark jobs side by side: a small job spends little of its time on its work.
 
-It is spent on a plan, on code for it, and on starting tasks.
+Most of the time is spent on a plan, on code for it, and on starting tasks.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from typing import Any, Final
 
 __all__ = ["at_once"]
 
-#: More would wait for each other: Spark makes plans one at a time, in part.
+#: More jobs would wait for each other: a part of Spark makes plans one at a time.
 _JOBS: Final = 4
 
 
 def at_once(*calls: Callable[[], Any]) -> list[Any]:
-    """What each of these functions returns.
+    """The results of these functions.
 
     Raises:
-        Exception: the first that one of them has raised. All others have ended then.
+        Exception: the first error of one of them. By then, all others have ended.
     """
     with ThreadPoolExecutor(_JOBS) as threads:
         return [each.result() for each in [threads.submit(call) for call in calls]]

@@ -1,8 +1,8 @@
-"""The table `audits`: which versions of the tables belong together.
+"""The table `audits`: the versions of the tables that belong together.
 
-An audit commits each table by itself; its row in `audits`, which comes last, makes them
-a snapshot that readers see (see `snapshot`). One that is killed before has changed
-nothing for them, and the next one takes back what it had committed.
+An audit commits each table separately. Its row in `audits`, which comes last, makes
+them a snapshot for readers (see `snapshot`). An audit that is killed before that has
+changed nothing for readers, and the next audit takes back what it had committed.
 """
 
 from __future__ import annotations
@@ -25,21 +25,22 @@ from qos.audit.snapshot import AUDITS, audits
 
 __all__ = ["HIDDEN", "RETENTION", "STAGED", "Audits"]
 
-#: For so long after it was replaced a snapshot can be read.
+#: The time for which a snapshot can be read after it was replaced.
 RETENTION: Final = timedelta(days=7)
 
-#: What an audit replaces is removed from a table so long before its row is there.
+#: The longest time between removing replaced data from a table and writing the row of
+#: the audit.
 _AUDIT_TAKES_MAX: Final = timedelta(days=1)
 
-#: What is no table, in the folder of the tables: a lock, and what is being worked on.
+#: The folder, among those of the tables, for a lock and for unfinished work.
 HIDDEN: Final = ".audit"
 STAGED: Final = f"{HIDDEN}/staged"
 
-#: Delta logs keep their entries for 30 days. What is older than this is not removed
+#: Delta logs keep their entries for 30 days. Entries older than this are not removed
 #: before all versions that can be read are younger.
 _LOG_IS_KEPT: Final = timedelta(days=20)
 
-#: Tables that each version of this library has written.
+#: Tables that every version of this library has written.
 _ALWAYS: Final = ("deliveries", "problems")
 
 _ROW: Final = pa.schema(
@@ -58,12 +59,14 @@ _COLUMNS: Final = (
 
 
 class Audits:
-    """The snapshots in a folder. Nobody else may write there: see qos.audit.follow_lock.
+    """The snapshots in a folder.
+
+    Only one process may write there: see qos.audit.follow_lock.
 
     Args:
         spark: the session.
         out: the folder of the tables.
-        retention: for how long a snapshot can be read after it was replaced.
+        retention: the time for which a snapshot can be read after it was replaced.
     """
 
     def __init__(
@@ -72,20 +75,20 @@ class Audits:
         self._spark = spark
         self._out = out
         self._retention = retention
-        #: Of the last audit that has ended; 0: there was none.
+        #: The number of the last audit that has ended; 0: none.
         self.number = 0
-        #: By table, as they were found: what came later must be ours.
+        #: By table, the version that was found: later versions must be ours.
         self._before: dict[str, int] = {}
 
     def recover(self) -> None:
-        """Take back what an audit that did not end has left.
+        """Take back the changes of an audit that did not end.
 
         Raises:
-            CannotWrite: there are tables of an earlier version of this library, or no
-                tables can be there.
+            CannotWrite: there are tables of an earlier version of this library, or
+                tables are not possible there.
         """
         if "%" in self._out:
-            # deltalake looks elsewhere for the log of such a table.
+            # deltalake looks in another place for the log of such a table.
             raise CannotWrite(f"{self._out}: give a folder without a % in its name")
         self._refuse_former_layout()
         hadoop.remove(self._spark, f"{self._out}/{STAGED}")
@@ -99,11 +102,11 @@ class Audits:
         }
 
     def record(self, first: date | None, last: date | None) -> None:
-        """Make the tables, as they are now, what readers see.
+        """Show the tables, as they are now, to readers.
 
         Args:
-            first: the first day that was audited.
-            last: the last one.
+            first: the first audited day.
+            last: the last audited day.
 
         Raises:
             CannotWrite: another audit has written into them as well.
@@ -118,7 +121,7 @@ class Audits:
         if is_first_today:
             for name, table in tables.items():
                 self._vacuum(f"{self._out}/{name}", table)
-        # A row is of use until the files of its versions may be removed.
+        # A row is needed until the files of its versions may be removed.
         kept = [
             row
             for row, newer in itertools.pairwise(rows)
@@ -161,7 +164,7 @@ class Audits:
     def _recover_table(
         self, folder: str, table: DeltaTable, recorded: int | None
     ) -> int:
-        """Return the version at which the table is what readers see."""
+        """Return the version of the table that readers see."""
         with delta.errors_name(folder):
             if recorded is None and table.version() > 0:
                 delta.commit(table, [], table.schema(), _partition_by(table))
@@ -182,7 +185,7 @@ class Audits:
                 )
 
     def _refuse_others(self, name: str, table: DeltaTable) -> None:
-        """Without a lock two audits may come between each other."""
+        """Refuse changes of others: without a lock, two audits may interfere."""
         newer = table.version() - self._before.get(name, -1)
         if newer and not all(delta.is_ours(each) for each in table.history(newer)):
             raise CannotWrite(

@@ -1,7 +1,7 @@
-"""A benchmark of the audit, beside reading and counting the same journals.
+"""A benchmark of the audit, compared with reading and counting the same journals.
 
-Both are done in the same session, in turns, so that the ratio means something on a
-machine that is busy, too. Knows the session that it is given, and no terminal.
+Both run in the same session, in turns, so that the ratio is also valid on a busy
+machine. This module knows the given session, but no terminal.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ __all__ = [
     "plan_for",
 ]
 
-#: Of a device that sends or gets something every minute and a half.
+#: The number of messages of a device that sends or gets one every minute and a half.
 _MESSAGES_A_DEVICE = 1000
 
-#: Of a journal that `synthesise` makes then, all roles taken together; one line in ten
-#: counts the messages of a window.
+#: The lines of a journal that `synthesise` makes then, all roles together; one line in
+#: ten counts the messages of a window.
 _LINES_A_MESSAGE = 10.0
 
-#: In journals of any size.
+#: The anomalies in journals of any size.
 _LOST, _DUPLICATED, _STUCK = 7, 5, 3
 
 _LOOK_S = 0.1
 
-#: Text, and whole numbers: what the fields of a line are before they are looked at.
+#: Text and whole numbers: the fields of a line before they are checked.
 _FIELDS = StructType(
     [
         StructField(each.name, LongType() if each.kind == "int" else StringType())
@@ -61,23 +61,23 @@ _FIELDS = StructType(
 
 
 class WrongResult(Exception):
-    """The audit has not found what there is: what it took is of no interest."""
+    """The audit has not found the known anomalies: its time is of no interest."""
 
 
 @dataclass(slots=True)
 class Measured:
-    """The times of journals of one size, in seconds, each turn.
+    """The times of journals of one size, in seconds, for each turn.
 
     Attributes:
-        lines: of the journals.
-        files: likewise.
-        bytes: likewise.
-        read: to read the files with the schema, parse every field, and count.
-        inferred: to count what `spark.read.json(folder)` has, which finds out the
-            schema first.
-        audit: for the audit, tables and report written.
-        jvm_bytes: the most that the JVM had in memory while all that was done.
-        python_bytes: likewise, this process. Both are 0 where there is no /proc.
+        lines: the number of lines of the journals.
+        files: the number of their files.
+        bytes: their size.
+        read: the time to read the files with the schema, parse every field, and count.
+        inferred: the time to count `spark.read.json(folder)`, which first finds out the
+            schema.
+        audit: the time of the audit, including its tables and report.
+        jvm_bytes: the largest memory of the JVM during the measurement.
+        python_bytes: the largest memory of this process. Both are 0 without a /proc.
     """
 
     lines: int
@@ -91,17 +91,17 @@ class Measured:
 
     @property
     def ratio(self) -> float:
-        """Of the audit to reading with a schema: the median of the turns."""
+        """The ratio of the audit to reading with a schema: the median of the turns."""
         return _ratio(self.audit, self.read)
 
     @property
     def ratio_inferred(self) -> float:
-        """Of the audit to counting without one."""
+        """The ratio of the audit to counting without a schema."""
         return _ratio(self.audit, self.inferred)
 
 
 def plan_for(events: int) -> Plan:
-    """Journals of about so many lines, with some anomalies."""
+    """A plan for journals of about this number of lines, with some anomalies."""
     least = _LOST + _DUPLICATED + _STUCK
     messages = max(round(events / _LINES_A_MESSAGE), least)
     devices = math.ceil(messages / _MESSAGES_A_DEVICE)
@@ -126,13 +126,13 @@ def measure(
 
     Args:
         spark: the session.
-        journals: what `synthesise` has made.
+        journals: a folder made by `synthesise`.
         out: a folder for the tables.
-        repeat: how many turns.
-        progress: told what is being done.
+        repeat: the number of turns.
+        progress: called with a description of the present step.
 
     Raises:
-        WrongResult: lines or anomalies are not those that were made.
+        WrongResult: lines or anomalies differ from the known ones.
     """
     expected = json.loads((journals / EXPECTED).read_text(encoding="utf-8"))
     files = [path.stat().st_size for path in journals.glob("date=*/*.jsonl")]
@@ -167,12 +167,12 @@ def measure(
 class Growth:
     """The time of an audit: a fixed cost, and a cost for each line.
 
-    Both are of the straight line that fits all sizes best.
+    Both are taken from the straight line that best fits all sizes.
 
     Attributes:
         fixed_s: the fixed cost, in seconds.
         line_us: the cost of each line, in microseconds.
-        ratio: `line_us` divided by what `spark.read.json(folder).count()` takes for
+        ratio: `line_us` divided by the time of `spark.read.json(folder).count()` for
             each line.
     """
 
@@ -182,7 +182,7 @@ class Growth:
 
 
 def growth(measured: Sequence[Measured]) -> Growth | None:
-    """See Growth; None: there is one size, or noise hides what a line costs."""
+    """See Growth; None: there is only one size, or noise hides the cost of a line."""
     if len({each.lines for each in measured}) < 2:
         return None
     lines = [each.lines for each in measured]
@@ -194,11 +194,11 @@ def growth(measured: Sequence[Measured]) -> Growth | None:
 
 
 class Memory:
-    """Looks how much memory the JVM and this process have, as long as it is open.
+    """Watches the memory of the JVM and of this process while it is open.
 
     Attributes:
-        jvm_bytes: the most that the JVM had so far.
-        python_bytes: likewise, this process.
+        jvm_bytes: the largest memory of the JVM so far.
+        python_bytes: the largest memory of this process so far.
     """
 
     def __init__(self, spark: SparkSession) -> None:
@@ -225,7 +225,7 @@ class Memory:
 
 
 def _resident(process: int) -> int:
-    """The bytes that a process has in memory (its RSS)."""
+    """The memory of a process, in bytes (its RSS)."""
     try:
         pages = Path(f"/proc/{process}/statm").read_text(encoding="ascii").split()[1]
     except OSError:
@@ -235,7 +235,7 @@ def _resident(process: int) -> int:
 
 def _count(spark: SparkSession, journals: Path) -> int:
     lines = _reader(spark).schema(_FIELDS).json(_glob(journals))
-    # Spark leaves out what nobody asks for.
+    # Spark leaves out fields that are not needed.
     fields = [F.count(name) for name in _FIELDS.names]
     row = lines.agg(F.count("*"), *fields).first()
     assert row is not None

@@ -1,4 +1,4 @@
-"""Draws what `qos.audit.bench` has measured. Needs the extra `[bench]`."""
+"""Draws the measurements of `qos.audit.bench`. Needs the extra `[bench]`."""
 
 from __future__ import annotations
 

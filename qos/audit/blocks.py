@@ -1,10 +1,10 @@
 """Reads the files of journals in blocks of whole lines, in bounded memory.
 
-A file may have any size, and so may a line: of a line that is longer than
-LINE_BYTES_MAX only the beginning is kept. `.gz` and `.zst` files are decompressed on
-the way, so that one that unpacks to terabytes takes time, and no more memory.
+A file may have any size, and so may a line: of a line longer than LINE_BYTES_MAX, only
+the beginning is kept. `.gz` and `.zst` files are decompressed while reading, so that a
+file that unpacks to terabytes takes time, but no more memory.
 
-Knows nothing of Spark, and nothing of what a line says.
+This module knows nothing of Spark, and nothing of the meaning of a line.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from qos.journal.schema import LINE_BYTES_MAX
 
 __all__ = ["BLOCK_BYTES", "EXAMPLE_BYTES", "Block", "blocks_of"]
 
-#: Of a file, read at once. The writer begins a new file after 16 MB.
+#: The bytes of a file that are read at once. The writer begins a new file after 16 MB.
 BLOCK_BYTES: Final = 4 * 2**20
 
-#: What is kept of a line that is too long: enough for 200 characters.
+#: The bytes that are kept of a line that is too long: enough for 200 characters.
 EXAMPLE_BYTES: Final = 800
 
-#: How a file is compressed, by the end of its name; as pyarrow calls it.
+#: The compression of a file by the end of its name, with pyarrow's word for it.
 _COMPRESSIONS: Final = {".gz": "gzip", ".zst": "zstd"}
 
 
@@ -37,10 +37,10 @@ class Block:
 
     Attributes:
         file: its URI.
-        lines: whole lines, each with its newline; or, if it is `long` or `broken`, the
-            beginning of what cannot be read.
-        long: it is the beginning of one line that is too long.
-        broken: the file cannot be decompressed from here on.
+        lines: whole lines, each with its newline; if it is `long` or `broken`, the
+            beginning of the unreadable part.
+        long: whether it is the beginning of one line that is too long.
+        broken: whether the file cannot be decompressed from here on.
     """
 
     file: str
@@ -50,10 +50,10 @@ class Block:
 
 
 class _Stream(Protocol):
-    """The methods that are asked of an open file."""
+    """The methods that are needed of an open file."""
 
     def read(self, size: int, /) -> bytes:
-        """Up to so many bytes; none at the end."""
+        """Return up to this number of bytes; none at the end."""
 
 
 def blocks_of(file: str, content: bytes | None) -> Iterator[Block]:
@@ -61,7 +61,7 @@ def blocks_of(file: str, content: bytes | None) -> Iterator[Block]:
 
     Args:
         file: its URI.
-        content: all that is in it; None: it is on this machine, and read here.
+        content: its whole content; None: it is on this machine, and is read here.
 
     Raises:
         OSError: it cannot be read.
@@ -80,7 +80,7 @@ def blocks_of(file: str, content: bytes | None) -> Iterator[Block]:
         try:
             yield from _blocks(file, stream)
         except OSError as error:
-            # Cut short, or not what its name says.
+            # Cut short, or not of the type of its name.
             yield Block(file, str(error).encode(), broken=True)
 
 

@@ -1,9 +1,9 @@
-"""The runs of each boot: pieces of its lines of which none is missing.
+"""The runs of each boot: parts of its lines without a missing line.
 
-A boot has one run, and one more for each hole: a run is all that has to be kept of a
-journal to judge what it proves. Runs of more lines are merged with those that are known
-already, in whatever order they come. The problems that are found over a whole journal
-(missing lines, clocks that went back) are made of runs too.
+A boot has one run, and one more for each gap. The runs are all that has to be kept of a
+journal to judge what it proves. Runs of new lines are merged with the known ones, in
+any order. The problems that concern a whole journal (missing lines, clocks that went
+back) are also found from runs.
 
 Pure functions from frames to frames; and one that makes runs in Arrow.
 """
@@ -36,18 +36,18 @@ __all__ = [
     "went_back",
 ]
 
-#: The kinds of lines; a run has lines of one kind. TOLD: they are in the tables. LATE:
-#: their day was closed already (see qos.audit.follow), so they are in no table.
-#: NEWER: written by a newer version; nobody here can read what they say.
+#: The kinds of lines; all lines of a run have one kind. TOLD: they are in the tables.
+#: LATE: their day was closed already (see qos.audit.follow), so they are in no table.
+#: NEWER: written by a newer version, so that they cannot be read here.
 TOLD, LATE, NEWER = "told", "late", "newer"
 
-#: A clock that goes back by less is being set right.
+#: A clock that goes back by less is only being corrected.
 CLOCK_BACK_S: Final = 60
 
 _JUMP: Final = "struct<seq:bigint,before:timestamp,at:timestamp>"
 
-#: The columns of a run: from which line to which; the least and the greatest time of
-#: its lines; how often the clock went back within it, and where it did first.
+#: The columns of a run: its first and last line; the least and the greatest time of its
+#: lines; how often the clock went back within it, and the first place of this.
 RUN: Final = (
     "node string, boot string, kind string, first_seq bigint, first_at timestamp, "
     "last_seq bigint, last_at timestamp, low_at timestamp, high_at timestamp, "
@@ -69,8 +69,8 @@ def runs(lines: DataFrame, kind: Column) -> DataFrame:
     """Each line as a run.
 
     Args:
-        lines: that have a `seq`.
-        kind: of each line.
+        lines: lines with a `seq`.
+        kind: the kind of each line.
     """
     return lines.select(
         *_BOOT,
@@ -87,16 +87,16 @@ def runs(lines: DataFrame, kind: Column) -> DataFrame:
 
 
 def kind_of(is_late: Column) -> Column:
-    """The kind of a line that was checked; see qos.audit.schema.CHECKED."""
+    """The kind of a checked line; see qos.audit.schema.CHECKED."""
     newer = F.col("problem") == LineProblem.NEWER_SCHEMA.value
     return F.when(newer, NEWER).when(is_late, LATE).otherwise(TOLD)
 
 
 def stretches(lines: pa.Table) -> pa.Table:
-    """Lines that lie one behind the other as a run: few, where they lie as written.
+    """Consecutive lines as runs: only a few if lines are in the order of writing.
 
-    None is LATE. In none the clock goes back at all, so that jumps are between runs,
-    where `merged` finds them.
+    No run is LATE. The clock does not go back at all within a run, so that jumps are
+    between runs, where `merged` finds them.
 
     Args:
         lines: see qos.audit.lines.CHECKED; those without a `seq` are left out.
@@ -110,7 +110,7 @@ def stretches(lines: pa.Table) -> pa.Table:
     follows = (np.diff(seq) == 1) & (np.diff(at) >= 0)
     for name in (*_BOOT, "kind"):
         follows &= pc.equal(events[name][1:], events[name][:-1]).to_numpy()
-    # None at all if there is no line.
+    # No edges at all if there is no line.
     edges = np.flatnonzero(np.concatenate(([True], ~follows, [True]))[: len(seq) + 1])
     begin, end = edges[:-1], edges[1:]
     first, last = events.take(begin), events.take(end - 1)
@@ -132,11 +132,12 @@ def stretches(lines: pa.Table) -> pa.Table:
 
 
 def merged(pieces: DataFrame, *, tolerance_s: int) -> DataFrame:
-    """Runs that belong together as one.
+    """Runs that belong together, merged into one.
 
     Args:
-        pieces: runs, of which some may touch, or have lines in common.
-        tolerance_s: whole seconds; a clock that goes back by less is being set right.
+        pieces: runs, some of which may touch or overlap.
+        tolerance_s: whole seconds; a clock that goes back by less is only being
+            corrected.
     """
     order = Window.partitionBy(*_BOOT, "kind").orderBy("first_seq", "last_seq")
     before = F.max(F.struct("last_seq", "last_at")).over(
@@ -152,7 +153,7 @@ def merged(pieces: DataFrame, *, tolerance_s: int) -> DataFrame:
         {
             "run": F.sum(begins).over(order),
             "jumps": F.col("jumps") + F.coalesce(jumped, F.lit(False)).cast("long"),
-            # Of its own the first is later: it begins here.
+            # Of its own jumps the first is later: the run begins here.
             "jump": F.coalesce(here, F.col("jump")),
         }
     )
@@ -166,21 +167,22 @@ def merged(pieces: DataFrame, *, tolerance_s: int) -> DataFrame:
         F.sum("jumps").alias("jumps"),
         F.min("jump").alias("jump"),
     )
-    # Not all but one: a declarative pipeline would look for the table too early.
+    # All columns by name: with "all but one", a declarative pipeline would look for the
+    # table too early.
     return found.select(*_COLUMNS)
 
 
 def together(boots: DataFrame, *, tolerance_s: int) -> DataFrame:
-    """Runs with the LATE lines among the others: for problems, and not for verdicts."""
+    """Runs with the LATE lines among the others: for problems, but not for verdicts."""
     kind = F.when(F.col("kind") == LATE, TOLD).otherwise(F.col("kind"))
     return merged(boots.withColumn("kind", kind), tolerance_s=tolerance_s)
 
 
 def missing_lines(boots: DataFrame) -> DataFrame:
-    """Boots of which lines are missing between those that are here.
+    """Boots with missing lines between the known ones.
 
     Args:
-        boots: runs that were merged. NEWER lines are missing: nobody can read them.
+        boots: merged runs. NEWER lines count as missing, since they cannot be read.
 
     Returns:
         See qos.audit.read.file_problems; `place` is the node and its boot.
@@ -204,7 +206,7 @@ def clocks_back(boots: DataFrame, *, tolerance_s: int) -> DataFrame:
     """Boots in which the clock went back by more than this, and how often.
 
     Args:
-        boots: runs that were merged.
+        boots: merged runs.
         tolerance_s: see merged.
 
     Returns:
@@ -235,7 +237,7 @@ def clocks_back(boots: DataFrame, *, tolerance_s: int) -> DataFrame:
 
 
 def went_back(before: Column, tolerance_s: int) -> Column:
-    """Whether the clock went back between a time and the first one of a run."""
+    """Whether the clock went back between a time and the first time of a run."""
     return F.unix_micros("first_at") < F.unix_micros(before) - tolerance_s * 1_000_000
 
 

@@ -1,9 +1,9 @@
 """Messages and items without an end, which one audit leaves to the next.
 
-An audit of a day does not read the days long before it. So it keeps, of what it leaves
-without an end or without a verdict that is for good, all that is known; and the next
-one takes that up, and replaces their rows, whatever day they are of. So a message or an
-item that takes several days is one row, also when each day is audited by itself.
+An audit of a day does not read the days long before it. So each audit keeps all
+knowledge of the messages and items that have no end, or no final verdict. The next
+audit takes this up, and replaces their rows, whatever their day. So a message or an
+item that takes several days is one row, even when each day is audited by itself.
 """
 
 from __future__ import annotations
@@ -25,15 +25,16 @@ from qos.audit.tables import Limits
 
 __all__ = ["CarryOver", "known_of"]
 
-#: A message that has ended, and whose verdict may become another one, is kept so long.
+#: How long a message that has ended is kept while its verdict may still change.
 _SUSPECTS_KEPT: Final = timedelta(days=7)
 
-#: Lines of other nodes are told apart from those of a message by so much, at most.
+#: The largest difference of time by which lines of other nodes are related to a
+#: message.
 _RUNS_BEFORE: Final = timedelta(days=1)
 
 
 def known_of(staged: Staged) -> Known:
-    """What lines say of each subject."""
+    """What lines tell of each subject."""
     events = read.events_of(staged.lines)
     return Known(
         staged.told.withColumn("subject", message_subject()),
@@ -47,10 +48,11 @@ class CarryOver:
     Args:
         spark: the session.
         out: the folder of the tables.
-        first: the first day of the audit; None: it reads all, and needs nothing.
-        last: the last one.
-        number: of the last audit that has ended. What another one has kept that was
-            killed behind that is not for the tables as they are.
+        first: the first day of the audit; None: it reads everything, and needs no
+            earlier data.
+        last: the last day.
+        number: the number of the last audit that has ended. Data kept by a later audit
+            that was killed does not fit the tables.
     """
 
     def __init__(
@@ -76,11 +78,11 @@ class CarryOver:
             self._former = self._state.read(self._marks.parts[0])
 
     def known(self, new: Known) -> Known:
-        """What was carried into the audit, and what it has read."""
+        """The knowledge carried into the audit, together with what it has read."""
         return self._former + new
 
     def runs(self, pieces: DataFrame) -> DataFrame:
-        """The runs of all lines that are known."""
+        """The runs of all known lines."""
         if self._first is not None:
             pieces = pieces.unionByName(self._staging.boots(self._marks.batch))
         return pieces
@@ -92,9 +94,9 @@ class CarryOver:
 
         Args:
             known: see there.
-            runs: merged.
+            runs: merged runs.
             messages: those of the audit's days, with their verdicts.
-            limits: by what messages are judged.
+            limits: the limits for judging messages.
         """
         items = tables.queue_items(known.lines)
         items = items.where(self._is_within())
@@ -161,7 +163,7 @@ def _begun(known: Known) -> DataFrame:
 
 
 def _only(known: Known, keys: DataFrame) -> Known:
-    """What is known of some subjects, the keys."""
+    """The knowledge about some subjects, the keys."""
     return Known(
         known.told.join(keys, "subject", "left_semi"),
         known.lines.join(keys, "subject", "left_semi"),

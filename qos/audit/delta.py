@@ -1,11 +1,12 @@
 """Delta tables that Spark writes and deltalake commits.
 
-Spark writes Parquet files into a new folder of the table, `write=…`. Nobody sees them
-until one commit adds them to the log, and removes what they replace. If Spark or this
-process dies before that, the table is as it was, and the files belong to no version.
+Spark writes Parquet files into a new folder of the table, `write=…`. Readers do not see
+them until one commit adds them to the log and removes the files that they replace. If
+Spark or this process dies before that, the table is unchanged, and the files belong to
+no version.
 
-A commit fails if anybody else has committed since the write began: deltalake would
-otherwise let two writers replace the same day, and keep the rows of both.
+A commit fails if another process has committed since the write began. Otherwise
+deltalake would let two writers replace the same day, and keep the rows of both.
 """
 
 from __future__ import annotations
@@ -48,24 +49,24 @@ __all__ = [
 #: Partitions, as deltalake names them: [("date", ">=", "2026-01-05")]. None: all.
 Where: TypeAlias = Sequence[tuple[str, str, str]] | None
 
-#: What each commit of this process is marked with.
+#: The mark of each commit of this process.
 _WRITER: Final = uuid.uuid4().hex
 
 _WRITE: Final = "write="
 
-#: Where no lock says that nobody writes: what was begun before is not going on any more.
+#: Where no lock proves that nobody writes: a write that began earlier has ended.
 _WRITE_TAKES_MAX: Final = timedelta(days=1)
 
-#: For so long a log says which files were removed from a table, so that it is known of
-#: all files whether they ever were in it.
+#: How long a log keeps the names of removed files, so that it is known of every file
+#: whether it ever belonged to the table.
 _REMOVED_ARE_KNOWN: Final = "interval 30 days"
 
-#: The commit says that a write is whole.
+#: The commit shows that a write is complete.
 _NO_SUCCESS_FILE: Final = ("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
 
 
 class CannotWrite(Exception):
-    """The tables cannot be written as asked; in one line that says what to do."""
+    """The tables cannot be written as requested; one line tells what to do."""
 
 
 def replace(
@@ -80,18 +81,18 @@ def replace(
     """Replace rows of a table by those of a frame, in one commit.
 
     Args:
-        frame: all its rows must be `where`.
-        folder: of the table, which is made if need be.
+        frame: all its rows must match `where`.
+        folder: the folder of the table, which is created if necessary.
         partition_by: columns; their values are in the names of folders.
-        where: what is replaced.
-        removed: the files that are replaced, instead of what is `where`.
+        where: the partitions to be replaced.
+        removed: the files to be replaced, instead of those that match `where`.
         data_change: whether the frame has rows that the table did not have.
 
     Returns:
-        The version of the table that has them.
+        The new version of the table.
 
     Raises:
-        CannotWrite: somebody else has committed meanwhile, or what is there is no
+        CannotWrite: another process has committed meanwhile; or the folder has no
             table, or one with other types.
     """
     spark = frame.sparkSession
@@ -118,14 +119,14 @@ def commit(
     where: Where = None,
     removed: Sequence[RemoveAction] | None = None,
 ) -> int:
-    """Add files to a table instead of those that are `where`.
+    """Add files to a table in place of those that match `where`.
 
     Args:
         table: at the version that must still be the last one.
         added: the files.
-        schema: of the table from now on.
-        partition_by: of the table.
-        where: what is replaced.
+        schema: the schema of the table from now on.
+        partition_by: the partition columns of the table.
+        where: the partitions to be replaced.
         removed: see replace.
 
     Returns:
@@ -141,7 +142,7 @@ def commit(
         partition_by=list(partition_by),
         partition_filters=None if where is None else list(where),
         commit_properties=ours(),
-        # A version is to be readable as long as its row in `audits` is there.
+        # A version must be readable as long as its row in `audits` exists.
         post_commithook_properties=PostCommitHookProperties(cleanup_expired_logs=False),
     )
     return table.version() + 1
@@ -153,7 +154,7 @@ def create(
     schema: StructType,
     partition_by: Sequence[str] = (),
 ) -> DeltaTable:
-    """Make a table without rows.
+    """Create a table without rows.
 
     Raises:
         CannotWrite: there are other files in the folder.
@@ -161,7 +162,7 @@ def create(
     with errors_name(folder):
         files = files_of(spark, folder)
         found = files.get_file_info(pafs.FileSelector("", recursive=False))
-        # One that was killed here may have left a log without an entry.
+        # A process that was killed here may have left a log without an entry.
         if any(info.path != "_delta_log" for info in found):
             raise CannotWrite(
                 f"{folder}: there are files in it that belong to no Delta table: "
@@ -180,7 +181,7 @@ def create(
 def open_table(
     spark: SparkSession, folder: str, version: int | None = None
 ) -> DeltaTable | None:
-    """A table at a version, or the last one; None: there is no table."""
+    """A table at a version, or at the last one; None: there is no table."""
     uri, options = delta_uri(folder), storage_options(spark, folder)
     with errors_name(folder):
         if not DeltaTable.is_deltatable(uri, options):
@@ -197,10 +198,10 @@ def files_of(spark: SparkSession, folder: str) -> pafs.FileSystem:
 
 
 def sweep(spark: SparkSession, folder: str, table: DeltaTable) -> list[str]:
-    """Remove what writers that were killed have left in a table.
+    """Remove the files that killed writers have left in a table.
 
-    Files that any version has stay. Where no lock keeps other writers away, files of
-    the last day stay as well.
+    Files that belong to any version stay. Where no lock keeps other writers away, files
+    of the last day stay as well.
 
     Returns:
         The folders that were removed.
@@ -210,14 +211,14 @@ def sweep(spark: SparkSession, folder: str, table: DeltaTable) -> list[str]:
     writes = {info.path for info in found if info.path.startswith(_WRITE)}
     with errors_name(folder):
         active = pa.table(table.get_add_actions())["path"].to_pylist()
-        # What vacuum would remove if it were to keep no former version.
+        # The files that vacuum would remove if it kept no former version.
         former = table.vacuum(0, dry_run=True, enforce_retention_duration=False)
     left = writes - {path.partition("/")[0] for path in (*active, *former)}
     if local_path(folder) is None:
         youngest = _write_of(datetime.now(UTC) - _WRITE_TAKES_MAX)
         left = {write for write in left if write < youngest}
     for write in left:
-        # Hadoop has files beside these, with their checksums, that deltalake hides.
+        # Beside these, Hadoop has files with their checksums, which deltalake hides.
         remove(spark, f"{folder}/{write}")
     return sorted(left)
 
@@ -228,21 +229,21 @@ def new_write() -> str:
 
 
 def ours() -> CommitProperties:
-    """Of a commit of this process: it fails if there is a newer version."""
+    """The mark of a commit of this process, which fails if there is a newer version."""
     return CommitProperties(custom_metadata={"writer": _WRITER}, max_commit_retries=0)
 
 
 def is_ours(entry: dict[str, Any]) -> bool:
-    """Whether a commit in the history of a table is one of this process."""
+    """Whether a commit in the history of a table is by this process."""
     return entry.get("writer") == _WRITER
 
 
 @contextlib.contextmanager
 def errors_name(folder: str) -> Iterator[None]:
-    """Say of which folder an error of deltalake is.
+    """Add the name of the folder to an error of deltalake.
 
     Raises:
-        CannotWrite: instead of it.
+        CannotWrite: instead of that error.
     """
     try:
         yield
@@ -266,7 +267,7 @@ def _write_of(moment: datetime) -> str:
 
 
 def _delta_schema(schema: StructType) -> Schema:
-    """Of Spark's: its JSON is that of Delta. Each column may be null."""
+    """Delta's schema for Spark's: the JSON is the same. Each column may be null."""
     text = json.dumps(_nullable(schema.jsonValue()))
     return Schema.from_json(text)
 

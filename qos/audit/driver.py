@@ -1,6 +1,7 @@
-"""An audit: journals in, tables and a report out. The one thin layer with a session.
+"""An audit: from journals to tables and a report. Only this thin layer has a session.
 
-The events are read and checked once, and kept beside the tables while those are made.
+The events are read and checked once. They are kept beside the tables while these are
+made.
 """
 
 from __future__ import annotations
@@ -65,8 +66,8 @@ REPORT = "report.html"
 #: For the textfile collector of node_exporter, which reads *.prom.
 METRICS = "metrics.prom"
 
-#: What is read before the first day and after the last one: a message that began in
-#: a day may end in another, and a file is in the folder of its first line.
+#: The time to read before the first day and after the last one: a message that began on
+#: one day may end on another, and a file is in the folder of its first line.
 MARGIN = timedelta(days=2)
 
 #: Days between which there is none.
@@ -80,16 +81,17 @@ class Summary:
     Attributes:
         first: the first day.
         last: the last day.
-        lines: all that were read; `events` of them are events, some perhaps twice.
-        rows: of each table.
-        outcomes: messages that their sender tells of, by how they ended (`open`: not
+        lines: the number of lines read; `events` of them are events, some perhaps
+            twice.
+        rows: the number of rows of each table.
+        outcomes: messages that their sender has recorded, by outcome (`open`: none
             yet).
         anomalies: by kind.
-        unproven: messages that look wrong and are not proven, by reason.
-        problems: of the journals, by kind.
+        unproven: messages that look wrong without proof, by reason.
+        problems: the problems of the journals, by kind.
         nothing_judged: why there is no verdict; "" if there is one.
         untied: folders of journals that are not tied to a node.
-        seconds: how long it took.
+        seconds: the duration.
     """
 
     first: date | None
@@ -112,12 +114,12 @@ class Summary:
 
     @property
     def judged(self) -> int:
-        """Messages of which the lines prove what they were, or show nothing wrong."""
+        """Messages whose lines prove their verdict, or show nothing wrong."""
         return self.rows.get("deliveries", 0) - sum(self.unproven.values())
 
     @property
     def withdrawn(self) -> int:
-        """Anomalies of earlier audits that are none."""
+        """The number of anomalies of earlier audits that are none."""
         return self.rows.get("anomalies", 0) - sum(self.anomalies.values())
 
 
@@ -133,19 +135,19 @@ def audit(
 ) -> Summary:
     """Read journals, and write the tables and the report of these days.
 
-    What is in `out` of these days is replaced, of other days it stays.
+    The rows of these days in `out` are replaced, those of other days stay.
 
     Args:
         spark: its time zone must be UTC.
         journals: see qos.audit.journals.
         out: a folder that Spark can write to: a path or a URI.
-        limits: by what an anomaly is judged.
-        first: the first day; None: as early as there is anything.
+        limits: the limits for anomalies.
+        first: the first day; None: from the first line on.
         last: the last day.
-        progress: told what is being done.
+        progress: called with a description of the present step.
 
     Raises:
-        CannotWrite: another audit writes there, or what is there are no such tables.
+        CannotWrite: another audit writes there, or the folder has other content.
     """
     began = time.monotonic()
     folders, tied = tied_folders(journals)
@@ -170,7 +172,7 @@ def _audit(
     last: date | None,
     progress: Callable[[str], None],
 ) -> Summary:
-    """See audit; nobody else writes there."""
+    """See audit; no other process writes there."""
     audits = Audits(spark, out)
     audits.recover()
     staged = f"{out}/{STAGED}"
@@ -178,7 +180,7 @@ def _audit(
         progress("reading the journals")
         sizes = {file.path: file.size for file in files if file.problem is None}
         found = stage(spark, sizes, staged, tied=tied)
-        # Few, and all in memory from here on.
+        # They are few, and in memory from here on.
         pieces = found.runs.localCheckpoint()
         runs = boot_runs.merged(pieces, tolerance_s=CLOCK_BACK_S).localCheckpoint()
         count, first_day, last_day = _extent(pieces)
@@ -201,7 +203,7 @@ def _audit(
                 known.lines.drop("subject"),
                 all_runs,
                 out,
-                # Without a line there is no day either, and nothing to replace.
+                # Without a line there is no day, and nothing to replace.
                 (days[0] or NEVER[0], days[1] or NEVER[1]),
                 limits,
                 messages=tables.deliveries_of(known.told),
@@ -237,7 +239,7 @@ def write_tables(
     from_margin: bool = False,
     progress: Callable[[str], None] = lambda step: None,
 ) -> dict[str, DataFrame]:
-    """Make the tables of these days; what was there of these days is replaced.
+    """Make the tables of these days; existing rows of these days are replaced.
 
     Args:
         events: all lines of what has a row in these days.
@@ -251,7 +253,7 @@ def write_tables(
         progress: told what is being done.
 
     Returns:
-        Each table as it stands on disk, of these days.
+        Each table as it is on disk, for these days.
     """
     written: dict[str, DataFrame] = {}
 
@@ -263,7 +265,7 @@ def write_tables(
         return written[name]
 
     if from_margin:
-        # It began before what was read: its row is in the table of that day.
+        # It began before these lines: its row is in the table of that day.
         messages = messages.where(F.col("bytes").isNotNull())
     messages = tables.judged(messages, runs, limits)
     # As they were before: what is read stays so, whatever is written.
@@ -304,14 +306,14 @@ def draw(
     summary: Summary,
     limits: Limits,
 ) -> Summary:
-    """Write the report and the metrics, and return the summary with what they count.
+    """Write the report and the metrics; returns the summary with their counts.
 
     Args:
         written: the tables, by name.
-        problems: of the journals.
+        problems: the problems of the journals.
         out: see audit.
         summary: its days and lines.
-        limits: by what anomalies were judged.
+        limits: the limits by which anomalies were judged.
     """
     last = summary.last
     history = None if last is None else _history(written, out, last)
@@ -338,7 +340,10 @@ def draw(
 
 
 def _replace(path: Path, content: str) -> None:
-    """Write a file that others read at any time: they see the old one, or the new one."""
+    """Replace a file that others read at any time.
+
+    They see the old one, or the new one.
+    """
     temporary = path.with_name(f".{path.name}.new")
     temporary.write_text(content, encoding="utf-8", newline="\n")
     temporary.replace(path)
@@ -347,7 +352,7 @@ def _replace(path: Path, content: str) -> None:
 def _history(
     written: Mapping[str, DataFrame], out: str, last: date
 ) -> dict[str, DataFrame]:
-    """What there is on disk of the last day and of the one before, audited earlier."""
+    """The rows on disk of the last day and of the day before, from earlier audits."""
     before = last - timedelta(days=1)
     return {
         name: store.read_table(written[name], f"{out}/{name}", before, last)
@@ -358,7 +363,7 @@ def _history(
 def _rows(
     spark: SparkSession, names: Collection[str], out: str, summary: Summary
 ) -> dict[str, int]:
-    """How many rows each table has in the days of an audit."""
+    """The number of rows of each table in the days of an audit."""
     days = summary.first or NEVER[0], summary.last or NEVER[1]
     return {name: store.count_rows(spark, f"{out}/{name}", *days) for name in names}
 
@@ -373,7 +378,7 @@ def _problems(checked: DataFrame, runs: DataFrame, files: DataFrame) -> DataFram
 
 
 def _extent(runs: DataFrame) -> tuple[int, date | None, date | None]:
-    """How many lines there are in all runs, and their first and last day."""
+    """The number of lines in all runs, and their first and last day."""
     lines = F.sum(F.col("last_seq") - F.col("first_seq") + 1)
     row = (
         runs.where(F.col("kind") != boot_runs.NEWER)
@@ -389,7 +394,7 @@ def _extent(runs: DataFrame) -> tuple[int, date | None, date | None]:
 
 
 def _bad_lines(problems: DataFrame) -> int:
-    """How many lines are no event."""
+    """The number of lines that are no event."""
     of_lines = F.col("kind").isin(*(each.value for each in LineProblem))
     bad = problems.where(of_lines).agg(F.sum("count")).first()
     assert bad is not None

@@ -1,9 +1,9 @@
-"""A summary of what each node says of a message: few rows, made of its many lines.
+"""A summary of what each node recorded of a message: few rows, made of its many lines.
 
-They can be made in Spark, or in Arrow where lines are checked. Which lines they are of,
-and what is made of those, is said here once, for both. Rows of the same are merged by
-whoever makes a message of them, so any lines may be taken together, and a line may be
-taken twice: each column is the least, the greatest or a set.
+The rows can be made in Spark, or in Arrow while lines are checked. The choice of the
+lines, and the columns made of them, are defined here once for both. The code that makes
+a message merges rows with the same key. So any lines may be taken together, and a line
+may be taken twice: each column is the least, the greatest or a set.
 """
 
 from __future__ import annotations
@@ -34,33 +34,33 @@ _S, _R = SenderEvent, ReceiverEvent
 OUTCOMES: Final = (_S.DELIVERED, _S.NOT_DELIVERED, _S.IN_DOUBT, _S.WITHDRAWN)
 _HAND_OVERS = (_R.HANDED_OVER, _R.REDELIVERED)
 
-#: Who speaks of messages; but no message is what was refused.
+#: The roles that record messages; but a refused request is no message.
 ROLES: Final = (Role.SENDER, Role.RECEIVER)
 _REFUSED = _R.REFUSED
 
-#: Who tells of which message.
+#: The key: the message, and the node that recorded it.
 _TELLER = ("source", "msg_id", "level", "role", "node", "to")
 
-#: Columns of a line that says how a message has ended. If a message has several such
+#: Columns from a line with the outcome of a message. If a message has several such
 #: lines, the last one counts: Spark gives each of them a row, Arrow keeps the last.
 _ENDS = {"end": "event", "condition": "condition", "end_seq": "seq"}
 
-#: The number of a line, from its boot and its seq: an array of such numbers says how
-#: many lines there are, though some of them are given twice.
+#: The id of a line, made of its boot and its seq. An array of such ids shows how many
+#: lines there are, even if some of them come twice.
 _LINE_ID = "line_id"
 
-#: Hexadecimal digits of the MD5 of a boot that are in the number of a line: 60 bits.
+#: The hexadecimal digits of a boot's MD5 that are in the id of a line: 60 bits.
 _BOOT_DIGITS = 15
 
 
 class _Told(NamedTuple):
-    """A column: the least, the last or the set of what a field says.
+    """A column: the least, the last or the set of the values of a field.
 
     Attributes:
-        name: of the column.
+        name: the name of the column.
         function: `min`, `max` or `set`.
-        field: of a line.
-        events: only lines with one of these; none: all.
+        field: the field of a line.
+        events: only lines with one of these events; empty: all lines.
     """
 
     name: str
@@ -98,7 +98,7 @@ SETS: Final = tuple(told.name for told in _TOLD if told.function == "set")
 
 
 def is_of_message() -> Column:
-    """Whether a line is of a message."""
+    """Whether a line belongs to a message."""
     return (
         _is_one("role", ROLES)
         & ~_is_one("event", (_REFUSED,))
@@ -107,16 +107,16 @@ def is_of_message() -> Column:
 
 
 def in_spark(lines: DataFrame) -> DataFrame:
-    """What each node says of a message.
+    """The records of each node about a message.
 
     Args:
-        lines: of messages.
+        lines: the lines of messages.
 
     Returns:
         The columns of `_TELLER`, `_ENDS` and `_TOLD`.
     """
-    # Only times and numbers are made here: for those Spark needs not sort, and most of
-    # it is done before anything moves. So each end is one of the keys.
+    # Only times and numbers are made here. For those, Spark need not sort, and does
+    # most of the work before any data moves. So each end is one of the keys.
     ended = _is_one("event", OUTCOMES)
     ends = {name: F.when(ended, F.col(field)) for name, field in _ENDS.items()}
     columns = []
@@ -150,18 +150,18 @@ def _is_one(field: str, values: tuple[Role | Event, ...]) -> Column:
 
 
 def are_of_messages(lines: pa.Table) -> pa.ChunkedArray:
-    """The same of a table of qos.audit.lines.CHECKED."""
+    """The same for a table of qos.audit.lines.CHECKED."""
     of_messages = pc.and_(
         _are_one(lines, "role", ROLES),
         pc.invert(_are_one(lines, "event", (_REFUSED,))),
     )
-    # A foreign word is of none.
+    # A line with a foreign node belongs to no message.
     of_messages = pc.and_(of_messages, pc.is_null(lines["problem"]))
     return pc.and_(of_messages, pc.is_valid(lines["msg_id"]))
 
 
 def in_arrow(lines: pa.Table) -> pa.Table:
-    """The same of such a table; its rows are merged with those of any other."""
+    """The same for such a table; its rows are merged with those of any other."""
     places, ends = _ends(lines)
     lines = lines.append_column(_LINE_ID, _line_ids(lines))
     columns = {name: lines[name] for name in _TELLER} | {"last": places}
@@ -183,7 +183,7 @@ def in_arrow(lines: pa.Table) -> pa.Table:
 
 
 def _ends(lines: pa.Table) -> tuple[pa.Array, pa.Table]:
-    """The lines that say how a message has ended, the last one last.
+    """The lines with the outcome of a message, the last one last.
 
     Returns:
         For each line its place in the table of ends, or null; and that table.

@@ -1,14 +1,14 @@
-"""An audit that goes on: the tables of `audit`, kept up to date while journals come.
+"""A continuous audit: the tables of `audit`, kept up to date while journals come.
 
-Each look lists the files that are new, and takes them in by one step: it stages their
-lines, finds what is known already of the same messages and items (qos.audit.state),
-and makes their rows again (qos.audit.step). A step costs what its lines do, however
-many there were before. Whatever a step does it can do again: it may be interrupted
-anywhere.
+Each look lists the new files, and takes them in by one step. The step stages their
+lines, finds the earlier records of the same messages and items (qos.audit.state), and
+makes their rows again (qos.audit.step). The cost of a step depends only on its own
+lines, however many there were before. A step can repeat everything that it does: it may
+be interrupted anywhere.
 
-A day is open for `late` days after the latest one that was seen. What comes later is in
-no table: it is a problem, `late-line`, with its place and count. Of what is over, only
-the tables are kept, and one line a boot; but what has not ended is kept until it has.
+A day is open for `late` days after the latest day seen. Later lines are in no table:
+they are a problem, `late-line`, with place and count. Of ended messages and items only
+the tables are kept, and one line for each boot. Open ones are kept until they end.
 """
 
 from __future__ import annotations
@@ -43,22 +43,22 @@ from qos.audit.tables.once import bare
 
 __all__ = ["FOLDER", "LATE_LINE", "CannotFollow", "Follower", "Look", "follow"]
 
-#: Of an event that came after its day was closed.
+#: The problem of an event that came after its day was closed.
 LATE_LINE = "late-line"
 
-#: A clock may be ahead by so much; what is later still does not close a day.
+#: A clock may be ahead by this time; an even later line does not close a day.
 _AHEAD = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """The result of looking for new journals once.
+    """The result of one look for new journals.
 
     Attributes:
-        batch: the last batch that there was; -1: none yet.
+        batch: the number of the last batch; -1: none yet.
         new: whether anything in the tables or the report is new.
         summary: of the days that can still change.
-        at: the moment of it, by which anomalies were judged.
+        at: the time of the look, by which anomalies were judged.
     """
 
     batch: int
@@ -85,18 +85,18 @@ def follow(
         spark: its time zone must be UTC.
         journals: see qos.audit.journals.
         out: see qos.audit.driver.audit.
-        limits: asked each time, as `now` goes on.
-        late: whole days for which a day is open after the latest one.
-        every_s: how often new files are looked for; None: once only.
-        stopped: ends it, but not a batch that is under way.
-        told: what came of each look.
-        progress: told what is being done.
+        limits: called each time, because `now` changes.
+        late: the whole days for which a day is open after the latest one.
+        every_s: the time between two looks for new files; None: look once only.
+        stopped: ends it, but not a running batch.
+        told: called with the result of each look.
+        progress: called with a description of the present step.
 
     Returns:
-        What came of the last look.
+        The result of the last look.
 
     Raises:
-        CannotFollow: `out` belongs to others.
+        CannotFollow: `out` belongs to other journals.
         CannotWrite: see qos.audit.driver.audit.
     """
     with alone(out):
@@ -114,7 +114,7 @@ def follow(
 
 
 class Follower:
-    """Follows journals, a look at a time. Nobody else may do so with the same `out`.
+    """Follows journals, one look at a time. Only one may exist for the same `out`.
 
     Args: see follow.
 
@@ -145,14 +145,14 @@ class Follower:
         self._look: Look | None = None
         #: The files that were taken in, by their paths.
         self._seen: dict[str, NewFile] | None = None
-        #: The files that are not closed; and those of them that the report tells of.
+        #: The files that are not closed; and those of them that are in the report.
         self._open: list[NewFile] = []
         self._told_open: list[NewFile] | None = None
 
     def look(self) -> Look:
-        """Take in what is new, and judge again what is there.
+        """Take in new files, and judge the existing rows again.
 
-        Returns when both is on disk.
+        Returns when both results are on disk.
         """
         try:
             if self._seen is None:
@@ -168,7 +168,7 @@ class Follower:
         return self._look
 
     def _plan(self, marks: Marks) -> list[NewFile]:
-        """The files of the next step; those of one that was interrupted come first."""
+        """The files of the next step; first those of an interrupted one."""
         assert self._seen is not None
         step = marks.batch + 1
         first = None if marks.open_from is None else marks.open_from - self._late
@@ -254,7 +254,7 @@ class Follower:
         )
 
     def _marks(self, staged: Staged, before: Marks, limits: Limits) -> Marks:
-        """How far this step is, but for the parts that count then."""
+        """The progress of this step, without the parts that count only then."""
         until = limits.now.astimezone(UTC).date() + _AHEAD
         first_day, last_day = F.to_date("first_at"), F.to_date("last_at")
         timely = [F.when(day <= F.lit(until), day) for day in (first_day, last_day)]
@@ -295,7 +295,7 @@ class Follower:
         )
 
     def _others(self, boots: DataFrame, before: Marks) -> DataFrame:
-        """The messages of former steps that may have another verdict now."""
+        """The messages of earlier steps whose verdict may now change."""
         like = self._like["deliveries"]
         others = self._staging.pending(before.batch, like.schema)
         if before.batch < 0:
@@ -325,7 +325,7 @@ class Follower:
         return tuple(kept)
 
     def _join_files(self, first: date | None, open_from: date | None) -> None:
-        """Make few files of those of the days that are closed from now on."""
+        """Merge the files of the days that are closed from now on into a few."""
         if open_from is None or first == open_from:
             return
         self._progress("joining the files of closed days")
@@ -345,7 +345,7 @@ class Follower:
         )
 
     def _again(self, marks: Marks) -> Look:
-        """No new line: judge again what may be another thing as time has passed."""
+        """Without new lines: judge rows again whose verdict may change with time."""
         began = time.monotonic()
         limits = self._limits()
         before = self._look
@@ -399,7 +399,10 @@ class Follower:
 
     @cached_property
     def _like(self) -> dict[str, DataFrame]:
-        """Tables only to know their columns by; none of them is computed."""
+        """Tables that only give the names and types of their columns.
+
+        None is computed.
+        """
         events = self._spark.createDataFrame([], EVENT)
         messages = tables.judged(
             tables.deliveries(events),

@@ -1,4 +1,4 @@
-"""A lock on the output folder: one audit at a time; and the options of a stream."""
+"""A lock on the output folder, for one audit at a time; and the options of a stream."""
 
 from __future__ import annotations
 
@@ -18,27 +18,28 @@ from qos.audit.locations import local_path
 
 __all__ = ["FOLDER", "CannotFollow", "alone", "check_options"]
 
-#: What a stream keeps, in the folder of the tables. Readers of those do not see it.
+#: The folder of a stream's own data, beside the tables. Readers of the tables do not
+#: see it.
 FOLDER: Final = ".follow"
 
-#: Of what is kept there.
+#: The version of this data.
 _VERSION = 2
 
 
 class CannotFollow(CannotWrite):
-    """The output folder does not belong to these journals; in one line."""
+    """The output folder does not belong to these journals; the text is one line."""
 
 
 @contextlib.contextmanager
 def alone(out: str) -> Iterator[None]:
-    """See that no other process on this machine writes into the same folder.
+    """Check that no other process on this machine writes into the same folder.
 
     Raises:
-        CannotWrite: one does.
+        CannotWrite: another process does.
     """
     path = local_path(out)
     if path is None:
-        # An object store has no lock. There the commit of one of the two fails.
+        # An object store has no lock. There, one of the two commits fails.
         yield
         return
     folder = path / HIDDEN
@@ -57,10 +58,10 @@ def alone(out: str) -> Iterator[None]:
 def check_options(
     spark: SparkSession, out: str, journals: list[str], late: timedelta
 ) -> None:
-    """See that `out` was begun with the same, or let it begin so.
+    """Check that `out` was begun with the same options, or begin it with them.
 
     Raises:
-        CannotFollow: it was not.
+        CannotFollow: it was begun with others.
     """
     folder = f"{out}/{FOLDER}/options"
     schema = "version int, journals string, late_days int"

@@ -1,4 +1,4 @@
-"""Folders by Spark's own means: of whatever file system Spark has."""
+"""Access to folders through Spark, on any file system that Spark has."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def folders(spark: SparkSession, folder: str) -> list[str]:
 
 
 def files(spark: SparkSession, folder: str) -> Iterator[tuple[str, int]]:
-    """The files in a folder and in its folders, and their sizes.
+    """The files in a folder and in its subfolders, and their sizes.
 
-    Hidden ones are left out, but for files of journals that are not closed.
+    Hidden ones are left out, except files of journals that are not closed.
     """
     root = _path(spark, folder)
     found = _hadoop(spark, folder).listFiles(root, True)
@@ -47,14 +47,15 @@ def files(spark: SparkSession, folder: str) -> Iterator[tuple[str, int]]:
 
 
 def remove(spark: SparkSession, folder: str) -> None:
-    """Remove a folder and all that is in it, if it is there."""
+    """Remove a folder with its content, if it exists."""
     _hadoop(spark, folder).delete(_path(spark, folder), True)
 
 
 def write(spark: SparkSession, file: str, content: bytes) -> None:
-    """Write a file, in the place of one that is there.
+    """Write a file, replacing an existing one.
 
-    An object store shows the old content or the new one; HDFS may show a part of it.
+    An object store shows either the old content or the new one; HDFS may show a part of
+    it.
     """
     stream = _hadoop(spark, file).create(_path(spark, file), True)
     try:
@@ -64,12 +65,12 @@ def write(spark: SparkSession, file: str, content: bytes) -> None:
 
 
 def _hadoop(spark: SparkSession, path: str) -> Any:
-    """The file system of a path: Spark has no word of its own for it in Python."""
+    """The file system of a path: Spark has no Python call for it."""
     context = cast(Any, spark.sparkContext)
     return _path(spark, path).getFileSystem(context._jsc.hadoopConfiguration())
 
 
 def _path(spark: SparkSession, path: str) -> Any:
-    # By its whole name at once: each part by itself is looked for in every jar.
+    # By the whole name at once: each part by itself would be looked for in every jar.
     java = cast(Any, spark.sparkContext)._jvm
     return getattr(java, "org.apache.hadoop.fs.Path")(path)

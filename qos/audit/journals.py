@@ -1,4 +1,7 @@
-"""Journals as they are named: a folder, or `NODE=DIR`, a folder that is tied to a node."""
+"""The names of journals.
+
+A folder, or `NODE=DIR` for a folder that is tied to a node.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +20,10 @@ _TIED = re.compile(
 
 
 def tied_folders(journals: Iterable[str]) -> tuple[list[str], Tied]:
-    """The folders of journals, and which of them are tied to a node.
+    """The folders of journals, and those of them that are tied to a node.
 
     Args:
-        journals: folders as absolute paths or URIs, or such a one behind `NODE=`.
+        journals: folders as absolute paths or URIs, each perhaps after `NODE=`.
     """
     folders, tied = [], []
     for journal in journals:

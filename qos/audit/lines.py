@@ -48,16 +48,16 @@ __all__ = [
 class LineProblem(enum.Enum):
     """The problems that a line may have."""
 
-    #: JSON no more, or not yet.
+    #: Not complete JSON.
     TORN_LINE = "torn-line"
     BAD_LINE = "bad-line"
     #: Longer than LINE_BYTES_MAX.
     LONG_LINE = "long-line"
     #: Written by a newer version of this library.
     NEWER_SCHEMA = "newer-schema"
-    #: Of a compressed file: what follows cannot be read.
+    #: In a compressed file: the rest cannot be read.
     BROKEN_FILE = "broken-file"
-    #: Of another node than that to which its folder is tied.
+    #: A node other than the one to which the folder is tied.
     FOREIGN_NODE = FOREIGN_NODE
 
 
@@ -144,15 +144,15 @@ _Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 def check_files(
     batches: Iterator[pa.RecordBatch], tied: Tied = NOBODY
 ) -> Iterator[pa.RecordBatch]:
-    """What the lines of files are.
+    """Check the lines of files.
 
     Args:
-        batches: with the columns `file`, a URI, and `content`, all that is in it. A
-            file of this machine is read here if that is null.
+        batches: with the columns `file`, a URI, and `content`, the whole content. If it
+            is null, the file is on this machine, and is read here.
         tied: the folders that are tied to nodes.
 
     Yields:
-        Those of CHECKED.
+        The columns of CHECKED.
     """
     for batch in batches:
         for table in checked_in(batch, tied):
@@ -160,7 +160,7 @@ def check_files(
 
 
 def checked_in(batch: pa.RecordBatch, tied: Tied = NOBODY) -> Iterator[pa.Table]:
-    """What the lines of the files of a batch are: the columns of CHECKED."""
+    """Check the lines of the files of a batch; returns the columns of CHECKED."""
     some: list[tuple[str, bytes]] = []
     size = 0
     for file, content in zip(batch["file"], batch["content"], strict=True):
@@ -185,17 +185,17 @@ def _unread(block: Block) -> pa.Table:
 
 
 def check_lines(files: pa.Array, lines: pa.Array, tied: Tied = NOBODY) -> pa.Array:
-    """What lines are, each by itself.
+    """Check lines, each by itself.
 
     Args:
-        files: of which each line is.
+        files: the file of each line.
         lines: the lines.
         tied: the folders that are tied to nodes.
 
     Returns:
         The columns of CHECKED, as a struct for each line.
     """
-    # What a line has in it may be no UTF-8.
+    # A line may contain bytes that are no UTF-8.
     values = lines.cast(pa.binary()).to_pylist()
     each = [
         (file, line + b"\n")
@@ -205,21 +205,21 @@ def check_lines(files: pa.Array, lines: pa.Array, tied: Tied = NOBODY) -> pa.Arr
 
 
 def checked(file: str, content: bytes, tied: Tied = NOBODY) -> pa.Table:
-    """What the lines of a file are: the columns of CHECKED."""
+    """Check the lines of a file; returns the columns of CHECKED."""
     ended = not content or content.endswith(b"\n")
     return _checked_together([(file, content if ended else content + b"\n")], tied)
 
 
 def _checked_together(blocks: Sequence[tuple[str, bytes]], tied: Tied) -> pa.Table:
-    """What the lines of blocks are, and whether who says them may say them."""
+    """Check the lines of blocks, and whether their nodes may have written them."""
     return marked(_events_or_problems(blocks), blocks, tied)
 
 
 def _events_or_problems(blocks: Sequence[tuple[str, bytes]]) -> pa.Table:
-    """What the lines of blocks are; each block is whole lines of a file.
+    """The events or problems of blocks; each block is whole lines of a file.
 
-    Small files are checked with few calls: each takes its time, however little it is
-    given.
+    Small files are checked with few calls: each call takes some time, even for little
+    data.
     """
     content = b"".join(lines for _, lines in blocks)
     if not content:
@@ -244,7 +244,7 @@ def _events_or_problems(blocks: Sequence[tuple[str, bytes]]) -> pa.Table:
         _row(blocks[block][0], content[starts[at] : ends[at] - 1])
         for at, block in zip(odd, of_block, strict=True)
     ]
-    # As they lie in the files: runs of lines are found by that.
+    # In the order of the files: this is needed to find runs of lines.
     order = np.empty(len(ends), np.int64)
     order[good] = np.arange(len(events))
     order[odd] = len(events) + np.arange(len(odd))

@@ -27,26 +27,26 @@ __all__ = ["JAVA_LEAST", "NoSpark", "check_python", "check_spark", "spark_sessio
 
 _JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 
-#: What Spark 4 runs on.
+#: The oldest version of Java for Spark 4.
 JAVA_LEAST: Final = 17
 
 _EXTRA = ("pyspark", "pandas", "pyarrow", "matplotlib")
 
 _JAVA_ANSWERS_S = 30.0
 
-#: All that a worker of Spark needs, found without importing it.
+#: All modules that a worker of Spark needs, found without importing them.
 _IMPORTS = (
     "import qos, importlib.metadata as m; m.version('slixmpp'); m.version('pyspark')"
 )
 _PYTHON_ANSWERS_S = 60.0
 
-#: Set for Python by spark-submit: then there is a JVM already.
+#: spark-submit sets it for Python: then there is a JVM already.
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"
 
-#: Of all: results must not depend on where they are computed.
+#: For all sessions: results must not depend on the place of the computation.
 _ALWAYS = {
     "spark.sql.session.timeZone": "UTC",
-    # The other one is deprecated, and takes several times as long to write.
+    # The other type is deprecated, and takes several times as long to write.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.ansi.enabled": "true",
     # Or the frames of a union, each to be a file of its own, would become one file.
@@ -56,47 +56,47 @@ _ALWAYS = {
     "spark.python.sql.dataFrameDebugging.enabled": "false",
 }
 
-#: Of a session on this machine: nobody else can connect to it.
+#: For a session on this machine: nobody else can connect to it.
 _LOCAL = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
 }
 
-#: Of such a session too, unless a spark-defaults.conf of the user's says otherwise: to
-#: be known when Java starts.
+#: Defaults of such a session, unless a spark-defaults.conf of the user changes them.
+#: They must be known when Java starts.
 _LOCAL_DEFAULTS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.memory": "1g",
-    # An audit has more plans than the 100 of which Spark keeps the code otherwise: the
-    # next look of a follower would compile all of it again.
+    # An audit has more plans than the 100 for which Spark keeps the code by default:
+    # the next look of a follower would compile all of it again.
     "spark.sql.codegen.cache.maxEntries": "1000",
 }
 
-#: Likewise, and set once Java runs.
+#: Further defaults, set when Java runs.
 _USUAL = {
     "spark.sql.parquet.compression.codec": "zstd",
-    # More would be more files and tasks than two or four cores have use for.
+    # More partitions would be more files and tasks than two or four cores can use.
     "spark.sql.shuffle.partitions": "32",
-    # A journal has many small files, and a task for a few of them would be too many.
+    # A journal has many small files, and a task for each few of them would be too many.
     "spark.sql.files.openCostInBytes": str(256 * 1024),
-    # A job that looks for the files of a table takes longer than to look for them here.
+    # A Spark job that lists the files of a table takes longer than listing them here.
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000",
 }
 
 
 class NoSpark(Exception):
-    """Spark cannot be used here; the text says what is missing, in one line."""
+    """Spark cannot be used here; the text names the missing part, in one line."""
 
 
 def check_spark() -> str:
-    """See that the extra and Java are here. Takes less than a second.
+    """Check that the extra and Java are installed. Takes less than a second.
 
     Returns:
-        What Java says of its version; "" if spark-submit has started one already.
+        Java's text about its version; "" if spark-submit has started Java already.
 
     Raises:
-        NoSpark: they are not.
+        NoSpark: one of them is missing.
     """
     missing = [name for name in _EXTRA if importlib.util.find_spec(name) is None]
     if missing:
@@ -108,18 +108,18 @@ def check_spark() -> str:
 
 
 def check_python(spark: SparkSession) -> None:
-    """See that the Python that Spark starts on this machine can import this library.
+    """Check that the Python that Spark starts on this machine can import this library.
 
-    Spark takes `python3` from the PATH unless it is told otherwise before its session is
+    Spark takes `python3` from the PATH, unless another one is set before its session is
     made. In an environment that is not activated, that is another Python.
 
     Raises:
-        NoSpark: it cannot.
+        NoSpark: it cannot import it.
     """
     jvm = getattr(spark, "_jvm", None)
     if jvm is None:  # Spark Connect: its Python is on another machine
         return
-    # As `PythonUtils.defaultPythonExec` of Spark, which Python cannot call.
+    # Like Spark's `PythonUtils.defaultPythonExec`, which Python cannot call.
     names = ("PYSPARK_DRIVER_PYTHON", "PYSPARK_PYTHON")
     said = [jvm.java.lang.System.getenv(name) for name in names]
     python = next(filter(None, said), "python3")
@@ -152,18 +152,17 @@ def spark_session(
     quiet: bool = False,
     short: bool = False,
 ) -> Iterator[SparkSession]:
-    """A session, which is stopped at the end unless somebody else had begun it.
+    """A session, which is stopped at the end unless it existed before.
 
     Args:
-        name: shown where Spark shows what runs.
-        master: as Spark has it: `local[2]`, `spark://host:port`…; None: what
-            spark-submit says, or else all cores of this machine.
-        quiet: keep what Java says to itself (its warnings at the start) out of our
-            stderr.
-        short: on this machine, for a minute at most: Java does not prepare for more.
+        name: shown in Spark's own displays.
+        master: as for Spark: `local[2]`, `spark://host:port`…; None: the master of
+            spark-submit, or else all cores of this machine.
+        quiet: keep Java's own output (its warnings at the start) out of our stderr.
+        short: on this machine, for at most a minute: Java does not prepare for more.
 
     Raises:
-        NoSpark: there can be none.
+        NoSpark: no session is possible.
     """
     java = check_spark()
     import pyspark
@@ -172,7 +171,7 @@ def spark_session(
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
-    # The active session is one of a thread, and that of another may be there.
+    # The active session is that of one thread; another thread may have one.
     ours = SparkContext._active_spark_context is None
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(name)
@@ -203,7 +202,7 @@ def spark_session(
         except (PySparkException, OSError) as error:
             raise NoSpark(f"Spark does not start: {_why(error, said)}") from None
         except Exception as error:
-            # Py4J has no common base for what goes wrong while a JVM starts.
+            # Py4J has no common base class for errors during the start of a JVM.
             if not type(error).__module__.startswith("py4j"):
                 raise
             raise NoSpark(f"Spark does not start: {_why(error, said)}") from None
@@ -214,12 +213,12 @@ def spark_session(
             for key, value in _USUAL.items() if local else ():
                 if not given.contains(key):
                     spark.conf.set(key, value)
-        # One that was there already has its own.
+        # A session that existed before has its own time zone.
         spark.conf.set("spark.sql.session.timeZone", "UTC")
         yield spark
     finally:
         if ours:
-            # Java may be gone before us.
+            # Java may have ended before us.
             with contextlib.suppress(Py4JError, OSError):
                 spark.stop()
 
@@ -239,7 +238,7 @@ def _user_defaults() -> frozenset[str]:
 
 
 def _check_java() -> str:
-    """Where Java is, and what it says of its version."""
+    """Find Java, and return its text about its version."""
     home = os.environ.get("JAVA_HOME")
     java = shutil.which("java", path=f"{home}/bin") if home else shutil.which("java")
     advice = f"install Java {JAVA_LEAST} (Debian: openjdk-17-jre-headless)"
@@ -268,7 +267,7 @@ def _check_java() -> str:
 
 @contextlib.contextmanager
 def _java_speaks_to_a_file(*, wanted: bool) -> Iterator[Path | None]:
-    """While this is open our stderr is a file: a JVM that is started keeps it."""
+    """While this is open, our stderr is a file: a JVM that is started keeps it."""
     if not wanted:
         yield None
         return
@@ -284,12 +283,12 @@ def _java_speaks_to_a_file(*, wanted: bool) -> Iterator[Path | None]:
         os.dup2(before, 2)
         os.close(before)
         os.close(number)
-        # Who has it open may go on writing.
+        # A process that has it open may still write.
         path.unlink(missing_ok=True)
 
 
 def _why(error: Exception, said: Path | None) -> str:
-    """The line that says most."""
+    """The line that tells the most."""
     lines = said.read_text(errors="replace").splitlines() if said else []
     telling = [
         line for line in lines if re.search("error|exception", line, re.IGNORECASE)

@@ -1,7 +1,8 @@
-"""Declares the tables of an audit: what arrives as streams, what is derived as views.
+"""Declares the tables of an audit: arriving data as streams, derived data as views.
 
-Run by `spark-pipelines`, whose session is the active one. The functions are those of `qos.audit`; here they are only wired. Files in which there is no line, and
-those that are none of a journal's, are not seen here.
+`spark-pipelines` runs this module; its session is the active one. The functions are
+those of `qos.audit`; here they are only connected. Two kinds of files are not seen
+here: those without a line, and those that do not belong to a journal.
 """
 
 from __future__ import annotations
@@ -44,26 +45,26 @@ def _seconds(name: str, default: float) -> float:
     return float(spark.conf.get(f"spark.xmppQos.{name}", str(default)) or default)
 
 
-# PySpark 4.3 resolves a table that is there already as soon as a plan has withColumn in
-# it, and then does not know that it has to be brought up to date first. A view that is
-# never in the catalog is not resolved too early.
+# PySpark 4.3 resolves an existing table as soon as a plan has withColumn in it, and
+# then does not know that the table has to be updated first. A view that is never in the
+# catalog is not resolved too early.
 
 
 @dp.temporary_view
 def all_events() -> DataFrame:
-    """Lines that are events, those of this run too."""
+    """Lines that are events, also those of this run."""
     return spark.read.table("events")
 
 
 @dp.temporary_view
 def all_bad_lines() -> DataFrame:
-    """Lines that are none, those of this run too."""
+    """Lines that are no events, also those of this run."""
     return spark.read.table("bad_lines")
 
 
 @dp.temporary_view
 def all_deliveries() -> DataFrame:
-    """One row a message, as it is after this run."""
+    """One row for each message, as it is after this run."""
     return spark.read.table("deliveries")
 
 
@@ -82,7 +83,7 @@ def _runs() -> DataFrame:
 
 
 def _partitioned(table: DataFrame) -> DataFrame:
-    # Hive wants the columns that a table is partitioned by to be the last.
+    # Hive requires the partition columns of a table to be the last.
     return table.selectExpr("* EXCEPT (date, hour)", *_BY_HOUR)
 
 
@@ -94,14 +95,14 @@ def events() -> DataFrame:
 
 @dp.table
 def bad_lines() -> DataFrame:
-    """Lines that are none, with their file and beginning."""
+    """Lines that are no events, with their file and beginning."""
     bad = _checked().where(F.col("problem").isNotNull())
     return bad.select("problem", "file", "example", "node", "boot", "seq", "at")
 
 
 @dp.materialized_view
 def runs() -> DataFrame:
-    """The runs of all lines: pieces of boots of which none is missing."""
+    """The runs of all lines: parts of boots without a missing line."""
     told = boot_runs.runs(_events(), F.lit(boot_runs.TOLD))
     bad = spark.read.table("all_bad_lines").where(F.col("seq").isNotNull())
     pieces = told.unionByName(boot_runs.runs(bad, boot_runs.kind_of(F.lit(False))))
@@ -110,7 +111,7 @@ def runs() -> DataFrame:
 
 @dp.materialized_view
 def problems() -> DataFrame:
-    """What is wrong with the journals, by kind and place."""
+    """The problems of the journals, by kind and place."""
     return (
         read.line_problems(spark.read.table("all_bad_lines"))
         .unionByName(boot_runs.missing_lines(_runs()))
@@ -120,7 +121,7 @@ def problems() -> DataFrame:
 
 @dp.materialized_view(partition_cols=_BY_HOUR)
 def deliveries() -> DataFrame:
-    """One row a message, with its verdict."""
+    """One row for each message, with its verdict."""
     messages = tables.deliveries(_events())
     return _partitioned(tables.judged(messages, _runs(), _limits()))
 
@@ -133,25 +134,25 @@ def anomalies() -> DataFrame:
 
 @dp.materialized_view(partition_cols=_BY_HOUR)
 def routes_hourly() -> DataFrame:
-    """How each route did in each hour."""
+    """The results of each route in each hour."""
     return _partitioned(tables.routes_hourly(spark.read.table("all_deliveries")))
 
 
 @dp.materialized_view(partition_cols=_BY_HOUR)
 def unproven_hourly() -> DataFrame:
-    """How many messages of each hour and route are not proven, and why."""
+    """The number of unproven messages of each hour and route, with the reasons."""
     return _partitioned(tables.unproven_hourly(spark.read.table("all_deliveries")))
 
 
 @dp.materialized_view(partition_cols=_BY_HOUR)
 def windows_hourly() -> DataFrame:
-    """What both ends of each route have counted in each hour."""
+    """The counts of both ends of each route in each hour."""
     return _partitioned(tables.windows_hourly(_events()))
 
 
 @dp.materialized_view(partition_cols=_BY_HOUR)
 def refusals() -> DataFrame:
-    """Who was refused, by whom and why."""
+    """The refusals: by whom, of whom and why."""
     return _partitioned(tables.refusals(_events()))
 
 
@@ -163,11 +164,11 @@ def queue_items() -> DataFrame:
 
 @dp.materialized_view(partition_cols=_BY_HOUR)
 def queues_hourly() -> DataFrame:
-    """How each queue did in each hour."""
+    """The results of each queue in each hour."""
     return _partitioned(tables.queues_hourly(tables.queue_items(_events())))
 
 
 @dp.materialized_view(partition_cols=_BY_HOUR)
 def workers_hourly() -> DataFrame:
-    """How each worker did in each hour."""
+    """The results of each worker in each hour."""
     return _partitioned(tables.workers_hourly(_events()))
