@@ -474,7 +474,7 @@ def _row(file: str, line: bytes) -> dict[str, Any]:
 
 
 def _place(line: bytes) -> dict[str, Any]:
-    """The number of a line that nobody can read, if it has one as ours have."""
+    """The seq and boot of an unreadable line, if it has them in our form."""
     fields = json.loads(line)
     texts = {name: fields.get(name) for name in ("at", "node", "boot")}
     seq = fields.get("seq")
@@ -500,7 +500,7 @@ def _problem(file: str, problem: LineProblem, line: bytes) -> dict[str, Any]:
 def _event(line: bytes) -> dict[str, Any]:
     if len(line) > LINE_BYTES_MAX:
         raise BadLine(f"longer than {LINE_BYTES_MAX} bytes")
-    # Decoded here: `json` would guess in which way it has to be.
+    # Decoded here, because `json` would guess the encoding.
     fields: dict[str, Any] = {**parse_line(line.decode())}
     if fields.get("attempt", 0) > _ATTEMPT_MAX:
         raise BadLine("too many attempts")
@@ -516,5 +516,5 @@ def _event(line: bytes) -> dict[str, Any]:
 
 
 def _in_utf8(text: str) -> str:
-    """JSON may have half a character, and UTF-8 may not."""
+    """The text without half characters, which JSON permits, but not UTF-8."""
     return text if text.isascii() else text.encode(errors="replace").decode()

@@ -1,7 +1,8 @@
-"""Folders as Spark names them and as deltalake does.
+"""The names of folders for Spark and for deltalake.
 
-Spark takes a path, a `file:` URI or a URI of an object store (`s3a://…`); deltalake
-takes a path or a URI (`s3://…`) and its own options. Knows nothing of tables.
+Spark takes a path, a `file:` URI or a URI of an object store (`s3a://…`). deltalake
+takes a path or a URI (`s3://…`) and its own options. This module knows nothing of
+tables.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["delta_uri", "local_path", "spark_folder", "storage_options"]
 
-#: Hadoop's option of S3 and the one that deltalake has for it.
+#: Hadoop's options of S3, and deltalake's names for them.
 _S3_OPTIONS: Final = {
     "fs.s3a.access.key": "AWS_ACCESS_KEY_ID",
     "fs.s3a.secret.key": "AWS_SECRET_ACCESS_KEY",
@@ -30,13 +31,13 @@ _S3_OPTIONS: Final = {
 def local_path(folder: str) -> Path | None:
     """The path of a folder on this machine; None: it is elsewhere."""
     if folder.startswith("file:"):
-        # Hadoop decodes no percent signs here, so neither does this.
+        # Hadoop does not decode percent signs here, so we do not either.
         return Path(re.sub("^file:(//[^/]*)?", "", folder))
     return None if "://" in folder else Path(folder)
 
 
 def delta_uri(folder: str) -> str:
-    """A folder as deltalake names it."""
+    """The name of a folder for deltalake."""
     path = local_path(folder)
     if path is not None:
         return str(path.absolute())
@@ -44,16 +45,16 @@ def delta_uri(folder: str) -> str:
 
 
 def spark_folder(uri: str) -> str:
-    """A folder as Spark names it, by the URI that deltalake has for it."""
+    """The name of a folder for Spark, from deltalake's URI."""
     if uri.startswith("file:"):
         return url2pathname(urlsplit(uri).path).rstrip("/")
     return re.sub("^s3://", "s3a://", uri).rstrip("/")
 
 
 def storage_options(spark: SparkSession, folder: str) -> dict[str, str] | None:
-    """What deltalake needs to reach a folder, as far as Hadoop's options say it.
+    """The options with which deltalake reaches a folder, taken from Hadoop's options.
 
-    The rest it takes from the environment (`AWS_…`, `AZURE_…`, `GOOGLE_…`).
+    deltalake takes other options from the environment (`AWS_…`, `AZURE_…`, `GOOGLE_…`).
     """
     if not delta_uri(folder).startswith("s3://"):
         return None

@@ -1,10 +1,10 @@
-"""The files of journals, by one look at the folders of their days.
+"""The files of journals, found by one look at the folders of their days.
 
-Files that are not closed, and those that are none of a journal's, are listed as well:
-they are counted, and not read. Where journals are followed, the folder of a day is not
-listed any more when the day has been closed for as long as a day is open, and files in
-it are forgotten: so a look costs the same, however long there have been journals. A file
-that comes there later is never read.
+Two kinds of files are listed and counted, but not read: those that are not closed, and
+those that do not belong to a journal. When journals are followed, the folder of a day
+is listed until the day has been closed for as long as a day is open. After that, its
+files are forgotten. So the cost of a look does not grow with the age of the journals. A
+file that comes there later is never read.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class NewFile:
 
     Attributes:
         path: a path or a URI.
-        day: of its folder, as text.
-        problem: why it is not read, or None.
+        day: the day of its folder, as text.
+        problem: the reason why it is not read, or None.
         size: in bytes.
     """
 
@@ -63,13 +63,13 @@ def files_since(
     *,
     last: date | None = None,
 ) -> list[NewFile]:
-    """The files in the folders of a day and later ones.
+    """The files in the folders of a day and of later ones.
 
     Args:
         spark: the session; None: all journals are on this machine.
-        journals: folders, those that have `date=YYYY-MM-DD` folders; or such a folder
-            itself. Local paths, or URIs that Spark can read.
-        first: the day; None: all.
+        journals: folders with `date=YYYY-MM-DD` folders, or such a folder itself. Local
+            paths, or URIs that Spark can read.
+        first: the first day; None: all.
         seen: paths that are left out.
         last: the last day; None: all.
     """
@@ -94,7 +94,7 @@ def file_problems(spark: SparkSession, files: Iterable[NewFile]) -> DataFrame:
 
 
 def _place(path: str) -> str:
-    """A file as people write it."""
+    """The name of a file in the form for people."""
     here = local_path(path)
     return path if here is None else str(here)
 
@@ -126,7 +126,7 @@ def _days(
 
 
 def _names(spark: SparkSession | None, folder: str) -> list[str]:
-    """The names in a folder; none if the folder is not there."""
+    """The names in a folder; none if the folder does not exist."""
     path = local_path(folder)
     if path is None:
         assert spark is not None
@@ -135,7 +135,7 @@ def _names(spark: SparkSession | None, folder: str) -> list[str]:
 
 
 def _files(spark: SparkSession | None, folder: str) -> Iterator[tuple[str, int]]:
-    """All files in a folder, and in its folders, that are not hidden."""
+    """All files in a folder and its subfolders that are not hidden."""
     path = local_path(folder)
     if path is None:
         assert spark is not None
@@ -146,6 +146,6 @@ def _files(spark: SparkSession | None, folder: str) -> Iterator[tuple[str, int]]
         for name in names:
             full = os.path.join(parent, name)
             if not is_hidden(full):
-                # A file that is being written may get its last name just now.
+                # A file that is being written may get its final name just now.
                 with contextlib.suppress(FileNotFoundError):
                     yield full, os.stat(full).st_size

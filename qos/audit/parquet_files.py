@@ -1,6 +1,6 @@
-"""Parquet files as a Delta log lists them: size, partition, and statistics.
+"""The entries of a Delta log for Parquet files: size, partition, and statistics.
 
-The statistics come from the footers of the files, so no data is read.
+The statistics are from the footers of the files, so no data is read.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from deltalake.transaction import AddAction
 
 __all__ = ["add_actions", "file_system"]
 
-#: An object store answers slowly, and many requests at once.
+#: An object store answers slowly, but handles many requests at once.
 _THREADS: Final = 16
 
-#: A longer text tells a reader little, and would fill the log.
+#: A longer text helps a reader little, and would fill the log.
 _TEXT_CHARS_MAX: Final = 64
 
-#: A smallest or largest value, as JSON has it.
+#: A smallest or largest value, in the form for JSON.
 _Bound: TypeAlias = int | str
 
 
@@ -39,8 +39,9 @@ def add_actions(
     """The entries of a Delta log for the Parquet files in a folder of a table.
 
     Args:
-        files: of the table.
-        folder: within it; of Hive's form, `…/date=2026-01-05/part-….parquet`.
+        files: the files of the table.
+        folder: a folder of the table, with Hive's names:
+            `…/date=2026-01-05/part-….parquet`.
         data_change: whether they have rows that the table did not have.
     """
     found = files.get_file_info(pafs.FileSelector(folder, recursive=True))
@@ -68,7 +69,10 @@ def _add_action(
 
 
 def _statistics(footer: pq.FileMetaData) -> dict[str, object]:
-    """The number of rows; of each plain column its nulls, and its range if it is short."""
+    """The number of rows.
+
+    For each plain column its nulls, and its range if it is short.
+    """
     groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
     nulls: dict[str, int] = {}
     least: dict[str, _Bound] = {}
@@ -95,10 +99,10 @@ def _statistics(footer: pq.FileMetaData) -> dict[str, object]:
 
 
 def _bound(value: Any) -> _Bound | None:
-    """A value as a log has it; None: of another type, or too long."""
+    """A value in the form for a log; None: of another type, or too long."""
     if isinstance(value, datetime):
         return value.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     if isinstance(value, str):
         return value if len(value) <= _TEXT_CHARS_MAX else None
-    # A bool is an int, and a log has no range of it.
+    # A bool is an int for Python, but a log has no range for it.
     return value if type(value) is int else None

@@ -1,16 +1,16 @@
-"""Reads journals: their lines, checked as `qos.journal.parse_line` does, and problems.
+"""Reads journals: their lines, checked like `qos.journal.parse_line`, and problems.
 
-A line is an event or a problem, never neither. Nothing that is found in a journal
-raises. Hidden files are being written, or their writer has died: they are counted, and
-not read.
+Every line is either an event or a problem. No content of a journal raises an error.
+Hidden files are being written, or their writer has died: they are counted, but not
+read.
 
-Lines are checked in the Python workers of Spark, many at once and not one by one
-(`qos.audit.lines`): that takes less time than from_json and the checks that it needs.
+Lines are checked in the Python workers of Spark, many at once (`qos.audit.lines`). This
+takes less time than from_json and the checks that it would need.
 
-Memory is bounded, whatever is in a folder. Files of this machine are read by the
-workers in blocks, of any size and compressed or not. Of files that are elsewhere, Java
-reads those up to 32 MB as a whole; longer ones by lines, of which it leaves out those
-that are too long; and no longer ones that are compressed (`unread-file`).
+Memory is bounded, whatever a folder contains. The workers read files of this machine in
+blocks, of any size, compressed or not. Java reads files that are elsewhere. It reads
+those up to 32 MB as a whole, and longer ones by lines, without lines that are too long.
+It cannot read longer compressed ones (`unread-file`).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ __all__ = [
 class Problem(enum.Enum):
     """The problems that a journal may have; none of them stops an audit."""
 
-    #: Of a line; see LineProblem.
+    #: A problem of a line; see LineProblem.
     TORN_LINE = LineProblem.TORN_LINE.value
     BAD_LINE = LineProblem.BAD_LINE.value
     LONG_LINE = LineProblem.LONG_LINE.value
@@ -58,45 +58,45 @@ class Problem(enum.Enum):
     #: See qos.audit.speakers.
     FOREIGN_NODE = LineProblem.FOREIGN_NODE.value
     FOREIGN_WORD = FOREIGN_WORD
-    #: Of a compressed file: what follows cannot be read.
+    #: In a compressed file: the rest cannot be read.
     BROKEN_FILE = LineProblem.BROKEN_FILE.value
     EMPTY_FILE = "empty-file"
-    #: A file that is none of a journal's, by its name. It is not read.
+    #: A file that by its name does not belong to a journal. It is not read.
     FOREIGN_FILE = "foreign-file"
-    #: A file that is not closed: it is being written, or its writer has died. It is
-    #: not read.
+    #: A file that is not closed: it is being written, or its writer has died. It is not
+    #: read.
     OPEN_FILE = "open-file"
-    #: A file of a journal that cannot be read where it is; `example` says why.
+    #: A file of a journal that cannot be read in its place; `example` has the reason.
     UNREAD_FILE = "unread-file"
     #: The clock of a node went back.
     CLOCK_BACK = "clock-back"
-    #: Lines of a boot that nobody has given us, or that could not be written.
+    #: Lines of a boot that are not in the given files, or that could not be written.
     MISSING_LINES = "missing-lines"
 
 
-#: As `qos.journal.files` names them: NODE-BOOT-N.jsonl.
+#: The names of `qos.journal.files`: NODE-BOOT-N.jsonl.
 _NAME = r"/[^/]*-[^/]*-[0-9][^/]*\.jsonl(\.gz|\.zst)?$"
-#: A stream is read by Java, which knows no `.zst` everywhere.
+#: Java reads a stream, and does not always know `.zst`.
 _STREAM_GLOB = "*-*-[0-9]*.jsonl{,.gz}"
 _COMPRESSED = r"\.(gz|zst)$"
-#: As the writer names them until they are closed.
+#: The names of files that the writer has not closed.
 _OPEN_NAME = r"/\.[^/]*-[^/]*-[0-9][^/]*\.jsonl$"
 
 _UNDERSCORE = "Spark leaves out names that begin with _: begin it with %5F"
 _TOO_LARGE = "it is compressed, and too large to be read from where it is: unpack it"
 
-#: Of Hadoop, for lines.
+#: Hadoop's option for the length of lines.
 _JAVA_LINE_OPTION = "mapreduce.input.linerecordreader.line.maxlength"
 
-#: Of a file that Java has in memory as a whole; the writer begins a new one after half
-#: of it.
+#: The bytes of a file that Java has in memory as a whole; the writer begins a new file
+#: after half of this.
 _WHOLE_BYTES_MAX = 32 * 2**20
 
-#: Of a partition of files that Python reads.
+#: The bytes in a partition of files that Python reads.
 _PART_BYTES = 128 * 2**20
 
-#: Java leaves out longer lines where files are read by lines, or cuts them. Some more
-#: than LINE_BYTES_MAX, so that most lines that are too long have an example.
+#: When Java reads files by lines, it leaves out or cuts longer lines. This is more than
+#: LINE_BYTES_MAX, so that most lines that are too long have an example.
 _JAVA_LINE_BYTES_MAX = 8 * LINE_BYTES_MAX
 
 
@@ -107,8 +107,8 @@ def stream_lines(spark: SparkSession, folders: Sequence[str]) -> DataFrame:
 
     Args:
         spark: the session.
-        folders: see qos.audit.new_files.files_since. For a query that goes on they
-            have to be the same, in the same order.
+        folders: see qos.audit.new_files.files_since. For a query that continues, they
+            must be the same, in the same order.
 
     Returns:
         Columns `file` and `value`.
@@ -116,7 +116,8 @@ def stream_lines(spark: SparkSession, folders: Sequence[str]) -> DataFrame:
     reader = (
         spark.readStream.option("recursiveFileLookup", "true")
         .option("pathGlobFilter", _STREAM_GLOB)
-        # Spark leaves out what is a week older than the newest file, and says nothing.
+        # Without this, Spark silently leaves out files a week older than the newest
+        # one.
         .option("maxFileAge", "36500d")
     )
     frames = [
@@ -129,18 +130,19 @@ def stream_lines(spark: SparkSession, folders: Sequence[str]) -> DataFrame:
 def read_these(
     spark: SparkSession, sizes: Mapping[str, int], tied: Tied = NOBODY
 ) -> tuple[DataFrame, DataFrame | None]:
-    """Some files, for `checked_files`; and each line of those that are too large for it.
+    """Some files, for `checked_files`; and each line of those too large for it.
 
-    The content is null where all are on this machine: the Python workers read them
-    themselves, and Java need not have them in its memory.
+    The content is null if all files are on this machine: the Python workers read them,
+    and Java need not have them in its memory.
 
     Args:
         spark: the session.
-        sizes: of the files, by their paths.
+        sizes: the sizes of the files, by path.
         tied: the folders that are tied to nodes.
 
     Returns:
-        Columns `file` and `content`; and see checked_lines, or None: there are none.
+        Columns `file` and `content`; and see checked_lines, or None if there are no
+        large ones.
     """
     here = {path: size for path, size in sizes.items() if local_path(path) is not None}
     if len(here) == len(sizes):
@@ -156,7 +158,7 @@ def read_these(
 
 
 def _dealt(spark: SparkSession, sizes: Mapping[str, int]) -> DataFrame:
-    """Files of this machine in partitions that take about as long as each other."""
+    """Files of this machine in partitions that take about the same time."""
     parts = max(
         spark.sparkContext.defaultParallelism, sum(sizes.values()) // _PART_BYTES
     )
@@ -166,7 +168,7 @@ def _dealt(spark: SparkSession, sizes: Mapping[str, int]) -> DataFrame:
         (number, [Path(path).absolute().as_uri() for path in largest[number::parts]])
         for number in range(parts)
     ]
-    # Of rows that are made here Spark decides itself how many are in a partition.
+    # For rows that are made here, Spark itself chooses their number in a partition.
     whose = spark.createDataFrame(hands, "id long, files array<string>")
     numbers = spark.range(0, parts, 1, parts)
     return numbers.join(F.broadcast(whose), "id").select(
@@ -188,7 +190,7 @@ def _checked_rest(spark: SparkSession, names: list[str], tied: Tied) -> DataFram
         .where(long)
         .select(name, "value")
     )
-    # Java does not say what it leaves out; but so many bytes are in no line.
+    # Java does not report the lines that it leaves out; but these bytes are in no line.
     read = lines.groupBy("file").agg(F.sum(F.octet_length("value") + 1).alias("read"))
     sizes = files.where(long).select(name, F.col("_metadata.file_size").alias("size"))
     left_out = F.col("size") - F.coalesce("read", F.lit(0))
@@ -220,11 +222,12 @@ def checked_lines(lines: DataFrame, tied: Tied = NOBODY) -> DataFrame:
         tied: the folders that are tied to nodes.
 
     Returns:
-        The columns of `EVENT`, `problem` (the name of one, or null), and of a line that
-        is a problem `file` and `example` (its beginning).
+        The columns of `EVENT`, `problem` (its name, or null), and for a line that is a
+        problem `file` and `example` (its beginning).
     """
 
-    # A declarative pipeline takes no mapInArrow: that asks for the columns of a frame.
+    # A declarative pipeline permits no mapInArrow, which asks for the columns of a
+    # frame.
     def checked(files: pa.Array, values: pa.Array) -> pa.Array:
         return check_lines(files, values, tied)
 
@@ -238,7 +241,7 @@ def events_of(checked: DataFrame) -> DataFrame:
 
 
 def line_problems(checked: DataFrame) -> DataFrame:
-    """The lines that are none, by file and kind.
+    """The lines that are no events, by file and kind.
 
     Returns:
         Columns `kind` (see Problem), `place` (the file), `count` and `example`.
@@ -252,17 +255,17 @@ def line_problems(checked: DataFrame) -> DataFrame:
 
 
 def is_of_journal(path: str) -> bool:
-    """Whether a file is one of a journal, by its name."""
+    """Whether a file belongs to a journal, by its name."""
     return re.search(_NAME, path) is not None
 
 
 def is_open(path: str) -> bool:
-    """Whether a file is one of a journal that is not closed, by its name."""
+    """Whether a file belongs to a journal and is not closed, by its name."""
     return re.search(_OPEN_NAME, path) is not None
 
 
 def is_hidden(path: str) -> bool:
-    """Whether a file is one that nobody sees: none of a journal, by its name."""
+    """Whether a file is hidden and does not belong to a journal, by its name."""
     name = path.rpartition("/")[2]
     if name.startswith("."):
         return not is_open(path)
@@ -270,7 +273,7 @@ def is_hidden(path: str) -> bool:
 
 
 def why_unread(path: str, size: int) -> str | None:
-    """Why a file of a journal cannot be read where it is; None: it can."""
+    """Why a file of a journal cannot be read in its place; None: it can be read."""
     if local_path(path) is not None or not is_of_journal(path):
         return None
     if path.rpartition("/")[2].startswith("_"):
@@ -280,20 +283,20 @@ def why_unread(path: str, size: int) -> str | None:
 
 
 def literal(path: str) -> str:
-    """A path where Spark takes patterns."""
+    """A path in the form for places where Spark takes patterns."""
     return re.sub(r"([\\*?\[\]{}])", r"\\\1", path)
 
 
 def _place(file: str) -> Column:
-    """A file as people write it: Spark has a URI, and quotes it."""
+    """The name of a file in the form for people: Spark has a quoted URI."""
     path = F.try_url_decode(F.replace(file, F.lit("+"), F.lit("%2B")))
     return F.regexp_replace(F.coalesce(path, file), "^file:/+", "/")
 
 
 def _one_glob(folders: Sequence[str]) -> list[str]:
-    """The same folders in as few patterns as can be: each is a source of its own."""
+    """The same folders in as few patterns as possible: each is a source of its own."""
     globs = [_glob(folder) for folder in folders]
-    # Hadoop takes no escapes within braces that have slashes in them.
+    # Hadoop permits no escapes within braces that contain slashes.
     plain = [glob for glob in globs if re.fullmatch(r"/[^\\{},]+", glob)]
     if len(plain) < 2:
         return globs
@@ -302,7 +305,7 @@ def _one_glob(folders: Sequence[str]) -> list[str]:
 
 
 def _glob(folder: str) -> str:
-    """What Spark is to list."""
+    """The pattern that Spark is to list."""
     folder = folder.rstrip("/")
     name = literal(folder)
     if folder.rpartition("/")[2].startswith("date="):

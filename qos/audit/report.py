@@ -1,8 +1,8 @@
-"""Draws the report: one HTML file, which needs nothing else: no network, no script.
+"""Draws the report: one HTML file, which needs neither a network nor a script.
 
-Knows what it is given, and neither Spark nor files. All names in it were chosen by
-somebody else, perhaps by an attacker: see qos.audit.report_html. Should one get
-through all the same, the page allows no script and no address to a browser.
+This module knows only the given data, and neither Spark nor files. All names in the
+data were chosen by others, perhaps by an attacker: see qos.audit.report_html. Should a
+harmful name pass all the same, the page permits a browser no script and no address.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from qos.audit.report_page import LATENCY, OUTCOMES, PAGE, WAITS, section
 
 __all__ = ["render"]
 
-#: Of a name in a heading.
+#: The most characters of a name in a heading.
 _NAME_CHARS = 80
 
-#: The evidence of an anomaly, in the order in which things happen.
+#: The evidence of an anomaly, in the order of the events.
 _STEPS = {
     "accepted_at": "accepted by the sender",
     "offered_at": "offered",
@@ -44,10 +44,10 @@ def render(
     """The page.
 
     Args:
-        data: what it shows.
+        data: the content of the page.
         first: the first day of the audit.
         last: the last day.
-        lines: of the journals, read in all.
+        lines: the number of all lines read from the journals.
     """
     days = "no day" if first is None or last is None else _days(first, last)
     return PAGE.substitute(
@@ -61,7 +61,7 @@ def render(
 
 
 def _sections(data: ReportData) -> Iterator[str]:
-    """All sections; one with nothing to show is "", but for the first and the last."""
+    """All sections. One without content is "", except the first and the last."""
     axis, step = _axis(data), _step(data.bucket_s)
     latency = _bands(data.latency, "messages", axis)
     waits = _bands(data.waits, "items", axis)
@@ -97,7 +97,7 @@ def _days(first: date, last: date) -> str:
 
 
 def _axis(data: ReportData) -> TimeAxis | None:
-    """The time of all charts, so that they can be compared."""
+    """The time of all charts, the same for all so that they can be compared."""
     points = [*data.outcomes_by_time, *data.latency, *data.waits]
     moments = [row["moment"] for row in points]
     return TimeAxis(min(moments), max(moments), data.bucket_s) if moments else None
@@ -119,7 +119,7 @@ def _outcomes(rows: Rows, axis: TimeAxis | None, step: str) -> str:
             table("By time", ("=time", "#messages"), numbers),
         )
 
-    # Others than these there are none.
+    # There are no other outcomes than these.
     return _charts([(name, "outcome") for name in headline.OUTCOMES], rows, draw)
 
 
@@ -153,7 +153,7 @@ def _bands(rows: Rows, noun: str, axis: TimeAxis | None) -> str:
 def _charts(
     names: list[tuple[str, str]], rows: Rows, draw: Callable[[str, Rows], str]
 ) -> str:
-    """A chart for each name, of the rows that have it in this column."""
+    """A chart for each name, of the rows with this name in this column."""
     charts = []
     for name, column in names:
         points = [row for row in rows if row[column] == name]
@@ -174,7 +174,7 @@ def _minute(row: Mapping[str, Any]) -> str:
 
 
 def _step(seconds: int) -> str:
-    """A length of time, as one says it behind «per»."""
+    """A length of time, in the form after "per"."""
     for unit, length in (("hour", 3600), ("minute", 60), ("second", 1)):
         number = seconds // length
         if number:

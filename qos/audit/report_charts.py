@@ -1,8 +1,8 @@
 """The charts of the report: small SVG images, drawn by matplotlib.
 
-An image is a piece of the page: it needs neither a script nor a file, and takes its
-colours from the page, which has others in the dark and on paper. Its text is numbers
-and times only, so no name that somebody else has chosen is in it.
+An image is a part of the page: it needs neither a script nor a file. It takes its
+colours from the page, which has others in dark mode and on paper. Its text is only
+numbers and times, so it contains no name that others have chosen.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _WIDTH, _HEIGHT = 340, 160
 _PLOT = (0.15, 0.25, 0.79, 0.7)
 _PX_AN_INCH = 72
 
-#: Custom properties of the page by the colours that matplotlib is given for them.
+#: The custom properties of the page, by the colours that stand for them in matplotlib.
 _COLOURS = {
     "#000001": "var(--soft)",
     "#000002": "var(--rule)",
@@ -61,7 +61,8 @@ class TimeAxis:
     Attributes:
         first: the first point.
         last: the last point.
-        bucket_s: the seconds that a point stands for; it is drawn in their middle.
+        bucket_s: the length of time of a point, in seconds; the point is drawn in its
+            middle.
     """
 
     first: datetime
@@ -70,12 +71,12 @@ class TimeAxis:
 
     @property
     def bucket(self) -> timedelta:
-        """The time that a point stands for."""
+        """The length of time of a point."""
         return timedelta(seconds=self.bucket_s)
 
     @property
     def ends(self) -> tuple[float, float]:
-        """From before the first point to after the last: one alone has some room."""
+        """From before the first point to after the last: a single one has some room."""
         return _day(self.first - self.bucket / 2), _day(self.last + self.bucket * 1.5)
 
 
@@ -86,12 +87,12 @@ def bars(points: Rows, name: str, axis: TimeAxis, label: str) -> str:
         points: rows with `moment` and a number.
         name: the column of the number.
         axis: the time to show.
-        label: the image in words.
+        label: a description of the image.
     """
     values: list[float] = []
     edges: list[float] = []
     for run in _runs(points, axis):
-        # From one run to the next there is nothing.
+        # Between two runs there is a gap.
         values += [0.0] if values else []
         values += [float(row[name]) for row in run]
         edges += [_day(row["moment"]) for row in run]
@@ -109,7 +110,7 @@ def bands(points: Rows, axis: TimeAxis, label: str) -> str:
     Args:
         points: rows with `moment`, `p50` and `p95`.
         axis: the time to show.
-        label: the image in words.
+        label: a description of the image.
     """
     figure, axes = _plot(axis, max((row["p95"] for row in points), default=0.0))
     for run in _runs(points, axis):
@@ -119,7 +120,7 @@ def bands(points: Rows, axis: TimeAxis, label: str) -> str:
         if len(run) == 1:
             x = xs * 2
             axes.plot(x, low + high, color=_BAND, lw=5, clip_on=False)
-            # A line without a length: its round ends are a dot.
+            # A line without length: its round ends make a dot.
             dot = axes.plot(x, low * 2, color=_SERIES, lw=4.5, clip_on=False)
             dot[0].set_solid_capstyle("round")
         else:
@@ -130,7 +131,7 @@ def bands(points: Rows, axis: TimeAxis, label: str) -> str:
 
 
 def _runs(points: Rows, axis: TimeAxis) -> Iterator[Rows]:
-    """The points in order, cut where one or more are missing."""
+    """The points in order, divided where one or more are missing."""
     run: Rows = []
     for row in sorted(points, key=lambda row: row["moment"]):
         if run and row["moment"] - run[-1]["moment"] > axis.bucket:
@@ -147,9 +148,9 @@ def _plot(axis: TimeAxis, top: float, *, whole: bool = False) -> tuple[Figure, A
     Args:
         axis: the time to show.
         top: the largest value.
-        whole: the values are whole numbers.
+        whole: whether the values are whole numbers.
     """
-    # Not as a user's own file of settings has it.
+    # Independent of the user's own file of settings.
     with matplotlib.style.context(["default", _STYLE]):
         size = _WIDTH / _PX_AN_INCH, _HEIGHT / _PX_AN_INCH
         figure = Figure(figsize=size, dpi=_PX_AN_INCH)
@@ -176,7 +177,8 @@ def _svg(figure: Figure, label: str) -> str:
     written = io.StringIO()
     with matplotlib.style.context(["default", _STYLE]):
         figure.savefig(written, format="svg", metadata=_NO_METADATA)
-    # Only what is seen: groups and their names would take more than all else.
+    # Only the visible parts: groups and their names would take more space than
+    # everything else.
     image = ET.Element(
         "svg",
         {"viewBox": f"0 0 {_WIDTH} {_HEIGHT}", "role": "img", "aria-label": label},
@@ -209,5 +211,5 @@ def _style(style: str) -> str:
 
 
 def _day(moment: datetime) -> float:
-    # What matplotlib counts time in.
+    # The number by which matplotlib counts time.
     return float(date2num(moment))

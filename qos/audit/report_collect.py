@@ -1,6 +1,6 @@
-"""Takes from the tables what the report shows.
+"""Takes the data of the report from the tables.
 
-Knows the tables, and not how the report looks.
+This module knows the tables, but not the look of the report.
 """
 
 from __future__ import annotations
@@ -30,27 +30,27 @@ from qos.audit.tables.routes import merged_percentiles
 
 __all__ = ["bucket_of", "collect", "standing"]
 
-#: Anomalies and problems that are told one by one, and points of a chart: an image of
-#: 340 pixels shows no more.
+#: The most anomalies and problems that are listed, and the most points of a chart: an
+#: image of 340 pixels shows no more.
 ANOMALIES_MAX = 100
 PROBLEMS_MAX = 50
 POINTS_MAX = 96
 
-#: Of the queues that are told one by one; all are in their totals.
+#: The most queues that are listed; the totals count all.
 QUEUES_MAX = 200
 
-#: What a point of a line may stand for, in seconds. Not less: one message in each is
-#: nothing that one could draw a line through.
+#: The possible lengths of time for a point of a line, in seconds. Shorter ones make no
+#: sense: a line needs more than one message for each point.
 _BUCKETS_S = (1, 5, 15, 60, 300, 900, 3600)
 _HOUR_S = 3600
 
-#: With fewer points than this, a shorter time for each is taken.
+#: With fewer points than this, a shorter length of time is used.
 _POINTS_LEAST = 24
 
-#: Routes, or queues, with a chart of their own.
+#: The most routes, or queues, with a chart of their own.
 CHARTS_MAX = 5
 
-#: A route with fewer messages than this is not called slow, if there are others.
+#: A route with fewer messages than this is not listed as slow, if there are others.
 _MESSAGES_LEAST = 20
 
 
@@ -62,17 +62,17 @@ def collect(
     last: date | None = None,
     history: Mapping[str, DataFrame] | None = None,
 ) -> ReportData:
-    """Take from the tables what the report shows.
+    """Take the data of the report from the tables.
 
-    Of messages and items themselves it reads only those of an audit of less than a day;
-    else it makes do with what there is of each hour.
+    Single messages and items are only read for an audit of less than a day. For a
+    longer one, the tables by hours are used.
 
     Args:
         tables: by name; see qos.audit.driver.TABLES.
-        problems: of the journals.
+        problems: the problems of the journals.
         limits: those of the audit.
         last: the last day of the audit; None: there is no line.
-        history: `routes_hourly` and `anomalies`, also of the day before that.
+        history: `routes_hourly` and `anomalies`, including those of the day before.
     """
     data = ReportData()
     data.bucket_s = bucket_of(tables)
@@ -106,7 +106,7 @@ def collect(
     data.proof = _proof(found)
     data.windows = _windows(found["windows"])
     data.anomaly_counts = {row["kind"]: row["count"] for row in found["kinds"]}
-    # Some of each kind: a thousand that are stuck must not hide one that is lost.
+    # Some of each kind: a thousand stuck messages must not hide a lost one.
     each = ANOMALIES_MAX // max(len(data.anomaly_counts), 1)
     data.anomalies = [row for row in found["anomalies"] if row.pop("place") <= each]
     if found["queues"]:
@@ -124,11 +124,11 @@ def collect(
     return data
 
 
-# -- what all of it is made of ---------------------------------------------
+# -- the sources of all lists ----------------------------------------------
 
 
 def bucket_of(tables: Mapping[str, DataFrame]) -> int:
-    """So that a line has some points, and not more than POINTS_MAX."""
+    """A length of time such that a line has some points, and at most POINTS_MAX."""
     hours = [_hour(tables[name]) for name in ("routes_hourly", "queues_hourly")]
     length_s = _length_s(hours) + _HOUR_S
     if length_s > _HOUR_S * POINTS_MAX:
@@ -149,7 +149,7 @@ def bucket_of(tables: Mapping[str, DataFrame]) -> int:
 def _by_moment(
     tables: Mapping[str, DataFrame], bucket_s: int
 ) -> tuple[DataFrame, DataFrame]:
-    """What there is of each route, and of each queue, with the `moment` of it."""
+    """The results of each route, and of each queue, with their `moment`."""
     if bucket_s >= _HOUR_S:
         moment = _bucket(_hour_s(), bucket_s)
         names = ("routes_hourly", "queues_hourly")
@@ -159,7 +159,7 @@ def _by_moment(
     messages = tables["deliveries"].withColumn("moment", begun)
     published = _bucket(F.unix_seconds("published_at"), bucket_s)
     items = tables["queue_items"].withColumn("moment", published)
-    # They are few, and looked at several times.
+    # They are few, and used several times.
     made = (routes_hourly(messages, ["moment"]), queues_hourly(items, ["moment"]))
     routes, queues = at_once(*(each.localCheckpoint for each in made))
     return routes, queues
@@ -214,12 +214,12 @@ def _of_routes(routes: DataFrame) -> dict[str, DataFrame]:
     }
 
 
-#: Columns of `routes_hourly`, and how the report calls these outcomes.
+#: Columns of `routes_hourly`, and the report's words for these outcomes.
 _OUTCOMES = ("delivered", "in_doubt", "not_delivered", "open", "withdrawn")
 
 
 def _long(outcomes: Rows) -> Rows:
-    """A row for each moment and outcome that there is."""
+    """A row for each existing moment and outcome."""
     return [
         {
             "moment": row["moment"],
@@ -257,7 +257,7 @@ def _by_line(rows: DataFrame, line: Column, sketch: str, noun: str) -> DataFrame
 def _of_days(
     routes: DataFrame, last: date | None, history: Mapping[str, DataFrame]
 ) -> dict[str, DataFrame]:
-    """The last day and the one before."""
+    """The last day and the day before."""
     if last is None or not history:
         return {}
     days = F.col("date").isin(last - timedelta(days=1), last)
@@ -315,12 +315,15 @@ def _proof(found: Mapping[str, Rows]) -> Proof:
     )
 
 
-#: More than there are.
+#: More than the existing reasons.
 _REASONS_MAX = 30
 
 
 def _of_windows(windows: DataFrame) -> DataFrame:
-    """The sums of all routes; and then of those with the most that is missing."""
+    """The sums of all routes.
+
+    Then those of the routes with the most missing windows.
+    """
     keys = ("sender", "receiver", "level")
     names = ("sent", "received", *_WINDOWS)
     missing = F.col("windows") - F.col("complete")
@@ -368,7 +371,7 @@ def _of_anomalies(anomalies: DataFrame) -> dict[str, DataFrame]:
 
 
 def _of_problems(problems: DataFrame) -> dict[str, DataFrame]:
-    # A fleet that is running has one such file for each node.
+    # Each node of a running fleet has one such file.
     usual = F.col("kind") == Problem.OPEN_FILE.value
     order = (usual, F.col("kind"), F.desc("count"), F.col("place"))
     return {
@@ -396,7 +399,7 @@ _WORKER_SUMS = (
 
 
 def _queues(queues: DataFrame, limits: Limits) -> DataFrame:
-    """The totals of all of them; and then of each."""
+    """The totals of all queues; then those of each."""
     keys = ("service", "queue")
     now = F.lit(limits.now).cast("timestamp")
     sums = ("items", "accepted", "dead", "open", "again")

@@ -1,6 +1,6 @@
-"""The numbers that the report shows: few of each table, however much data there is.
+"""The numbers of the report: only a few of each table, however much data there is.
 
-Knows neither Spark nor how the report looks.
+This module knows neither Spark nor the look of the report.
 """
 
 from __future__ import annotations
@@ -12,24 +12,24 @@ from typing import Any
 
 __all__ = ["OTHERS", "ROWS_MAX", "DayTotals", "Proof", "ReportData", "Rows", "Windows"]
 
-#: Rows of most lists of the page.
+#: The rows of most lists of the page.
 ROWS_MAX = 15
 
-#: All routes, or queues, that have no chart of their own.
+#: The name for all routes, or queues, without a chart of their own.
 OTHERS = "all others"
 
-#: As `Row.asDict()` has it.
+#: Rows in the form of `Row.asDict()`.
 Rows = list[dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """The share of the traffic that the journals allow to judge.
+    """The share of the traffic for which the journals permit a verdict.
 
     Attributes:
-        judged: messages of which the lines prove what is wrong, or show nothing wrong.
-        unproven: messages that look wrong, where the lines do not prove it.
-        reasons: of these, by reason.
+        judged: messages whose lines prove a fault, or show nothing wrong.
+        unproven: messages that look wrong, without proof.
+        reasons: the number of unproven messages by reason.
         routes: with `sender`, `receiver`, `suspected`, `reason`, `node`, `messages`.
     """
 
@@ -40,21 +40,21 @@ class Proof:
 
     @property
     def share(self) -> float | None:
-        """The part that could be judged; None: there was nothing."""
+        """The share that could be judged; None: there were no messages."""
         total = self.judged + self.unproven
         return self.judged / total if total else None
 
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """The counts of the nodes, and the windows of which both ends are there.
+    """The counts of the nodes, and the windows with the counts of both ends.
 
     Attributes:
-        windows: of all routes: those in which somebody counted something.
-        complete: those of which both ends are there.
+        windows: for all routes, those in which a node counted a message.
+        complete: those with the counts of both ends.
         without_sender: those without the count of the sender's end.
-        without_receiver: likewise.
-        routes: those with the most windows that are not complete, with the columns of
+        without_receiver: those without the count of the receiver's end.
+        routes: those with the most incomplete windows, with the columns of
             `windows_hourly`.
     """
 
@@ -71,9 +71,9 @@ class DayTotals:
 
     Attributes:
         day: in UTC.
-        messages: that their senders tell of.
+        messages: those that their senders have recorded.
         p95: of their latency, in seconds; None: none has ended.
-        anomalies: that stand.
+        anomalies: those that were not withdrawn.
     """
 
     day: date
@@ -87,26 +87,26 @@ class ReportData:
     """The data of the report; each list is short.
 
     Attributes:
-        outcomes: messages by how they ended.
+        outcomes: the number of messages by outcome.
         anomaly_counts: by kind.
         problem_counts: by kind.
-        files_open: files that are not closed, and were not read.
-        proof: how much could be judged; None: not known.
-        windows: what was counted; None: nothing.
-        trend: the last day but one and the last day, if there are tables of both.
+        files_open: the number of files that are not closed, and were not read.
+        proof: the share that could be judged; None: not known.
+        windows: the counts of windows; None: none.
+        trend: the day before the last and the last day, if there are tables of both.
         levels: `level`, `messages` and `p95` of their latency.
-        queue_totals: the columns of `queues`, of all of them; None: no item.
-        bucket_s: the time that a point of a chart stands for.
+        queue_totals: the columns of `queues`, for all of them; None: no item.
+        bucket_s: the length of time of a point of a chart, in seconds.
         latency: `moment`, `line` (a route), `messages`, `p50` and `p95` in seconds.
         outcomes_by_time: `moment`, `outcome`, `messages`.
         slow: routes with `p50`, `p95`, `p99`, the slowest first.
-        retried: routes by the part of their messages that had to be repeated.
+        retried: routes by the share of their messages that had to be repeated.
         refusals: `source`, `receiver`, `reason`, `refusals`.
         anomalies: some of each kind.
         waits: `moment`, `line` (a queue), `items`, `p50`, `p95`.
         queues: each with its items and waits, the largest first.
         workers: each with its handlers.
-        problems: of the journals.
+        problems: the problems of the journals.
     """
 
     outcomes: dict[str, int] = field(default_factory=dict)
@@ -132,5 +132,5 @@ class ReportData:
 
     @property
     def messages(self) -> int:
-        """All that their senders tell of."""
+        """The number of messages that their senders have recorded."""
         return sum(self.outcomes.values())

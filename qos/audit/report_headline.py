@@ -1,7 +1,7 @@
-"""The top of the report: the verdict, and what it rests on.
+"""The top of the report: the verdict, and its basis.
 
-Green is a verdict only where something was judged: no message, or none that the
-journals allow to judge, is nothing to judge.
+Green needs at least one judged message. If there are no messages, or the journals
+permit no verdict, nothing is judged.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ __all__ = [
     "windows",
 ]
 
-#: How a message has ended, from good to bad.
+#: The outcomes of a message, from good to bad.
 OUTCOMES = ("delivered", "withdrawn", "open", "not-delivered", "in-doubt")
 
-#: What is wrong, the worst first.
+#: The anomalies, the worst first.
 KINDS = {
     "lost": "the sender says delivered, and it was never handed over",
     "duplicated": "handed over more than once, and not marked as a repeat",
@@ -35,7 +35,7 @@ KINDS = {
     "in-doubt": "the sender could not find out how it ended",
 }
 
-#: Why something is not proven.
+#: The reasons why an anomaly is not proven.
 REASONS = {
     "no-journal": "the device has no journal here",
     "began-later": "the journal of the device begins later",
@@ -95,7 +95,7 @@ def _verdict(kind: str, says: str) -> str:
 
 
 def proof(data: ReportData) -> str:
-    """How far the verdict reaches: what was judged, and what is missing."""
+    """The reach of the verdict: the judged messages, and the missing ones."""
     items = "".join(f"<li>{item}</li>" for item in _limits(data))
     return f'<ul class="proof">{items}</ul>' if items else ""
 
@@ -134,7 +134,7 @@ def _counted(found: Windows) -> str:
 
 
 def windows(found: Windows | None) -> str:
-    """The routes of which the count of an end is missing."""
+    """The routes for which the count of an end is missing."""
     names = ("sender", "receiver", "level", "sent", "received")
     columns = ("windows", "without_sender", "without_receiver")
     return table(
@@ -156,7 +156,7 @@ def _not_closed(files: int) -> str:
 
 
 def _part(share: float) -> str:
-    """A part of a whole. All is only what is all."""
+    """A part of a whole, in words. It is "all" only if nothing is missing."""
     return "100 %" if share == 1 else f"{min(share, 0.9999):.2%}".replace("%", " %")
 
 
@@ -172,7 +172,7 @@ def _reasons(found: Proof) -> str:
 
 
 def unproven(found: Proof | None) -> str:
-    """The routes whose messages look wrong, where nothing proves it."""
+    """The routes with messages that look wrong, without proof."""
     routes = [] if found is None else found.routes
     names = ("sender", "receiver", "suspected", "reason", "node", "messages")
     return table(
@@ -217,7 +217,7 @@ def _tile(name: str, value: str, more: str = "", outcome: str = "plain") -> str:
 
 
 def trend(days: tuple[DayTotals, DayTotals] | None) -> str:
-    """The last day beside the day before."""
+    """The last day, compared with the day before."""
     if days is None:
         return ""
     before, after = days
@@ -234,7 +234,7 @@ def trend(days: tuple[DayTotals, DayTotals] | None) -> str:
 
 
 def _part_of(old: float | None, new: float | None) -> str:
-    """How much more it is now, in percent; "" if one cannot say."""
+    """The increase in percent; "" if it is not known."""
     if not old or new is None:
         return ""
     return _more(0, round(100 * (new - old) / old)) + " %"

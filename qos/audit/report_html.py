@@ -1,7 +1,7 @@
-"""Pieces of HTML for the report: text that is escaped, numbers, and tables.
+"""Pieces of HTML for the report: escaped text, numbers, and tables.
 
-All names in the report were chosen by somebody else, perhaps by an attacker. Every text
-goes through `text()`, which escapes it and leaves out what cannot be seen.
+All names in the report were chosen by others, perhaps by an attacker. Every text goes
+through `text()`, which escapes it and leaves out invisible characters.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ _CELL_CHARS = 160
 
 
 def text(value: object, chars: int = _CELL_CHARS) -> str:
-    """A value as the page has it.
+    """A value in the form for the page.
 
     Args:
-        value: a text, a number, or None, which is nothing at all.
+        value: a text, a number, or None for an empty cell.
         chars: a longer text is cut.
     """
     if isinstance(value, int):
@@ -29,8 +29,8 @@ def text(value: object, chars: int = _CELL_CHARS) -> str:
 
 
 def cut(value: str, chars: int) -> str:
-    """The text without what cannot be seen, and not longer than this."""
-    # Cut first: it may be long.
+    """The text without invisible characters, and at most this long."""
+    # Cut first: the text may be long.
     shown = "".join(
         char if char.isprintable() else "\N{REPLACEMENT CHARACTER}"
         for char in value[:chars]
@@ -39,12 +39,12 @@ def cut(value: str, chars: int) -> str:
 
 
 def plural(number: int, noun: str) -> str:
-    """A number and what it counts."""
+    """A number with the name of the counted things."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def duration(seconds: float | None) -> str:
-    """A time in the unit that suits it: for a headline, not for a column."""
+    """A length of time in a suitable unit: for a headline, not for a column."""
     if seconds is None:
         return ""
     for unit, length in (("days", 86_400), ("h", 3600), ("min", 60)):
@@ -54,12 +54,12 @@ def duration(seconds: float | None) -> str:
 
 
 def table(caption: str, head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """A table: texts on the left, numbers on the right; "" without a row.
+    """A table: texts on the left, numbers on the right; "" without rows.
 
     Args:
-        caption: says what a row is, and the unit of its numbers.
-        head: of each column. One that begins with a `#` has numbers, with a `=` short
-            words.
+        caption: describes a row, and gives the unit of its numbers.
+        head: the heading of each column. One that begins with a `#` is for numbers, one
+            with a `=` for short words.
         rows: each with a value for each column.
     """
     body = "".join(_row(head, row) for row in rows)
@@ -88,6 +88,6 @@ def _kind(name: str) -> str:
     return name[0] if name.startswith(("#", "=")) else ""
 
 
-#: By the first character of a heading: a cell is a number, if nothing else is said.
+#: By the first character of a heading. A cell is a number if there is no other class.
 _HEADS = {"": "", "=": ' class="word"', "#": ' class="number"'}
 _CELLS = {"": ' class="text"', "=": ' class="word"', "#": ""}

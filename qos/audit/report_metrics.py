@@ -1,7 +1,7 @@
-"""The numbers of an audit in the text format that Prometheus reads.
+"""The numbers of an audit in the text format of Prometheus.
 
-Made for the textfile collector of node_exporter: no time stands beside a sample, and the
-moment of the audit is a metric of its own, so that an alert can tell that none was made.
+They are for the textfile collector of node_exporter: samples have no time. The time of
+the audit is a metric of its own, so that an alert can notice a missing audit.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ __all__ = ["metrics"]
 
 _PREFIX = "xmpp_qos_audit_"
 
-#: Labels, and a value; None: there is none.
+#: Labels, and a value; None: no value.
 _Sample: TypeAlias = tuple[Mapping[str, str], float | None]
 
 
 def metrics(
     data: ReportData, first: date | None, last: date | None, *, lines: int, at: datetime
 ) -> str:
-    """All metrics, each of the days of the audit taken together.
+    """All metrics, each for all days of the audit together.
 
     Args:
-        data: what the report shows.
+        data: the data of the report.
         first: the first day of the audit.
         last: the last day.
-        lines: of the journals, read in all.
-        at: the moment of the audit.
+        lines: the number of all lines read from the journals.
+        at: the time of the audit.
     """
     families = [
         *_audit(data, first, last, lines, at),
@@ -130,7 +130,7 @@ def _one(name: str, help_text: str, value: float | None) -> str:
 
 
 def _family(name: str, help_text: str, samples: Iterable[_Sample]) -> str:
-    """A metric; "" if there is no sample: none of a metric may be there twice."""
+    """A metric; "" if there is no sample, because a metric must not be there twice."""
     name = _PREFIX + name
     lines = {_labels(labels): value for labels, value in samples if value is not None}
     if not lines:
@@ -147,6 +147,6 @@ def _labels(labels: Mapping[str, str]) -> str:
 
 
 def _escaped(value: str) -> str:
-    # Whole, whatever it is: two that look the same must not become one.
+    # Never cut: two names that look the same must not become one.
     text = value.encode(errors="replace").decode()
     return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")

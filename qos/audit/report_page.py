@@ -1,7 +1,7 @@
-"""The frame of the report: its sections, and how they look.
+"""The frame of the report: its sections, and their look.
 
 On a screen it follows the reader's choice of light or dark; paper is light. Down to a
-width of 320 pixels nothing but a wide table scrolls sideways, and that by itself.
+width of 320 pixels, only a wide table scrolls sideways, and only by itself.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from string import Template
 
 __all__ = ["LATENCY", "OUTCOMES", "PAGE", "WAITS", "section"]
 
-#: What the charts show: templates, `$step` is the time that a point stands for.
+#: Descriptions of the charts: templates, `$step` is the length of time of a point.
 OUTCOMES = (
     "Messages per $step, by the time they began at. Each chart has its own scale."
 )
@@ -31,7 +31,7 @@ def section(name: str, title: str, *parts: str, what: str = "") -> str:
         name: its address within the page.
         title: the heading.
         parts: HTML.
-        what: says what it shows, in plain text.
+        what: describes the content, in plain text.
     """
     body = "".join(parts)
     if not body:

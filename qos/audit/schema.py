@@ -1,6 +1,6 @@
-"""A line of the journal as Spark has it; derived from `qos.journal.schema`, which says it.
+"""A line of the journal as Spark's types; derived from `qos.journal.schema`.
 
-Knows nothing of files and of tables.
+This module knows nothing of files and of tables.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _EVENT_TYPES = {"int": LongType(), "text": StringType(), "time": TimestampType()
 
 
 def column_of(field: Field) -> str:
-    """The column that a field of the journal becomes.
+    """The column for a field of the journal.
 
-    `from` is a word of SQL; it is `source` here, as in `qos.journal.Entry`.
+    `from` is a word of SQL, so here it is `source`, as in `qos.journal.Entry`.
     """
     return "source" if field.name == "from" else field.name
 
@@ -37,10 +37,10 @@ def _type_of(field: Field) -> StructField:
     return StructField(name, kind, nullable=not field.always)
 
 
-#: What all tables are made of: a line that was checked. Without `v`.
+#: The source of all tables: a checked line, without `v`.
 EVENT: Final = StructType([_type_of(field) for field in FIELDS if field.name != "v"])
 
-#: A line that was checked: an event or a problem. See qos.audit.read.checked_lines.
+#: A checked line: an event or a problem. See qos.audit.read.checked_lines.
 CHECKED: Final = StructType(
     [
         *(StructField(each.name, each.dataType) for each in EVENT),

@@ -1,7 +1,7 @@
-"""Journals so small that to prepare for them takes longer than to read them.
+"""Small journals, for which the preparation takes longer than the reading.
 
-For each plan Spark writes Java code and compiles it. Rows pass it faster then, and so
-many rows as these take longer to prepare for than to read.
+For each plan, Spark writes Java code and compiles it. Rows are then processed faster,
+but for so few rows the preparation takes longer than that saves.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from qos.audit.new_files import NewFile
 
 __all__ = ["are_small", "without_compiling"]
 
-#: Some 30,000 lines.
+#: About 30,000 lines.
 _BYTES: Final = 8 * 2**20
 
 _NO_CODE: Final = {
@@ -32,7 +32,7 @@ def are_small(files: Sequence[NewFile]) -> bool:
 
 @contextmanager
 def without_compiling(spark: SparkSession, *, wanted: bool) -> Iterator[None]:
-    """Let Spark compile nothing for its plans meanwhile."""
+    """Keep Spark from compiling code for its plans in this block."""
     given = {key: str(spark.conf.get(key)) for key in _NO_CODE}
     if wanted:
         for key, value in _NO_CODE.items():

@@ -1,16 +1,16 @@
-"""The tables of an audit, for whoever reads them beside audits that go on.
+"""The tables of an audit, for readers during later audits.
 
-An audit commits each table by itself, and then says in the table `audits` which
-versions belong together. What is read by these versions is the work of one whole audit,
-whatever is being written or was killed::
+An audit commits each table separately, and then writes into the table `audits` which
+versions belong together. Data read at these versions is the work of one whole audit,
+even while another one writes or after it was killed::
 
     tables = snapshot("audit")
     tables["deliveries"].to_pandas()
     duckdb.from_arrow(tables["anomalies"].to_pyarrow_dataset())
     spark_frame(spark, tables["routes_hourly"])
 
-They can be read for a week after a newer audit has replaced them. Needs no Spark, but
-for `spark_frame`.
+They can be read for a week after a newer audit has replaced them. Only `spark_frame`
+needs Spark.
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ AUDITS = "audits"
 
 
 class NoAudit(Exception):
-    """There is no table of a finished audit; in one line."""
+    """There is no table of a finished audit; the text is one line."""
 
 
 def snapshot(
     out: str, *, storage_options: dict[str, str] | None = None
 ) -> dict[str, DeltaTable]:
-    """The tables by name, as the last audit that was finished has left them.
+    """The tables by name, as the last finished audit has left them.
 
     Args:
         out: the folder that was given to the audit, or its URI.
         storage_options: see deltalake.DeltaTable.
 
     Raises:
-        NoAudit: none was finished there.
+        NoAudit: no audit was finished there.
     """
     try:
         found = audits(DeltaTable(delta_uri(f"{out}/{AUDITS}"), None, storage_options))
@@ -83,14 +83,14 @@ def spark_frame(
     first: date | None = None,
     last: date | None = None,
 ) -> DataFrame:
-    """A table as Spark has it, at the version that was opened.
+    """A table as a frame of Spark, at the version that was opened.
 
     Args:
         spark: the session.
-        table: of `snapshot`.
-        schema: its columns, if not all are wanted, or as Spark has named them.
-        first: the first day wanted; None: all. Only of a table that has days.
-        last: the last one.
+        table: a table of `snapshot`.
+        schema: its columns, to choose some, or to use Spark's types for them.
+        first: the first day; None: all. Only for a table that has days.
+        last: the last day.
     """
     from pyspark.sql.types import StructType
 
@@ -101,9 +101,9 @@ def spark_frame(
     folder = spark_folder(table.table_uri)
     paths = files(table, first, last)["path"].to_pylist()
     if not paths:
-        # Spark knows of it that it is empty, and begins no job to find out.
+        # Spark knows that this frame is empty, and starts no job to find out.
         return spark.createDataFrame([], schema).limit(0)
-    # Spark knows the partition by the names of folders below this one.
+    # Spark knows the partition from the names of folders below this one.
     reader = spark.read.option("basePath", folder).schema(schema)
     names = [literal(f"{folder}/{path}") for path in paths]
     return reader.parquet(*names).select(*schema.names)

@@ -1,14 +1,14 @@
-"""The speaker of a line: finds lines of other nodes, and lines about messages of others.
+"""The nodes of lines: finds lines of foreign nodes, and lines about messages of others.
 
 A folder of journals may be tied to a node (`NODE=DIR`). Then a line of any other node
-in it is a `foreign-node`: it changes nothing. In a folder that is not tied to a node,
-whoever can write there can speak for any node.
+in it is a `foreign-node`: it changes nothing. In a folder that is not tied, everybody
+who can write there can write lines for any node.
 
-Wherever it lies, a line of role sender counts only for messages of the account of its
+In any folder, a line of role sender counts only for messages of the account of its
 node, and one of role receiver only for messages to that account. Any other is a
-`foreign-word`: it counts as a line of its node, and changes no message.
+`foreign-word`: it counts as a line of its node, but changes no message.
 
-Runs in the Python workers of Spark, and knows nothing of Spark.
+This module runs in the Python workers of Spark, and knows nothing of Spark.
 """
 
 from __future__ import annotations
@@ -38,13 +38,16 @@ class Tied:
     """Folders that are tied to nodes.
 
     Attributes:
-        folders: each with a node: a full JID, or an account for all of its devices.
+        folders: each with a node: a full JID, or an account for all its devices.
     """
 
     folders: Sequence[tuple[str, str]] = ()
 
     def node_of(self, file: str) -> str | None:
-        """The node to which a file (a URI) is tied; of several folders the innermost."""
+        """The node to which a file (a URI) is tied.
+
+        The innermost of several folders decides.
+        """
         if not self.folders:
             return None
         path = _path(unquote(file))
@@ -62,7 +65,7 @@ NOBODY: Final = Tied()
 def marked(
     lines: pa.Table, blocks: Sequence[tuple[str, bytes]], tied: Tied
 ) -> pa.Table:
-    """Lines of which those are problems that are not of whoever may say them.
+    """The lines, with foreign nodes and foreign words marked as problems.
 
     Args:
         lines: see qos.audit.lines.CHECKED; in the order of the blocks.
@@ -85,7 +88,7 @@ def marked(
 def _foreign_nodes(
     lines: pa.Table, blocks: Sequence[tuple[str, bytes]], tied: Tied
 ) -> pa.ChunkedArray | None:
-    """Which lines are of another node than their file; None: none is."""
+    """Whether each line is of another node than its file; None: no line is."""
     if not tied.folders:
         return None
     wanted = [tied.node_of(file) for file, _ in blocks]
@@ -93,27 +96,27 @@ def _foreign_nodes(
     node = wanted[0] if len({*wanted}) == 1 else _of_lines(wanted, blocks)
     node = pa.scalar(node, pa.string()) if not isinstance(node, pa.Array) else node
     own = pc.or_(pc.equal(nodes, node), pc.equal(_bare(nodes), node))
-    # Null where a file is tied to no node, or a line has none.
+    # Null where a file is not tied to a node, or a line has no node.
     return _some(pc.invert(own))
 
 
 def _of_lines(
     values: Sequence[str | None], blocks: Sequence[tuple[str, bytes]]
 ) -> pa.Array:
-    """What is of each block, for each line."""
+    """The value of each line's block."""
     counts = [lines.count(b"\n") for _, lines in blocks]
     numbers = np.repeat(np.arange(len(blocks)), counts)
     return pa.array(values, pa.string()).take(pa.array(numbers))
 
 
 def _foreign_words(lines: pa.Table) -> pa.Array | None:
-    """Which lines are about messages of other accounts; None: none is."""
+    """Whether each line is about messages of other accounts; None: no line is."""
     sends = pc.equal(lines["role"], Role.SENDER.value)
     receives = pc.equal(lines["role"], Role.RECEIVER.value)
     nothing = pa.scalar(None, pa.string())
     to = pc.if_else(receives, lines["to"], nothing)
     whose = pc.if_else(sends, lines["source"], to)
-    # Nearly always they are the same text.
+    # Nearly always the two texts are equal.
     others = _some(pc.not_equal(lines["node"], whose))
     if others is None:
         return None
@@ -122,7 +125,7 @@ def _foreign_words(lines: pa.Table) -> pa.Array | None:
     foreign = pc.and_(pc.not_equal(*accounts), pc.is_null(some["problem"]))
     if not pc.any(foreign).as_py():
         return None
-    # The mask of the few, where those are among all.
+    # The result for the few lines, put into the mask of all lines.
     return pc.replace_with_mask(
         others.combine_chunks(), others.combine_chunks(), foreign.combine_chunks()
     )
@@ -158,5 +161,5 @@ def _with_problem(
 
 
 def _path(place: str) -> str:
-    """The path of a URI, or of a folder as people write it."""
+    """The path of a URI, or of a folder in the form for people."""
     return re.sub("^[A-Za-z][A-Za-z0-9+.-]*:(//[^/]*)?", "", place)

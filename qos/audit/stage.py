@@ -1,9 +1,9 @@
-"""Keeps what is in journals as Parquet, for all that is made of it.
+"""Stores the contents of journals as Parquet, as the source of all tables.
 
 To read the journals again for each table would take longer, and so would Spark's own
-cache: where the folder is on this machine, the Python workers that have checked the
-lines write them, and nothing goes back to Java. Most lines are of messages: of those
-they write no more than what comes of them.
+cache. If the folder is on this machine, the Python workers that have checked the lines
+write them, and no line goes back to Java. Most lines are about messages: for those,
+only their summary is written.
 """
 
 from __future__ import annotations
@@ -30,13 +30,14 @@ from qos.audit.speakers import NOBODY, Tied
 
 __all__ = ["Staged", "stage"]
 
-#: Of a row group, which a worker has in memory.
+#: The rows of a row group, which a worker has in memory.
 _ROWS = 200_000
 
-#: Of a column in a row group: there are many ids of messages, and each comes often.
+#: The bytes of the dictionary of a column in a row group: there are many ids of
+#: messages, and each comes often.
 _DICTIONARY_BYTES = 16 * 2**20
 
-#: The folders that are made, and what is in their files.
+#: The folders, and the columns of their files.
 _PARTS = {
     "lines": lines.CHECKED,
     "runs": boot_runs.stretches(lines.CHECKED.empty_table()).schema,
@@ -47,7 +48,7 @@ _PARTS = {
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """The files that were written.
+    """The written files.
 
     Attributes:
         lines: see qos.audit.read.checked_lines; only those that are not of messages.
@@ -71,13 +72,13 @@ def stage(
     open_from: date | None = None,
     tied: Tied = NOBODY,
 ) -> Staged:
-    """Check the lines of journals, and write what they are.
+    """Check the lines of journals, and write the results.
 
     Args:
         spark: the session.
-        sizes: of the files, by their paths.
-        folder: where; there must be none.
-        open_from: the lines of days before this one are late; None: none is.
+        sizes: the sizes of the files, by path.
+        folder: the folder for the results; it must not exist.
+        open_from: the lines of days before this one are late; None: no line is late.
         tied: the folders that are tied to nodes.
     """
     if not sizes:
@@ -199,10 +200,10 @@ def _are_before(lines: pa.Table, day: date) -> pa.ChunkedArray:
 
 @contextmanager
 def _part(folder: str, part: str, name: str) -> Iterator[pq.ParquetWriter]:
-    """A file of this task, which is there when all has been written."""
+    """A file of this task, which appears when everything has been written."""
     context = TaskContext.get()
     assert context is not None
-    # A task that is tried again replaces what it has written before.
+    # A repeated task replaces its earlier file.
     path = Path(folder, part, f"{name}-{context.partitionId():05}.parquet")
     hidden = path.with_name(f".{path.name}.{context.taskAttemptId()}")
     schema = _PARTS[part]
@@ -223,7 +224,7 @@ def _part(folder: str, part: str, name: str) -> Iterator[pq.ParquetWriter]:
 
 
 def _groups(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
-    """Tables taken together, so that a group has some rows, and not too many."""
+    """Tables taken together, so that a group has enough rows, but not too many."""
     some: list[pa.Table] = []
     rows = 0
     for table in tables:

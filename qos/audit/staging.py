@@ -1,4 +1,4 @@
-"""Storage of a follower between its steps, beside the state: by the number of the step.
+"""Storage of a follower between its steps, beside the state, by the number of the step.
 
 ::
 
@@ -6,15 +6,15 @@
     FOLDER/seen/upto=4        all files up to step 4 that may be listed again
     FOLDER/boots/upto=7       after step 7: the runs of all boots (see boot_runs),
     FOLDER/problems/upto=7    the problems of lines and files,
-    FOLDER/pending/upto=7     the messages that may be judged in another way later,
-    FOLDER/again/upto=7       the same, as they were judged last,
-    FOLDER/marks/upto=7       and how far it is: see Marks
+    FOLDER/pending/upto=7     the messages whose verdict may change later,
+    FOLDER/again/upto=7       the same, with their latest verdict,
+    FOLDER/marks/upto=7       and the progress: see Marks
 
-A step that is done again has the files of its plan, and reads what was there before it,
-so that it comes to the same however often it is interrupted. It is over when its marks
-are there; what only an earlier step needs is removed when the next one begins.
+A repeated step uses the files of its plan, and reads the data from before it. So its
+result is the same, however often it is interrupted. It is complete when its marks
+exist. Data that only an earlier step needs is removed when the next one begins.
 
-Knows neither tables nor what decides about lines.
+This module knows neither tables nor the rules for lines.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ _MARKS: Final = (
 
 _FILE: Final = "path string, day string, problem string, size bigint"
 
-#: After so many steps their files are written together.
+#: After this many steps, the lists of their files are merged.
 _TOGETHER: Final = 64
 
 
 class Incomplete(Exception):
-    """Something of what was kept is not there any more; in one line."""
+    """A part of the stored data is missing; the text is one line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +55,14 @@ class Marks:
     """The progress of a follower.
 
     Attributes:
-        batch: its last step.
-        lines: all that were read; `events` of them are events.
+        batch: the number of its last step.
+        lines: the number of all lines read; `events` of them are events.
         first: the first day of an event that is in a table.
-        last: the last one.
-        latest: the last one that was not in the future.
+        last: the last day of such an event.
+        latest: the last day that was not in the future.
         shown_from: the first day that this step could change.
-        open_from: the first day that the next one can change; None: any.
-        parts: those of the state that count.
+        open_from: the first day that the next step can change; None: any.
+        parts: the valid parts of the state.
     """
 
     batch: int = -1
@@ -84,18 +84,18 @@ class Staging:
         self._folder = folder
 
     def marks(self, upto: int | None = None) -> Marks:
-        """The marks after the last step that is over. Before any: those of none.
+        """The marks after the last complete step, or empty ones before the first.
 
         Args:
             upto: the last step that counts; None: any.
 
         Raises:
-            Incomplete: there are none, though a step was over.
+            Incomplete: they are missing, though a step was complete.
         """
         whole = [step for step in self._whole("marks") if upto is None or step <= upto]
         last = max(whole, default=-1)
         if last < 0:
-            # The plan of the first step may be there, and nothing else.
+            # Only the plan of the first step may exist.
             if max(self._numbers("plan"), default=0) > 0:
                 raise Incomplete(
                     f"{self._folder} is not complete: its marks are not there. Remove "
@@ -117,21 +117,21 @@ class Staging:
         return self._read("problems", step, PROBLEM)
 
     def pending(self, step: int, schema: StructType) -> DataFrame:
-        """The messages that are not judged for good after a step."""
+        """The messages without a final verdict after a step."""
         name = "again" if step in self._whole("again") else "pending"
         return self._read(name, step, schema)
 
     def save_again(self, pending: DataFrame, step: int) -> None:
-        """Keep these messages, as they were judged again without a new line."""
+        """Store these messages with verdicts that were made without a new line."""
         store.overwrite(pending, self._at("again", step))
 
     def save(self, marks: Marks, runs: DataFrame, **frames: DataFrame) -> None:
-        """Keep what is known after a step, which is over then.
+        """Store the results of a step, which is complete then.
 
         Args:
-            marks: after it.
-            runs: of all boots.
-            frames: `problems` and `pending`, if they are asked for later.
+            marks: after the step.
+            runs: the runs of all boots.
+            frames: `problems` and `pending`, if they are needed later.
         """
         at_once(
             *(
@@ -144,17 +144,17 @@ class Staging:
         store.overwrite(row, self._at("marks", marks.batch))
 
     def plan(self, step: int) -> list[NewFile]:
-        """The files of a step that was begun; none: it was not."""
+        """The files of a step that was begun; empty: it was not."""
         if step not in self._whole("plan"):
             return []
         return self._files("plan", step)
 
     def save_plan(self, files: Sequence[NewFile], step: int) -> None:
-        """Keep the files of a step."""
+        """Store the files of a step."""
         self._write_files(files, "plan", step)
 
     def seen(self) -> list[NewFile]:
-        """The files of all steps, but for those that were forgotten."""
+        """The files of all steps, except the forgotten ones."""
         whole = max(self._whole("seen"), default=-1)
         found = self._files("seen", whole) if whole >= 0 else []
         for step in sorted(self._whole("plan")):
@@ -163,11 +163,11 @@ class Staging:
         return found
 
     def clean(self, marks: Marks, seen: Sequence[NewFile]) -> None:
-        """Remove what is not needed after a step that is over.
+        """Remove all data that is not needed after a complete step.
 
         Args:
-            marks: after it.
-            seen: the files that are not to be forgotten, up to this step.
+            marks: after the step.
+            seen: the files that must not be forgotten, up to this step.
         """
         for name in ("boots", "problems", "pending", "again", "marks"):
             self._remove(name, marks.batch)
@@ -188,7 +188,7 @@ class Staging:
                 yield int(child.removeprefix("upto="))
 
     def _whole(self, name: str) -> Iterator[int]:
-        """Those that were written to the end."""
+        """The steps whose data was written to the end."""
         for number in self._numbers(name):
             if "_SUCCESS" in store.children(self._spark, self._at(name, number)):
                 yield number

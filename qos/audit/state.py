@@ -1,19 +1,19 @@
-"""The state of an audit: what nodes have said of each message and item so far.
+"""The state of an audit: the records of nodes about each message and item so far.
 
-A *part* has what one step of an audit knows of the subjects (qos.audit.subjects)
-that it touched: all that was known of them before, and what is new. So all of a subject
-is in the newest part that has it, and a step reads no more of former parts than the
-numbers of subjects, and of the steps found there the rows::
+A *part* has all records of the subjects (qos.audit.subjects) that one step of an audit
+has touched, the earlier ones and the new ones. So all records of a subject are in the
+newest part that has it. From earlier parts, a step reads only the numbers of subjects,
+and then the rows of the steps that it found there::
 
-    FOLDER/parts/7-7/told     what each node says of a message (qos.audit.endpoint_summary)
+    FOLDER/parts/7-7/told     each node's records of messages (qos.audit.endpoint_summary)
     FOLDER/parts/7-7/lines    the lines of items, workers, refusals and counts
     FOLDER/parts/1-6          parts of former steps, gathered in one
 
-Parts whose days are all closed become one, in which only what has not ended is left.
-Each row has the number of its step, and the rows of a part lie in the order of steps:
-to read those of few steps takes as long in a gathered part as in their own. Parts never
-change; which of them count is said by whoever has this state (see Part). A step that
-was interrupted is done again, and writes its part again.
+Parts whose days are all closed become one part, with only the subjects that have not
+ended. Each row has the number of its step, and the rows of a part are in the order of
+steps. So reading those of a few steps takes as long in a gathered part as in their own
+ones. Parts never change; the user of this state knows which of them are valid (see
+Part). An interrupted step is repeated, and writes its part again.
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ from qos.journal.schema import Role
 
 __all__ = ["GATHERED", "Known", "Part", "State", "few", "gathered"]
 
-#: So many parts of about the same size become one.
+#: The number of parts of about the same size that become one.
 GATHERED: Final = 16
 
 _KINDS: Final = ("told", "lines")
 
-#: So many numbers of subjects, 8 bytes each, every task may have.
+#: The most subject numbers, of 8 bytes each, that every task may have.
 _FEW: Final = 200_000
 
 
 class Part(NamedTuple):
-    """Which part it is: the first and the last step that it has rows of.
+    """The name of a part: the first and the last step of its rows.
 
     Attributes:
-        latest: the last day of them that was not in the future; None: not known.
+        latest: the last of their days that was not in the future; None: not known.
     """
 
     first: int
@@ -61,7 +61,7 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """The state of some subjects; each row has its `subject`.
+    """The records of some subjects; each row has its `subject`.
 
     Attributes:
         told: see qos.audit.endpoint_summary.
@@ -88,7 +88,7 @@ class State:
 
     Args:
         spark: the session.
-        folder: only for these parts.
+        folder: for these parts only.
     """
 
     def __init__(self, spark: SparkSession, folder: str) -> None:
@@ -110,11 +110,11 @@ class State:
         return Known(*(self._read(name, ()).drop("step") for name in _KINDS))
 
     def look_up(self, subjects: DataFrame, parts: Sequence[Part]) -> Known:
-        """All that is known of some subjects.
+        """All records of some subjects.
 
         Args:
-            subjects: a column `subject`, each once; they are asked for several times.
-            parts: those that count.
+            subjects: a column `subject`, without repetitions; it is used several times.
+            parts: the valid ones.
         """
         if not parts:
             return self.nothing()
@@ -124,9 +124,9 @@ class State:
         )
 
     def write(self, known: Known, step: int) -> Part:
-        """Write the part of a step, and return it; it does not count yet.
+        """Write the part of a step, and return it; it is not valid yet.
 
-        Its last day is for the caller to say.
+        The caller must set its last day.
         """
         part = Part(step, step)
         frames = zip(_KINDS, (known.told, known.lines), strict=True)
@@ -137,14 +137,15 @@ class State:
     def gather(
         self, parts: Sequence[Part], all_parts: Sequence[Part], open_from: date | None
     ) -> Part:
-        """Make one part of some that follow each other.
+        """Make one part of consecutive ones.
 
-        What a newer part has is left out, and subjects that have ended before a day.
+        Two kinds of rows are left out: those that a newer part has, and those of
+        subjects that ended before a day.
 
         Args:
-            parts: those, two or more.
-            all_parts: those that count, these among them.
-            open_from: the day; None: nothing is left out for its age.
+            parts: the parts to gather, two or more.
+            all_parts: all valid parts, including these.
+            open_from: the day; None: no rows are left out for their age.
         """
         whole = Part(parts[0].first, parts[-1].last, parts[-1].latest)
         newest = [part for part in all_parts if part.last >= whole.first]
@@ -161,7 +162,7 @@ class State:
         return Known(*(self._read(name, [part]).drop("step") for name in _KINDS))
 
     def lines(self, parts: Sequence[Part]) -> DataFrame:
-        """The lines of all subjects, some of them several times."""
+        """The lines of all subjects, some of them repeated."""
         return self._read("lines", parts).drop("step")
 
     def lines_of(self, subjects: DataFrame, parts: Sequence[Part]) -> DataFrame:
@@ -169,7 +170,7 @@ class State:
         return self._found("lines", few(subjects), parts)
 
     def clean(self, parts: Collection[Part]) -> None:
-        """Remove the parts that do not count."""
+        """Remove the parts that are not valid."""
         names = {_name(part) for part in parts}
         for name in store.children(self._spark, f"{self._folder}/parts"):
             if name not in names:
@@ -179,7 +180,7 @@ class State:
         self, name: str, subjects: DataFrame, parts: Sequence[Part]
     ) -> DataFrame:
         rows = self._read(name, parts)
-        # Of all rows no more than two columns are read.
+        # Of all rows, at most two columns are read.
         steps = self._newest(rows.join(subjects, "subject", "left_semi")).persist()
         try:
             found = [row["step"] for row in steps.select("step").distinct().collect()]
@@ -217,25 +218,25 @@ class State:
 
 
 def few(subjects: DataFrame) -> DataFrame:
-    """The same; if they are few, all tasks have them, and no other row has to move.
+    """The same subjects; if few, all tasks get them, and no other row moves.
 
     Args:
-        subjects: computed already: Spark does not know how many they are.
+        subjects: already computed, because Spark does not know their number.
     """
     subjects = subjects.select("subject")
     return F.broadcast(subjects) if subjects.count() <= _FEW else subjects
 
 
 def gathered(parts: Sequence[Part], open_from: date | None) -> Sequence[Part]:
-    """The parts that are to become one; none: they are few enough.
+    """The parts that should become one; empty: they are few enough.
 
-    Those of closed days, of which little is left then; or the newest ones, if there are
-    many. Each row is gathered as often as there are sizes of parts, and once more when
-    its day is closed: so what a step reads and writes depends on the open days, and not
-    on those before.
+    These are the parts of closed days, of which little remains then; or the newest
+    ones, if there are many. Each row is gathered as often as there are sizes of parts,
+    and once more when its day is closed. So the data that a step reads and writes
+    depends only on the open days.
 
     Args:
-        parts: those that count, the oldest first.
+        parts: the valid ones, the oldest first.
         open_from: the first day that is open; None: any.
     """
     if open_from is not None:
@@ -255,8 +256,9 @@ def gathered(parts: Sequence[Part], open_from: date | None) -> Sequence[Part]:
 
 
 def _since(rows: DataFrame, name: str, day: date) -> DataFrame:
-    """The rows of subjects that were heard of since a day, or have not ended."""
-    # A count of a day may be of a window of half a day before, with which others are.
+    """The rows of subjects with a line since a day, or without an end."""
+    # A day's count may be for a window up to half a day earlier, which has other
+    # counts.
     later = F.when(role_is(Role.JOURNAL), F.lit(4 * WRITTEN_WITHIN))
     last, ended = F.col("at") + F.coalesce(later, F.lit(timedelta())), ~is_open()
     if name == "told":

@@ -1,9 +1,9 @@
-"""A step of an audit: the rows of the subjects that it touched are made again.
+"""A step of an audit: makes the rows of the subjects that it touched again.
 
-Of each table only these rows are replaced, wherever they are, and of the tables by
-hours only the hours that have such a row now or had one before. So a message or an item
-that takes several days is one row, and a step costs what its lines and those hours do,
-not what is there already. A step that is done again replaces its own rows.
+Of each table only these rows are replaced, wherever they are. Of the tables by hours,
+only the hours are replaced that have such a row now, or had one before. So a message or
+an item that takes several days is one row. The cost of a step depends on its lines and
+those hours, not on the existing data. A repeated step replaces its own rows.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from qos.journal.schema import Role
 
 __all__ = ["MESSAGE", "Step", "pending"]
 
-#: What tells a message from every other, and an item (each of its lives).
+#: The key of a message, and that of an item (each of its lives).
 MESSAGE: Final = ("level", "sender", "msg_id")
 _ITEM: Final = ("service", "queue", "item")
 
 _HOUR: Final = ("date", "hour")
 
-#: A verdict that is another one in any of these is to be written.
+#: If any of these changes, the verdict is written again.
 _VERDICT: Final = ("verdict", "reason", "suspected", "uncovered", "ended", "rests_on")
 
-#: Reasons that are no other ones later, unless a device begins a journal.
+#: Reasons that stay the same, unless a device begins a journal.
 _FOR_GOOD: Final = ("no-journal", "which-device", "clock")
 
-#: More hours are looked for as one piece of time.
+#: Hours that are further apart are read as separate ranges of time.
 _HOURS_APART: Final = 48
 
 
@@ -50,15 +50,15 @@ class Step:
     Attributes:
         spark: the session.
         out: the folder of the tables.
-        before: what was known of the subjects that are touched.
-        now: what is known of them now, `before` included.
-        others: messages that may have another verdict now, as they are in the table.
-        limits: by what messages are judged.
+        before: the earlier records of the touched subjects.
+        now: their present records, including `before`.
+        others: messages whose verdict may have changed, as they are in the table.
+        limits: the limits for judging messages.
         judged: messages -> with their verdicts; see qos.audit.tables.judged.
-        lines_between: all lines that are known, of a piece of time; some may come
-            twice, and some of other times.
+        lines_between: all known lines of a range of time; some may be repeated, and
+            some of other times.
         lines_of: all lines of some subjects (a column `subject`).
-        progress: told what is being done.
+        progress: called with a description of the present step.
     """
 
     spark: SparkSession
@@ -87,7 +87,7 @@ class Step:
         """Write the tables of messages.
 
         Returns:
-            The messages that were judged, and whether any row is another one now.
+            The messages that were judged, and whether any row has changed.
         """
         touched = self.judged(tables.deliveries_of(self.now.told)).localCheckpoint()
         keys = list(MESSAGE)
@@ -116,7 +116,7 @@ class Step:
         before = read_hours(self.spark, f"{self.out}/anomalies", found.schema, hours)
         keys = [*MESSAGE]
         before = before.join(rows.select(*keys), keys, "left_semi")
-        # Not those of the table: if this is done again, they are of now.
+        # Not those of the table: if this is repeated, they are already the new ones.
         found = tables.revised(found, before, rows, self.others, self.limits)
         self._swap("anomalies", found, MESSAGE, rows, hours)
 
@@ -173,9 +173,9 @@ class Step:
 
 
 def pending(messages: DataFrame, open_from: date | None) -> DataFrame:
-    """The messages that may have another verdict without a new line of theirs.
+    """The messages whose verdict may change without a new line of theirs.
 
-    Either time passes, or lines of another node come.
+    It changes when time passes, or when lines of another node come.
 
     Args:
         messages: with their verdicts.
@@ -198,7 +198,7 @@ def _without(rows: DataFrame, others: DataFrame) -> DataFrame:
 
 
 def _changed(rows: DataFrame, before: DataFrame) -> DataFrame:
-    """The messages whose verdicts are not what they were."""
+    """The messages whose verdicts have changed."""
     names = (*MESSAGE, *_VERDICT)
     former = before.select(*(F.col(name).alias(f"former {name}") for name in names))
     return rows.join(former, _all_same(names, "former "), "left_anti")
@@ -210,13 +210,13 @@ def _all_same(names: Iterable[str], prefix: str) -> Column:
 
 
 def _hours(*frames: DataFrame) -> list[Hour]:
-    """The hours in which there is a row."""
+    """The hours with at least one row."""
     rows = reduce(DataFrame.union, (frame.select(*_HOUR) for frame in frames))
     return sorted((row["date"], row["hour"]) for row in rows.distinct().collect())
 
 
 def _within(hours: list[Hour]) -> Column:
-    """Whether a line is of one of these hours, so that Parquet can leave out others."""
+    """Whether a line is of one of these hours; this lets Parquet skip others."""
     spans = [(hour, hour) for hour in hours]
     if len(hours) > _HOURS_APART:
         spans = [(hours[0], hours[-1])]

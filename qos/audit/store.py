@@ -1,7 +1,7 @@
 """The tables of an audit, each a Delta table with a partition for each day.
 
-A table is replaced in one commit: readers see all of it, or nothing. Which versions of
-the tables belong together is in `audits`.
+A table is replaced in one commit: readers see all of it, or nothing. The table `audits`
+has the versions that belong together.
 """
 
 from __future__ import annotations
@@ -30,31 +30,31 @@ __all__ = [
 ]
 
 
-#: So many days of an audit are few.
+#: An audit of at most this many days has few of them.
 _DAYS_FEW = 3
 
 
 def replace_days(table: DataFrame, folder: str, first: date, last: date) -> int:
-    """Write the rows of these days; what was there of these days is gone after.
+    """Write the rows of these days, replacing the existing rows of these days.
 
-    Whenever it is interrupted, and however often it is done, no row is there twice.
+    No row is there twice, however often this is interrupted or repeated.
 
     Args:
         table: with the column `date`; rows of other days are left out.
-        folder: of this table. It is made if need be.
+        folder: the folder of this table. It is created if necessary.
         first: the first day.
-        last: the last one.
+        last: the last day.
 
     Returns:
-        The version of the table that has them.
+        The new version of the table.
 
     Raises:
         CannotWrite: see qos.audit.delta.replace.
     """
     rows = table.where(F.col("date").between(F.lit(first), F.lit(last)))
     if (last - first).days >= _DAYS_FEW:
-        # Few files, and no task that has all of a big day to itself. Of few days each
-        # task may have a file of each: that spares all rows a move.
+        # This makes few files, without one task for all rows of a big day. If there are
+        # few days, each task may have a file for each: this saves moving all rows.
         rows = rows.hint("rebalance", "date")
     where = delta.days(first, last)
     return delta.replace(rows, folder, partition_by=["date"], where=where)
@@ -68,15 +68,15 @@ def replace_table(table: DataFrame, folder: str) -> int:
 def read_table(
     like: DataFrame, folder: str, first: date | None = None, last: date | None = None
 ) -> DataFrame:
-    """A table that was written, with the columns of the frame that was written.
+    """A written table, with the columns of the frame that was written.
 
     It stays as it is now, whatever is written later.
 
     Args:
-        like: what was written.
+        like: the frame that was written.
         folder: see replace_days.
-        first: the first day wanted; None: all.
-        last: the last one.
+        first: the first day; None: all.
+        last: the last day.
     """
     spark = like.sparkSession
     table = delta.open_table(spark, folder)
@@ -91,7 +91,7 @@ def count_rows(
     first: date | None = None,
     last: date | None = None,
 ) -> int:
-    """How many rows a table has in these days, as its log says; see read_table."""
+    """The number of rows of a table in these days, from its log; see read_table."""
     table = delta.open_table(spark, folder)
     if table is None:
         return 0
@@ -99,5 +99,5 @@ def count_rows(
 
 
 def overwrite(table: DataFrame, folder: str) -> None:
-    """Write a small frame as Parquet, for ourselves: it is no table for readers."""
+    """Write a small frame as Parquet, for our own use: it is no table for readers."""
     table.coalesce(1).write.mode("overwrite").parquet(folder)

@@ -1,7 +1,7 @@
-"""Which lines belong together: those of a message, or of an item at one node.
+"""The lines that belong together: those of a message, or of an item at one node.
 
-All lines of a subject make its rows; so what is kept of a stream, and which days are
-made again, goes by subjects, and not by the day of a line. Pure functions.
+All lines of a subject make its rows. So the stored data of a stream, and the days that
+are made again, depend on subjects, and not on the day of a line. Pure functions.
 """
 
 from __future__ import annotations
@@ -26,15 +26,16 @@ _S, _R, _Q = SenderEvent, ReceiverEvent, QueueEvent
 
 
 def subject() -> Column:
-    """A number for what a line is about.
+    """A number for the subject of a line.
 
-    Two may have the same by chance: then more is kept, or made again, than need be.
+    Two subjects may have the same number by chance: then more is stored, or made again,
+    than necessary.
     """
     refused = role_is(Role.RECEIVER) & event_is(_R.REFUSED)
     of_message = role_is(Role.SENDER, Role.RECEIVER) & ~refused
     item = F.xxhash64(F.lit("item"), "node", "queue", "item")
     of_item = role_is(Role.QUEUE, Role.WORKER)
-    # Both ends of a route are told of by nodes that know nothing of each other.
+    # The nodes that count for the two ends of a route know nothing of each other.
     is_count = role_is(Role.JOURNAL) & event_is(JournalEvent.COUNTED)
     hour = F.xxhash64(F.lit("counted"), F.date_trunc("hour", "since"))
     return (
@@ -54,7 +55,7 @@ def message_subject() -> Column:
 
 
 def begun() -> Column:
-    """An aggregate of a subject's lines: when it began, as its row has it."""
+    """An aggregate of a subject's lines: its beginning, as in its row."""
     sends = role_is(Role.SENDER)
     accepted = F.min(F.when(sends & event_is(_S.ACCEPTED), F.col("at")))
     published = role_is(Role.QUEUE) & event_is(_Q.PUBLISHED)
@@ -68,7 +69,7 @@ def begun() -> Column:
 
 
 def is_open() -> Column:
-    """An aggregate of a subject's lines: whether it has not ended, at one side."""
+    """An aggregate of a subject's lines: whether one side of it has not ended."""
     sends, receives = role_is(Role.SENDER), role_is(Role.RECEIVER)
     ended = F.bool_or(sends & event_is(*OUTCOMES))
     held = F.bool_or(receives & ~event_is(_R.REFUSED))

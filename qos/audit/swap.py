@@ -1,8 +1,8 @@
-"""Rows of a table replaced by others with the same keys, whatever the size of the table.
+"""Replaces rows of a table by others with the same keys, for tables of any size.
 
-Only the files that have such rows are written again, each by itself: so a file stays
-with the hours that it has, and is found by them. All is one commit, and to do it again
-changes nothing. When nothing is going to change any more, few files are made of many.
+Only the files with such rows are written again, each by itself. So a file keeps its
+hours, and is found by them. Everything is one commit, and repeating it changes nothing.
+When rows will not change any more, many files are merged into few.
 """
 
 from __future__ import annotations
@@ -30,14 +30,15 @@ __all__ = ["Hour", "join_files", "read_hours", "swap"]
 #: A date and an hour: each table has these columns.
 Hour: TypeAlias = tuple[date, int]
 
-#: So many files, or bytes, are written again rather than looked through first.
+#: If the files or bytes are at most these, they are written again without first looking
+#: for the keys.
 _FILES_FEW: Final = 2
 _BYTES_FEW: Final = 1_000_000
 
-#: More are not written each by itself.
+#: If there are more files, they are not each written by themselves.
 _KEPT_APART: Final = 32
 
-#: Of a file that is written again.
+#: The bytes of a file that is written again.
 _FILE_BYTES: Final = 128 * 2**20
 
 
@@ -52,11 +53,11 @@ def swap(
     """Replace the rows with some keys by others.
 
     Args:
-        rows: those that come, all with such keys.
-        folder: of the table, which is made if need be.
+        rows: the new rows, all with such keys.
+        folder: the folder of the table, which is created if necessary.
         on: the columns of the keys. A null is a value.
-        keys: those; they are asked for several times.
-        hours: of the rows, and of those that they replace.
+        keys: the keys; this frame is used several times.
+        hours: the hours of the new and of the replaced rows.
 
     Raises:
         CannotWrite: see qos.audit.delta.replace.
@@ -76,7 +77,7 @@ def swap(
         .coalesce(1 + sum(found[path] for path in some) // _FILE_BYTES)
         for some in _apart(found)
     ]
-    # Few files, and no task that has all of a big day to itself.
+    # This makes few files, without one task for all rows of a big day.
     parts = [rows.hint("rebalance", "date"), *without]
     now_ms = round(time.time() * 1000)
     delta.replace(
@@ -90,14 +91,14 @@ def swap(
 def join_files(
     spark: SparkSession, folder: str, schema: StructType, first: date | None, last: date
 ) -> None:
-    """Make few files of the many in which some days were written. No row changes.
+    """Merge the many files in which some days were written into few. No row changes.
 
     Args:
         spark: the session.
-        folder: of the table.
-        schema: of the table.
-        first: the first of the days; None: as early as there is any.
-        last: the last one.
+        folder: the folder of the table.
+        schema: the schema of the table.
+        first: the first of the days; None: from the first day on.
+        last: the last of the days.
 
     Raises:
         CannotWrite: see qos.audit.delta.replace.
@@ -171,7 +172,7 @@ def _with_keys(
     on: Sequence[str],
     keys: DataFrame,
 ) -> dict[str, int]:
-    """The files of those that have a row with such a key."""
+    """Those of these files that have a row with such a key."""
     place = F.col("_metadata.file_path").alias("place")
     rows = _all_of(spark, table, schema, list(found)).select(place, *on)
     hits = rows.join(_named(keys, on), _same(on), "left_semi")
@@ -183,15 +184,15 @@ def _with_keys(
 
 
 def _groups(table: DeltaTable, first: date | None, last: date) -> list[list[str]]:
-    """The files that are to become one, two or more, each time.
+    """The files that should become one, two or more in each group.
 
-    They are of one day, and were written one after the other: so most of the rows in
-    each file are of few hours.
+    They are of one day, and were written one after the other: so most rows in each file
+    are of few hours.
     """
     found: pa.Table = files(table, first, last)
     if not len(found):
         return []
-    # Many files may be written in the same second, of which `path` begins.
+    # Many files may be written in the same second, with which `path` begins.
     order = ["partition.date", "modification_time", "path"]
     rows = found.sort_by([(name, "ascending") for name in order])
     groups: list[list[str]] = []
@@ -206,7 +207,7 @@ def _groups(table: DeltaTable, first: date | None, last: date) -> list[list[str]
 
 
 def _apart(found: dict[str, int]) -> list[list[str]]:
-    """The files in groups, in the order in which they were written."""
+    """The files in groups, in the order of writing."""
     paths = sorted(found)
     size = -(-len(paths) // _KEPT_APART) or 1
     return [paths[start : start + size] for start in range(0, len(paths), size)]

@@ -1,9 +1,9 @@
 """Makes journals of any size, with known anomalies in them. Needs no Spark.
 
-A fleet: each hub has some devices, a queue service and workers; devices report to
-their hub, and hubs command their devices. All that happens between a hub and its
-devices is made by itself, and in slices of the day, so that processes can share the
-work and none needs much memory. The seed decides everything.
+The journals are of a fleet: each hub has some devices, a queue service and workers.
+Devices report to their hub, and hubs command their devices. Everything between a hub
+and its devices is made separately, and in slices of the day, so that processes can
+share the work and none needs much memory. The seed decides everything.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from qos.audit.synth_slice import Anomaly, Slice, write_slice
 
 __all__ = ["EXPECTED", "Plan", "Synthesised", "synthesise"]
 
-#: What an audit of the journals has to find; beside their `date=` folders.
+#: The anomalies that an audit has to find; beside the `date=` folders of the journals.
 EXPECTED = "expected.json"
 
-#: The first day: long enough ago that what is stuck is old.
+#: The first day: so long ago that stuck messages are old.
 FIRST_DAY = date(2026, 1, 5)
 
 _DEVICES_A_HUB = 50
 
-#: Some 200,000 lines: what one process has in memory.
+#: About 200,000 lines: the amount that one process has in memory.
 _MESSAGES_A_SLICE = 20_000
 
 
@@ -40,15 +40,15 @@ class Plan:
     """The parameters of the journals to make.
 
     Attributes:
-        devices: of the fleet.
-        messages: in all.
-        lost: messages that are lost; none of them is anything else.
+        devices: the number of devices of the fleet.
+        messages: the number of all messages.
+        lost: the number of lost messages; these have no other anomaly.
         duplicated: likewise.
         stuck: likewise.
-        seed: decides all that happens by chance.
-        days: over which it is spread.
-        first_day: the first of them.
-        hours: of each day, from midnight, in which all begins.
+        seed: decides everything that happens by chance.
+        days: the number of days.
+        first_day: the first day.
+        hours: the hours of each day, from midnight, in which messages begin.
     """
 
     devices: int
@@ -75,9 +75,9 @@ class Synthesised:
     """The journals that were made.
 
     Attributes:
-        lines: of the journals.
-        files: of the journals.
-        anomalies: all that an audit has to find, and nothing else.
+        lines: the number of lines of the journals.
+        files: the number of files of the journals.
+        anomalies: exactly the anomalies that an audit has to find.
     """
 
     lines: int
@@ -92,16 +92,16 @@ def synthesise(
     processes: int | None = None,
     progress: Callable[[int, int], None] = lambda done, of: None,
 ) -> Synthesised:
-    """Write the journals to OUT/date=… and what is wrong with them to OUT/expected.json.
+    """Write journals to OUT/date=… and the anomalies in them to OUT/expected.json.
 
     Args:
-        plan: what to make.
-        out: a folder; what is in it stays, so it should be a new one.
-        processes: None: as many as there are cores.
-        progress: told how many slices are done, of how many.
+        plan: the parameters.
+        out: a folder; its existing content stays, so it should be a new one.
+        processes: the number of processes; None: one for each core.
+        progress: called with the number of finished slices, and the number of all.
 
     Raises:
-        OSError: something cannot be written.
+        OSError: a file cannot be written.
     """
     out.mkdir(parents=True, exist_ok=True)
     slices = list(_slices(plan))
@@ -130,7 +130,7 @@ def _all(slices: list[Slice], out: Path, processes: int) -> Iterator[Synthesised
         for each in slices:
             yield _made(each, out)
         return
-    # Not by fork: whoever calls this may have threads.
+    # Not by fork: the caller may have threads.
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(processes, mp_context=context) as pool:
         tasks = [pool.submit(_made, each, out) for each in slices]
@@ -151,7 +151,7 @@ def _slices(plan: Plan) -> Iterator[Slice]:
     shards = hubs * plan.days
     parts = max(1, math.ceil(plan.messages / shards / _MESSAGES_A_SLICE))
     total = shards * parts
-    # Nothing may follow what is stuck: it could have ended while the node was off.
+    # Nothing may follow a stuck message: it could have ended while the node was off.
     last = [
         number
         for hub in range(hubs)
@@ -161,7 +161,8 @@ def _slices(plan: Plan) -> Iterator[Slice]:
     for number in range(total):
         shard, part = divmod(number, parts)
         day, hub = divmod(shard, hubs)
-        # The messages are numbered through; each slice has its share of them.
+        # The messages are numbered consecutively; each slice has its share of the
+        # numbers.
         numbers = _numbers(plan, number, total)
         first = hub * _DEVICES_A_HUB
         yield Slice(
@@ -184,14 +185,14 @@ def _numbers(plan: Plan, number: int, total: int) -> range:
 
 
 def _kinds(plan: Plan, last: Sequence[int]) -> dict[int, str]:
-    """Which messages are to be what, by their numbers.
+    """The kind of anomaly of each affected message, by its number.
 
     Args:
-        plan: what to make.
+        plan: the parameters.
         last: the messages that begin in the last slice of their hub.
 
     Raises:
-        ValueError: too few of them for those that are to be stuck.
+        ValueError: these are too few for the number of stuck messages.
     """
     if plan.stuck > len(last):
         raise ValueError(

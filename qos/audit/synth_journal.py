@@ -1,6 +1,7 @@
-"""The lines that a made-up journal has about itself (role `journal`).
+"""The lines of a made-up journal about itself (role `journal`).
 
-They come of the lines of the node as at a real writer: `qos.journal.counts` makes them.
+They follow from the node's other lines as for a real writer: `qos.journal.counts` makes
+them.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ __all__ = ["own_lines"]
 
 _WINDOW_US = int(WINDOW_S * 1_000_000)
 
-#: As a text begins that is counted.
+#: The beginnings of lines that are counted.
 _COUNTED = {
     f'"role":"{role.value}","event":"{event.value}",': event
     for role, event in (
@@ -32,19 +33,19 @@ def own_lines(
     lines: Sequence[tuple[int, str]],
     up: tuple[int, int],
 ) -> list[tuple[int, str]]:
-    """The lines of role `journal` of a node; where times are the same, they come first.
+    """The lines of role `journal` of a node; at equal times, they come first.
 
     Args:
         jid: the node.
         day: the day of the lines.
-        clock_us: what the clock of the node is ahead.
-        lines: when, by the true time in microseconds of the day, and the rest of a
-            line; in any order. So is what is returned.
+        clock_us: by how much the clock of the node is ahead.
+        lines: the time of each line, by the true time in microseconds of the day, and
+            the rest of the line; in any order. The result has the same form.
         up: from when to when the node is up, by the true time.
     """
     midnight = datetime.combine(day, time(), UTC).timestamp()
     began, ended = up
-    # Nothing is noted there but that time goes on: a window may end.
+    # At these times only the passing of time is noted: a window may end.
     first = -(-(began + clock_us) // _WINDOW_US) * _WINDOW_US - clock_us
     noted: list[tuple[int, Entry | None]] = [
         (at, None) for at in range(first, ended, _WINDOW_US)
@@ -73,7 +74,7 @@ def own_lines(
 
 
 def _entry(text: str) -> Entry | None:
-    """What a line says, if it is counted."""
+    """The entry of a line, if it is counted."""
     for begin, event in _COUNTED.items():
         if text.startswith(begin):
             words = text[len(begin) :].split('"')

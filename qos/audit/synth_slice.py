@@ -1,7 +1,7 @@
 """Makes the journals of one hub and its devices in a part of a day.
 
-The lines are put together as text: to render each as `qos.journal.render_line` does
-would take several times as long. A test sees that they are the same.
+The lines are put together as text: rendering each with `qos.journal.render_line` would
+take several times as long. A test checks that they are the same.
 """
 
 from __future__ import annotations
@@ -20,35 +20,35 @@ from qos.journal.schema import SCHEMA_VERSION
 
 __all__ = ["Anomaly", "Slice", "write_slice"]
 
-#: As the writer of journals does.
+#: As for the writer of journals.
 _FILE_BYTES_MAX = 16 * 2**20
 
 _DOMAIN = "fleet.example"
 _DAY_US = 86_400 * 1_000_000
 
-#: All nodes are up for so long before the first line of a slice and after its last one,
-#: but not at its ends, where the boots of another one begin; and no anomaly begins near
-#: them. So the journals prove each: clocks differ by less, and what is stuck for an hour
-#: is seen to be.
+#: All nodes are up for this time before the first line of a slice and after its last
+#: one, but not at its ends, where the boots of another slice begin. No anomaly begins
+#: near the ends. So the journals prove each anomaly: clocks differ by less, and the
+#: time of an hour for a stuck message is covered.
 _BEFORE_US = 600 * 1_000_000
 _AFTER_US = 7200 * 1_000_000
 _APART_US = 10 * 1_000_000
 
-#: Where a slice is not the last one of its day nothing begins so near its end, for what
-#: has begun goes on for some time.
+#: If a slice is not the last one of its day, nothing begins this close to its end,
+#: because messages take some time.
 _TAIL_US = 1800 * 1_000_000
 
-#: How busy each hour of the day is.
+#: The relative load of each hour of the day.
 _HOURS = (2, 1, 1, 1, 1, 2, 5, 8, 10, 10, 9, 9, 8, 9, 10, 10, 9, 9, 8, 6, 5, 4, 3, 2)
 
-#: Of all messages.
+#: Shares of all messages.
 _COMMANDS = 0.2
 _ACKNOWLEDGED = 0.12
 _NOT_DELIVERED = 0.004
 _WITHDRAWN = 0.0005
 _REDELIVERED = 0.001
 _OVER_QUOTA = 0.002
-#: A stranger's requests that are refused, and items in the queue, for each message.
+#: A stranger's refused requests, and items in the queue, for each message.
 _STRANGERS = 0.003
 _ITEMS = 0.05
 
@@ -71,15 +71,15 @@ class Slice:
     """A part of the journals to make; see qos.audit.synth.Plan.
 
     Attributes:
-        seed: of all.
-        day: which day.
+        seed: the seed of all slices.
+        day: the day.
         hub: the number of the hub.
         devices: the numbers of its devices.
-        hours: of the day, in which all begins.
-        part: which part of the day, from 0.
-        parts: how many there are.
-        messages: how many to make.
-        kinds: which of them are what kind of anomaly.
+        hours: the hours of the day in which messages begin.
+        part: the number of the part of the day, from 0.
+        parts: the number of parts.
+        messages: the number of messages to make.
+        kinds: the kind of anomaly of each affected message.
     """
 
     seed: int
@@ -94,12 +94,12 @@ class Slice:
 
     @property
     def span(self) -> tuple[int, int]:
-        """When its nodes may be up, in microseconds of the day."""
+        """The time in which its nodes may be up, in microseconds of the day."""
         begin = self.moment(0.0) if self.part else 0
         return begin, self.moment(1.0) if self.part < self.parts - 1 else _DAY_US
 
     def moment(self, share: float) -> int:
-        """When so much of its work is done, in microseconds of the day."""
+        """When this share of its work is done, in microseconds of the day."""
         where = (self.part + share) / self.parts * _BUSY[-1]
         hour = min(bisect.bisect_right(_BUSY, where), len(_HOURS)) - 1
         hour_us = _DAY_US // 24 * self.hours // 24
@@ -107,7 +107,7 @@ class Slice:
 
 
 def write_slice(each: Slice, out: Path) -> tuple[int, int, list[Anomaly]]:
-    """Write its journals; returns the lines, the files and the anomalies."""
+    """Write the journals of a slice; returns the lines, the files and the anomalies."""
     maker = _Maker(each)
     maker.make()
     lines = files = 0
@@ -119,10 +119,10 @@ def write_slice(each: Slice, out: Path) -> tuple[int, int, list[Anomaly]]:
             min(first, max(first - _BEFORE_US, begin + _APART_US)),
             max(last, min(last + _AFTER_US, end - _APART_US)),
         )
-        # Nodes to which nothing happens keep a journal too.
+        # Nodes without messages keep a journal too.
         for node in maker.nodes:
             own = own_lines(node.jid, each.day, node.clock_us, node.lines, up)
-            # Where times are the same, a window ends first.
+            # At equal times, the end of a window comes first.
             node.lines = sorted(own + node.lines, key=lambda line: line[0])
             lines += len(node.lines)
             files += _write(node, each, out)
@@ -131,15 +131,15 @@ def write_slice(each: Slice, out: Path) -> tuple[int, int, list[Anomaly]]:
 
 @dataclass(slots=True)
 class _Node:
-    """Somebody who keeps a journal.
+    """A node that keeps a journal.
 
     Attributes:
         jid: its name.
-        lag: how much longer than others its stanzas take.
-        loss: the probability that one has to be repeated.
-        clock_us: what its clock is ahead.
-        lines: when, by the true time in microseconds of the day, and the rest of a
-            line.
+        lag: by how much longer its stanzas take than those of others.
+        loss: the probability that a stanza has to be repeated.
+        clock_us: by how much its clock is ahead.
+        lines: the time of each line, by the true time in microseconds of the day, and
+            the rest of the line.
     """
 
     jid: str
@@ -159,7 +159,7 @@ class _Maker:
     def __init__(self, each: Slice) -> None:
         self._slice = each
         self.anomalies: list[Anomaly] = []
-        # What a device is like is the same in all slices.
+        # The properties of a device are the same in all slices.
         fleet = random.Random(f"{each.seed}/{each.hub}")  # noqa: S311
         name = f"{each.hub:02d}"
         self._hub = _Node(f"hub-{name}@{_DOMAIN}/1", clock_us=_skew(fleet))
@@ -290,7 +290,7 @@ class _Maker:
         out.append((at, f'"role":"sender","event":{end}'))
 
     def _acknowledged(self, sender: _Node, receiver: _Node) -> None:
-        # The receiver knows the id of the iq only.
+        # The receiver knows only the id of the iq.
         rng = self._rng
         sent = f'"level":"acknowledged","msg_id":"{rng.getrandbits(128):032x}"'
         taken = f'"level":"acknowledged","msg_id":"{rng.getrandbits(128):032x}"'
@@ -369,7 +369,7 @@ class _Maker:
     # -- chance ------------------------------------------------------------
 
     def _moment(self) -> int:
-        """When something begins, in this part of the day."""
+        """The time at which a message begins, in this part of the day."""
         at = self._slice.moment(self._rng.random())
         begin, end = self._slice.span
         if end == _DAY_US:
@@ -378,20 +378,20 @@ class _Maker:
         return begin + (at - begin) * (end - begin - tail) // (end - begin)
 
     def _hop(self, device: _Node) -> int:
-        """How long a stanza takes."""
+        """The time that a stanza takes."""
         return int(self._rng.lognormvariate(9.9, 0.6) * device.lag)
 
     def _retry(self, attempt: int) -> int:
-        """How long the sender waits before it repeats."""
+        """The time until the sender repeats."""
         return int((1 + self._rng.random()) * 1_500_000 * 2 ** min(attempt, 5))
 
 
-#: How much of the day's work was done at each hour.
+#: The share of the day's work that is done at each hour.
 _BUSY = [sum(_HOURS[:hour]) for hour in range(25)]
 
 
 def _skew(rng: random.Random) -> int:
-    """How far the clock of a node is ahead: by up to two seconds."""
+    """By how much the clock of a node is ahead: up to two seconds."""
     return rng.randint(-2_000_000, 2_000_000)
 
 
@@ -440,7 +440,7 @@ def _write(node: _Node, each: Slice, out: Path) -> int:
 
 
 def _second(day: date, second: int) -> str:
-    """Of the day, or a day beside it, as `at` begins."""
+    """A second of the day, or of a day beside it, in the form of `at`."""
     days, second = divmod(second, 86_400)
     minute, second = divmod(second, 60)
     hour, minute = divmod(minute, 60)

@@ -1,7 +1,7 @@
 """The tables: pure functions from frames to frames, for batch and streaming alike.
 
-None has a session, reads a clock or knows a file. Times are in the time zone of the
-session, which has to be UTC.
+None of them has a session, reads a clock or knows a file. Times are in the time zone of
+the session, which must be UTC.
 """
 
 from qos.audit.tables.anomalies import Limits, anomalies, judged, revised

@@ -1,32 +1,33 @@
 """Verdicts: which messages were lost, duplicated, orphaned, are stuck or in doubt.
 
-An audit says only what lines prove. Each message has one verdict:
+An audit accuses only where lines prove it. Each message has one verdict:
 
-- `ok`: nothing is wrong, as far as the lines say.
+- `ok`: the lines show nothing wrong.
 - `lost`: its sender's last outcome is delivered, the addressed device has no line of a
   hand-over, and one run of that device covers the time from the first `released` to the
   outcome (from `accepted` if the sender's own lines in between are not complete).
-- `duplicated`: handed over more than once, and not marked `redelivered`. If its sender
-  was not seen, who may use a msg_id again, one run of the receiver has to have all from
-  the first hold to the last hand-over.
+- `duplicated`: handed over more than once, and not marked `redelivered`. If there are
+  no lines of its sender, which may use a msg_id again, one run of the receiver must
+  cover the time from the first hold to the last hand-over.
 - `orphaned`: handed over, its sender's account has no line of it, and one run of the
   sending device covers the time from the hold to the hand-over.
-- `stuck`: held or outstanding, and the node that says so has written on for
-  `stuck_after_s`, in the same run, without another line of it; and no other run
-  follows, as its end may be in between.
-- `in-doubt`: so says the sender; `ended` says how it really ended.
-- `unproven`: it looks as if it were one of those (`suspected`), and a run that would
-  prove it is not there; `reason` says why (qos.audit.tables.cover).
+- `stuck`: held or outstanding, and the recording node has written on for
+  `stuck_after_s`, in the same run, without another line of it. No other run follows,
+  since the end of the message might be between the two.
+- `in-doubt`: according to the sender; `ended` has the real end.
+- `unproven`: it looks like one of those (`suspected`), but no run proves it; `reason`
+  has the reason (qos.audit.tables.cover).
 
 The accusations are also rows of the table of anomalies; unproven messages never are.
 
-Times of two nodes are compared only to find out what a run covers, and may differ by up
-to `skew_s`; never to find out what came first. A device is a full JID, or a component
-that keeps a journal. A journal that was begun without a resource has the name of an
-account, that several devices may share: it speaks of a message that it has lines of.
+Times of two nodes, which may differ by up to `skew_s`, are compared only to find out
+which time a run covers, never to find out which event came first. A device is a full
+JID, or a component that keeps a journal. A journal that was begun without a resource
+has the name of an account, which several devices may share: it is evidence about the
+messages of which it has lines.
 
-An acknowledged message arrives *at least* once, and its two sides do not join, so it
-can be stuck, or in doubt, and nothing else.
+An acknowledged message arrives *at least* once, and its two sides cannot be joined. So
+its only possible anomalies are stuck and in doubt.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ __all__ = [
     "revised",
 ]
 
-#: The accusations. Of several that are true of a message the first is its verdict.
+#: The accusations. If several are true of a message, the first is its verdict.
 KINDS = ("lost", "duplicated", "orphaned", "stuck", "in-doubt")
 
 UNPROVEN = "unproven"
@@ -66,15 +67,15 @@ def judged(deliveries: DataFrame, boots: DataFrame, limits: Limits) -> DataFrame
 
     Args:
         deliveries: see qos.audit.tables.deliveries.
-        boots: runs that were merged; see qos.audit.boot_runs.
+        boots: merged runs; see qos.audit.boot_runs.
         limits: see Limits.
 
     Returns:
-        The columns of `deliveries`, and `verdict`, `reason` (of an unproven one),
-        `rests_on` (the nodes whose lines the verdict rests on; null where it is ok),
-        `suspected` (what an unproven message looks like), `uncovered` (the node of
-        which a run would prove it), `ended` (only of in-doubt: delivered, not-delivered
-        or unknown) and `judged_at` (`limits.now`).
+        The columns of `deliveries`, and `verdict`, `reason` (if unproven), `rests_on`
+        (the nodes with the lines for the verdict; null if it is ok), `suspected` (the
+        anomaly that an unproven message looks like), `uncovered` (the node with the
+        missing run), `ended` (only for in-doubt: delivered, not-delivered or unknown)
+        and `judged_at` (`limits.now`).
     """
     found = cases()
     rows = with_cover(deliveries, boots, limits).withColumns(
@@ -106,18 +107,18 @@ def judged(deliveries: DataFrame, boots: DataFrame, limits: Limits) -> DataFrame
 
 
 def anomalies(messages: DataFrame) -> DataFrame:
-    """One row for each message that is accused.
+    """One row for each accused message.
 
     Args:
         messages: see `judged`.
 
     Returns:
-        Columns `date`, `hour`, `kind`, `ended` (only of in-doubt), `level`, `sender`,
-        `receiver`, `msg_id`, `begun_at`, `rests_on`, `evidence` (all that is known of
-        the message, as JSON), `found_at`, `withdrawn_at` (null while it stands) and
-        `history`: its verdicts, with the moment of the audit and the reason.
+        Columns `date`, `hour`, `kind`, `ended` (only for in-doubt), `level`, `sender`,
+        `receiver`, `msg_id`, `begun_at`, `rests_on`, `evidence` (all records of the
+        message, as JSON), `found_at`, `withdrawn_at` (null if it is not withdrawn) and
+        `history`: its verdicts, with the time of the audit and the reason.
     """
-    # Not those that the frame says: to ask it is not allowed in every pipeline.
+    # Not the names from the frame: not every pipeline permits to ask it for them.
     names = [name for name in COLUMNS if name not in {"date", "hour"}]
     return messages.where(F.col("verdict").isin(*KINDS)).select(
         "date",
@@ -138,15 +139,16 @@ def revised(
     messages_before: DataFrame,
     limits: Limits,
 ) -> DataFrame:
-    """The anomalies with those of an earlier audit: none ever vanishes.
+    """The anomalies, together with those of an earlier audit: no row ever vanishes.
 
-    What stands still keeps its `found_at`; what is found no more is withdrawn.
+    An anomaly that is found again keeps its `found_at`; one that is not found again is
+    withdrawn.
 
     Args:
         found: by this audit; see `anomalies`.
-        before: the table of the same days, as it was.
-        messages: as they are judged now; see `judged`.
-        messages_before: as they were judged before.
+        before: the earlier table of the same days.
+        messages: with their present verdicts; see `judged`.
+        messages_before: with their earlier verdicts.
         limits: of this audit.
     """
     now = F.lit(limits.now).cast("timestamp")
@@ -209,7 +211,7 @@ def _entry(at: Column | str, verdict: Column | str, reason: Column | str) -> Col
 
 
 def _first(cases: Iterable[tuple[Column, str]]) -> Column:
-    """The name of the first that is true, or null."""
+    """The name of the first true case, or null."""
     return F.coalesce(*(F.when(is_true, name) for is_true, name in cases))
 
 

@@ -1,9 +1,10 @@
-"""Cover: which moments the runs of lines of a device prove, and why one is not proven.
+"""Cover: the times that the runs of a device prove, and why others are not proven.
 
-A run (qos.audit.boot_runs) *covers* an interval if the clock never went back in it,
-its first line is not after the interval and its last line is not before its end; and no
-other run of the device touches the interval, as then two writers have the same name.
-Nothing else is evidence of silence.
+A run (qos.audit.boot_runs) *covers* an interval if three things are true: the clock
+never went back in it; its first line is not after the beginning of the interval, and
+its last line not before the end; and no other run of the device touches the interval,
+because then two writers have the same name. Nothing else proves that a device wrote no
+line.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from qos.audit.tables.once import bare
 
 __all__ = ["REASONS", "Runs", "by_device"]
 
-#: Why an interval is not covered.
+#: The reasons why an interval is not covered.
 #: no-journal: the device has no line at all.
 #: began-later: its first line is after the beginning of the interval.
 #: not-closed: its last line is before the end of the interval: its file is not closed,
@@ -27,7 +28,7 @@ __all__ = ["REASONS", "Runs", "by_device"]
 #: hole: lines of one boot are missing there.
 #: journal-off: the interval touches the time between two boots.
 #: clock: the clock of the device went back in the run.
-#: newer-version: lines of a newer version are there, that nobody here can read.
+#: newer-version: there are lines of a newer version, which cannot be read here.
 #: which-device: the JID names an account, or two journals have its name.
 REASONS: Final = (
     *("no-journal", "began-later", "not-closed", "hole", "journal-off", "clock"),
@@ -39,12 +40,12 @@ def by_device(boots: DataFrame) -> DataFrame:
     """The runs of each device, in one row, so that they can be joined by its name.
 
     Args:
-        boots: runs that were merged; see qos.audit.boot_runs.
+        boots: merged runs; see qos.audit.boot_runs.
 
     Returns:
         Columns `device`, a node, or an account of nodes; `is_node`; `spans` (the runs
-        in the order of time; none of what is only an account) and `newer` (those of
-        lines that cannot be read). Times are in microseconds.
+        in the order of time; empty for a mere account) and `newer` (those of lines that
+        cannot be read). Times are in microseconds.
     """
     span = F.struct(
         *(F.unix_micros(f"{name}_at").alias(name) for name in _TIMES),
@@ -68,10 +69,10 @@ def by_device(boots: DataFrame) -> DataFrame:
 
 @dataclass(frozen=True, slots=True)
 class Runs:
-    """The runs of the device that a column names, after `joined`.
+    """The runs of the device in a column, after `joined`.
 
     Attributes:
-        name: of that column; a null has no runs.
+        name: the name of that column; a null has no runs.
     """
 
     name: str
@@ -85,16 +86,19 @@ class Runs:
         return rows.join(mine, self.name, "left")
 
     def covers(self, low: Column, high: Column) -> Column:
-        """Whether one run, and only that, has the interval; microseconds, or null."""
+        """Whether exactly one run covers the interval; microseconds, or null."""
         return self._has(low, high) & (F.size(self._touching(low, high)) == 1)
 
     def is_steady(self, low: Column, high: Column) -> Column:
-        """Whether the clock never went back meanwhile; both are of this device."""
+        """Whether the clock never went back in this time.
+
+        Both times are of this device.
+        """
         jumped = F.exists(self._touching(low, high), lambda span: span["jumps"] > 0)
         return F.coalesce((low <= high) & ~jumped, F.lit(False))
 
     def reason(self, low: Column, high: Column) -> Column:
-        """Why it is not so: one of REASONS."""
+        """Why the interval is not covered: one of REASONS."""
         spans = self._column("spans")
         before = F.filter(spans, lambda span: span["first"] <= low)
         last = F.try_element_at(before, F.lit(-1))
@@ -125,7 +129,7 @@ class Runs:
         )
 
     def reason_before(self, moment: Column) -> Column:
-        """Why a line is not known that the node must have written before this one."""
+        """Why an earlier line of the node, which must exist, is not known."""
         hole = F.exists(
             self._touching(moment, moment), lambda span: span["first_seq"] > 1
         )
@@ -135,11 +139,11 @@ class Runs:
         )
 
     def is_last(self, moment: Column) -> Column:
-        """Whether no run follows the one that has this moment: null if none has it."""
+        """Whether no run follows the one at this time; null if there is no run then."""
         return F.array_max(self._lasts(moment)) == F.array_max(self._lasts(None))
 
     def reason_after(self, moment: Column) -> Column:
-        """Why lines may be missing behind the run that has this moment."""
+        """Why lines may be missing after the run at this time."""
         last = F.array_max(self._lasts(moment))
         return self.reason(moment, last + 1)
 
@@ -176,11 +180,11 @@ _TIMES = ("first", "last", "low", "high")
 
 
 def _went_back(boots: DataFrame) -> DataFrame:
-    """Runs with how often the clock went back in their whole boot.
+    """Runs with the number of times that the clock went back in their whole boot.
 
-    For how long it was wrong, nobody knows.
+    It is not known for how long the clock was wrong.
     """
-    # The kind too: so are runs brought together when they are merged.
+    # Also by the kind: merging brings runs together in the same way.
     boot = Window.partitionBy("node", "boot", "kind")
     before = F.lag("last_at").over(boot.orderBy("first_seq"))
     over_hole = F.coalesce(went_back(before, CLOCK_BACK_S), F.lit(False))

@@ -1,11 +1,11 @@
-"""One row a message: what its sender and its receiver say of it, joined.
+"""One row for each message: the records of its sender and its receiver, joined.
 
-What joins is the level, the account of the sender and the msg_id. The msg_id of an
-acknowledged message is known to its sender only, and the receiver knows the id of the
-iq: such a message has two rows, one of each side, where those are not the same.
+The join is by the level, the account of the sender and the msg_id. Only the sender of
+an acknowledged message knows its msg_id; the receiver knows the id of the iq. If these
+differ, such a message has two rows, one for each side.
 
-Each time is by the clock of the node that wrote it, so only those of one side can be
-compared; and no row says that something came before something else at another node.
+Each time is by the clock of the node that wrote it, so only times of one side can be
+compared. No row tells the order of events at different nodes.
 """
 
 from __future__ import annotations
@@ -26,31 +26,31 @@ _KEY = ("sender", "msg_id", "level")
 
 
 def deliveries(events: DataFrame) -> DataFrame:
-    """One row a message.
+    """One row for each message.
 
     Args:
-        events: of days, duplicates included; see qos.audit.schema.EVENT.
+        events: the lines of some days, perhaps repeated; see qos.audit.schema.EVENT.
 
     Returns:
-        Columns, null where nothing is known:
+        Columns, null if the value is not known:
 
-        - `date`, `hour`: of `begun_at`, which is when the sender accepted it, or else
-          the first time it is heard of
-        - `level`, `sender` and `receiver` (accounts), `msg_id`, `to` (as it was
-          addressed), `sender_node`, `receiver_node`; `source`: the device that sent it
-          as the receiver has it, if that is one device; `handed_over_by`: the nodes
-          that handed it over, the first and the last by name
+        - `date`, `hour`: of `begun_at`, the time when the sender accepted it, or else
+          the time of its first line
+        - `level`, `sender` and `receiver` (accounts), `msg_id`, `to` (the address
+          used), `sender_node`, `receiver_node`; `source`: the sending device according
+          to the receiver, if it is one device; `handed_over_by`: the nodes that handed
+          it over, the first and the last by name
         - the first time of each step at the sender: `accepted_at`, `offered_at`,
           `received_at`, `released_at`; and at the receiver: `held_at`,
-          `to_hand_over_at`, `handed_over_at` (the first, of whatever kind),
-          `done_at`; the last time: `expired_at`, `held_again_at`, `sender_last_at`,
-          `handed_over_last_at`; and the first and the last time that the receiver
-          tells of it: `receiver_first_at`, `receiver_last_at`
-        - `outcome` at the sender, `ended_at`, `condition`: of the last that it says
-        - `attempts`: iqs sent; `retries`: those beyond what it takes without loss
-        - `bytes`; null where the beginning of the message was not seen at all
-        - `holds`: how often it was held anew; `hand_overs`: not marked as a repeat;
-          `redeliveries`: those that were
+          `to_hand_over_at`, `handed_over_at` (the first, of any kind), `done_at`; the
+          last time: `expired_at`, `held_again_at`, `sender_last_at`,
+          `handed_over_last_at`; and the times of the receiver's first and last line:
+          `receiver_first_at`, `receiver_last_at`
+        - `outcome` at the sender, `ended_at`, `condition`: of its last outcome
+        - `attempts`: iqs sent; `retries`: those beyond the number needed without loss
+        - `bytes`; null if there is no line of the beginning of the message
+        - `holds`: how often it was newly held; `hand_overs`: those not marked as a
+          repeat; `redeliveries`: those that were marked
         - `latency_s`: from accepted to delivered, by the clock of the sender
     """
     return deliveries_of(
@@ -59,7 +59,7 @@ def deliveries(events: DataFrame) -> DataFrame:
 
 
 def deliveries_of(by_teller: DataFrame) -> DataFrame:
-    """The same, of what each node says of a message; see qos.audit.endpoint_summary."""
+    """The same, from the records of each node; see qos.audit.endpoint_summary."""
     rows = _by_message(by_teller)
     rows = rows.withColumns(
         {
@@ -108,10 +108,10 @@ def _receives() -> Column:
 
 
 def _by_message(by_teller: DataFrame) -> DataFrame:
-    """All that is said of each message."""
+    """All records of each message."""
     source = F.coalesce("source", F.when(_sends(), F.col("node")), F.lit(""))
     by_teller = by_teller.withColumn("sender", bare(source))
-    # What is sorted by a number first need not compare much text.
+    # If rows are first sorted by a number, little text has to be compared.
     number = F.xxhash64(*_KEY).alias("number")
     rows = by_teller.select(number, "*").repartition("number").groupBy("number", *_KEY)
     return rows.agg(*_sender(), *_receiver(), F.min("first_at").alias("first_at"))
@@ -164,7 +164,7 @@ def _receiver() -> list[Column]:
 
 
 def _retries() -> Column:
-    """Attempts beyond one a step."""
+    """Attempts beyond one for each step."""
     steps = F.when(
         (F.col("level") == Level.ASSURED.value) & F.col("released_at").isNotNull(), 2
     ).otherwise(1)

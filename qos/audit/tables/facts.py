@@ -1,4 +1,4 @@
-"""The facts of a message, as columns: what it looks like, and what of that is proven.
+"""The facts of a message, as columns: which anomalies it shows, and which are proven.
 
 The rules are those of qos.audit.tables.anomalies.
 """
@@ -21,18 +21,19 @@ __all__ = ["Case", "Limits", "cases", "how_it_ended", "with_cover"]
 
 _S = SenderEvent
 
-#: The device of whose silence a verdict speaks, and the node that says the rest.
+#: The device whose silence is evidence for a verdict, and the node that recorded the
+#: rest.
 _OTHER, _OWN = Runs("other"), Runs("own")
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """By what a message is judged.
+    """The limits for judging a message.
 
     Attributes:
-        now: the moment of the audit (with a time zone).
-        stuck_after_s: held or outstanding for longer is stuck.
-        skew_s: how far the clocks of two nodes may differ.
+        now: the time of the audit (with a time zone).
+        stuck_after_s: a message that is held or outstanding for longer is stuck.
+        skew_s: by how much the clocks of two nodes may differ.
     """
 
     now: datetime
@@ -42,15 +43,15 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """Something that a message may be accused of.
+    """A possible accusation of a message.
 
     Attributes:
         kind: see qos.audit.tables.anomalies.KINDS.
-        suspected: whether the message looks so.
+        suspected: whether the message looks like it.
         proven: whether the lines prove it.
         reason: why they do not, if they do not.
-        rests_on: the nodes whose lines it rests on.
-        uncovered: the node of which a run would prove it.
+        rests_on: the nodes with the lines for it.
+        uncovered: the node with the missing run.
     """
 
     kind: str
@@ -62,10 +63,10 @@ class Case:
 
 
 def with_cover(deliveries: DataFrame, boots: DataFrame, limits: Limits) -> DataFrame:
-    """The messages, and what the runs of two nodes say of each: for `cases`.
+    """The messages with the evidence from the runs of two nodes, for `cases`.
 
-    Each step has its columns before the next begins: in one they would be as large as
-    all of their combinations.
+    Each step has its columns before the next one begins: in a single step, they would
+    be as large as all their combinations.
     """
     devices = by_device(boots)
     rows = deliveries.withColumns({"device": _addressed(), **_looks(limits)})
@@ -84,7 +85,7 @@ def with_cover(deliveries: DataFrame, boots: DataFrame, limits: Limits) -> DataF
             .otherwise(_OWN.reason(low, high)),
         }
     )
-    # A message that is handed over before it was held was held before that.
+    # A message that was handed over before it was held was held earlier as well.
     held_first = _sure(F.col("held_at") <= F.col("handed_over_at"))
     rows = rows.withColumns(
         {
@@ -98,12 +99,12 @@ def with_cover(deliveries: DataFrame, boots: DataFrame, limits: Limits) -> DataF
     is_known = ~_is_one_device() & (reason != "no-journal")
     reason = F.when(is_known, "which-device").otherwise(reason)
     covers = _is_one_device() & _OTHER.covers(low, high)
-    # Without the beginning of the message there is no time to ask the other for.
+    # Without the beginning of the message, there is no interval for the other device.
     is_begun = F.col("own_low").isNotNull()
     return rows.withColumns(
         {
             "silent": F.col("own_steady") & covers,
-            # Of a foreigner nothing is known, whatever the own lines say.
+            # Nothing is known of a foreign device, whatever the own lines tell.
             "own_fault": (reason != "no-journal")
             & F.when(is_begun, covers).otherwise(_sender_seen() | _is_one_device()),
             "other_reason": reason,
@@ -112,7 +113,7 @@ def with_cover(deliveries: DataFrame, boots: DataFrame, limits: Limits) -> DataF
 
 
 def cases() -> Sequence[Case]:
-    """What a message may be accused of; of rows `with_cover`."""
+    """The possible accusations of a message; for rows of `with_cover`."""
     own, other = F.col("own"), F.col("other")
     own_fault = F.col("own_fault")
     reason = F.when(own_fault, F.col("own_reason")).otherwise(F.col("other_reason"))
@@ -168,8 +169,8 @@ def cases() -> Sequence[Case]:
 
 
 def how_it_ended() -> Column:
-    """How a message in doubt really ended: delivered, not-delivered or unknown."""
-    # What was released may be handed over at any time, if it did not expire.
+    """The real end of a message in doubt: delivered, not-delivered or unknown."""
+    # A released message may be handed over at any time, if it did not expire.
     may_come = F.col("to_hand_over_at").isNotNull() & F.col("expired_at").isNull()
     return (
         F.when(_handed_over(), "delivered")
@@ -178,13 +179,16 @@ def how_it_ended() -> Column:
     )
 
 
-# -- whose runs are asked --------------------------------------------------
+# -- the nodes whose runs are needed ---------------------------------------
 
 
 def _addressed() -> Column:
-    """The device that a message is for; null: nobody knows which of an account."""
+    """The device that a message is for.
+
+    Null: a device of an account, but it is not known which.
+    """
     to, by = F.col("to"), F.col("receiver_node")
-    # A journal without a resource speaks of a message that it has lines of.
+    # A journal without a resource is evidence about the messages of which it has lines.
     by_account = _sure(by == bare(to))
     return (
         F.when(~to.contains("/") & ~to.contains("@"), to)
@@ -194,7 +198,7 @@ def _addressed() -> Column:
 
 
 def _other() -> Column:
-    """The device whose silence would prove something; or its account."""
+    """The device whose silence would be a proof; or its account."""
     of_sender = _is_outcome(_S.DELIVERED) | _is_outcome(_S.IN_DOUBT)
     is_asked = _assured() & of_sender & ~_handed_over_there()
     return F.when(is_asked, F.coalesce("device", bare(F.col("to")))).when(
@@ -211,7 +215,7 @@ def _own() -> Column:
 
 
 def _own_interval(limits: Limits) -> dict[str, Column]:
-    """What that node has to have written without a hole, by its own clock."""
+    """When that node must have lines without a gap, by its own clock."""
     sent = F.coalesce("ended_at", "sender_last_at")
     last = F.when(_sender_seen(), sent).otherwise(
         F.coalesce("handed_over_last_at", "receiver_last_at")
@@ -220,7 +224,7 @@ def _own_interval(limits: Limits) -> dict[str, Column]:
         ~_sender_seen() & ~_handed_over()
     )
     first = F.when(_sender_seen(), F.col("accepted_at")).otherwise(F.col("held_at"))
-    # Of a message that is held, no line may be missing since it is.
+    # For a held message, no line may be missing since the hold.
     since = F.when(_sender_seen(), last).otherwise(F.col("receiver_first_at"))
     more = F.when(waits, _micros_of(limits.stuck_after_s)).otherwise(0)
     return {
@@ -230,13 +234,13 @@ def _own_interval(limits: Limits) -> dict[str, Column]:
 
 
 def _other_interval(limits: Limits) -> dict[str, Column]:
-    """When the other device has to have written what is not there, by its clock."""
+    """When the other device must have written the missing line, by its clock."""
     skew = _micros_of(limits.skew_s)
-    # Some `released` may be in a hole: then it may be any time since it was accepted.
+    # A `released` may be in a gap: then it may be at any time after the acceptance.
     released = F.when(F.col("own_covers"), F.col("released_at"))
     first = F.when(_sender_seen(), F.coalesce(released, F.col("accepted_at")))
     low = F.unix_micros(F.coalesce(first, F.col("held_at"))) - skew
-    # Which of the writers of an account it is, its own lines of the message tell.
+    # The own lines of the message show which writer of an account it is.
     begun = F.when(~_is_device(F.col("other")), F.unix_micros("receiver_first_at"))
     last = F.when(_sender_seen(), F.col("ended_at"))
     high = F.unix_micros(F.coalesce(last, F.col("handed_over_at"))) + skew
@@ -244,13 +248,13 @@ def _other_interval(limits: Limits) -> dict[str, Column]:
 
 
 def _is_one_device() -> Column:
-    """Whether it is known which device the other is, and not the account alone."""
+    """Whether the device of the other end is known, and not only its account."""
     is_its = _sender_seen() & (F.col("other") == F.col("receiver_node"))
     return _sure(_is_device(F.col("other")) | is_its)
 
 
 def _is_device(jid: Column) -> Column:
-    """Whether a JID can be that of one device only."""
+    """Whether a JID can belong to one device only."""
     return jid.contains("/") | ~jid.contains("@")
 
 
@@ -263,8 +267,8 @@ def _looks(limits: Limits) -> dict[str, Column]:
     def is_old(moment: Column) -> Column:
         return seconds_between(moment, now) >= limits.stuck_after_s
 
-    # A stranger may use a msg_id again, once it has been delivered; and then it was
-    # held again.
+    # A stranger may use a msg_id again after its message has been delivered; then the
+    # message was held again.
     again = ~_sender_seen() & (F.col("hand_overs") <= F.col("holds"))
     outstanding = (
         _sender_seen()
@@ -284,7 +288,7 @@ def _looks(limits: Limits) -> dict[str, Column]:
 
 
 def _handed_over_there() -> Column:
-    """Whether the addressed device says that it handed it over, or may say so."""
+    """Whether the addressed device has, or may have, a line that it handed it over."""
     by, device = F.col("handed_over_by"), F.col("device")
     among = (device >= F.array_min(by)) & (device <= F.array_max(by))
     is_said = F.array_contains(by, device) | ((F.size(by) > 1) & among)

@@ -1,4 +1,4 @@
-"""The life of each item of a queue, as its service tells it."""
+"""The life of each item of a queue, from the lines of its service."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ __all__ = ["ENDS", "queue_items"]
 
 _Q = QueueEvent
 
-#: After these an item is not in the queue any more.
+#: After these events an item is no longer in the queue.
 ENDS = (_Q.ACCEPTED, _Q.DEAD, _Q.WITHDRAWN, _Q.PURGED, _Q.EXPIRED)
 
 _GIVEN_BACK = (_Q.RELEASED, _Q.MODIFIED, _Q.REJECTED, _Q.TIMED_OUT, _Q.GONE)
 
-#: Of those who had an item; one that keeps failing is seen by many.
+#: The most holders of an item that are listed; one that keeps failing has many.
 _HOLDERS_MAX = 20
 
 _ITEM = ("node", "queue", "item")
@@ -33,17 +33,17 @@ _ITEM = ("node", "queue", "item")
 def queue_items(events: DataFrame) -> DataFrame:
     """One row for each life of an item.
 
-    An id that is published again after the item has ended is another item: it has
-    the next `life`, from 1. A dead one that is requeued goes on living.
+    If an id is published again after the item has ended, it is another item: it has the
+    next `life`, counted from 1. A dead item that is requeued continues its life.
 
     Returns:
-        Columns `date`, `hour` (of `published_at`, or else of the first time it is
-        heard of), `service`, `queue`, `item`, `life`, `publisher` (account),
-        `bytes`, `published_at`, `first_acquired_at`, `ended_at`, `outcome` (null: it
-        is still there), `reason`, `handled_by` (who accepted it), `holders`, all
-        who had it (at most 20), `deliveries` (how often it was given to somebody),
-        `released`, `modified`, `rejected`, `timed_out`, `gone`, `requeued` (how often);
-        `wait_s` (from published to first acquired) and `total_s` (to its end).
+        Columns `date`, `hour` (of `published_at`, or else of its first line),
+        `service`, `queue`, `item`, `life`, `publisher` (account), `bytes`,
+        `published_at`, `first_acquired_at`, `ended_at`, `outcome` (null: it has not
+        ended), `reason`, `handled_by` (the worker that accepted it), `holders` (all
+        that had it, at most 20), `deliveries` (how often it was delivered), `released`,
+        `modified`, `rejected`, `timed_out`, `gone`, `requeued` (how often); `wait_s`
+        (from published to first acquired) and `total_s` (to its end).
     """
     wanted = role_is(Role.QUEUE) & F.col("item").isNotNull()
     lines = once(events.where(wanted), *_ITEM)

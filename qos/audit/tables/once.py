@@ -1,4 +1,4 @@
-"""Takes each line once, however often it was given, and other small common parts."""
+"""Takes each line once, however often it was read, and other small common parts."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ __all__ = ["bare", "by_hour", "event_is", "once", "role_is", "seconds_between"]
 
 
 def once(events: DataFrame, *key: str) -> DataFrame:
-    """Each line once: (boot, seq) tells it from every other.
+    """Each line once; (boot, seq) identifies it.
 
     Args:
         events: lines, perhaps of files that were given twice.
-        key: what the lines are grouped by next. They are brought together by it
-            here already, so that the data moves only once.
+        key: the columns by which the lines will be grouped next. They are already
+            brought together by these here, so that the data moves only once.
     """
     if key:
         events = events.repartition(*key)
@@ -29,7 +29,7 @@ def role_is(*roles: Role) -> Column:
 
 
 def event_is(*events: Event) -> Column:
-    """Whether the event of a line is one of these; the role has to be known."""
+    """Whether the event of a line is one of these; the role must be known."""
     return F.col("event").isin(*(event.value for event in events))
 
 
@@ -46,6 +46,9 @@ def seconds_between(start: Column | str, end: Column | str) -> Column:
 
 
 def by_hour(frame: DataFrame, moment: str) -> DataFrame:
-    """With the columns that tables are partitioned by: `date` and `hour` of a moment."""
+    """The frame with the partition columns of the tables.
+
+    `date` and `hour` of a time.
+    """
     date, hour = F.to_date(moment), F.hour(moment)
     return frame.withColumns({"date": date, "hour": hour})

@@ -1,4 +1,4 @@
-"""The table of queues by the hour: the items that were published then."""
+"""The table of queues by the hour of publishing of their items."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ def queues_hourly(items: DataFrame, when: Sequence[str] = HOUR) -> DataFrame:
 
     Args:
         items: see qos.audit.tables.queue_items.
-        when: the columns of another time than an hour.
+        when: the columns of another unit of time than an hour.
 
     Returns:
         Columns `date`, `hour`, `service`, `queue`; the numbers of `items` published
-        then, of those that ended `accepted` or `dead`, that are `open` (still there),
-        and that were given to somebody `again`; `oldest_open_at`; and of the seconds
-        until an item was first acquired `wait_p50`, `wait_p95`, `wait_p99`, and
-        `wait_sketch` (see qos.audit.tables.routes.merged_percentiles).
+        then, of those that ended `accepted` or `dead`, that are `open` (not ended), and
+        that were delivered `again`; `oldest_open_at`; and for the seconds until an item
+        was first acquired `wait_p50`, `wait_p95`, `wait_p99`, and `wait_sketch` (see
+        qos.audit.tables.routes.merged_percentiles).
     """
     keys = (*when, "service", "queue")
     is_open = F.col("outcome").isNull()

@@ -16,7 +16,7 @@ def refusals(events: DataFrame) -> DataFrame:
 
     Returns:
         Columns `date`, `hour`, `source` and `receiver` (accounts), `reason`, `level`
-        (of what was refused, or null), `refusals`, `bytes`, `first_at`, `last_at`.
+        (of the refused request, or null), `refusals`, `bytes`, `first_at`, `last_at`.
     """
     refused = events.where(
         role_is(Role.RECEIVER) & event_is(ReceiverEvent.REFUSED)

@@ -1,4 +1,7 @@
-"""The table of routes by the hour: sender, receiver, level, and what proves them."""
+"""The table of routes by the hour.
+
+Sender, receiver, level, and the share that is proven.
+"""
 
 from __future__ import annotations
 
@@ -20,17 +23,17 @@ __all__ = [
     "unproven_hourly",
 ]
 
-#: The columns of the time that a row of most tables is for.
+#: The columns of the unit of time in most tables.
 HOUR = ("date", "hour")
 
 #: Their columns are named p50, p95 and p99.
 PERCENTILES = (0.5, 0.95, 0.99)
 
-#: Exact up to so many values in a group, and then within 1 of so many.
+#: Exact up to this number of values in a group; beyond, the error is 1 in this number.
 _ACCURACY = 10_000
 
-#: A sketch has all values up to so many; and then its percentiles are within 0.7 % of
-#: the values beside the true one (KLL of Apache DataSketches).
+#: A sketch has all values up to this number. Beyond it, its percentiles are within 0.7
+#: % of the rank of the true value (KLL of Apache DataSketches).
 _SKETCH_SIZE = 400
 
 _S = SenderEvent
@@ -41,17 +44,18 @@ def routes_hourly(deliveries: DataFrame, when: Sequence[str] = HOUR) -> DataFram
 
     Args:
         deliveries: with their verdicts; see qos.audit.tables.judged.
-        when: the columns of another time than an hour.
+        when: the columns of another unit of time than an hour.
 
     Returns:
-        Columns `date`, `hour`, `sender`, `receiver`, `level`; the numbers of
-        `messages` that the sender tells of, and of how they ended: `delivered`,
-        `not_delivered`, `in_doubt`, `withdrawn`, `open` (not yet); `one_sided`: those
-        that only the receiver tells of; `judged` and `unproven`: those of both kinds by
-        whether the lines prove their verdict; `retried` (messages) and `retries` (iqs),
-        `retry_rate` (of messages, or null); `hand_overs`, `redeliveries`; `bytes`; and of the latency in seconds
-        `latency_p50`, `latency_p95`, `latency_p99`, and `latency_sketch`, of which
-        the percentiles of several rows are made (see merged_percentiles).
+        Columns `date`, `hour`, `sender`, `receiver`, `level`; the number of `messages`
+        that the sender has recorded, and those with each outcome: `delivered`,
+        `not_delivered`, `in_doubt`, `withdrawn`, `open` (not ended); `one_sided`: those
+        that only the receiver has recorded; `judged` and `unproven`: those of both
+        kinds, by whether the lines prove their verdict; `retried` (messages) and
+        `retries` (iqs), `retry_rate` (of messages, or null); `hand_overs`,
+        `redeliveries`; `bytes`; and for the latency in seconds `latency_p50`,
+        `latency_p95`, `latency_p99`, and `latency_sketch`, from which the percentiles
+        of several rows are made (see merged_percentiles).
     """
     keys = (*when, "sender", "receiver", "level")
     sent = F.col("sender_last_at").isNotNull()
@@ -94,15 +98,15 @@ def routes_hourly(deliveries: DataFrame, when: Sequence[str] = HOUR) -> DataFram
 
 
 def unproven_hourly(deliveries: DataFrame) -> DataFrame:
-    """How many messages of each hour and route are not proven, and why.
+    """The number of unproven messages of each hour and route, and the reasons.
 
     Args:
         deliveries: see routes_hourly.
 
     Returns:
-        Columns `date`, `hour`, `sender`, `receiver`, `suspected` (what the messages look
-        like), `reason` (why that is not proven), `node` (of which a run would prove it)
-        and `messages`.
+        Columns `date`, `hour`, `sender`, `receiver`, `suspected` (the anomaly that the
+        messages look like), `reason` (why it is not proven), `node` (the node with the
+        missing run) and `messages`.
     """
     rows = deliveries.where(F.col("verdict") == UNPROVEN)
     node = F.col("uncovered").alias("node")
@@ -130,7 +134,10 @@ def sketch(column: str) -> Column:
 
 
 def merged_percentiles(column: str) -> list[Column]:
-    """The PERCENTILES of several sketches together, each by itself; null: no value."""
+    """The PERCENTILES of several sketches together, each as a column.
+
+    Null: no value.
+    """
     whole = F.kll_merge_agg_double(column, _SKETCH_SIZE)
     has_values = F.kll_sketch_get_n_double(whole) > 0
     return [

@@ -1,7 +1,7 @@
 """The table of counted windows: whether the lines of both ends of a route are complete.
 
 Each node counts the messages of each route in windows of time (see qos.journal.counts).
-The count of a window shows that something is missing also where the lines are lost.
+The count of a window shows a gap even where the lines themselves are lost.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ from qos.journal.schema import JournalEvent, Role
 
 __all__ = ["WRITTEN_WITHIN", "windows_hourly"]
 
-#: A count is written when its window is over. One that lies further from its window, by
-#: the clock of its node, is left out: else any line could change any day.
+#: A count is written at the end of its window. A count further away from its window, by
+#: the clock of its node, is left out: otherwise any line could change any day.
 WRITTEN_WITHIN: Final = timedelta(hours=12)
 
-#: Nobody counts more in a window; so no sum overflows, whatever a line says.
+#: No node counts more in a window; so no sum overflows, whatever a line contains.
 _COUNT_MAX: Final = 2**31
 
 
 def windows_hourly(events: DataFrame) -> DataFrame:
-    """One row for each hour and route; see `COUNTED` of qos.journal.schema.JournalEvent.
+    """One row for each hour and route; see `JournalEvent.COUNTED` in qos.journal.
 
-    A window is complete when a node of either end has counted it. A node's word counts
-    only for its own end. Nobody is accused by these numbers: a message may be sent in
-    one window and be handed over in the next one, and of two devices of an account one
-    may have no journal. Where a node had more routes than it counts apart, its end of
-    that window is not there.
+    A window is complete when nodes of both ends have counted it. A node's count is
+    valid only for its own end. These numbers accuse no node: a message may be sent in
+    one window and be handed over in the next one, and one of two devices of an account
+    may have no journal. If a node had more routes than it counts separately, its end of
+    that window is missing.
 
     Returns:
         Columns `date` and `hour` (in which the windows began), `level`, `sender` and
-        `receiver` (accounts); `sent` and `received`, as the two ends have counted;
-        `windows` in which one of them counted something, `complete` ones, and those
+        `receiver` (accounts); `sent` and `received`, as counted by the two ends;
+        `windows` in which one of them counted a message, `complete` ones, and those
         `without_sender` and `without_receiver`.
     """
     is_count = role_is(Role.JOURNAL) & event_is(JournalEvent.COUNTED)

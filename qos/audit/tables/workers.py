@@ -22,13 +22,13 @@ def workers_hourly(events: DataFrame) -> DataFrame:
 
     Returns:
         Columns `date`, `hour` (in which its handler began), `worker`, `queue`,
-        `started`, then how many of those ended as `accepted`, `released`, `modified`,
-        `rejected`, `lost`, or not at all (`open`: under way, or the worker died);
-        `busy_s` (of all handlers) and of the time of a handler in seconds
+        `started`, then the number of those that ended as `accepted`, `released`,
+        `modified`, `rejected`, `lost`, or not at all (`open`: running, or the worker
+        died); `busy_s` (of all handlers) and for the time of a handler in seconds
         `handling_p50`, `handling_p95` and `handling_p99`.
     """
     lines = once(events.where(role_is(Role.WORKER) & F.col("item").isNotNull()), *_ITEM)
-    # A worker that dies forgets what it had, so a start and its end are of one boot.
+    # A worker that dies loses its items, so a start and its end are of one boot.
     order = Window.partitionBy(*_ITEM).orderBy("seq")
     begins = event_is(_W.STARTED).cast("int")
     lines = lines.withColumn("begins", begins)
