@@ -1,4 +1,4 @@
-"""What every process that a test starts is to have in its environment; and what is first."""
+"""The environment of every process that a test starts; and the order of the tests."""
 
 import os
 import signal
@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-# A JVM that is gone in a minute has no use for the compiler that takes its time. But with
-# the other one alone it has room for a fifth of the code, which is full after some tests:
-# then it throws away and compiles again. Nor need it prove anew of each of Spark's 24,000
-# classes that a Java compiler made it; and what `make test` has kept of them (see
-# spark/class_archive.py) is there at once. Whatever it thinks of that file, it is to say
-# nothing of it where the tests read what it says.
+# A JVM that ends within a minute does not profit from the optimising compiler, which
+# takes time. But with the other compiler alone, it has room for a fifth of the code.
+# After some tests this is full, and then it discards code and compiles it again. Nor
+# need it prove for each of Spark's 24,000 classes that a Java compiler made it. The
+# file of classes that `make test` has kept (see spark/class_archive.py) can be used at
+# once. Java must not print warnings about that file where the tests read its output.
 _JAVA = (
     "-XX:+IgnoreUnrecognizedVMOptions",
     "-XX:+UnlockDiagnosticVMOptions",
@@ -26,13 +26,13 @@ _JAVA = (
     "-Xlog:all=error:stderr",
 )
 
-# Not in a folder of configuration: with one Java would not take that file.
+# Not in a folder of configuration: with such a folder, Java would not use that file.
 _SPARK = {
-    # Small frames gain nothing from compiled code, and compiling it takes longest.
+    # Small frames gain nothing from compiled code, and compiling takes the most time.
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    # Nor from being shared out among tasks, or planned anew after each step. What an
-    # operator runs, and what a cluster does, is tested without this.
+    # Nor do they gain from being split into tasks, or planned anew after each step. The
+    # settings of an operator and of a cluster are tested without this.
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.adaptive.enabled": "false",
 }
@@ -42,31 +42,36 @@ os.environ["JAVA_TOOL_OPTIONS"] = " ".join(
 )
 os.environ.pop("SPARK_CONF_DIR", None)
 
-# What tries to break it is not installed; its processes are to find it too.
+# The code that tries to break the library is not installed; its processes must find it
+# too.
 os.environ["PYTHONPATH"] = str(Path(__file__).with_name("harness"))
 
-# nohup has it ignored, also by what the tests start; and a command ends by it otherwise.
+# Under nohup this signal is ignored, also by processes of the tests; otherwise a
+# command ends by it.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
-# Half an hour beside every other zone: where UTC is taken for local time or the other way
-# round, no test would see it on a machine that is set to UTC. Spark gives moments as local
-# time without a zone, and its tests compare them with UTC.
+# Half an hour away from every other zone. On a machine set to UTC, no test would notice
+# if UTC is taken for local time or the other way round. Spark gives times as local time
+# without a zone, and its tests compare them with UTC.
 _ZONE, _ZONE_WITH_SPARK = "America/St_Johns", "UTC"
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Set the time zone, of this process and of those that a test starts."""
+    """Set the time zone of this process and of the processes that a test starts."""
     os.environ["TZ"] = _ZONE_WITH_SPARK if "spark" in item.path.parts else _ZONE
     time.tzset()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What may take long begins first: in the end nothing would run beside it."""
+    """Start the tests that may take long first.
+
+    At the end, nothing would run beside them.
+    """
     items.sort(key=_seconds, reverse=True)
 
 
 def _seconds(item: pytest.Item) -> float:
-    """For how long a test may take, if it says so; those of a group stay together."""
+    """The time limit of a test, if it has one; tests of a group stay together."""
     marker = item.get_closest_marker("timeout")
     if marker is None or item.get_closest_marker("xdist_group") is not None:
         return 0.0

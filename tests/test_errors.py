@@ -1,4 +1,7 @@
-"""What the errors of a message say, and what they tell their reader to do."""
+"""The texts of errors of a message.
+
+They describe the problem, and the action to take.
+"""
 
 import pytest
 
@@ -57,7 +60,7 @@ def test_a_reason_says_what_happened_who_said_so_and_what_to_do(
     text: str | None,
     says: str,
 ) -> None:
-    """Who reads it has nothing else to go by."""
+    """A reader has no other information."""
     reason = why_not_delivered(
         to=to, attempts=attempts, condition=condition, by=by, text=text
     )

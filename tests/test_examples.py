@@ -1,4 +1,4 @@
-"""The examples run as they stand, and the README shows what is in them."""
+"""The examples run unchanged, and the README shows their content."""
 
 import asyncio
 import os
@@ -35,7 +35,7 @@ def run(example: str) -> str:
 
 
 def test_quickstart_delivers_its_message() -> None:
-    """The first thing that anybody runs."""
+    """Every newcomer runs it first."""
     assert run("quickstart.py").splitlines() == ["lamp: on", "controller: delivered"]
 
 
@@ -79,7 +79,7 @@ async def test_the_device_does_what_the_controller_says(tmp_path: Path) -> None:
 
 
 async def test_the_worker_does_each_item_and_stops_in_order(tmp_path: Path) -> None:
-    """SIGTERM gives back what it has not begun."""
+    """After SIGTERM it gives back the items that it has not begun."""
     async with queue() as (server, queues):
         await queues.publish(SERVICE, "orders", [named(name) for name in "abc"])
         words = ("bee@localhost", server.port, SERVICE, "orders")
@@ -95,7 +95,10 @@ async def test_the_worker_does_each_item_and_stops_in_order(tmp_path: Path) -> N
 
 
 def test_the_light_ends_at_the_level_sent_last() -> None:
-    """Acknowledged: each level arrives, at least once, over a link that loses."""
+    """Acknowledged.
+
+    Each level arrives at least once, over a link that loses stanzas.
+    """
     lines = run("light_switch.py").splitlines()
     levels = re.findall(r"Light is (\d+)", "\n".join(lines))
     assert list(dict.fromkeys(levels)) == ["0", "20", "40", "60", "80"]
@@ -118,7 +121,7 @@ def test_each_sale_takes_one_can_out_of_the_machine() -> None:
 
 
 def test_three_bees_do_each_order_once() -> None:
-    """One of them fails at times, and one order is nobody's to do."""
+    """One of them sometimes fails, and one order cannot be done."""
     *bees, together, dead = run("work_queue.py").splitlines()
     found = [re.fullmatch(r"(\w+): (\d+) done, (\d+) failed", line) for line in bees]
     assert [bee[1] for bee in found if bee] == ["anna", "ben", "carl"]
@@ -132,7 +135,7 @@ def test_three_bees_do_each_order_once() -> None:
 
 SERVICE = "queue.localhost"
 
-#: Says what it got, by way of the item's id; `bad` is rejected, `sick` fails.
+#: Prints its input, found by the item's id; `bad` is rejected, `sick` fails.
 COMMAND = """\
 import os, sys
 assert (os.environ["QOS_NODE"], os.environ["QOS_DELIVERY_COUNT"]) == ("orders", "0")
@@ -146,7 +149,7 @@ sys.exit({"bad": 65, "sick": 1}.get(name, 0))
 async def worker_bee(
     server: LoopbackServer, *command: str, user: str = "bee"
 ) -> AsyncIterator[Process]:
-    """The example, at work on the queue `orders` for this account."""
+    """The example, working on the queue `orders` for this account."""
     words = (
         *(SERVICE, "orders", "--jid", f"{user}@localhost"),
         *("--host", server.host, "--port", str(server.port), "--tls", "off"),
@@ -178,7 +181,7 @@ def named(name: str) -> NewItem:
 
 
 async def results(process: Process, count: int) -> list[str]:
-    """So many lines of its own log, in the order of the alphabet."""
+    """The first lines of the worker's own log, sorted."""
     assert process.stderr is not None
     found: list[str] = []
     while len(found) < count and (line := await process.stderr.readline()):
@@ -189,7 +192,7 @@ async def results(process: Process, count: int) -> list[str]:
 
 
 async def test_the_worker_bee_runs_its_command_for_each_item() -> None:
-    """And tells the service what the exit status says; SIGTERM ends it in order."""
+    """The exit status decides what it tells the service; SIGTERM ends it in order."""
     async with queue() as (server, queues):
         await queues.publish(SERVICE, "orders", [named(n) for n in ("a", "bad", "b")])
         async with worker_bee(server, sys.executable, "-c", COMMAND) as bee:
@@ -200,7 +203,7 @@ async def test_the_worker_bee_runs_its_command_for_each_item() -> None:
             ]
             await queues.publish(SERVICE, "orders", [named("sick")])
             assert await results(bee, 1) == ["sick: exit status 1"]
-            # What runs has its end first: the service is told of it.
+            # A running command ends first, and the service gets its result.
             bee.send_signal(signal.SIGTERM)
             await bee.communicate()
             assert bee.returncode == 0
@@ -215,7 +218,7 @@ async def test_the_worker_bee_runs_its_command_for_each_item() -> None:
 
 
 async def test_the_worker_bee_comes_back_with_the_server() -> None:
-    """As a program that runs for ever has to; slixmpp alone does not."""
+    """A program that runs for ever has to; slixmpp alone does not."""
     async with (
         queue() as (server, queues),
         worker_bee(server, sys.executable, "-c", COMMAND) as bee,
@@ -228,7 +231,7 @@ async def test_the_worker_bee_comes_back_with_the_server() -> None:
 
 
 async def test_the_worker_bee_says_that_it_may_not() -> None:
-    """No such account, and a queue that is not there: it ends, with a word."""
+    """No such account, or a missing queue: it ends with a message."""
     async with queue() as (server, queues):
         async with worker_bee(server, "true", user="nobody") as bee:
             _, errors = await bee.communicate()
@@ -243,16 +246,16 @@ async def test_the_worker_bee_says_that_it_may_not() -> None:
 
 
 def test_the_readme_shows_the_quickstart() -> None:
-    """Word for word: what is shown is what is tested."""
+    """Word for word: the shown code is the tested code."""
     quickstart = (ROOT / "examples" / "quickstart.py").read_text()
     assert f"```python\n{quickstart}```" in (ROOT / "README.md").read_text()
 
 
 def test_every_example_is_tested() -> None:
-    """A new one gets its test here, or beside what it needs."""
+    """A new one gets its test here, or beside the code that it needs."""
     tests = (Path(__file__), *ROOT.glob("tests/spark/test_*.py"))
     source = "".join(test.read_text() for test in tests)
-    # Or it is a part of one that has a test.
+    # Or it is a part of an example with a test.
     scripts = "".join(path.read_text() for path in ROOT.glob("examples/*.sh"))
     for path in ROOT.glob("examples/*.*"):
         name = f'"{path.name}"'

@@ -1,4 +1,4 @@
-"""Ids: whoever could guess one could answer for somebody else."""
+"""Ids: an attacker who could guess one could answer for another peer."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from qos.ids import new_id
 
 
 def test_no_id_is_given_twice_whichever_thread_asks() -> None:
-    """Two messages under one id would be one to their receiver."""
+    """Two messages under one id would be the same message for their receiver."""
     given: list[str] = []
 
     def take() -> None:
@@ -26,7 +26,7 @@ def test_no_id_is_given_twice_whichever_thread_asks() -> None:
 
 
 def test_a_child_process_gives_other_ids_than_its_parent() -> None:
-    """What is drawn in advance is in both of them after a fork."""
+    """Ids drawn in advance would be in both processes after a fork."""
     new_id()
     reading, writing = os.pipe()
     child = os.fork()

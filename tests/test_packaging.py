@@ -1,4 +1,4 @@
-"""What we ship is what we meant to ship, and importing it costs what it must."""
+"""The shipped files are the intended ones, and importing them costs only what it must."""
 
 import re
 import subprocess
@@ -57,9 +57,10 @@ def test_plugins_is_a_source_root_and_not_a_package() -> None:
 
 @pytest.mark.parametrize("name", ["plugins", "tests", "examples"])
 def test_source_roots_are_not_importable(name: str, tmp_path: Path) -> None:
-    """Run elsewhere: in the checkout itself, '' on sys.path would find them.
+    """In another folder: in the checkout itself, '' on sys.path would find them.
 
-    Others may have packages of these names: gmqtt installs its `tests` and `examples`.
+    Others may have packages with these names: gmqtt installs its `tests` and
+    `examples`.
     """
     program = (
         "import importlib.util, sys\n"
@@ -74,7 +75,7 @@ def test_source_roots_are_not_importable(name: str, tmp_path: Path) -> None:
 
 
 def test_a_wheel_contains_exactly_the_packages(tmp_path: Path) -> None:
-    """All of their files, nothing of the tests, and metadata with the licence."""
+    """All their files, no tests, and metadata with the licence."""
     with zipfile.ZipFile(build("wheel", tmp_path)) as wheel:
         names = set(wheel.namelist())
     info = next(name.partition("/")[0] for name in names if ".dist-info/" in name)
@@ -103,7 +104,7 @@ def test_a_source_distribution_can_be_tested(tmp_path: Path) -> None:
 def test_importing_the_library_imports_only_what_it_needs(
     package: str, tmp_path: Path
 ) -> None:
-    """A device has little memory: no command line, no test doubles, no extras."""
+    """A device has little memory: no command line, no testing tools, no extras."""
     needed = modules_after("import slixmpp, aiofiles", tmp_path)
     modules = modules_after(f"import {package}", tmp_path)
     added = {name.partition(".")[0] for name in modules - needed}
@@ -113,7 +114,7 @@ def test_importing_the_library_imports_only_what_it_needs(
 
 
 def test_a_part_for_tests_is_imported_when_it_is_asked_for(tmp_path: Path) -> None:
-    """The clients of other brokers are measured, and the server of tests is not."""
+    """The clients of other brokers are measured, and the server for tests is not."""
     modules = modules_after("import qos.testing.ports", tmp_path)
     assert "qos.testing.server" not in modules
     modules = modules_after("from qos.testing import LoopbackServer", tmp_path)
@@ -121,7 +122,7 @@ def test_a_part_for_tests_is_imported_when_it_is_asked_for(tmp_path: Path) -> No
 
 
 def test_what_tries_to_break_it_is_not_shipped(tmp_path: Path) -> None:
-    """Nobody who installs the library needs the simulation or its like."""
+    """A user of the library does not need the simulation or similar tools."""
     harness = [path for path in ROOT.glob("tests/harness/**/*.py") if path.read_bytes()]
     kinds = {"simulation", "campaign", "mutant", "mutants", "power_cut"}
     roots = "|".join({path.relative_to(HARNESS).parts[0] for path in harness})
@@ -140,7 +141,7 @@ def test_what_tries_to_break_it_is_not_shipped(tmp_path: Path) -> None:
 
 
 def test_an_index_would_take_what_is_built(tmp_path: Path) -> None:
-    """The metadata can be shown, and the wheel has no file that it should not have."""
+    """The metadata can be shown, and the wheel has only the permitted files."""
     for target in ("wheel", "sdist"):
         built = build(target, tmp_path / target)
         check = ("twine", "check", "--strict", str(built))
@@ -151,6 +152,6 @@ def test_an_index_would_take_what_is_built(tmp_path: Path) -> None:
 
 
 def test_a_command_does_not_pay_for_the_completion(tmp_path: Path) -> None:
-    """It is a script that is made once."""
+    """The script is made only once."""
     modules = modules_after("import qos.cli.entry", tmp_path)
     assert not modules & {"shtab", "qos.cli.completion"}

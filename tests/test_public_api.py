@@ -1,4 +1,4 @@
-"""What `import qos` shows to a user: names, attributes, and how values look."""
+"""The public side of `import qos`: names, attributes, and the repr of values."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_all_errors_and_what_an_outcome_is_made_of_are_public_names() -> None:
 
 @pytest.mark.parametrize("name", sorted({*qos.__all__} - {"__version__"}))
 def test_every_public_name_has_a_docstring_of_its_own(name: str) -> None:
-    """A dataclass without one has its signature there, and an enum Python's text."""
+    """A dataclass without one has its signature there, and an enum has Python's text."""
     public = getattr(qos, name)
     assert public.__doc__
     assert not public.__doc__.startswith(f"{name}(")
@@ -41,7 +41,7 @@ def test_every_public_name_has_a_docstring_of_its_own(name: str) -> None:
 
 @pytest.mark.parametrize("error", ERRORS)
 def test_every_attribute_of_an_error_is_documented(error: type[Exception]) -> None:
-    """The attributes are there to be read by programs."""
+    """Programs read these attributes."""
     documented = set()
     for base in error.__mro__:
         text = inspect.getdoc(base) or ""
@@ -53,7 +53,7 @@ def test_every_attribute_of_an_error_is_documented(error: type[Exception]) -> No
 
 
 def test_a_wrong_argument_is_a_value_error_and_a_full_outbox_is_none() -> None:
-    """`except ValueError` is for what the caller wrote, and for nothing else."""
+    """`except ValueError` is for mistakes of the caller, and for nothing else."""
     assert issubclass(qos.InvalidArgument, ValueError | qos.LocalProtocolError)
     assert not issubclass(qos.OutboxFull, ValueError)
 
@@ -107,7 +107,7 @@ REQUEST = Request(
     ids=lambda value: type(value).__name__,
 )
 def test_what_is_logged_of_a_message_or_an_item_has_no_payload(value: object) -> None:
-    """A repr lands in logs and tracebacks, which others read."""
+    """A repr appears in logs and tracebacks, which others read."""
     assert SECRET not in repr(value)
     assert type(value).__name__ in repr(value)
     assert "i1" in repr(value) or "m1" in repr(value)
@@ -116,7 +116,7 @@ def test_what_is_logged_of_a_message_or_an_item_has_no_payload(value: object) ->
 
 
 async def test_a_delivery_shows_what_an_application_needs_and_no_more() -> None:
-    """What is for the outbox alone has an underscore."""
+    """Names that are only for the outbox have an underscore."""
     delivery = Delivery(None, msg_id="m1", to="lamp@example.org/1", level=Level.ASSURED)
     public = [name for name in dir(delivery) if not name.startswith("_")]
     assert public == ["ended", "level", "msg_id", "outcome", "to", "withdraw"]

@@ -1,4 +1,6 @@
-"""A wrong value for any argument of a device is refused, and is named."""
+"""A wrong value for any argument of a device is refused, and the error names the
+argument.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ from wrong_values import NO_JIDS, NO_SECONDS, accepted
 async def test_every_argument_of_connect_is_checked_and_nothing_is_opened(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`port="5222"` would fail in the task that connects, and be tried again."""
+    """Otherwise `port="5222"` would fail in the task that connects, and be tried again."""
     monkeypatch.chdir(tmp_path)
     tasks = asyncio.all_tasks()
     wrong: Mapping[str, Sequence[object]] = {

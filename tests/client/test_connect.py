@@ -1,4 +1,7 @@
-"""`qos.connect`: it stays connected, says why it cannot, and closes at the end."""
+"""`qos.connect`.
+
+It stays connected, reports why it cannot connect, and closes at the end.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +67,7 @@ async def test_a_command_is_sent_taken_and_confirmed(server: LoopbackServer) -> 
 async def test_break_takes_the_message_when_the_block_is_left(
     server: LoopbackServer,
 ) -> None:
-    """Its sender is told before the device logs out."""
+    """The sender gets its confirmation before the device logs out."""
     async with device(server, CONTROLLER) as controller, asyncio.timeout(LIMIT_S):
         async with device(server, LAMP) as lamp:
             sending = asyncio.create_task(controller.send("lamp@localhost", "off"))
@@ -80,7 +83,7 @@ async def test_break_takes_the_message_when_the_block_is_left(
 async def test_a_wrong_password_is_told_after_one_attempt(
     server: LoopbackServer,
 ) -> None:
-    """Several devices with an old password are a storm of logins for a server."""
+    """Several devices with an old password would flood a server with logins."""
     logins = 0
 
     async def count(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -109,7 +112,7 @@ async def test_a_wrong_password_is_told_after_one_attempt(
 async def test_a_password_that_is_changed_ends_what_waits(
     server: LoopbackServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """In a loop, in a send, and in whatever comes after; once, and not silently."""
+    """It ends a loop, a send, and any later call; once, and not silently."""
     async with device(server, LAMP) as lamp, asyncio.timeout(LIMIT_S):
         sending = asyncio.create_task(lamp.send("controller@localhost/x", "?"))
         looping = asyncio.create_task(anext(lamp.messages()))
@@ -128,7 +131,7 @@ async def test_a_password_that_is_changed_ends_what_waits(
 
 
 async def test_a_name_without_an_address_is_told() -> None:
-    """Often it is misspelt."""
+    """Often the name is misspelt."""
     unknown = qos.connect(
         "lamp@localhost",
         "secret",
@@ -154,13 +157,13 @@ async def test_a_name_without_an_address_is_told() -> None:
 def test_a_wrong_argument_is_refused_at_once(
     arguments: dict[str, Any], said: str
 ) -> None:
-    """Before any file is opened; the text names it."""
+    """This happens before any file is opened; the text names the argument."""
     with pytest.raises(ValueError, match=said):
         qos.connect(**({"jid": LAMP, "password": "secret"} | arguments))
 
 
 async def test_a_device_is_entered_once(server: LoopbackServer) -> None:
-    """Its store is closed afterwards."""
+    """The store of a refused second entry is closed."""
     lamp = device(server, LAMP)
     with pytest.raises(LocalProtocolError, match="not entered"):
         await lamp.send("controller@localhost", "?")
@@ -176,7 +179,7 @@ async def test_a_device_is_entered_once(server: LoopbackServer) -> None:
 async def test_what_is_outstanding_goes_on_when_the_server_is_back(
     server: LoopbackServer,
 ) -> None:
-    """The server is stopped and started; neither program does anything about it."""
+    """The server is stopped and started again; neither program does anything for it."""
     async with (
         device(server, LAMP) as lamp,
         device(server, CONTROLLER) as controller,
@@ -250,7 +253,7 @@ async def test_a_frozen_server_is_found_by_the_keepalive(
 async def test_a_server_that_is_killed_loses_nothing_of_a_device(
     prosody: Prosody,
 ) -> None:
-    """Outstanding messages go on when it has been started again."""
+    """Outstanding messages continue when the server has been started again."""
     async with (
         secure(prosody, LAMP) as lamp,
         secure(prosody, CONTROLLER) as controller,
@@ -272,7 +275,7 @@ async def test_a_server_that_is_killed_loses_nothing_of_a_device(
 
 @pytest.mark.xmpp
 async def test_a_session_is_resumed_after_a_cut(prosody: Prosody) -> None:
-    """XEP-0198: a plain message that was under way arrives, once."""
+    """XEP-0198: a plain message in flight arrives, once."""
     async with (
         Proxy(prosody.c2s_port, seed=1) as proxy,
         secure(prosody, LAMP, port=proxy.port) as lamp,
@@ -290,7 +293,7 @@ async def test_a_session_is_resumed_after_a_cut(prosody: Prosody) -> None:
 async def test_a_certificate_of_another_ca_is_told_and_ca_file_named(
     prosody: Prosody,
 ) -> None:
-    """The first thing that a newcomer with a server of his own meets."""
+    """This is the first problem of a newcomer with a server of his own."""
     with pytest.raises(CannotConnect, match=r"certificate is refused: self.*ca_file"):
         await secure(prosody, LAMP, ca_file=None).__aenter__()
 
@@ -301,7 +304,7 @@ async def test_a_certificate_of_another_ca_is_told_and_ca_file_named(
 async def test_a_device_can_be_cancelled_whatever_it_waits_for(
     server: LoopbackServer, tmp_path: Path
 ) -> None:
-    """Its store is closed then: the next can open it."""
+    """Its store is closed then: the next device can open it."""
     store = f"sqlite:{tmp_path / 'lamp.db'}"
     reached = ""
 
@@ -337,7 +340,7 @@ async def test_a_device_can_be_cancelled_whatever_it_waits_for(
 async def test_closing_twice_is_no_harm_and_ends_the_loops(
     server: LoopbackServer,
 ) -> None:
-    """Whoever waits for a message is told that none comes any more."""
+    """A loop that waits for a message ends, since none will come any more."""
     async with device(server, LAMP) as lamp, asyncio.timeout(LIMIT_S):
         waiting = asyncio.create_task(anext(lamp.messages(), None))
         serving = asyncio.create_task(lamp.serve_forever())
@@ -357,7 +360,10 @@ async def test_closing_twice_is_no_harm_and_ends_the_loops(
 async def test_an_exception_in_the_body_brings_the_message_again(
     server: LoopbackServer, tmp_path: Path
 ) -> None:
-    """Marked as redelivered, after the next start; what was done before is not."""
+    """Marked as redelivered, after the next start.
+
+    Messages done before do not come again.
+    """
     store = f"sqlite:{tmp_path / 'lamp.db'}"
 
     async def crash() -> None:
@@ -387,7 +393,7 @@ async def test_an_exception_in_the_body_brings_the_message_again(
 async def test_a_kill_in_the_body_brings_the_message_again(
     server: LoopbackServer, tmp_path: Path
 ) -> None:
-    """kill -9, while the body is at work."""
+    """The process is killed by kill -9 while the body runs."""
     store = f"sqlite:{tmp_path / 'lamp.db'}"
     async with device(server, CONTROLLER) as controller, asyncio.timeout(LIMIT_S):
         process = await asyncio.create_subprocess_exec(
@@ -431,7 +437,7 @@ asyncio.run(main())
 async def test_messages_that_come_before_the_loop_wait_for_it_unconfirmed(
     server: LoopbackServer,
 ) -> None:
-    """Between `async with` and `async for` there may be anything."""
+    """Between `async with` and `async for`, a program may do anything."""
     async with (
         device(server, LAMP) as lamp,
         device(server, CONTROLLER) as controller,
@@ -454,7 +460,7 @@ def reception(device: Device) -> Any:
 
 
 async def test_several_loops_share_the_messages_out(server: LoopbackServer) -> None:
-    """So that several bodies are at work; each has its own message in hand."""
+    """Thus several bodies can work; each has its own message."""
     async with (
         device(server, LAMP) as lamp,
         device(server, CONTROLLER) as controller,
@@ -480,7 +486,7 @@ async def test_plain_messages_over_the_bound_are_dropped_and_it_is_logged(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """At level unacknowledged nobody is told; memory is bounded."""
+    """At level unacknowledged the sender is not told; memory is bounded."""
     monkeypatch.setattr(f"qos.client.messages.PLAIN_{limit}", value)
     async with (
         device(server, LAMP) as lamp,
@@ -502,7 +508,7 @@ async def test_plain_messages_over_the_bound_are_dropped_and_it_is_logged(
 async def test_a_plain_message_that_is_returned_is_not_handed_over(
     server: LoopbackServer,
 ) -> None:
-    """It has the body of our own command: to act on it would be a mistake."""
+    """It has the body of our own command: acting on it would be a mistake."""
     async with (
         device(server, LAMP) as lamp,
         device(server, CONTROLLER) as controller,
@@ -542,7 +548,9 @@ async def test_a_message_that_no_loop_asks_for_is_logged(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """A program with handlers that forgot `setup` would wonder why nobody is told."""
+    """Otherwise a program with handlers but without `setup` would wonder why they are
+    not called.
+    """
     monkeypatch.setattr("qos.client.messages._FORGOTTEN_S", 0.01)
     caplog.set_level(logging.WARNING)
     async with (

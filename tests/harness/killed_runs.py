@@ -80,7 +80,7 @@ class Runs:
 
 
 def main(run: Callable[..., None]) -> None:
-    """Be the program: do each run that a line of stdin asks for."""
+    """Run as the program: do each run that a line of stdin asks for."""
     die_with_parent()
     for line in sys.stdin:
         child = os.fork()
@@ -98,7 +98,7 @@ def main(run: Callable[..., None]) -> None:
 
 
 def kills_at(number: int) -> Callable[[str], None]:
-    """A probe of each step of a run, which is killed at this one; -1: at none."""
+    """A probe of each step of a run, which kills the run at this step; -1: at none."""
     steps = itertools.count()
 
     def probe(_step: str) -> None:

@@ -1,4 +1,6 @@
-"""A wrong value for any argument of what applications test with is named at once."""
+"""A wrong value for any argument of the testing tools is refused at once, with its
+name.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +68,7 @@ TABLE: dict[
 
 @pytest.mark.parametrize("name", TABLE)
 async def test_every_argument_is_checked_and_nothing_is_left(name: str) -> None:
-    """A test that fails for a wrong argument should say so, and not time out."""
+    """A test with a wrong argument should report it, and not time out."""
     tasks = asyncio.all_tasks()
     function, valid, wrong = TABLE[name]
     assert await accepted(function, valid, wrong) == []

@@ -1,4 +1,7 @@
-"""The campaign, with a soak, for two minutes on two servers; that it would notice."""
+"""The campaign, with a soak, for two minutes on two servers.
+
+And proof that it finds faults.
+"""
 
 import contextlib
 import json
@@ -21,13 +24,13 @@ from qos.cli.status import Status
 from qos.spark.session import NoSpark, check_spark
 from qos.testing.processes import completed
 
-#: Two minutes of faults, some time for all to start and to run out, and Spark; the
-#: rest is for a machine under load.
+#: Two minutes of faults, time to start and to finish, and Spark; the rest is for a
+#: machine under load.
 LIMIT_S = 600.0
 
 
 async def run(*words: str, limit_s: float = LIMIT_S) -> tuple[int, str, str]:
-    """Run the command as an operator does; returns its status and what it wrote."""
+    """Run the command as an operator does; returns its status and output."""
     done = await completed(
         *(sys.executable, "-P", "-m", "campaign", *words), seconds=limit_s
     )
@@ -40,7 +43,7 @@ async def run(*words: str, limit_s: float = LIMIT_S) -> tuple[int, str, str]:
 async def test_two_minutes_of_faults_on_two_servers_break_nothing_and_nothing_grows(
     tmp_path: Path,
 ) -> None:
-    """The promise, against all that goes wrong where it is used; and for long."""
+    """The promise holds against all faults of real use, for a long time."""
     drawn = tmp_path / "soak.svg"
     status, out, err = await run(
         *("--minutes", "2", "--soak", "--plot", str(drawn)),
@@ -48,7 +51,7 @@ async def test_two_minutes_of_faults_on_two_servers_break_nothing_and_nothing_gr
     )
     assert status == Status.DONE, f"{out}\n{err}"
     assert "Traceback" not in err
-    # It would prove nothing if little had happened.
+    # With only a few events, this would prove nothing.
     counts = {
         kind: [
             int(each)
@@ -62,7 +65,8 @@ async def test_two_minutes_of_faults_on_two_servers_break_nothing_and_nothing_gr
     sent = re.findall(r"^(?:messages|queue items).*?\) +([\d,]+)", out, re.MULTILINE)
     assert len(sent) == 6
     assert min(int(each.replace(",", "")) for each in sent) > 130, out
-    # Each measure of the elders is there, and each store; see `Series.complaint`.
+    # Each measure of the oldest processes is there, and each store; see
+    # `Series.complaint`.
     judged = re.findall(r"^([a-z]+(?:-[a-z0-9]+)?) .*→", out, re.MULTILINE)
     assert Counter(judged) == {
         **dict.fromkeys(("service", "sender-sqlite", "sender-files"), 2),
@@ -91,7 +95,7 @@ async def test_two_minutes_of_faults_on_two_servers_break_nothing_and_nothing_gr
 async def test_wrong_usage_is_one_line(
     tmp_path: Path, words: tuple[str, ...], problem: str
 ) -> None:
-    """And nothing is started for it."""
+    """And nothing is started."""
     (tmp_path / "file").touch()
     words = tuple(word.format(full=tmp_path) for word in words)
     status, out, err = await run(*words, limit_s=30)
@@ -116,7 +120,10 @@ def sent(
     deadline_s: float | None = None,
     withdrawn: bool = False,
 ) -> list[dict[str, object]]:
-    """What a sender writes of a message; without a status it has not ended."""
+    """The lines that a sender writes for a message.
+
+    Without a status it has not ended.
+    """
     fate = {"deadline_s": deadline_s, "withdrawn": withdrawn}
     message = {"id": f"m{number}", "body": f"{level} 1-{number}"}
     entries: list[dict[str, object]] = [
@@ -133,7 +140,7 @@ def took(number: int, event: str = "took") -> dict[str, object]:
 
 
 def test_each_way_of_breaking_the_promise_is_counted(tmp_path: Path) -> None:
-    """A count that cannot fail would prove nothing."""
+    """A count that can never be wrong would prove nothing."""
     sender = write(
         tmp_path / "sender.log",
         *sent(1, "delivered"),
@@ -164,19 +171,19 @@ def test_each_way_of_breaking_the_promise_is_counted(tmp_path: Path) -> None:
     assert not tally.clean
     assert tally.accepted == 11
     assert tally.again == 1
-    assert tally.doubled == 1  # 2; and not 3, which is acknowledged
+    assert tally.doubled == 1  # 2; but not 3, which is acknowledged
     assert tally.lost == 2  # 4 and 9
-    # 4, 6, 9, 10, 11 that nobody sent, 12, and 13 and 14, for which there is no reason
+    # 4, 6, 9, 10, 11 that was never sent, 12, and 13 and 14, which have no reason
     assert tally.false == 8
     assert tally.in_doubt == 2
     assert tally.open == 1  # 8
     shown = {example.split()[1] for example in tally.examples}
-    # Of each kind five, in the order of their names.
+    # Five of each kind, sorted by name.
     assert shown == {*("m2", "m4", "m8", "m9", "m10", "m11", "m12", "m13", "m14")}
 
 
 def test_the_effects_of_a_consumer_are_counted(tmp_path: Path) -> None:
-    """Its log says nothing of them: they are in its own tables, or are not."""
+    """They are not in its log: they are in its own tables, or missing."""
     sender = write(
         tmp_path / "sender.log",
         *sent(1, "delivered"),
@@ -195,21 +202,21 @@ def test_the_effects_of_a_consumer_are_counted(tmp_path: Path) -> None:
     tally = count_messages(sender, receiver, store)
     assert tally.doubled == 1  # m3
     assert tally.lost == 1  # m4
-    assert tally.false == 2  # m2, of which there is half, and m4
+    assert tally.false == 2  # m2, of which only half is there, and m4
 
 
 def test_messages_that_all_came_once_are_clean(tmp_path: Path) -> None:
-    """Or every run would fail."""
+    """Otherwise every run would fail."""
     sender = write(
         tmp_path / "sender.log",
         *sent(1, "delivered"),
         *sent(2, "in doubt", deadline_s=1.0),
         *sent(3, "not delivered", deadline_s=1.0),
         *sent(4, "not delivered", withdrawn=True),
-        # Killed while it was being accepted, and it was not.
+        # Killed while it was being accepted, and it was not accepted.
         {"event": "begun", "id": "m5", "body": "assured 1-5"},
         {"event": "unknown", "id": "m5", "body": "assured 1-5"},
-        # Likewise, and it was: the next life of the sender says so.
+        # Likewise, but it was accepted: the next run of the sender reports it.
         *sent(6, "delivered"),
     )
     receiver = write(tmp_path / "receiver.log", took(1), took(1, "skipped"), took(6))
@@ -219,7 +226,7 @@ def test_messages_that_all_came_once_are_clean(tmp_path: Path) -> None:
 
 
 def test_each_way_of_breaking_the_promise_of_a_queue_is_counted(tmp_path: Path) -> None:
-    """Lost, doubled, done though it was not accepted, accepted though it was not done."""
+    """Lost, doubled, done without being accepted, accepted without being done."""
     files = Files(tmp_path, SmallDisk(tmp_path, 1), ("sqlite",))
     files.published.write_text("i1\ni2\ni3\ni4\n")
     files.deeds.write_text("accepted i4 t 0 1.0\n")
@@ -246,7 +253,7 @@ def test_each_way_of_breaking_the_promise_of_a_queue_is_counted(tmp_path: Path) 
 async def test_only_without_spark_there_is_no_audit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An audit that fails for any other reason is no run that was kept."""
+    """A run whose audit fails for any other reason does not count as a good one."""
 
     def missing() -> None:
         raise NoSpark("there is no Java")
@@ -259,7 +266,7 @@ async def test_only_without_spark_there_is_no_audit(
     assert isinstance(audited, Audited)
     assert audited.failure
     assert not audited.clean
-    assert not Audited(0, {}, {}).clean  # nothing was looked at
+    assert not Audited(0, {}, {}).clean  # nothing was examined
     assert Audited(7, {"in-doubt": 1}, {}).clean
 
 

@@ -1,4 +1,4 @@
-"""The shipped commands in the campaign; that it would notice what they do wrong."""
+"""The shipped commands in the campaign; and proof that it finds their faults."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ def lines(*entries: Entry) -> str:
 
 
 def printed(number: int, *, redelivered: bool = False) -> Entry:
-    """What `listen` prints of a message."""
+    """The line that `listen` prints for a message."""
     body = f"assured 1-{number}"
     return {"level": "assured", "redelivered": redelivered, "body": body}
 
 
 def delivered(number: int) -> list[Entry]:
-    """What the hub notes of a message that it was told is delivered."""
+    """The hub's note that a message is delivered."""
     message: Entry = {"id": f"m{number}", "body": f"assured 1-{number}"}
     return [
         {"event": "begun", **message, "deadline_s": None, "withdrawn": False},
@@ -71,7 +71,7 @@ def queue_with(path: Path, *items: tuple[str, str, str | None]) -> Path:
 
 
 def test_a_line_that_is_torn_off_is_told_from_one_that_is_glued(tmp_path: Path) -> None:
-    """The first is what a kill leaves; the second loses a message to who reads lines."""
+    """A kill causes the first. The second loses a message for a reader of lines."""
     whole = lines(printed(1)).rstrip("\n")
     path = tmp_path / "out"
     path.write_text(f"{whole}\n{whole[:20]}\n\n{whole[:20]}{whole}\n{whole}x\n{{")
@@ -82,7 +82,7 @@ def test_a_line_that_is_torn_off_is_told_from_one_that_is_glued(tmp_path: Path) 
 
 
 def test_what_is_printed_twice_without_a_mark_is_doubled(tmp_path: Path) -> None:
-    """And what a restart has printed again, marked, is recognized."""
+    """A message printed again after a restart, with a mark, is recognized."""
     files = files_in(tmp_path)
     files.hub.write_text(lines(*(e for n in range(1, 6) for e in delivered(n))))
     in_file, by_pipe = files.printed
@@ -92,7 +92,7 @@ def test_what_is_printed_twice_without_a_mark_is_doubled(tmp_path: Path) -> None
         # Torn off, and printed again.
         + f"{lines(printed(4))[:30]}\n"
         + lines(printed(4, redelivered=True))
-        # Glued: nobody can read it.
+        # Glued: it cannot be read.
         + f"{whole[:10]}{whole}\n"
     )
     by_pipe.write_text(lines(printed(1), printed(2), {**printed(9), "level": "x"}))
@@ -102,14 +102,14 @@ def test_what_is_printed_twice_without_a_mark_is_doubled(tmp_path: Path) -> None
     assert tally.doubled == 1  # 1
     assert tally.again == 1  # 2
     assert tally.lost == 1  # 5
-    # 5, of which its sender was told that it is delivered; the glued line; and one that
-    # nobody has sent.
+    # 5, which is delivered according to its sender; the glued line; and one that was
+    # never sent.
     assert tally.false == 3
     assert missing(files, store) == 1
 
 
 def test_an_outcome_that_send_has_printed_must_be_true(tmp_path: Path) -> None:
-    """By what the receiver has."""
+    """It is compared with the receiver's messages."""
     files = files_in(tmp_path)
     outcome = {"to": "hub@localhost", "attempts": 1}
     files.desk_printed.write_text(
@@ -136,7 +136,7 @@ def test_an_outcome_that_send_has_printed_must_be_true(tmp_path: Path) -> None:
 
 
 def test_each_wrong_deed_of_a_queue_and_its_worker_is_counted(tmp_path: Path) -> None:
-    """Also an item in a queue that nobody has published to."""
+    """Also an item in a queue that was never published to it."""
     files = files_in(tmp_path)
     outcome = {"to": "queue.localhost", "attempts": 2}
     files.desk_printed.write_text(
@@ -159,7 +159,7 @@ def test_each_wrong_deed_of_a_queue_and_its_worker_is_counted(tmp_path: Path) ->
     tally = count_commands(files, store)["items, worker"]
     assert tally.lost == 2  # i2, and what m1 has published
     assert tally.doubled == 1  # i1
-    # i3 was accepted though it was not done, and the service knows nothing of it.
+    # i3 was accepted but not done, and the service knows nothing of it.
     assert tally.false == 2  # i3, and i5 in the vault
     assert tally.open == 1  # i4
 
@@ -168,7 +168,7 @@ def test_each_wrong_deed_of_a_queue_and_its_worker_is_counted(tmp_path: Path) ->
 
 
 async def test_a_reader_that_stops_lets_the_pipe_fill_up(tmp_path: Path) -> None:
-    """And loses nothing when it goes on."""
+    """And it loses nothing when the reader continues."""
     fifo, out = tmp_path / "fifo", tmp_path / "out"
     async with PipeReader(fifo, out) as reader:
         assert not reader.full
@@ -196,8 +196,8 @@ class Stage:
     """A hub that sends to `listen`, at the embedded server.
 
     Attributes:
-        files: what they keep.
-        server: where they meet.
+        files: the files of both.
+        server: the server of both.
         processes: starts them.
     """
 
@@ -241,7 +241,7 @@ class Stage:
         )
 
     def delivered(self) -> int:
-        """How many messages the hub was told are delivered."""
+        """The number of messages that are delivered according to the hub."""
         log = read_log(self.files.hub)
         return sum(entry.get("status") == "delivered" for entry in log)
 
@@ -273,7 +273,10 @@ FEW_BYTES = 2_000
 
 @pytest.mark.crash
 async def test_a_full_disk_ends_listen_and_no_message_is_lost(stage: Stage) -> None:
-    """Status 74; what was confirmed and not printed is printed by its next life."""
+    """Status 74.
+
+    The next run prints the messages that were confirmed but not printed.
+    """
     stdout, _ = stage.files.printed
     # Each message is a file of its own, and shorter than the limit.
     words = ("listen", "--store", f"files:{stage.files.folder / 'held'}")
@@ -293,7 +296,7 @@ async def test_a_full_disk_ends_listen_and_no_message_is_lost(stage: Stage) -> N
 
 @pytest.mark.crash
 async def test_a_short_write_that_is_taken_for_success_is_found(stage: Stage) -> None:
-    """Or the campaign would not see what loses messages."""
+    """Otherwise the campaign would not notice a loss of messages."""
     stdout, _ = stage.files.printed
     listen = await stage.command(
         *("listen", "--store", "memory:"),
@@ -314,7 +317,7 @@ async def test_a_short_write_that_is_taken_for_success_is_found(stage: Stage) ->
 async def test_a_message_that_send_confirms_and_nobody_takes_is_found(
     stage: Stage,
 ) -> None:
-    """While `listen` restarts, another command may be the only one that is online."""
+    """While `listen` restarts, another command may be the only one online."""
     words = ("send", "hub@localhost/away", "--body", "x", "--store", "memory:")
     send = await stage.command(*words, stdout=stage.files.desk_printed, mutant=NO_TAKER)
     hub = await stage.hub("home@localhost")
@@ -326,7 +329,7 @@ async def test_a_message_that_send_confirms_and_nobody_takes_is_found(
 
 
 async def torn_off(stage: Stage, reader: PipeReader, *words: str) -> None:
-    """Kill lives of `listen` at the full pipe until one leaves a part of a line."""
+    """Kill runs of `listen` at the full pipe until one leaves a part of a line."""
     _, piped = stage.files.printed
     while not piped.read_bytes() or piped.read_bytes().endswith(b"\n"):
         listen = await stage.command(*words, stdout=stage.files.fifo)
@@ -361,7 +364,7 @@ async def test_a_kill_at_a_full_pipe_glues_no_line_to_that_of_the_next_life(
 async def test_a_line_torn_off_in_a_pipe_is_ended_before_a_life_with_a_file(
     stage: Stage,
 ) -> None:
-    """That life prints the message again, so the pipe never gets the rest of its line."""
+    """That run prints the message again, so the pipe never gets the rest of its line."""
     in_file, piped = stage.files.printed
     fifo = stage.files.fifo
     async with PipeReader(fifo, piped):

@@ -1,4 +1,4 @@
-"""The manual clock runs timers where a real one would, and only when told."""
+"""The manual clock runs timers like a real one, but only on request."""
 
 import math
 from functools import partial

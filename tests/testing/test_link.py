@@ -1,4 +1,4 @@
-"""The link decides by its seed alone, and keeps honest books."""
+"""Only the seed decides what the link does, and its counts are true."""
 
 import math
 
@@ -51,7 +51,7 @@ def test_probabilities_come_out_about_right(name: str) -> None:
 
 
 def test_one_probability_does_not_shift_the_luck_of_another() -> None:
-    """So a test can turn the loss up and keep its cuts where they were."""
+    """Thus a test can increase the loss and keep its cuts at the same places."""
     calm, lossy = Link(3, cut=0.1), Link(3, cut=0.1, loss=0.5)
     assert [calm.fate().cut for _ in range(200)] == [
         lossy.fate().cut for _ in range(200)

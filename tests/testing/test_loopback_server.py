@@ -1,4 +1,4 @@
-"""The embedded server does what clients meet at a real one, over real sockets."""
+"""The embedded server behaves like a real one for its clients, over real sockets."""
 
 import asyncio
 import base64
@@ -55,7 +55,7 @@ async def server(start: Start) -> LoopbackServer:
 
 
 class Raw:
-    """A stream by hand: any bytes out, whole elements in."""
+    """A stream by hand: sends any bytes, and reads whole elements."""
 
     def __init__(self, port: int, *, namespace: str = "jabber:client") -> None:
         self.jid = ""
@@ -94,7 +94,7 @@ class Raw:
         """Return the next child of the stream's root; at depth 0, the root."""
         async with asyncio.timeout(TIMEOUT_S):
             while True:
-                # Not closed: the generator leaves the rest where it is.
+                # Not closed: the generator leaves the rest in its place.
                 for event, element in self._events():
                     self._depth += 1 if event == "start" else -1
                     if self._depth == 1 and (event == "start") == (depth == 0):
@@ -103,7 +103,7 @@ class Raw:
                 if not data:
                     raise EOFError
                 self._parser.feed(data)
-                if hasattr(self._parser, "flush"):  # what expat 2.6 would defer
+                if hasattr(self._parser, "flush"):  # expat 2.6 would defer this
                     self._parser.flush()
 
     def _events(self) -> Iterator[tuple[str, ET.Element]]:
@@ -168,7 +168,7 @@ def login(server: LoopbackServer, stack: AsyncExitStack) -> Login:
 
 @pytest.fixture
 async def raw(server: LoopbackServer, stack: AsyncExitStack) -> Raw:
-    """A TCP connection on which nothing has been said."""
+    """A TCP connection without any data yet."""
     return await stack.enter_async_context(Raw(server.port))
 
 
@@ -576,7 +576,7 @@ async def test_presence_goes_to_who_may_see_it_at_login_and_at_the_end(
     server.disconnect(alice.jid)
     left = await bob.next()
     assert (left.get("from"), left.get("type")) == (alice.jid, "unavailable")
-    # Nothing of all that for her.
+    # She gets none of these.
     bob.send(f"<message to='{carol.jid}'/>")
     assert (await carol.next()).tag == f"{CLIENT}message"
 
@@ -602,7 +602,7 @@ async def test_a_subscription_is_asked_for_and_granted(login: Login) -> None:
         "subscription": "none",
         "ask": "subscribe",
     }
-    # He was not there to hear it; it waits for him.
+    # He was not online to get it; it waits for him.
     bob = await login("bob")
     bob.send("<presence/>")
     asked = await bob.until("presence", type="subscribe")
@@ -660,7 +660,7 @@ async def test_a_subscription_ends_at_both_ends(
 async def test_who_sees_already_is_told_so_when_asking_again(
     start: Start, stack: AsyncExitStack
 ) -> None:
-    """As after one end has lost its roster."""
+    """For instance after one end has lost its roster."""
     server = await start(
         rosters={
             "alice": {"bob@localhost": "none"},
@@ -704,7 +704,7 @@ async def test_a_device_sees_the_others_of_its_account_come_and_go(
 
 
 async def test_nobody_subscribes_himself_unasked(login: Login) -> None:
-    """Else any stranger would make himself trusted."""
+    """Otherwise any stranger could make himself trusted."""
     alice = await (await login("alice")).available()
     bob = await (await login("bob")).available()
     bob.send("<presence type='subscribed' to='alice@localhost'/>")
@@ -736,7 +736,7 @@ async def test_stanzas_cross_between_a_client_and_a_component(
     assert answer.tag == f"{CLIENT}iq"
     assert answer[0].tag == f"{CLIENT}received"
     assert answer.get("from") == "q@comp.localhost/x"
-    # A namespace said in so many words is translated as well, and an error comes back.
+    # An explicitly named namespace is translated as well, and an error comes back.
     comp.send(
         f"<message xmlns='jabber:client' to='{alice.jid}' from='comp.localhost'/>"
     )
@@ -823,7 +823,7 @@ async def test_the_link_loses_and_doubles_by_its_seed(
     assert [(await bob.next()).get("id") for _ in expected] == expected
     assert link.counts == twin.counts
     assert server.counts == {"message": 200}
-    # Its own answers it neither loses nor doubles.
+    # Its own answers are neither lost nor doubled.
     server.link = link = Link(1, loss=1.0)
     alice.send("<iq type='get' id='p'><ping xmlns='urn:xmpp:ping'/></iq>")
     alice.send("<iq type='get' id='q' to='no@localhost/1'/>")

@@ -1,4 +1,4 @@
-"""Child processes: what they answer, what they use, and how they end."""
+"""Child processes: their answers, the resources they use, and their ends."""
 
 import asyncio
 import os
@@ -38,7 +38,7 @@ async def start(folder: Path) -> Child:
 
 
 async def test_a_child_answers_what_it_is_asked_and_nothing_else(child: Child) -> None:
-    """What a library prints would be read as an answer."""
+    """Otherwise the output of a library would be read as an answer."""
     assert await child.do("add", one=1, other=2) == {"sum": 3}
     assert await child.do("add", one=2, other=2) == {"sum": 4}
     assert "what a library prints" in child.log
@@ -55,7 +55,7 @@ async def test_what_fails_in_a_child_is_raised_by_its_parent(child: Child) -> No
 
 
 async def test_a_child_that_has_died_is_an_error_and_not_a_wait(child: Child) -> None:
-    """Nobody wants to find out by a time-out."""
+    """Otherwise the error would only be found by a time-out."""
     for command in ("die", "add"):
         with pytest.raises(ProcessFailed, match=r"^talking_child ended with status 3$"):
             await child.do(command)
@@ -64,7 +64,9 @@ async def test_a_child_that_has_died_is_an_error_and_not_a_wait(child: Child) ->
 async def test_what_a_user_can_do_something_about_is_told_apart(
     child: Child,
 ) -> None:
-    """A script tells by it that there is no server, whichever process missed it."""
+    """By this, a script recognises that there is no server, in whichever process it is
+    noticed.
+    """
     with pytest.raises(
         ProcessFailed, match=r"^talking_child: there is no server$"
     ) as it:
@@ -74,7 +76,7 @@ async def test_what_a_user_can_do_something_about_is_told_apart(
 
 
 async def test_the_last_words_are_in_the_error_and_in_one_line(tmp_path: Path) -> None:
-    """The log is gone with the folder, before anybody could read it."""
+    """The log is removed with the folder before anybody can read it."""
     program = "import sys; sys.exit('one\\ntwo\\n\\nthree\\nfour')"
     server = await Process.start(
         *(sys.executable, "-c", program), name="it", folder=tmp_path
@@ -87,7 +89,7 @@ async def test_the_last_words_are_in_the_error_and_in_one_line(tmp_path: Path) -
 
 
 async def test_a_child_ends_whatever_it_is_doing(child: Child) -> None:
-    """By the end of its stdin alone, and in order: it may have to log out."""
+    """Only the end of its stdin ends it, and in order: it may have to log out."""
     with pytest.raises(ProcessFailed, match="did not sleep within"):
         await child.do("sleep", seconds=60, patience_s=0.05)
     began = time.monotonic()
@@ -97,7 +99,7 @@ async def test_a_child_ends_whatever_it_is_doing(child: Child) -> None:
 
 
 async def test_the_processor_time_is_that_of_the_child(child: Child) -> None:
-    """Figures of a cost a message are differences of it."""
+    """The cost of a message is calculated from differences of these figures."""
     await child.do("work", seconds=0.0)
     with Watch({"sender": child.pid}) as used:
         await child.do("work", seconds=0.1)
@@ -106,7 +108,7 @@ async def test_the_processor_time_is_that_of_the_child(child: Child) -> None:
 
 
 async def test_a_child_ends_when_it_is_told_to(child: Child) -> None:
-    """A benchmark leaves nothing behind."""
+    """A benchmark leaves no processes behind."""
     await child.do("add", one=1, other=2)
     await child.end()
     assert not child.running
@@ -115,7 +117,7 @@ async def test_a_child_ends_when_it_is_told_to(child: Child) -> None:
 
 
 async def test_a_child_dies_with_its_parent(tmp_path: Path) -> None:
-    """Also when that is killed, and could end nothing."""
+    """Even if the parent is killed, and cannot end anything."""
     program = (
         "import asyncio, pathlib, time\n"
         "from qos.testing.processes import Process\n"
@@ -134,7 +136,7 @@ async def test_a_child_dies_with_its_parent(tmp_path: Path) -> None:
     assert parent.stdout is not None
     pid = int(await parent.stdout.readline())
     async with asyncio.timeout(10):
-        # Until then it is setpriv, which may not have said so yet.
+        # Before that it is setpriv, which may not have set the signal yet.
         while _name(pid) != "sleep":  # noqa: ASYNC110 - likewise
             await asyncio.sleep(0.01)
         parent.kill()
@@ -158,7 +160,10 @@ async def test_a_server_is_awaited_until_it_listens(tmp_path: Path) -> None:
 async def test_the_status_of_a_process_that_has_just_died_is_its_own(
     tmp_path: Path,
 ) -> None:
-    """Seen once: 255, as asyncio was told that there is no such child."""
+    """It happened once.
+
+    The status was 255, because asyncio was told that there is no such child.
+    """
     for spins in range(0, 3000, 20):
         process = await Process.start("sleep", "60", folder=tmp_path)
         os.kill(process.pid, signal.SIGKILL)
@@ -172,7 +177,7 @@ async def test_the_status_of_a_process_that_has_just_died_is_its_own(
 async def test_a_server_that_has_ended_is_not_taken_for_another_on_its_port(
     tmp_path: Path,
 ) -> None:
-    """What would be measured is somebody else's."""
+    """Otherwise another program would be measured."""
     other = await asyncio.start_server(lambda _, writer: writer.close(), ADDRESS, 0)
     port = other.sockets[0].getsockname()[1]
     server = await Process.start("false", folder=tmp_path)
@@ -186,7 +191,7 @@ async def test_a_server_that_has_ended_is_not_taken_for_another_on_its_port(
 def test_a_program_that_is_not_there_is_named_with_its_package(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """The user has to know what to install."""
+    """The user has to know which package to install."""
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(processes, "SBIN", ())
     with pytest.raises(
@@ -204,5 +209,5 @@ def _lives(pid: int) -> bool:
         status = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
         return False
-    # The init of a container may leave its orphans unreaped.
+    # The init of a container may not reap its orphans.
     return " Z " not in status

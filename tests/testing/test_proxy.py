@@ -11,21 +11,21 @@ import pytest
 from proxy import Injection, LinkFault, Proxy
 from qos.testing.ports import ADDRESS, free_ports
 
-#: For what takes a moment, on a machine under load.
+#: The time limit for a short step, on a machine under load.
 LIMIT_S = 15.0
 
-#: Longer than what takes a moment.
+#: Longer than a short step.
 FAULT_S = 1.0
 
 Ends = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class Echo:
-    """A server that says again what it hears.
+    """A server that echoes everything.
 
     Attributes:
-        heard: of each connection, in the order in which they came.
-        ends: the numbers of the connections that have ended, in that order.
+        heard: the data of each connection, in the order of the connections.
+        ends: the numbers of the ended connections, in the order of their ends.
     """
 
     def __init__(self) -> None:
@@ -64,7 +64,7 @@ async def proxy(echo: Echo) -> AsyncIterator[Proxy]:
 
 @contextlib.asynccontextmanager
 async def connected(proxy: Proxy) -> AsyncIterator[Ends]:
-    """A client that the server knows."""
+    """A client that the server has accepted."""
     reader, writer = await asyncio.open_connection(ADDRESS, proxy.port)
     try:
         yield reader, writer
@@ -75,7 +75,7 @@ async def connected(proxy: Proxy) -> AsyncIterator[Ends]:
 
 
 async def exchange(ends: Ends, data: bytes) -> float:
-    """Have it echoed; returns how long that took."""
+    """Let the server echo data; returns the time it took."""
     reader, writer = ends
     loop = asyncio.get_running_loop()
     began = loop.time()
@@ -94,7 +94,7 @@ async def until_ended(reader: asyncio.StreamReader) -> None:
 
 
 async def test_what_goes_through_is_not_changed(proxy: Proxy) -> None:
-    """TLS goes through it, and would notice."""
+    """TLS goes through it, and would notice a change."""
     data = bytes(itertools.islice(itertools.cycle(range(251)), 60_000))
     async with connected(proxy) as one, connected(proxy) as other:
         await exchange(one, data)
@@ -103,7 +103,7 @@ async def test_what_goes_through_is_not_changed(proxy: Proxy) -> None:
 
 
 async def test_the_last_words_of_a_client_get_through(proxy: Proxy, echo: Echo) -> None:
-    """Else a client that logs out would always look like one that was cut."""
+    """Otherwise every client that logs out would look like one that was cut."""
     async with connected(proxy) as (reader, writer):
         writer.write(b"x" * 50_000)
         writer.write_eof()
@@ -113,7 +113,7 @@ async def test_the_last_words_of_a_client_get_through(proxy: Proxy, echo: Echo) 
 
 
 async def test_a_cut_ends_connections_and_new_ones_are_taken(proxy: Proxy) -> None:
-    """Clients come back, and nothing of the old connection is in their way."""
+    """Clients come back, and nothing of the old connection disturbs them."""
     async with connected(proxy) as ends:
         await exchange(ends, b"a")
         assert await proxy.inflict(LinkFault.CUT, 0) == 1
@@ -126,7 +126,7 @@ async def test_a_cut_ends_connections_and_new_ones_are_taken(proxy: Proxy) -> No
 async def test_what_is_stalled_comes_when_that_is_over(
     proxy: Proxy, fault: LinkFault
 ) -> None:
-    """Nothing is lost by it: only a time-out of somebody can tell."""
+    """Nothing is lost: only a time-out can notice the stall."""
     async with connected(proxy) as ends:
         await exchange(ends, b"a")
         stalling = asyncio.create_task(proxy.inflict(fault, FAULT_S))
@@ -137,7 +137,7 @@ async def test_what_is_stalled_comes_when_that_is_over(
 
 
 async def test_what_trickles_comes_in_small_pieces(proxy: Proxy) -> None:
-    """A parser sees every stanza torn apart."""
+    """A parser gets every stanza in pieces."""
     async with connected(proxy) as (reader, writer):
         await exchange((reader, writer), b"a")
         trickling = asyncio.create_task(proxy.inflict(LinkFault.TRICKLE, FAULT_S))
@@ -154,7 +154,7 @@ async def test_what_trickles_comes_in_small_pieces(proxy: Proxy) -> None:
 async def test_reordered_the_server_sees_the_new_session_before_the_end_of_the_old(
     proxy: Proxy, echo: Echo
 ) -> None:
-    """Late stanzas of a session that is gone are what a server makes of it."""
+    """A server may have to handle late stanzas of a session that is gone."""
     async with connected(proxy) as old:
         await exchange(old, b"old")
         reordering = asyncio.create_task(proxy.inflict(LinkFault.REORDER, 2 * FAULT_S))
@@ -177,13 +177,13 @@ async def test_reordered_the_server_sees_the_new_session_before_the_end_of_the_o
 
 
 async def test_without_a_connection_there_is_nothing_to_do(proxy: Proxy) -> None:
-    """What was not done must not be counted."""
+    """A fault that did not happen must not be counted."""
     for fault in LinkFault:
         assert await proxy.inflict(fault, FAULT_S) == 0
 
 
 async def test_a_server_that_is_away_ends_the_connection() -> None:
-    """As if there were no proxy."""
+    """The same as without a proxy."""
     (nobody,) = free_ports(1)
     async with Proxy(nobody, seed=1) as proxy, connected(proxy) as (reader, _):
         await until_ended(reader)
@@ -206,7 +206,10 @@ async def test_one_that_is_closed_leaves_nothing(echo: Echo) -> None:
 async def test_an_injection_is_written_once_a_connection_at_its_place(
     echo: Echo, proxy: Proxy
 ) -> None:
-    """As an attacker on the network path writes; the rest goes through unchanged."""
+    """It is written as by an attacker on the network path.
+
+    The other data is unchanged.
+    """
     word = re.compile(b"proceed")
     proxy.injections = (Injection(word, b"<"), Injection(word, b">", behind=True))
     for connections in (1, 2):

@@ -1,4 +1,4 @@
-"""A queue service for tests, as a user of this library gets it."""
+"""A queue service for tests, as a user of this library starts it."""
 
 import asyncio
 from pathlib import Path
@@ -17,7 +17,9 @@ PLUGINS: Plugins = {"xep_0254": {}}
 
 
 async def test_what_is_published_is_worked_on() -> None:
-    """All that a test of a queue needs, in one place, and nothing is left of it."""
+    """Everything that a test of a queue needs is in one place, and nothing is left
+    behind.
+    """
     async with (
         friends("boss", "bee", components=COMPONENTS) as server,
         queue_service(server, QUEUE),
@@ -35,7 +37,7 @@ async def test_what_is_published_is_worked_on() -> None:
 
 
 async def test_it_comes_back_with_the_server() -> None:
-    """As it would at a real one: a test of a restart needs no more than a restart."""
+    """As with a real server: a test of a restart needs nothing more than a restart."""
     async with (
         friends("boss", components=COMPONENTS) as server,
         queue_service(server, QUEUE),
@@ -44,13 +46,13 @@ async def test_it_comes_back_with_the_server() -> None:
         queues = XEP_0254.of(boss)
         await queues.create(QUEUE, "orders")
         await server.restart()
-        # Nobody is there at first: a publish is repeated until somebody is.
+        # At first the service is away: a publish is repeated until it is back.
         await queues.publish(QUEUE, "orders", [NewItem()], attempts=100)
         assert (await queues.stats(QUEUE, "orders"))["available"] == 1
 
 
 async def test_a_store_of_the_users_own_outlives_it(tmp_path: Path) -> None:
-    """So that a test can restart the service; only then it is its own to remove."""
+    """Thus a test can restart the service. It then has to remove the store itself."""
     store = f"sqlite:{tmp_path / 'queues.sqlite'}"
     async with (
         friends("boss", components=COMPONENTS) as server,
@@ -66,7 +68,7 @@ async def test_a_store_of_the_users_own_outlives_it(tmp_path: Path) -> None:
 
 
 async def test_who_may_create_can_be_said() -> None:
-    """For tests of an application that is not allowed to."""
+    """For tests of an application that may not create queues."""
     async with (
         friends("boss", "bee", components=COMPONENTS) as server,
         queue_service(server, QUEUE, creators=["boss@localhost"]),

@@ -1,4 +1,4 @@
-"""The simulation: what it finds, that it can find it, and that it finds it again."""
+"""The simulation: it finds faults, proves that it can, and finds them again."""
 
 import os
 import subprocess
@@ -20,12 +20,12 @@ from simulation.plan import (
 )
 from simulation.shrinking import minimal
 
-#: `make simulate` runs as many as wanted.
+#: `make simulate` runs any number of them.
 SEEDS, CHUNKS = 2000, 16
 
 COMMAND = "simulation"
 
-#: Seconds of a processor, which others may be using as well.
+#: Processor time in seconds, of a processor that others may be using as well.
 pytestmark = pytest.mark.timeout(300)
 
 
@@ -43,9 +43,9 @@ def test_no_seed_violates_anything(chunk: int) -> None:
 
 @pytest.mark.parametrize("seed", [1164, 2239, 4074, 4135, 4353, 8407, 15628])
 def test_a_seed_that_once_failed_does_not_any_more(seed: int) -> None:
-    """An item done twice, in 8407; in the others what was asked was too much.
+    """In 8407 an item was done twice; in the others the check was too strict.
 
-    In 4074 and 4135 at level acknowledged, of a receiver whose disk fails with EIO.
+    4074 and 4135 are at level acknowledged, with a receiver whose disk fails with EIO.
     """
     assert not run(plan_of(seed)).violations
 
@@ -63,7 +63,9 @@ def test_every_mutant_is_found_out(group: int) -> None:
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_a_mutant_changes_one_place_of_the_source(mutant: Mutant) -> None:
-    """One that changes nothing would be said to survive, and one of two is unclear."""
+    """A mutant that changes nothing would count as a survivor, and one with two places
+    is unclear.
+    """
     source = Path(*mutant.module.split(".")).with_suffix(".py").read_text("utf-8")
     assert source.count(mutant.old) == 1
     assert mutant.new != mutant.old
@@ -73,7 +75,7 @@ def test_a_mutant_changes_one_place_of_the_source(mutant: Mutant) -> None:
 
 
 def test_a_mutant_is_found_out_by_what_it_breaks_and_by_nothing_else() -> None:
-    """An error that is raised on the way would say nothing of a promise."""
+    """An error that is raised on the way would prove nothing about a promise."""
     raises = next(each for each in MUTANTS if each.name == "window-leaks")
     other = replace(raises, by=("in_order",))
     (found,) = hunt([raises], first=0, seeds=1, jobs=1)
@@ -83,7 +85,7 @@ def test_a_mutant_is_found_out_by_what_it_breaks_and_by_nothing_else() -> None:
 
 
 def test_a_mutant_that_cannot_be_made_is_an_error_and_no_success() -> None:
-    """The source changes, and a mutant that does nothing would look like a survivor."""
+    """When the source changes, a mutant that does nothing would look like a survivor."""
     lost = replace(MUTANTS[0], name="lost", old="what stands nowhere")
     unused = replace(MUTANTS[0], name="unused", module="qos.cli.worker")
     found = {each.name: each for each in hunt([lost, unused], first=0, seeds=1, jobs=1)}
@@ -93,7 +95,7 @@ def test_a_mutant_that_cannot_be_made_is_an_error_and_no_success() -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_the_same_plan_is_the_same_run(seed: int) -> None:
-    """To the last line: else no failure could be looked into."""
+    """To the last line: otherwise no failure could be examined."""
     plan = plan_of(seed)
     first, second = run(plan, traced=True), run(plan, traced=True)
     assert first.trace == second.trace
@@ -102,7 +104,7 @@ def test_the_same_plan_is_the_same_run(seed: int) -> None:
 
 
 def test_a_run_does_not_depend_on_its_process() -> None:
-    """The order in a set of strings differs from process to process."""
+    """The order in a set of strings differs between processes."""
     code = (
         "from simulation import plan_of, run\n"
         "for seed in range(40):\n"
@@ -121,7 +123,7 @@ def test_a_run_does_not_depend_on_its_process() -> None:
 
 
 def test_what_is_minimal_fails_and_nothing_can_be_left_out() -> None:
-    """Of a hundred parts the three that do harm together."""
+    """Of a hundred parts, three cause the failure together."""
 
     def fails(parts: tuple[int, ...]) -> bool:
         return {7, 48, 93} <= set(parts)
@@ -131,7 +133,7 @@ def test_what_is_minimal_fails_and_nothing_can_be_left_out() -> None:
 
 
 def test_a_failing_seed_is_shown_small_and_can_be_seen_again() -> None:
-    """On a mutant, for nothing else fails."""
+    """On a mutant, because nothing else fails."""
     mutant = next(each for each in MUTANTS if each.name == "no-mark-after-a-restart")
     command = [sys.executable, "-m", COMMAND, "--mutant", mutant.name, "--jobs", "1"]
     words = ["--seeds", "1", "--first", str(mutant.seed)]
@@ -145,7 +147,7 @@ def test_a_failing_seed_is_shown_small_and_can_be_seen_again() -> None:
     replay = f"PYTHONPATH=tests/harness python -m {COMMAND} {' '.join(words)} --mutant {mutant.name}"
     violates = f"seed {mutant.seed} violates once_without_the_mark: {replay}"
     assert shown[0][0] == violates
-    # A message, and what kills its receiver at the wrong moment, and little else.
+    # A message, a kill of its receiver at the wrong moment, and little else.
     assert any(" sends " in line for line in shown[0])
     assert any(" is killed" in line for line in shown[0])
     assert len(shown[0]) <= 9
@@ -154,7 +156,7 @@ def test_a_failing_seed_is_shown_small_and_can_be_seen_again() -> None:
 def test_what_is_shrunk_still_fails_and_by_the_same_invariant(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """If nothing might be held: it takes one message, and no fault at all."""
+    """With a rule that nothing may be held, one message without any fault is enough."""
 
     def quotas_hold(name: str, used: int, _room: int) -> str | None:
         return f"{name} holds something" if used else None
@@ -198,7 +200,7 @@ def test_a_clean_campaign_says_what_it_has_tried() -> None:
 
 
 def test_an_empty_plan_ends_at_once() -> None:
-    """What is left when everything can be left out."""
+    """An empty plan remains when everything can be left out."""
     result = run(Plan(seed=0, faults=(Fault("kill", "ann", 1.0, 1.0),)))
     assert not result.violations
     assert result.messages == result.items == 0
@@ -213,7 +215,7 @@ ITEM = PlannedItem("item-0", 0.5)
 @pytest.mark.parametrize(
     ("faults", "counted"),
     [
-        # The second finds nobody.
+        # The second delivery finds nobody.
         ([Fault("kill", "ann", 1.0, 9.0), Fault("kill", "ann", 2.0)], {"kill": 1}),
         ([Fault("stop", "ann", 1.0, 9.0), Fault("stop", "ann", 2.0)], {"stop": 1}),
         ([Fault("cut", "ann", 1.0, 9.0), Fault("cut", "ann", 2.0)], {"cut": 1}),
@@ -226,9 +228,9 @@ ITEM = PlannedItem("item-0", 0.5)
             [Fault("jump", "ann", 1.0, 5.0), Fault("kill", "ann", 2.0)],
             {"jump": 1, "kill": 1},
         ),
-        # Of a stanza that is lost nothing else can come to pass.
+        # Nothing else can happen to a lost stanza.
         ([Fault("lose", "ann", 1), Fault("duplicate", "ann", 1)], {"lose": 1}),
-        # For three commits, and one fault.
+        # For three commits, but only one fault.
         ([Fault("error", "ann", 1, 3)], {"error": 1}),
         ([Fault("slow", "ann", 1, 0.5)], {"slow": 1}),
         ([Fault("full", "bee", 1, 4)], {"full": 1}),
@@ -238,7 +240,7 @@ ITEM = PlannedItem("item-0", 0.5)
 def test_a_fault_counts_once_and_if_it_has_come_to_pass(
     faults: list[Fault], counted: dict[str, int]
 ) -> None:
-    """Or the figures would say more than was tried."""
+    """Otherwise the figures would show more than was tried."""
     plan = Plan(seed=0, faults=tuple(faults), messages=(MESSAGE,), items=(ITEM,))
     result = run(plan)
     assert not result.violations
@@ -246,7 +248,7 @@ def test_a_fault_counts_once_and_if_it_has_come_to_pass(
 
 
 def test_each_fault_of_a_plan_can_come_to_pass() -> None:
-    """None is aimed at what there is not."""
+    """None is aimed at something that does not exist."""
     totals = run_some(0, 60)
     assert (+totals.faults).keys() == FAULTS.keys()
     planned = [fault for seed in range(500) for fault in plan_of(seed).faults]
@@ -257,7 +259,10 @@ def test_each_fault_of_a_plan_can_come_to_pass() -> None:
 @pytest.mark.parametrize("kind", ["full", "error"])
 @pytest.mark.parametrize("first", range(1, 10))
 def test_a_worker_lives_through_a_bad_disk(kind: str, first: int) -> None:
-    """At each beginning and end of a transaction; whoever runs it starts it again."""
+    """At each beginning and end of a transaction.
+
+    The simulation starts the worker again.
+    """
     away, bad = Fault("kill", "wasp", 0.0, 60.0), Fault(kind, "bee", first, 2)
     plan = Plan(seed=0, faults=(away, bad), items=(ITEM,))
     result = run(plan)
@@ -266,7 +271,7 @@ def test_a_worker_lives_through_a_bad_disk(kind: str, first: int) -> None:
 
 
 def test_a_run_goes_on_until_nothing_is_on_its_way() -> None:
-    """What comes late, when all has ended, may do harm as well."""
+    """A late stanza, after everything has ended, may cause a fault too."""
     plan = Plan(seed=0, faults=(Fault("late", "ann", 1, 90.0),), messages=(MESSAGE,))
     result = run(plan, traced=True)
     assert not result.violations
@@ -286,7 +291,7 @@ def test_a_run_goes_on_until_nothing_is_on_its_way() -> None:
 def test_what_a_disk_has_not_confirmed_may_come_after_a_restart(
     number: int, killed: bool, handed: int
 ) -> None:
-    """Once, also if it was submitted again: an error says nothing of what is written."""
+    """Once, even if it was submitted again: an error does not tell what was written."""
     faults = [Fault("error", "ann", 1, 2)]
     if killed:
         faults.append(Fault("kill", "ann", 2.0, 0.1))

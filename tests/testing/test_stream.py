@@ -1,4 +1,4 @@
-"""A stanza that is passed on with only its start tag rewritten means what it meant."""
+"""A forwarded stanza keeps its meaning when only its start tag is rewritten."""
 
 import xml.etree.ElementTree as ET
 
@@ -36,7 +36,7 @@ def one(text: str) -> Stanza:
 
 
 def received(stanza: Stanza, namespace: str = CLIENT) -> ET.Element:
-    """What another client (or component) sees of it on its own stream."""
+    """The stanza as another client (or component) gets it on its own stream."""
     data = stanza.render(sender="a@localhost/1", namespace=namespace)
     root = (
         f"<s:stream xmlns='{namespace}' xmlns:s='{STREAMS}' xmlns:stream='{STREAMS}'>"
@@ -126,7 +126,7 @@ def test_the_prefix_stream_may_mean_something_else() -> None:
     ],
 )
 def test_a_stanza_with_a_prefix_keeps_its_meaning(root: str, namespace: str) -> None:
-    """RFC 6120 §4.8.5 allows it: no default namespace, or another one."""
+    """RFC 6120 §4.8.5 permits it: no default namespace, or another one."""
     stanza = one(
         root + "<c:message to='b@localhost'><c:body>x</c:body><y/></c:message>"
     )
@@ -142,7 +142,7 @@ def test_content_crosses_to_a_components_namespace_and_back() -> None:
     seen = received(stanza, COMPONENT)
     assert seen.tag == f"{{{COMPONENT}}}iq"
     assert seen[0].tag == f"{{{COMPONENT}}}received"
-    # Said in so many words, below another namespace: that is payload.
+    # Named explicitly, below another namespace: this is payload.
     assert seen[1][0].tag == f"{{{CLIENT}}}message"
     back = one(
         f"<stream:stream xmlns='{COMPONENT}' xmlns:stream='{STREAMS}'>"
@@ -160,7 +160,9 @@ def test_a_namespace_said_on_the_stanza_itself_is_the_streams() -> None:
 
 
 def test_rebinding_a_prefix_never_makes_two_attributes_one() -> None:
-    """Or a client could break the stream of a component with a well-formed stanza."""
+    """Otherwise a client could break the stream of a component with a well-formed
+    stanza.
+    """
     both = f"xmlns:c='{CLIENT}' xmlns:k='{COMPONENT}'"
     twice = "<x c:a='1' k:a='2'/>"
     assert broken(f"{HEADER}<c:iq {both}>{twice}</c:iq>") == "bad-format"

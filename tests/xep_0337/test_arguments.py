@@ -1,4 +1,7 @@
-"""A wrong value for any argument is refused before anything is sent, and is named."""
+"""A wrong value for any argument is refused before anything is sent.
+
+The error names it.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +57,10 @@ async def test_every_argument_of_the_plugin_is_checked_and_nothing_is_sent(
 
 
 async def test_every_argument_of_the_handler_is_checked(client: ClientXMPP) -> None:
-    """A handler that fails at each record fills stderr; its level is `logging`'s."""
+    """A handler that fails at each record would fill stderr.
+
+    Its level is that of `logging`.
+    """
     valid = {"xmpp": client, "to": "log@localhost"}
     wrong: Wrong = {"to": NO_JIDS, "events_per_s_max": (-1,), "burst_max": (0, -1)}
     without = ("level",)
@@ -62,7 +68,7 @@ async def test_every_argument_of_the_handler_is_checked(client: ClientXMPP) -> N
 
 
 async def test_every_part_of_an_event_is_checked() -> None:
-    """What cannot be written would end the stream, and a number is no text."""
+    """A value that cannot be written would end the stream, and a number is no text."""
     wrong: Wrong = {
         "message": ("\x00",),
         "timestamp": (datetime(2026, 1, 1),),  # noqa: DTZ001 - what is tested

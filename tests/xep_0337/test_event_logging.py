@@ -36,7 +36,7 @@ BAD = f"<log xmlns='{NS}' timestamp='soon'><message>B</message></log>"
 
 
 class Wire(asyncio.Transport):
-    """A connection that keeps what is written."""
+    """A connection that keeps the written data."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -99,7 +99,7 @@ def start_session(xmpp: Stream) -> Wire:
 
 
 async def sent(xmpp: Stream, wire: Wire) -> list[ET.Element]:
-    """What has been sent since the last call, in any namespace a stream has."""
+    """The elements sent since the last call, in any namespace of a stream."""
     await asyncio.sleep(0)  # Let the handler's callbacks run.
     sender = asyncio.create_task(xmpp.run_filters())
     await xmpp.waiting_queue.join()
@@ -142,7 +142,7 @@ async def test_an_incoming_event_is_raised_and_parsed(xmpp: Stream) -> None:
 
 
 async def test_a_message_may_have_several_events(xmpp: Stream) -> None:
-    """XEP-0337 §3.9: they are as good as separate ones."""
+    """XEP-0337 §3.9: they mean the same as separate ones."""
     [message] = receive(xmpp, GOOD + "<body>Hi</body>" + GOOD.replace("A", "C"))
     assert [event.message for event in XEP_0337.parse(message)] == ["A", "C"]
 
@@ -154,7 +154,10 @@ async def test_a_message_without_an_event_is_left_alone(xmpp: Stream) -> None:
 async def test_an_event_that_comes_back_as_an_error_is_not_a_new_one(
     xmpp: Stream,
 ) -> None:
-    """RFC 6120 §8.3.1: an error may have the content of what it answers."""
+    """RFC 6120 §8.3.1.
+
+    An error may repeat the content of the stanza that it answers.
+    """
     assert receive(xmpp, GOOD + "<error type='cancel'/>", "error") == []
 
 
@@ -175,7 +178,10 @@ async def test_a_malformed_event_is_logged_by_name_and_place(
 async def test_a_flood_of_malformed_events_is_one_line_of_each_account(
     xmpp: Stream, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A message has room for thousands: it must not become as many lines on our disk."""
+    """A message has room for thousands.
+
+    They must not become as many lines on our disk.
+    """
     for _ in range(3):
         assert receive(xmpp, BAD * 100) == []
     assert len(caplog.records) == 1
@@ -280,7 +286,7 @@ async def test_the_end_of_the_plugin_leaves_nothing_behind(xmpp: Stream) -> None
 
 
 def state(xmpp: Stream) -> list[object]:
-    """All that a plugin can have added to, as slixmpp keeps it."""
+    """Everything in slixmpp that a plugin can have added to."""
     events = vars(xmpp)["_XMLStream__event_handlers"]
     return [
         [handler.name for handler in vars(xmpp)["_XMLStream__handlers"]],
@@ -413,10 +419,10 @@ async def test_an_exception_becomes_the_stack_trace(
 async def test_no_record_makes_a_stanza_that_closes_the_stream(
     new_rig: Callable[..., Rig],
 ) -> None:
-    """Neither by what XML cannot carry nor by its size (256 KiB in Prosody)."""
+    """Neither by characters that XML cannot carry nor by its size (256 KiB in Prosody)."""
     rig = new_rig()
     logger = logging.getLogger('"' * 10_000)
-    # Past pytest's own capture: what it captures it may have to encode.
+    # Not through pytest's capture, which may have to encode the output.
     logger.addHandler(rig.handler)
     logger.propagate = False
     try:
@@ -441,7 +447,7 @@ async def test_no_record_makes_a_stanza_that_closes_the_stream(
 async def test_the_handler_never_sends_what_slixmpp_logs(
     new_rig: Callable[..., Rig],
 ) -> None:
-    """Each event would make records, each record an event, and so on."""
+    """Otherwise each event would make records, each record an event, and so on."""
     rig = new_rig()
     for name in ("slixmpp", "slixmpp.xmlstream.xmlstream", "xep_0337.event_logging"):
         logging.getLogger(name).error("Hi")
@@ -506,7 +512,7 @@ async def test_the_rate_is_bounded_and_the_loss_is_told(
 async def test_nothing_is_held_while_there_is_no_session(
     new_rig: Callable[..., Rig],
 ) -> None:
-    """slixmpp would queue without a bound, and flush it all at the next session."""
+    """slixmpp would queue without a limit, and send everything at the next session."""
     rig = new_rig()
     rig.xmpp.event("disconnected", "cut")
     rig.logger.info("lost")

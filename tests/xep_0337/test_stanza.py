@@ -249,7 +249,7 @@ def test_an_error_quotes_little_of_a_hostile_value() -> None:
 
 
 def test_reading_a_malformed_stanza_never_raises() -> None:
-    """slixmpp reads every interface for a mere `in` test on the message around it."""
+    """slixmpp reads every interface even for an `in` test on the message around it."""
     log = Log(xml=ET.fromstring(log_with("timestamp='?' type='?'", "<tag/>")))  # noqa: S314
     assert log.values["timestamp"] == "?"
     assert "nothing" not in log
@@ -292,7 +292,7 @@ def test_a_timestamp_may_take_each_form_of_xs_date_time(
     [
         (timedelta(0), "2013-11-10T16:12:25Z"),
         (timedelta(hours=-3, minutes=-30), "2013-11-10T16:12:25-03:30"),
-        # Neither can be said in xs:dateTime, so they become UTC.
+        # Neither can be written as xs:dateTime, so they become UTC.
         (timedelta(minutes=19, seconds=32), "2013-11-10T15:52:53Z"),
         (timedelta(hours=15), "2013-11-10T01:12:25Z"),
     ],
@@ -316,7 +316,7 @@ def test_an_event_of_unknown_type_or_level_is_refused() -> None:
 
 
 def test_a_tag_has_a_type() -> None:
-    """An empty one is no qualified name; from a peer it means the default."""
+    """An empty type is no qualified name; from a peer it means the default."""
     with pytest.raises(ValueError, match="tag type: must not be empty"):
         EventTag("a", "1", "")
     tag = "<message/><tag name='a' value='1' type=''/>"
